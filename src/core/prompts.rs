@@ -145,10 +145,8 @@ mod tests {
         }
         assert_eq!(entries.len(), MAX_ENTRIES);
         remember(&mut entries, entry("prompt 300"));
-        assert_eq!(
-            (entries.len(), &entries[0]),
-            (MAX_ENTRIES, &entry("prompt 300"))
-        );
+        let found = (entries.len(), &entries[0]);
+        assert_eq!(found, (MAX_ENTRIES, &entry("prompt 300")));
         assert_eq!(
             entries
                 .iter()

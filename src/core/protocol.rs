@@ -206,10 +206,8 @@ mod tests {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, &EngineCommand::Cancel, &[]).unwrap();
         for cut in 1..bytes.len() {
-            assert!(
-                read_frame::<EngineCommand>(&mut &bytes[..cut]).is_err(),
-                "cut at {cut}"
-            );
+            let holds = read_frame::<EngineCommand>(&mut &bytes[..cut]).is_err();
+            assert!(holds, "cut at {cut}");
         }
     }
 

@@ -84,10 +84,8 @@ mod tests {
             },
         };
         let text = serde_json::to_string(&line).unwrap();
-        assert!(
-            text.starts_with(r#"{"probe":"matrix_bf16","state":"done","rate":31.5"#),
-            "{text}"
-        );
+        let holds = text.starts_with(r#"{"probe":"matrix_bf16","state":"done","rate":31.5"#);
+        assert!(holds, "{text}");
         assert_eq!(serde_json::from_str::<SpeedLine>(&text).unwrap(), line);
         let begin: SpeedLine =
             serde_json::from_str(r#"{"probe":"attention","state":"begin"}"#).unwrap();

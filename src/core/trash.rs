@@ -213,10 +213,8 @@ mod tests {
         let note = fs::read_to_string(root.path().join("data/Trash/info/a grün.png.trashinfo"));
         let note = note.unwrap();
         assert!(note.starts_with("[Trash Info]\nPath=/"), "{note}");
-        assert!(
-            note.contains("/a%20gr%C3%BCn.png\nDeletionDate=20"),
-            "{note}"
-        );
+        let holds = note.contains("/a%20gr%C3%BCn.png\nDeletionDate=20");
+        assert!(holds, "{note}");
         trashed.restore().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one");
         let left = fs::read_dir(root.path().join("data/Trash/info")).unwrap();

@@ -268,10 +268,8 @@ mod tests {
     fn any_other_panic_is_internal_and_loses_its_cpp_frames() {
         let text = "The size of tensor a (3) must match\nException raised from infer at x.cpp:1";
         let err = EngineError::from_panic(&text);
-        assert_eq!(
-            err.to_string(),
-            "internal error: The size of tensor a (3) must match"
-        );
+        let found = err.to_string();
+        assert_eq!(found, "internal error: The size of tensor a (3) must match");
     }
 
     #[test]
@@ -285,10 +283,8 @@ mod tests {
             (full.kind, full.fault),
             (JobErrorKind::OutOfMemory, Some(ResourceFault::HostMemory))
         );
-        assert!(
-            full.summary.contains("the computer ran out of memory"),
-            "{full:?}"
-        );
+        let holds = full.summary.contains("the computer ran out of memory");
+        assert!(holds, "{full:?}");
         assert!(full.advice.contains("smaller size"), "{full:?}");
         assert!(full.details.contains("model.safetensors"), "{full:?}");
         let failed = io::Error::from_raw_os_error(libc::EIO);

@@ -37,4 +37,4 @@ pub mod weights;
 pub mod work;
 
 #[cfg(test)]
-use testing::{closeness, drawn};
+use testing::{closeness, drawn, keeper};

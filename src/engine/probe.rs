@@ -226,10 +226,8 @@ mod tests {
         assert!(run(&arguments, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
         let line: ProbeLine = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert_eq!(
-            (line.backend, line.shape),
-            (ConvBackend::Frames, ShapeClass::Small)
-        );
+        let found = (line.backend, line.shape);
+        assert_eq!(found, (ConvBackend::Frames, ShapeClass::Small));
         assert_eq!(line.dtype, "bf16");
         for (line, part) in [
             ("--backend cpu", "expected direct, "),
@@ -240,10 +238,8 @@ mod tests {
             ("all", "unexpected argument 'all'"),
         ] {
             let err = parse(line).unwrap_err();
-            assert!(
-                err.to_string().contains(part) && err.exit_code() == 2,
-                "{err}"
-            );
+            let holds = err.to_string().contains(part) && err.exit_code() == 2;
+            assert!(holds, "{err}");
         }
     }
 }

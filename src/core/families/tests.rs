@@ -9,12 +9,13 @@ use serde_json::Value;
 use super::table::VariantHints;
 use super::{ModelFamily, chroma, flux2, krea2, qwen_image, z_image};
 use crate::job::GenerateForm;
+use crate::lora::{LoraFile, LoraOrigin};
 use crate::model::ModelSpec;
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
     Folder, Offered, assert_all_in_one, assert_configs_refused, assert_described,
     assert_file_unsupported, assert_lacks, assert_pipelines_unsupported, assert_refused_with,
-    faultless_catalog, origin_of_lora, other_in, transformer_in, with_text_encoder, with_vae,
+    faultless_catalog, other_in, transformer_in, with_text_encoder, with_vae,
 };
 
 /// A variant's name, or a noun phrase for another model.
@@ -23,7 +24,9 @@ type VariantName = Result<&'static str, &'static str>;
 /// One family's published files, and others that are like them.
 pub(super) struct FamilyCase {
     pub family: ModelFamily,
-    /// Companions in ComfyUI's `models` folder, with their tensors.
+    /// Asserts that each published transformer is read whole, and needs each of its tensors.
+    pub transformers: fn(),
+    /// Companions in ComfyUI's `models` folder, without the ending, with their tensors.
     pub companions: Vec<(&'static str, Shapes)>,
     /// Published transformers: name and tensors of the file, id in the catalogue, and the defaults.
     pub offered: Vec<(&'static str, Shapes, &'static str, Offered)>,
@@ -33,7 +36,7 @@ pub(super) struct FamilyCase {
     pub folders: Vec<(&'static str, Folder, &'static str, u32, Option<f64>)>,
     /// Prefixes and tensors of transformer, autoencoder and text encoder in one file.
     pub all_in_one: Option<[(&'static str, Shapes); 3]>,
-    /// Companions without which the first lacks the files named second.
+    /// Companions without which the first lacks the files named second, without endings.
     pub missing: (&'static [&'static str], &'static [&'static str]),
     /// Parts of other models for the first, and words of the refusal: the right file, and what was found.
     pub other_encoders: Vec<(&'static str, Shapes, [&'static str; 2])>,
@@ -54,7 +57,7 @@ impl FamilyCase {
     /// ComfyUI's `models` folder with every companion.
     pub(super) fn tree(&self, models: &Path) -> PathBuf {
         for (name, shapes) in &self.companions {
-            write(&models.join(name), shapes, "BF16");
+            write(&models.join(format!("{name}.safetensors")), shapes, "BF16");
         }
         models.to_owned()
     }
@@ -74,6 +77,13 @@ fn cases() -> [FamilyCase; 5] {
         qwen_image::tests::case(),
         z_image::tests::case(),
     ]
+}
+
+#[test]
+fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_in_any_dialect() {
+    for case in cases() {
+        (case.transformers)();
+    }
 }
 
 #[test]
@@ -110,11 +120,8 @@ fn a_diffusers_folder_is_whole_by_itself_and_says_its_variant() {
             let spec = ModelSpec::open(&place).unwrap();
             assert_eq!((spec.family, &spec.variant[..]), (case.family, variant));
             let sampling = &spec.defaults.sampling;
-            assert_eq!(
-                (sampling.num_steps, sampling.shift),
-                (steps, shift),
-                "{name}"
-            );
+            let found = (sampling.num_steps, sampling.shift);
+            assert_eq!(found, (steps, shift), "{name}");
             assert_eq!(spec.files.tokenizer, place.join("tokenizer"));
             assert_eq!(spec.files.text_encoder, place.join("text_encoder"));
         }
@@ -177,6 +184,16 @@ fn a_config_that_nobody_can_run_is_refused_with_what_was_expected() {
     }
 }
 
+/// What a LoRA that changes one layer is for. `sizes`: how many numbers go in and come out.
+fn origin_of_lora(layer: &str, [input, output]: [u64; 2]) -> LoraOrigin {
+    let root = tempfile::tempdir().unwrap();
+    let mut shapes = Shapes::new();
+    shapes.insert(format!("{layer}.lora_down.weight"), vec![4, input]);
+    shapes.insert(format!("{layer}.lora_up.weight"), vec![output, 4]);
+    let place = write(&root.path().join("x.safetensors"), &shapes, "BF16");
+    LoraOrigin::from_file(&LoraFile::read(&place).unwrap())
+}
+
 #[test]
 fn a_lora_is_known_by_its_layers_and_fits_its_family() {
     for case in cases() {
@@ -201,11 +218,8 @@ fn a_pipeline_says_the_variant_and_names_where_it_does_not() {
                 names: &names,
             };
             let found = (case.variant)(&hints);
-            assert_eq!(
-                found.as_deref().map_err(String::as_str),
-                expected,
-                "{names:?}"
-            );
+            let found = found.as_deref().map_err(String::as_str);
+            assert_eq!(found, expected, "{names:?}");
         }
     }
 }
@@ -215,10 +229,8 @@ fn a_family_is_stored_under_its_id_and_found_by_it() {
     for family in ModelFamily::all() {
         let stored = serde_json::to_value(family).unwrap();
         assert_eq!(stored, family.id);
-        assert_eq!(
-            serde_json::from_value::<ModelFamily>(stored).unwrap(),
-            family
-        );
+        let read: ModelFamily = serde_json::from_value(stored).unwrap();
+        assert_eq!(read, family);
     }
 }
 
@@ -238,10 +250,7 @@ fn an_unknown_family_is_refused_by_name() {
 fn no_two_families_share_an_id_or_a_name() {
     for (number, family) in ModelFamily::all().enumerate() {
         let mut others = ModelFamily::all().skip(number + 1);
-        assert!(
-            others.all(|other| other.id != family.id && other.label != family.label),
-            "{}",
-            family.id
-        );
+        let differs = |it: ModelFamily| it.id != family.id && it.label != family.label;
+        assert!(others.all(differs), "{family:?}");
     }
 }

@@ -237,10 +237,8 @@ mod tests {
         let retiming = FrameRetiming::between(&before, &after).with_starts(Some(starts));
         let expected = [0.0, 0.5, 1.0, 2.0, 2.25, 2.5, 2.75, 3.0];
         for ((frame, time), expected) in places(&retiming).into_iter().zip(expected) {
-            assert!(
-                (f64::from(frame) + time - expected).abs() < 1e-9,
-                "{expected}"
-            );
+            let holds = (f64::from(frame) + time - expected).abs() < 1e-9;
+            assert!(holds, "{expected}");
         }
     }
 

@@ -127,10 +127,8 @@ mod tests {
         let config = real(23, 1);
         let whole = TileSize::within(8 * GIB, &config, [1024, 1024], 2, None);
         assert_eq!((whole.rows, whole.columns, whole.halo), (1024, 1024, 0));
-        assert!(
-            whole.band < 1024,
-            "sixteen times as many pixels come in bands"
-        );
+        let holds = whole.band < 1024;
+        assert!(holds, "sixteen times as many pixels come in bands");
         for (bytes, most) in [(GIB, None), (GIB / 4, None), (8 * GIB, Some(512))] {
             let tiles = TileSize::within(bytes, &config, [1024, 1024], 2, most);
             assert_eq!(tiles.halo, 64, "{bytes}");

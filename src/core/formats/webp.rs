@@ -175,11 +175,8 @@ mod tests {
         assert!(!is_sound(&[canvas.clone(), long]));
         for (width, is_good) in [(20, true), (21, false), (16_383, false)] {
             for pixels in [lossy(width), lossless(width.into())] {
-                assert_eq!(
-                    is_sound(&[canvas.clone(), pixels.clone()]),
-                    is_good,
-                    "{width}"
-                );
+                let found = is_sound(&[canvas.clone(), pixels.clone()]);
+                assert_eq!(found, is_good, "{width}");
                 let frames = [canvas.clone(), frame(lossy(20)), frame(pixels.clone())];
                 assert_eq!(is_sound(&frames), is_good, "{width}");
                 // Without a canvas it is what it is.

@@ -291,15 +291,11 @@ mod tests {
         lay_node(sysfs.path(), 1, STRIX_HALO);
         let cards = cards(sysfs.path());
         assert_eq!(cards.len(), 1);
-        assert_eq!(
-            (cards[0].card.as_str(), cards[0].device_id),
-            ("card1", 0x1586)
-        );
+        let found = (cards[0].card.as_str(), cards[0].device_id);
+        assert_eq!(found, ("card1", 0x1586));
         let compute = cards[0].compute.as_ref().unwrap();
-        assert_eq!(
-            (compute.gfx.as_str(), compute.has_wave_sizes),
-            ("gfx1151", true)
-        );
+        let found = (compute.gfx.as_str(), compute.has_wave_sizes);
+        assert_eq!(found, ("gfx1151", true));
         assert_eq!((compute.node, compute.num_simds), (1, 80));
         assert_eq!(cards[0].class, DeviceClass::Unified);
         let memory = cards[0].memory().unwrap();

@@ -154,11 +154,8 @@ mod tests {
         assert!((loaded.factor(&OF) - learnt.factor(&OF)).abs() < 1e-9);
         for broken in ["", "[1]", "{\"a\": \"b\"}", "{\"a\": 1.2"] {
             fs::write(&file, broken).unwrap();
-            assert_eq!(
-                PeakCorrections::load(&file),
-                PeakCorrections::default(),
-                "{broken}"
-            );
+            let found = PeakCorrections::load(&file);
+            assert_eq!(found, PeakCorrections::default(), "{broken}");
         }
         fs::write(&file, "{\"a\": 1e9, \"b\": 0.0, \"c\": 1.5}").unwrap();
         assert_eq!(PeakCorrections::load(&file).factors.len(), 1);

@@ -198,10 +198,8 @@ mod tests {
              distilled_guidance_layer.norms.0.scale -> distilled_guidance_layer.norms.0.weight
              single_blocks.37.linear1.mlp.weight -> single_transformer_blocks.37.proj_mlp.weight",
         ) {
-            assert_eq!(
-                diffusers.file_key(original),
-                format!("transformer.{expected}")
-            );
+            let found = diffusers.file_key(original);
+            assert_eq!(found, format!("transformer.{expected}"));
             assert_eq!(ChromaTransformerKeys::bare(false).file_key(original), original);
         }
     }

@@ -309,9 +309,7 @@ mod tests {
             }
         }
         let older = ["img_in.weight", "single_blocks.0.modulation.lin.weight"];
-        assert_eq!(
-            Flux2TransformerKeys::detect(|key| older.contains(&key)),
-            None
-        );
+        let found = Flux2TransformerKeys::detect(|key| older.contains(&key));
+        assert_eq!(found, None);
     }
 }

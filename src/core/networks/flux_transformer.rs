@@ -206,45 +206,22 @@ mod tests {
     #[test]
     fn names_are_those_of_the_file() {
         let diffusers = FluxTransformerKeys::bare(true);
-        for (original, expected) in [
-            ("img_in.weight", "x_embedder.weight"),
-            (
-                "guidance_in.out_layer.bias",
-                "time_text_embed.guidance_embedder.linear_2.bias",
-            ),
-            (
-                "double_blocks.12.txt_attn.qkv.v.bias",
-                "transformer_blocks.12.attn.add_v_proj.bias",
-            ),
-            (
-                "double_blocks.1.img_attn.norm.key_norm.scale",
-                "transformer_blocks.1.attn.norm_k.weight",
-            ),
-            (
-                "double_blocks.0.txt_mlp.2.weight",
-                "transformer_blocks.0.ff_context.net.2.weight",
-            ),
-            (
-                "single_blocks.37.linear1.mlp.weight",
-                "single_transformer_blocks.37.proj_mlp.weight",
-            ),
-            (
-                "single_blocks.3.linear2.weight",
-                "single_transformer_blocks.3.proj_out.weight",
-            ),
-            ("final_layer.linear.bias", "proj_out.bias"),
-            // Neither file has such a thing: the parts are asked for instead.
-            (
-                "single_blocks.3.linear1.weight",
-                "single_transformer_blocks.3.linear1.weight",
-            ),
-        ] {
+        for (original, expected) in crate::testing::table(
+            "img_in.weight -> x_embedder.weight
+             guidance_in.out_layer.bias -> time_text_embed.guidance_embedder.linear_2.bias
+             double_blocks.12.txt_attn.qkv.v.bias -> transformer_blocks.12.attn.add_v_proj.bias
+             double_blocks.1.img_attn.norm.key_norm.scale -> transformer_blocks.1.attn.norm_k.weight
+             double_blocks.0.txt_mlp.2.weight -> transformer_blocks.0.ff_context.net.2.weight
+             single_blocks.37.linear1.mlp.weight -> single_transformer_blocks.37.proj_mlp.weight
+             single_blocks.3.linear2.weight -> single_transformer_blocks.3.proj_out.weight
+             final_layer.linear.bias -> proj_out.bias
+             single_blocks.3.linear1.weight -> single_transformer_blocks.3.linear1.weight",
+        ) {
+            // No file has the last name: its parts are asked for instead.
             assert_eq!(diffusers.file_key(original), expected);
         }
         let prefixed = FluxTransformerKeys::behind("model.diffusion_model.", false);
-        assert_eq!(
-            prefixed.file_key("img_in.bias"),
-            "model.diffusion_model.img_in.bias"
-        );
+        let found = prefixed.file_key("img_in.bias");
+        assert_eq!(found, "model.diffusion_model.img_in.bias");
     }
 }

@@ -357,47 +357,22 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_file() {
-        let diffusers = Krea2TransformerKeys::bare(true);
-        for (own, authors, theirs) in [
-            ("first.bias", "first.bias", "img_in.bias"),
-            (
-                "tmlp.2.weight",
-                "tmlp.2.weight",
-                "time_embed.linear_2.weight",
-            ),
-            ("txtmlp.0.scale", "txtmlp.0.scale", "txt_in.norm.weight"),
-            ("txtmlp.3.bias", "txtmlp.3.bias", "txt_in.linear_2.bias"),
-            (
-                "blocks.27.attn.heads.v.weight",
-                "blocks.27.attn.wv.weight",
-                "transformer_blocks.27.attn.to_v.weight",
-            ),
-            (
-                "txtfusion.refiner_blocks.1.attn.heads.gate.weight",
-                "txtfusion.refiner_blocks.1.attn.gate.weight",
-                "text_fusion.refiner_blocks.1.attn.to_gate.weight",
-            ),
-            (
-                "txtfusion.layerwise_blocks.0.postnorm.scale",
-                "txtfusion.layerwise_blocks.0.postnorm.scale",
-                "text_fusion.layerwise_blocks.0.norm2.weight",
-            ),
-            (
-                "blocks.3.mlp.down.weight",
-                "blocks.3.mlp.down.weight",
-                "transformer_blocks.3.ff.down.weight",
-            ),
-            (
-                "last.modulation.lin",
-                "last.modulation.lin",
-                "final_layer.scale_shift_table",
-            ),
-        ] {
-            assert_eq!(Krea2TransformerKeys::bare(false).file_key(own), authors);
-            assert_eq!(diffusers.file_key(own), theirs);
+        for (own, theirs) in crate::testing::table(
+            "first.bias -> first.bias -> img_in.bias
+             tmlp.2.weight -> tmlp.2.weight -> time_embed.linear_2.weight
+             txtmlp.0.scale -> txtmlp.0.scale -> txt_in.norm.weight
+             txtmlp.3.bias -> txtmlp.3.bias -> txt_in.linear_2.bias
+             blocks.27.attn.heads.v.weight -> blocks.27.attn.wv.weight -> transformer_blocks.27.attn.to_v.weight
+             txtfusion.refiner_blocks.1.attn.heads.gate.weight -> txtfusion.refiner_blocks.1.attn.gate.weight -> text_fusion.refiner_blocks.1.attn.to_gate.weight
+             txtfusion.layerwise_blocks.0.postnorm.scale -> txtfusion.layerwise_blocks.0.postnorm.scale -> text_fusion.layerwise_blocks.0.norm2.weight
+             blocks.3.mlp.down.weight -> blocks.3.mlp.down.weight -> transformer_blocks.3.ff.down.weight
+             last.modulation.lin -> last.modulation.lin -> final_layer.scale_shift_table",
+        ) {
+            let [authors, diffusers] =
+                [false, true].map(|is_diffusers| Krea2TransformerKeys::bare(is_diffusers).file_key(own));
+            assert_eq!(format!("{authors} -> {diffusers}"), theirs);
         }
     }
-
     #[test]
     fn a_dialect_is_found_behind_every_prefix() {
         for prefix in PREFIXES {

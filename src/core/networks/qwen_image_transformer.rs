@@ -190,10 +190,8 @@ mod tests {
              final_layer.linear.bias -> proj_out.bias
              final_layer.adaLN_modulation.1.weight -> norm_out.linear.weight",
         ) {
-            assert_eq!(
-                QwenImageTransformerKeys::bare(true).file_key(original),
-                expected
-            );
+            let found = QwenImageTransformerKeys::bare(true).file_key(original);
+            assert_eq!(found, expected);
         }
     }
 

@@ -393,47 +393,25 @@ mod tests {
         for (mark, names) in [
             (
                 "blocks.0.pos_embedding.embedding.weight",
-                [
-                    ("shared.weight", "token_embedding.weight"),
-                    ("encoder.final_layer_norm.weight", "norm.weight"),
-                    (
-                        "encoder.block.23.layer.0.SelfAttention.q.weight",
-                        "blocks.23.attn.q.weight",
-                    ),
-                    (
-                        "encoder.block.0.layer.1.layer_norm.weight",
-                        "blocks.0.norm2.weight",
-                    ),
-                    (
-                        "encoder.block.7.layer.1.DenseReluDense.wi_0.weight",
-                        "blocks.7.ffn.gate.0.weight",
-                    ),
-                ],
+                "shared.weight -> token_embedding.weight
+                 encoder.final_layer_norm.weight -> norm.weight
+                 encoder.block.23.layer.0.SelfAttention.q.weight -> blocks.23.attn.q.weight
+                 encoder.block.0.layer.1.layer_norm.weight -> blocks.0.norm2.weight
+                 encoder.block.7.layer.1.DenseReluDense.wi_0.weight -> blocks.7.ffn.gate.0.weight",
             ),
             (
                 "enc.blk.0.attn_rel_b.weight",
-                [
-                    ("encoder.embed_tokens.weight", "token_embd.weight"),
-                    ("encoder.final_layer_norm.weight", "enc.output_norm.weight"),
-                    (
-                        "encoder.block.23.layer.0.SelfAttention.o.weight",
-                        "enc.blk.23.attn_o.weight",
-                    ),
-                    (
-                        "encoder.block.0.layer.0.layer_norm.weight",
-                        "enc.blk.0.attn_norm.weight",
-                    ),
-                    (
-                        "encoder.block.7.layer.1.DenseReluDense.wi_1.weight",
-                        "enc.blk.7.ffn_up.weight",
-                    ),
-                ],
+                "encoder.embed_tokens.weight -> token_embd.weight
+                 encoder.final_layer_norm.weight -> enc.output_norm.weight
+                 encoder.block.23.layer.0.SelfAttention.o.weight -> enc.blk.23.attn_o.weight
+                 encoder.block.0.layer.0.layer_norm.weight -> enc.blk.0.attn_norm.weight
+                 encoder.block.7.layer.1.DenseReluDense.wi_1.weight -> enc.blk.7.ffn_up.weight",
             ),
         ] {
             for prefix in ["", "text_encoders.umt5xxl.transformer."] {
                 let mark = format!("{prefix}{mark}");
                 let keys = T5Keys::of(&[mark.as_str()].into_iter()).unwrap();
-                for (ours, theirs) in names {
+                for (ours, theirs) in crate::testing::table(names) {
                     assert_eq!(keys.file_key(ours), format!("{prefix}{theirs}"));
                 }
             }

@@ -123,16 +123,10 @@ mod tests {
     fn both_layouts_of_amds_wheels_are_found_with_all_folders_below() {
         for libraries in ["_rocm_sdk_libraries/lib", "_rocm_sdk_libraries_gfx1151/lib"] {
             let root = tempfile::tempdir().unwrap();
-            let expected = lay(
-                root.path(),
-                &[
-                    libraries,
-                    "_rocm_sdk_core/lib",
-                    "_rocm_sdk_core/lib/rocm_sysdeps/lib",
-                    "_rocm_sdk_core/lib/host-math/lib",
-                    "_rocm_sdk_core/lib/llvm/lib",
-                ],
-            );
+            let core = ["", "/rocm_sysdeps/lib", "/host-math/lib", "/llvm/lib"];
+            let core = core.map(|below| format!("_rocm_sdk_core/lib{below}"));
+            let all = [&[libraries][..], &core.each_ref().map(|it| &it[..])].concat();
+            let expected = lay(root.path(), &all);
             lay(root.path(), &["torch/lib", "_rocm_sdk_core/bin", "numpy"]);
             lay(root.path(), &["nvidia/cudnn/lib"]);
             let lib = root.path().join("torch/lib");
@@ -154,29 +148,27 @@ mod tests {
         fs::create_dir_all(&site).unwrap();
         symlink(store.join("torch"), site.join("torch")).unwrap();
         symlink(store.join("_rocm_sdk_core"), site.join("_rocm_sdk_core")).unwrap();
-        assert_eq!(
-            beside(&site.join("torch/lib"), "rocm"),
-            [site.join("_rocm_sdk_core/lib")]
-        );
+        let found = beside(&site.join("torch/lib"), "rocm");
+        assert_eq!(found, [site.join("_rocm_sdk_core/lib")]);
     }
 
     #[test]
     fn the_loaders_complaint_names_the_missing_library() {
+        let missing = "cannot open shared object file: No such file or directory";
+        let loading = "/a/safelight-engine: error while loading shared libraries";
+        let undefined = "/t/libtorch_hip.so: undefined symbol: hipMemcpy";
         for (words, expected) in [
             (
-                "/a/safelight-engine: error while loading shared libraries: libroctracer64.so.4: cannot open shared object file: No such file or directory",
+                format!("{loading}: libroctracer64.so.4: {missing}"),
                 "libroctracer64.so.4 is missing",
             ),
             (
-                "libhipblas.so.3: cannot open shared object file: No such file or directory",
+                format!("libhipblas.so.3: {missing}"),
                 "libhipblas.so.3 is missing",
             ),
-            (
-                "/t/libtorch_hip.so: undefined symbol: hipMemcpy\nmore",
-                "/t/libtorch_hip.so: undefined symbol: hipMemcpy",
-            ),
+            (format!("{undefined}\nmore"), undefined),
         ] {
-            assert_eq!(loader_complaint(words), expected);
+            assert_eq!(loader_complaint(&words), expected);
         }
     }
 }

@@ -291,6 +291,11 @@ mod tests {
         settings
     }
 
+    /// The runtime where the settings name a folder.
+    fn found_in(folder: &Path) -> LibtorchRuntime {
+        runtime_folder(&settings_with(folder), None, None, Path::new("")).unwrap()
+    }
+
     #[test]
     fn the_variable_wins_over_the_setting_and_that_over_all_places() {
         let root = tempfile::tempdir().unwrap();
@@ -316,10 +321,8 @@ mod tests {
         fs::remove_dir_all(cached).unwrap();
         assert_eq!(find(&none, None), Ok(linked.clone()));
         fs::remove_dir_all(linked).unwrap();
-        assert!(matches!(
-            find(&none, None),
-            Err(RuntimeMissing::Nowhere { .. })
-        ));
+        let missing = find(&none, None);
+        assert!(matches!(missing, Err(RuntimeMissing::Nowhere { .. })));
     }
 
     #[test]
@@ -343,25 +346,17 @@ mod tests {
         let packages = root.path().join("site-packages");
         let torch = libtorch(&packages.join("torch"));
         fs::write(torch.join("lib/libtorch_cuda.so"), b"").unwrap();
-        fs::write(
-            torch.join("version.py"),
-            "from typing import Optional\n__version__ = '2.11.0+cu130'\n",
-        )
-        .unwrap();
-        fs::create_dir_all(packages.join("nvidia/cudnn/lib")).unwrap();
-        fs::create_dir_all(packages.join("nvidia/cublas/lib")).unwrap();
+        let version = "from typing import Optional\n__version__ = '2.11.0+cu130'\n";
+        fs::write(torch.join("version.py"), version).unwrap();
+        let libraries = ["nvidia/cublas/lib", "nvidia/cudnn/lib"].map(|it| packages.join(it));
+        for folder in &libraries {
+            fs::create_dir_all(folder).unwrap();
+        }
         fs::write(packages.join("nvidia/__init__.py"), b"").unwrap();
         for folder in [torch.clone(), torch.join("lib")] {
-            let runtime =
-                runtime_folder(&settings_with(&folder), None, None, Path::new("")).unwrap();
+            let runtime = found_in(&folder);
             assert_eq!(runtime.lib, torch.join("lib"));
-            assert_eq!(
-                runtime.extra,
-                [
-                    packages.join("nvidia/cublas/lib"),
-                    packages.join("nvidia/cudnn/lib")
-                ]
-            );
+            assert_eq!(runtime.extra, libraries);
             assert_eq!(runtime.version().as_deref(), Some("2.11.0+cu130"));
             assert_eq!(runtime.kind(), "cuda");
         }
@@ -386,15 +381,10 @@ mod tests {
         let core = packages.join("_rocm_sdk_core/lib");
         fs::create_dir_all(core.join("rocm_sysdeps/lib")).unwrap();
         for folder in [root.path(), &packages] {
-            let runtime =
-                runtime_folder(&settings_with(folder), None, None, Path::new("")).unwrap();
+            let runtime = found_in(folder);
             assert_eq!(runtime.lib, torch.join("lib"));
-            assert_eq!(
-                runtime.extra,
-                [core.clone(), core.join("rocm_sysdeps/lib")],
-                "{}",
-                folder.display()
-            );
+            let expected = [core.clone(), core.join("rocm_sysdeps/lib")];
+            assert_eq!(runtime.extra, expected, "{}", folder.display());
         }
     }
 
@@ -411,13 +401,8 @@ mod tests {
 
     #[test]
     fn a_version_without_an_engine_is_told_with_those_that_have_one() {
-        let told = concerns("2.12.0+rocm7.14.1\n", &["gfx1151"]);
-        assert_eq!(
-            told,
-            [
-                "this is libtorch 2.12.0+rocm7.14.1, and Safelight has engines for 2.11.0 and 2.13.0 alone"
-            ]
-        );
+        let expected = "this is libtorch 2.12.0+rocm7.14.1, and Safelight has engines for 2.11.0 and 2.13.0 alone";
+        assert_eq!(concerns("2.12.0+rocm7.14.1\n", &["gfx1151"]), [expected]);
         assert_eq!(concerns("2.11.0+cu130", &[]), [""; 0]);
         assert_eq!(concerns("2.13.0+rocm10.0.0\n", &["gfx1151"]), [""; 0]);
     }
@@ -429,11 +414,8 @@ mod tests {
             assert!(told[0].contains("ROCm 7.1 crashes on gfx1151"), "{told:?}");
             assert_eq!(concerns(version, &["gfx1100"]), [""; 0]);
         }
-        let old = concerns("2.11.0+rocm6.3", &["gfx1100"]);
-        assert_eq!(
-            old,
-            ["this is libtorch 2.11.0+rocm6.3, and ROCm 6.3 is older than 6.4"]
-        );
+        let old = "this is libtorch 2.11.0+rocm6.3, and ROCm 6.3 is older than 6.4";
+        assert_eq!(concerns("2.11.0+rocm6.3", &["gfx1100"]), [old]);
         for version in ["2.11.0+rocm7.14.1", "2.11.0+rocm6.4", "2.11.0"] {
             assert_eq!(concerns(version, &["gfx1151"]), [""; 0], "{version}");
         }
@@ -474,10 +456,8 @@ mod tests {
             extra: vec!["/n/lib".into()],
             source: "",
         };
-        assert_eq!(
-            runtime.library_path(Some(":/old:".into())),
-            "/t/lib:/n/lib:/old"
-        );
+        let path = runtime.library_path(Some(":/old:".into()));
+        assert_eq!(path, "/t/lib:/n/lib:/old");
         assert_eq!(runtime.library_path(None), "/t/lib:/n/lib");
     }
 }

@@ -75,10 +75,8 @@ fn a_first_save_writes_the_comments_too() {
     settings.interface.theme = ThemeChoice::Light;
     settings.save(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
-    assert!(
-        text.contains("# Dark, light, or the same as your desktop"),
-        "{text}"
-    );
+    let holds = text.contains("# Dark, light, or the same as your desktop");
+    assert!(holds, "{text}");
     assert!(text.contains("\ntheme = \"light\"\n"), "{text}");
     assert_eq!(Settings::load(&path).settings, settings);
 }
@@ -98,10 +96,8 @@ fn saving_keeps_comments_order_and_unknown_keys() {
     settings.runtime.libtorch = Some("/opt/torch".into());
     settings.save(&path).unwrap();
     let saved = fs::read_to_string(&path).unwrap();
-    assert!(
-        saved.starts_with("# mine\n[interface]\nscale = 1.1 # big\n"),
-        "{saved}"
-    );
+    let holds = saved.starts_with("# mine\n[interface]\nscale = 1.1 # big\n");
+    assert!(holds, "{saved}");
     assert!(saved.contains("future = [1, 2]\n") && saved.contains("# no gpu here"));
     assert_eq!(Settings::load(&path).settings, settings);
     settings.runtime.libtorch = None;
@@ -197,10 +193,8 @@ fn a_file_that_says_little_is_given_the_changed_keys_and_no_others() {
     settings.memory.cap_gib = None;
     settings.save(&path).unwrap();
     let saved = fs::read_to_string(&path).unwrap();
-    assert!(
-        saved.contains("    '~/a', # the big disk\n    \"/c\",\n]"),
-        "{saved}"
-    );
+    let holds = saved.contains("    '~/a', # the big disk\n    \"/c\",\n]");
+    assert!(holds, "{saved}");
     assert!(saved.contains("cap_gib = \"\""), "{saved}");
     assert_eq!(Settings::load(&path).settings, settings);
 }

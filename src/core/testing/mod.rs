@@ -5,6 +5,28 @@ pub(crate) mod pipelines;
 pub(crate) mod published;
 pub(crate) mod random;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+/// A file or folder of the project.
+pub(crate) fn project(place: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(place)
+}
+
+/// A file or folder of `tests/fixtures`.
+pub(crate) fn fixture(place: &str) -> PathBuf {
+    project("tests/fixtures").join(place)
+}
+
+/// JSON of a file of `tests/fixtures`.
+pub(crate) fn json_fixture<T: DeserializeOwned>(place: &str) -> T {
+    serde_json::from_slice(&fs::read(fixture(place)).unwrap()).unwrap()
+}
+
 /// Pairs of names, a row each: `one -> other`.
 pub(crate) fn table(rows: &str) -> impl Iterator<Item = (&str, &str)> {
     rows.lines()

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::made_up::{Shapes, write};
-use super::pipelines::{user, write_json};
+use super::made_up::{Shapes, renamed, write};
+use super::pipelines::{edit_json, user, write_json};
+use super::{json_fixture, project, table};
 use crate::catalog::{IdentityCard, ModelCatalog};
 use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateForm, SamplerKind};
-use crate::library::ComponentOverrides;
-use crate::lora::{LoraFile, LoraOrigin};
+use crate::library::{ComponentOverrides, ControlNetwork};
 use crate::model::{CatalogError, GuidanceMode, ImageRole, InputUse, ModelSpec};
 use crate::networks::NetworkConfig;
 use crate::settings::Settings;
@@ -28,9 +28,7 @@ struct Tensors(String, usize, Vec<u64>);
 
 /// One of the files in a list of `tests/fixtures/headers`, which the script of the same name makes.
 pub(crate) fn shapes_of(list: &str, name: &str) -> Shapes {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/headers");
-    let text = fs::read(root.join(format!("{list}.json"))).unwrap();
-    let mut files: BTreeMap<String, Vec<Tensors>> = serde_json::from_slice(&text).unwrap();
+    let mut files: BTreeMap<String, Vec<Tensors>> = json_fixture(&format!("headers/{list}.json"));
     let mut shapes = Shapes::new();
     for Tensors(pattern, count, shape) in files.remove(name).unwrap() {
         if count == 0 {
@@ -44,10 +42,7 @@ pub(crate) fn shapes_of(list: &str, name: &str) -> Shapes {
 }
 
 pub(crate) fn behind(prefix: &str, shapes: &Shapes) -> Shapes {
-    let named = shapes.iter();
-    named
-        .map(|(key, shape)| (format!("{prefix}{key}"), shape.clone()))
-        .collect()
+    renamed(shapes, |key| format!("{prefix}{key}"))
 }
 
 /// The same shapes but for one.
@@ -70,9 +65,9 @@ pub(crate) fn count_numbers(shapes: &Shapes) -> u64 {
 
 /// The tokenizers that ship with the app.
 pub(crate) fn shipped(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = fs::canonicalize(root.join("../../assets/tokenizers")).unwrap();
-    folder.join(name)
+    fs::canonicalize(project("assets/tokenizers"))
+        .unwrap()
+        .join(name)
 }
 
 /// The models of a user whose only folder is `models`, and who has the app's tokenizers.
@@ -83,9 +78,8 @@ pub(crate) fn catalog_of(models: &Path) -> ModelCatalog {
     settings.models.folders = vec![models.to_owned()];
     let mut catalog = ModelCatalog::load(&paths, &settings);
     drop(root);
-    catalog
-        .available
-        .retain(|spec| spec.id != crate::catalog::EMBEDDED_MODEL);
+    let is_ours = |spec: &ModelSpec| spec.id == crate::catalog::EMBEDDED_MODEL;
+    catalog.available.retain(|spec| !is_ours(spec));
     catalog
 }
 
@@ -220,12 +214,8 @@ pub(crate) fn assert_is_whole_behind_prefixes<T>(shapes: &Shapes, published: &T)
 where
     T: NetworkConfig + Debug + PartialEq,
 {
-    for prefix in [
-        "",
-        "model.diffusion_model.",
-        "diffusion_model.",
-        "transformer.",
-    ] {
+    let diffusion = "model.diffusion_model.";
+    for prefix in ["", diffusion, "diffusion_model.", "transformer."] {
         let config: T = assert_is_read(&behind(prefix, shapes), prefix);
         assert_eq!(&config, published, "{prefix}");
     }
@@ -252,11 +242,8 @@ pub(crate) fn assert_needs_all_read<T: NetworkConfig>(
     let mut weights = WeightSet::open(&place).unwrap();
     let known = config.tensors(&weights);
     let refusal = |weights: &WeightSet| config.check_weights(weights).unwrap_err().to_string();
-    for key in known
-        .iter()
-        .map(|tensor| &tensor.name)
-        .filter(|key| is_looked_at(key))
-    {
+    let names = known.iter().map(|tensor| &tensor.name);
+    for key in names.filter(|key| is_looked_at(key)) {
         let entry = weights.tensors.remove(key).unwrap();
         assert!(refusal(&weights).contains(key.as_str()), "{key}");
         let mut wrong = entry.clone();
@@ -266,6 +253,71 @@ pub(crate) fn assert_needs_all_read<T: NetworkConfig>(
         weights.tensors.insert(key.clone(), entry);
     }
     config.check_weights(&weights).unwrap();
+}
+
+/// Asserts that published transformers are the network of a config behind every prefix, and that of the first none of its
+/// tensors can be missing. `numbers`: of each.
+pub(crate) fn assert_published<T>(
+    transformers: &[Shapes],
+    config: &T,
+    numbers: u64,
+    is_looked_at: impl Fn(&str) -> bool,
+) where
+    T: NetworkConfig + Debug + PartialEq,
+{
+    for shapes in transformers {
+        assert_is_whole_behind_prefixes(shapes, config);
+        assert_eq!(count_numbers(shapes), numbers);
+    }
+    assert_needs_all::<T>(&transformers[0], is_looked_at);
+}
+
+/// That a whole diffusers folder with one other value in a config is refused in a sentence with a part.
+fn assert_change_refused(folder: &Path, file: &str, key: &str, value: &Value, part: &str) {
+    let path = folder.join(file).with_extension("json");
+    let before = fs::read(&path).unwrap();
+    edit_json(&path, |config| config[key] = value.clone());
+    let text = ModelSpec::open(folder).unwrap_err().to_string();
+    assert!(text.contains(part), "{file} {key} {value}: {text}");
+    fs::write(&path, before).unwrap();
+}
+
+/// That each of these changes to the configs of a whole folder is refused. A row: file, key and value -> part.
+pub(crate) fn assert_changes_refused(folder: &Path, rows: &str) {
+    for (change, part) in table(rows) {
+        let [file, key, value] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{change}");
+        };
+        let value = serde_json::from_str(value).unwrap();
+        assert_change_refused(folder, file, key, &value, part);
+    }
+    ModelSpec::open(folder).unwrap();
+}
+
+/// Asserts that a whole diffusers folder without one of these parts is refused by its name.
+pub(crate) fn assert_needs_parts(folder: &Path, parts: &[&str]) {
+    for part in parts {
+        let (here, away) = (folder.join(part), folder.join("away"));
+        fs::rename(&here, &away).unwrap();
+        let text = ModelSpec::open(folder).unwrap_err().to_string();
+        assert!(text.contains(part), "{text}");
+        fs::rename(&away, &here).unwrap();
+    }
+}
+
+/// Asserts that a file is no ControlNet that can be read, in a sentence with a part.
+pub(crate) fn assert_no_control_network(shapes: &Shapes, part: &str) {
+    let root = tempfile::tempdir().unwrap();
+    let place = write(&root.path().join("other.safetensors"), shapes, "BF16");
+    let text = ControlNetwork::read(&place).unwrap_err().to_string();
+    assert!(text.contains(part), "{text}");
+}
+
+/// The ControlNet in a file of these shapes.
+pub(crate) fn control_network(shapes: &Shapes) -> ControlNetwork {
+    let root = tempfile::tempdir().unwrap();
+    let place = write(&root.path().join("control.safetensors"), shapes, "BF16");
+    ControlNetwork::read(&place).unwrap()
 }
 
 /// A model as it is offered when nothing is chosen.
@@ -292,10 +344,8 @@ pub(crate) struct Offered {
 impl Offered {
     /// That the model with this id makes pictures from text, a picture and a mask, with these defaults.
     pub(crate) fn assert(&self, spec: &ModelSpec) {
-        assert_eq!(
-            (spec.family, &spec.variant[..]),
-            (self.family, self.variant)
-        );
+        let variant = (spec.family, &spec.variant[..]);
+        assert_eq!(variant, (self.family, self.variant));
         assert!(spec.licence.starts_with(self.licence), "{}", spec.licence);
         let sampling = &spec.defaults.sampling;
         let found = (sampling.num_steps, sampling.guidance_scale, sampling.shift);
@@ -362,14 +412,15 @@ pub(crate) fn assert_described(place: &Path, family: &str, variant: &str, what: 
 /// That the card of a file without some companions, which go, names what is missing in one problem.
 pub(crate) fn assert_lacks(place: &Path, models: &Path, gone: &[&str], missing: &[&str]) {
     for file in gone {
-        fs::remove_file(models.join(file)).unwrap();
+        fs::remove_file(models.join(format!("{file}.safetensors"))).unwrap();
     }
     let card = IdentityCard::read(place).unwrap();
     let [problem] = &card.problems[..] else {
         panic!("{:?}", card.problems);
     };
     for missing in missing {
-        assert!(problem.contains(missing), "{problem}");
+        let missing = format!("{missing}.safetensors");
+        assert!(problem.contains(&missing), "{problem}");
     }
 }
 
@@ -432,27 +483,11 @@ pub(crate) fn assert_pipelines_unsupported(pipelines: &[(&str, &str)]) {
     }
 }
 
-/// That a folder whose transformer's config has one value that nobody can run is refused in a sentence with a part.
+/// The same of values of a transformer's config.
 pub(crate) fn assert_configs_refused(folder: Folder, refused: &[(&str, Value, &str)]) {
     let root = tempfile::tempdir().unwrap();
     folder.write(root.path());
-    let place = root.path().join("transformer/config.json");
-    let published: Value = serde_json::from_slice(&fs::read(&place).unwrap()).unwrap();
     for (key, value, part) in refused {
-        let mut config = published.clone();
-        config[*key] = value.clone();
-        write_json(&place, &config);
-        let text = ModelSpec::open(root.path()).unwrap_err().to_string();
-        assert!(text.contains(part), "{key}: {text}");
+        assert_change_refused(root.path(), "transformer/config", key, value, part);
     }
-}
-
-/// What a LoRA that changes one layer is for. `sizes`: how many numbers go in and come out.
-pub(crate) fn origin_of_lora(layer: &str, [input, output]: [u64; 2]) -> LoraOrigin {
-    let root = tempfile::tempdir().unwrap();
-    let mut shapes = Shapes::new();
-    shapes.insert(format!("{layer}.lora_down.weight"), vec![4, input]);
-    shapes.insert(format!("{layer}.lora_up.weight"), vec![output, 4]);
-    let place = write(&root.path().join("x.safetensors"), &shapes, "BF16");
-    LoraOrigin::from_file(&LoraFile::read(&place).unwrap())
 }

@@ -153,20 +153,16 @@ mod tests {
     fn without_names_all_cases_are_measured() {
         let all = parse("wan --device cpu --small --runs 7").unwrap();
         assert!(all.cases.len() > 5);
-        assert_eq!(
-            (all.device, all.small, all.runs),
-            (DeviceChoice::Cpu, true, 7)
-        );
+        let found = (all.device, all.small, all.runs);
+        assert_eq!(found, (DeviceChoice::Cpu, true, 7));
         let some = parse("wan umt5xxl wan14b_320_17f --width 640 --tile 256").unwrap();
         let names: Vec<&str> = some.cases.iter().map(|case| case.name).collect();
         assert_eq!(names, ["umt5xxl", "wan14b_320_17f"]);
         assert_eq!((some.sizes.width, some.sizes.tile), (Some(640), Some(256)));
         let bounds = parse("flux --preserved 0,1.5 --cap 20 flux_1024").unwrap();
         let gib = 1 << 30;
-        assert_eq!(
-            (bounds.preserved, bounds.cap),
-            (vec![0, 3 * gib / 2], Some(20 * gib))
-        );
+        let found = (bounds.preserved, bounds.cap);
+        assert_eq!(found, (vec![0, 3 * gib / 2], Some(20 * gib)));
         let last = parse("wan --small -- umt5xxl").unwrap();
         assert!(last.small && last.cases.len() == 1);
     }

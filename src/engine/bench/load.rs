@@ -269,10 +269,8 @@ mod tests {
         assert_eq!(lines[1]["tensors"], 12);
         for line in lines {
             assert_eq!(line["gib"], rounded(3.0 / 1024.0));
-            assert_eq!(
-                (&line["runs"], &line["is_whole"]),
-                (&json!(2), &json!(true))
-            );
+            let found = (&line["runs"], &line["is_whole"]);
+            assert_eq!(found, (&json!(2), &json!(true)));
         }
     }
 

@@ -153,20 +153,14 @@ mod tests {
             for (line, case) in lines(&line).unwrap().iter().zip(ends) {
                 assert!(line["case"] == case && line["error"].is_null(), "{line}");
                 assert_eq!((&line["dtype"], &line["runs"]), (&"f32".into(), &1.into()));
-                assert_eq!(
-                    (&line["device"], &line["small"]),
-                    (&"CPU".into(), &true.into())
-                );
+                let found = (&line["device"], &line["small"]);
+                assert_eq!(found, (&"CPU".into(), &true.into()));
                 let number = |name: &str| line[name].as_f64().unwrap();
-                assert!(
-                    number("min_s") > 0.0 && number("min_s") == number("median_s"),
-                    "{line}"
-                );
+                let holds = number("min_s") > 0.0 && number("min_s") == number("median_s");
+                assert!(holds, "{line}");
                 let weights = gib(line["weights_bytes"].as_u64().unwrap());
-                assert!(
-                    weights > 0.0 && number("weights_gib") >= weights - 1e-6,
-                    "{line}"
-                );
+                let holds = weights > 0.0 && number("weights_gib") >= weights - 1e-6;
+                assert!(holds, "{line}");
                 assert!(number("peak_gib") >= number("weights_gib"), "{line}");
                 assert!(number("peak_reserved_gib") >= number("peak_gib"), "{line}");
             }
@@ -202,10 +196,8 @@ mod tests {
         );
         assert!(found.iter().all(|line| line["error"].is_null()));
         let interval = &found[5];
-        assert_eq!(
-            (&interval["cache"], &interval["computed"]),
-            (&"taylorseer".into(), &5.into())
-        );
+        let found = (&interval["cache"], &interval["computed"]);
+        assert_eq!(found, (&"taylorseer".into(), &5.into()));
         assert!(interval["relative_l2"].as_f64().unwrap() > 0.0);
         for (case, is_known) in [
             ("wan wan14b_320_17f --cache teacache", true),

@@ -190,10 +190,8 @@ mod tests {
             .collect();
         assert_eq!(lines.len(), networks().len());
         for line in &lines {
-            assert!(
-                line.from_shipped.is_some() && line.in_f32.is_none(),
-                "{line:?}"
-            );
+            let holds = line.from_shipped.is_some() && line.in_f32.is_none();
+            assert!(holds, "{line:?}");
         }
     }
 

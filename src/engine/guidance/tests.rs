@@ -2,23 +2,19 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use safelight_core::job::BlockSet;
 use tch::Device;
 
 use super::*;
 use crate::closeness::assert_close;
-use crate::tensor_files;
+use crate::weights::tests::fixtures::{fixture, tensors_in};
 
 const STEPS: usize = 5;
 const SCALE: f64 = 4.5;
 
 fn recorded() -> BTreeMap<String, Tensor> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures/guiders/recorded.safetensors");
-    let recorded = tensor_files::read(&file).expect("the fixture can be read");
-    recorded.into_iter().collect()
+    tensors_in(&fixture("guiders/recorded.safetensors"))
 }
 
 fn text() -> TextEmbeds {
@@ -117,10 +113,8 @@ fn a_block_that_a_model_does_not_have_is_refused_by_its_number() {
     };
     let message = guiding("slg:3,30:1:0-1").check_blocks(30).unwrap_err();
     let message = message.to_string();
-    assert!(
-        message.contains("block 30: this model has 30 blocks"),
-        "{message}"
-    );
+    let holds = message.contains("block 30: this model has 30 blocks");
+    assert!(holds, "{message}");
     guiding("slg:3,29:1:0-1").check_blocks(30).unwrap();
     guiding("apg").check_blocks(1).unwrap();
 }

@@ -351,10 +351,8 @@ mod tests {
     fn a_device_without_a_driver_says_why_and_uses_none() {
         let line = status(Device::Cuda(0));
         assert!(line.starts_with("own kernels: not used, because"), "{line}");
-        assert_eq!(
-            status(Device::Cuda(MAX_DEVICES)),
-            "own kernels: none for this device"
-        );
+        let found = status(Device::Cuda(MAX_DEVICES));
+        assert_eq!(found, "own kernels: none for this device");
     }
 
     #[test]

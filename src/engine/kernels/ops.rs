@@ -406,10 +406,8 @@ mod tests {
             assert!((along * rows) as usize <= MAX_THREADS && rows > 0);
             // What the sum over a row in the source takes for granted.
             assert!((along * rows) % 32 == 0);
-            assert!(
-                along <= 32 && along.is_power_of_two() || rows == 1 && along % 32 == 0,
-                "{pieces}"
-            );
+            let holds = along <= 32 && along.is_power_of_two() || rows == 1 && along % 32 == 0;
+            assert!(holds, "{pieces}");
         }
         assert_eq!(threads_for(most_pieces() + 1), None);
         assert_eq!(threads_for(0), None);

@@ -21,11 +21,9 @@ fn numbers(xs: &Tensor) -> Vec<f64> {
 
 /// The formula's result for each row of `(.., CHANNELS)`, given the row's number and numbers.
 fn by_row(xs: &Tensor, formula: impl Fn(usize, &[f64]) -> Vec<f64>) -> Vec<f64> {
-    numbers(xs)
-        .chunks(CHANNELS as usize)
-        .enumerate()
-        .flat_map(|(i, row)| formula(i, row))
-        .collect()
+    let numbers = numbers(xs);
+    let rows = numbers.chunks(CHANNELS as usize).enumerate();
+    rows.flat_map(|(i, row)| formula(i, row)).collect()
 }
 
 #[track_caller]
@@ -58,10 +56,8 @@ fn rms_normed(row: &[f64], weights: &[f64]) -> Vec<f64> {
 /// A turn and its angle for each token and pair of numbers.
 fn turns() -> (Tensor, Vec<f64>) {
     let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
-    (
-        Tensor::complex(&angles.cos(), &angles.sin()),
-        numbers(&angles),
-    )
+    let turns = Tensor::complex(&angles.cos(), &angles.sin());
+    (turns, numbers(&angles))
 }
 
 fn turned([x, y]: [f64; 2], angle: f64) -> [f64; 2] {
@@ -76,9 +72,8 @@ fn silu_of(x: f64) -> f64 {
 fn normed(row: &[f64]) -> Vec<f64> {
     let mean = row.iter().sum::<f64>() / row.len() as f64;
     let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
-    row.iter()
-        .map(|x| (x - mean) / (variance + EPS).sqrt())
-        .collect()
+    let normed = |x: &f64| (x - mean) / (variance + EPS).sqrt();
+    row.iter().map(normed).collect()
 }
 
 /// Each kind that a network computes in; both twins and fused functions give what `expected` says.
@@ -97,15 +92,19 @@ fn vector(values: &[f64], token: usize, n: usize) -> &[f64] {
     &values[(range * 6 + n) * channels..][..channels]
 }
 
+fn rows_of(values: &Tensor) -> TokenRows<'_> {
+    TokenRows {
+        values,
+        ranges: &RANGES,
+    }
+}
+
 #[test]
 fn a_layer_norm_is_scaled_and_shifted_by_the_vectors_of_its_token() {
     in_both_kinds(|kind| {
         let xs = tensor(&[1, TOKENS, CHANNELS], 0.37).to_kind(kind);
         let values = tensor(&[2, 6, CHANNELS], 0.53);
-        let rows = TokenRows {
-            values: &values,
-            ranges: &RANGES,
-        };
+        let rows = rows_of(&values);
         let norm = FusedNorm::Modulated {
             rows,
             shift: 3,
@@ -150,10 +149,7 @@ fn what_is_added_is_gated_by_the_vector_of_its_token_and_normed_as_it_was_rounde
         let xs = tensor(&[1, TOKENS, CHANNELS], 0.37).to_kind(kind);
         let ys = tensor(&[1, TOKENS, CHANNELS], 0.71).to_kind(kind);
         let values = tensor(&[2, 6, CHANNELS], 0.53);
-        let rows = TokenRows {
-            values: &values,
-            ranges: &RANGES,
-        };
+        let rows = rows_of(&values);
         let (added, values) = (numbers(&ys), numbers(&values));
         for gate in [None, Some(GateArgs { rows, index: 2 })] {
             let expected = by_row(&xs, |token, row| {
@@ -221,11 +217,9 @@ fn each_head_is_normed_by_itself_and_what_is_next_to_it_is_kept() {
             .flat_map(|(i, row)| {
                 let (token, head) = (i / heads as usize % TOKENS as usize, i % heads as usize);
                 let row = rms_normed(row, &weights[head / 3 * head_dim..][..head_dim]);
-                let pairs = row
-                    .chunks(2)
-                    .enumerate()
-                    .flat_map(|(pair, xy)| turned([xy[0], xy[1]], angles[token * HALF + pair]));
-                pairs.collect::<Vec<_>>()
+                let pairs = row.chunks(2).zip(&angles[token * HALF..]);
+                let turned = pairs.flat_map(|(xy, angle)| turned([xy[0], xy[1]], *angle));
+                turned.collect::<Vec<_>>()
             })
             .collect();
         assert_close(&found.narrow(2, 0, heads), &expected);
@@ -335,9 +329,8 @@ fn activations_are_those_of_their_formulas() {
         let gelu = by_row(&xs, |_, row| {
             let root = (2.0 / std::f64::consts::PI).sqrt();
             let inner = |x: f64| root * (x + 0.044715 * x.powi(3));
-            row.iter()
-                .map(|&x| 0.5 * x * (1.0 + inner(x).tanh()))
-                .collect()
+            let gelu = |&x: &f64| 0.5 * x * (1.0 + inner(x).tanh());
+            row.iter().map(gelu).collect()
         });
         assert_close(&gelu_tanh(xs.copy()), &gelu);
         let expected = by_row(&xs, |_, row| row.iter().map(|&x| silu_of(x)).collect());
@@ -375,9 +368,8 @@ fn moments_are_those_of_each_channel() {
         let channels = CHANNELS as usize;
         let of = |formula: &dyn Fn(&[f64]) -> f64| -> Vec<f64> {
             let channel = |c: usize| rows.iter().skip(c).step_by(channels).copied();
-            (0..channels)
-                .map(|c| formula(&channel(c).collect::<Vec<_>>()))
-                .collect()
+            let of = |c| formula(&channel(c).collect::<Vec<_>>());
+            (0..channels).map(of).collect()
         };
         let mean = |xs: &[f64]| xs.iter().sum::<f64>() / xs.len() as f64;
         let (found_mean, found_variance) = channel_moments(&xs);
@@ -402,9 +394,8 @@ fn channels_are_scaled_shifted_and_added_to() {
             let expected = by_row(&xs, |_, row| {
                 let scaled = row.iter().zip(scales.iter().zip(&shifts));
                 let scaled = scaled.map(|(x, (scale, shift))| x * scale + shift);
-                scaled
-                    .map(|x| if with_silu { silu_of(x) } else { x })
-                    .collect()
+                let active = |x| if with_silu { silu_of(x) } else { x };
+                scaled.map(active).collect()
             });
             let found = scaled_channels(&xs, &scale, &shift, with_silu);
             assert_within(&found, &expected, 2.0);

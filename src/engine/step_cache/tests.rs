@@ -2,13 +2,12 @@
 //! (`tests/fixtures/step_cache`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::closeness::assert_close;
-use crate::tensor_files;
+use crate::weights::tests::fixtures::{fixture, tensors_in};
 
 /// A signal that is `level` everywhere, so that changes are relative to it.
 struct Level(f64);
@@ -121,10 +120,8 @@ fn magcache_skips_where_residuals_are_known_to_be_alike() {
     let cache = cache(StepCacheKind::MagCache, 0.1, 25);
     assert!(!cache.runs_first_block());
     // By hand: two at most, none of the first five or whose ratio is off by more than 0.06.
-    assert_eq!(
-        skipped(&cache, &[1.0; 25]),
-        [5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 23]
-    );
+    let found = skipped(&cache, &[1.0; 25]);
+    assert_eq!(found, [5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 23]);
 }
 
 #[test]
@@ -152,10 +149,7 @@ struct Network {
 
 impl Network {
     fn open() -> Self {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../tests/fixtures/step_cache/recorded.safetensors");
-        let recorded = tensor_files::read(&file).expect("the fixture can be read");
-        let recorded: BTreeMap<_, _> = recorded.into_iter().collect();
+        let recorded = tensors_in(&fixture("step_cache/recorded.safetensors"));
         let told = recorded["told"].to_kind(Kind::Double);
         Self {
             told: told.try_into().expect("a row of numbers"),

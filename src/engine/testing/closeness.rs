@@ -57,10 +57,18 @@ pub(crate) fn assert_close(what: &str, found: &Tensor, expected: &Tensor, limit:
         let place = std::panic::Location::caller();
         eprintln!("{place} {what}: {distance:.1e} of {limit:.0e}");
     }
-    assert!(
-        distance <= limit,
-        "{what}: {distance:.1e} is above {limit:.0e}"
-    );
+    let holds = distance <= limit;
+    assert!(holds, "{what}: {distance:.1e} is above {limit:.0e}");
+}
+
+/// At most one level apart, and in less than one number of a hundred.
+#[track_caller]
+pub(crate) fn assert_same_pixels(what: &str, found: &Tensor, expected: &Tensor) {
+    assert_eq!(found.size(), expected.size(), "{what}");
+    let off = (found.to_kind(Kind::Int) - expected.to_kind(Kind::Int)).abs();
+    assert!(off.max().int64_value(&[]) <= 1, "{what}");
+    let share = off.to_kind(Kind::Double).mean(Kind::Double);
+    assert!(share.double_value(&[]) < 0.01, "{what}");
 }
 
 /// The limit for a tensor of `fixture`: `base`, or three times what the reference is from itself where that is more.

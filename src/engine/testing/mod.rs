@@ -1,4 +1,6 @@
-//! Helpers of this crate's tests: distances of tensors with their limits, and random numbers.
+//! Helpers of this crate's tests: distances of tensors with their limits, random numbers, and hooks that keep what they are
+//! told.
 
 pub(crate) mod closeness;
 pub(crate) mod drawn;
+pub(crate) mod keeper;

@@ -3,15 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::catalog::IdentityCard;
 use crate::job::{JobError, JobErrorKind};
 use crate::model::{CatalogError, ModelSpec};
-use crate::testing::pipelines::{
-    CHANNELS, DIM, edit_json, shard_name, shard_transformer, transformer_shapes, write_json,
-    write_pipeline, write_weights,
-};
+use crate::testing::made_up::{Shapes, shard_name, write, write_shards};
+use crate::testing::pipelines::{edit_json, transformer_shapes, write_json, write_pipeline};
+use crate::testing::table;
 
 /// Error of opening after `change` was done to a whole pipeline.
 fn after(change: impl FnOnce(&Path)) -> CatalogError {
@@ -102,8 +101,8 @@ fn every_config_that_is_cut_is_an_error_and_never_a_panic() {
 fn a_tensor_of_another_shape_is_named_with_expected_and_found() {
     let err = after(|folder| {
         let mut shapes = transformer_shapes();
-        shapes.insert("blocks.1.attn2.to_v.weight".into(), vec![DIM, DIM + 1]);
-        write_weights(&folder.join(TRANSFORMER), &shapes);
+        shapes.insert("blocks.1.attn2.to_v.weight".into(), vec![8, 9]);
+        write(&folder.join(TRANSFORMER), &shapes, "F32");
     });
     let text = err.to_string();
     assert!(text.contains("'blocks.1.attn2.to_v.weight'"), "{text}");
@@ -116,15 +115,21 @@ fn a_missing_tensor_and_one_of_a_layer_too_many_are_named() {
     let err = after(|folder| {
         let mut shapes = transformer_shapes();
         shapes.remove("proj_out.bias");
-        write_weights(&folder.join(TRANSFORMER), &shapes);
+        write(&folder.join(TRANSFORMER), &shapes, "F32");
     });
     assert!(err.to_string().contains("'proj_out.bias' is missing"));
     let err = after(|folder| {
         let mut shapes = transformer_shapes();
-        shapes.insert("blocks.2.norm2.bias".into(), vec![DIM]);
-        write_weights(&folder.join(TRANSFORMER), &shapes);
+        shapes.insert("blocks.2.norm2.bias".into(), vec![8]);
+        write(&folder.join(TRANSFORMER), &shapes, "F32");
     });
     assert!(err.to_string().contains("expected 2 layers"), "{err}");
+}
+
+/// Splits the transformer's weights into two shards with an index.
+fn shard_transformer(folder: &Path) {
+    fs::remove_file(folder.join(TRANSFORMER)).unwrap();
+    write_shards(&folder.join("transformer"), transformer_shapes(), 2, "F32");
 }
 
 #[test]
@@ -136,18 +141,18 @@ fn shards_must_all_be_there_whole_and_hold_what_the_index_says() {
     let sharded = ModelSpec::open(&folder).unwrap();
     assert_eq!(sharded.limits, single.limits);
 
-    let second = folder.join("transformer").join(shard_name(1));
+    let [first, second] =
+        [0, 1].map(|number| folder.join("transformer").join(shard_name(number, 2)));
+    let name = shard_name(1, 2);
     let bytes = fs::read(&second).unwrap();
     fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
-    let text = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(text.contains(&shard_name(1)), "{text}");
+    let refusal = || ModelSpec::open(&folder).unwrap_err().to_string();
+    assert!(refusal().contains(&name));
     fs::remove_file(&second).unwrap();
-    let text = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(text.contains("missing"), "{text}");
-    assert!(text.contains(&shard_name(1)), "{text}");
-    fs::copy(folder.join("transformer").join(shard_name(0)), &second).unwrap();
-    let text = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(text.contains("does not have it"), "{text}");
+    let text = refusal();
+    assert!(text.contains("missing") && text.contains(&name), "{text}");
+    fs::copy(&first, &second).unwrap();
+    assert!(refusal().contains("does not have it"));
 }
 
 #[test]
@@ -183,40 +188,40 @@ fn a_pickle_is_refused_with_what_to_get_instead() {
 
 #[test]
 fn configs_that_do_not_fit_each_other_are_refused() {
-    for (name, key, value, part) in [
-        ("transformer", "in_channels", json!(48), "z_dim"),
-        ("transformer", "text_dim", json!(7), "d_model"),
-        ("transformer", "num_layers", json!(0), "num_layers"),
-        ("transformer", "num_layers", json!(-1), "transformer"),
-        (
-            "transformer",
-            "num_attention_heads",
-            json!(i64::MAX),
-            "heads",
-        ),
-        ("transformer", "patch_size", json!([2, 2, 2]), "patch_size"),
-        ("transformer", "patch_size", json!([1, 0, 2]), "patch_size"),
-        ("transformer", "ffn_dim", json!(u64::MAX), "transformer"),
-        ("transformer", "ffn_dim", json!("wide"), "transformer"),
-        ("vae", "z_dim", json!(16), "z_dim"),
-        ("vae", "dim_mult", json!([]), "dim_mult"),
-        ("vae", "dim_mult", json!(vec![1; 70]), "dim_mult"),
-        ("vae", "base_dim", json!(1e300), "vae"),
-        ("vae", "patch_size", json!(1), "in_channels"),
-        ("vae", "is_residual", json!(false), "down_blocks.0.norm1"),
-        ("text_encoder", "vocab_size", json!(18), "shared.weight"),
-        ("text_encoder", "model_type", json!("t5"), "umt5"),
-        ("text_encoder", "num_layers", json!(1), "layers"),
-    ] {
-        let err = after(|folder| {
-            edit_json(&folder.join(name).join("config.json"), |cfg| {
-                cfg[key] = value.clone();
-            });
-        });
-        let is_named = err.to_string().contains(part);
-        assert!(is_named, "{name}.{key} {value}: {err}");
-        assert_eq!(JobError::from(&err).kind, JobErrorKind::BadModel);
+    for (change, part) in table(
+        "transformer in_channels 48 -> z_dim
+         transformer text_dim 7 -> d_model
+         transformer num_layers 0 -> num_layers
+         transformer num_layers -1 -> transformer
+         transformer num_attention_heads 9223372036854775807 -> heads
+         transformer patch_size [2,2,2] -> patch_size
+         transformer patch_size [1,0,2] -> patch_size
+         transformer ffn_dim 18446744073709551615 -> transformer
+         transformer ffn_dim \"wide\" -> transformer
+         vae z_dim 16 -> z_dim
+         vae dim_mult [] -> dim_mult
+         vae base_dim 1e300 -> vae
+         vae patch_size 1 -> in_channels
+         vae is_residual false -> down_blocks.0.norm1
+         text_encoder vocab_size 18 -> shared.weight
+         text_encoder model_type \"t5\" -> umt5
+         text_encoder num_layers 1 -> layers",
+    ) {
+        let [component, key, value] = change.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{change}");
+        };
+        let value: Value = serde_json::from_str(value).unwrap();
+        assert_refused(component, key, value, part);
     }
+    assert_refused("vae", "dim_mult", json!(vec![1; 70]), "dim_mult");
+}
+
+/// That a config with this value is of a bad model, in a sentence with `part`.
+fn assert_refused(component: &str, key: &str, value: Value, part: &str) {
+    let config = format!("{component}/config.json");
+    let err = after(|folder| edit_json(&folder.join(config), |config| config[key] = value));
+    assert!(err.to_string().contains(part), "{component} {key}: {err}");
+    assert_eq!(JobError::from(&err).kind, JobErrorKind::BadModel);
 }
 
 #[test]
@@ -288,9 +293,7 @@ fn a_card_names_everything_that_is_wrong_and_what_is_whole() {
     assert_eq!(whole.variant, "TI2V");
     let transformer = &whole.components[1];
     let sizes = transformer_shapes().into_values();
-    let expected: u64 = sizes
-        .map(|shape| shape.iter().product::<usize>() as u64)
-        .sum();
+    let expected: u64 = sizes.map(|shape| shape.iter().product::<u64>()).sum();
     assert_eq!(transformer.parameters, expected);
     assert_eq!(transformer.dtypes["F32"], expected);
     fs::remove_file(folder.join("vae/diffusion_pytorch_model.safetensors")).unwrap();
@@ -310,42 +313,29 @@ fn a_card_names_everything_that_is_wrong_and_what_is_whole() {
 #[test]
 fn a_card_of_a_wider_transformer_names_the_published_variant() {
     let root = tempfile::tempdir().unwrap();
-    let mut shapes = crate::testing::pipelines::Shapes::new();
+    let mut shapes = Shapes::new();
     let key = "model.diffusion_model.patch_embedding.weight";
     shapes.insert(key.into(), vec![3072, 48, 1, 1, 1]);
     let key = "model.diffusion_model.blocks.0.self_attn.q.weight";
     shapes.insert(key.into(), vec![1, 1]);
-    let path = root.path().join("x.safetensors");
-    write_weights(&path, &shapes);
+    let path = write(&root.path().join("x.safetensors"), &shapes, "F32");
     let card = IdentityCard::read(&path).unwrap();
     assert!(card.what.contains("Wan 2.2 TI2V 5B"), "{}", card.what);
-    assert_eq!(CHANNELS, 4);
 }
 
 #[test]
 fn what_is_no_model_is_named_by_its_first_bytes() {
     let root = tempfile::tempdir().unwrap();
-    let header = [
-        &2815_u64.to_le_bytes()[..],
-        br#"{"a":{"dtype":"U8","shape":[9]"#,
-    ]
-    .concat();
+    // Begins as a JPEG XL picture does, by the length of its header.
+    let len = 2815_u64.to_le_bytes();
+    let header = [&len[..], br#"{"a":{"dtype":"U8","shape":[9]"#].concat();
+    let video = b"\0\0\0\x18ftypisom\0\0\0\0isommp42";
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+    let no_gguf = "this is a file that is named .gguf and does not begin as one";
     for (name, bytes, found) in [
-        (
-            "clip.mp4",
-            &b"\0\0\0\x18ftypisom\0\0\0\0isommp42"[..],
-            "this is an MP4 video, not a model",
-        ),
-        (
-            "x.gguf",
-            &[0xff; 64],
-            "this is a file that is named .gguf and does not begin as one",
-        ),
-        (
-            "y.gguf",
-            b"",
-            "this GGUF file is damaged: the file is empty",
-        ),
+        ("clip.mp4", &video[..], "this is an MP4 video, not a model"),
+        ("x.gguf", &[0xff; 64], no_gguf),
+        ("y.gguf", b"", "this GGUF file is damaged: the file is empty"),
         ("z.gguf", b"\x89PNG\r\n\x1a\n....", "this is a PNG picture"),
         (
             "a.safetensors",
@@ -354,10 +344,9 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
         ),
         (
             "b.safetensors",
-            b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
+            pointer,
             "this is a Git LFS pointer, not a model",
         ),
-        // Begins as a JPEG XL picture does, by the length of its header.
         ("c.safetensors", &header, "this safetensors file is damaged"),
         (
             "d.safetensors",

@@ -13,10 +13,9 @@ use crate::networks::{
     WanVaeConfig,
 };
 use crate::settings::Settings;
-use crate::testing::made_up;
 use crate::testing::made_up::{
     Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, VACE_1_3B, VACE_14B,
-    comfy_tree, in_dialect, transformer, write,
+    comfy_tree, in_dialect, shard_name, transformer, vae, write, write_shards,
 };
 use crate::testing::pipelines::{user, write_json};
 use crate::testing::published::json_of;
@@ -48,11 +47,8 @@ pub(super) fn write_all(models: &Path) {
         ("Wan2_2-I2V-A14B-LOW_bf16", I2V_EXPERT, "BF16"),
         ("wan2.2_ti2v_5B_fp16", TI2V_5B, "F16"),
     ] {
-        write(
-            &folder.join(format!("{name}.safetensors")),
-            &transformer(dims),
-            dtype,
-        );
+        let file = folder.join(format!("{name}.safetensors"));
+        write(&file, &transformer(dims), dtype);
     }
 }
 
@@ -80,25 +76,17 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
     ) {
         assert_eq!(summary(&catalog.find(id).unwrap()), expected, "{id}");
     }
-    let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0];
-    assert_eq!(
-        (fast.sampling.num_steps, fast.sampling.guidance_scale),
-        (Some(4), Some(1.0))
-    );
-    assert_eq!(
-        (fast.sampling.shift, fast.sampling.sampler),
-        (Some(5.0), Some(SamplerKind::UniPc))
-    );
+    let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0].sampling;
+    let steps = (fast.num_steps, fast.guidance_scale);
+    assert_eq!(steps, (Some(4), Some(1.0)));
+    let schedule = (fast.shift, fast.sampler);
+    assert_eq!(schedule, (Some(5.0), Some(SamplerKind::UniPc)));
 }
 
 /// Inputs, size, frames, steps, guidance of both experts, shift and presets.
 fn summary(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
-    let presets: Vec<&str> = spec
-        .presets
-        .iter()
-        .map(|preset| preset.id.as_str())
-        .collect();
+    let presets: Vec<&str> = spec.presets.iter().map(|it| it.id.as_str()).collect();
     format!(
         "{} {:?} {:?} {:?} {}x{} {} at {}, {} steps {} {:?} {} [{}]",
         spec.variant,
@@ -130,10 +118,8 @@ fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
         let vae = vae[usize::from(channels == 48)];
         assert_eq!(files.vae, models.join("vae").join(vae), "{variant}");
         assert_eq!(files.text_encoder, files.tokenizer);
-        assert_eq!(
-            files.image_encoder.is_some(),
-            matches!(variant, "I2V" | "FLF2V")
-        );
+        let sees = matches!(variant, "I2V" | "FLF2V");
+        assert_eq!(files.image_encoder.is_some(), sees);
         assert_eq!(files.expand_timesteps, variant == "TI2V");
         assert_eq!(files.takes_control, variant.starts_with("VACE"));
         let boundary = match variant {
@@ -141,15 +127,12 @@ fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
             "I2V-A14B" => Some(0.9),
             _ => None,
         };
-        assert_eq!(
-            (files.boundary_ratio, files.transformer_2.is_some()),
-            (boundary, boundary.is_some())
-        );
+        assert_eq!(files.boundary_ratio, boundary);
+        assert_eq!(files.transformer_2.is_some(), boundary.is_some());
         let negative = &spec.defaults.negative_prompt;
         assert_eq!(negative.starts_with("镜头切换，色调"), variant == "FLF2V");
-        assert!(
-            negative.ends_with("倒着走") && spec.defaults.sampling.sampler == SamplerKind::UniPc
-        );
+        assert!(negative.ends_with("倒着走"));
+        assert_eq!(spec.defaults.sampling.sampler, SamplerKind::UniPc);
         assert!(spec.name.starts_with("Wan 2.") && !spec.example_prompts.is_empty());
         assert_eq!(spec.licence, "Apache-2.0");
     }
@@ -172,10 +155,8 @@ fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
         let keys = TransformerKeys::behind(prefix, is_diffusers);
         write(&place, &in_dialect(&plain, keys), "BF16");
         let spec = ModelSpec::open(&place).unwrap();
-        assert_eq!(
-            (spec.variant.as_str(), &spec.files.transformer),
-            ("FLF2V", &place)
-        );
+        let found = (&spec.variant[..], &spec.files.transformer);
+        assert_eq!(found, ("FLF2V", &place));
         configs.push(WanTransformerConfig::read(&place).unwrap());
     }
     let published = json!({
@@ -194,9 +175,18 @@ fn the_configs_of_companions_are_the_published_ones() {
     let models = comfy_tree(root.path());
     let old = json_of::<WanVaeConfig>(&models.join("vae/wan_2.1_vae.safetensors"));
     let new = json_of::<WanVaeConfig>(&models.join("vae/wan2.2_vae.safetensors"));
+    for (config, key, place, value) in [
+        (&old, "latents_mean", 7, 1.5508),
+        (&old, "latents_std", 15, 1.916),
+        (&new, "latents_mean", 47, -0.0667),
+        (&new, "latents_std", 39, 1.6887),
+    ] {
+        assert_eq!(config[key][place], json!(value), "{key}");
+    }
+    let vision = models.join("clip_vision/clip_vision_h.safetensors");
     for (config, expected) in [
         (
-            &old,
+            old,
             json!({
                 "base_dim": 96, "decoder_base_dim": 96, "z_dim": 16, "dim_mult": [1, 2, 4, 4],
                 "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": false,
@@ -205,7 +195,7 @@ fn the_configs_of_companions_are_the_published_ones() {
             }),
         ),
         (
-            &new,
+            new,
             json!({
                 "base_dim": 160, "decoder_base_dim": 256, "z_dim": 48, "dim_mult": [1, 2, 4, 4],
                 "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": true,
@@ -213,69 +203,32 @@ fn the_configs_of_companions_are_the_published_ones() {
                 "scale_factor_spatial": 16, "scale_factor_temporal": 4,
             }),
         ),
+        (
+            json_of::<T5Config>(&models.join("text_encoders/umt5_xxl_fp16.safetensors")),
+            json!({
+                "d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
+                "vocab_size": 256_384, "relative_attention_num_buckets": 32,
+            }),
+        ),
+        (
+            json_of::<ClipVisionConfig>(&vision),
+            json!({
+                "hidden_size": 1280, "num_attention_heads": 16, "num_hidden_layers": 32,
+                "intermediate_size": 5120, "patch_size": 14, "image_size": 224, "hidden_act": "gelu",
+            }),
+        ),
     ] {
         for (key, value) in expected.as_object().unwrap() {
             assert_eq!(config[key], *value, "{key}");
         }
     }
-    assert_eq!(
-        (&old["latents_mean"][7], &old["latents_std"][15]),
-        (&json!(1.5508), &json!(1.916))
-    );
-    assert_eq!(
-        (&new["latents_mean"][47], &new["latents_std"][39]),
-        (&json!(-0.0667), &json!(1.6887))
-    );
-    let text = json_of::<T5Config>(&models.join("text_encoders/umt5_xxl_fp16.safetensors"));
-    for (key, value) in [
-        ("d_model", 4096),
-        ("d_kv", 64),
-        ("d_ff", 10240),
-        ("num_layers", 24),
-        ("num_heads", 64),
-        ("vocab_size", 256_384),
-        ("relative_attention_num_buckets", 32),
-    ] {
-        assert_eq!(text[key], value, "{key}");
-    }
-    let vision = models.join("clip_vision/clip_vision_h.safetensors");
-    let vision = json_of::<ClipVisionConfig>(&vision);
-    for (key, value) in [
-        ("hidden_size", 1280),
-        ("num_attention_heads", 16),
-        ("num_hidden_layers", 32),
-        ("intermediate_size", 5120),
-        ("patch_size", 14),
-        ("image_size", 224),
-    ] {
-        assert_eq!(vision[key], value, "{key}");
-    }
-    assert_eq!(vision["hidden_act"], "gelu");
 }
 
 /// The authors' own folder: their config, shards with an index, a tokenizer; the parts as pickles.
 fn write_authors(root: &Path, experts: &[&str], dims: Dims, heads: u64) -> PathBuf {
     for expert in experts {
         let folder = root.join(expert);
-        let mut halves = [made_up::Shapes::new(), made_up::Shapes::new()];
-        let mut map = serde_json::Map::new();
-        for (number, (key, shape)) in transformer(dims).into_iter().enumerate() {
-            let shard = number % 2;
-            map.insert(
-                key.clone(),
-                json!(crate::testing::pipelines::shard_name(shard)),
-            );
-            halves[shard].insert(key, shape);
-        }
-        for (number, half) in halves.iter().enumerate() {
-            write(
-                &folder.join(crate::testing::pipelines::shard_name(number)),
-                half,
-                "F32",
-            );
-        }
-        let index = folder.join("diffusion_pytorch_model.safetensors.index.json");
-        write_json(&index, &json!({"metadata": {}, "weight_map": map}));
+        write_shards(&folder, transformer(dims), 2, "F32");
         write_json(
             &folder.join("config.json"),
             &json!({
@@ -296,61 +249,34 @@ fn the_authors_own_folders_are_read_with_their_number_of_heads() {
     let root = tempfile::tempdir().unwrap();
     let folder = write_authors(&root.path().join("Wan2.1-T2V-1.3B"), &[""], T2V_1_3B, 24);
     let text = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(
-        text.contains("pickle") && text.contains("wan_2.1_vae.safetensors"),
-        "{text}"
-    );
+    assert!(text.contains("pickle") && text.contains("wan_2.1_vae.safetensors"));
     assert!(text.ends_with("Wan2.1_VAE.pth"), "{text}");
-    write(
-        &folder.join("wan_2.1_vae.safetensors"),
-        &made_up::vae(16),
-        "F32",
-    );
+    write(&folder.join("wan_2.1_vae.safetensors"), &vae(16), "F32");
     let text = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(
-        text.contains("umt5_xxl_fp16.safetensors") && text.ends_with("enc-bf16.pth"),
-        "{text}"
-    );
-    comfy_tree(&root.path().join("models"));
-    fs::rename(
-        root.path().join("models/text_encoders"),
-        folder.join("text_encoders"),
-    )
-    .unwrap();
+    assert!(text.contains("umt5_xxl_fp16.safetensors") && text.ends_with("enc-bf16.pth"));
+    let models = comfy_tree(&root.path().join("models"));
+    fs::rename(models.join("text_encoders"), folder.join("text_encoders")).unwrap();
     let config = WanTransformerConfig::read(&folder).unwrap();
-    assert_eq!(
-        (config.num_attention_heads, config.attention_head_dim),
-        (24, 64)
-    );
+    let heads = (config.num_attention_heads, config.attention_head_dim);
+    assert_eq!(heads, (24, 64));
     let spec = ModelSpec::open(&folder).unwrap();
-    assert_eq!(
-        (&spec.files.transformer, spec.variant.as_str()),
-        (&folder, "T2V")
-    );
+    let found = (&spec.files.transformer, &spec.variant[..]);
+    assert_eq!(found, (&folder, "T2V"));
     // One of its files is as good as the folder.
-    let shard = folder.join(crate::testing::pipelines::shard_name(1));
+    let shard = folder.join(shard_name(1, 2));
     assert_eq!(ModelSpec::open(&shard).unwrap().files, spec.files);
 
-    let pair = write_authors(
-        &root.path().join("Wan2.2-I2V-A14B"),
-        &["high_noise_model", "low_noise_model"],
-        I2V_EXPERT,
-        40,
-    );
-    comfy_tree(&root.path().join("models"));
-    for path in [
-        pair.clone(),
-        pair.join("low_noise_model"),
-        pair.join("high_noise_model/config.json")
-            .parent()
-            .unwrap()
-            .to_owned(),
-    ] {
+    let experts = ["high_noise_model", "low_noise_model"];
+    let pair = root.path().join("Wan2.2-I2V-A14B");
+    let pair = write_authors(&pair, &experts, I2V_EXPERT, 40);
+    comfy_tree(&models);
+    let [high, low] = experts.map(|expert| pair.join(expert));
+    for path in [&pair, &low, &high] {
         let catalog = catalog_of(root.path());
         let spec = catalog.find(&path.to_string_lossy()).unwrap();
-        assert_eq!(spec.files.transformer, pair.join("high_noise_model"));
-        assert_eq!(spec.files.transformer_2, Some(pair.join("low_noise_model")));
-        assert_eq!((spec.variant.as_str(), &spec.folder), ("I2V-A14B", &pair));
+        assert_eq!(spec.files.transformer, high);
+        assert_eq!(spec.files.transformer_2.as_ref(), Some(&low));
+        assert_eq!((&spec.variant[..], &spec.folder), ("I2V-A14B", &pair));
         assert!(catalog.find("wan2.2-i2v-a14b").is_ok());
     }
 }
@@ -365,34 +291,18 @@ fn a_file_of_no_published_shape_takes_plain_defaults_and_one_of_known_shape_its_
         layers: 2,
         ..T2V_1_3B
     };
-    let place = write(
-        &models.join("mine.safetensors"),
-        &transformer(narrow),
-        "F32",
-    );
-    let spec = ModelSpec::open(&place).unwrap();
-    assert_eq!(
-        (
-            spec.name.as_str(),
-            spec.defaults.sampling.num_steps,
-            spec.defaults.width
-        ),
-        ("mine", 20, 256)
-    );
+    let written = |name: &str, dims| {
+        let place = models.join(format!("{name}.safetensors"));
+        ModelSpec::open(&write(&place, &transformer(dims), "F16")).unwrap()
+    };
+    let spec = written("mine", narrow);
+    let defaults = (spec.defaults.sampling.num_steps, spec.defaults.width);
+    assert_eq!((&spec.name[..], defaults), ("mine", (20, 256)));
     assert!(spec.latent_rgb.is_none() && spec.defaults.negative_prompt.is_empty());
-    let place = models.join("my_own_720p_finetune.safetensors");
-    let place = write(&place, &transformer(I2V_14B), "F16");
-    let spec = ModelSpec::open(&place).unwrap();
-    assert_eq!(
-        (spec.name.as_str(), spec.defaults.width),
-        ("my_own_720p_finetune", 1280)
-    );
-    let place = write(
-        &models.join("another.safetensors"),
-        &transformer(I2V_14B),
-        "F16",
-    );
-    assert_eq!(ModelSpec::open(&place).unwrap().defaults.width, 832);
+    let spec = written("my_own_720p_finetune", I2V_14B);
+    assert_eq!(spec.name, "my_own_720p_finetune");
+    assert_eq!(spec.defaults.width, 1280);
+    assert_eq!(written("another", I2V_14B).defaults.width, 832);
 }
 
 #[test]
@@ -401,40 +311,22 @@ fn a_card_says_what_a_file_makes_together_with_what_lies_around_it() {
     let models = root.path().join("models");
     let place = models.join("diffusion_models/wan2.2_t2v_low_noise_14B_fp16.safetensors");
     write(&place, &transformer(T2V_14B), "F16");
-    let card = IdentityCard::read(&place).unwrap();
-    assert!(
-        !card.is_runnable && card.what.contains("Wan T2V 14B"),
-        "{}",
-        card.what
-    );
-    assert!(
-        card.problems[0].contains("wan2.2_t2v_high_noise_14B_fp16.safetensors"),
-        "{:?}",
-        card.problems
-    );
-    write(
-        &place.with_file_name("wan2.2_t2v_high_noise_14B_fp16.safetensors"),
-        &transformer(T2V_14B),
-        "F16",
-    );
-    let card = IdentityCard::read(&place).unwrap();
-    assert!(
-        card.problems[0].contains("wan_2.1_vae.safetensors"),
-        "{:?}",
-        card.problems
-    );
+    let card = || IdentityCard::read(&place).unwrap();
+    let assert_lacks = |name: &str| {
+        let card = card();
+        let holds = !card.is_runnable && card.problems[0].contains(name);
+        assert!(holds, "{card:?}");
+    };
+    assert!(card().what.contains("Wan T2V 14B"));
+    let high = "wan2.2_t2v_high_noise_14B_fp16.safetensors";
+    assert_lacks(high);
+    write(&place.with_file_name(high), &transformer(T2V_14B), "F16");
+    assert_lacks("wan_2.1_vae.safetensors");
     comfy_tree(&models);
-    let card = IdentityCard::read(&place).unwrap();
+    let card = card();
     assert!(card.is_runnable && card.problems.is_empty());
-    assert_eq!(
-        (card.variant.as_str(), card.components.len()),
-        ("T2V-A14B", 4)
-    );
-    assert!(
-        card.what.contains("high-noise and a low-noise expert"),
-        "{}",
-        card.what
-    );
+    assert_eq!((&card.variant[..], card.components.len()), ("T2V-A14B", 4));
+    assert!(card.what.contains("high-noise and a low-noise expert"));
     let card = IdentityCard::read(&models.join("vae/wan2.2_vae.safetensors")).unwrap();
     assert!(!card.is_runnable && card.problems.is_empty() && card.what.contains("Wan VAE"));
 }

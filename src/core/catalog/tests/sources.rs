@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::catalog::entry::built_in;
-use crate::catalog::{CatalogEntry, DefaultJob, ModelCatalog};
+use crate::catalog::{CatalogEntry, DefaultJob, DownloadSource, ModelCatalog};
 use crate::families::flux::tests::files::{flux_tree, shapes};
 use crate::job::GenerateRequest;
 use crate::library::names::possible_side;
@@ -14,8 +14,9 @@ use crate::library::single::file_stem;
 use crate::memory::{DeviceClass, DeviceFacts, MemoryPlanner, PeakCorrections};
 use crate::model::ModelComponent;
 use crate::settings::{AppPaths, Settings};
-use crate::testing::made_up::{Dims, T2V_1_3B, comfy_tree, transformer, umt5, vae, write};
+use crate::testing::made_up::{Dims, T2V_1_3B, T2V_14B, comfy_tree, transformer, umt5, vae, write};
 use crate::testing::pipelines::user;
+use crate::testing::table;
 
 fn entry(paths: &AppPaths, id: &str) -> CatalogEntry {
     let catalog = ModelCatalog::load(paths, &Settings::default());
@@ -24,10 +25,8 @@ fn entry(paths: &AppPaths, id: &str) -> CatalogEntry {
 }
 
 fn to_fetch(entry: &CatalogEntry) -> Vec<&str> {
-    entry
-        .to_fetch()
-        .map(|source| source.name.as_str())
-        .collect()
+    let sources = entry.to_fetch();
+    sources.map(|source| &source.name[..]).collect()
 }
 
 #[test]
@@ -74,12 +73,8 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
 #[test]
 fn models_share_the_files_that_they_can() {
     let entries = built_in();
-    for component in [
-        ModelComponent::TextEncoder,
-        ModelComponent::TextEncoder2,
-        ModelComponent::Vae,
-        ModelComponent::ImageEncoder,
-    ] {
+    use ModelComponent::{ImageEncoder, TextEncoder, TextEncoder2, Vae};
+    for component in [TextEncoder, TextEncoder2, Vae, ImageEncoder] {
         let sources = entries.iter().flat_map(|entry| &entry.sources.0);
         let of = sources.filter(|(_, source)| source.component == component);
         let mut places = BTreeMap::<&str, BTreeSet<&str>>::new();
@@ -123,37 +118,23 @@ fn a_transformer_that_is_here_in_another_storage_leaves_only_what_it_lacks() {
     let wan = entry(&paths, "wan2.1-t2v-1.3b");
     let left: Vec<ModelComponent> = wan.to_fetch().map(|it| it.component).collect();
     assert_eq!(left, [ModelComponent::TextEncoder, ModelComponent::Vae]);
-    write(
-        &models.join("flux1-schnell-Q.safetensors"),
-        &shapes("transformer schnell"),
-        "BF16",
-    );
+    let schnell = models.join("flux1-schnell-Q.safetensors");
+    write(&schnell, &shapes("transformer schnell"), "BF16");
     assert_eq!(to_fetch(&entry(&paths, "flux1-dev")).len(), 4);
 }
 
 #[test]
 fn an_expert_alone_does_not_count_and_two_of_one_storage_do() {
-    const EXPERT: Dims = crate::testing::made_up::T2V_14B;
     let (_root, paths) = user();
-    let folder = paths.models().join("diffusion_models");
-    write(
-        &folder.join("wan2.2_t2v_high_noise_14B_fp16.safetensors"),
-        &transformer(EXPERT),
-        "F16",
-    );
-    let is_transformer = |entry: &CatalogEntry| {
-        entry
-            .to_fetch()
-            .filter(|it| it.component == ModelComponent::Transformer)
-            .count()
-    };
-    assert_eq!(is_transformer(&entry(&paths, "wan2.2-t2v-a14b")), 2);
-    write(
-        &folder.join("wan2.2_t2v_low_noise_14B_fp16.safetensors"),
-        &transformer(EXPERT),
-        "F16",
-    );
-    assert_eq!(is_transformer(&entry(&paths, "wan2.2-t2v-a14b")), 0);
+    for (side, missing) in [("high", 2), ("low", 0)] {
+        let name = format!("wan2.2_t2v_{side}_noise_14B_fp16.safetensors");
+        let place = paths.models().join("diffusion_models").join(name);
+        write(&place, &transformer(T2V_14B), "F16");
+        let entry = entry(&paths, "wan2.2-t2v-a14b");
+        let left = entry.to_fetch().map(|it| it.component);
+        let left = left.filter(|it| *it == ModelComponent::Transformer);
+        assert_eq!(left.count(), missing, "{side}");
+    }
 }
 
 #[test]
@@ -259,14 +240,11 @@ bytes = 5
 "#;
     fs::write(paths.models_file(), text).unwrap();
     let wan = entry(&paths, "wan2.2-ti2v-5b");
-    let umt5 = wan
-        .to_fetch()
-        .find(|it| it.component == ModelComponent::TextEncoder);
-    assert_eq!(umt5.unwrap().repository, "me/mirror");
-    assert_eq!(
-        to_fetch(&entry(&paths, "mine")),
-        ["umt5.gguf", "wan_2.1_vae.safetensors"]
-    );
+    let is_umt5 = |it: &&DownloadSource| it.component == ModelComponent::TextEncoder;
+    let found = &wan.to_fetch().find(is_umt5).unwrap().repository;
+    assert_eq!(found, "me/mirror");
+    let mine = entry(&paths, "mine");
+    assert_eq!(to_fetch(&mine), ["umt5.gguf", "wan_2.1_vae.safetensors"]);
     let dev = entry(&paths, "flux1-dev");
     assert_eq!(to_fetch(&dev), ["flux1-dev-Q8_0.gguf"]);
     assert_eq!(dev.bytes_to_fetch(), Some(5));
@@ -283,30 +261,19 @@ fn a_source_that_cannot_be_is_told_with_its_place() {
         ("path", "\"a/b.safetensors\""),
         ("folder", "\"vae\""),
     ];
-    for (key, value, expected) in [
-        ("component", "\"lora\"", "line 2, column 13"),
-        (
-            "repository",
-            "\"me\"",
-            "line 3, column 14: expected a repository",
-        ),
-        ("repository", "\"../x\"", "line 3, column 14"),
-        (
-            "path",
-            "\"a/../b.safetensors\"",
-            "line 4, column 8: expected the file's path",
-        ),
-        ("path", "\"/b.safetensors\"", "line 4, column 8"),
-        ("path", "\"b.pth\"", "expected a .safetensors"),
-        ("folder", "\"/etc\"", "line 5, column 10: expected a folder"),
-        ("folder", "\"vae/../..\"", "line 5, column 10"),
-        (
-            "name",
-            "\"../b.safetensors\"",
-            "line 6, column 8: expected a file's name",
-        ),
-        ("url", "\"x\"", "line 6, column 1"),
-    ] {
+    for (row, expected) in table(
+        "component \"lora\" -> line 2, column 13
+         repository \"me\" -> line 3, column 14: expected a repository
+         repository \"../x\" -> line 3, column 14
+         path \"a/../b.safetensors\" -> line 4, column 8: expected the file's path
+         path \"/b.safetensors\" -> line 4, column 8
+         path \"b.pth\" -> expected a .safetensors
+         folder \"/etc\" -> line 5, column 10: expected a folder
+         folder \"vae/../..\" -> line 5, column 10
+         name \"../b.safetensors\" -> line 6, column 8: expected a file's name
+         url \"x\" -> line 6, column 1",
+    ) {
+        let (key, value) = row.split_once(' ').unwrap();
         let mut text = "[source.mine]\n".to_owned();
         for (name, good) in whole {
             let value = if name == key { value } else { good };
@@ -321,16 +288,14 @@ fn a_source_that_cannot_be_is_told_with_its_place() {
         assert!(said.contains(expected), "{said}\n{text}");
         assert_eq!(catalog.missing.len(), built_in().len());
     }
-    for (text, expected) in [
+    for (sources, expected) in [
+        ("none", "line 3, column 12: expected a table [source.none]"),
         (
-            "[[model]]\nid = \"a\"\nsources = [\"none\"]\n",
-            "line 3, column 12: expected a table [source.none]",
-        ),
-        (
-            "[[model]]\nid = \"a\"\nsources = [\"clip-l\", \"clip-l\"]\n",
+            "clip-l\", \"clip-l",
             "line 2, column 6: expected a place of its own",
         ),
     ] {
+        let text = format!("[[model]]\nid = \"a\"\nsources = [\"{sources}\"]\n");
         fs::write(paths.models_file(), text).unwrap();
         let catalog = ModelCatalog::load(&paths, &Settings::default());
         let said = catalog.problems[0].to_string();

@@ -28,11 +28,7 @@ fn one_without(parts: &[&str], name: &str) -> UnusableModel {
 fn a_known_model_is_completed_by_what_it_still_lacks() {
     let one = one_without(&["vae"], "wan2.1_t2v_1.3B_fp16");
     assert_eq!(one.ailment, ModelProblem::Incomplete);
-    assert!(
-        one.needs[0].example.starts_with("wan_2.1_vae.safetensors"),
-        "{:?}",
-        one.needs
-    );
+    assert!(one.needs[0].example.starts_with("wan_2.1_vae.safetensors"));
     let fetch = one.fetch.expect("the catalogue knows it");
     let names: Vec<_> = fetch.to_fetch().map(|source| &source.name).collect();
     assert_eq!(names, ["wan_2.1_vae.safetensors"]);
@@ -44,18 +40,10 @@ fn a_model_that_nobody_knows_is_completed_by_the_files_that_it_needs() {
     assert_eq!(one.needs.len(), 2, "{:?}", one.needs);
     let fetch = one.fetch.expect("the files are known");
     assert_eq!(fetch.id, one.path.display().to_string());
-    let mut names: Vec<_> = fetch
-        .to_fetch()
-        .map(|source| source.name.as_str())
-        .collect();
+    let mut names: Vec<_> = fetch.to_fetch().map(|source| &source.name[..]).collect();
     names.sort_unstable();
-    assert_eq!(
-        names,
-        [
-            "umt5_xxl_fp8_e4m3fn_scaled.safetensors",
-            "wan_2.1_vae.safetensors"
-        ]
-    );
+    let text = "umt5_xxl_fp8_e4m3fn_scaled.safetensors";
+    assert_eq!(names, [text, "wan_2.1_vae.safetensors"]);
 }
 
 #[test]

@@ -6,24 +6,27 @@ use crate::formats::weights::WeightSet;
 use crate::library::tests::parts::NARROW;
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::{NetworkConfig as _, WanVaeConfig};
+use crate::testing::fixture;
 use crate::testing::made_up::{
-    I2V_14B, TI2V_5B, VaeDims, clip_vision, comfy_tree, transformer, vae, vae_of, write,
+    I2V_14B, TI2V_5B, clip_vision, comfy_tree, transformer, vae, vae_of, write,
 };
+use crate::testing::published::{behind, shapes_of};
+
+/// The first is proved by a file of Qwen-Image's, whose names and shapes diffusers' converter knows.
+#[test]
+fn the_published_autoencoder_has_the_tensors_of_the_authors() {
+    assert_eq!(vae(16), shapes_of("krea2", "qwen_image_vae"));
+}
 
 /// Every tensor of both published autoencoders in both dialects, and of either half.
 #[test]
 fn an_autoencoder_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
     let root = tempfile::tempdir().unwrap();
     let place = root.path().join("vae.safetensors");
-    for (channels, base, decoder, num_tensors) in [(16, 96, 96, 194), (48, 160, 256, 196)] {
-        let dims = VaeDims {
-            base,
-            decoder,
-            channels,
-            is_residual: channels == 48,
-        };
+    for (channels, num_tensors) in [(16, 194), (48, 196)] {
         for is_original in [true, false] {
-            write(&place, &vae_of(dims, is_original), "F32");
+            let shapes = vae_of(&WanVaeConfig::published(channels), is_original);
+            write(&place, &shapes, "F32");
             let whole = WeightSet::open(&place).unwrap();
             assert_eq!(whole.tensors.len(), num_tensors, "{channels} {is_original}");
             each_tensor_counts(&whole, &place);
@@ -34,9 +37,8 @@ fn an_autoencoder_without_any_one_of_its_tensors_or_of_another_shape_is_refused_
 /// Written by diffusers, so that names and shapes are not this program's own idea of them.
 #[test]
 fn autoencoders_that_diffusers_wrote_are_whole_and_each_of_their_tensors_is_looked_for() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vae");
     for name in ["flat", "attended", "residual", "shallow"] {
-        let folder = fixtures.join(name);
+        let folder = fixture("vae").join(name);
         each_tensor_counts(&WeightSet::open(&folder).unwrap(), &folder);
     }
 }
@@ -68,11 +70,8 @@ fn an_autoencoder_behind_a_prefix_is_as_good_as_one_without() {
         ("first_stage_model.", 48, TI2V_5B, "wan2.2_vae.safetensors"),
         ("model.some.vae.", 16, NARROW, "wan_2.1_vae.safetensors"),
     ] {
-        let behind = vae(channels)
-            .into_iter()
-            .map(|(key, shape)| (format!("{prefix}{key}"), shape));
         let file = models.join("vae").join(name);
-        write(&file, &behind.collect(), "F32");
+        write(&file, &behind(prefix, &vae(channels)), "F32");
         let place = write(&models.join("x.safetensors"), &transformer(dims), "F16");
         let spec = ModelSpec::open(&place).unwrap_or_else(|err| panic!("{prefix}: {err}"));
         assert_eq!(spec.files.vae, file, "{prefix}");

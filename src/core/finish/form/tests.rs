@@ -6,26 +6,46 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::media::{ClipOptions, RgbPixels, write_clip, write_png};
+use crate::testing::json_fixture;
+use crate::testing::made_up::{self, Shapes};
 
-/// A network of `tests/fixtures/finish` as a file whose numbers are all 0.
+/// A network of a list in `tests/fixtures` as a file whose numbers are all 0.
+fn network_of(list: &str, name: &str, folder: &Path) -> PathBuf {
+    let all: BTreeMap<String, Shapes> = json_fixture(list);
+    made_up::write(
+        &folder.join(format!("{name}.safetensors")),
+        &all[name],
+        "F32",
+    )
+}
+
 pub(crate) fn network(folder: &Path, name: &str) -> PathBuf {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/finish");
-    let text = std::fs::read(fixtures.join("upscalers.json")).unwrap();
-    let all: BTreeMap<String, BTreeMap<String, Vec<usize>>> =
-        serde_json::from_slice(&text).unwrap();
-    let zeros = vec![0_u8; 1 << 20];
-    let tensors = all[name].iter().map(|(key, shape)| {
-        let bytes = 4 * shape.iter().product::<usize>();
-        let view = safetensors::tensor::TensorView::new(
-            safetensors::Dtype::F32,
-            shape.clone(),
-            &zeros[..bytes],
-        );
-        (key.clone(), view.unwrap())
-    });
-    let path = folder.join(format!("{name}.safetensors"));
-    safetensors::serialize_to_file(tensors, None, &path).unwrap();
-    path
+    network_of("finish/upscalers.json", name, folder)
+}
+
+/// Three frames of 30 by 20 pixels, ten a second.
+fn write_three(path: &Path) {
+    let frames = [10, 200, 90].map(|grey| RgbPixels::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
+    let options = ClipOptions {
+        fps: 10.0,
+        ..ClipOptions::default()
+    };
+    write_clip(path, &frames, options).unwrap();
+}
+
+/// Changes that make a sound form one that is refused, and the sentences, or their starts before a `…`.
+type Refusals<'a> = &'a [(&'a dyn Fn(&mut PostprocessForm), &'a str)];
+
+fn assert_refused(good: &PostprocessForm, refusals: Refusals<'_>) {
+    for (change, expected) in refusals {
+        let mut form = good.clone();
+        change(&mut form);
+        let found = form.validate().unwrap_err().summary;
+        match expected.strip_suffix('…') {
+            Some(start) => assert!(found.starts_with(start), "{found}"),
+            None => assert_eq!(found, *expected),
+        }
+    }
 }
 
 fn upscale(size: TargetSize) -> PostprocessOptions {
@@ -61,8 +81,9 @@ fn a_network_is_used_as_often_as_the_size_needs() {
         (TargetSize::Factor(4.0), 2, (120, 80)),
         (TargetSize::Pixels(100, 100), 3, (100, 100)),
     ] {
+        let wish = upscale(size);
         let request = PostprocessForm {
-            wish: upscale(size),
+            wish,
             ..form.clone()
         }
         .validate()
@@ -79,58 +100,59 @@ fn a_network_is_used_as_often_as_the_size_needs() {
     // What is kept of it is the same request.
     let json = serde_json::to_value(&request).unwrap();
     assert_eq!(json["work"], "upscale");
-    assert_eq!(
-        serde_json::from_value::<PostprocessRequest>(json).unwrap(),
-        request
-    );
+    let again: PostprocessRequest = serde_json::from_value(json).unwrap();
+    assert_eq!(again, request);
 }
 
 #[test]
 fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let folder = tempfile::tempdir().unwrap();
     let good = form(folder.path(), picture(folder.path()));
-    let refused = |change: &dyn Fn(&mut PostprocessForm)| {
-        let mut form = good.clone();
-        change(&mut form);
-        form.validate().unwrap_err().summary
-    };
-    let far = refused(&|form| form.wish = upscale(TargetSize::Factor(9.0)));
-    assert_eq!(
-        far,
-        "this network enlarges ×2, and at most 3 times, but ×9 was asked for"
-    );
-    let same = refused(&|form| form.network = network(folder.path(), "body_x1"));
-    assert_eq!(same, "this network does not enlarge, and ×2 was asked for");
-    let small = refused(&|form| form.wish = upscale(TargetSize::Factor(0.5)));
-    assert_eq!(small, "expected a factor between 1 and 16, found 0.5");
-    let huge = refused(&|form| form.wish = upscale(TargetSize::Pixels(40_000, 40_000)));
-    assert!(
-        huge.starts_with("the result would be 40000 × 40000"),
-        "{huge}"
-    );
-    let tiles = refused(&|form| {
-        form.wish = PostprocessOptions::Upscale {
-            size: TargetSize::Factor(2.0),
-            tile: Some(8),
-        };
-    });
-    assert_eq!(tiles, "expected tiles of at least 64 pixels, found 8");
-    let clip = refused(&|form| form.out.set_extension("gif").then_some(()).unwrap());
-    assert!(
-        clip.starts_with("a picture cannot be saved as GIF"),
-        "{clip}"
-    );
-    let gone = refused(&|form| form.source = folder.path().join("gone.png"));
-    assert!(gone.starts_with("this file does not exist"), "{gone}");
     let pickle = folder.path().join("4x.pth");
     std::fs::write(&pickle, b"\x80\x02").unwrap();
-    let pickle = refused(&|form| form.network.clone_from(&pickle));
-    assert!(
-        pickle.starts_with("this is a pickle file, which can run code"),
-        "{pickle}"
-    );
-    let other = refused(&|form| form.network.clone_from(&form.source));
-    assert!(other.starts_with("this is a PNG"), "{other}");
+    let tiles = PostprocessOptions::Upscale {
+        size: TargetSize::Factor(2.0),
+        tile: Some(8),
+    };
+    let refusals: Refusals<'_> = &[
+        (
+            &|form| form.wish = upscale(TargetSize::Factor(9.0)),
+            "this network enlarges ×2, and at most 3 times, but ×9 was asked for",
+        ),
+        (
+            &|form| form.network = network(folder.path(), "body_x1"),
+            "this network does not enlarge, and ×2 was asked for",
+        ),
+        (
+            &|form| form.wish = upscale(TargetSize::Factor(0.5)),
+            "expected a factor between 1 and 16, found 0.5",
+        ),
+        (
+            &|form| form.wish = upscale(TargetSize::Pixels(40_000, 40_000)),
+            "the result would be 40000 × 40000…",
+        ),
+        (
+            &|form| form.wish = tiles,
+            "expected tiles of at least 64 pixels, found 8",
+        ),
+        (
+            &|form| assert!(form.out.set_extension("gif")),
+            "a picture cannot be saved as GIF…",
+        ),
+        (
+            &|form| form.source = folder.path().join("gone.png"),
+            "this file does not exist…",
+        ),
+        (
+            &|form| form.network.clone_from(&pickle),
+            "this is a pickle file, which can run code…",
+        ),
+        (
+            &|form| form.network.clone_from(&form.source),
+            "this is a PNG…",
+        ),
+    ];
+    assert_refused(&good, refusals);
 }
 
 #[test]
@@ -159,12 +181,7 @@ fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
 fn a_clip_keeps_its_length_and_rate() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("clip.webp");
-    let frames = [40, 90, 200].map(|grey| RgbPixels::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
-    let options = ClipOptions {
-        fps: 10.0,
-        ..ClipOptions::default()
-    };
-    write_clip(&source, &frames, options).unwrap();
+    write_three(&source);
     let clip = PostprocessForm {
         out: folder.path().join("large.webp"),
         ..form(folder.path(), source.clone())
@@ -184,9 +201,7 @@ fn a_size_is_read_as_people_write_it() {
     assert_eq!("1920x1080".parse(), Ok(TargetSize::Pixels(1920, 1080)));
     for wrong in ["1920", "0x4", "ax4", ""] {
         let err = wrong.parse::<TargetSize>().unwrap_err();
-        assert!(
-            err.starts_with("expected a size such as 1920x1080"),
-            "{err}"
-        );
+        let is_told = err.starts_with("expected a size such as 1920x1080");
+        assert!(is_told, "{err}");
     }
 }

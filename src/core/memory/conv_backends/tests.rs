@@ -33,23 +33,22 @@ fn the_fastest_right_backend_is_chosen_and_the_cpu_if_none_is_right() {
         ConvBackendVerdict::of_probe(key(ShapeClass::Large), records(ends), 0).backend
     };
     let [direct, no_miopen, frames] = ConvBackend::ON_DEVICE;
-    assert_eq!(
-        verdict(vec![
-            (direct, ProbeResult::TimedOut { secs: 60.0 }),
-            (no_miopen, right(0.5)),
-            (frames, right(0.02)),
-        ]),
-        frames
-    );
+    let hung = ProbeResult::TimedOut { secs: 60.0 };
     let wrong = ProbeResult::Wrong { error: 0.7 };
-    assert_eq!(
-        verdict(vec![(direct, wrong), (frames, right(f64::NAN))]),
-        frames
-    );
-    let failed = ProbeResult::Failed {
-        reason: "no suitable algorithm".to_owned(),
-    };
-    assert_eq!(verdict(vec![(direct, failed)]), ConvBackend::Cpu);
+    let reason = "no suitable algorithm".to_owned();
+    let failed = ProbeResult::Failed { reason };
+    let all = vec![
+        (direct, hung),
+        (no_miopen, right(0.5)),
+        (frames, right(0.02)),
+    ];
+    for (ends, expected) in [
+        (all, frames),
+        (vec![(direct, wrong), (frames, right(f64::NAN))], frames),
+        (vec![(direct, failed)], ConvBackend::Cpu),
+    ] {
+        assert_eq!(verdict(ends), expected);
+    }
 }
 
 #[test]
@@ -110,14 +109,11 @@ fn another_mode_of_miopen_is_chosen_only_if_it_is_clearly_faster() {
     assert_eq!((verdict.backend, verdict.mode), (frames, QUICK));
     found.push(searching(0.4));
     let mut verdict = ConvBackendVerdict::of_probe(key(ShapeClass::Large), found, 0);
-    assert_eq!(
-        (verdict.backend, verdict.mode),
-        (frames, MiopenMode::Searching)
-    );
+    let chosen = (verdict.backend, verdict.mode);
+    assert_eq!(chosen, (frames, MiopenMode::Searching));
     assert_eq!(verdict.mode_of(direct), Some(QUICK));
-    verdict
-        .records
-        .retain(|record| record.mode == QUICK || record.probe == right(0.4));
+    let records = &mut verdict.records;
+    records.retain(|it| it.mode == QUICK || it.probe == right(0.4));
     verdict.give_up(frames, MiopenMode::Searching, "signal 11", 0);
     assert_eq!((verdict.backend, verdict.mode), (frames, QUICK));
 }
@@ -137,10 +133,8 @@ fn what_failed_is_tried_again_after_a_week_and_what_is_right_is_not() {
     assert!(verdict.is_due(since + RETRY_SECS));
     let mut other = of(right(0.2));
     let hung = ProbeResult::TimedOut { secs: 60.0 };
-    let mode = MiopenMode::Searching;
-    other
-        .records
-        .push(ConvBackendRecord::probed(frames, mode, hung));
+    let record = ConvBackendRecord::probed(frames, MiopenMode::Searching, hung);
+    other.records.push(record);
     assert!(!other.is_due(since + RETRY_SECS));
     for end in [right(0.2), wrong] {
         assert!(!of(end).is_due(since + 9 * RETRY_SECS));
@@ -153,11 +147,8 @@ fn a_broken_file_counts_as_none() {
     let path = folder.path().join("conv_backends.json");
     for text in ["", "{", "[]", r#"{"verdicts": [{"backend": "magic"}]}"#] {
         fs::write(&path, text).unwrap();
-        assert_eq!(
-            ConvBackendFile::load(&path),
-            ConvBackendFile::default(),
-            "{text}"
-        );
+        let found = ConvBackendFile::load(&path);
+        assert_eq!(found, ConvBackendFile::default(), "{text}");
     }
 }
 

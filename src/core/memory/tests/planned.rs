@@ -26,7 +26,8 @@ use crate::families::{ModelFamily, flux, wan};
 use crate::job::{ControlInput, ControlSettings, GenerateRequest, Stage};
 use crate::memory::{
     DeviceClass, DeviceFacts, MemoryOptions, MemoryPlan, MemoryPlanner, ModelAlternative,
-    ModelFootprint, PeakCorrections, PlanChange, PlannedNetwork, preserved_table, suggestions,
+    ModelFootprint, PeakCorrections, PlanChange, PlannedNetwork, StagePlan, preserved_table,
+    suggestions,
 };
 use crate::model::ModelFiles;
 
@@ -65,17 +66,13 @@ impl Case {
         let models = comfy_tree(root.path());
         let file = models.join("diffusion_models/a_model.safetensors");
         let has_48 = dims.input == 48;
+        let vae = if has_48 { "wan2.2_vae" } else { "wan_2.1_vae" };
+        let vision = models.join("clip_vision/clip_vision_h.safetensors");
         let files = ModelFiles {
             transformer: write(&file, &transformer(dims), dtype),
-            vae: models.join(if has_48 {
-                "vae/wan2.2_vae.safetensors"
-            } else {
-                "vae/wan_2.1_vae.safetensors"
-            }),
+            vae: models.join(format!("vae/{vae}.safetensors")),
             text_encoder: models.join("text_encoders/umt5_xxl_fp16.safetensors"),
-            image_encoder: dims
-                .image
-                .map(|_| models.join("clip_vision/clip_vision_h.safetensors")),
+            image_encoder: dims.image.map(|_| vision),
             expand_timesteps: has_48,
             takes_control: dims.control > 0,
             ..ModelFiles::default()
@@ -145,6 +142,10 @@ impl Case {
         self.planner(facts).plan(request)
     }
 
+    fn stage(&self, request: &GenerateRequest, facts: DeviceFacts, stage: Stage) -> StagePlan {
+        *self.plan(request, facts).of_stage(stage).unwrap()
+    }
+
     fn bytes(&self, part: PlannedNetwork, number_bytes: u64) -> u64 {
         self.weights.part(part).unwrap().bytes(number_bytes)
     }
@@ -159,11 +160,8 @@ fn numbers(shapes: &Shapes, is_meant: impl Fn(&str, &[u64]) -> bool) -> u64 {
 #[test]
 fn weights_are_counted_to_the_byte_whatever_the_file_stores_them_in() {
     let flux = shapes("transformer dev");
-    let is_exact = |key: &str, _: &[u64]| {
-        ["time_in.", "vector_in.", "guidance_in."]
-            .iter()
-            .any(|name| key.starts_with(name))
-    };
+    let embedders = ["time_in.", "vector_in.", "guidance_in."];
+    let is_exact = |key: &str, _: &[u64]| embedders.iter().any(|name| key.starts_with(name));
     let (all, exact) = (numbers(&flux, |_, _| true), numbers(&flux, is_exact));
     assert_eq!(all, 11_901_408_320, "as published");
     let held = 2 * all + 2 * exact;
@@ -190,11 +188,8 @@ fn weights_are_counted_to_the_byte_whatever_the_file_stores_them_in() {
 fn parts_of_one_file_are_counted_as_those_of_files_of_their_own() {
     let apart = Case::flux("transformer dev", "F16");
     let root = tempfile::tempdir().unwrap();
-    let file = write(
-        &root.path().join("all.safetensors"),
-        &all_in_one("transformer dev"),
-        "F16",
-    );
+    let file = root.path().join("all.safetensors");
+    let file = write(&file, &all_in_one("transformer dev"), "F16");
     let files = ModelFiles {
         transformer: file.clone(),
         vae: file.clone(),
@@ -207,10 +202,8 @@ fn parts_of_one_file_are_counted_as_those_of_files_of_their_own() {
         let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
         assert_eq!(of(&together), of(&apart), "{part:?}");
     }
-    assert!(
-        together.bytes(PlannedNetwork::VaeDecoder, 2)
-            < together.bytes(PlannedNetwork::TextEncoder2, 2)
-    );
+    let [vae, text] = [PlannedNetwork::VaeDecoder, PlannedNetwork::TextEncoder2];
+    assert!(together.bytes(vae, 2) < together.bytes(text, 2));
 }
 
 #[test]
@@ -234,8 +227,8 @@ fn predicted_peaks_are_within_a_tenth_of_what_was_measured() {
             // Two texts go together where there is guidance.
             request.sampling.guidance_scale = f64::from(batch);
         }
-        let plan = case.plan(&request, card(141));
-        let predicted = plan.of_stage(stage).unwrap().peak_bytes as f64 / GIB as f64;
+        let stage_plan = case.stage(&request, card(141), stage);
+        let predicted = stage_plan.peak_bytes as f64 / GIB as f64;
         let ratio = predicted / measured;
         if !(0.9..=1.1).contains(&ratio) {
             off.push(format!("{name} {stage:?} {width}x{height}x{frames} {batch} {tile:?}: {predicted:.2} against {measured}"));
@@ -267,56 +260,32 @@ fn more_preserved_memory_means_fewer_resident_weights_and_never_a_higher_peak() 
 #[test]
 fn guidance_batches_and_tiles_count_and_the_precision_doubles_the_numbers() {
     let case = Case::wan(T2V_1_3B, "F32");
-    let denoise = |request: &GenerateRequest, facts| {
-        case.plan(request, facts)
-            .of_stage(Stage::Denoise)
-            .copied()
-            .unwrap()
-    };
+    let denoise = |request: &GenerateRequest, facts| case.stage(request, facts, Stage::Denoise);
     let small = case.request(320, 320, 17);
     let mut alone = small.clone();
     alone.sampling.guidance_scale = 1.0;
-    assert!(
-        denoise(&small, card(24)).activation_bytes > denoise(&alone, card(24)).activation_bytes
-    );
-    let (gpu, host) = (denoise(&small, card(24)), denoise(&small, cpu(64)));
+    let gpu = denoise(&small, card(24));
+    assert!(gpu.activation_bytes > denoise(&alone, card(24)).activation_bytes);
     // But for what is f32 everywhere.
-    assert!(host.weights_bytes > gpu.weights_bytes * 19 / 10);
+    assert!(denoise(&small, cpu(64)).weights_bytes > gpu.weights_bytes * 19 / 10);
     let decode = |tile| {
-        let request = GenerateRequest {
-            vae_tile: tile,
-            ..case.request(832, 480, 33)
-        };
-        case.plan(&request, card(24))
-            .of_stage(Stage::Decode)
-            .unwrap()
-            .peak_bytes
+        let mut request = case.request(832, 480, 33);
+        request.vae_tile = tile;
+        case.stage(&request, card(24), Stage::Decode).peak_bytes
     };
     assert!(decode(Some(512)) < decode(None) && decode(Some(256)) < decode(Some(512)));
     let flux = Case::flux("transformer dev", "BF16");
-    let peak = |batch_size| {
-        let request = GenerateRequest {
-            batch_size,
-            ..flux.request(1024, 1024, 1)
-        };
-        flux.plan(&request, card(48))
-            .of_stage(Stage::Denoise)
-            .unwrap()
-            .peak_bytes
+    let peak = |batch_size, cache: Option<&str>| {
+        let mut request = flux.request(1024, 1024, 1);
+        request.batch_size = batch_size;
+        request.step_cache = cache.map(|text| text.parse().unwrap());
+        flux.stage(&request, card(48), Stage::Denoise).peak_bytes
     };
-    assert!(peak(4) > peak(1));
-    let cached = |cache: Option<&str>| {
-        let request = GenerateRequest {
-            step_cache: cache.map(|text| text.parse().unwrap()),
-            ..flux.request(1024, 1024, 1)
-        };
-        let plan = flux.plan(&request, card(48));
-        plan.of_stage(Stage::Denoise).unwrap().peak_bytes
-    };
+    assert!(peak(4, None) > peak(1, None));
     // 4,096 tokens and a text of 3,072 numbers in halves: 28 MB, three times.
-    let kept = cached(Some("first_block")) - cached(None);
+    let kept = peak(1, Some("first_block")) - peak(1, None);
     assert!((75 << 20..95 << 20).contains(&kept), "{kept}");
-    assert_eq!(cached(Some("taylorseer")), cached(None));
+    assert_eq!(peak(1, Some("taylorseer")), peak(1, None));
 }
 
 #[test]
@@ -340,23 +309,19 @@ fn a_mask_of_a_clip_has_all_of_it_encoded_and_kept() {
 fn what_was_measured_changes_the_next_plan() {
     let mut case = Case::wan(T2V_14B, "BF16");
     let request = case.request(832, 480, 81);
-    let before = *case
-        .plan(&request, card(48))
-        .of_stage(Stage::Decode)
-        .unwrap();
+    let before = case.stage(&request, card(48), Stage::Decode);
     let of = crate::memory::MeasuredPeak {
         device: "a card",
         class: DeviceClass::Discrete,
         family: wan::FAMILY,
         stage: Stage::Decode,
     };
-    let measured = before.formula_bytes as f64 * 1.5;
+    let formula = before.formula_bytes as f64;
+    let measured = formula * 1.5;
     for _ in 0..8 {
-        case.corrections
-            .learn(&of, before.formula_bytes as f64, measured);
+        case.corrections.learn(&of, formula, measured);
     }
-    let after = case.plan(&request, card(48));
-    let decode = after.of_stage(Stage::Decode).unwrap();
+    let decode = case.stage(&request, card(48), Stage::Decode);
     assert!((decode.activation_bytes as f64 / measured - 1.0).abs() < 0.01);
     assert_eq!(decode.formula_bytes, before.formula_bytes);
 }
@@ -369,10 +334,8 @@ fn layers_for_a_control_clip_and_reference_pictures_need_more_weights_and_more_r
         let mut request = case.request(832, 480, 81);
         request.references = references.iter().map(Into::into).collect();
         let plan = case.plan(&request, card(48));
-        assert_eq!(
-            plan.of_stage(Stage::EncodeImage).is_some(),
-            case.files.takes_control
-        );
+        let encodes = plan.of_stage(Stage::EncodeImage).is_some();
+        assert_eq!(encodes, case.files.takes_control);
         let stage = plan.of_stage(Stage::Denoise).unwrap();
         (stage.weights_bytes, stage.activation_bytes)
     };
@@ -380,10 +343,7 @@ fn layers_for_a_control_clip_and_reference_pictures_need_more_weights_and_more_r
     let two = of_denoise(&vace, &["a.png", "b.png"]);
     // 15 blocks beside 30.
     assert!(own.0 > plain.0 * 7 / 5, "{own:?} {plain:?}");
-    assert!(
-        own.1 > plain.1 && two.1 > own.1,
-        "{own:?} {plain:?} {two:?}"
-    );
+    assert!(own.1 > plain.1 && two.1 > own.1, "{own:?} {two:?}");
     assert_eq!(own.0, two.0);
 }
 
@@ -403,12 +363,9 @@ fn absurd_sizes_are_answered_and_nothing_panics() {
     let wan = Case::wan(TI2V_5B, "BF16");
     let flux = Case::flux("transformer dev", "BF16");
     for case in [&wan, &flux] {
-        for (width, height, frames) in [
-            (0, 0, 0),
-            (1, 1, 1),
-            (u32::MAX, u32::MAX, u32::MAX),
-            (16, u32::MAX, 5),
-        ] {
+        const MOST: u32 = u32::MAX;
+        let sizes = [(0, 0, 0), (1, 1, 1), (MOST, MOST, MOST), (16, MOST, 5)];
+        for (width, height, frames) in sizes {
             let mut request = case.request(width, height, frames);
             request.batch_size = u32::MAX;
             request.sampling.num_steps = u32::MAX;
@@ -430,23 +387,18 @@ fn a_plan_is_the_same_as_json_from_version_to_version() {
     let case = Case::wan(T2V_1_3B, "BF16");
     let plan = case.plan(&case.request(480, 480, 17), card(8));
     let value = serde_json::to_value(&plan).unwrap();
-    let keys = |value: &Value| {
-        value
-            .as_object()
-            .unwrap()
-            .keys()
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(" ")
+    let assert_keys = |value: &Value, expected: &str| {
+        let keys = value.as_object().unwrap().keys();
+        assert!(keys.eq(expected.split_whitespace()), "{value}");
     };
-    assert_eq!(
-        keys(&value),
-        "budget device keeps_loaded peak_bytes stages suggested_preserved_bytes verdict"
+    assert_keys(
+        &value,
+        "budget device keeps_loaded peak_bytes stages suggested_preserved_bytes verdict",
     );
-    assert_eq!(
-        keys(&value["stages"][0]),
-        "activation_bytes copy_secs_per_step fits formula_bytes margin_bytes part peak_bytes resident_bytes stage \
-         streamed_bytes_per_step tile weights_bytes whole_bytes"
+    assert_keys(
+        &value["stages"][0],
+        "activation_bytes copy_secs_per_step fits formula_bytes margin_bytes part peak_bytes resident_bytes stage
+         streamed_bytes_per_step tile weights_bytes whole_bytes",
     );
     let back: MemoryPlan = serde_json::from_value(value).unwrap();
     assert_eq!(back, plan);

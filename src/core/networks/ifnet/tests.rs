@@ -1,43 +1,14 @@
 //! IFNet's config and schema against the tensors of the Python networks (`tests/fixtures/rife`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
-
-use safetensors::Dtype;
 
 use super::IfnetConfig;
-use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::library::tensor_kind;
-
-type Shapes = BTreeMap<String, Vec<u64>>;
+use crate::testing::json_fixture;
+use crate::testing::made_up::{Shapes, header, renamed};
 
 fn files() -> BTreeMap<String, Shapes> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/rife/shapes.json");
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
-
-fn header(shapes: &Shapes) -> WeightSet {
-    let entries = shapes.iter().map(|(key, shape)| {
-        let entry = TensorEntry {
-            dtype: TensorType::Plain(Dtype::F32),
-            shape: shape.clone(),
-            bytes: shape
-                .iter()
-                .fold(4, |bytes, size| bytes.wrapping_mul(*size)),
-            file: 0,
-        };
-        (key.clone(), entry)
-    });
-    WeightSet {
-        tensors: entries.collect(),
-        ..WeightSet::default()
-    }
-}
-
-fn renamed(shapes: &Shapes, rename: impl Fn(&str) -> String) -> Shapes {
-    let all = shapes.iter();
-    all.map(|(key, shape)| (rename(key), shape.clone()))
-        .collect()
+    json_fixture("rife/shapes.json")
 }
 
 /// As ComfyUI writes a file.
@@ -80,10 +51,8 @@ fn a_version_is_known_by_its_tensors() {
     ] {
         let weights = header(&files()[version]);
         let config = IfnetConfig::of_header(&weights).unwrap();
-        assert_eq!(
-            (config.version(), config.alignment()),
-            (Some(expected), alignment)
-        );
+        let found = (config.version(), config.alignment());
+        assert_eq!(found, (Some(expected), alignment));
         let kind = tensor_kind::of_tensors(&weights);
         assert_eq!(kind.role, "interpolator");
         assert_eq!(kind.text, "RIFE, which makes frames between frames");
@@ -94,9 +63,7 @@ fn a_version_is_known_by_its_tensors() {
 fn older_versions_and_other_files_are_refused_in_a_sentence() {
     let file = &files()["4.6"];
     let told = |shapes: &Shapes| IfnetConfig::of_header(&header(shapes)).unwrap_err();
-    let mut old = renamed(file, |key| {
-        key.replace("convblock.0.conv.", "convblock.0.0.")
-    });
+    let mut old = renamed(file, |key| key.replace(".0.conv.", ".0.0."));
     old.retain(|key, _| key.rsplit('.').next() != Some("beta"));
     assert!(told(&old).contains("get 4.6 or a newer one"));
     let other = Shapes::from([("weight".to_owned(), vec![1])]);

@@ -192,38 +192,18 @@ mod tests {
 
     #[test]
     fn names_of_both_diffusers_are_those_of_the_file() {
-        for (original, new, old) in [
-            (
-                "decoder.up.3.block.0.nin_shortcut.bias",
-                "decoder.up_blocks.0.resnets.0.conv_shortcut.bias",
-                "decoder.up_blocks.0.resnets.0.conv_shortcut.bias",
-            ),
-            (
-                "encoder.mid.attn_1.proj_out.weight",
-                "encoder.mid_block.attentions.0.to_out.0.weight",
-                "encoder.mid_block.attentions.0.proj_attn.weight",
-            ),
-            (
-                "decoder.mid.attn_1.q.bias",
-                "decoder.mid_block.attentions.0.to_q.bias",
-                "decoder.mid_block.attentions.0.query.bias",
-            ),
-            (
-                "encoder.down.1.downsample.conv.weight",
-                "encoder.down_blocks.1.downsamplers.0.conv.weight",
-                "encoder.down_blocks.1.downsamplers.0.conv.weight",
-            ),
-            (
-                "encoder.norm_out.bias",
-                "encoder.conv_norm_out.bias",
-                "encoder.conv_norm_out.bias",
-            ),
-            ("quant_conv.bias", "quant_conv.bias", "quant_conv.bias"),
-        ] {
-            for (dialect, expected) in [
-                (KlVaeDialect::Diffusers, new),
-                (KlVaeDialect::OldDiffusers, old),
-            ] {
+        for (original, theirs) in crate::testing::table(
+            "decoder.up.3.block.0.nin_shortcut.bias -> decoder.up_blocks.0.resnets.0.conv_shortcut.bias
+             encoder.mid.attn_1.proj_out.weight -> encoder.mid_block.attentions.0.to_out.0.weight, encoder.mid_block.attentions.0.proj_attn.weight
+             decoder.mid.attn_1.q.bias -> decoder.mid_block.attentions.0.to_q.bias, decoder.mid_block.attentions.0.query.bias
+             encoder.down.1.downsample.conv.weight -> encoder.down_blocks.1.downsamplers.0.conv.weight
+             encoder.norm_out.bias -> encoder.conv_norm_out.bias
+             quant_conv.bias -> quant_conv.bias",
+        ) {
+            let (new, old) = theirs.split_once(", ").unwrap_or((theirs, theirs));
+            for (dialect, expected) in
+                [(KlVaeDialect::Diffusers, new), (KlVaeDialect::OldDiffusers, old)]
+            {
                 assert_eq!(diffusers_from_original(original, 4, dialect), expected);
             }
         }

@@ -1,16 +1,14 @@
 //! Configs and schemas against files that `transformers` wrote, in `tests/fixtures`.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::formats::weights::WeightSet;
 use crate::networks::*;
-
-type Shapes = BTreeMap<String, Vec<u64>>;
+use crate::testing::made_up::{Shapes, renamed, shapes_of};
+use crate::testing::{fixture, json_fixture};
 
 const CLIP_TEXT: &str = "text/flux/text_encoder.json";
 const T5: &str = "text/flux/text_encoder_2.json";
@@ -20,16 +18,12 @@ const QWEN: &str = "text/qwen/qwen3.json";
 const CLIP_VISION: &str = "vision/image_encoder";
 const SIGLIP: &str = "vision/siglip/image_encoder.json";
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
-}
-
 fn json_of(name: &str) -> Value {
-    serde_json::from_slice(&fs::read(fixtures().join(name)).unwrap()).unwrap()
+    json_fixture(name)
 }
 
 fn config_json(name: &str) -> Value {
-    if fixtures().join(name).is_dir() {
+    if fixture(name).is_dir() {
         json_of(&format!("{name}/config.json"))
     } else {
         json_of(name)
@@ -47,21 +41,16 @@ fn listed(shapes: &Value) -> Shapes {
 }
 
 fn in_folder(name: &str) -> Shapes {
-    let weights = WeightSet::open(&fixtures().join(name)).unwrap();
+    let weights = WeightSet::open(&fixture(name)).unwrap();
     let tensors = weights.tensors.into_iter();
     tensors.map(|(key, entry)| (key, entry.shape)).collect()
 }
 
 /// Checks that a schema names all tensors of a file but the spare ones, and no other.
 fn assert_exact(schema: &[TensorSpec], file: &Shapes, is_spare: impl Fn(&str) -> bool) {
-    let named = schema.iter();
-    let named: Shapes = named
-        .map(|tensor| (tensor.name.clone(), tensor.shape.clone()))
-        .collect();
-    assert_eq!(named.len(), schema.len(), "each tensor is named once");
     let mut read = file.clone();
     read.retain(|key, _| !is_spare(key));
-    assert_eq!(named, read);
+    assert_eq!(shapes_of(schema.to_vec()), read);
 }
 
 fn roles(schema: &[TensorSpec], name: &str) -> (TensorRole, bool) {
@@ -92,16 +81,13 @@ fn the_schema_of_a_t5_is_its_file() {
 #[test]
 fn the_schema_of_a_umt5_is_its_file_in_every_dialect() {
     let file = in_folder(UMT5);
-    let config = T5Config::read_as(T5Kind::Umt5, &fixtures().join(UMT5)).unwrap();
+    let config = T5Config::read_as(T5Kind::Umt5, &fixture(UMT5)).unwrap();
     let keys = T5Keys::of(&file.keys().map(String::as_str)).unwrap();
     assert_eq!(keys.kind, T5Kind::Umt5);
     assert_exact(&config.schema(&keys), &file, |_| false);
     for names in [T5Names::WanAuthors, T5Names::LlamaCpp] {
         let keys = T5Keys::in_names(names);
-        let translated = file.iter();
-        let translated: Shapes = translated
-            .map(|(key, shape)| (keys.file_key(key), shape.clone()))
-            .collect();
+        let translated = renamed(&file, |key| keys.file_key(key));
         let keys = T5Keys::of(&translated.keys().map(String::as_str)).unwrap();
         assert_eq!((keys.names, keys.kind), (names, T5Kind::Umt5));
         assert_exact(&config.schema(&keys), &translated, |_| false);
@@ -142,7 +128,7 @@ fn the_schema_of_a_clip_text_encoder_is_its_file() {
 fn the_schema_of_a_clip_image_encoder_is_its_file() {
     let file = in_folder(CLIP_VISION);
     let prefix = clip_vision::prefix(file.keys().map(String::as_str)).unwrap();
-    let config = ClipVisionConfig::read(&fixtures().join(CLIP_VISION)).unwrap();
+    let config = ClipVisionConfig::read(&fixture(CLIP_VISION)).unwrap();
     let schema = config.schema(prefix);
     assert_exact(&schema, &file, |key| key.ends_with("position_ids"));
     assert!(schema.iter().all(|tensor| tensor.keeps_f32));
@@ -229,7 +215,7 @@ fn a_typed_config_is_written_in_the_terms_it_is_read_in() {
 
 #[test]
 fn one_of_t5_and_umt5_is_not_taken_for_the_other() {
-    let place = fixtures().join(UMT5);
+    let place = fixture(UMT5);
     let file = place.join("model.safetensors");
     for place in [&place, &file] {
         let err = T5Config::read_as(T5Kind::T5, place).err().unwrap();

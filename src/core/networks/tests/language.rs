@@ -1,25 +1,19 @@
 //! Language models: what a file is by its names, and that the published ones have all that is read and no more.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use crate::formats::weights::WeightSet;
 use crate::library::tensor_kind;
 use crate::networks::*;
-use crate::testing::made_up::write;
-
-type Shapes = BTreeMap<String, Vec<u64>>;
+use crate::testing::made_up::{self, Shapes, write};
+use crate::testing::{fixture, json_fixture};
 
 fn facts() -> Value {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/qwen");
-    serde_json::from_slice(&std::fs::read(root.join("facts.json")).unwrap()).unwrap()
+    json_fixture("text/qwen/facts.json")
 }
 
 fn shapes_of(config: &LanguageConfig, keys: &LanguageKeys) -> Shapes {
-    let tensors = config.schema(keys).into_iter();
-    tensors.map(|tensor| (tensor.name, tensor.shape)).collect()
+    made_up::shapes_of(config.schema(keys))
 }
 
 fn keys(prefix: &str, kind: LanguageKind) -> LanguageKeys {
@@ -36,8 +30,11 @@ fn the_schema_of_a_qwen_is_what_transformers_wrote() {
     for (model, file) in [("qwen3", "qwen3.json"), ("qwen2_5_vl", "qwen2_5_vl.json")] {
         let shapes: Shapes = serde_json::from_value(facts["shapes"][model].clone()).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/qwen");
-        std::fs::copy(root.join(file), dir.path().join("config.json")).unwrap();
+        std::fs::copy(
+            fixture("text/qwen").join(file),
+            dir.path().join("config.json"),
+        )
+        .unwrap();
         let config = LanguageConfig::read(dir.path()).unwrap();
         assert_eq!(shapes_of(&config, &LanguageKeys::default()), shapes);
         // A hidden state before the last needs neither the last layer nor the norm.
@@ -111,10 +108,8 @@ fn each_language_model_is_known_by_its_tensors_in_both_dialects() {
     let place = dir.path().join("gemma.safetensors");
     write(&place, &shapes, "BF16");
     let found = tensor_kind::of_tensors(&WeightSet::open(&place).unwrap());
-    assert_eq!(
-        (found.family, &found.text[..]),
-        ("gemma", "a Gemma text encoder")
-    );
+    let found = (found.family, &found.text[..]);
+    assert_eq!(found, ("gemma", "a Gemma text encoder"));
 }
 
 #[test]

@@ -2,38 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
-use safetensors::Dtype;
 use serde_json::{Value, json};
 
-use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
+use crate::formats::weights::WeightSet;
 use crate::networks::*;
+use crate::testing::made_up::{Shapes, header, renamed, shapes_of};
+use crate::testing::{fixture, json_fixture, table};
 
-/// Name → shape.
-type Shapes = BTreeMap<String, Vec<u64>>;
-
-fn shapes_of(schema: Vec<TensorSpec>) -> Shapes {
-    let count = schema.len();
-    let named = schema.into_iter().map(|tensor| (tensor.name, tensor.shape));
-    let shapes: Shapes = named.collect();
-    assert_eq!(shapes.len(), count, "a name stands twice");
-    shapes
-}
-
-/// A header with these tensors.
 fn weights_of(schema: Vec<TensorSpec>) -> WeightSet {
-    let entry = |shape| TensorEntry {
-        dtype: TensorType::Plain(Dtype::BF16),
-        shape,
-        bytes: 0,
-        file: 0,
-    };
-    let shapes = shapes_of(schema).into_iter();
-    WeightSet {
-        tensors: shapes.map(|(name, shape)| (name, entry(shape))).collect(),
-        ..WeightSet::default()
-    }
+    header(&shapes_of(schema))
 }
 
 fn wan_keys() -> [TransformerKeys; 2] {
@@ -60,21 +38,18 @@ fn the_schema_of_every_wan_names_exactly_the_tensors_that_diffusers_wrote() {
         variants: BTreeMap<String, BTreeMap<String, usize>>,
         sets: Vec<Shapes>,
     }
-    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/variants");
-    let manifest = fs::read(home.join("weights.json")).unwrap();
-    let manifest: Manifest = serde_json::from_slice(&manifest).unwrap();
+    let manifest: Manifest = json_fixture("wan/variants/weights.json");
     assert_eq!(manifest.variants.len(), 6);
     for (variant, parts) in &manifest.variants {
-        let config = WanTransformerConfig::read(&home.join(variant).join("transformer")).unwrap();
+        let config =
+            WanTransformerConfig::read(&fixture("wan/variants").join(variant).join("transformer"))
+                .unwrap();
         let [authors, diffusers] = wan_keys();
         let written = &manifest.sets[parts["transformer"]];
         let known = shapes_of(config.tensors_in(diffusers));
         assert_eq!(&known, written, "{variant}");
         let translated = shapes_of(config.tensors_in(authors));
-        let translated = translated.into_iter();
-        let translated: Shapes = translated
-            .map(|(name, shape)| (diffusers.file_key(&name), shape))
-            .collect();
+        let translated = renamed(&translated, |name| diffusers.file_key(name));
         assert_eq!(&translated, written, "{variant}");
     }
 }
@@ -91,10 +66,8 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
     };
     for keys in wan_keys() {
         let weights = weights_of(wan.tensors_in(keys));
-        assert_eq!(
-            WanTransformerConfig::of_header(&weights, None),
-            Ok(wan.clone())
-        );
+        let found = WanTransformerConfig::of_header(&weights, None);
+        assert_eq!(found, Ok(wan.clone()));
         let control = WanTransformerConfig {
             num_layers: 10,
             vace_layers: vec![0, 5],
@@ -108,10 +81,8 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
         assert_eq!(found.unwrap().vace_layers, [0, 7]);
         let authors = json!({"num_heads": 80});
         let found = WanTransformerConfig::of_header(&weights, Some(&authors)).unwrap();
-        assert_eq!(
-            (found.num_attention_heads, found.attention_head_dim),
-            (80, 64)
-        );
+        let heads = (found.num_attention_heads, found.attention_head_dim);
+        assert_eq!(heads, (80, 64));
     }
     for guidance_embeds in [true, false] {
         let flux = FluxTransformerConfig {
@@ -122,10 +93,8 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
         };
         for keys in flux_keys() {
             let weights = weights_of(flux.tensors_in(keys));
-            assert_eq!(
-                FluxTransformerConfig::of_header(&weights, None),
-                Ok(flux.clone())
-            );
+            let found = FluxTransformerConfig::of_header(&weights, None);
+            assert_eq!(found, Ok(flux.clone()));
         }
         let framepack = FramePackTransformerConfig {
             guidance_embeds,
@@ -164,47 +133,29 @@ fn what_becomes_of_a_tensor_is_the_same_in_every_dialect() {
             assert_eq!(tally(schema), tally(&dialects[0]));
         }
     }
+    use TensorRole::{Fixed, Matrix, Modulation};
+    let [flux, hunyuan, diffusers] = [&flux[0], &framepack[1], &framepack[2]];
     for (schema, name, role, keeps_f32) in [
         (
-            &flux[0],
+            flux,
             "double_blocks.18.img_mod.lin.weight",
-            TensorRole::Modulation,
+            Modulation,
             false,
         ),
+        (flux, "time_in.in_layer.weight", Matrix, true),
+        (flux, "single_blocks.7.linear1.bias", Fixed, false),
         (
-            &flux[0],
-            "time_in.in_layer.weight",
-            TensorRole::Matrix,
-            true,
-        ),
-        (
-            &flux[0],
-            "single_blocks.7.linear1.bias",
-            TensorRole::Fixed,
-            false,
-        ),
-        (
-            &framepack[1],
+            hunyuan,
             "double_blocks.18.img_mod.linear.weight",
-            TensorRole::Modulation,
+            Modulation,
             false,
         ),
-        (&framepack[2], "proj_out.weight", TensorRole::Matrix, true),
-        (
-            &framepack[2],
-            "clean_x_embedder.proj_4x.weight",
-            TensorRole::Fixed,
-            false,
-        ),
-        (&wan[0], "patch_embedding.weight", TensorRole::Fixed, false),
-        (
-            &wan[0],
-            "blocks.3.self_attn.q.weight",
-            TensorRole::Matrix,
-            false,
-        ),
-        (&wan[1], "blocks.3.norm2.weight", TensorRole::Fixed, true),
-        (&wan[1], "scale_shift_table", TensorRole::Fixed, true),
+        (diffusers, "proj_out.weight", Matrix, true),
+        (diffusers, "clean_x_embedder.proj_4x.weight", Fixed, false),
+        (&wan[0], "patch_embedding.weight", Fixed, false),
+        (&wan[0], "blocks.3.self_attn.q.weight", Matrix, false),
+        (&wan[1], "blocks.3.norm2.weight", Fixed, true),
+        (&wan[1], "scale_shift_table", Fixed, true),
     ] {
         let own = |tensor: &&TensorSpec| {
             let bare = tensor.name.strip_prefix("model.diffusion_model.");
@@ -214,6 +165,8 @@ fn what_becomes_of_a_tensor_is_the_same_in_every_dialect() {
         assert_eq!((tensor.role, tensor.keeps_f32), (role, keeps_f32), "{name}");
     }
 }
+
+type Refusal = fn(&Value) -> String;
 
 /// What reading a folder with this config says is wrong.
 fn refusal<T: NetworkConfig + std::fmt::Debug>(config: &Value) -> String {
@@ -226,51 +179,44 @@ fn refusal<T: NetworkConfig + std::fmt::Debug>(config: &Value) -> String {
 
 #[test]
 fn a_config_of_a_million_layers_is_refused_in_one_sentence() {
-    type Counts = (fn(&Value) -> String, &'static [&'static str]);
-    let networks: [Counts; 9] = [
-        (refusal::<WanTransformerConfig>, &["num_layers"]),
+    for (refusal, keys) in [
+        (refusal::<WanTransformerConfig> as Refusal, "num_layers"),
         (
             refusal::<FluxTransformerConfig>,
-            &["num_layers", "num_single_layers"],
+            "num_layers num_single_layers",
         ),
         (
             refusal::<FramePackTransformerConfig>,
-            &["num_layers", "num_single_layers", "num_refiner_layers"],
+            "num_layers num_single_layers num_refiner_layers",
         ),
         (
             refusal::<ChromaTransformerConfig>,
-            &["num_layers", "num_single_layers", "approximator_layers"],
+            "num_layers num_single_layers approximator_layers",
         ),
         (
             refusal::<Flux2TransformerConfig>,
-            &["num_layers", "num_single_layers"],
+            "num_layers num_single_layers",
         ),
-        (refusal::<QwenImageTransformerConfig>, &["num_layers"]),
+        (refusal::<QwenImageTransformerConfig>, "num_layers"),
         (
             refusal::<ZImageTransformerConfig>,
-            &["n_layers", "n_refiner_layers"],
+            "n_layers n_refiner_layers",
         ),
         (
             refusal::<Krea2TransformerConfig>,
-            &[
-                "num_layers",
-                "num_layerwise_text_blocks",
-                "num_refiner_text_blocks",
-            ],
+            "num_layers num_layerwise_text_blocks num_refiner_text_blocks",
         ),
-        (refusal::<QwenVisionConfig>, &["depth"]),
-    ];
-    for (refusal, keys) in networks {
-        for key in keys {
+        (refusal::<QwenVisionConfig>, "depth"),
+    ] {
+        for key in keys.split(' ') {
             let expected = format!("expected a {key} between 1 and 1000, found 1048576: FILE");
-            assert_eq!(refusal(&json!({ *key: 1 << 20 })), expected);
+            assert_eq!(refusal(&json!({ key: 1 << 20 })), expected);
         }
     }
 }
 
 #[test]
 fn numbers_that_no_such_network_can_have_are_named() {
-    type Refusal = fn(&Value) -> String;
     let wan: Refusal = refusal::<WanTransformerConfig>;
     let flux: Refusal = refusal::<FluxTransformerConfig>;
     let framepack: Refusal = refusal::<FramePackTransformerConfig>;
@@ -282,6 +228,17 @@ fn numbers_that_no_such_network_can_have_are_named() {
         (wan, "pos_embed_seq_len", json!(257)),
         (flux, "out_channels", json!(62)),
         (flux, "axes_dims_rope", json!([-2, 66, 64])),
+        (flux, "axes_dims_rope", json!([16, 56, 54])),
+        (flux, "axes_dims_rope", json!([15, 57, 56])),
+        (flux, "num_layers", json!(0)),
+        (flux, "num_single_layers", json!(0)),
+        (flux, "num_attention_heads", json!(9_000_000)),
+        (flux, "patch_size", json!(2)),
+        (flux, "out_channels", json!(128)),
+        (framepack, "patch_size", json!(3)),
+        (framepack, "rope_axes_dim", json!([2, 6, 6])),
+        (framepack, "has_clean_x_embedder", json!(false)),
+        (framepack, "num_layers", json!(0)),
         (framepack, "qk_norm", json!("layer_norm")),
         (framepack, "rope_theta", json!(0.0)),
         (framepack, "mlp_ratio", json!(64.0)),
@@ -289,7 +246,9 @@ fn numbers_that_no_such_network_can_have_are_named() {
     ] {
         let text = refusal(&json!({ key: value }));
         let is_sentence = text.starts_with("expected ") && text.contains(", found ");
-        assert!(is_sentence && text.contains(key), "{key}: {text}");
+        assert!(is_sentence, "{key}: {text}");
+        let holds = text.contains(key.trim_start_matches("has_"));
+        assert!(holds, "{key}: {text}");
     }
     // What a config leaves out is what every published file has.
     let silent: FramePackTransformerConfig = serde_json::from_value(json!({})).unwrap();
@@ -300,85 +259,51 @@ fn numbers_that_no_such_network_can_have_are_named() {
 fn a_scheduler_is_read_with_the_defaults_of_diffusers_or_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scheduler_config.json");
-    let read = |config: Value, read: fn(&Path) -> Result<SchedulerConfig, _>| {
+    let read = |row: &str| {
+        let [reader, class, key, value] = row.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        let value: Value = serde_json::from_str(value).unwrap();
+        let mut config = match class {
+            "UniPCMultistep" => json!({
+                "prediction_type": "flow_prediction", "use_flow_sigmas": true, "flow_shift": 5.0, key: value,
+            }),
+            _ => json!({ key: value }),
+        };
+        config["_class_name"] = format!("{class}Scheduler").into();
         fs::write(&path, config.to_string()).unwrap();
-        read(folder.path()).map_err(|err: crate::model::CatalogError| err.to_string())
+        let found = match reader {
+            "any" => SchedulerConfig::read_with_fixed_shift(folder.path()),
+            _ => SchedulerConfig::read_flow_match_euler(folder.path()),
+        };
+        found.map_err(|err| err.to_string())
     };
-    let (euler, any) = (
-        SchedulerConfig::read_flow_match_euler as fn(&Path) -> _,
-        SchedulerConfig::read_with_fixed_shift as fn(&Path) -> _,
-    );
-    let of_euler = |key: &str, value: Value| json!({"_class_name": "FlowMatchEulerDiscreteScheduler", key: value});
-    let of_unipc = |key: &str, value: Value| {
-        json!({
-            "_class_name": "UniPCMultistepScheduler", "prediction_type": "flow_prediction",
-            "use_flow_sigmas": true, "flow_shift": 5.0, key: value,
-        })
-    };
-    let dynamic = of_euler("use_dynamic_shifting", json!(true));
-    assert!(read(dynamic.clone(), euler).unwrap().use_dynamic_shifting);
-    assert_eq!(
-        read(of_unipc("steps_offset", json!(0)), any),
-        Ok(SchedulerConfig::of_wan())
-    );
-    for (config, reader, part) in [
-        (dynamic, any, "use_dynamic_shifting"),
-        (
-            of_unipc("steps_offset", json!(0)),
-            euler,
-            "found 'UniPCMultistepScheduler'",
-        ),
-        (
-            of_unipc("use_flow_sigmas", json!(false)),
-            any,
-            "use_flow_sigmas",
-        ),
-        (
-            of_unipc("prediction_type", json!("epsilon")),
-            any,
-            "found epsilon",
-        ),
-        (of_unipc("solver_order", json!(9)), any, "solver_order"),
-        (of_unipc("solver_type", json!("bh1")), any, "sigma of 0"),
-        (of_unipc("flow_shift", json!(-1.0)), any, "flow_shift"),
-        (
-            of_euler("use_karras_sigmas", json!(true)),
-            euler,
-            "use_karras_sigmas",
-        ),
-        (
-            of_euler("shift_terminal", json!(1.5)),
-            euler,
-            "shift_terminal",
-        ),
-        (
-            of_euler("shift_terminal", json!(0.1)),
-            any,
-            "shift_terminal",
-        ),
-        (
-            of_unipc("shift_terminal", json!(0.1)),
-            any,
-            "shift_terminal",
-        ),
-        (
-            of_euler("base_image_seq_len", json!(4096)),
-            euler,
-            "base_image_seq_len",
-        ),
-        (
-            of_euler("time_shift_type", json!("cubic")),
-            euler,
-            "found cubic",
-        ),
-        (
-            json!({"_class_name": "DDIMScheduler"}),
-            any,
-            "found 'DDIMScheduler'",
-        ),
-    ] {
-        let text = read(config, reader).unwrap_err();
+    let dynamic = read("euler FlowMatchEulerDiscrete use_dynamic_shifting true");
+    assert!(dynamic.unwrap().use_dynamic_shifting);
+    let wan = read("any UniPCMultistep steps_offset 0");
+    assert_eq!(wan, Ok(SchedulerConfig::of_wan()));
+    // The reader, the class, a key and its value; what the sentence says.
+    for (row, part) in table(
+        "any FlowMatchEulerDiscrete use_dynamic_shifting true -> use_dynamic_shifting
+         euler DDIM shift 3 -> found 'DDIMScheduler'
+         any DDIM shift 3 -> found 'DDIMScheduler'
+         euler UniPCMultistep steps_offset 0 -> found 'UniPCMultistepScheduler'
+         any UniPCMultistep use_flow_sigmas false -> use_flow_sigmas
+         any UniPCMultistep prediction_type \"epsilon\" -> found epsilon
+         any UniPCMultistep solver_order 9 -> solver_order
+         any UniPCMultistep solver_type \"bh1\" -> sigma of 0
+         any UniPCMultistep flow_shift -1.0 -> flow_shift
+         any UniPCMultistep shift_terminal 0.1 -> shift_terminal
+         any FlowMatchEulerDiscrete shift_terminal 0.1 -> shift_terminal
+         euler FlowMatchEulerDiscrete shift_terminal 1.5 -> shift_terminal
+         euler FlowMatchEulerDiscrete use_karras_sigmas true -> use_karras_sigmas
+         euler FlowMatchEulerDiscrete base_image_seq_len 4096 -> base_image_seq_len
+         euler FlowMatchEulerDiscrete max_image_seq_len 256 -> image_seq_len
+         euler FlowMatchEulerDiscrete shift 0.0 -> shift
+         euler FlowMatchEulerDiscrete time_shift_type \"cubic\" -> found cubic",
+    ) {
+        let text = read(row).unwrap_err();
         let is_sentence = text.starts_with("expected ") && text.contains(", found ");
-        assert!(is_sentence && text.contains(part), "{part}: {text}");
+        assert!(is_sentence && text.contains(part), "{row}: {text}");
     }
 }

@@ -1,33 +1,14 @@
 //! Upscalers by the headers of the fixtures in `tests/fixtures/finish`, and headers that are none.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::*;
-use crate::formats::weights::{TensorEntry, TensorType};
-
-type Shapes = BTreeMap<String, Vec<u64>>;
+use crate::testing::json_fixture;
+use crate::testing::made_up::{Shapes, header};
+use crate::testing::published::{behind, edited};
 
 fn shapes() -> BTreeMap<String, Shapes> {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/finish/upscalers.json");
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
-
-fn header(shapes: &Shapes) -> WeightSet {
-    let tensors = shapes.iter().map(|(name, shape)| {
-        let entry = TensorEntry {
-            dtype: TensorType::Plain(safetensors::Dtype::F32),
-            shape: shape.clone(),
-            bytes: 0,
-            file: 0,
-        };
-        (name.clone(), entry)
-    });
-    WeightSet {
-        tensors: tensors.collect(),
-        ..WeightSet::default()
-    }
+    json_fixture("finish/upscalers.json")
 }
 
 #[test]
@@ -48,20 +29,12 @@ fn a_network_is_known_by_its_tensors_under_any_prefix() {
         ("span_plain", "SPAN", 4, 1),
     ] {
         let config = found(name);
-        assert_eq!(
-            (config.kind(), config.scale(), config.unit()),
-            (kind, scale, unit),
-            "{name}"
-        );
-        let prefixed: Shapes = shapes[name]
-            .iter()
-            .map(|(key, shape)| (format!("params_ema.{key}"), shape.clone()))
-            .collect();
-        let behind = UpscalerConfig::of_header(&header(&prefixed)).unwrap();
-        assert_eq!(
-            (behind.prefix.as_str(), behind.layers),
-            ("params_ema.", config.layers)
-        );
+        let numbers = (config.kind(), config.scale(), config.unit());
+        assert_eq!(numbers, (kind, scale, unit), "{name}");
+        let prefixed = header(&behind("params_ema.", &shapes[name]));
+        let prefixed = UpscalerConfig::of_header(&prefixed).unwrap();
+        assert_eq!(prefixed.prefix, "params_ema.");
+        assert_eq!(prefixed.layers, config.layers, "{name}");
     }
     let UpscalerLayers::Rrdb(plus) = found("plus").layers else {
         panic!("it is ESRGAN's");
@@ -73,30 +46,29 @@ fn a_network_is_known_by_its_tensors_under_any_prefix() {
 #[test]
 fn what_is_no_upscaler_of_colours_is_refused_in_a_sentence() {
     let all = shapes();
-    let refused = |name: &str, key: &str, shape: &[u64]| {
-        let mut shapes = all[name].clone();
-        shapes.insert(key.to_owned(), shape.to_vec());
-        UpscalerConfig::of_header(&header(&shapes)).unwrap_err()
-    };
-    let grey = refused("old", "model.0.weight", &[8, 1, 3, 3]);
-    assert!(
-        grey.contains("found 1 channels before and 3 behind"),
-        "{grey}"
-    );
-    let odd = refused("span", "upsampler.0.weight", &[7, 8, 3, 3]);
-    assert!(
-        odd.contains("found 3 channels before and 7 behind"),
-        "{odd}"
-    );
-    let huge = refused("compact", "body.0.weight", &[u64::MAX, 3, 3, 3]);
-    assert!(huge.contains("width"), "{huge}");
-    let flat = refused("body", "conv_first.weight", &[8]);
-    assert!(flat.contains("conv_first.weight"), "{flat}");
+    for (name, key, shape, expected) in [
+        (
+            "old",
+            "model.0.weight",
+            &[8, 1, 3, 3][..],
+            "found 1 channels before and 3 behind",
+        ),
+        (
+            "span",
+            "upsampler.0.weight",
+            &[7, 8, 3, 3],
+            "found 3 channels before and 7 behind",
+        ),
+        ("compact", "body.0.weight", &[u64::MAX, 3, 3, 3], "width"),
+        ("body", "conv_first.weight", &[8], "conv_first.weight"),
+    ] {
+        let shapes = edited(all[name].clone(), key, shape);
+        let found = UpscalerConfig::of_header(&header(&shapes)).unwrap_err();
+        assert!(found.contains(expected), "{found}");
+    }
     let none = UpscalerConfig::of_header(&header(&Shapes::new())).unwrap_err();
-    assert!(
-        none.starts_with("expected a network for upscaling"),
-        "{none}"
-    );
+    let is_told = none.starts_with("expected a network for upscaling");
+    assert!(is_told, "{none}");
     // A file may list any number of layers that lead nowhere.
     let mut shapes = all["body"].clone();
     for number in 3..40 {

@@ -1,49 +1,18 @@
 //! Every autoencoder's config and schema against files whose names and shapes diffusers or the authors wrote.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-use safetensors::Dtype;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::VaeHalf;
-use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
+use crate::formats::weights::WeightSet;
 use crate::networks::schema::TensorSpec;
 use crate::networks::{
     HunyuanVaeConfig, KlVaeConfig, KlVaeKeys, NetworkConfig, TensorRole, TinyDecoderConfig,
     WanVaeConfig, WanVaeKeys,
 };
-
-type Shapes = BTreeMap<String, Vec<u64>>;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures/vae")
-        .join(name)
-}
-
-fn read_json<T: DeserializeOwned>(path: &Path) -> T {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
-
-/// A header with these tensors.
-fn header(shapes: &Shapes) -> WeightSet {
-    let entries = shapes.iter().map(|(key, shape)| {
-        let entry = TensorEntry {
-            dtype: TensorType::Plain(Dtype::F32),
-            shape: shape.clone(),
-            bytes: 4 * shape.iter().product::<u64>(),
-            file: 0,
-        };
-        (key.clone(), entry)
-    });
-    WeightSet {
-        tensors: entries.collect(),
-        ..WeightSet::default()
-    }
-}
+use crate::testing::made_up::{Shapes, header};
+use crate::testing::{fixture, json_fixture};
 
 /// Both halves' tensors, each of which is known as its own half's.
 fn both_halves(schema: impl Fn(VaeHalf) -> Vec<TensorSpec>) -> Vec<TensorSpec> {
@@ -66,19 +35,15 @@ fn assert_same(name: &str, schema: Vec<TensorSpec>, file: &Shapes) {
     for (key, shape) in file {
         // diffusers keeps the attention's convolutions of one pixel as matrices.
         let is_matrix = key.contains("mid_block.attentions.0.to_") && shape.len() == 2;
-        let expected = if is_matrix {
-            &named[key][..2]
-        } else {
-            &named[key]
-        };
-        assert_eq!(shape, expected, "{name}: {key}");
+        let sizes = if is_matrix { 2 } else { named[key].len() };
+        assert_eq!(shape, &named[key][..sizes], "{name}: {key}");
     }
 }
 
 #[test]
 fn a_schema_names_exactly_the_tensors_of_files_that_diffusers_wrote() {
     for name in ["flat", "attended", "residual", "shallow"] {
-        let folder = fixture(name);
+        let folder = fixture(&format!("vae/{name}"));
         let cfg = WanVaeConfig::read(&folder).unwrap();
         let weights = WeightSet::open(&folder).unwrap();
         let keys = WanVaeKeys::of(&weights);
@@ -88,14 +53,14 @@ fn a_schema_names_exactly_the_tensors_of_files_that_diffusers_wrote() {
         assert_same(name, schema, &file.collect());
     }
     for name in ["kl/flux", "kl/other"] {
-        let folder = fixture(name);
-        let file: Shapes = read_json(&folder.join("shapes.json"));
+        let folder = fixture(&format!("vae/{name}"));
+        let file: Shapes = json_fixture(&format!("vae/{name}/shapes.json"));
         let cfg = KlVaeConfig::read(&folder).unwrap();
         let keys = KlVaeKeys::from_weights(&header(&file)).unwrap();
         assert_same(name, both_halves(|half| cfg.schema(half, &keys)), &file);
     }
-    let folder = fixture("hunyuan");
-    let file: Shapes = read_json(&folder.join("shapes.json"));
+    let folder = fixture("vae/hunyuan");
+    let file: Shapes = json_fixture("vae/hunyuan/shapes.json");
     let cfg = HunyuanVaeConfig::read(&folder).unwrap();
     let keys = KlVaeKeys::of_video(&header(&file)).unwrap();
     let schema = both_halves(|half| cfg.schema(half, &keys));
@@ -104,7 +69,7 @@ fn a_schema_names_exactly_the_tensors_of_files_that_diffusers_wrote() {
 
 #[test]
 fn a_tiny_decoders_schema_names_exactly_the_tensors_of_its_file() {
-    let files: BTreeMap<String, Shapes> = read_json(&fixture("tiny/shapes.json"));
+    let files: BTreeMap<String, Shapes> = json_fixture("vae/tiny/shapes.json");
     for (name, is_video, latents, patch) in [
         ("taef1", false, 16, 1),
         ("taew2_1", true, 16, 1),
@@ -113,10 +78,8 @@ fn a_tiny_decoders_schema_names_exactly_the_tensors_of_its_file() {
         let mut file = files[name].clone();
         file.retain(|key, _| key.starts_with("decoder."));
         let cfg = TinyDecoderConfig::of_header(&header(&file)).unwrap();
-        assert_eq!(
-            (cfg.keys.is_video, cfg.latent_channels, cfg.patch_size),
-            (is_video, latents, patch)
-        );
+        let numbers = (cfg.keys.is_video, cfg.latent_channels, cfg.patch_size);
+        assert_eq!(numbers, (is_video, latents, patch));
         assert_same(name, cfg.schema(), &file);
     }
 }
@@ -130,12 +93,9 @@ fn refusal<T: NetworkConfig>(key: &str, value: &Value) -> String {
 #[test]
 fn a_config_of_a_million_layers_is_refused_before_anything_is_counted() {
     let many = json!(1 << 20);
-    let layers = "layers_per_block";
+    let (blocks, layers) = ("num_res_blocks", "layers_per_block");
     for (key, found) in [
-        (
-            "num_res_blocks",
-            refusal::<WanVaeConfig>("num_res_blocks", &many),
-        ),
+        (blocks, refusal::<WanVaeConfig>(blocks, &many)),
         (layers, refusal::<KlVaeConfig>(layers, &many)),
         (layers, refusal::<HunyuanVaeConfig>(layers, &many)),
     ] {

@@ -1,21 +1,22 @@
 //! What the tensors of Wan's transformer are called in every dialect.
 
 use super::*;
+use crate::testing::table;
 
 #[test]
 fn every_name_of_a_block_is_translated() {
-    for (ours, theirs) in [
-        ("self_attn.q.weight", "attn1.to_q.weight"),
-        ("self_attn.norm_k.weight", "attn1.norm_k.weight"),
-        ("cross_attn.o.bias", "attn2.to_out.0.bias"),
-        ("cross_attn.k_img.weight", "attn2.add_k_proj.weight"),
-        ("cross_attn.v_img.bias", "attn2.add_v_proj.bias"),
-        ("cross_attn.norm_k_img.weight", "attn2.norm_added_k.weight"),
-        ("norm3.bias", "norm2.bias"),
-        ("ffn.0.weight", "ffn.net.0.proj.weight"),
-        ("ffn.2.bias", "ffn.net.2.bias"),
-        ("modulation", "scale_shift_table"),
-    ] {
+    for (ours, theirs) in table(
+        "self_attn.q.weight -> attn1.to_q.weight
+         self_attn.norm_k.weight -> attn1.norm_k.weight
+         cross_attn.o.bias -> attn2.to_out.0.bias
+         cross_attn.k_img.weight -> attn2.add_k_proj.weight
+         cross_attn.v_img.bias -> attn2.add_v_proj.bias
+         cross_attn.norm_k_img.weight -> attn2.norm_added_k.weight
+         norm3.bias -> norm2.bias
+         ffn.0.weight -> ffn.net.0.proj.weight
+         ffn.2.bias -> ffn.net.2.bias
+         modulation -> scale_shift_table",
+    ) {
         let found = TransformerKeys::bare(true).file_key(&format!("blocks.11.{ours}"));
         assert_eq!(found, format!("blocks.11.{theirs}"));
     }
@@ -23,28 +24,15 @@ fn every_name_of_a_block_is_translated() {
 
 #[test]
 fn names_outside_of_blocks_are_translated() {
-    let embedder = "condition_embedder";
-    for (ours, theirs) in [
-        ("patch_embedding.weight", "patch_embedding.weight".into()),
-        ("head.head.bias", "proj_out.bias".into()),
-        ("head.modulation", "scale_shift_table".into()),
-        (
-            "time_projection.1.weight",
-            format!("{embedder}.time_proj.weight"),
-        ),
-        (
-            "text_embedding.2.bias",
-            format!("{embedder}.text_embedder.linear_2.bias"),
-        ),
-        (
-            "img_emb.proj.4.bias",
-            format!("{embedder}.image_embedder.norm2.bias"),
-        ),
-        (
-            "img_emb.emb_pos",
-            format!("{embedder}.image_embedder.pos_embed"),
-        ),
-    ] {
+    for (ours, theirs) in table(
+        "patch_embedding.weight -> patch_embedding.weight
+         head.head.bias -> proj_out.bias
+         head.modulation -> scale_shift_table
+         time_projection.1.weight -> condition_embedder.time_proj.weight
+         text_embedding.2.bias -> condition_embedder.text_embedder.linear_2.bias
+         img_emb.proj.4.bias -> condition_embedder.image_embedder.norm2.bias
+         img_emb.emb_pos -> condition_embedder.image_embedder.pos_embed",
+    ) {
         assert_eq!(TransformerKeys::bare(true).file_key(ours), theirs);
     }
 }

@@ -5,23 +5,17 @@ use std::fs;
 use serde_json::Value;
 
 use super::*;
+use crate::testing::{json_fixture, project};
 use crate::tokens::TextTokenizer;
 
-fn fixture(place: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(place)
-}
-
 fn model_bytes() -> Vec<u8> {
-    fs::read(fixture("assets/little-world/tokenizer/spiece.model")).unwrap()
+    fs::read(project("assets/little-world/tokenizer/spiece.model")).unwrap()
 }
 
 #[test]
 fn any_text_gives_the_ids_of_the_library() {
     let spiece = SpieceModel::parse(&model_bytes()).unwrap();
-    let rows = fs::read(fixture("tests/fixtures/text/spiece.json")).unwrap();
-    let rows: Vec<Value> = serde_json::from_slice(&rows).unwrap();
+    let rows: Vec<Value> = json_fixture("text/spiece.json");
     assert!(rows.len() > 10);
     for row in rows {
         let found = serde_json::to_value(spiece.encode(row["text"].as_str().unwrap())).unwrap();
@@ -31,7 +25,7 @@ fn any_text_gives_the_ids_of_the_library() {
 
 #[test]
 fn both_published_forms_of_a_tokenizer_give_the_same_ids() {
-    let folder = fixture("assets/little-world/tokenizer");
+    let folder = project("assets/little-world/tokenizer");
     let spiece = SpieceModel::find(&folder).unwrap().unwrap();
     let tokenizer = TextTokenizer::open(&folder, Some("PreTrainedTokenizerFast"), 512).unwrap();
     for text in [
@@ -113,6 +107,7 @@ fn a_file_of_another_kind_is_refused_and_never_panics() {
     for bytes in [&b""[..], b"not a model", &junk, &endless, &deep] {
         assert!(SpieceModel::parse(bytes).is_err());
     }
+    let map = |value: &[u8]| bytes(3, &bytes(2, value));
     for (model, expected) in [
         (piece("</s>", 0.0, 3), "no unknown piece"),
         (piece("<unk>", 0.0, 2), "no piece '</s>'"),
@@ -120,11 +115,8 @@ fn a_file_of_another_kind_is_refused_and_never_panics() {
         (small_model(&[piece("", 0.0, 1)]), "empty piece"),
         (small_model(&[piece("b", 0.0, 9)]), "kind 9"),
         (small_model(&[bytes(2, &number(3, 2))]), "model type 2"),
-        (
-            small_model(&[bytes(3, &bytes(2, &[9, 0, 0, 0]))]),
-            "damaged",
-        ),
-        (small_model(&[bytes(3, &bytes(2, &[1]))]), "damaged"),
+        (small_model(&[map(&[9, 0, 0, 0])]), "damaged"),
+        (small_model(&[map(&[1])]), "damaged"),
     ] {
         let text = SpieceModel::parse(&model).err().unwrap();
         assert!(text.contains(expected), "{text}");
@@ -166,10 +158,8 @@ fn a_map_that_leads_to_no_text_is_unsound_wherever_it_does() {
             unit.1 = damaged;
         }
         let bad = [&bad[..], &[(0x63, 1 << 31 | 0x70)]].concat();
-        assert!(
-            !normalizer::is_sound(&map(&bad, b"a\0\xc3\xa9\0")),
-            "{at:#x}"
-        );
+        let is_sound = normalizer::is_sound(&map(&bad, b"a\0\xc3\xa9\0"));
+        assert!(!is_sound, "{at:#x}");
     }
     // What nothing leads to may be anything.
     let beside = [&good[..], &[(0x1ff, unit(0x3_ffff, 0x12) | LEAF)]].concat();

@@ -1,21 +1,19 @@
 //! What is counted is what the engine would read.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use super::assets;
 use crate::families::{flux, framepack, wan};
 use crate::job::prompt::WildcardFolders;
 use crate::model::{GuidanceMode, ModelSpec, test_spec};
+use crate::testing::fixture;
 use crate::tokens::{CountWish, TextReader, TextTokenizer, TokenCounter, clean_wan_prompt};
-
-fn tokenizer() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/little-world/tokenizer")
-}
 
 fn wan() -> ModelSpec {
     let mut spec = test_spec();
     spec.family = wan::FAMILY;
-    spec.files.tokenizer = tokenizer();
+    spec.files.tokenizer = assets();
     spec.files.tokenizer_class = Some("T5TokenizerFast".to_owned());
     spec
 }
@@ -34,7 +32,7 @@ fn wish(spec: &ModelSpec, prompts: &[&str]) -> CountWish {
 fn the_tokens_of_a_prompt_are_those_that_the_model_reads() {
     let text = "  A red boat &amp; a   blue one, 日本の猫 ";
     let class = Some("T5TokenizerFast");
-    let own = TextTokenizer::open(&tokenizer(), class, 512).unwrap();
+    let own = TextTokenizer::open(&assets(), class, 512).unwrap();
     let expected = own.encode(&clean_wan_prompt(text)).unwrap().num_tokens;
     let mut counter = TokenCounter::default();
     let found = counter.count(&wish(&wan(), &[text])).unwrap();
@@ -50,7 +48,7 @@ fn what_has_no_room_is_counted_too() {
     let text = "boat ".repeat(700);
     let mut counter = TokenCounter::default();
     let found = counter.count(&wish(&wan(), &[&text])).unwrap();
-    let own = TextTokenizer::open(&tokenizer(), Some("T5TokenizerFast"), 4000).unwrap();
+    let own = TextTokenizer::open(&assets(), Some("T5TokenizerFast"), 4000).unwrap();
     let whole = own.encode(text.trim()).unwrap().num_tokens;
     assert_eq!(found.encoders[0].num_cut(), whole - 512);
 }
@@ -60,12 +58,11 @@ fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
     let mut spec = wan();
     spec.family = flux::FAMILY;
     spec.guidance = GuidanceMode::Distilled;
-    spec.files.tokenizer_2 = Some(tokenizer());
+    spec.files.tokenizer_2 = Some(assets());
     let readers = |spec: &ModelSpec| {
         let readers = TextReader::of_model(spec).into_iter();
-        readers
-            .map(|reader| (reader.name, reader.limit))
-            .collect::<Vec<_>>()
+        let named = readers.map(|reader| (reader.name, reader.limit));
+        named.collect::<Vec<_>>()
     };
     assert_eq!(readers(&spec), [("T5", 512), ("CLIP", 77)]);
     spec.guidance = GuidanceMode::None;
@@ -74,10 +71,9 @@ fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
 
 #[test]
 fn words_around_a_prompt_of_framepack_do_not_count() {
-    let llama = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/llama");
     let mut spec = wan();
     spec.family = framepack::FAMILY;
-    spec.files.tokenizer = llama.join("tokenizer.json");
+    spec.files.tokenizer = fixture("text/llama/tokenizer.json");
     spec.files.tokenizer_class = None;
     let mut counter = TokenCounter::default();
     let mut count = |text: &str| counter.count(&wish(&spec, &[text])).unwrap().encoders[0].tokens;
@@ -89,7 +85,7 @@ fn words_around_a_prompt_of_framepack_do_not_count() {
 #[test]
 fn each_part_of_a_timeline_is_counted_by_itself() {
     let mut spec = wan();
-    spec.files.tokenizer = tokenizer();
+    spec.files.tokenizer = assets();
     let mut counter = TokenCounter::default();
     let mut wish = wish(&spec, &["a man [0s-2s: waves at a boat] [2s: turns]"]);
     let whole = counter.count(&wish).unwrap();
@@ -117,9 +113,8 @@ fn without_a_tokenizer_the_number_is_marked_as_a_guess() {
     let mut spec = wan();
     spec.files.tokenizer = PathBuf::from("/nowhere/at/all");
     let mut counter = TokenCounter::default();
-    let found = counter
-        .count(&wish(&spec, &["a red boat on the sea"]))
-        .unwrap();
+    let wish = wish(&spec, &["a red boat on the sea"]);
+    let found = counter.count(&wish).unwrap();
     assert!(found.encoders[0].is_estimate);
     assert!((4..9).contains(&found.encoders[0].tokens));
 }

@@ -16,18 +16,14 @@ use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
 use super::{SpieceModel, TextTokenizer, TokenIds, clean_wan_prompt, cut_notice};
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan")
-}
+use crate::testing::{fixture, json_fixture, project};
 
 fn texts() -> Vec<Value> {
-    let text = fs::read(fixtures().join("texts.json")).unwrap();
-    serde_json::from_slice(&text).unwrap()
+    json_fixture("wan/texts.json")
 }
 
 fn tokenizer(length: usize) -> TextTokenizer {
-    let folder = fixtures().join("pipeline/tokenizer");
+    let folder = fixture("wan/pipeline/tokenizer");
     TextTokenizer::open(&folder, Some("T5TokenizerFast"), length).unwrap()
 }
 
@@ -37,7 +33,7 @@ fn ids(value: &Value) -> Vec<i64> {
 }
 
 fn assets() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/little-world/tokenizer")
+    project("assets/little-world/tokenizer")
 }
 
 fn used_ids(tokens: &TokenIds) -> &[i64] {
@@ -144,8 +140,7 @@ fn a_spiece_model_is_read_wherever_users_have_it() {
     let carrier = dir.path().join("umt5_xxl_fp16.safetensors");
     let bytes = fs::read(&file).unwrap();
     write_bytes(&carrier, "spiece_model", &bytes, &[bytes.len()]);
-    let rows = fs::read(fixtures().join("../text/spiece.json")).unwrap();
-    let rows: Vec<Value> = serde_json::from_slice(&rows).unwrap();
+    let rows: Vec<Value> = json_fixture("text/spiece.json");
     for place in [dir.path(), &file, &carrier] {
         let tokenizer = TextTokenizer::open(place, Some("T5TokenizerFast"), 512).unwrap();
         assert_eq!(tokenizer.vocab_size(), 858);
@@ -165,7 +160,7 @@ fn a_spiece_model_is_read_wherever_users_have_it() {
 
 #[test]
 fn a_tokenizer_json_is_read_in_its_folder_and_by_itself() {
-    let folder = fixtures().join("pipeline/tokenizer");
+    let folder = fixture("wan/pipeline/tokenizer");
     let text = "a red boat, 日本の猫";
     let ids = |place: &Path, class| {
         let tokenizer = TextTokenizer::open(place, class, 512).unwrap();

@@ -6,25 +6,24 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{ids, used_ids};
+use crate::testing::{json_fixture, project};
 use crate::tokens::{QWEN_CHAT, TextTokenizer, packed};
 
 /// What pads: `<|endoftext|>`.
 const PAD: i64 = 151_643;
 
 fn shipped() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/tokenizers/qwen")
-}
-
-fn facts() -> Value {
-    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/qwen");
-    serde_json::from_slice(&fs::read(home.join("facts.json")).unwrap()).unwrap()
+    project("assets/tokenizers/qwen")
 }
 
 /// Checks ids of plain texts and of texts in a user's mouth, cut at 512.
 fn assert_ids(place: &Path, class: Option<&str>) {
     let tokenizer = TextTokenizer::open(place, class, QWEN_CHAT.length()).unwrap();
     assert_eq!(tokenizer.vocab_size(), 151_669);
-    for row in facts()["shipped"].as_array().unwrap() {
+    for row in json_fixture::<Value>("text/qwen/facts.json")["shipped"]
+        .as_array()
+        .unwrap()
+    {
         let text = row["text"].as_str().unwrap();
         let whole = QWEN_CHAT.around(text);
         for (text, expected) in [(text, "ids"), (&whole, "chat_ids")] {

@@ -24,4 +24,4 @@ pub(crate) static FAMILY: ImageFamily<FluxTransformer> =
     ImageFamily::new(families::flux::FAMILY, cases::CASES);
 
 #[cfg(test)]
-mod tests;
+pub(in crate::families) mod tests;

@@ -249,10 +249,8 @@ mod tests {
             (4301, 28, 1.184_696_93),
         ] {
             let found = mu(tokens, steps);
-            assert!(
-                (found - expected).abs() < 1e-12,
-                "{tokens} {steps}: {found}"
-            );
+            let holds = (found - expected).abs() < 1e-12;
+            assert!(holds, "{tokens} {steps}: {found}");
         }
     }
 }

@@ -4,7 +4,6 @@
 //! The weights are a formula of their names, see `tests/fixtures/made_up.py`. Limits are relative L2 distances.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::families::ModelFamily;
@@ -22,9 +21,9 @@ use crate::stages::images::{
     ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
 };
 use crate::step_cache::SkipOptions;
-use crate::tensor_files;
 use crate::text::TextEmbeds;
-use crate::weights::tests::made_up::{made_up, write_lora_of};
+use crate::weights::tests::fixtures::{self, fixture, tensors_of};
+use crate::weights::tests::made_up::{lora, made_up, write_lora_of, write_named};
 use crate::weights::{Weights, WeightsError};
 
 mod controls;
@@ -44,10 +43,7 @@ pub(crate) trait TinyModel: ImageModel {
 
     /// The authors' tensors from diffusers'; equal if there is one dialect.
     fn originals(diffusers: &Tensors) -> Tensors {
-        let named = diffusers.iter();
-        named
-            .map(|(name, tensor)| (name.clone(), tensor.shallow_clone()))
-            .collect()
+        renamed("", diffusers)
     }
 
     /// A text of `tokens` tokens.
@@ -92,28 +88,24 @@ pub(crate) struct Facts {
 
 /// Fixture files of a tiny transformer, below `tests/fixtures`.
 pub(crate) struct Fixtures {
-    pub config: &'static str,
+    pub config: String,
     /// File of shapes, and the keys of the transformer's in it.
-    pub shapes: (&'static str, &'static [&'static str]),
+    pub shapes: (String, &'static [&'static str]),
     /// LoRAs, and the prefix of their names.
-    pub loras: (&'static str, &'static str),
+    pub loras: (String, String),
     /// Recorded predictions with LoRAs, without an extension, and the prefix of their names.
-    pub predictions: (&'static str, &'static str),
+    pub predictions: (String, &'static str),
 }
 
 impl Fixtures {
-    /// The files of most families.
-    pub(crate) const fn of(
-        config: &'static str,
-        shapes: &'static str,
-        loras: (&'static str, &'static str),
-        predictions: &'static str,
-    ) -> Self {
+    /// Those of most families, in a folder of the family's name.
+    pub(crate) fn of(family: &str) -> Self {
+        let file = |name: &str| format!("{family}/{name}");
         Self {
-            config,
-            shapes: (shapes, &["tiny", "transformer"]),
-            loras,
-            predictions: (predictions, ""),
+            config: file("transformer.json"),
+            shapes: (file("shapes.json"), &["tiny", "transformer"]),
+            loras: (file("lora.json"), format!("{family}.")),
+            predictions: (file("lora"), ""),
         }
     }
 }
@@ -124,36 +116,68 @@ pub(crate) fn table(rows: &str) -> impl Iterator<Item = (&str, &str)> {
         .map(|row| row.trim().split_once(" -> ").unwrap())
 }
 
-fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures")
-        .join(path)
+/// The authors' tensors of diffusers'. Each row of `rows` is an original name and diffusers' names of what is joined there,
+/// siblings of the first; `N` is a number. Other names stay.
+pub(crate) fn renamed(rows: &str, diffusers: &Tensors) -> Tensors {
+    let copies = diffusers.iter();
+    let mut left: Tensors = copies
+        .map(|(k, v)| (k.clone(), v.shallow_clone()))
+        .collect();
+    let mut made = Tensors::new();
+    for (ours, names) in table(rows) {
+        let numbers = if ours.contains(".N.") { 10 } else { 1 };
+        for number in 0..numbers {
+            let place = |name: &str| name.replace(".N.", &format!(".{number}."));
+            let (first, others) = names.split_once(' ').unwrap_or((names, ""));
+            let first = place(first);
+            let (parent, _) = first.rsplit_once('.').unwrap_or(("", ""));
+            let sibling = |name: &str| match name.strip_prefix("../") {
+                Some(name) => format!("{}.{name}", parent.rsplit_once('.').unwrap().0),
+                None => format!("{parent}.{name}"),
+            };
+            let ends = left.keys().filter_map(|name| name.strip_prefix(&first));
+            let ends = ends.filter(|end| end.is_empty() || end.starts_with('.'));
+            for end in ends.map(str::to_owned).collect::<Vec<_>>() {
+                let all = [first.clone()].into_iter();
+                let all = all.chain(others.split_whitespace().map(sibling));
+                let parts = all.map(|name| left.remove(&format!("{name}{end}")).unwrap());
+                let joined = Tensor::cat(&parts.collect::<Vec<_>>(), 0);
+                made.insert(format!("{}{end}", place(ours)), joined);
+            }
+        }
+    }
+    made.extend(left);
+    made
+}
+
+/// Exchanges scale and shift of the last layer, which diffusers has the other way round.
+pub(crate) fn with_halves_swapped(mut tensors: Tensors) -> Tensors {
+    for (name, tensor) in &mut tensors {
+        if name.starts_with("final_layer.adaLN_modulation.1.") {
+            let halves = tensor.chunk(2, 0);
+            *tensor = Tensor::cat(&[&halves[1], &halves[0]], 0);
+        }
+    }
+    tensors
 }
 
 pub(crate) fn json_of(path: &str) -> Value {
-    serde_json::from_slice(&fs::read(fixture(path)).unwrap()).unwrap()
+    fixtures::json_of(&fixture(path))
 }
 
 /// The tiny transformer's config.
 pub(crate) fn config_of<M: TinyModel>() -> M::Config {
-    serde_json::from_value(json_of(M::facts().fixtures.config)).unwrap()
+    serde_json::from_value(json_of(&M::facts().fixtures.config)).unwrap()
 }
 
 /// Weights by diffusers' names.
 pub(crate) fn diffusers<M: TinyModel>() -> Tensors {
     let (path, keys) = M::facts().fixtures.shapes;
-    let mut shapes = json_of(path);
+    let mut shapes = json_of(&path);
     for key in keys {
         shapes = shapes[key].take();
     }
-    let shapes: BTreeMap<String, Vec<i64>> = serde_json::from_value(shapes).unwrap();
-    let named = shapes.into_iter();
-    named
-        .map(|(name, shape)| {
-            let tensor = made_up(&format!("transformer.{name}"), &shape);
-            (name, tensor)
-        })
-        .collect()
+    tensors_of(&shapes, "transformer.").into_iter().collect()
 }
 
 pub(crate) fn originals<M: TinyModel>() -> Tensors {
@@ -181,8 +205,7 @@ pub(crate) fn dialects<M: TinyModel>() -> [(&'static str, Tensors); 3] {
 pub(crate) fn written(tensors: &Tensors) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("transformer.safetensors");
-    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
-    Tensor::write_safetensors(&named, &path).unwrap();
+    write_named(&path, tensors);
     (folder, path)
 }
 
@@ -282,34 +305,28 @@ pub(crate) fn prediction_of<M: TinyModel>(tensors: &Tensors) -> Tensor {
 
 pub(crate) fn recorded<M: TinyModel>(form: &str) -> Tensor {
     let (path, prefix) = M::facts().fixtures.predictions;
-    let all = tensor_files::read(&fixture(path).with_extension("safetensors")).unwrap();
-    let name = format!("{prefix}{form}");
-    let found = all.into_iter().find(|(key, _)| *key == name);
-    found.unwrap_or_else(|| panic!("no {name}")).1
+    fixtures::recorded(&format!("{path}.safetensors"), &format!("{prefix}{form}"))
 }
 
 pub(crate) fn limit_of<M: TinyModel>(form: &str) -> f64 {
     let facts = M::facts();
     let (path, prefix) = facts.fixtures.predictions;
     let base = facts.limits[usize::from(form != "none")];
-    limit(path, &format!("{prefix}{form}"), base)
+    limit(&path, &format!("{prefix}{form}"), base)
 }
 
-fn lora<M: TinyModel>(folder: &Path, form: &str, strength: f64) -> LoraChoice {
+fn lora_of<M: TinyModel>(folder: &Path, form: &str, strength: f64) -> LoraChoice {
     let (path, prefix) = M::facts().fixtures.loras;
     let form = format!("{prefix}{form}");
-    LoraChoice {
-        path: write_lora_of(&fixture(path), folder, &form, None),
+    lora(
+        write_lora_of(&fixture(&path), folder, &form, None),
         strength,
-        strength_2: None,
-    }
+    )
 }
 
 /// Prediction without some blocks, recorded by `tests/fixtures/guiders/skipped.py`.
 pub(crate) fn skipped(key: &str) -> Tensor {
-    let all = tensor_files::read(&fixture("guiders/skipped.safetensors")).unwrap();
-    let found = all.into_iter().find(|(name, _)| name == key);
-    found.unwrap_or_else(|| panic!("no {key}")).1
+    fixtures::recorded("guiders/skipped.safetensors", key)
 }
 
 /// Asserts that two images of a batch are each the one that is predicted alone.
@@ -341,26 +358,15 @@ impl<M: TinyModel> TinyFamily for ImageFamily<M> {
 
 impl<C: DeserializeOwned> ControlFixture<C> {
     pub(crate) fn of(family: &dyn EngineFamily, kind: &str) -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/control");
-        let facts = fs::read(root.join("networks.json")).unwrap();
-        let mut facts: Value = serde_json::from_slice(&facts).unwrap();
-        let facts = &mut facts[family.id()][kind];
-        let shapes: BTreeMap<String, Vec<i64>> =
-            serde_json::from_value(facts["shapes"].take()).unwrap();
-        let named = shapes.into_iter();
-        let answers =
-            tensor_files::read(&root.join(format!("{}.safetensors", family.id()))).unwrap();
-        let answer = answers.into_iter().find(|(name, _)| name == kind);
+        let facts = json_of("control/networks.json")[family.id()][kind].take();
+        let fixture = format!("control/{}", family.id());
         Self {
-            config: serde_json::from_value(facts["config"].take()).unwrap(),
-            tensors: named
-                .map(|(name, shape)| {
-                    let tensor = made_up(&format!("control.{name}"), &shape);
-                    (name, tensor)
-                })
+            config: serde_json::from_value(facts["config"].clone()).unwrap(),
+            tensors: tensors_of(&facts["shapes"], "control.")
+                .into_iter()
                 .collect(),
-            answer: answer.unwrap().1,
-            fixture: format!("control/{}", family.id()),
+            answer: fixtures::recorded(&format!("{fixture}.safetensors"), kind),
+            fixture,
             kind: kind.to_owned(),
         }
     }
@@ -375,10 +381,6 @@ impl<C: DeserializeOwned> ControlFixture<C> {
 fn the_engine_has_every_family_of_the_registry() {
     for family in ModelFamily::all() {
         let mut own = FAMILIES.iter().filter(|own| own.id() == family.id);
-        assert!(
-            own.next().is_some() && own.next().is_none(),
-            "{}",
-            family.id
-        );
+        assert!(own.next().is_some() && own.next().is_none(), "{family:?}");
     }
 }

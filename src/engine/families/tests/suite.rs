@@ -47,7 +47,7 @@ fn assert_loras<M: TinyModel>() {
             let (_model, path) = written(&tensors);
             let w = opened(&path);
             for form in facts.loras.iter().chain(facts.other_loras) {
-                let one = lora::<M>(folder.path(), form, STRENGTH);
+                let one = lora_of::<M>(folder.path(), form, STRENGTH);
                 let found = prediction::<M>(&M::dialect(&w).with_loras(&w, &[one]).unwrap());
                 let what = format!("{form} on {dialect}");
                 let far = distance(&found, &recorded::<M>("none"));
@@ -117,7 +117,7 @@ fn assert_streams<M: TinyModel>() {
     let (facts, config) = (M::facts(), config_of::<M>());
     let loras = facts
         .streamed_loras
-        .map(|form| lora::<M>(folder.path(), form, 0.7));
+        .map(|form| lora_of::<M>(folder.path(), form, 0.7));
     let all: Vec<(String, Tensor)> = originals::<M>().into_iter().collect();
     let [blocks, _] = both_forms(folder.path(), &all, str::to_owned);
     let files = dialects::<M>().map(|(_, tensors)| written(&tensors));

@@ -20,6 +20,18 @@ fn heads([b, h, l, d]: [i64; 4], kind: Kind) -> Tensor {
     random(&[b, l, h, d], kind).transpose(1, 2)
 }
 
+/// A call without bias and in the usual scale.
+fn plain<'a>(q: &'a Tensor, k: &'a Tensor, v: &'a Tensor) -> AttentionCall<'a> {
+    let (bias, scale) = (None, None);
+    AttentionCall {
+        q,
+        k,
+        v,
+        bias,
+        scale,
+    }
+}
+
 fn libtorchs(call: &AttentionCall<'_>) -> Tensor {
     Tensor::scaled_dot_product_attention(
         call.q, call.k, call.v, call.bias, 0.0, false, call.scale, false,
@@ -38,16 +50,13 @@ fn by_definition(call: &AttentionCall<'_>) -> Tensor {
 
 #[test]
 fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
-    for (index, (b, h, l, s, d)) in [
+    for (b, h, l, s, d) in [
         (1, 3, 17, 17, 64),
         (2, 5, 31, 7, 96),
         (1, 2, 1, 129, 128),
         (3, 1, 40, 33, 384),
         (2, 7, 13, 77, 65),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ] {
         let q = heads([b, h, l, d], Kind::Float);
         let [k, v] = [0, 1].map(|_| heads([b, h, s, d], Kind::Float));
         let full = random(&[b, h, l, s], Kind::Float);
@@ -56,11 +65,9 @@ fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
         for bias in [None, Some(&full), Some(&shared), Some(&by_key)] {
             for scale in [None, Some(0.2), Some(0.03)] {
                 let call = AttentionCall {
-                    q: &q,
-                    k: &k,
-                    v: &v,
                     bias,
                     scale,
+                    ..plain(&q, &k, &v)
                 };
                 let expected = by_definition(&call);
                 // Everything at once, some heads, some rows, and one row at a time.
@@ -70,7 +77,7 @@ fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
                     for expected in [&expected, &libtorchs(&call)] {
                         let off = distance(&found, expected);
                         // In 200 other draws f32 was 2.3e-6 off at most, libtorch's own as well.
-                        assert!(off < 4e-6, "{index}, {scale:?}, {budget}: off by {off}");
+                        assert!(off < 4e-6, "{h}, {scale:?}, {budget}: off by {off}");
                     }
                 }
             }
@@ -86,15 +93,13 @@ fn heads_of_queries_that_share_keys_and_values_give_what_each_gives_with_its_own
     for bias in [None, Some(&bias)] {
         let found = shared_attention(&q, &k, &v, bias);
         for head in 0..6 {
-            let own = |xs: &Tensor, head: i64| xs.narrow(1, head, 1);
+            let [q, found] = [&q, &found].map(|xs| xs.narrow(1, head, 1));
+            let [k, v] = [&k, &v].map(|xs| xs.narrow(1, head / 3, 1));
             let call = AttentionCall {
-                q: &own(&q, head),
-                k: &own(&k, head / 3),
-                v: &own(&v, head / 3),
                 bias,
-                scale: None,
+                ..plain(&q, &k, &v)
             };
-            let off = distance(&own(&found, head), &by_definition(&call));
+            let off = distance(&found, &by_definition(&call));
             assert!(off < 2e-6, "{head}: off by {off}");
         }
     }
@@ -104,20 +109,12 @@ fn heads_of_queries_that_share_keys_and_values_give_what_each_gives_with_its_own
 fn slices_of_halves_are_as_close_as_libtorchs_own() {
     for kind in [Kind::BFloat16, Kind::Half] {
         let [q, k, v] = [21, 50, 50].map(|len| heads([1, 4, len, 72], kind));
-        let call = AttentionCall {
-            q: &q,
-            k: &k,
-            v: &v,
-            bias: None,
-            scale: None,
-        };
+        let call = plain(&q, &k, &v);
         let expected = by_definition(&call);
         let found = sliced(&call, 3000);
         assert_eq!(found.kind(), kind);
-        let (own, libtorch) = (
-            distance(&found, &expected),
-            distance(&libtorchs(&call), &expected),
-        );
+        let own = distance(&found, &expected);
+        let libtorch = distance(&libtorchs(&call), &expected);
         assert!(own <= libtorch * 1.05, "{kind:?}: {own} against {libtorch}");
     }
 }
@@ -133,13 +130,7 @@ fn amds_gpus_multiply_halves_where_libtorch_gives_no_f32_for_them_and_others_do_
         (Kind::Half, true, false, ScoreProducts::HalvesFused),
     ] {
         let xs = heads([1, 2, 3, 8], kind);
-        let call = AttentionCall {
-            q: &xs,
-            k: &xs,
-            v: &xs,
-            bias: None,
-            scale: None,
-        };
+        let call = plain(&xs, &xs, &xs);
         let found = ScoreProducts::on_gpu(&call, || widens, is_rocm);
         assert_eq!(found, expected, "{kind:?}, {widens}, {is_rocm}");
     }
@@ -152,19 +143,14 @@ fn products_in_halves_are_nearly_as_close_as_libtorchs_own_with_and_without_bias
         let bias = random(&[2, 1, 21, 50], kind);
         for bias in [None, Some(&bias)] {
             let call = AttentionCall {
-                q: &q,
-                k: &k,
-                v: &v,
                 bias,
-                scale: None,
+                ..plain(&q, &k, &v)
             };
             let expected = by_definition(&call);
             let found = sliced_by(&call, 3000, |_| ScoreProducts::Rounded);
             assert_eq!(found.kind(), kind);
-            let (own, libtorch) = (
-                distance(&found, &expected),
-                distance(&libtorchs(&call), &expected),
-            );
+            let own = distance(&found, &expected);
+            let libtorch = distance(&libtorchs(&call), &expected);
             assert!(own <= libtorch * 3.0, "{kind:?}: {own} against {libtorch}");
             // In other numbers than those of products in f32.
             assert!(!found.equal(&sliced(&call, 3000)));
@@ -181,11 +167,8 @@ fn scores_and_sums_that_no_half_can_hold_are_no_trouble_in_halves() {
     let bias = Tensor::zeros([1, 1, 8, 300], (Kind::Half, Device::Cpu));
     for bias in [None, Some(&bias)] {
         let call = AttentionCall {
-            q: &q,
-            k: &k,
-            v: &v,
             bias,
-            scale: None,
+            ..plain(&q, &k, &v)
         };
         let found = sliced_by(&call, BUDGET, |_| ScoreProducts::Rounded);
         assert!(distance(&found, &by_definition(&call)) < 2e-3);
@@ -199,24 +182,19 @@ fn a_row_that_may_look_at_nothing_gives_zeros_and_its_neighbours_what_they_shoul
     drop(bias.narrow(2, 3, 1).fill_(f64::NEG_INFINITY));
     drop(bias.narrow(3, 8, 1).fill_(f64::NEG_INFINITY));
     let call = AttentionCall {
-        q: &q,
-        k: &k,
-        v: &v,
         bias: Some(&bias),
-        scale: None,
+        ..plain(&q, &k, &v)
     };
     let found = sliced(&call, 100);
     assert_eq!(found.narrow(2, 3, 1).abs().max().double_value(&[]), 0.0);
     let first = |xs: &Tensor| xs.narrow(2, 0, 3);
     assert!(distance(&first(&found), &first(&by_definition(&call))) < 1e-6);
     let mask = bias.isfinite();
-    let unbiased = sliced(
-        &AttentionCall {
-            bias: Some(&mask),
-            ..call
-        },
-        100,
-    );
+    let masked = AttentionCall {
+        bias: Some(&mask),
+        ..call
+    };
+    let unbiased = sliced(&masked, 100);
     let zeros = Tensor::zeros_like(&bias).masked_fill(&mask.logical_not(), f64::NEG_INFINITY);
     let expected = by_definition(&AttentionCall {
         bias: Some(&zeros),
@@ -228,47 +206,24 @@ fn a_row_that_may_look_at_nothing_gives_zeros_and_its_neighbours_what_they_shoul
 #[test]
 fn nothing_to_look_at_or_to_ask_gives_zeros_or_nothing() {
     let [q, none] = [4, 0].map(|len| heads([1, 2, len, 8], Kind::Float));
-    let call = |q, k| AttentionCall {
-        q,
-        k,
-        v: k,
-        bias: None,
-        scale: None,
-    };
-    assert_eq!(
-        sliced(&call(&q, &none), 1)
-            .abs()
-            .sum(Kind::Float)
-            .double_value(&[]),
-        0.0
-    );
-    assert_eq!(sliced(&call(&none, &q), 1).size(), [1, 2, 0, 8]);
+    let found = sliced(&plain(&q, &none, &none), 1).abs();
+    assert_eq!(found.sum(Kind::Float).double_value(&[]), 0.0);
+    assert_eq!(sliced(&plain(&none, &q, &q), 1).size(), [1, 2, 0, 8]);
 }
 
 #[test]
 fn the_scores_of_a_slice_stay_within_the_budget() {
     // Wan at 480p in bf16: a row is 32,760 scores.
-    let slab = AttentionSlab::within(BUDGET, 40, 32_760, 32_760 * 14);
-    assert_eq!(
-        slab,
-        AttentionSlab {
-            heads: 1,
-            rows: 585
-        }
-    );
-    assert!(slab.rows as usize * 32_760 * 14 <= BUDGET);
-    assert_eq!(
-        AttentionSlab::within(100, 8, 5, 10),
-        AttentionSlab { heads: 2, rows: 5 }
-    );
-    assert_eq!(
-        AttentionSlab::within(1, 8, 5, 10),
-        AttentionSlab { heads: 1, rows: 1 }
-    );
-    assert_eq!(
-        AttentionSlab::within(1 << 30, 8, 5, 10),
-        AttentionSlab { heads: 8, rows: 5 }
-    );
+    let slab = |budget, heads, rows, row_bytes| {
+        let slab = AttentionSlab::within(budget, heads, rows, row_bytes);
+        (slab.heads, slab.rows)
+    };
+    let wan = slab(BUDGET, 40, 32_760, 32_760 * 14);
+    assert_eq!(wan, (1, 585));
+    assert!(wan.1 as usize * 32_760 * 14 <= BUDGET);
+    for (budget, expected) in [(100, (2, 5)), (1, (1, 1)), (1 << 30, (8, 5))] {
+        assert_eq!(slab(budget, 8, 5, 10), expected, "{budget}");
+    }
 }
 
 #[test]
@@ -276,13 +231,7 @@ fn the_memory_of_long_sequences_is_bounded() {
     crate::runtime::count_cpu_tensors();
     let len = 8192;
     let [q, k, v] = [0, 1, 2].map(|_| heads([1, 2, len, 8], Kind::Float));
-    let call = AttentionCall {
-        q: &q,
-        k: &k,
-        v: &v,
-        bias: None,
-        scale: None,
-    };
+    let call = plain(&q, &k, &v);
     let before = memory_counts(Device::Cpu).allocated;
     reset_peaks(Device::Cpu);
     let found = sliced(&call, 16 << 20);
@@ -298,17 +247,9 @@ fn the_memory_of_long_sequences_is_bounded() {
 fn math_is_left_to_libtorch_on_the_cpu_only_and_only_where_the_scores_are_few() {
     let few = heads([1, 2, 10, 16], Kind::Float);
     // Views of one number: 4 heads of 8192 × 8192 scores are 1 GiB.
-    let many = few
-        .narrow(2, 0, 1)
-        .narrow(1, 0, 1)
-        .expand([1, 4, 8192, 16], false);
-    let call = |xs| AttentionCall {
-        q: xs,
-        k: xs,
-        v: xs,
-        bias: None,
-        scale: None,
-    };
+    let one = few.narrow(2, 0, 1).narrow(1, 0, 1);
+    let many = one.expand([1, 4, 8192, 16], false);
+    let call = |xs| plain(xs, xs, xs);
     for (backend, xs, expected) in [
         (SdpBackend::Math, &few, true),
         (SdpBackend::Math, &many, false),
@@ -328,13 +269,7 @@ fn math_is_left_to_libtorch_on_the_cpu_only_and_only_where_the_scores_are_few() 
 #[test]
 fn a_kernel_that_failed_is_not_asked_again() {
     let xs = heads([1, 2, 6, 24], Kind::Float);
-    let call = AttentionCall {
-        q: &xs,
-        k: &xs,
-        v: &xs,
-        bias: None,
-        scale: None,
-    };
+    let call = plain(&xs, &xs, &xs);
     assert!(is_whole(&call));
     never_whole(&call);
     assert!(!is_whole(&call));
@@ -361,22 +296,13 @@ fn libtorch_says_which_kernel_it_would_take() {
 #[test]
 fn what_is_chosen_to_be_sliced_is_sliced() {
     let xs = heads([1, 2, 6, 32], Kind::Float);
-    let _guard = use_compute_options(
-        Device::Cpu,
-        ConvBackend::Direct,
-        ComputeOptions {
-            attention: AttentionChoice::Sliced,
-            ..ComputeOptions::default()
-        },
-    );
-    let found = attention(&xs, &xs, &xs, None, None);
-    let call = AttentionCall {
-        q: &xs,
-        k: &xs,
-        v: &xs,
-        bias: None,
-        scale: None,
+    let options = ComputeOptions {
+        attention: AttentionChoice::Sliced,
+        ..ComputeOptions::default()
     };
+    let _guard = use_compute_options(Device::Cpu, ConvBackend::Direct, options);
+    let found = attention(&xs, &xs, &xs, None, None);
+    let call = plain(&xs, &xs, &xs);
     // To the last bit, which libtorch's kernel does not give.
     assert!(found.equal(&sliced(&call, BUDGET)));
 }

@@ -6,32 +6,24 @@ mod schedules;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
 
 use safelight_core::job::{SamplerKind, SigmaSchedule};
 use tch::{Device, Kind, Tensor};
 
 use super::{SamplerAlgorithm, ScheduleEnd, SigmaSpacing, Solver, UniPcOptions, noise};
-use crate::tensor_files;
+use crate::weights::tests::fixtures::{fixture as fixture_of, tensors_in};
 
 const SIZE: [i64; 5] = [1, 2, 2, 1, 5];
 const SEED: u64 = 17;
 /// Each sampler, in the setting that users get.
-const SAMPLERS: [&str; 6] = [
-    "unipc.bh1",
-    "unipc.bh2",
-    "euler.plain",
-    "heun.plain",
-    "dpmpp.plain",
-    "lcm.plain",
-];
+const NAMES: &str = "unipc.bh1 unipc.bh2 euler.plain heun.plain dpmpp.plain lcm.plain";
+
+fn samplers() -> impl Iterator<Item = &'static str> {
+    NAMES.split(' ')
+}
 
 fn fixture(name: &str) -> BTreeMap<String, Tensor> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sampling");
-    tensor_files::read(&folder.join(name))
-        .unwrap()
-        .into_iter()
-        .collect()
+    tensors_in(&fixture_of("sampling").join(name))
 }
 
 fn recorded() -> BTreeMap<String, Tensor> {
@@ -125,13 +117,8 @@ fn parsed(walk: &str) -> (String, f64, usize, Option<Range<usize>>) {
         let (start, end) = part.split_once('-').unwrap();
         start.parse().unwrap()..end.parse().unwrap()
     });
-    let name = format!("{}.{}", parts[0], parts[1]);
-    (
-        name,
-        parts[2].parse().unwrap(),
-        parts[3].parse().unwrap(),
-        part,
-    )
+    let (shift, num_steps) = (parts[2].parse().unwrap(), parts[3].parse().unwrap());
+    (format!("{}.{}", parts[0], parts[1]), shift, num_steps, part)
 }
 
 #[test]
@@ -169,10 +156,8 @@ fn every_walk_is_that_of_the_reference_and_finite_where_that_is_not() {
         let found_calls = found.len();
         assert_eq!(found_calls as i64, expected.size()[0], "{name}");
         for (call, found) in found.iter().enumerate() {
-            assert!(
-                bool::try_from(found.isfinite().all()).unwrap(),
-                "{name} {call}"
-            );
+            let is_finite = bool::try_from(found.isfinite().all()).unwrap();
+            assert!(is_finite, "{name} {call}");
             let expected = expected.get(call as i64);
             if bool::try_from(expected.isfinite().all()).unwrap() {
                 let off = off(found, &expected);
@@ -190,10 +175,7 @@ fn every_walk_is_that_of_the_reference_and_finite_where_that_is_not() {
 
 #[test]
 fn a_walk_that_goes_on_from_any_call_is_the_same_bit_for_bit() {
-    for name in SAMPLERS
-        .into_iter()
-        .chain(["unipc.order3", "unipc.no_corrector"])
-    {
+    for name in samplers().chain(["unipc.order3", "unipc.no_corrector"]) {
         for part in [0..6, 2..5] {
             let new = || solver(name, 5.0, 6, Some(part.clone()));
             let calls = new().all_calls();
@@ -206,10 +188,7 @@ fn a_walk_that_goes_on_from_any_call_is_the_same_bit_for_bit() {
                 assert!(second.restore(call, history), "{name} {call}");
                 let begin = before.last().map_or_else(start, Tensor::copy);
                 let after = walk(&mut second, call..calls.end, &begin);
-                assert!(
-                    after.last().unwrap().equal(whole.last().unwrap()),
-                    "{name} {call}"
-                );
+                assert_eq!(after.last(), whole.last(), "{name} {call}");
             }
         }
     }
@@ -217,13 +196,11 @@ fn a_walk_that_goes_on_from_any_call_is_the_same_bit_for_bit() {
 
 #[test]
 fn only_heun_calls_twice_and_not_in_its_last_step() {
-    for name in SAMPLERS {
+    for name in samplers() {
         let whole = solver(name, 3.0, 4, None);
         let calls: Vec<_> = whole.steps().map(|step| whole.calls(step)).collect();
-        let ends: Vec<bool> = whole
-            .all_calls()
-            .map(|call| whole.is_step_end(call))
-            .collect();
+        let ends = whole.all_calls().map(|call| whole.is_step_end(call));
+        let ends: Vec<bool> = ends.collect();
         if name == "heun.plain" {
             assert_eq!(calls, [0..2, 2..4, 4..6, 6..7]);
             assert_eq!(ends, [false, true, false, true, false, true, true]);
@@ -240,20 +217,16 @@ fn only_heun_calls_twice_and_not_in_its_last_step() {
 #[test]
 fn between_two_steps_heun_keeps_nothing() {
     let mut heun = solver("heun.plain", 5.0, 3, None);
-    let lengths: Vec<usize> = heun
-        .all_calls()
-        .map(|call| {
-            drop(heun.step(call, &start(), &start()));
-            heun.history().len()
-        })
-        .collect();
-    assert_eq!(lengths, [2, 0, 2, 0, 0]);
+    for (call, length) in heun.all_calls().zip([2, 0, 2, 0, 0]) {
+        drop(heun.step(call, &start(), &start()));
+        assert_eq!(heun.history().len(), length, "{call}");
+    }
 }
 
 #[test]
 fn a_step_starts_where_the_velocity_points() {
     let latents = start();
-    for name in SAMPLERS {
+    for name in samplers() {
         let mut solver = solver(name, 5.0, 4, None);
         let x0 = Tensor::ones_like(&latents);
         for call in solver.all_calls() {
@@ -269,7 +242,7 @@ fn a_step_starts_where_the_velocity_points() {
 #[test]
 fn a_model_that_always_points_to_the_same_image_gets_there() {
     let picture = Tensor::arange(20, (Kind::Float, Device::Cpu)).view(SIZE) / 10.0;
-    for name in SAMPLERS {
+    for name in samplers() {
         for num_steps in [1, 3, 8] {
             let mut solver = solver(name, 5.0, num_steps, None);
             let mut latents = start();
@@ -278,10 +251,8 @@ fn a_model_that_always_points_to_the_same_image_gets_there() {
                 let velocity = (&latents - &picture) / sigma;
                 latents = solver.step(call, &velocity, &latents).latents;
             }
-            assert!(
-                latents.allclose(&picture, 1e-4, 1e-4, false),
-                "{name} {num_steps}"
-            );
+            let is_there = latents.allclose(&picture, 1e-4, 1e-4, false);
+            assert!(is_there, "{name} {num_steps}");
         }
     }
 }
@@ -289,7 +260,7 @@ fn a_model_that_always_points_to_the_same_image_gets_there() {
 #[test]
 fn noise_that_is_left_at_the_end_stays() {
     let picture = Tensor::zeros(SIZE, (Kind::Float, Device::Cpu));
-    for name in SAMPLERS {
+    for name in samplers() {
         let mut solver = solver(name, 5.0, 8, Some(0..4));
         let mut latents = start();
         let calls = solver.all_calls();
@@ -305,7 +276,7 @@ fn noise_that_is_left_at_the_end_stays() {
 
 #[test]
 fn a_late_beginning_scales_its_noise_to_its_sigma() {
-    for name in SAMPLERS {
+    for name in samplers() {
         let whole = solver(name, 5.0, 8, None);
         assert!(whole.initial(start()).equal(&start()), "{name}");
         let late = solver(name, 5.0, 8, Some(3..8));
@@ -327,22 +298,25 @@ fn steps_that_the_schedule_does_not_have_are_refused() {
 
 #[test]
 fn history_of_another_call_is_refused() {
-    for name in SAMPLERS {
+    for name in samplers() {
         let mut long = solver(name, 5.0, 6, Some(1..5));
         let calls = long.all_calls();
         assert!(!long.restore(calls.start - 1, Vec::new()), "{name}");
         assert!(!long.restore(calls.end + 1, Vec::new()), "{name}");
         assert!(!long.restore(calls.start, vec![start()]), "{name}");
-        assert!(
-            !long.restore(calls.start + 1, (0..7).map(|_| start()).collect()),
-            "{name}"
-        );
+        let much = (0..7).map(|_| start()).collect();
+        assert!(!long.restore(calls.start + 1, much), "{name}");
     }
-    assert!(!solver("unipc.bh2", 5.0, 6, None).restore(2, vec![start(), start()]));
-    assert!(!solver("dpmpp.plain", 5.0, 6, None).restore(2, Vec::new()));
-    assert!(!solver("heun.plain", 5.0, 6, None).restore(3, Vec::new()));
-    assert!(!solver("heun.plain", 5.0, 6, None).restore(2, vec![start(), start()]));
-    assert!(!solver("euler.plain", 5.0, 6, None).restore(2, vec![start()]));
+    for (name, call, count) in [
+        ("unipc.bh2", 2, 2),
+        ("dpmpp.plain", 2, 0),
+        ("heun.plain", 3, 0),
+        ("heun.plain", 2, 2),
+        ("euler.plain", 2, 1),
+    ] {
+        let history = (0..count).map(|_| start()).collect();
+        assert!(!solver(name, 5.0, 6, None).restore(call, history), "{name}");
+    }
 }
 
 #[test]

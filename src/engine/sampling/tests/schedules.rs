@@ -41,10 +41,8 @@ fn solver(name: &str) -> Solver {
         }
         "t" => flux(sampler, schedule, number.parse().unwrap(), num_steps),
         "g" => {
-            let shift = FlowSchedule::read(None, true)
-                .unwrap()
-                .mu(number.parse().unwrap())
-                .exp();
+            let config = FlowSchedule::read(None, true).unwrap();
+            let shift = config.mu(number.parse().unwrap()).exp();
             let even = linspace(1.0, 1.0 / num_steps as f64, num_steps).into_iter();
             let sigmas = even.map(|s| shift / (shift + (1.0 / s - 1.0))).collect();
             whole(SamplerAlgorithm::along(sampler, sigmas, 1000, SEED))
@@ -152,16 +150,13 @@ fn every_solver_converges_in_its_order_along_sigmas_that_are_given() {
         };
         let (coarse, fine) = (error(12), error(48));
         let order = (coarse / fine).log2() / 2.0;
-        let is_in_order = match sampler {
+        let holds = match sampler {
             SamplerKind::Euler => (0.9..1.1).contains(&order) && fine < 0.02,
             // Both methods of order 2 and the corrector, which adds one.
             _ => order > 1.6 && fine < 1e-3,
         };
         let name = sampler.name();
-        assert!(
-            is_in_order,
-            "{name}: {coarse:.1e}, {fine:.1e}, order {order:.2}"
-        );
+        assert!(holds, "{name}: {coarse:.1e}, {fine:.1e}, order {order:.2}");
     }
 }
 
@@ -184,11 +179,8 @@ fn every_solver_gets_to_the_image_along_every_schedule() {
                 ]
             };
             let (coarse, fine) = (error(20), error(160));
-            let limit = if sampler == SamplerKind::Euler {
-                0.02
-            } else {
-                3e-3
-            };
+            let is_euler = sampler == SamplerKind::Euler;
+            let limit = if is_euler { 0.02 } else { 3e-3 };
             for (coarse, fine) in coarse.into_iter().zip(fine) {
                 let names = (sampler.name(), schedule.name());
                 assert!(coarse < 0.1, "{names:?}: {coarse:.1e} {fine:.1e}");

@@ -198,10 +198,8 @@ mod tests {
         let tokens = shape.pack(&latents);
         assert_eq!(tokens.size(), [1, 6, 12]);
         // Second row, third column; second channel, lower left.
-        assert_eq!(
-            tokens.double_value(&[0, 5, 6]),
-            latents.double_value(&[0, 1, 3, 4])
-        );
+        let found = tokens.double_value(&[0, 5, 6]);
+        assert_eq!(found, latents.double_value(&[0, 1, 3, 4]));
         assert_eq!(shape.unpack(&tokens), latents);
         // Tokens in the order of rows, channels before them.
         let folded = tokens.transpose(1, 2).reshape(shape.folded().size());
@@ -230,9 +228,7 @@ mod tests {
             let err = ImageLatentShape::new(16, width, height).unwrap_err();
             assert!(err.to_string().contains("multiples of 16"), "{err}");
         }
-        assert_eq!(
-            ImageLatentShape::new(16, 1024, 1024).unwrap().tokens(),
-            4096
-        );
+        let found = ImageLatentShape::new(16, 1024, 1024).unwrap().tokens();
+        assert_eq!(found, 4096);
     }
 }

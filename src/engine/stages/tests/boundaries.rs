@@ -5,35 +5,15 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use safelight_core::job::{DeviceChoice, Recipe};
-use safelight_core::model::ModelFiles;
 use safelight_core::protocol::{EngineCommand, StageEnd};
 
-use super::jobs::{Job, try_stage};
+use super::jobs::{Job, order_in, try_stage};
 use super::*;
 use crate::memory::kept_components;
 use crate::serve::serve;
 
 fn wan_request() -> GenerateRequest {
-    let pipeline = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/pipeline");
-    serde_json::from_value(serde_json::json!({
-        "model": "tiny", "family": "wan", "files": ModelFiles::of_folder(&pipeline).unwrap(), "out": "a.mp4",
-        "fps": 24.0, "prompt": "a boat", "negative_prompt": "", "width": 32, "height": 32, "num_frames": 5,
-        "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
-    }))
-    .unwrap()
-}
-
-fn order(job: u64, stage: Stage, folder: &Path, request: &GenerateRequest) -> StageOrder {
-    StageOrder {
-        job: JobId(job),
-        stage,
-        folder: folder.to_owned(),
-        request: request.clone().into(),
-        section: 0,
-        first_frame: 0,
-        memory: StageMemory::default(),
-        capture: false,
-    }
+    tiny_wan(&serde_json::json!({"prompt": "a boat"}))
 }
 
 #[test]
@@ -42,7 +22,7 @@ fn a_clip_passes_every_boundary_of_its_stages_in_order() {
     let mut passed = Vec::new();
     for stage in Recipe::from_request(&request).stages {
         if stage != Stage::Save {
-            let order = order(1, stage, folder.path(), &request);
+            let order = order_in(folder.path(), (stage, 0), &request);
             let (done, told) = try_stage(&order, &|_, _| {});
             done.unwrap();
             passed.extend(told.boundaries);
@@ -107,7 +87,10 @@ fn a_job_begins_with_a_clean_slate_and_one_that_ends_early_leaves_one() {
     let mut broken = request.clone();
     broken.files.text_encoder = folder.path().join("gone");
     let run = |job, request: &GenerateRequest| {
-        let order = order(job, Stage::EncodeText, folder.path(), request);
+        let order = StageOrder {
+            job: JobId(job),
+            ..order_in(folder.path(), (Stage::EncodeText, 0), request)
+        };
         commands
             .send(EngineCommand::RunStage(Box::new(order)))
             .unwrap();
@@ -132,7 +115,7 @@ fn networks_stay_behind_their_stages_where_they_may_and_are_gone_where_they_may_
         let mut kept = Vec::new();
         for stage in Recipe::from_request(&request).stages {
             if stage != Stage::Save {
-                let mut order = order(1, stage, folder.path(), &request);
+                let mut order = order_in(folder.path(), (stage, 0), &request);
                 order.memory.keep_loaded = keep_loaded;
                 let (done, _) = try_stage(&order, &|_, _| {});
                 done.unwrap();
@@ -148,10 +131,8 @@ fn networks_stay_behind_their_stages_where_they_may_and_are_gone_where_they_may_
     assert_eq!(kept, [0, 0, 0, 0]);
     let (kept, latents) = run(true);
     assert_eq!((kept, &latents), (vec![1, 2, 2, 3], &expected));
-    assert_eq!(
-        kept_components(),
-        ["text encoder", "transformer", "decoder"]
-    );
+    let found = kept_components();
+    assert_eq!(found, ["text encoder", "transformer", "decoder"]);
     let (kept, latents) = run(true);
     assert_eq!((kept, &latents), (vec![3, 3, 3, 3], &expected));
     let (kept, latents) = run(false);
@@ -164,8 +145,6 @@ fn every_stage_but_saving_is_between_two_boundaries() {
         let is_between = makes_latents(stage) || boundary_behind(stage).is_some();
         assert_eq!(is_between, stage != Stage::Save, "{stage:?}");
     }
-    assert_eq!(
-        boundary_behind(Stage::EncodeVision).map(ReleasePoint::label),
-        Some("post-clip-vision")
-    );
+    let found = boundary_behind(Stage::EncodeVision).map(ReleasePoint::label);
+    assert_eq!(found, Some("post-clip-vision"));
 }

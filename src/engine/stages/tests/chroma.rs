@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::images::{Shapes, TinyJobs, check, promises_of, with_kl_vae};
+use super::images::{Shapes, TinyJobs, jobs_of, with_kl_vae};
 use super::jobs::json_of;
 use super::*;
 use crate::families::ImageFamily;
@@ -55,24 +55,21 @@ impl TinyJobs for ImageFamily<ChromaTransformer> {
     }
 }
 
-promises_of!(FAMILY);
-
-#[test]
-fn text_becomes_a_picture_as_in_the_reference() {
-    check(&FAMILY, &["text_a", "text_b", "plain"]);
-}
-
-#[test]
-fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&FAMILY, &["text_cfg", "text_empty"]);
-}
-
-#[test]
-fn a_picture_becomes_another_as_in_the_reference() {
-    check(&FAMILY, &["image_a", "image_b"]);
-}
-
-#[test]
-fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
-}
+jobs_of!(
+    FAMILY,
+    [
+        // Text
+        "text_a",
+        "text_b",
+        "plain",
+        // A negative prompt
+        "text_cfg",
+        "text_empty",
+        // From a picture
+        "image_a",
+        "image_b",
+        // Inside of a mask
+        "inpaint_a",
+        "inpaint_b",
+    ]
+);

@@ -135,9 +135,7 @@ impl Job {
             "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,
             "num_steps": 2, "guidance_scale": 3.5, "seed": 5, "max_sequence_length": 12,
         });
-        for (name, value) in facts.as_object().unwrap() {
-            request[name] = value.clone();
-        }
+        jobs::merge(&mut request, facts.clone());
         Self::of(|folder| write_model(variant, folder), request, image, mask)
     }
 }

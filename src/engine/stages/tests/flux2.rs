@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tch::Tensor;
 
-use super::images::{TinyJobs, check, promises_of};
+use super::images::{TinyJobs, jobs_of};
 use crate::families::ImageFamily;
 use crate::families::flux2::{FAMILY, Flux2Transformer};
 
@@ -52,29 +52,23 @@ impl TinyJobs for ImageFamily<Flux2Transformer> {
     }
 }
 
-promises_of!(FAMILY);
-
-#[test]
-fn text_becomes_a_picture_as_in_the_reference() {
-    check(&FAMILY, &["distilled_a", "distilled_b", "base_plain"]);
-}
-
-#[test]
-fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&FAMILY, &["base_a", "base_b"]);
-}
-
-#[test]
-fn pictures_are_seen_beside_the_one_that_is_made_as_in_the_reference() {
-    check(&FAMILY, &["reference_a", "reference_b"]);
-}
-
-#[test]
-fn a_picture_becomes_another_as_in_the_reference() {
-    check(&FAMILY, &["image_a"]);
-}
-
-#[test]
-fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
-}
+jobs_of!(
+    FAMILY,
+    [
+        // Text
+        "distilled_a",
+        "distilled_b",
+        "base_plain",
+        // A negative prompt
+        "base_a",
+        "base_b",
+        // Pictures that are seen
+        "reference_a",
+        "reference_b",
+        // From a picture
+        "image_a",
+        // Inside of a mask
+        "inpaint_a",
+        "inpaint_b",
+    ]
+);

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use safelight_core::job::{GenerateRequest, VideoSections};
 use safelight_core::media::{self, RgbPixels};
-use safelight_core::protocol::EngineMessage;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::jobs::{fixtures, json_of, try_stage_with};
 use super::*;
-use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
-use crate::families::framepack::GivenImages;
+use crate::closeness::{assert_close, assert_same_pixels, distance, limit, with_both_frequencies};
+use crate::families::framepack::{self, GivenImages, SectionInputs};
+use crate::hooks::Hooks;
 use crate::text::{PromptEmbeds, TextEmbeds};
-use crate::weights::Weights;
+use crate::weights::tests::fixtures::{tensors_in, tensors_of};
 use crate::weights::tests::made_up::made_up;
 
 const STEM: &str = "diffusion_pytorch_model.safetensors";
@@ -24,26 +24,11 @@ const TOKENS: i64 = 10;
 /// Relative L2 of final latents.
 const LATENTS_LIMIT: f64 = 3e-5;
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
-}
-
-fn json_of(path: &str) -> Value {
-    serde_json::from_slice(&fs::read(fixtures().join(path)).unwrap()).unwrap()
-}
-
 /// Writes a component's folder, with weights whose names have `prefix` in the formula.
 fn write_component(folder: &Path, config: &Value, shapes: &str, prefix: &str) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    let shapes: BTreeMap<String, Vec<i64>> = serde_json::from_value(json_of(shapes)).unwrap();
-    let tensors: Vec<(String, Tensor)> = shapes
-        .into_iter()
-        .map(|(key, shape)| {
-            let tensor = made_up(&format!("{prefix}{key}"), &shape);
-            (key, tensor)
-        })
-        .collect();
+    let tensors = tensors_of(&json_of(shapes), prefix);
     Tensor::write_safetensors(&tensors, folder.join(STEM)).unwrap();
 }
 
@@ -62,13 +47,6 @@ struct Job {
     facts: Value,
     request: GenerateRequest,
     capture: bool,
-}
-
-/// What a stage sent: pictures as `(H, W, 3)` with their place, and warnings.
-#[derive(Default)]
-struct Sent {
-    frames: Vec<(u32, u32, Tensor)>,
-    warnings: Vec<String>,
 }
 
 impl Job {
@@ -152,66 +130,40 @@ impl Job {
         stage: Stage,
         section: u32,
         cancel: &CancelToken,
-    ) -> (Result<(), EngineError>, Sent) {
+    ) -> (Result<(), EngineError>, Told) {
+        let folder = self.folder();
         let order = StageOrder {
-            job: JobId(1),
-            stage,
-            folder: self.folder().path().to_owned(),
-            request: self.request.clone().into(),
-            section,
-            first_frame: 0,
-            memory: StageMemory::default(),
             capture: self.capture,
+            ..order_in(folder.path(), (stage, section), &self.request)
         };
-        let (messages, received) = bounded(1000);
-        let context = StageContext {
-            order: &order,
-            request: order.request.generate().unwrap(),
-            device: Device::Cpu,
-            // Other tests' tensors are counted too.
-            baseline: u64::MAX,
-            cancel: cancel.clone(),
-            ticks: Arc::default(),
-            messages,
-        };
-        let done = run(&context, families::run);
-        let mut sent = Sent::default();
-        for (message, payload) in received.try_iter() {
-            match message {
-                EngineMessage::Frame(header) => {
-                    let size = [i64::from(header.height), i64::from(header.width), 3];
-                    let picture = Tensor::from_slice(&payload).view(size);
-                    sent.frames.push((header.index, header.count, picture));
-                }
-                EngineMessage::Warning { text } => sent.warnings.push(text),
-                _ => {}
-            }
-        }
-        (done, sent)
+        try_stage_with(&order, cancel, &|_, _| {})
     }
 
-    fn run(&self, stage: Stage, section: u32) -> Sent {
+    fn run(&self, stage: Stage, section: u32) -> Told {
         let (done, sent) = self.try_run(stage, section, &CancelToken::default());
         done.unwrap();
         assert_eq!(sent.warnings, [""; 0], "{}", stage.name());
         sent
     }
 
-    /// The frames of a section, which must all have come.
+    #[track_caller]
+    fn assert_refused(&self, stage: Stage, section: u32, expected: &str) {
+        let (done, _) = self.try_run(stage, section, &CancelToken::default());
+        let text = done.unwrap_err().to_string();
+        assert!(text.contains(expected), "{text}");
+    }
+
+    /// The frames of a section, `(H, W, 3)`, which must all have come.
     fn decoded(&self, section: u32) -> Vec<Tensor> {
-        let sent = self.run(Stage::Decode, section);
         let expected = self.sections().decoded(section).num_frames;
-        let places: Vec<_> = sent
-            .frames
-            .iter()
-            .map(|(at, count, _)| (*at, *count))
-            .collect();
-        let expected: Vec<_> = (0..expected).map(|at| (at, expected)).collect();
-        assert_eq!(places, expected);
-        sent.frames
-            .into_iter()
-            .map(|(.., picture)| picture)
-            .collect()
+        let frames = self.run(Stage::Decode, section).frames.into_iter();
+        let frames = frames.enumerate().map(|(at, (index, count, bytes))| {
+            assert_eq!((index, count), (at as u32, expected));
+            Tensor::from_slice(&bytes).view([16, 32, 3])
+        });
+        let frames: Vec<_> = frames.collect();
+        assert_eq!(frames.len(), expected as usize);
+        frames
     }
 
     fn latents(&self, section: u32) -> Tensor {
@@ -220,8 +172,7 @@ impl Job {
 }
 
 fn recorded(name: &str) -> BTreeMap<String, Tensor> {
-    let path = fixtures().join(format!("framepack/stages/{name}.safetensors"));
-    Weights::read_all(&path).unwrap().into_iter().collect()
+    tensors_in(&fixtures().join(format!("framepack/stages/{name}.safetensors")))
 }
 
 /// Puts a section's frames where they belong, as whoever receives them does.
@@ -251,7 +202,7 @@ fn assert_sections() {
             }
         }
         if let Some(expected) = recorded(name).get("output_u8") {
-            assert_is_within_a_level(name, &Tensor::stack(&clip, 0), expected);
+            assert_same_pixels(name, &Tensor::stack(&clip, 0), expected);
         }
     }
 }
@@ -262,16 +213,6 @@ fn assert_is_as_recorded(name: &str, found: &Tensor, key: &str) {
     let limit = limit(&format!("framepack/stages/{name}"), key, LATENTS_LIMIT);
     let what = format!("{name}, {key}");
     assert_close(&what, found, &recorded(name)[key], limit);
-}
-
-/// At most one level, in one number of a hundred.
-#[track_caller]
-fn assert_is_within_a_level(what: &str, found: &Tensor, expected: &Tensor) {
-    assert_eq!(found.size(), expected.size(), "{what}");
-    let off = (found.to_kind(Kind::Int) - expected.to_kind(Kind::Int)).abs();
-    assert!(off.max().int64_value(&[]) <= 1, "{what}");
-    let share = off.to_kind(Kind::Double).mean(Kind::Double);
-    assert!(share.double_value(&[]) < 0.01, "{what}");
 }
 
 #[test]
@@ -285,7 +226,7 @@ fn a_capture_has_the_names_of_the_reference_and_the_whole_clip() {
         job.run(Stage::Decode, section);
     }
     let merged = capture::merge(job.folder().path()).unwrap();
-    let found: BTreeMap<_, _> = tensor_files::read(&merged).unwrap().into_iter().collect();
+    let found = tensors_in(&merged);
     for name in [
         "image.source_u8",
         "last_image.preprocessed",
@@ -306,7 +247,7 @@ fn a_capture_has_the_names_of_the_reference_and_the_whole_clip() {
     let last = &found["section.0.step.01.latents"];
     assert_is_as_recorded("original", last, "section.0");
     let expected = &recorded["output_u8"];
-    assert_is_within_a_level("output_u8", &found["output_u8"].squeeze_dim(0), expected);
+    assert_same_pixels("output_u8", &found["output_u8"].squeeze_dim(0), expected);
     assert_eq!(found["pixels"].size(), [1, 3, 33, 16, 32]);
 }
 
@@ -321,14 +262,12 @@ fn a_section_is_decoded_again_whatever_an_earlier_run_has_left() {
     let alone = job.decoded(1);
     let first = job.decoded(0);
     let behind = job.decoded(1);
-    let same =
-        |one: &[Tensor], other: &[Tensor]| one.iter().zip(other).all(|(one, other)| one == other);
-    assert!(same(&alone, &behind));
-    assert!(same(&first, &job.decoded(0)));
+    assert_eq!(alone, behind);
+    assert_eq!(first, job.decoded(0));
     // A file that a full disk has cut.
-    let kept = crate::families::framepack::overlap_file(job.folder().path(), 0);
+    let kept = framepack::overlap_file(job.folder().path(), 0);
     fs::write(&kept, b"half").unwrap();
-    assert!(same(&job.decoded(1), &behind));
+    assert_eq!(job.decoded(1), behind);
 }
 
 #[test]
@@ -342,10 +281,7 @@ fn a_section_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
     tensor_files::write_one(&job.result(Stage::Denoise, 0), "latents", &latents).unwrap();
     let (done, sent) = job.try_run(Stage::Decode, 0, &CancelToken::default());
     done.unwrap();
-    let [warning] = &sent.warnings[..] else {
-        panic!("expected one warning, found {:?}", sent.warnings);
-    };
-    assert!(warning.contains("once more in f32"), "{warning}");
+    assert!(sent.warning().contains("once more in f32"));
     let count = job.sections().decoded(0).num_frames;
     let places = sent.frames.iter().map(|(at, ..)| *at);
     let last: Vec<u32> = places.skip(sent.frames.len() - count as usize).collect();
@@ -363,11 +299,7 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
         job.run(Stage::Denoise, 0);
         let whole = job.latents(0);
         fs::remove_file(job.result(Stage::Denoise, 0)).unwrap();
-        let (placement, given) = (
-            ComputePlacement::new(Device::Cpu, Kind::Float),
-            Earlier::of(&job),
-        );
-        let stopped = given.stopped_at_a_checkpoint(&job, placement);
+        let stopped = stopped_at_a_checkpoint(&job);
         assert!(stopped.step >= 4);
         stopped.save(&job.folder().section_checkpoint(0)).unwrap();
         job.run(Stage::Denoise, 0);
@@ -376,56 +308,35 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
     }
 }
 
-/// What the stages before a first section left.
-struct Earlier {
-    embeds: PromptEmbeds,
-    images: crate::families::framepack::GivenImages,
-    image_embeds: Tensor,
-}
-
-impl Earlier {
-    fn of(job: &Job) -> Self {
-        let path = job.result(Stage::EncodeVision, 0);
-        Self {
-            embeds: PromptEmbeds::load(&job.result(Stage::EncodeText, 0)).unwrap(),
-            images: crate::families::framepack::GivenImages::load(
-                &job.result(Stage::EncodeImage, 0),
-            )
-            .unwrap(),
-            image_embeds: tensor_files::read_one(&path, "image_embeds").unwrap(),
+/// The state of a job's first section that is cancelled as soon as there is a checkpoint.
+fn stopped_at_a_checkpoint(job: &Job) -> DenoiseState {
+    #[derive(Default)]
+    struct Stops(std::cell::RefCell<Option<DenoiseState>>);
+    impl Hooks for Stops {
+        fn cancelled(&self) -> bool {
+            self.0.borrow().is_some()
+        }
+        fn checkpoint(&self, state: DenoiseState) {
+            *self.0.borrow_mut() = Some(state);
         }
     }
-
-    /// Cancels as soon as there is a checkpoint.
-    fn stopped_at_a_checkpoint(&self, job: &Job, place: ComputePlacement) -> DenoiseState {
-        #[derive(Default)]
-        struct Stops(std::cell::RefCell<Option<DenoiseState>>);
-        impl crate::hooks::Hooks for Stops {
-            fn cancelled(&self) -> bool {
-                self.0.borrow().is_some()
-            }
-
-            fn checkpoint(&self, state: DenoiseState) {
-                *self.0.borrow_mut() = Some(state);
-            }
-        }
-        let given = crate::families::framepack::SectionInputs {
-            embeds: &self.embeds,
-            images: &self.images,
-            image_embeds: &self.image_embeds,
-            earlier: &[],
-        };
-        let hooks = Stops::default();
-        let work = &mut crate::work::StageWork {
-            request: &job.request,
-            place,
-            capture: &mut StageCapture::off(),
-            hooks: &hooks,
-        };
-        let done = crate::families::framepack::denoise(&given, None, work);
-        assert!(matches!(done, Err(EngineError::Cancelled)));
-        hooks.0.take().unwrap()
-    }
+    let vision = job.result(Stage::EncodeVision, 0);
+    let given = SectionInputs {
+        embeds: &PromptEmbeds::load(&job.result(Stage::EncodeText, 0)).unwrap(),
+        images: &GivenImages::load(&job.result(Stage::EncodeImage, 0)).unwrap(),
+        image_embeds: &tensor_files::read_one(&vision, "image_embeds").unwrap(),
+        earlier: &[],
+    };
+    let hooks = Stops::default();
+    let work = &mut StageWork {
+        request: &job.request,
+        place: ComputePlacement::new(Device::Cpu, Kind::Float),
+        capture: &mut StageCapture::off(),
+        hooks: &hooks,
+    };
+    let done = framepack::denoise(&given, None, work);
+    assert!(matches!(done, Err(EngineError::Cancelled)));
+    hooks.0.take().unwrap()
 }
 
 #[test]
@@ -447,19 +358,15 @@ fn a_cancelled_section_leaves_nothing_and_the_ones_before_it_stay() {
 
 #[test]
 fn what_is_not_of_the_job_is_refused_before_anything_is_loaded() {
-    let refused = |job: &Job, stage: Stage, section: u32| {
-        let (done, _) = job.try_run(stage, section, &CancelToken::default());
-        done.unwrap_err().to_string()
-    };
     let job = Job::changed("f1", |request| request["width"] = json!(40));
-    assert!(refused(&job, Stage::EncodeImage, 0).contains("multiples of 16"));
+    job.assert_refused(Stage::EncodeImage, 0, "multiples of 16");
     let job = Job::changed("f1", |request| request["sections"] = Value::Null);
-    assert!(refused(&job, Stage::EncodeImage, 0).contains("none were asked for"));
+    job.assert_refused(Stage::EncodeImage, 0, "none were asked for");
     let job = Job::new("f1");
     job.run(Stage::EncodeImage, 0);
-    assert!(refused(&job, Stage::Denoise, 1).contains("latents"));
+    job.assert_refused(Stage::Denoise, 1, "latents");
     let other = Tensor::zeros([1, 4, 5, 2, 4], (Kind::Float, Device::Cpu));
     tensor_files::write_one(&job.result(Stage::Denoise, 0), "latents", &other).unwrap();
-    assert!(refused(&job, Stage::Denoise, 1).contains("not of this job"));
-    assert!(refused(&job, Stage::Decode, 0).contains("no latents of section 0"));
+    job.assert_refused(Stage::Denoise, 1, "not of this job");
+    job.assert_refused(Stage::Decode, 0, "no latents of section 0");
 }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tch::Tensor;
 
-use super::jobs::{self, Job, Run, assert_goes_on, assert_stops, fixtures, json_of, try_stage};
+use super::jobs::{
+    self, Job, Run, assert_goes_on, assert_stops, fixtures, json_of, merge, try_stage,
+};
 use super::*;
 use crate::closeness::distance;
 use crate::families::tests::TinyFamily;
@@ -128,15 +130,6 @@ fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
     }
 }
 
-fn merge(into: &mut Value, others: Value) {
-    let Value::Object(others) = others else {
-        panic!("not an object: {others}");
-    };
-    for (name, value) in others {
-        into[name] = value;
-    }
-}
-
 /// `facts`: what the request has beside the model; pictures by their pixels, `(H, W, 3)`.
 pub(super) fn job(
     family: &dyn TinyJobs,
@@ -220,20 +213,16 @@ pub(super) fn assert_layouts(family: &dyn TinyJobs) {
     let all = place("everything.safetensors");
     Tensor::write_safetensors(&everything, &all).unwrap();
     let one = with_files([all.clone(), all.clone(), all]);
-    assert!(
-        one_picture(&one) == expected,
-        "one file makes another picture"
-    );
+    let holds = one_picture(&one) == expected;
+    assert!(holds, "one file makes another picture");
 
     let [_, vae, text] = places;
     let with = |transformer: &Path| with_files([transformer.to_owned(), vae.clone(), text.clone()]);
     let weights = single(family, "transformer");
     let blocks = both_forms(folder.path(), &weights, str::to_owned);
     let [blocks, exact] = blocks.map(|place| with(&place));
-    assert!(
-        one_picture(&blocks) == one_picture(&exact),
-        "GGUF makes another picture"
-    );
+    let holds = one_picture(&blocks) == one_picture(&exact);
+    assert!(holds, "GGUF makes another picture");
     assert!(distance(&blocks.latents(), &own.latents()) < 0.1);
 
     let fp8 = place("fp8.safetensors");
@@ -307,13 +296,8 @@ pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
         let half = |xs: &Tensor, from: i64| xs.narrow(1, from, 24).copy();
         assert_eq!(half(&made, 0), half(&image, 0));
         let changed = half(&made, 24).ne_tensor(&half(&image, 24));
-        assert!(
-            changed
-                .to_kind(Kind::Float)
-                .mean(Kind::Float)
-                .double_value(&[])
-                > 0.5
-        );
+        let share = changed.to_kind(Kind::Float).mean(Kind::Float);
+        assert!(share.double_value(&[]) > 0.5);
     }
     assert_ne!(told.frames[0].2, told.frames[1].2);
 }
@@ -331,15 +315,7 @@ pub(super) fn assert_streams(family: &dyn TinyJobs) {
     let facts = json!({"num_steps": 2, "guidance_scale": 3.0, "negative_prompt": "grey"});
     let job = job(family, family.variants()[1], &facts, [None; 2]);
     job.stage(Stage::EncodeText, false);
-    job.stage(Stage::Denoise, false);
-    let whole = job.latents();
-    for resident_bytes in [0, 100_000] {
-        let mut order = job.order(Stage::Denoise, false);
-        order.memory.resident_bytes = Some(resident_bytes);
-        let (done, _) = try_stage(&order, &|_, _| {});
-        done.unwrap();
-        assert_eq!(job.latents(), whole, "{resident_bytes}");
-    }
+    job.assert_streams();
 }
 
 /// That a second pass goes on from the picture that the first one made, and makes the same when it is run again.
@@ -405,19 +381,21 @@ pub(super) fn assert_strength_leaves_steps(family: &dyn TinyJobs) {
 
 /// That jobs go on bit for bit: as the model comes, and guided with a sampler that remembers steps.
 pub(super) fn assert_both_go_on(family: &dyn TinyJobs) {
-    for (variant, (guidance, sampler)) in family
-        .variants()
-        .into_iter()
-        .zip([(1.0, "euler"), (4.0, "dpmpp_2m")])
-    {
+    let ways = [(1.0, "euler"), (4.0, "dpmpp_2m")];
+    for (variant, (guidance, sampler)) in family.variants().into_iter().zip(ways) {
         let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": sampler, "guidance_scale": guidance});
         assert_goes_on(&job(family, variant, &facts, [None; 2]), sampler);
     }
 }
 
-/// The tests of what whole jobs promise.
-macro_rules! promises_of {
-    ($family:expr) => {
+/// The tests of whole jobs: recorded runs, and what jobs promise.
+macro_rules! jobs_of {
+    ($family:expr, $runs:expr) => {
+        #[test]
+        fn recorded_runs_are_those_of_the_reference() {
+            super::images::check(&$family, &$runs);
+        }
+
         #[test]
         fn every_layout_makes_the_picture_of_its_numbers() {
             super::images::assert_layouts(&$family);
@@ -434,8 +412,7 @@ macro_rules! promises_of {
         }
 
         #[test]
-        fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_checkpoint_when_dead()
-         {
+        fn a_job_goes_on_bit_for_bit_when_cancelled_or_dead() {
             super::images::assert_both_go_on(&$family);
         }
 
@@ -460,4 +437,4 @@ macro_rules! promises_of {
         }
     };
 }
-pub(super) use promises_of;
+pub(super) use jobs_of;

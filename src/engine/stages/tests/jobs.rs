@@ -2,6 +2,7 @@
 //! What the models are is in each family's tests.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use safelight_core::job::{ControlInput, ControlSettings, GenerateRequest, Recipe};
 use safelight_core::media::{self, RgbPixels};
@@ -13,9 +14,10 @@ use tch::Tensor;
 use tempfile::TempDir;
 
 use super::*;
-use crate::closeness::{assert_close, limit, with_both_frequencies};
+use crate::closeness::{assert_close, assert_same_pixels, limit, with_both_frequencies};
 use crate::stages::images::soft_mask;
 use crate::stages::pictures;
+use crate::weights::tests::fixtures::tensors_in;
 
 pub(super) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
@@ -26,6 +28,16 @@ pub(super) fn json_of(path: impl AsRef<Path>) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+/// Sets values of an object.
+pub(super) fn merge(into: &mut Value, others: Value) {
+    let Value::Object(others) = others else {
+        panic!("not an object: {others}");
+    };
+    for (name, value) in others {
+        into[name] = value;
+    }
+}
+
 /// A job with its folder and its model.
 pub(super) struct Job {
     pub(super) request: GenerateRequest,
@@ -34,13 +46,39 @@ pub(super) struct Job {
 }
 
 /// What a stage told while it ran.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct Told {
     pub(super) frames: Vec<(u32, u32, Vec<u8>)>,
     pub(super) previews: Vec<(u32, u32)>,
     pub(super) steps: Vec<(u32, u32)>,
     pub(super) warnings: Vec<String>,
     pub(super) boundaries: Vec<String>,
+}
+
+impl Told {
+    /// The only warning.
+    pub(super) fn warning(&self) -> &str {
+        assert_eq!(self.warnings.len(), 1, "{:?}", self.warnings);
+        &self.warnings[0]
+    }
+}
+
+/// The order of a stage the time that is counted from 0, of the job in a folder.
+pub(super) fn order_in(
+    folder: &Path,
+    (stage, section): (Stage, u32),
+    request: &GenerateRequest,
+) -> StageOrder {
+    StageOrder {
+        job: JobId(1),
+        stage,
+        folder: folder.to_owned(),
+        request: request.clone().into(),
+        section,
+        first_frame: 0,
+        memory: StageMemory::default(),
+        capture: false,
+    }
 }
 
 impl Job {
@@ -103,18 +141,9 @@ impl Job {
         self.order_of((stage, 0), capture)
     }
 
-    /// Of a stage the time that is counted from 0.
-    pub(super) fn order_of(&self, (stage, section): (Stage, u32), capture: bool) -> StageOrder {
-        on_its_rung(StageOrder {
-            job: safelight_core::job::JobId(1),
-            stage,
-            folder: self.folder.path().to_owned(),
-            request: self.request.clone().into(),
-            section,
-            first_frame: 0,
-            memory: StageMemory::default(),
-            capture,
-        })
+    pub(super) fn order_of(&self, part: (Stage, u32), capture: bool) -> StageOrder {
+        let order = order_in(self.folder.path(), part, &self.request);
+        on_its_rung(StageOrder { capture, ..order })
     }
 
     pub(super) fn stage(&self, stage: Stage, capture: bool) -> Told {
@@ -126,11 +155,8 @@ impl Job {
         let (done, told) = try_stage(&order, &|_, _| {});
         done.unwrap_or_else(|err| panic!("{stage:?}: {err}"));
         // Recorded runs read fewer tokens than their prompts have, to be small.
-        let mut others = told
-            .warnings
-            .iter()
-            .filter(|it| !it.ends_with("are cut off"));
-        assert_eq!(others.next(), None, "{stage:?}");
+        let is_known = |text: &String| text.ends_with("are cut off");
+        assert!(told.warnings.iter().all(is_known), "{:?}", told.warnings);
         told
     }
 
@@ -147,8 +173,29 @@ impl Job {
     }
 
     pub(super) fn latents(&self) -> Tensor {
-        let result = JobFolder::open(self.folder.path()).result(Stage::Denoise);
-        tensor_files::read_one(&result.unwrap(), "latents").unwrap()
+        tensor_files::read_one(&self.result(Stage::Denoise), "latents").unwrap()
+    }
+
+    pub(super) fn result(&self, stage: Stage) -> PathBuf {
+        JobFolder::open(self.folder.path()).result(stage).unwrap()
+    }
+
+    /// What a job that was run with a capture recorded.
+    pub(super) fn captured(&self) -> BTreeMap<String, Tensor> {
+        let delivered = self.request.capture.as_ref().unwrap();
+        tensors_in(&delivered.join("capture.safetensors"))
+    }
+
+    /// The latents of the whole model, which a job whose weights are streamed makes again to the last bit.
+    pub(super) fn assert_streams(&self) {
+        self.stage(Stage::Denoise, false);
+        let whole = self.latents();
+        for resident_bytes in [0, 100_000] {
+            let mut order = self.order(Stage::Denoise, false);
+            order.memory.resident_bytes = Some(resident_bytes);
+            try_stage(&order, &|_, _| {}).0.unwrap();
+            assert_eq!(self.latents(), whole, "{resident_bytes}");
+        }
     }
 }
 
@@ -157,9 +204,16 @@ pub(super) fn try_stage(
     order: &StageOrder,
     watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
 ) -> (Result<(), EngineError>, Told) {
+    try_stage_with(order, &CancelToken::default(), watch)
+}
+
+pub(super) fn try_stage_with(
+    order: &StageOrder,
+    cancel: &CancelToken,
+    watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
+) -> (Result<(), EngineError>, Told) {
     // A message is taken only when the one before it has been seen.
     let (messages, received) = crossbeam_channel::bounded(0);
-    let cancel = CancelToken::default();
     let context = StageContext {
         order,
         request: order.request.generate().unwrap(),
@@ -174,7 +228,7 @@ pub(super) fn try_stage(
         let told = scope.spawn(move || {
             let mut told = Told::default();
             for (message, payload) in received {
-                watch(&message, &cancel);
+                watch(&message, cancel);
                 match message {
                     EngineMessage::Frame(header) => {
                         told.frames.push((header.index, header.count, payload));
@@ -193,7 +247,10 @@ pub(super) fn try_stage(
             told
         });
         let done = run(&context, families::run);
+        let ticks = Arc::clone(&context.ticks);
         drop(context);
+        let is_stopped = matches!(done, Err(EngineError::Cancelled));
+        assert!(!is_stopped || ticks.load(Ordering::Relaxed) > 0);
         (done, told.join().unwrap())
     })
 }
@@ -250,25 +307,13 @@ pub(super) fn assert_goes_on(job: &Job, what: &str) {
 /// That every stage of a job stops when it is asked to, and leaves nothing.
 pub(super) fn assert_stops(job: &Job) {
     for stage in Recipe::from_request(&job.request).stages {
-        let order = job.order(stage, false);
         if matches!(stage, Stage::Unload | Stage::Save) {
             continue;
         }
-        let (messages, _received) = crossbeam_channel::bounded(64);
         let cancel = CancelToken::default();
         cancel.cancel();
-        let context = StageContext {
-            order: &order,
-            request: order.request.generate().unwrap(),
-            device: Device::Cpu,
-            baseline: u64::MAX,
-            cancel,
-            ticks: Arc::default(),
-            messages,
-        };
-        let done = run(&context, families::run);
+        let (done, _) = try_stage_with(&job.order(stage, false), &cancel, &|_, _| {});
         assert!(matches!(done, Err(EngineError::Cancelled)), "{stage:?}");
-        assert!(context.ticks.load(std::sync::atomic::Ordering::Relaxed) > 0);
         let left = JobFolder::open(job.folder.path()).result(stage);
         assert!(left.is_none_or(|path| !path.exists()), "{stage:?}");
         job.stage(stage, false);
@@ -293,7 +338,7 @@ impl Run {
     pub(super) fn open(fixture: String) -> Self {
         let file = fixtures().join(format!("{fixture}.safetensors"));
         let facts = json_of(format!("{fixture}.json"));
-        let mut tensors: BTreeMap<_, _> = tensor_files::read(&file).unwrap().into_iter().collect();
+        let mut tensors = tensors_in(&file);
         for (twin, of) in facts["same"].as_object().unwrap() {
             let copy = tensors[of.as_str().unwrap()].shallow_clone();
             tensors.insert(twin.clone(), copy);
@@ -357,17 +402,13 @@ fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
     let run = Run::open(fixture.to_owned());
     let job = job(&run);
     let told = job.run(true);
-    let found = job.request.capture.as_ref().unwrap();
-    let found = tensor_files::read(&found.join("capture.safetensors")).unwrap();
-    let found: BTreeMap<_, _> = found.into_iter().collect();
+    let found = job.captured();
     let names: BTreeSet<_> = found.keys().map(String::as_str).collect();
     let all = run.names();
     let missing: Vec<_> = all.difference(&names).collect();
     let extra: Vec<_> = names.difference(&all).collect();
-    assert!(
-        missing.is_empty() && extra.is_empty(),
-        "{fixture}: no {missing:?}, but {extra:?}"
-    );
+    let holds = missing.is_empty() && extra.is_empty();
+    assert!(holds, "{fixture}: no {missing:?}, but {extra:?}");
     for (key, expected) in &run.tensors {
         let found = &found[key];
         assert_eq!(found.kind(), expected.kind(), "{fixture}: {key}");
@@ -380,10 +421,7 @@ fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
             panic!("{fixture}: not one picture");
         };
         assert_eq!(*bytes, sent_bytes(&job, found), "{what}");
-        let off = (found.to_kind(Kind::Int) - expected.to_kind(Kind::Int)).abs();
-        assert!(off.max().int64_value(&[]) <= 1, "{what}");
-        let share = off.to_kind(Kind::Double).mean(Kind::Double);
-        assert!(share.double_value(&[]) < 0.01, "{what}");
+        assert_same_pixels(&what, found, expected);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::images::{TinyJobs, check, promises_of};
+use super::images::{TinyJobs, jobs_of};
 use crate::families::ImageFamily;
 use crate::families::krea2::{FAMILY, Krea2Transformer};
 
@@ -35,24 +35,22 @@ impl TinyJobs for ImageFamily<Krea2Transformer> {
     }
 }
 
-promises_of!(FAMILY);
-
-#[test]
-fn text_becomes_a_picture_as_in_the_reference() {
-    check(&FAMILY, &["turbo_a", "turbo_long", "raw_plain"]);
-}
-
-#[test]
-fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&FAMILY, &["turbo_cfg", "raw_a", "raw_b"]);
-}
-
-#[test]
-fn a_picture_becomes_another_as_in_the_reference() {
-    check(&FAMILY, &["image_a", "image_b"]);
-}
-
-#[test]
-fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
-}
+jobs_of!(
+    FAMILY,
+    [
+        // Text
+        "turbo_a",
+        "turbo_long",
+        "raw_plain",
+        // A negative prompt
+        "turbo_cfg",
+        "raw_a",
+        "raw_b",
+        // From a picture
+        "image_a",
+        "image_b",
+        // Inside of a mask
+        "inpaint_a",
+        "inpaint_b",
+    ]
+);

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::images::{TinyJobs, check, job, one_picture, pixels, promises_of};
+use super::images::{TinyJobs, job, jobs_of, one_picture, pixels};
 use super::jobs::{assert_stops, json_of};
 use super::*;
 use crate::families::ImageFamily;
@@ -42,27 +42,25 @@ impl TinyJobs for ImageFamily<QwenImageTransformer> {
     }
 }
 
-promises_of!(FAMILY);
-
-#[test]
-fn text_becomes_a_picture_as_in_the_reference() {
-    check(&FAMILY, &["text_a", "text_b", "text_c", "text_d"]);
-}
-
-#[test]
-fn pictures_are_edited_as_in_the_reference() {
-    check(&FAMILY, &["edit_a", "edit_b"]);
-}
-
-#[test]
-fn a_picture_becomes_another_as_in_the_reference() {
-    check(&FAMILY, &["image_a", "image_b"]);
-}
-
-#[test]
-fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
-}
+jobs_of!(
+    FAMILY,
+    [
+        // Text
+        "text_a",
+        "text_b",
+        "text_c",
+        "text_d",
+        // Pictures that are edited
+        "edit_a",
+        "edit_b",
+        // From a picture
+        "image_a",
+        "image_b",
+        // Inside of a mask
+        "inpaint_a",
+        "inpaint_b",
+    ]
+);
 
 #[test]
 fn every_picture_of_a_batch_that_is_edited_is_the_one_that_its_seed_alone_makes() {

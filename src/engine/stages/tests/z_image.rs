@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::images::{Shapes, TinyJobs, check, promises_of, with_kl_vae};
+use super::images::{Shapes, TinyJobs, jobs_of, with_kl_vae};
 use super::jobs::json_of;
 use crate::families::ImageFamily;
 use crate::families::z_image::{FAMILY, ZImageTransformer};
@@ -44,24 +44,22 @@ impl TinyJobs for ImageFamily<ZImageTransformer> {
     }
 }
 
-promises_of!(FAMILY);
-
-#[test]
-fn text_becomes_a_picture_as_in_the_reference() {
-    check(&FAMILY, &["turbo_a", "turbo_b", "base_plain"]);
-}
-
-#[test]
-fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&FAMILY, &["turbo_cfg", "base_a", "base_b"]);
-}
-
-#[test]
-fn a_picture_becomes_another_as_in_the_reference() {
-    check(&FAMILY, &["image_a", "image_b"]);
-}
-
-#[test]
-fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
-}
+jobs_of!(
+    FAMILY,
+    [
+        // Text
+        "turbo_a",
+        "turbo_b",
+        "base_plain",
+        // A negative prompt
+        "turbo_cfg",
+        "base_a",
+        "base_b",
+        // From a picture
+        "image_a",
+        "image_b",
+        // Inside of a mask
+        "inpaint_a",
+        "inpaint_b",
+    ]
+);

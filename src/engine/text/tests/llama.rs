@@ -16,7 +16,7 @@ use crate::closeness::assert_close;
 use crate::hooks::NoHooks;
 use crate::text::{LanguageEncoder, TokenBatch, within_template};
 use crate::weights::tests::fixtures::{
-    self, Cancelled, fixture, json_of, open, tensors_of, write_folder,
+    self, Cancelled, behind, fixture, json_of, open, tensors_of, write_folder,
 };
 
 const CLASS: Option<&str> = Some("PreTrainedTokenizerFast");
@@ -45,20 +45,15 @@ fn weights() -> Vec<(String, Tensor)> {
 /// A larger one, whose heads are as wide as published and whose rows fill blocks.
 fn wide_weights() -> Vec<(String, Tensor)> {
     let mut shapes = json!({"embed_tokens.weight": [927, 64], "norm.weight": [64]});
+    let layer = json!({
+        "input_layernorm": [64], "post_attention_layernorm": [64],
+        "self_attn.q_proj": [512, 64], "self_attn.k_proj": [256, 64],
+        "self_attn.v_proj": [256, 64], "self_attn.o_proj": [64, 512],
+        "mlp.gate_proj": [96, 64], "mlp.up_proj": [96, 64], "mlp.down_proj": [64, 96],
+    });
     for i in 0..4 {
-        let sizes: [(&str, &[i64]); 9] = [
-            ("input_layernorm", &[64]),
-            ("self_attn.q_proj", &[512, 64]),
-            ("self_attn.k_proj", &[256, 64]),
-            ("self_attn.v_proj", &[256, 64]),
-            ("self_attn.o_proj", &[64, 512]),
-            ("post_attention_layernorm", &[64]),
-            ("mlp.gate_proj", &[96, 64]),
-            ("mlp.up_proj", &[96, 64]),
-            ("mlp.down_proj", &[64, 96]),
-        ];
-        for (name, size) in sizes {
-            shapes[format!("layers.{i}.{name}.weight")] = json!(size);
+        for (name, size) in layer.as_object().unwrap() {
+            shapes[format!("layers.{i}.{name}.weight")] = size.clone();
         }
     }
     tensors_of(&shapes, "")
@@ -102,10 +97,8 @@ fn prompts_give_the_embeddings_that_framepack_reads() {
     for (name, prompt) in facts["prompts"].as_object().unwrap() {
         let text = HUNYUAN_PROMPT.around(prompt.as_str().unwrap());
         let tokens = TokenBatch::encode(&text, &tokenizer).unwrap();
-        let states = encoder
-            .forward(&tokens.ids, &tokens.mask, &NoHooks)
-            .unwrap();
-        let embeds = within_template(&states, &HUNYUAN_PROMPT);
+        let states = encoder.forward(&tokens.ids, &tokens.mask, &NoHooks);
+        let embeds = within_template(&states.unwrap(), &HUNYUAN_PROMPT);
         assert_eq!(embeds.size(), [1, 256, 48]);
         let mask = within_template(&tokens.mask, &HUNYUAN_PROMPT);
         let expected = recorded(&format!("{name}.prompt_attention_mask"));
@@ -136,17 +129,21 @@ fn a_whole_llama_gives_what_is_after_every_layer_and_at_last_after_the_norm() {
     assert_eq!(states[2], some_states(folder.path()));
 }
 
-#[test]
-fn any_text_gives_the_ids_of_the_reference() {
-    let tokenizer = tokenizer(351);
+/// Checks the ids of the recorded texts, and what pads them.
+fn assert_ids(tokenizer: &TextTokenizer) {
     for row in facts()["rows"].as_array().unwrap() {
         let text = row["text"].as_str().unwrap();
-        let tokens = TokenBatch::encode(text, &tokenizer).unwrap();
+        let tokens = TokenBatch::encode(text, tokenizer).unwrap();
         assert_eq!(used_ids(&tokens), ids(&row["ids"]), "{text:?}");
         assert_eq!(tokens.ids.size(), [1, 351]);
         let padding = tokens.ids.slice(1, tokens.num_tokens, None, 1);
         assert!(padding.eq(864).all().int64_value(&[]) == 1, "{text:?}");
     }
+}
+
+#[test]
+fn any_text_gives_the_ids_of_the_reference() {
+    assert_ids(&tokenizer(351));
 }
 
 #[test]
@@ -182,10 +179,7 @@ fn a_llama_is_read_under_every_name_that_files_have() {
         "model.language_model.",
         "text_encoders.llama.transformer.model.",
     ] {
-        let weights = weights().into_iter();
-        let mut named: Vec<(String, Tensor)> = weights
-            .map(|(name, xs)| (format!("{prefix}{name}"), xs))
-            .collect();
+        let mut named = behind(prefix, weights());
         let other = Tensor::ones([2], (Kind::Float, Device::Cpu));
         for name in "vision_tower.x multi_modal_projector.y lm_head.weight".split(' ') {
             named.push((name.to_owned(), other.shallow_clone()));
@@ -205,11 +199,7 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
     let dir = write_folder(&config, &wide_weights());
     let expected = some_states(dir.path());
     let file = dir.path().join("llava_llama3_fp16.safetensors");
-    let named = wide_weights().into_iter();
-    let named: Vec<_> = named
-        .map(|(name, xs)| (format!("model.{name}"), xs))
-        .collect();
-    Tensor::write_safetensors(&named, &file).unwrap();
+    Tensor::write_safetensors(&behind("model.", wide_weights()), &file).unwrap();
     // The config beside it is not this file's.
     fs::write(dir.path().join("config.json"), "{}").unwrap();
     assert_eq!(some_states(&file), expected);
@@ -263,10 +253,8 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
     let file = dir.path().join("other.safetensors");
     Tensor::write_safetensors(&[("x", Tensor::from(1.0))], &file).unwrap();
     let err = sentence(&file);
-    assert!(
-        err.contains("expected a Llama or Qwen text encoder, found"),
-        "{err}"
-    );
+    let expected = "expected a Llama or Qwen text encoder, found";
+    assert!(err.contains(expected), "{err}");
 }
 
 #[test]

@@ -14,7 +14,9 @@ use super::{ids, used_ids};
 use crate::closeness::assert_close;
 use crate::hooks::NoHooks;
 use crate::text::{LanguageEncoder, TokenBatch};
-use crate::weights::tests::fixtures::{self, fixture, json_of, open, tensors_of, write_folder};
+use crate::weights::tests::fixtures::{
+    self, behind, fixture, json_of, open, tensors_of, write_folder,
+};
 use crate::weights::tests::made_up;
 use crate::weights::tests::made_up_gguf::GgufFile;
 
@@ -125,10 +127,7 @@ fn single_files_say_their_numbers_by_their_shapes_under_every_name() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("qwen_3_4b.safetensors");
     for prefix in ["", "model.", "text_encoders.qwen3_4b.transformer.model."] {
-        let named = weights("qwen3").into_iter();
-        let mut named: Vec<_> = named
-            .map(|(key, xs)| (format!("{prefix}{key}"), xs))
-            .collect();
+        let mut named = behind(prefix, weights("qwen3"));
         named.push(("lm_head.weight".to_owned(), Tensor::from(1.0)));
         Tensor::write_safetensors(&named, &file).unwrap();
         assert_eq!(some_states(BEFORE_LAST, &file), expected, "{prefix}");
@@ -136,10 +135,7 @@ fn single_files_say_their_numbers_by_their_shapes_under_every_name() {
     // A VL model's heads of 10 and its base of positions are said by its norms and by what looks at pictures.
     let seeing = folder("qwen3_vl");
     let expected = some_states(BEFORE_LAST, seeing.path());
-    let named = weights("qwen3_vl").into_iter();
-    let mut named: Vec<_> = named
-        .map(|(key, xs)| (format!("model.{key}"), xs))
-        .collect();
+    let mut named = behind("model.", weights("qwen3_vl"));
     named.push(("model.visual.merger.x".to_owned(), Tensor::from(1.0)));
     Tensor::write_safetensors(&named, &file).unwrap();
     assert_eq!(some_states(BEFORE_LAST, &file), expected);
@@ -173,9 +169,8 @@ fn matrices_of_fp8_with_and_without_scales_give_what_they_stand_for() {
             }
             stored.push((named, fp8));
         }
-        let borrowed: Vec<(&str, &Tensor)> =
-            stored.iter().map(|(name, xs)| (&name[..], xs)).collect();
-        made_up::write(&narrow, &borrowed, &[]);
+        let borrowed = stored.iter().map(|(name, xs)| (&name[..], xs));
+        made_up::write(&narrow, &borrowed.collect::<Vec<_>>(), &[]);
         Tensor::write_safetensors(&exact, &wide).unwrap();
         let expected = some_states(BEFORE_LAST, home.path());
         assert_close(name, &some_states(BEFORE_LAST, &narrow), &expected, 1e-6);
@@ -191,7 +186,7 @@ fn gguf_files_of_each_qwen_give_the_same_with_their_heads_as_they_lie() {
         let home = folder(model);
         let usage = LanguageUse {
             kind,
-            tap: LanguageTap::BeforeLast(1),
+            ..BEFORE_LAST
         };
         let config = usage.read(home.path()).unwrap();
         let number = |name: &str| format!("{architecture}.attention.{name}");
@@ -293,8 +288,6 @@ fn a_language_model_of_another_kind_is_refused_in_a_sentence() {
     assert!(err.contains("at least 4 num_hidden_layers"), "{err}");
     // The published one is what its sizes say.
     let published = LanguageConfig::qwen3_4b(BEFORE_LAST.tap);
-    assert_eq!(
-        BEFORE_LAST.truncated(published).unwrap().num_read_layers(),
-        35
-    );
+    let published = BEFORE_LAST.truncated(published).unwrap();
+    assert_eq!(published.num_read_layers(), 35);
 }

@@ -164,12 +164,9 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
 #[test]
 fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
     let dir = folder();
+    let clip = json!("clip_vision_model");
     for (name, value, expected) in [
-        (
-            "model_type",
-            json!("clip_vision_model"),
-            "found clip_vision",
-        ),
+        ("model_type", clip, "found clip_vision"),
         ("num_attention_heads", json!(5), "5 heads"),
         ("num_channels", json!(4), "3 num_channels, found 4"),
         ("patch_size", json!(999), "image_size of 384, found 999"),

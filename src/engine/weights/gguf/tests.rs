@@ -1,22 +1,20 @@
 //! Numbers against gguf-py's (`tests/fixtures/gguf`), bit for bit, from both ways of making them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::*;
 use crate::kernels;
-use crate::tensor_files;
 use crate::weights::Weights;
+use crate::weights::tests::fixtures::{fixture, tensors_in};
 
 fn place(name: &str) -> PathBuf {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/gguf");
-    fixtures.join(name)
+    fixture("gguf").join(name)
 }
 
 /// The matrices of the fixture as gguf-py reads them, by the names of their types.
 fn numbers() -> BTreeMap<String, Tensor> {
-    let all = tensor_files::read(&place("numbers.safetensors")).unwrap();
-    all.into_iter().collect()
+    tensors_in(&place("numbers.safetensors"))
 }
 
 fn open(kind: Kind) -> Weights {
@@ -31,11 +29,8 @@ fn blocks(block: BlockType) -> Tensor {
 }
 
 fn size_of(block: BlockType) -> [i64; 2] {
-    if block.block_len() == 32 {
-        [8, 64]
-    } else {
-        [3, 512]
-    }
+    let is_small = block.block_len() == 32;
+    if is_small { [8, 64] } else { [3, 512] }
 }
 
 /// Bits: -0 is not 0.
@@ -95,11 +90,8 @@ fn a_file_gives_matrices_that_stay_in_blocks_and_tensors_that_do_not() {
             assert!(tensor.equal(&numbers[name].to_kind(kind)), "{name}");
         }
         let reshaped = weights.matrix("reshaped", [32, 16]).unwrap();
-        assert!(
-            reshaped
-                .expand(kind)
-                .equal(&numbers["reshaped"].to_kind(kind))
-        );
+        let expected = numbers["reshaped"].to_kind(kind);
+        assert!(reshaped.expand(kind).equal(&expected));
         assert_eq!(weights.finish(), Vec::<String>::new());
         assert!(weights.matrix("Q8_0", [64, 8]).is_err());
     }
@@ -150,14 +142,8 @@ fn a_matrix_of_no_rows_has_no_numbers() {
     for block in BlockType::ALL {
         let matrix = BlockMatrix::new(&none, block, [0, 256]);
         assert_eq!(matrix.expand(Kind::Float).size(), [0, 256]);
-        assert_eq!(
-            kernels::expand_blocks(
-                &none.view([0, block.block_bytes() as i64]),
-                block,
-                Kind::Half
-            )
-            .size(),
-            [0]
-        );
+        let rows = none.view([0, block.block_bytes() as i64]);
+        let found = kernels::expand_blocks(&rows, block, Kind::Half);
+        assert_eq!(found.size(), [0]);
     }
 }

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::fixtures::{fixture, json_of, open, tensors_of};
+use super::fixtures::{fixture, json_of, open, tensors_in, tensors_of};
 use super::made_up::write;
-use crate::tensor_files;
 use crate::weights::Weights;
 
 pub type Tensors = BTreeMap<String, Tensor>;
@@ -49,7 +48,7 @@ impl Recorded {
         let path = fixture(&format!("fp8/{family}.safetensors"));
         Self {
             family,
-            tensors: tensor_files::read(&path).unwrap().into_iter().collect(),
+            tensors: tensors_in(&path),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Files of `tests/fixtures`, and files and folders made of what they hold. For tests alone.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use tempfile::TempDir;
 
 use super::made_up::made_up;
 use crate::hooks::Hooks;
+use crate::tensor_files;
 pub(crate) use crate::text::tests::published::json_of;
 use crate::weights::Weights;
 
@@ -29,11 +31,24 @@ pub fn fixture(path: &str) -> PathBuf {
     fixtures.join(path)
 }
 
+/// The same tensors behind a prefix.
+pub fn behind(prefix: &str, tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
+    let tensors = tensors.into_iter();
+    tensors
+        .map(|(name, xs)| (format!("{prefix}{name}"), xs))
+        .collect()
+}
+
 /// A tensor of a safetensors file of `tests/fixtures`.
 pub fn recorded(file: &str, key: &str) -> Tensor {
     let tensors = Tensor::read_safetensors(fixture(file)).unwrap();
     let found = tensors.into_iter().find(|(name, _)| name == key);
     found.unwrap_or_else(|| panic!("{file} has no {key}")).1
+}
+
+/// All tensors of a file by their names.
+pub fn tensors_in(path: &Path) -> BTreeMap<String, Tensor> {
+    tensor_files::read(path).unwrap().into_iter().collect()
 }
 
 pub fn open(place: &Path, kind: Kind) -> Weights {

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use safelight_core::job::LoraChoice;
 use safelight_loops::hash::{OFFSET, hashed, scatter};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -63,6 +64,22 @@ pub fn write_lora_of(list: &Path, folder: &Path, form: &str, config: Option<&str
 
 pub fn lora_fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/lora")
+}
+
+pub fn lora(path: PathBuf, strength: f64) -> LoraChoice {
+    LoraChoice {
+        path,
+        strength,
+        strength_2: None,
+    }
+}
+
+/// A safetensors file of `tensors` by their names.
+pub fn write_named<'a>(path: &Path, tensors: impl IntoIterator<Item = (&'a String, &'a Tensor)>) {
+    let named = tensors
+        .into_iter()
+        .map(|(name, tensor)| (&name[..], tensor));
+    write(path, &named.collect::<Vec<_>>(), &[]);
 }
 
 /// A safetensors file of `tensors`, which may be of eight bits, with `notes` in its header.

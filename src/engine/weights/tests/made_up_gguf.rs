@@ -102,28 +102,20 @@ impl GgufFile {
     }
 
     pub fn plain(self, name: &str, tensor: &Tensor) -> Self {
-        let bytes: Vec<u8> = numbers(tensor)
-            .iter()
-            .flat_map(|n| n.to_le_bytes())
-            .collect();
-        self.tensor(name, tensor, F32, &bytes)
+        let numbers = numbers(tensor);
+        let bytes = numbers.iter().flat_map(|n| n.to_le_bytes());
+        self.tensor(name, tensor, F32, &bytes.collect::<Vec<u8>>())
     }
 
     /// Number by number.
     pub fn stored(self, name: &str, tensor: &Tensor, stored: Stored) -> Self {
-        let numbers = numbers(tensor);
-        let halves = |half: fn(f32) -> [u8; 2]| numbers.iter().flat_map(|&n| half(n)).collect();
-        match stored {
-            Stored::F32 => self.plain(name, tensor),
-            Stored::F16 => {
-                let bytes: Vec<u8> = halves(|n| f16::from_f32(n).to_le_bytes());
-                self.tensor(name, tensor, F16, &bytes)
-            }
-            Stored::BF16 => {
-                let bytes: Vec<u8> = halves(|n| bf16::from_f32(n).to_le_bytes());
-                self.tensor(name, tensor, BF16, &bytes)
-            }
-        }
+        let (id, half): (u32, fn(f32) -> [u8; 2]) = match stored {
+            Stored::F32 => return self.plain(name, tensor),
+            Stored::F16 => (F16, |n| f16::from_f32(n).to_le_bytes()),
+            Stored::BF16 => (BF16, |n| bf16::from_f32(n).to_le_bytes()),
+        };
+        let bytes: Vec<u8> = numbers(tensor).into_iter().flat_map(half).collect();
+        self.tensor(name, tensor, id, &bytes)
     }
 
     /// Blocks of 32 numbers of eight bits; rows must be whole blocks.

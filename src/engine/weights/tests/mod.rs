@@ -50,18 +50,10 @@ fn stored_types_become_the_wanted_kind() {
     let dir = folder();
     let path = dir.path().join("x.safetensors");
     let base = Tensor::from_slice(&[0.0_f64, 1.0, 2.0, 3.0]);
-    let kinds = [
-        Kind::Double,
-        Kind::Float,
-        Kind::Half,
-        Kind::BFloat16,
-        Kind::Int64,
-        Kind::Int,
-        Kind::Int16,
-        Kind::Int8,
-        Kind::Uint8,
-    ];
-    for kind in kinds {
+    use Kind::{BFloat16, Double, Float, Half, Int, Int8, Int16, Int64, Uint8};
+    for kind in [
+        Double, Float, Half, BFloat16, Int64, Int, Int16, Int8, Uint8,
+    ] {
         Tensor::write_safetensors(&[("x", base.to_kind(kind))], &path).unwrap();
         for wanted in [Kind::Float, Kind::BFloat16] {
             let weights = Weights::open(&path, wanted, Device::Cpu).unwrap();
@@ -120,14 +112,10 @@ fn keys_are_translated_below_the_cursor() {
     let path = dir.path().join("model.safetensors");
     let one = Tensor::zeros([1], (Kind::Float, Device::Cpu));
     Tensor::write_safetensors(&[("attn1.to_q.weight", &one)], &path).unwrap();
-    let weights = open(&path)
-        .unwrap()
-        .translated(|key| key.replace("self_attn.q", "attn1.to_q"));
-    assert!(
-        (&weights / "self_attn" / "q")
-            .tensor("weight", &[1])
-            .is_ok()
-    );
+    let rename = |key: &str| key.replace("self_attn.q", "attn1.to_q");
+    let weights = open(&path).unwrap().translated(rename);
+    let query = &weights / "self_attn" / "q";
+    assert!(query.tensor("weight", &[1]).is_ok());
     assert!(weights.finish().is_empty());
 }
 
@@ -139,11 +127,8 @@ fn shards_are_one_component() {
         Tensor::write_safetensors(&[(key, &one)], dir.path().join(name)).unwrap();
     }
     let index = dir.path().join("model.safetensors.index.json");
-    fs::write(
-        &index,
-        r#"{"metadata":{},"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}"#,
-    )
-    .unwrap();
+    let sound = r#"{"metadata":{},"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}"#;
+    fs::write(&index, sound).unwrap();
     let weights = open(dir.path()).unwrap();
     assert!(weights.tensor("a", &[1]).is_ok() && weights.tensor("b", &[1]).is_ok());
     for hostile in [
@@ -181,10 +166,8 @@ fn hostile_files_are_errors() {
     for text in texts {
         write_raw(&path, text, &long);
         let err = open(&path).unwrap_err();
-        assert!(
-            matches!(err, WeightsError::File(CatalogError::Weights { .. })),
-            "{err}"
-        );
+        let holds = matches!(err, WeightsError::File(CatalogError::Weights { .. }));
+        assert!(holds, "{err}");
     }
     for bytes in [
         &b""[..],
@@ -196,22 +179,19 @@ fn hostile_files_are_errors() {
         fs::write(&path, bytes).unwrap();
         assert!(open(&path).is_err());
     }
-    assert!(matches!(
-        open(dir.path().join("none").as_path()),
-        Err(WeightsError::File(CatalogError::Io { .. }))
-    ));
+    let err = open(&dir.path().join("none")).unwrap_err();
+    let is_io = matches!(err, WeightsError::File(CatalogError::Io { .. }));
+    assert!(is_io, "{err}");
 }
 
 #[test]
 fn a_folder_without_safetensors_says_what_it_has() {
     let dir = folder();
-    assert!(matches!(
-        open(dir.path()),
-        Err(WeightsError::File(CatalogError::Missing { .. }))
-    ));
+    let err = open(dir.path()).unwrap_err();
+    let is_missing = matches!(err, WeightsError::File(CatalogError::Missing { .. }));
+    assert!(is_missing, "{err}");
     fs::write(dir.path().join("diffusion_pytorch_model.bin"), b"x").unwrap();
-    assert!(matches!(
-        open(dir.path()),
-        Err(WeightsError::File(CatalogError::Pickle { .. }))
-    ));
+    let err = open(dir.path()).unwrap_err();
+    let is_pickle = matches!(err, WeightsError::File(CatalogError::Pickle { .. }));
+    assert!(is_pickle, "{err}");
 }

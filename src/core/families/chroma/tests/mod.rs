@@ -11,8 +11,7 @@ use crate::model::ModelSpec;
 use crate::networks::ChromaTransformerConfig;
 use crate::testing::made_up::Shapes;
 use crate::testing::published::{
-    Folder, Offered, assert_is_whole_behind_prefixes, assert_needs_all, count_numbers, edited,
-    kl_vae_config, resized, shapes_of, transformer_in,
+    Folder, Offered, assert_published, edited, kl_vae_config, resized, shapes_of, transformer_in,
 };
 
 /// One of the files in `tests/fixtures/headers/chroma.json`.
@@ -82,9 +81,16 @@ pub(in crate::families) fn case() -> FamilyCase {
     let guidance = "lora_unet_distilled_guidance_layer_layers_0_in_layer";
     FamilyCase {
         family: chroma::FAMILY,
+        transformers: || {
+            let all = ["transformer", "transformer diffusers"].map(own);
+            let config = ChromaTransformerConfig::default();
+            assert_published(&all, &config, 8_899_983_424, |key| {
+                !key.contains("blocks.1")
+            });
+        },
         companions: vec![
-            ("vae/ae.safetensors", shapes("ae")),
-            ("text_encoders/t5xxl_fp16.safetensors", shapes("t5xxl")),
+            ("vae/ae", shapes("ae")),
+            ("text_encoders/t5xxl_fp16", shapes("t5xxl")),
         ],
         offered: vec![
             ("Chroma1-HD", published(), "chroma1-hd", hd),
@@ -95,8 +101,8 @@ pub(in crate::families) fn case() -> FamilyCase {
         folders: vec![("Chroma1-HD", folder(), "HD", 35, Some(1.0))],
         all_in_one: None,
         missing: (
-            &["vae/ae.safetensors", "text_encoders/t5xxl_fp16.safetensors"],
-            &["ae.safetensors", "t5xxl_fp16.safetensors"],
+            &["vae/ae", "text_encoders/t5xxl_fp16"],
+            &["ae", "t5xxl_fp16"],
         ),
         other_encoders: vec![
             ("clip", shapes("clip_l"), [text, "a CLIP text encoder"]),
@@ -152,20 +158,6 @@ pub(in crate::families) fn case() -> FamilyCase {
         .to_vec(),
         variant: |hints| Ok(super::variant_by_names(hints)),
     }
-}
-
-#[test]
-fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_in_any_dialect() {
-    for name in ["transformer", "transformer diffusers"] {
-        assert_is_whole_behind_prefixes(&own(name), &ChromaTransformerConfig::default());
-    }
-    assert_eq!(count_numbers(&own("transformer")), 8_899_983_424);
-}
-
-#[test]
-fn a_transformer_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
-    let is_looked_at = |key: &str| !key.contains("blocks.1");
-    assert_needs_all::<ChromaTransformerConfig>(&own("transformer"), is_looked_at);
 }
 
 #[test]

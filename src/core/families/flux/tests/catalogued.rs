@@ -1,7 +1,5 @@
 //! Every published FLUX.1 model in every layout: recognised, completed, described; and every tensor of it.
 
-use serde_json::json;
-
 use crate::catalog::IdentityCard;
 use crate::families::flux;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes, write_folder};
@@ -10,12 +8,12 @@ use crate::model::{ControlBy, ControlKind, ModelSpec};
 use crate::networks::{
     ClipTextConfig, FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config,
 };
-use crate::testing::made_up::{Shapes, write};
-use crate::testing::pipelines::{edit_json, write_json};
+use crate::testing::made_up::{shard_name, write, write_shards};
 use crate::testing::published::{
-    assert_is_read, assert_is_read_but, assert_is_whole_behind_prefixes, assert_needs_all, behind,
-    catalog_of, edited, shipped,
+    assert_changes_refused, assert_is_read, assert_is_read_but, assert_is_whole_behind_prefixes,
+    assert_needs_all, assert_needs_parts, behind, catalog_of, edited, faultless_catalog, shipped,
 };
+use crate::testing::table;
 
 /// Tensors of text encoders that are not read.
 const SPARE: [&str; 5] = [
@@ -28,35 +26,32 @@ const SPARE: [&str; 5] = [
 
 #[test]
 fn no_tensor_of_a_published_file_is_missing_or_unexpected_in_any_dialect() {
-    let clip = shapes("clip_l");
-    let bare_clip: Shapes = clip
-        .iter()
-        .map(|(key, shape)| (key.replace("text_model.", ""), shape.clone()))
-        .collect();
-    let with_projection = edited(clip.clone(), "text_projection.weight", &[768, 768]);
-    let with_positions = edited(clip.clone(), "text_model.embeddings.position_ids", &[1, 77]);
-    for (number, shapes) in [clip, bare_clip, with_projection, with_positions]
-        .iter()
-        .enumerate()
-    {
-        let what = format!("CLIP {number}");
-        assert_is_read_but(ClipTextConfig::read, shapes, &SPARE, &what);
+    let clip = || shapes("clip_l");
+    let bare = clip().into_iter();
+    let bare = bare.map(|(key, shape)| (key.replace("text_model.", ""), shape));
+    for (what, shapes) in [
+        ("CLIP", clip()),
+        ("bare", bare.collect()),
+        (
+            "with a projection",
+            edited(clip(), "text_projection.weight", &[768, 768]),
+        ),
+        (
+            "with positions",
+            edited(clip(), "text_model.embeddings.position_ids", &[1, 77]),
+        ),
+    ] {
+        assert_is_read_but(ClipTextConfig::read, &shapes, &SPARE, what);
     }
-    let t5_twice = edited(
-        shapes("t5xxl"),
-        "encoder.embed_tokens.weight",
-        &[32128, 4096],
-    );
+    let twin = "encoder.embed_tokens.weight";
+    let t5_twice = edited(shapes("t5xxl"), twin, &[32128, 4096]);
     let mut t5_other = t5_twice.clone();
     t5_other.remove("shared.weight").unwrap();
     for shapes in [shapes("t5xxl"), t5_twice, t5_other] {
         assert_is_read_but(T5Config::read, &shapes, &SPARE, "T5");
     }
-    for shapes in [
-        shapes("ae"),
-        shapes("ae diffusers"),
-        behind("vae.", &shapes("ae")),
-    ] {
+    let bundled = behind("vae.", &shapes("ae"));
+    for shapes in [shapes("ae"), shapes("ae diffusers"), bundled] {
         assert_is_read::<KlVaeConfig>(&shapes, "VAE");
     }
     for variant in ["dev", "schnell", "fill"] {
@@ -115,61 +110,33 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
         let file = format!("diffusion_models/{name}.safetensors");
         write(&models.join(file), &shapes(shapes_of), dtype);
     }
-    let catalog = catalog_of(&models);
-    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
-    assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
-    assert_eq!(catalog.available.len(), 6);
-    for (id, licence, expected) in [
-        ("flux1-dev", "FLUX.1 [dev] Non-Commercial License", DEV),
-        (
-            "flux1-schnell",
-            "Apache-2.0",
-            "schnell Optional Base, mask Optional, None, 1024x1024, 4 steps, 0 Some(0.6) []",
-        ),
-        (
-            "flux1-fill-dev",
-            "FLUX.1 [dev] Non-Commercial License",
-            "Fill Required Canvas, mask Required, Distilled, 1024x1024, 50 steps, 30 Some(1.0) []",
-        ),
-        (
-            "flux1-kontext-dev",
-            "FLUX.1 [dev] Non-Commercial License",
-            "Kontext No Base, mask No, Distilled, 1024x1024, 28 steps, 2.5 None []",
-        ),
-        (
-            "flux1-depth-dev",
-            "FLUX.1 [dev] Non-Commercial License",
-            "Depth Optional Base, mask No, Distilled, 1024x1024, 30 steps, 10 Some(0.6) []",
-        ),
-        (
-            "flux1-canny-dev",
-            "FLUX.1 [dev] Non-Commercial License",
-            "Canny Optional Base, mask No, Distilled, 1024x1024, 50 steps, 30 Some(0.6) []",
-        ),
-    ] {
+    let catalog = faultless_catalog(&models, 6);
+    let of_dev = "FLUX.1 [dev] Non-Commercial License";
+    for (id, expected) in table(&format!(
+        "flux1-dev -> {DEV}
+         flux1-schnell -> schnell Optional Base, mask Optional, None, 1024x1024, 4 steps, 0 Some(0.6) []
+         flux1-fill-dev -> Fill Required Canvas, mask Required, Distilled, 1024x1024, 50 steps, 30 Some(1.0) []
+         flux1-kontext-dev -> Kontext No Base, mask No, Distilled, 1024x1024, 28 steps, 2.5 None []
+         flux1-depth-dev -> Depth Optional Base, mask No, Distilled, 1024x1024, 30 steps, 10 Some(0.6) []
+         flux1-canny-dev -> Canny Optional Base, mask No, Distilled, 1024x1024, 50 steps, 30 Some(0.6) []"
+    )) {
+        let licence = if id == "flux1-schnell" { "Apache-2.0" } else { of_dev };
         let spec = catalog.find(id).unwrap();
         assert_eq!(summary(&spec), expected);
-        assert_eq!(
-            (spec.family, spec.licence.as_str()),
-            (flux::FAMILY, licence)
-        );
+        assert_eq!((spec.family, &spec.licence[..]), (flux::FAMILY, licence));
         assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), 16);
         assert_eq!(spec.defaults.sampling.sampler, SamplerKind::Euler);
         assert!(spec.defaults.negative_prompt.is_empty());
         assert!(!spec.example_prompts.is_empty());
         let limits = &spec.limits;
         assert_eq!((limits.size_multiple, limits.max_pixels), (16, 2048 * 2048));
-        assert_eq!(
-            (limits.max_frames, limits.frame_stride, limits.max_batch),
-            (1, 1, 8)
-        );
+        let frames = (limits.max_frames, limits.frame_stride);
+        assert_eq!((frames, limits.max_batch), ((1, 1), 8));
         let text = models.join("text_encoders");
         assert_eq!(spec.files.vae, models.join("vae/ae.safetensors"));
         assert_eq!(spec.files.text_encoder, text.join("clip_l.safetensors"));
-        assert_eq!(
-            spec.files.text_encoder_2,
-            Some(text.join("t5xxl_fp16.safetensors"))
-        );
+        let t5 = text.join("t5xxl_fp16.safetensors");
+        assert_eq!(spec.files.text_encoder_2, Some(t5));
         assert_eq!(spec.files.tokenizer, shipped("clip-l"));
         assert_eq!(spec.files.tokenizer_2, Some(shipped("t5-xxl")));
         assert_eq!(spec.files.scheduler, None);
@@ -190,10 +157,8 @@ fn a_transformer_is_the_same_bare_behind_a_prefix_and_in_diffusers_names() {
         let spec = ModelSpec::open(&place).unwrap();
         assert_eq!(summary(&spec), DEV);
         // Nobody knows this file by its name, so it takes no name and licence of another.
-        assert_eq!(
-            (spec.name.as_str(), spec.licence.as_str()),
-            ("any name", "not stated")
-        );
+        let found = (&spec.name[..], &spec.licence[..]);
+        assert_eq!(found, ("any name", "not stated"));
     }
 }
 
@@ -226,29 +191,21 @@ fn a_checkpoint_with_all_parts_needs_nothing_around_it_and_one_that_lacks_a_part
     let spec = ModelSpec::open(&place).unwrap();
     let files = &spec.files;
     assert_eq!((&files.transformer, &files.vae), (&place, &place));
-    assert_eq!(
-        (&files.text_encoder, files.text_encoder_2.as_ref()),
-        (&place, Some(&place))
-    );
+    assert_eq!(files.text_encoder, place);
+    assert_eq!(files.text_encoder_2.as_ref(), Some(&place));
     assert_eq!(files.tokenizer, shipped("clip-l"));
     assert_eq!(files.tokenizer_2, Some(shipped("t5-xxl")));
     // Each byte once.
     assert_eq!(spec.bytes, std::fs::metadata(&place).unwrap().len());
     let card = IdentityCard::read(&place).unwrap();
-    let parts: Vec<(&str, u64)> = card
-        .components
-        .iter()
-        .map(|part| (part.name.as_str(), part.parameters))
-        .collect();
-    assert_eq!(
-        parts,
-        [
-            ("transformer", 11_901_408_320),
-            ("vae", 83_819_683),
-            ("text_encoder", 123_060_480 + 768 * 768 + 1),
-            ("text_encoder_2", 4_762_310_656 + 1),
-        ]
-    );
+    let parts = card.components.iter();
+    let parts = parts.map(|part| (&part.name[..], part.parameters));
+    assert!(parts.eq([
+        ("transformer", 11_901_408_320),
+        ("vae", 83_819_683),
+        ("text_encoder", 123_060_480 + 768 * 768 + 1),
+        ("text_encoder_2", 4_762_310_656 + 1),
+    ]));
 
     let mut lacking = all_in_one("transformer dev");
     lacking.retain(|key, _| !key.starts_with("vae.") && !key.contains("t5xxl"));
@@ -285,10 +242,9 @@ fn a_diffusers_folder_is_a_model_by_its_class_and_channels() {
         assert_eq!(files.tokenizer_class.as_deref(), Some("CLIPTokenizer"));
         assert_eq!(files.tokenizer_2_class.as_deref(), Some("T5TokenizerFast"));
         assert_eq!(files.scheduler, Some(folder.join("scheduler")));
-        assert_eq!(
-            (spec.defaults.sampling.sampler, spec.defaults.sampling.shift),
-            (SamplerKind::Euler, None)
-        );
+        let sampling = &spec.defaults.sampling;
+        let found = (sampling.sampler, sampling.shift);
+        assert_eq!(found, (SamplerKind::Euler, None));
         let card = IdentityCard::read(&folder).unwrap();
         assert_eq!((card.family.as_str(), card.is_runnable), ("flux", true));
         assert_eq!(card.what, format!("a Flux {variant} model"));
@@ -296,10 +252,8 @@ fn a_diffusers_folder_is_a_model_by_its_class_and_channels() {
     // In the cache of another program it is known by its repository.
     let cached = "models--black-forest-labs--FLUX.1-dev/snapshots/abc";
     write_folder(&root.path().join("hub").join(cached), "FluxPipeline", "dev");
-    let spec = catalog_of(&root.path().join("hub"))
-        .find("flux1-dev")
-        .unwrap();
-    assert_eq!(spec.name, "FLUX.1 dev");
+    let spec = catalog_of(&root.path().join("hub")).find("flux1-dev");
+    assert_eq!(spec.unwrap().name, "FLUX.1 dev");
 }
 
 #[test]
@@ -308,132 +262,41 @@ fn a_folder_in_shards_is_as_good_as_one_of_whole_files_and_each_shard_counts() {
     let folder = write_folder(root.path(), "FluxPipeline", "dev");
     let transformer = folder.join("transformer");
     std::fs::remove_file(transformer.join("diffusion_pytorch_model.safetensors")).unwrap();
-    let mut parts = [Shapes::new(), Shapes::new(), Shapes::new()];
-    let mut map = serde_json::Map::new();
-    let name = |n: usize| format!("diffusion_pytorch_model-0000{}-of-00003.safetensors", n + 1);
-    for (number, (key, shape)) in shapes("transformer dev diffusers").into_iter().enumerate() {
-        map.insert(key.clone(), json!(name(number % 3)));
-        parts[number % 3].insert(key, shape);
-    }
-    for (number, part) in parts.iter().enumerate() {
-        write(&transformer.join(name(number)), part, "BF16");
-    }
-    write_json(
-        &transformer.join("diffusion_pytorch_model.safetensors.index.json"),
-        &json!({"metadata": {}, "weight_map": map}),
-    );
+    write_shards(&transformer, shapes("transformer dev diffusers"), 3, "BF16");
+    let name = shard_name(1, 3);
     assert_eq!(ModelSpec::open(&folder).unwrap().variant, "dev");
-    let second = transformer.join(name(1));
+    let second = transformer.join(&name);
     let file = std::fs::File::options().write(true).open(&second).unwrap();
     file.set_len(1 << 20).unwrap();
     let text = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(
-        text.contains(&name(1)) && text.contains("cut off"),
-        "{text}"
-    );
+    assert!(text.contains(&name) && text.contains("cut off"), "{text}");
     std::fs::remove_file(&second).unwrap();
     let text = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(text.contains(&name(1)), "{text}");
+    assert!(text.contains(&name), "{text}");
 }
 
 #[test]
 fn a_folder_whose_parts_do_not_fit_together_is_refused_with_what_was_expected() {
     let root = tempfile::tempdir().unwrap();
     let folder = write_folder(root.path(), "FluxPipeline", "dev");
-    for (file, key, value, part) in [
-        (
-            "transformer/config.json",
-            "guidance_embeds",
-            json!(false),
-            "guidance",
-        ),
-        (
-            "transformer/config.json",
-            "num_single_layers",
-            json!(37),
-            "37 layers",
-        ),
-        (
-            "transformer/config.json",
-            "axes_dims_rope",
-            json!([16, 56, 57]),
-            "axes_dims_rope",
-        ),
-        (
-            "transformer/config.json",
-            "patch_size",
-            json!(2),
-            "patch_size",
-        ),
-        (
-            "transformer/config.json",
-            "quantization_config",
-            json!({}),
-            "quantised",
-        ),
-        (
-            "transformer/config.json",
-            "pooled_projection_dim",
-            json!(1280),
-            "1280",
-        ),
-        (
-            "vae/config.json",
-            "latent_channels",
-            json!(4),
-            "4 latent channels",
-        ),
-        (
-            "vae/config.json",
-            "norm_num_groups",
-            json!(48),
-            "norm_num_groups",
-        ),
-        (
-            "text_encoder/config.json",
-            "num_attention_heads",
-            json!(7),
-            "num_attention_heads",
-        ),
-        (
-            "text_encoder_2/config.json",
-            "model_type",
-            json!("umt5"),
-            "umt5",
-        ),
-        ("text_encoder_2/config.json", "d_model", json!(0), "d_model"),
-        (
-            "scheduler/scheduler_config.json",
-            "_class_name",
-            json!("DDIM"),
-            "DDIM",
-        ),
-    ] {
-        let path = folder.join(file);
-        let before = std::fs::read(&path).unwrap();
-        edit_json(&path, |config| config[key] = value.clone());
-        let text = ModelSpec::open(&folder).unwrap_err().to_string();
-        assert!(text.contains(part), "{file} {key}: {text}");
-        std::fs::write(&path, before).unwrap();
-    }
-    ModelSpec::open(&folder).unwrap();
-    for (component, class) in [
-        ("text_encoder_2", "UMT5EncoderModel"),
-        ("vae", "AutoencoderKLWan"),
-        ("transformer", "SD3Transformer2DModel"),
-    ] {
-        let path = folder.join("model_index.json");
-        let before = std::fs::read(&path).unwrap();
-        edit_json(&path, |index| index[component] = json!(["x", class]));
-        let text = ModelSpec::open(&folder).unwrap_err().to_string();
-        assert!(text.contains(class), "{text}");
-        std::fs::write(&path, before).unwrap();
-    }
-    for part in ["text_encoder_2", "tokenizer_2", "vae", "scheduler"] {
-        let (here, away) = (folder.join(part), folder.join("away"));
-        std::fs::rename(&here, &away).unwrap();
-        let text = ModelSpec::open(&folder).unwrap_err().to_string();
-        assert!(text.contains(part), "{text}");
-        std::fs::rename(&away, &here).unwrap();
-    }
+    assert_changes_refused(
+        &folder,
+        "transformer/config guidance_embeds false -> guidance
+         transformer/config num_single_layers 37 -> 37 layers
+         transformer/config axes_dims_rope [16, 56, 57] -> axes_dims_rope
+         transformer/config patch_size 2 -> patch_size
+         transformer/config quantization_config {} -> quantised
+         transformer/config pooled_projection_dim 1280 -> 1280
+         vae/config latent_channels 4 -> 4 latent channels
+         vae/config norm_num_groups 48 -> norm_num_groups
+         text_encoder/config num_attention_heads 7 -> num_attention_heads
+         text_encoder_2/config model_type \"umt5\" -> umt5
+         text_encoder_2/config d_model 0 -> d_model
+         scheduler/scheduler_config _class_name \"DDIM\" -> DDIM
+         model_index text_encoder_2 [\"x\", \"UMT5EncoderModel\"] -> UMT5EncoderModel
+         model_index vae [\"x\", \"AutoencoderKLWan\"] -> AutoencoderKLWan
+         model_index transformer [\"x\", \"SD3Transformer2DModel\"] -> SD3Transformer2DModel",
+    );
+    let parts = ["text_encoder_2", "tokenizer_2", "vae", "scheduler"];
+    assert_needs_parts(&folder, &parts);
 }

@@ -6,20 +6,21 @@ use serde_json::json;
 
 use super::files::{flux_tree, shapes};
 use crate::families::flux::{self, control};
-use crate::job::{GenerateForm, LoraChoice};
+use crate::job::GenerateForm;
 use crate::library::ControlNetwork;
 use crate::lora::{LoraFit, LoraMatcher, model_with};
 use crate::model::{CatalogError, ControlBy, ControlKind, InputUse, ModelSpec};
 use crate::networks::{FluxControlConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::pipelines::write_json;
-use crate::testing::published::{assert_is_read, assert_needs_all, edited};
+use crate::testing::published::{
+    assert_is_read, assert_needs_all, assert_no_control_network, control_network, edited,
+};
 
 const UNION: &str = "controlnet union";
 
 #[test]
 fn the_published_controlnets_are_told_by_their_headers_alone_and_have_no_tensor_too_many_or_few() {
-    let root = tempfile::tempdir().unwrap();
     for (name, blocks, modes) in [
         (UNION, [5, 10], Some(10)),
         ("controlnet union pro 2.0", [6, 0], None),
@@ -30,9 +31,7 @@ fn the_published_controlnets_are_told_by_their_headers_alone_and_have_no_tensor_
         assert_eq!(config.blocks.streams().blocks, blocks, "{name}");
         assert_eq!(config.num_mode, modes, "{name}");
         assert!(config.blocks.guidance_embeds);
-        let place = root.path().join(format!("{name}.safetensors"));
-        write(&place, &shapes(name), "BF16");
-        let found = ControlNetwork::read(&place).unwrap();
+        let found = control_network(&shapes(name));
         assert_eq!((found.family, found.takes_masks), (flux::FAMILY, false));
         let kinds = if modes.is_some() { 7 } else { 0 };
         assert_eq!(found.kinds.len(), kinds, "{name}");
@@ -63,39 +62,20 @@ fn a_folder_says_the_same_with_its_config_as_its_header_does() {
 
 #[test]
 fn a_union_must_be_told_what_it_is_shown_in_the_numbers_of_its_card() {
-    let root = tempfile::tempdir().unwrap();
-    let place = write(
-        &root.path().join("union.safetensors"),
-        &shapes(UNION),
-        "BF16",
-    );
-    let union = ControlNetwork::read(&place).unwrap();
+    use ControlKind::{Blur, Depth, Edges, Gray, LowQuality, Normals, Pose, Scribble, Tile};
+    let union = control_network(&shapes(UNION));
     let problem = |kind| union.problem(flux::FAMILY, kind, false);
     assert!(problem(None).unwrap().contains("must be told"));
-    assert!(
-        problem(Some(ControlKind::Scribble))
-            .unwrap()
-            .contains("not scribble")
-    );
-    // Canny, tile, depth, blur, pose, gray and low quality.
-    for (number, kind) in [
-        (0, ControlKind::Edges),
-        (1, ControlKind::Tile),
-        (2, ControlKind::Depth),
-        (3, ControlKind::Blur),
-        (4, ControlKind::Pose),
-        (5, ControlKind::Gray),
-        (6, ControlKind::LowQuality),
-    ] {
+    assert!(problem(Some(Scribble)).unwrap().contains("not scribble"));
+    for (number, kind) in (0..).zip([Edges, Tile, Depth, Blur, Pose, Gray, LowQuality]) {
         assert_eq!(problem(Some(kind)), None);
         assert_eq!(control::mode(kind), Some(number));
     }
-    assert_eq!(control::mode(ControlKind::Normals), None);
+    assert_eq!(control::mode(Normals), None);
 }
 
 #[test]
 fn controlnets_of_other_makers_are_named_and_refused() {
-    let root = tempfile::tempdir().unwrap();
     let of = |keys: &[(&str, &[u64])]| {
         let pairs = keys.iter();
         let pairs = pairs.map(|(key, shape)| ((*key).to_owned(), shape.to_vec()));
@@ -107,29 +87,18 @@ fn controlnets_of_other_makers_are_named_and_refused() {
         ("input_hint_block.0.weight", &[16, 3, 3, 3]),
         ("pos_embed_input.weight", &[3072, 64]),
     ]);
-    let pixels = edited(
-        shapes("controlnet depth"),
-        "input_hint_block.0.weight",
-        &[16, 3, 3, 3],
-    );
-    let fills = edited(
-        shapes("controlnet union pro 2.0"),
-        "controlnet_x_embedder.weight",
-        &[3072, 68],
-    );
+    let depth = shapes("controlnet depth");
+    let pixels = edited(depth.clone(), "input_hint_block.0.weight", &[16, 3, 3, 3]);
+    let union = shapes("controlnet union pro 2.0");
+    let fills = edited(union, "controlnet_x_embedder.weight", &[3072, 68]);
     let lost = "controlnet_single_blocks.0.bias";
-    let mut broken = shapes("controlnet depth");
+    let mut broken = depth;
     broken.remove(lost);
-    for (shapes, part) in [
-        (xlabs, "XLabs"),
-        (pixels, "XLabs"),
-        (fills, "reads a mask"),
-        (broken, lost),
-    ] {
-        let place = write(&root.path().join("other.safetensors"), &shapes, "BF16");
-        let text = ControlNetwork::read(&place).unwrap_err().to_string();
-        assert!(text.contains(part), "{text}");
-    }
+    assert_no_control_network(&xlabs, "XLabs");
+    assert_no_control_network(&pixels, "XLabs");
+    assert_no_control_network(&fills, "reads a mask");
+    assert_no_control_network(&broken, lost);
+    let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let place = models.join("unet/x.safetensors");
     for name in [UNION, "controlnet upscaler"] {
@@ -144,18 +113,14 @@ fn dev_and_schnell_take_controlnets_and_what_has_another_input_does_not() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     for (name, file, by) in [
-        ("transformer dev", "flux1-dev", ControlBy::Networks),
-        ("transformer schnell", "flux1-schnell", ControlBy::Networks),
-        ("transformer fill", "flux1-fill-dev", ControlBy::Nothing),
-        ("transformer dev", "flux1-kontext-dev", ControlBy::Nothing),
-        (
-            "transformer control",
-            "flux1-depth-dev",
-            ControlBy::Channels,
-        ),
+        ("dev", "flux1-dev", ControlBy::Networks),
+        ("schnell", "flux1-schnell", ControlBy::Networks),
+        ("fill", "flux1-fill-dev", ControlBy::Nothing),
+        ("dev", "flux1-kontext-dev", ControlBy::Nothing),
+        ("control", "flux1-depth-dev", ControlBy::Channels),
     ] {
         let place = models.join(format!("unet/{file}.safetensors"));
-        write(&place, &shapes(name), "BF16");
+        write(&place, &shapes(&format!("transformer {name}")), "BF16");
         let found = ModelSpec::open(&place).unwrap().limits.controls;
         assert_eq!(found.by, by, "{file}");
     }
@@ -165,12 +130,7 @@ fn dev_and_schnell_take_controlnets_and_what_has_another_input_does_not() {
 const LORA: &str = "lora control";
 
 fn with_lora(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, CatalogError> {
-    let lora = LoraChoice {
-        path: lora.to_owned(),
-        strength: 1.0,
-        strength_2: None,
-    };
-    model_with(spec, &[lora])
+    model_with(spec, &[lora.to_string_lossy().parse().unwrap()])
 }
 
 #[test]
@@ -185,22 +145,12 @@ fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
         let place = models.join("diffusion_models").join(name);
         write(&place, &shapes(layout), "BF16");
         let spec = ModelSpec::open(&place).unwrap();
-        for (file, kind, needed, guidance, steps) in [
-            (
-                "flux1-depth-dev-lora",
-                Some(ControlKind::Depth),
-                "a depth map",
-                10.0,
-                30,
-            ),
-            (
-                "flux1-canny-dev-lora",
-                Some(ControlKind::Edges),
-                "a picture of edges, or a picture whose edges are computed here",
-                30.0,
-                50,
-            ),
-            ("mine", None, "a control picture", 3.5, 20),
+        let (depth, edges) = (Some(ControlKind::Depth), Some(ControlKind::Edges));
+        let of_edges = "a picture of edges, or a picture whose edges are computed here";
+        for (file, kind, needed, sampling) in [
+            ("flux1-depth-dev-lora", depth, "a depth map", (10.0, 30)),
+            ("flux1-canny-dev-lora", edges, of_edges, (30.0, 50)),
+            ("mine", None, "a control picture", (3.5, 20)),
         ] {
             let lora = loras.join(file).with_extension("safetensors");
             write(&lora, &shapes(LORA), "BF16");
@@ -217,12 +167,9 @@ fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
             let controls = with.limits.controls;
             assert_eq!((controls.by, controls.kind), (ControlBy::Channels, kind));
             assert_eq!(with.mask, InputUse::No);
-            let sampling = with.defaults.sampling;
-            assert_eq!(
-                (sampling.guidance_scale, sampling.num_steps),
-                (guidance, steps),
-                "{file}"
-            );
+            let found = &with.defaults.sampling;
+            let found = (found.guidance_scale, found.num_steps);
+            assert_eq!(found, sampling, "{file}");
             let form = GenerateForm {
                 prompt: "x".into(),
                 out: "a.png".into(),

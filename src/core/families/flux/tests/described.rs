@@ -9,8 +9,10 @@ use crate::model::{CatalogError, GuidanceMode, ImageRole, InputUse, ModelSpec};
 use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
-    assert_file_unsupported, assert_pipelines_unsupported, edited, json_of,
+    assert_described, assert_file_unsupported, assert_lacks, assert_pipelines_unsupported, edited,
+    json_of,
 };
+use crate::testing::table;
 
 #[test]
 fn models_like_flux_are_named_and_refused() {
@@ -18,27 +20,19 @@ fn models_like_flux_are_named_and_refused() {
     let models = flux_tree(root.path());
     let place = models.join("unet/x.safetensors");
     let dev = || shapes("transformer dev");
-    let named = |key: &str| edited(dev(), key, &[8, 8]);
-    for (shapes, part) in [
-        (edited(dev(), "img_in.weight", &[3072, 196]), "Flex.2"),
-        (
-            edited(dev(), "img_in.weight", &[3072, 100]),
-            "100 input channels",
-        ),
-        (named("distilled_guidance_layer.in_proj.weight"), "Chroma"),
-        (named("controlnet_blocks.0.weight"), "ControlNet"),
-        (named("pulid_ca.0.norm1.weight"), "PuLID"),
-        (named("something_new.weight"), "something_new"),
-        (
-            named("txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"),
-            "Hunyuan",
-        ),
-        (
-            named("double_blocks.0.img_attn.qkv.weight.quant_state.bitsandbytes__nf4"),
-            "nf4",
-        ),
-    ] {
+    for (channels, part) in [(196, "Flex.2"), (100, "100 input channels")] {
+        let shapes = edited(dev(), "img_in.weight", &[3072, channels]);
         assert_file_unsupported(&models, "x", &shapes, part);
+    }
+    for (key, part) in table(
+        "distilled_guidance_layer.in_proj.weight -> Chroma
+         controlnet_blocks.0.weight -> ControlNet
+         pulid_ca.0.norm1.weight -> PuLID
+         something_new.weight -> something_new
+         txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight -> Hunyuan
+         double_blocks.0.img_attn.qkv.weight.quant_state.bitsandbytes__nf4 -> nf4",
+    ) {
+        assert_file_unsupported(&models, "x", &edited(dev(), key, &[8, 8]), part);
     }
     let mut redux = Shapes::new();
     redux.insert("redux_up.weight".into(), vec![12288, 1152]);
@@ -58,11 +52,8 @@ fn models_like_flux_are_named_and_refused() {
 fn a_header_alone_says_the_numbers_of_every_part() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
-    let place = write(
-        &models.join("unet/flux1-fill-dev.safetensors"),
-        &shapes("transformer fill"),
-        "BF16",
-    );
+    let place = models.join("unet/flux1-fill-dev.safetensors");
+    write(&place, &shapes("transformer fill"), "BF16");
     for (found, expected) in [
         (
             json_of::<FluxTransformerConfig>(&place),
@@ -102,20 +93,14 @@ fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_si
     fewer.retain(|key, _| !key.starts_with("double_blocks.18."));
     let place = write(&models.join("unet/pruned.safetensors"), &fewer, "BF16");
     let spec = ModelSpec::open(&place).unwrap();
-    assert_eq!(
-        (spec.guidance, spec.image_role, spec.mask),
-        (GuidanceMode::None, ImageRole::Base, InputUse::Optional)
-    );
-    let defaults = &spec.defaults;
+    assert_eq!(spec.guidance, GuidanceMode::None);
+    let inputs = (spec.image_role, spec.mask);
+    assert_eq!(inputs, (ImageRole::Base, InputUse::Optional));
+    let (defaults, sampling) = (&spec.defaults, &spec.defaults.sampling);
     assert_eq!((defaults.width, defaults.height), (256, 256));
-    assert_eq!(
-        (defaults.sampling.num_steps, defaults.sampling.strength),
-        (4, Some(0.6))
-    );
-    assert_eq!(
-        (defaults.num_frames, defaults.sampling.sampler),
-        (1, SamplerKind::Euler)
-    );
+    assert_eq!((sampling.num_steps, sampling.strength), (4, Some(0.6)));
+    assert_eq!(defaults.num_frames, 1);
+    assert_eq!(sampling.sampler, SamplerKind::Euler);
     assert!(spec.latent_rgb.is_some() && spec.presets.is_empty());
 }
 
@@ -123,22 +108,12 @@ fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_si
 fn a_card_says_what_a_flux_file_makes_together_with_what_lies_around_it() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
-    let place = write(
-        &models.join("unet/flux1-dev.safetensors"),
-        &shapes("transformer dev"),
-        "BF16",
-    );
+    let place = models.join("unet/flux1-dev.safetensors");
+    write(&place, &shapes("transformer dev"), "BF16");
+    assert_described(&place, "flux", "dev", "FLUX.1 dev");
     let card = IdentityCard::read(&place).unwrap();
-    assert_eq!(
-        (card.family.as_str(), card.variant.as_str()),
-        ("flux", "dev")
-    );
-    assert!(card.what.contains("FLUX.1 dev"), "{}", card.what);
-    let names: Vec<&str> = card.components.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(
-        names,
-        ["transformer", "vae", "text_encoder", "text_encoder_2"]
-    );
+    let names = card.components.iter().map(|it| &it.name[..]);
+    assert!(names.eq(["transformer", "vae", "text_encoder", "text_encoder_2"]));
     for (file, what) in [
         ("vae/ae.safetensors", "an image VAE in the original layout"),
         ("text_encoders/clip_l.safetensors", "a CLIP text encoder"),
@@ -149,20 +124,11 @@ fn a_card_says_what_a_flux_file_makes_together_with_what_lies_around_it() {
         let err = ModelSpec::open(&models.join(file)).unwrap_err();
         assert!(matches!(err, CatalogError::PartAlone { .. }), "{err}");
     }
-    std::fs::remove_file(models.join("vae/ae.safetensors")).unwrap();
-    std::fs::remove_dir_all(models.join("text_encoders")).unwrap();
+    let [clip, t5] = ["text_encoders/clip_l", "text_encoders/t5xxl_fp16"];
+    let missing = ["ae", "clip_l", "t5xxl_fp16"];
+    assert_lacks(&place, &models, &["vae/ae", clip, t5], &missing);
     let card = IdentityCard::read(&place).unwrap();
-    assert_eq!((card.is_runnable, card.variant.as_str()), (false, "dev"));
-    let [problem] = &card.problems[..] else {
-        panic!("{:?}", card.problems);
-    };
-    for missing in [
-        "ae.safetensors",
-        "clip_l.safetensors",
-        "t5xxl_fp16.safetensors",
-    ] {
-        assert!(problem.contains(missing), "{problem}");
-    }
+    assert_eq!((card.is_runnable, &card.variant[..]), (false, "dev"));
 }
 
 #[test]
@@ -173,22 +139,12 @@ fn a_card_of_a_checkpoint_names_the_parts_in_it_also_where_one_is_missing() {
     shapes.retain(|key, _| !key.starts_with("vae."));
     write(&place, &shapes, "F16");
     let card = IdentityCard::read(&place).unwrap();
-    let parts: Vec<(&str, u64)> = card
-        .components
-        .iter()
-        .map(|part| (part.name.as_str(), part.bytes))
-        .collect();
-    assert_eq!(
-        parts,
-        [
-            ("text_encoder", 2 * (123_060_480 + 768 * 768 + 1)),
-            ("text_encoder_2", 2 * (4_762_310_656 + 1)),
-            ("transformer", 2 * 11_901_408_320),
-        ]
-    );
-    assert!(
-        card.problems[0].contains("ae.safetensors"),
-        "{:?}",
-        card.problems
-    );
+    let parts = card.components.iter();
+    let parts = parts.map(|part| (&part.name[..], part.bytes));
+    assert!(parts.eq([
+        ("text_encoder", 2 * (123_060_480 + 768 * 768 + 1)),
+        ("text_encoder_2", 2 * (4_762_310_656 + 1)),
+        ("transformer", 2 * 11_901_408_320),
+    ]));
+    assert!(card.problems[0].contains("ae.safetensors"));
 }

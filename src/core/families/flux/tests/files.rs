@@ -37,11 +37,8 @@ pub(crate) fn flux_tree(models: &Path) -> PathBuf {
     write(&models.join("vae/ae.safetensors"), &shapes("ae"), "F32");
     let text = models.join("text_encoders");
     write(&text.join("clip_l.safetensors"), &shapes("clip_l"), "F16");
-    write(
-        &text.join("t5xxl_fp16.safetensors"),
-        &shapes("t5xxl"),
-        "F16",
-    );
+    let t5 = text.join("t5xxl_fp16.safetensors");
+    write(&t5, &shapes("t5xxl"), "F16");
     models.to_owned()
 }
 
@@ -62,38 +59,30 @@ pub(crate) fn write_folder(folder: &Path, class: &str, transformer: &str) -> Pat
     );
     let shapes_of = shapes(&format!("transformer {transformer} diffusers"));
     let channels = shapes_of["x_embedder.weight"][1];
-    for (component, config) in [
+    let transformer = transformer_config(channels, transformer != "schnell");
+    let stem = "diffusion_pytorch_model.safetensors";
+    for (component, config, stem, shapes) in [
+        ("transformer", transformer, stem, shapes_of),
+        ("vae", kl_vae_config(), stem, shapes("ae diffusers")),
         (
-            "transformer",
-            transformer_config(channels, transformer != "schnell"),
+            "text_encoder",
+            clip_config(),
+            "model.safetensors",
+            shapes("clip_l"),
         ),
-        ("vae", kl_vae_config()),
-        ("text_encoder", clip_config()),
-        ("text_encoder_2", t5_config()),
+        (
+            "text_encoder_2",
+            t5_config(),
+            "model.safetensors",
+            shapes("t5xxl"),
+        ),
     ] {
         write_json(&folder.join(component).join("config.json"), &config);
+        write(&folder.join(component).join(stem), &shapes, "BF16");
     }
     write_json(
         &folder.join("scheduler/scheduler_config.json"),
         &json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0, "use_dynamic_shifting": true}),
-    );
-    let weights = "diffusion_pytorch_model.safetensors";
-    write(
-        &folder.join("transformer").join(weights),
-        &shapes_of,
-        "BF16",
-    );
-    write(
-        &folder.join("vae").join(weights),
-        &shapes("ae diffusers"),
-        "BF16",
-    );
-    let clip = folder.join("text_encoder/model.safetensors");
-    write(&clip, &shapes("clip_l"), "BF16");
-    write(
-        &folder.join("text_encoder_2/model.safetensors"),
-        &shapes("t5xxl"),
-        "BF16",
     );
     for (component, name) in [("tokenizer", "clip-l"), ("tokenizer_2", "t5-xxl")] {
         std::os::unix::fs::symlink(shipped(name), folder.join(component)).unwrap();

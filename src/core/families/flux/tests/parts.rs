@@ -12,7 +12,11 @@ use crate::library::tests::parts::NARROW;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{clip_vision, comfy_tree, transformer, umt5, vae, write};
 use crate::testing::pipelines::write_json;
-use crate::testing::published::{catalog_of, edited, shipped};
+use crate::testing::published::{
+    assert_refused_with, catalog_of, edited, faultless_catalog, resized, shipped,
+    with_text_encoder, with_vae,
+};
+use crate::testing::table;
 
 fn dev_in(models: &Path) -> PathBuf {
     let place = models.join("unet/flux1-dev.safetensors");
@@ -30,27 +34,16 @@ fn a_missing_part_is_named_with_the_file_to_get_and_where_it_was_looked_for() {
     let models = flux_tree(root.path());
     let place = dev_in(&models);
     ModelSpec::open(&place).unwrap();
-    for (file, example) in [
-        (
-            "vae/ae.safetensors",
-            "ae.safetensors from black-forest-labs/FLUX.1-schnell",
-        ),
-        (
-            "text_encoders/clip_l.safetensors",
-            "clip_l.safetensors from comfyanonymous/flux_text_encoders",
-        ),
-        (
-            "text_encoders/t5xxl_fp16.safetensors",
-            "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders",
-        ),
-    ] {
+    for (file, example) in table(
+        "vae/ae.safetensors -> ae.safetensors from black-forest-labs/FLUX.1-schnell
+         text_encoders/clip_l.safetensors -> clip_l.safetensors from comfyanonymous/flux_text_encoders
+         text_encoders/t5xxl_fp16.safetensors -> t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders",
+    ) {
         let (here, away) = (models.join(file), models.join("away"));
         fs::rename(&here, &away).unwrap();
         let err = ModelSpec::open(&place).unwrap_err();
-        assert!(
-            matches!(err, CatalogError::MissingCompanion { .. }),
-            "{err}"
-        );
+        let is_missing = matches!(err, CatalogError::MissingCompanion { .. });
+        assert!(is_missing, "{err}");
         let text = err.to_string();
         let looked = here.parent().unwrap().to_string_lossy().into_owned();
         assert!(text.contains(example) && text.contains(&looked), "{text}");
@@ -70,51 +63,29 @@ fn a_wrong_part_that_the_user_named_is_refused_with_the_right_one() {
     let sd_vae = other("sd.safetensors", sd);
     let umt5 = other("umt5.safetensors", umt5());
     let vision = other("vision.safetensors", clip_vision());
-    let mut wide = shapes("clip_l");
-    for shape in wide.values_mut() {
-        shape
-            .iter_mut()
-            .filter(|n| **n == 768)
-            .for_each(|n| *n = 1280);
-    }
-    let clip_g = other("clip_g.safetensors", wide);
+    let clip_g = other("clip_g.safetensors", resized(shapes("clip_l"), 768, 1280));
     let t5 = models.join("text_encoders/t5xxl_fp16.safetensors");
     let clip = models.join("text_encoders/clip_l.safetensors");
-    let vae_of = |place: &Path| ComponentOverrides {
-        vae: Some(place.to_owned()),
-        ..ComponentOverrides::default()
-    };
-    let clip_of = |place: &Path| ComponentOverrides {
-        text_encoder: Some(place.to_owned()),
-        ..ComponentOverrides::default()
-    };
     let t5_of = |place: &Path| ComponentOverrides {
         text_encoder_2: Some(place.to_owned()),
         ..ComponentOverrides::default()
     };
+    let (ae, clip_l, t5xxl) = (
+        "ae.safetensors",
+        "clip_l.safetensors",
+        "t5xxl_fp16.safetensors",
+    );
     for (companions, right, found) in [
-        (vae_of(&wan_vae), "ae.safetensors", "a Wan VAE"),
-        (vae_of(&sd_vae), "16 channels", "found 4"),
-        (vae_of(&t5), "ae.safetensors", "a T5 text encoder"),
-        (clip_of(&t5), "clip_l.safetensors", "a T5 text encoder"),
-        (clip_of(&clip_g), "clip_l.safetensors", "not one of 1280"),
-        (clip_of(&vision), "clip_l.safetensors", "an image encoder"),
-        (
-            t5_of(&umt5),
-            "t5xxl_fp16.safetensors",
-            "a UMT5 text encoder",
-        ),
-        (
-            t5_of(&clip),
-            "t5xxl_fp16.safetensors",
-            "a CLIP text encoder",
-        ),
+        (with_vae(wan_vae), ae, "a Wan VAE"),
+        (with_vae(sd_vae), "16 channels", "found 4"),
+        (with_vae(t5.clone()), ae, "a T5 text encoder"),
+        (with_text_encoder(t5), clip_l, "a T5 text encoder"),
+        (with_text_encoder(clip_g), clip_l, "not one of 1280"),
+        (with_text_encoder(vision), clip_l, "an image encoder"),
+        (t5_of(&umt5), t5xxl, "a UMT5 text encoder"),
+        (t5_of(&clip), t5xxl, "a CLIP text encoder"),
     ] {
-        let text = open_with(&place, &companions).unwrap_err().to_string();
-        assert!(
-            text.contains(right) && text.contains(found),
-            "{right}: {text}"
-        );
+        assert_refused_with(root.path(), &place, &companions, [right, found]);
     }
     let gone = open_with(&place, &t5_of(Path::new("/nowhere/t5"))).unwrap_err();
     assert!(matches!(gone, CatalogError::NoSuchPath { .. }), "{gone}");
@@ -134,21 +105,15 @@ fn parts_that_the_user_named_win_over_those_of_a_checkpoint_and_of_a_folder() {
     let place = root.path().join("flux1-dev_all-in-one.safetensors");
     write(&place, &all_in_one("transformer dev"), "F16");
     let folder = write_folder(&root.path().join("folder"), "FluxPipeline", "dev");
+    let [own_clip, own_tokenizer] = ["text_encoder", "tokenizer_2"].map(|it| folder.join(it));
     for (model, clip, tokenizer) in [
-        (&place, place.clone(), shipped("t5-xxl")),
+        (&place, &place, shipped("t5-xxl")),
         // That of the folder itself is nearer.
-        (
-            &folder,
-            folder.join("text_encoder"),
-            folder.join("tokenizer_2"),
-        ),
+        (&folder, &own_clip, own_tokenizer),
     ] {
         let files = open_with(model, &companions).unwrap().files;
-        assert_eq!(
-            (&files.vae, files.text_encoder_2.as_ref()),
-            (&vae, Some(&t5))
-        );
-        assert_eq!(files.text_encoder, clip);
+        assert_eq!((&files.vae, &files.text_encoder), (&vae, clip));
+        assert_eq!(files.text_encoder_2.as_ref(), Some(&t5));
         assert_eq!(files.tokenizer_2, Some(tokenizer));
         assert_eq!(files.tokenizer_2_class, None);
     }
@@ -174,9 +139,7 @@ fn parts_of_wan_and_flux_lie_in_one_tree_and_each_finds_its_own() {
     let wan = models.join("diffusion_models/wan.safetensors");
     write(&wan, &transformer(NARROW), "F16");
     dev_in(&models);
-    let catalog = catalog_of(&models);
-    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
-    assert_eq!(catalog.available.len(), 2);
+    let catalog = faultless_catalog(&models, 2);
     let files = catalog.find(&wan.to_string_lossy()).unwrap().files;
     assert_eq!(files.vae, models.join("vae/wan_2.1_vae.safetensors"));
     assert!(files.text_encoder.ends_with("umt5_xxl_fp16.safetensors"));
@@ -196,9 +159,10 @@ fn a_wan_checkpoint_with_all_parts_needs_nothing_around_it_either() {
     let place = root.path().join("checkpoints/rapid.safetensors");
     crate::testing::made_up::write_with_tokenizer(&place, &all, "F16", 256_300);
     let files = ModelSpec::open(&place).unwrap().files;
-    assert_eq!(
-        (&files.vae, &files.text_encoder, &files.tokenizer),
-        (&place, &place, &place)
+    assert!(
+        [&files.vae, &files.text_encoder, &files.tokenizer]
+            .iter()
+            .all(|it| **it == place)
     );
 }
 
@@ -232,19 +196,14 @@ fn a_tokenizer_beside_its_encoder_wins_and_one_of_another_form_or_size_does_not_
     let text = models.join("text_encoders");
     // UMT5's, and one of pieces where pairs are wanted: both are passed over.
     fs::create_dir_all(text.join("tokenizer")).unwrap();
-    fs::write(
-        text.join("tokenizer/spiece.model"),
-        [0x0a, 0].repeat(40_000),
-    )
-    .unwrap();
+    let pieces = text.join("tokenizer/spiece.model");
+    fs::write(pieces, [0x0a, 0].repeat(40_000)).unwrap();
     let files = ModelSpec::open(&place).unwrap().files;
     let of_app = |name: &str| fs::canonicalize(shipped(name)).unwrap();
     let canonical = |path: &Path| fs::canonicalize(path).unwrap();
     assert_eq!(canonical(&files.tokenizer), of_app("clip-l"));
-    assert_eq!(
-        canonical(files.tokenizer_2.as_ref().unwrap()),
-        of_app("t5-xxl")
-    );
+    let second = canonical(files.tokenizer_2.as_ref().unwrap());
+    assert_eq!(second, of_app("t5-xxl"));
     fs::remove_dir_all(text.join("tokenizer")).unwrap();
     symlink(shipped("clip-l"), text.join("tokenizer")).unwrap();
     symlink(shipped("t5-xxl"), text.join("tokenizer_2")).unwrap();
@@ -257,20 +216,21 @@ fn a_tokenizer_beside_its_encoder_wins_and_one_of_another_form_or_size_does_not_
         tokenizer_2: two.map(shipped),
         ..ComponentOverrides::default()
     };
-    let text = open_with(&place, &named(Some("t5-xxl"), None))
-        .unwrap_err()
-        .to_string();
-    assert!(text.contains("merged pairs is needed, as CLIP"), "{text}");
-    let text = open_with(&place, &named(None, Some("clip-l")))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        text.contains("pieces with scores is needed, as T5 has"),
-        "{text}"
-    );
-    let files = open_with(&place, &named(Some("clip-l/vocab.json"), Some("t5-xxl")))
-        .unwrap()
-        .files;
+    for (named, part) in [
+        (
+            named(Some("t5-xxl"), None),
+            "merged pairs is needed, as CLIP",
+        ),
+        (
+            named(None, Some("clip-l")),
+            "pieces with scores is needed, as T5 has",
+        ),
+    ] {
+        let text = open_with(&place, &named).unwrap_err().to_string();
+        assert!(text.contains(part), "{text}");
+    }
+    let named = named(Some("clip-l/vocab.json"), Some("t5-xxl"));
+    let files = open_with(&place, &named).unwrap().files;
     assert_eq!(files.tokenizer, shipped("clip-l"));
     assert_eq!(files.tokenizer_2, Some(shipped("t5-xxl")));
 }
@@ -282,16 +242,10 @@ fn an_encoder_of_another_vocabulary_needs_a_tokenizer_of_its_own() {
     let place = dev_in(&models);
     let tokens = "text_model.embeddings.token_embedding.weight";
     let small = edited(shapes("clip_l"), tokens, &[814, 768]);
-    write(
-        &models.join("text_encoders/clip_l.safetensors"),
-        &small,
-        "F16",
-    );
+    let clip = models.join("text_encoders/clip_l.safetensors");
+    write(&clip, &small, "F16");
     let text = ModelSpec::open(&place).unwrap_err().to_string();
-    assert!(
-        text.contains("the tokenizer of CLIP with 814 token ids"),
-        "{text}"
-    );
+    assert!(text.contains("the tokenizer of CLIP with 814 token ids"));
     let pairs: serde_json::Map<_, _> = (0..814).map(|n| (format!("w{n}"), n.into())).collect();
     let own = models.join("text_encoders/tokenizer");
     write_json(&own.join("vocab.json"), &pairs.into());

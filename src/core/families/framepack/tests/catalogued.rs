@@ -1,10 +1,7 @@
 //! Both published FramePack models in every layout: recognised, completed, described; and every tensor of them.
 
-use std::fs;
-
 use serde_json::json;
 
-use crate::catalog::IdentityCard;
 use crate::families::flux::tests::files::{framepack_shapes, shapes};
 use crate::families::framepack::tests::files::{framepack_tree, transformer_in, write_folder};
 use crate::families::framepack::{self, LANGUAGE};
@@ -17,8 +14,8 @@ use crate::networks::{
 use crate::testing::made_up::write;
 use crate::testing::pipelines::edit_json;
 use crate::testing::published::{
-    assert_is_read, assert_is_read_but, assert_needs_all, assert_needs_all_read, behind,
-    catalog_of, json_of, shipped,
+    assert_changes_refused, assert_described, assert_is_read, assert_is_read_but, assert_needs_all,
+    assert_needs_all_read, assert_needs_parts, behind, faultless_catalog, json_of, shipped,
 };
 
 #[test]
@@ -71,40 +68,23 @@ fn both_published_models_are_offered_from_a_comfyui_folder_with_their_defaults()
     let models = framepack_tree(&root.path().join("models"));
     transformer_in(&models, "FramePackI2V_HY_bf16");
     transformer_in(&models, "FramePack_F1_I2V_HY_20250503_fp8_e4m3fn");
-    let catalog = catalog_of(&models);
-    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
-    assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
-    assert_eq!(catalog.available.len(), 2);
+    let catalog = faultless_catalog(&models, 2);
+    let (original, f1) = (SectionOrder::Original, SectionOrder::F1);
     for (id, variant, order, end) in [
-        (
-            "framepack-i2v",
-            "I2V",
-            SectionOrder::Original,
-            InputUse::Optional,
-        ),
-        ("framepack-f1", "F1", SectionOrder::F1, InputUse::No),
+        ("framepack-i2v", "I2V", original, InputUse::Optional),
+        ("framepack-f1", "F1", f1, InputUse::No),
     ] {
         let spec = catalog.find(id).unwrap();
-        assert_eq!(
-            (spec.family, spec.variant.as_str()),
-            (framepack::FAMILY, variant)
-        );
+        let kind = (spec.family, &spec.variant[..]);
+        assert_eq!(kind, (framepack::FAMILY, variant));
         assert_eq!((spec.section_order, spec.end_image), (Some(order), end));
         assert_eq!(spec.start_image, InputUse::Required);
         assert_eq!(spec.guidance, GuidanceMode::Distilled);
         assert!(spec.licence.contains("Tencent Hunyuan") && spec.licence.contains("Llama 3"));
-        let defaults = &spec.defaults;
-        assert_eq!(
-            (
-                defaults.sampling.num_steps,
-                defaults.sampling.guidance_scale
-            ),
-            (25, 10.0)
-        );
-        assert_eq!(
-            (defaults.sampling.sampler, defaults.sampling.shift),
-            (SamplerKind::UniPcBh1, None)
-        );
+        let (defaults, sampling) = (&spec.defaults, &spec.defaults.sampling);
+        assert_eq!((sampling.num_steps, sampling.guidance_scale), (25, 10.0));
+        let found = (sampling.sampler, sampling.shift);
+        assert_eq!(found, (SamplerKind::UniPcBh1, None));
         assert_eq!((defaults.fps, defaults.num_frames), (30.0, 145));
         assert_eq!(spec.limits.size_multiple, 16);
         assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), 16);
@@ -131,10 +111,7 @@ fn a_transformer_is_the_same_in_every_dialect_and_its_config_is_the_published_on
         let shapes = framepack_shapes(&format!("transformer {name}"));
         write(&place, &behind("model.model.", &shapes), "BF16");
         let spec = ModelSpec::open(&place).unwrap();
-        assert_eq!(
-            (spec.name.as_str(), spec.variant.as_str()),
-            ("any name", "I2V")
-        );
+        assert_eq!((&spec.name[..], &spec.variant[..]), ("any name", "I2V"));
         assert_eq!(spec.defaults.sampling.num_steps, 25);
         let config = FramePackTransformerConfig::read(&place).unwrap();
         assert_eq!(config, FramePackTransformerConfig::default(), "{name}");
@@ -145,21 +122,13 @@ fn a_transformer_is_the_same_in_every_dialect_and_its_config_is_the_published_on
     let llama = models.join("text_encoders/llava_llama3_fp16.safetensors");
     let read = serde_json::to_value(LANGUAGE.read(&llama).unwrap()).unwrap();
     let llama = serde_json::to_value(LanguageConfig::llama3(LANGUAGE.tap)).unwrap();
-    for key in [
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-    ] {
+    let sizes = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads";
+    for key in sizes.split(' ') {
         assert_eq!(read[key], llama[key], "{key}");
     }
     let siglip = models.join("clip_vision/sigclip_vision_patch14_384.safetensors");
-    assert_eq!(
-        json_of::<SiglipConfig>(&siglip),
-        serde_json::to_value(SiglipConfig::default()).unwrap()
-    );
+    let found = json_of::<SiglipConfig>(&siglip);
+    assert_eq!(found, json!(SiglipConfig::default()));
 }
 
 #[test]
@@ -168,110 +137,33 @@ fn a_diffusers_folder_is_a_model_with_its_own_schedule_and_refused_where_a_part_
     let folder = root.path().join("my-framepack");
     write_folder(&folder);
     let spec = ModelSpec::open(&folder).unwrap();
-    let defaults = &spec.defaults;
-    assert_eq!(
-        (defaults.sampling.sampler, defaults.sampling.shift),
-        (SamplerKind::Euler, Some(7.0))
-    );
-    assert_eq!(
-        spec.files.image_processor,
-        Some(folder.join("feature_extractor"))
-    );
-    let card = IdentityCard::read(&folder).unwrap();
-    assert_eq!(
-        (card.family.as_str(), card.is_runnable),
-        ("framepack", true)
-    );
-    assert_eq!(card.what, "a FramePack I2V model");
+    let sampling = &spec.defaults.sampling;
+    let found = (sampling.sampler, sampling.shift);
+    assert_eq!(found, (SamplerKind::Euler, Some(7.0)));
+    let processor = folder.join("feature_extractor");
+    assert_eq!(spec.files.image_processor, Some(processor));
+    assert_described(&folder, "framepack", "I2V", "a FramePack I2V model");
     let scheduler = folder.join("scheduler/scheduler_config.json");
     edit_json(&scheduler, |config| {
         config["use_dynamic_shifting"] = json!(true);
     });
-    assert_eq!(
-        ModelSpec::open(&folder).unwrap().defaults.sampling.shift,
-        None
+    let spec = ModelSpec::open(&folder).unwrap();
+    assert_eq!(spec.defaults.sampling.shift, None);
+    assert_changes_refused(
+        &folder,
+        "transformer/config num_layers 19 -> 19 layers
+         transformer/config patch_size_t 2 -> patch_size_t
+         transformer/config rope_axes_dim [16, 56, 54] -> rope_axes_dim
+         transformer/config has_clean_x_embedder false -> clean_x_embedder
+         transformer/config image_proj_dim 1280 -> 1280
+         vae/config latent_channels 8 -> one of 8
+         vae/config temporal_compression_ratio 8 -> 4 frames
+         text_encoder/config model_type \"qwen2\" -> qwen2
+         text_encoder/config vocab_size 32000 -> 32000
+         text_encoder_2/config hidden_size 960 -> one of 960
+         image_encoder/config hidden_size 768 -> 768
+         scheduler/scheduler_config _class_name \"DDIM\" -> DDIM",
     );
-    for (file, key, value, part) in [
-        (
-            "transformer/config.json",
-            "num_layers",
-            json!(19),
-            "19 layers",
-        ),
-        (
-            "transformer/config.json",
-            "patch_size_t",
-            json!(2),
-            "patch_size_t",
-        ),
-        (
-            "transformer/config.json",
-            "rope_axes_dim",
-            json!([16, 56, 54]),
-            "rope_axes_dim",
-        ),
-        (
-            "transformer/config.json",
-            "has_clean_x_embedder",
-            json!(false),
-            "clean_x_embedder",
-        ),
-        (
-            "transformer/config.json",
-            "image_proj_dim",
-            json!(1280),
-            "1280",
-        ),
-        ("vae/config.json", "latent_channels", json!(8), "one of 8"),
-        (
-            "vae/config.json",
-            "temporal_compression_ratio",
-            json!(8),
-            "4 frames",
-        ),
-        (
-            "text_encoder/config.json",
-            "model_type",
-            json!("qwen2"),
-            "qwen2",
-        ),
-        (
-            "text_encoder/config.json",
-            "vocab_size",
-            json!(32_000),
-            "32000",
-        ),
-        (
-            "text_encoder_2/config.json",
-            "hidden_size",
-            json!(960),
-            "one of 960",
-        ),
-        (
-            "image_encoder/config.json",
-            "hidden_size",
-            json!(768),
-            "768",
-        ),
-        (
-            "scheduler/scheduler_config.json",
-            "_class_name",
-            json!("DDIM"),
-            "DDIM",
-        ),
-    ] {
-        let path = folder.join(file);
-        let before = fs::read(&path).unwrap();
-        edit_json(&path, |config| config[key] = value.clone());
-        let text = ModelSpec::open(&folder).unwrap_err().to_string();
-        assert!(text.contains(part), "{file} {key}: {text}");
-        fs::write(&path, before).unwrap();
-    }
-    for part in ["feature_extractor", "image_encoder", "tokenizer", "vae"] {
-        let (here, away) = (folder.join(part), folder.join("away"));
-        fs::rename(&here, &away).unwrap();
-        let text = ModelSpec::open(&folder).unwrap_err().to_string();
-        assert!(text.contains(part), "{text}");
-        fs::rename(&away, &here).unwrap();
-    }
+    let parts = ["feature_extractor", "image_encoder", "tokenizer", "vae"];
+    assert_needs_parts(&folder, &parts);
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::families::flux::tests::files::{clip_config, framepack_shapes, shapes};
-use crate::testing::made_up::{Shapes, write};
+use crate::testing::made_up::write;
 use crate::testing::pipelines::write_json;
 use crate::testing::published::shipped;
 
@@ -37,30 +37,21 @@ pub(crate) fn transformer_in(models: &Path, name: &str) -> PathBuf {
 
 /// The parts of HunyuanVideo's repository that FramePack fetches, in its folder.
 pub(crate) fn write_parts(folder: &Path) {
-    let weights = |part: &str, name: &str, shapes: &Shapes| {
-        write(&folder.join(part).join(name), shapes, "F16");
-    };
-    weights(
-        "text_encoder",
-        "model.safetensors",
-        &framepack_shapes("llama"),
-    );
-    write_json(
-        &folder.join("text_encoder/config.json"),
-        &json!({
-            "architectures": ["LlamaModel"], "model_type": "llama", "vocab_size": 128_320,
-            "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-            "num_attention_heads": 32, "num_key_value_heads": 8,
-        }),
-    );
-    weights("text_encoder_2", "model.safetensors", &shapes("clip_l"));
-    write_json(&folder.join("text_encoder_2/config.json"), &clip_config());
-    let vae = "diffusion_pytorch_model.safetensors";
-    weights("vae", vae, &framepack_shapes("vae diffusers"));
-    write_json(
-        &folder.join("vae/config.json"),
-        &json!({"_class_name": "AutoencoderKLHunyuanVideo"}),
-    );
+    let llama = json!({
+        "architectures": ["LlamaModel"], "model_type": "llama", "vocab_size": 128_320,
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8,
+    });
+    let vae = json!({"_class_name": "AutoencoderKLHunyuanVideo"});
+    let (model, diffusion) = ("model.safetensors", "diffusion_pytorch_model.safetensors");
+    for (part, config, name, shapes) in [
+        ("text_encoder", llama, model, framepack_shapes("llama")),
+        ("text_encoder_2", clip_config(), model, shapes("clip_l")),
+        ("vae", vae, diffusion, framepack_shapes("vae diffusers")),
+    ] {
+        write_json(&folder.join(part).join("config.json"), &config);
+        write(&folder.join(part).join(name), &shapes, "F16");
+    }
     write_llama_tokenizer(&folder.join("tokenizer"));
     let clip = folder.join("tokenizer_2");
     fs::create_dir_all(&clip).unwrap();
@@ -85,11 +76,8 @@ pub(crate) fn write_siglip(folder: &Path) {
 
 pub(crate) fn write_transformer(folder: &Path, class: &str) {
     let name = "diffusion_pytorch_model.safetensors";
-    write(
-        &folder.join(name),
-        &framepack_shapes("transformer diffusers"),
-        "BF16",
-    );
+    let shapes = framepack_shapes("transformer diffusers");
+    write(&folder.join(name), &shapes, "BF16");
     write_json(
         &folder.join("config.json"),
         &json!({

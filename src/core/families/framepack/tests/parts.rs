@@ -12,19 +12,47 @@ use crate::job::LoraChoice;
 use crate::library::ComponentOverrides;
 use crate::lora;
 use crate::model::{CatalogError, ModelFiles, ModelSpec};
-use crate::testing::made_up::{Shapes, clip_vision, comfy_tree, write};
-use crate::testing::published::{catalog_of, edited};
+use crate::testing::made_up::{I2V_14B, Shapes, clip_vision, comfy_tree, transformer, write};
+use crate::testing::published::{
+    assert_refused_with, catalog_of, edited, other_in, with_text_encoder, with_vae,
+};
+use crate::testing::table;
 
-/// A LoRA of rank 4 with these layers: name, outputs and inputs.
-fn write_lora(path: &Path, [down, up]: [&str; 2], layers: &[(String, u64, u64)]) -> LoraChoice {
+/// A LoRA of rank 4 with these layers. A row: name -> outputs and inputs.
+fn write_lora(path: &Path, [down, up]: [&str; 2], layers: &str) -> LoraChoice {
     let mut shapes = Shapes::new();
-    for (layer, outputs, inputs) in layers {
-        shapes.insert(format!("{layer}.{down}.weight"), vec![4, *inputs]);
-        shapes.insert(format!("{layer}.{up}.weight"), vec![*outputs, 4]);
+    for (layer, sizes) in table(layers) {
+        let (outputs, inputs) = sizes.split_once(' ').unwrap();
+        let [outputs, inputs] = [outputs, inputs].map(|size| size.parse().unwrap());
+        shapes.insert(format!("{layer}.{down}.weight"), vec![4, inputs]);
+        shapes.insert(format!("{layer}.{up}.weight"), vec![outputs, 4]);
     }
     write(path, &shapes, "F32");
     path.to_string_lossy().parse().unwrap()
 }
+
+const HUNYUAN_LAYERS: &str = "\
+diffusion_model.double_blocks.19.img_attn_qkv -> 9216 3072
+diffusion_model.double_blocks.0.txt_mlp.fc2 -> 3072 12288
+diffusion_model.double_blocks.0.img_mod.linear -> 18432 3072
+diffusion_model.single_blocks.39.linear1 -> 21504 3072
+diffusion_model.txt_in.individual_token_refiner.blocks.1.self_attn_qkv -> 9216 3072";
+
+const PEFT_LAYERS: &str = "\
+transformer.transformer_blocks.19.attn.add_k_proj -> 3072 3072
+transformer.transformer_blocks.0.ff_context.net.0.proj -> 12288 3072
+transformer.single_transformer_blocks.39.proj_mlp -> 12288 3072
+transformer.norm_out.linear -> 6144 3072
+transformer.clean_x_embedder.proj_2x -> 3072 512";
+
+const MUSUBI_LAYERS: &str = "\
+lora_unet_transformer_blocks_19_attn_to_out_0 -> 3072 3072
+lora_unet_single_transformer_blocks_39_attn_to_k -> 3072 3072
+lora_unet_transformer_blocks_3_norm1_context_linear -> 18432 3072";
+
+const FLUX_LAYERS: &str = "\
+transformer.transformer_blocks.18.attn.to_q -> 3072 3072
+transformer.single_transformer_blocks.37.attn.to_q -> 3072 3072";
 
 #[test]
 fn framepacks_own_downloads_make_both_models() {
@@ -80,35 +108,21 @@ fn missing_and_wrong_parts_are_told_with_the_file_to_get() {
     }
     framepack_tree(&models);
     ModelSpec::open(&place).unwrap();
-    let other =
-        |name: &str, shapes: &Shapes| write(&models.join("other").join(name), shapes, "F16");
+    let other = |name: &str, shapes: &Shapes| other_in(&models, name, shapes);
     let key = "model.embed_tokens.weight";
     let qwen = edited(framepack_shapes("llama"), key, &[152_064, 4096]);
-    let qwen = other("qwen.safetensors", &qwen);
-    let clip_h = other("clip_h.safetensors", &clip_vision());
-    let ae = other("ae.safetensors", &shapes("ae"));
-    let text_encoder = ComponentOverrides {
-        text_encoder: Some(qwen),
-        ..ComponentOverrides::default()
-    };
     let image_encoder = ComponentOverrides {
-        image_encoder: Some(clip_h),
+        image_encoder: Some(other("clip_h", &clip_vision())),
         ..ComponentOverrides::default()
     };
-    let vae = ComponentOverrides {
-        vae: Some(ae),
-        ..ComponentOverrides::default()
-    };
-    let nothing = tempfile::tempdir().unwrap();
-    for (companions, right, found) in [
-        (text_encoder, "llava_llama3", "152064 words"),
-        (image_encoder, "sigclip_vision", "an image encoder"),
-        (vae, "hunyuan_video_vae", "an image VAE"),
+    let text_encoder = with_text_encoder(other("qwen", &qwen));
+    let vae = with_vae(other("ae", &shapes("ae")));
+    for (companions, parts) in [
+        (text_encoder, ["llava_llama3", "152064 words"]),
+        (image_encoder, ["sigclip_vision", "an image encoder"]),
+        (vae, ["hunyuan_video_vae", "an image VAE"]),
     ] {
-        let catalog = catalog_of(nothing.path());
-        let err = catalog.open_with(&place.to_string_lossy(), &companions);
-        let text = err.unwrap_err().to_string();
-        assert!(text.contains(right) && text.contains(found), "{text}");
+        assert_refused_with(root.path(), &place, &companions, parts);
     }
     fs::remove_dir_all(models.join("text_encoders/llama-3")).unwrap();
     let text = ModelSpec::open(&place).unwrap_err().to_string();
@@ -130,11 +144,7 @@ fn hunyuanvideo_itself_is_named_and_refused_and_wan_does_not_take_framepacks_par
         assert!(err.to_string().contains("HunyuanVideo"), "{err}");
     }
     let wan = models.join("unet/wan2.1_i2v_480p_14B_fp16.safetensors");
-    write(
-        &wan,
-        &crate::testing::made_up::transformer(crate::testing::made_up::I2V_14B),
-        "F16",
-    );
+    write(&wan, &transformer(I2V_14B), "F16");
     let files = ModelSpec::open(&wan).unwrap().files;
     let clip_h = models.join("clip_vision/clip_vision_h.safetensors");
     assert_eq!(files.image_encoder, Some(clip_h));
@@ -146,100 +156,30 @@ fn loras_of_hunyuanvideo_and_framepack_fit_in_every_tools_names_and_those_of_flu
     let path = root.path().join("lora.safetensors");
     let files = |dialect: &str| {
         let place = root.path().join(format!("{dialect}.safetensors"));
-        write(
-            &place,
-            &framepack_shapes(&format!("transformer {dialect}")),
-            "BF16",
-        );
+        let shapes = framepack_shapes(&format!("transformer {dialect}"));
+        write(&place, &shapes, "BF16");
         ModelFiles {
             transformer: place,
             ..ModelFiles::default()
         }
     };
-    let named = |names: &[(&str, u64, u64)]| -> Vec<(String, u64, u64)> {
-        let all = names.iter();
-        all.map(|(name, outputs, inputs)| ((*name).to_owned(), *outputs, *inputs))
-            .collect()
-    };
-    let hunyuan = named(&[
-        ("diffusion_model.double_blocks.19.img_attn_qkv", 9216, 3072),
-        ("diffusion_model.double_blocks.0.txt_mlp.fc2", 3072, 12288),
-        (
-            "diffusion_model.double_blocks.0.img_mod.linear",
-            18432,
-            3072,
-        ),
-        ("diffusion_model.single_blocks.39.linear1", 21504, 3072),
-        (
-            "diffusion_model.txt_in.individual_token_refiner.blocks.1.self_attn_qkv",
-            9216,
-            3072,
-        ),
-    ]);
-    let peft = named(&[
-        (
-            "transformer.transformer_blocks.19.attn.add_k_proj",
-            3072,
-            3072,
-        ),
-        (
-            "transformer.transformer_blocks.0.ff_context.net.0.proj",
-            12288,
-            3072,
-        ),
-        (
-            "transformer.single_transformer_blocks.39.proj_mlp",
-            12288,
-            3072,
-        ),
-        ("transformer.norm_out.linear", 6144, 3072),
-        ("transformer.clean_x_embedder.proj_2x", 3072, 512),
-    ]);
-    let musubi = named(&[
-        ("lora_unet_transformer_blocks_19_attn_to_out_0", 3072, 3072),
-        (
-            "lora_unet_single_transformer_blocks_39_attn_to_k",
-            3072,
-            3072,
-        ),
-        (
-            "lora_unet_transformer_blocks_3_norm1_context_linear",
-            18432,
-            3072,
-        ),
-    ]);
     let (peft_ends, kohya_ends) = (["lora_A", "lora_B"], ["lora_down", "lora_up"]);
     for dialect in ["diffusers", "hunyuan", "comfy"] {
         let files = files(dialect);
         for (ends, layers) in [
-            (peft_ends, &hunyuan),
-            (peft_ends, &peft),
-            (kohya_ends, &musubi),
+            (peft_ends, HUNYUAN_LAYERS),
+            (peft_ends, PEFT_LAYERS),
+            (kohya_ends, MUSUBI_LAYERS),
         ] {
             let lora = write_lora(&path, ends, layers);
             let checked = lora::check(&[lora], framepack::FAMILY, &files).unwrap();
             let coverage = &checked[0].coverage;
-            let (applied, total) = (coverage.applied, coverage.total);
-            assert_eq!(
-                (applied, total),
-                (2 * layers.len(), 2 * layers.len()),
-                "{dialect}"
-            );
+            let all = 2 * layers.lines().count();
+            assert_eq!((coverage.applied, coverage.total), (all, all), "{dialect}");
         }
     }
-    let flux = named(&[
-        ("transformer.transformer_blocks.18.attn.to_q", 3072, 3072),
-        (
-            "transformer.single_transformer_blocks.37.attn.to_q",
-            3072,
-            3072,
-        ),
-    ]);
-    let lora = write_lora(&path, peft_ends, &flux);
+    let lora = write_lora(&path, peft_ends, FLUX_LAYERS);
     let err = lora::check(&[lora], framepack::FAMILY, &files("diffusers")).unwrap_err();
     let text = err.to_string();
-    assert!(
-        text.contains("this LoRA is for Flux, not for FramePack"),
-        "{text}"
-    );
+    assert!(text.contains("this LoRA is for Flux, not for FramePack"));
 }

@@ -12,8 +12,7 @@ use crate::model::ModelSpec;
 use crate::networks::Krea2TransformerConfig;
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
-    Folder, Offered, assert_is_whole_behind_prefixes, assert_needs_all, catalog_of, count_numbers,
-    edited, resized, shapes_of, transformer_in,
+    Folder, Offered, assert_published, catalog_of, edited, resized, shapes_of, transformer_in,
 };
 
 /// One of the files in `tests/fixtures/headers/krea2.json`.
@@ -79,12 +78,18 @@ pub(in crate::families) fn case() -> FamilyCase {
     let (right, heads) = ("qwen3vl_4b", "text_num_attention_heads");
     FamilyCase {
         family: krea2::FAMILY,
+        transformers: || {
+            let all = ["transformer", "transformer diffusers"].map(own);
+            assert_published(
+                &all,
+                &Krea2TransformerConfig::default(),
+                12_820_073_036,
+                |key| !key.starts_with("blocks.") || key.starts_with("blocks.7."),
+            );
+        },
         companions: vec![
-            ("vae/qwen_image_vae.safetensors", own("qwen_image_vae")),
-            (
-                "text_encoders/qwen3vl_4b_bf16.safetensors",
-                own("qwen3vl_4b"),
-            ),
+            ("vae/qwen_image_vae", own("qwen_image_vae")),
+            ("text_encoders/qwen3vl_4b_bf16", own("qwen3vl_4b")),
         ],
         offered: vec![
             ("krea2_turbo_bf16", own("transformer"), "krea2-turbo", turbo),
@@ -102,14 +107,8 @@ pub(in crate::families) fn case() -> FamilyCase {
             ("text_encoders.qwen3vl_4b.transformer.", own("qwen3vl_4b")),
         ]),
         missing: (
-            &[
-                "vae/qwen_image_vae.safetensors",
-                "text_encoders/qwen3vl_4b_bf16.safetensors",
-            ],
-            &[
-                "qwen_image_vae.safetensors",
-                "qwen3vl_4b_fp8_scaled.safetensors",
-            ],
+            &["vae/qwen_image_vae", "text_encoders/qwen3vl_4b_bf16"],
+            &["qwen_image_vae", "qwen3vl_4b_fp8_scaled"],
         ),
         other_encoders: vec![
             ("clip", shapes("clip_l"), [right, "a CLIP text encoder"]),
@@ -159,20 +158,6 @@ pub(in crate::families) fn case() -> FamilyCase {
         .to_vec(),
         variant: |hints| Ok(super::variant_by(hints)),
     }
-}
-
-#[test]
-fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_in_any_dialect() {
-    for name in ["transformer", "transformer diffusers"] {
-        assert_is_whole_behind_prefixes(&own(name), &Krea2TransformerConfig::default());
-    }
-    assert_eq!(count_numbers(&own("transformer")), 12_820_073_036);
-}
-
-#[test]
-fn a_transformer_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
-    let is_looked_at = |key: &str| !key.starts_with("blocks.") || key.starts_with("blocks.7.");
-    assert_needs_all::<Krea2TransformerConfig>(&own("transformer"), is_looked_at);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Qwen-Image in every layout, from names and shapes alone: recognised, completed, described; every tensor of it; and
 //! relatives, which are named and refused.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::families::flux::tests::files::shapes;
 use crate::families::qwen_image;
 use crate::families::tests::FamilyCase;
 use crate::job::SamplerKind;
-use crate::library::ControlNetwork;
 use crate::model::{InputUse, ModelSpec};
 use crate::networks::{
     NetworkConfig as _, QwenImageControlConfig, QwenImageTransformerConfig, QwenVisionConfig,
@@ -15,8 +16,8 @@ use crate::networks::{
 };
 use crate::testing::made_up::{Shapes, vae, write};
 use crate::testing::published::{
-    Folder, Offered, assert_file_unsupported, assert_is_read, assert_is_read_but,
-    assert_is_whole_behind_prefixes, assert_needs_all, catalog_of, count_numbers, edited, resized,
+    Folder, Offered, assert_file_unsupported, assert_is_read, assert_is_read_but, assert_needs_all,
+    assert_no_control_network, assert_published, catalog_of, control_network, edited, resized,
     shapes_of, transformer_in,
 };
 
@@ -83,12 +84,17 @@ pub(in crate::families) fn case() -> FamilyCase {
     let control = "controlnet_x_embedder.weight";
     FamilyCase {
         family: qwen_image::FAMILY,
+        transformers: || {
+            assert_published(
+                &[own("transformer")],
+                &QwenImageTransformerConfig::default(),
+                20_430_401_088,
+                |key| !key.contains("blocks.") || key.contains("blocks.59."),
+            );
+        },
         companions: vec![
-            ("vae/qwen_image_vae.safetensors", vae(16)),
-            (
-                "text_encoders/qwen_2.5_vl_7b.safetensors",
-                own("qwen_2.5_vl_7b"),
-            ),
+            ("vae/qwen_image_vae", vae(16)),
+            ("text_encoders/qwen_2.5_vl_7b", own("qwen_2.5_vl_7b")),
         ],
         offered: vec![
             (
@@ -114,11 +120,8 @@ pub(in crate::families) fn case() -> FamilyCase {
         )],
         all_in_one: None,
         missing: (
-            &[
-                "vae/qwen_image_vae.safetensors",
-                "text_encoders/qwen_2.5_vl_7b.safetensors",
-            ],
-            &["qwen_image_vae.safetensors", RIGHT],
+            &["vae/qwen_image_vae", "text_encoders/qwen_2.5_vl_7b"],
+            &["qwen_image_vae", "qwen_2.5_vl_7b_fp8_scaled"],
         ),
         other_encoders: vec![
             ("clip", shapes("clip_l"), [RIGHT, "a CLIP text encoder"]),
@@ -168,13 +171,6 @@ pub(in crate::families) fn case() -> FamilyCase {
 }
 
 #[test]
-fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_behind_any_prefix() {
-    let all = own("transformer");
-    assert_is_whole_behind_prefixes(&all, &QwenImageTransformerConfig::default());
-    assert_eq!(count_numbers(&all), 20_430_401_088);
-}
-
-#[test]
 fn no_tensor_of_the_published_autoencoder_is_missing_or_unexpected() {
     for shapes in [own("vae diffusers"), vae(16)] {
         assert_is_read::<WanVaeConfig>(&shapes, "vae");
@@ -182,51 +178,38 @@ fn no_tensor_of_the_published_autoencoder_is_missing_or_unexpected() {
 }
 
 #[test]
-fn a_transformer_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
-    let is_looked_at = |key: &str| !key.contains("blocks.") || key.contains("blocks.59.");
-    assert_needs_all::<QwenImageTransformerConfig>(&own("transformer"), is_looked_at);
-}
-
-#[test]
 fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder_that_sees() {
     let root = tempfile::tempdir().unwrap();
     let models = case().tree(&root.path().join("models"));
-    transformer_in(
-        &models,
-        "qwen_image_edit_2509_fp8_e4m3fn",
-        &own("transformer"),
-    );
+    let open = |place: &Path| ModelSpec::open(place).unwrap();
+    let in_folder = |name: &str| transformer_in(&models, name, &own("transformer"));
+    in_folder("qwen_image_edit_2509_fp8_e4m3fn");
     let marked = edited(own("transformer"), "__index_timestep_zero__", &[0]);
     let place = transformer_in(&models, "qwen_image_edit_2511_bf16", &marked);
     let catalog = catalog_of(&models);
     assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
     for id in ["qwen-image-edit-2509", "qwen-image-edit-2511"] {
         let spec = catalog.find(id).unwrap();
-        assert_eq!(
-            (spec.family, &spec.variant[..]),
-            (qwen_image::FAMILY, "Edit")
-        );
+        let variant = (spec.family, &spec.variant[..]);
+        assert_eq!(variant, (qwen_image::FAMILY, "Edit"));
         assert_eq!((spec.start_image, spec.mask), (InputUse::No, InputUse::No));
         assert_eq!(spec.limits.max_references, 3);
-        assert_eq!(
-            (spec.defaults.width, spec.defaults.sampling.num_steps),
-            (1024, 40)
-        );
+        let defaults = &spec.defaults;
+        assert_eq!((defaults.width, defaults.sampling.num_steps), (1024, 40));
     }
     let unnamed = models.join("diffusion_models/mine.safetensors");
     std::fs::rename(&place, &unnamed).unwrap();
-    assert_eq!(ModelSpec::open(&unnamed).unwrap().variant, "Edit");
+    assert_eq!(open(&unnamed).variant, "Edit");
     let mine = root.path().join("mine");
     folder("QwenImageEditPlusPipeline").write(&mine);
-    assert_eq!(ModelSpec::open(&mine).unwrap().variant, "Edit");
+    assert_eq!(open(&mine).variant, "Edit");
     let blind = models.join("text_encoders/qwen_2.5_vl_7b.safetensors");
     let mut shapes = own("qwen_2.5_vl_7b");
     shapes.retain(|key, _| !key.starts_with("visual."));
     write(&blind, &shapes, "BF16");
     let text = ModelSpec::open(&unnamed).unwrap_err().to_string();
     assert!(text.contains("looks at pictures"), "{text}");
-    let plain = transformer_in(&models, "qwen_image_2512_bf16", &own("transformer"));
-    ModelSpec::open(&plain).unwrap();
+    drop(open(&in_folder("qwen_image_2512_bf16")));
 }
 
 #[test]
@@ -234,20 +217,13 @@ fn the_first_model_that_edits_is_told_from_2509_by_its_name_alone_and_refused() 
     let root = tempfile::tempdir().unwrap();
     let models = case().tree(&root.path().join("models"));
     let sentence = "the first Qwen-Image-Edit model (2509 and 2511 run; if it is one of them, put that number in its name)";
-    for name in [
-        "qwen_image_edit_fp8_e4m3fn",
-        "qwen_image_edit_bf16",
-        "Qwen_Image_Edit-Q4_K_M",
-        "Qwen-Image-Edit",
-    ] {
+    let first =
+        "qwen_image_edit_fp8_e4m3fn qwen_image_edit_bf16 Qwen_Image_Edit-Q4_K_M Qwen-Image-Edit";
+    for name in first.split(' ') {
         assert_file_unsupported(&models, name, &own("transformer"), sentence);
     }
-    for name in [
-        "Qwen-Image-Edit-2509-Q4_K_M",
-        "qwen_image_edit_plus_fp8_e4m3fn",
-        "qwen-image-edit-mine",
-        "qwen_edit",
-    ] {
+    let later = "Qwen-Image-Edit-2509-Q4_K_M qwen_image_edit_plus_fp8_e4m3fn qwen-image-edit-mine qwen_edit";
+    for name in later.split(' ') {
         let place = transformer_in(&models, name, &own("transformer"));
         assert_eq!(ModelSpec::open(&place).unwrap().variant, "Edit", "{name}");
     }
@@ -291,19 +267,14 @@ fn wan_s_autoencoder_will_do_where_qwen_image_s_is_missing() {
 
 #[test]
 fn the_published_controlnets_are_told_by_their_headers_alone_and_others_are_refused() {
-    let root = tempfile::tempdir().unwrap();
     for (name, blocks, takes_masks) in
         [("control union", 5, false), ("control inpainting", 6, true)]
     {
         let config: QwenImageControlConfig = assert_is_read(&own(name), name);
         assert_eq!(config.blocks.num_layers, blocks);
-        let place = root.path().join(format!("{name}.safetensors"));
-        write(&place, &own(name), "BF16");
-        let found = ControlNetwork::read(&place).unwrap();
-        assert_eq!(
-            (found.family, found.takes_masks),
-            (qwen_image::FAMILY, takes_masks)
-        );
+        let found = control_network(&own(name));
+        let kind = (found.family, found.takes_masks);
+        assert_eq!(kind, (qwen_image::FAMILY, takes_masks));
         let problem = |has_mask| found.problem(qwen_image::FAMILY, None, has_mask);
         assert_eq!(problem(takes_masks), None);
         assert!(problem(!takes_masks).is_some_and(|text| text.contains("mask")));
@@ -311,12 +282,9 @@ fn the_published_controlnets_are_told_by_their_headers_alone_and_others_are_refu
     let is_looked_at = |key: &str| !key.contains("blocks.");
     assert_needs_all::<QwenImageControlConfig>(&own("control union"), is_looked_at);
     let blockwise = edited(Shapes::new(), "controlnet_blocks.0.x_rms.weight", &[3072]);
+    assert_no_control_network(&blockwise, "DiffSynth");
     let lost = "controlnet_blocks.4.bias";
     let mut broken = own("control union");
     broken.remove(lost);
-    for (shapes, part) in [(blockwise, "DiffSynth"), (broken, lost)] {
-        let place = write(&root.path().join("other.safetensors"), &shapes, "BF16");
-        let text = ControlNetwork::read(&place).unwrap_err().to_string();
-        assert!(text.contains(part), "{text}");
-    }
+    assert_no_control_network(&broken, lost);
 }

@@ -7,12 +7,11 @@ use crate::families::flux::tests::files::shapes;
 use crate::families::tests::FamilyCase;
 use crate::families::z_image;
 use crate::job::SamplerKind;
-use crate::library::ControlNetwork;
 use crate::networks::{ControlRefiner, ZImageControlConfig, ZImageTransformerConfig};
-use crate::testing::made_up::{Shapes, write};
+use crate::testing::made_up::Shapes;
 use crate::testing::published::{
-    Folder, Offered, assert_is_read, assert_is_whole_behind_prefixes, assert_needs_all,
-    count_numbers, edited, kl_vae_config, qwen3_config, resized, shapes_of,
+    Folder, Offered, assert_is_read, assert_needs_all, assert_no_control_network, assert_published,
+    control_network, edited, kl_vae_config, qwen3_config, resized, shapes_of,
 };
 
 /// One of the files in `tests/fixtures/headers/z_image.json`.
@@ -84,9 +83,16 @@ pub(in crate::families) fn case() -> FamilyCase {
     let sees = edited(own("qwen_3_4b"), sees, &[1024]);
     FamilyCase {
         family: z_image::FAMILY,
+        transformers: || {
+            let all = ["transformer", "transformer diffusers"].map(own);
+            let config = ZImageTransformerConfig::default();
+            assert_published(&all, &config, 6_154_908_736, |key| {
+                !key.contains("layers.1")
+            });
+        },
         companions: vec![
-            ("vae/ae.safetensors", shapes("ae")),
-            ("text_encoders/qwen_3_4b.safetensors", own("qwen_3_4b")),
+            ("vae/ae", shapes("ae")),
+            ("text_encoders/qwen_3_4b", own("qwen_3_4b")),
         ],
         offered: vec![
             ("z_image_turbo_bf16", published(), "z-image-turbo", turbo),
@@ -102,10 +108,7 @@ pub(in crate::families) fn case() -> FamilyCase {
             ("vae.", shapes("ae")),
             ("text_encoders.qwen3_4b.transformer.", own("qwen_3_4b")),
         ]),
-        missing: (
-            &["vae/ae.safetensors", "text_encoders/qwen_3_4b.safetensors"],
-            &["ae.safetensors", "qwen_3_4b.safetensors"],
-        ),
+        missing: (&["vae/ae", "text_encoders/qwen_3_4b"], &["ae", "qwen_3_4b"]),
         other_encoders: vec![
             ("clip", shapes("clip_l"), [text, "a CLIP text encoder"]),
             ("qwen_3_8b", large, [text, "one of 4096"]),
@@ -162,58 +165,28 @@ pub(in crate::families) fn case() -> FamilyCase {
 }
 
 #[test]
-fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_in_any_dialect() {
-    for name in ["transformer", "transformer diffusers"] {
-        assert_is_whole_behind_prefixes(&own(name), &ZImageTransformerConfig::default());
-    }
-    assert_eq!(count_numbers(&own("transformer")), 6_154_908_736);
-}
-
-#[test]
-fn a_transformer_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
-    let is_looked_at = |key: &str| !key.contains("layers.1");
-    assert_needs_all::<ZImageTransformerConfig>(&own("transformer"), is_looked_at);
-}
-
-#[test]
 fn every_published_controlnet_is_told_by_its_header_alone_and_has_no_tensor_too_many_or_few() {
-    let root = tempfile::tempdir().unwrap();
+    let noise = Some(ControlRefiner::ControlNoiseRefiner);
     for (name, blocks, refiner, channels) in [
         ("control 1.0", 6, None, 16),
-        (
-            "control 2.1",
-            15,
-            Some(ControlRefiner::ControlNoiseRefiner),
-            33,
-        ),
-        (
-            "control lite",
-            3,
-            Some(ControlRefiner::ControlNoiseRefiner),
-            33,
-        ),
+        ("control 2.1", 15, noise, 33),
+        ("control lite", 3, noise, 33),
     ] {
         let config: ZImageControlConfig = assert_is_read(&own(name), name);
         let places = &config.control_layers_places;
         assert_eq!((places.len(), places[1]), (blocks, 30 / blocks as i64));
         assert_eq!(config.add_control_noise_refiner, refiner);
         assert_eq!(config.control_in_dim, channels);
-        let place = root.path().join(format!("{name}.safetensors"));
-        write(&place, &own(name), "BF16");
-        let found = ControlNetwork::read(&place).unwrap();
+        let found = control_network(&own(name));
         assert_eq!(found.family, z_image::FAMILY);
         assert_eq!(found.problem(z_image::FAMILY, None, false), None);
-        assert!(
-            found
-                .problem(crate::families::flux::FAMILY, None, false)
-                .is_some()
-        );
+        let other = crate::families::flux::FAMILY;
+        assert!(found.problem(other, None, false).is_some());
     }
     let is_looked_at = |key: &str| key.contains(".0.") || key.contains("embedder");
     assert_needs_all::<ZImageControlConfig>(&own("control 1.0"), is_looked_at);
     let mut wrong = own("control 1.0");
-    wrong.remove("control_layers.3.after_proj.bias");
-    let place = write(&root.path().join("wrong.safetensors"), &wrong, "BF16");
-    let text = ControlNetwork::read(&place).unwrap_err().to_string();
-    assert!(text.contains("control_layers.3.after_proj.bias"), "{text}");
+    let lost = "control_layers.3.after_proj.bias";
+    wrong.remove(lost);
+    assert_no_control_network(&wrong, lost);
 }

@@ -13,21 +13,17 @@ const EXACT: u64 = (256 + 768 + 256) * 3072 + 3 * 3072 + 3 * (3072 * 3072 + 3072
 fn a_controlnet_is_in_the_plan_once_for_all_its_controls_and_streams_with_the_transformer() {
     let z_image = z_image("transformer", "BF16");
     let flux = Case::flux("transformer dev", "BF16");
+    let (of_z_image, of_flux) = (own("control 2.1"), shapes("controlnet union"));
+    let flux_bytes = 6_603_913_216 + 2 * EXACT;
     for (name, mut case, network, bytes, [small, large]) in [
         (
             "Z-Image",
             z_image,
-            own("control 2.1"),
+            of_z_image,
             2 * 3_356_225_792_u64,
             [16, 24],
         ),
-        (
-            "Flux",
-            flux,
-            shapes("controlnet union"),
-            6_603_913_216 + 2 * EXACT,
-            [24, 48],
-        ),
+        ("Flux", flux, of_flux, flux_bytes, [24, 48]),
     ] {
         let request = case.request(1024, 1024, 1);
         let of = |case: &Case, gib: u64| {

@@ -8,35 +8,22 @@ fn a_job_that_does_not_fit_whole_fits_by_streaming_and_by_tiles_and_says_why() {
     let request = case.request(832, 480, 81);
     let large = case.plan(&request, card(48));
     assert_eq!(large.rank(), 0);
-    assert!(
-        large.verdict.text.starts_with("Fits: needs "),
-        "{}",
-        large.verdict.text
-    );
+    assert!(large.verdict.text.starts_with("Fits: needs "));
     assert_eq!(large.stage_memory(Stage::Denoise).resident_bytes, None);
     let small = case.plan(&request, card(16));
     let denoise = small.of_stage(Stage::Denoise).unwrap();
-    assert!(
-        small.fits() && denoise.is_streamed(),
-        "{}",
-        small.verdict.text
-    );
+    assert!(small.fits() && denoise.is_streamed());
     assert!(denoise.required_bytes() <= small.budget.available_bytes);
     // With 123 MB an H200 so capped lacked 281 MB more: what was free lay in pieces.
     assert!(denoise.margin_bytes > 404_000_000, "{denoise:?}");
-    assert!(
-        small
-            .verdict
-            .text
-            .contains("GiB of the transformer stay on the device")
-    );
+    let stays = "GiB of the transformer stay on the device";
+    assert!(small.verdict.text.contains(stays));
     let memory = small.stage_memory(Stage::Denoise);
     assert_eq!(memory.resident_bytes, Some(denoise.resident_bytes));
     let held = small.budget.cap_bytes - small.budget.overhead_bytes;
     assert_eq!(memory.cap_bytes, Some(held));
     // 4 GiB are too little for whole frames.
-    let tiny = case.plan(&case.request(832, 480, 17), card(5));
-    let decode = tiny.of_stage(Stage::Decode).unwrap();
+    let decode = case.stage(&case.request(832, 480, 17), card(5), Stage::Decode);
     assert!(decode.fits && decode.tile.is_some(), "{decode:?}");
     assert!(decode.peak_bytes < decode.whole_bytes);
 }
@@ -48,15 +35,10 @@ fn what_cannot_fit_says_what_is_needed_and_what_is_free() {
     assert!(!plan.fits());
     let text = &plan.verdict.text;
     assert!(text.starts_with("Does not fit: the "), "{text}");
-    assert!(
-        text.contains(" GiB") && text.ends_with(" GiB is free"),
-        "{text}"
-    );
-    assert!(!case.plan(&case.request(832, 480, 81), cpu(8)).fits());
-    assert!(
-        case.plan(&case.request(832, 480, 81), card(1))
-            .is_hopeless()
-    );
+    assert!(text.contains(" GiB") && text.ends_with(" GiB is free"));
+    let request = case.request(832, 480, 81);
+    assert!(!case.plan(&request, cpu(8)).fits());
+    assert!(case.plan(&request, card(1)).is_hopeless());
 }
 
 #[test]
@@ -88,11 +70,8 @@ fn every_suggestion_makes_the_job_fit() {
             files: narrow.files.clone(),
             weights: narrow.weights.clone(),
         };
-        let others = if case.family == wan::FAMILY {
-            vec![other]
-        } else {
-            Vec::new()
-        };
+        let others = Some(other).filter(|_| case.family == wan::FAMILY);
+        let others: Vec<_> = others.into_iter().collect();
         for suggestion in suggestions(&planner, &request, &plan, &others) {
             let mut changed = suggestion.change.applied(&request);
             let after = if let PlanChange::Model { .. } = suggestion.change {
@@ -116,10 +95,8 @@ fn every_suggestion_makes_the_job_fit() {
     // What runs as it is needs nothing.
     let planner = large.planner(card(141));
     let request = large.request(832, 480, 81);
-    assert_eq!(
-        suggestions(&planner, &request, &planner.plan(&request), &[]),
-        []
-    );
+    let plan = planner.plan(&request);
+    assert_eq!(suggestions(&planner, &request, &plan, &[]), []);
 }
 
 #[test]

@@ -24,12 +24,8 @@ fn case(family: ModelFamily, [transformer, vae, text]: [&Shapes; 3], dtype: &'st
 }
 
 fn chroma(dialect: &str, dtype: &'static str) -> Case {
-    let own = chroma::tests::own(dialect);
-    case(
-        chroma::FAMILY,
-        [&own, &shapes("ae"), &shapes("t5xxl")],
-        dtype,
-    )
+    let (own, text) = (chroma::tests::own(dialect), shapes("t5xxl"));
+    case(chroma::FAMILY, [&own, &shapes("ae"), &text], dtype)
 }
 
 pub(super) fn z_image(dialect: &str, dtype: &'static str) -> Case {
@@ -38,7 +34,8 @@ pub(super) fn z_image(dialect: &str, dtype: &'static str) -> Case {
 }
 
 fn krea2(dialect: &str, dtype: &'static str) -> Case {
-    let vae = if dialect == "transformer" {
+    let of_authors = dialect == "transformer";
+    let vae = if of_authors {
         "qwen_image_vae"
     } else {
         "vae diffusers"
@@ -48,11 +45,8 @@ fn krea2(dialect: &str, dtype: &'static str) -> Case {
 }
 
 fn flux2(transformer: &str, dtype: &'static str) -> Case {
-    let text = if transformer.contains("4b") {
-        "qwen_3_4b"
-    } else {
-        "qwen_3_8b"
-    };
+    let is_small = transformer.contains("4b");
+    let text = if is_small { "qwen_3_4b" } else { "qwen_3_8b" };
     let [own, vae, text] = [transformer, "vae", text].map(flux2::tests::own);
     case(flux2::FAMILY, [&own, &vae, &text], dtype)
 }
@@ -96,127 +90,99 @@ fn the_weights_are_those_that_are_read() {
         let layer = 3584 * (2 * 3584 + 2 * 512 + 3 * 18_944) + 3584 + 2 * 512 + 2 * 3584;
         152_064 * 3584 + 28 * layer + 3584
     };
-    // Numbers of the transformer, those of them that stay in f32, and those of the text encoder that are read.
-    for (case, all, exact, text) in [
-        // The approximator's first layer and its norms.
-        (
-            chroma("transformer", "BF16"),
-            8_899_983_424,
-            5120 * 64 + 5120 + 5 * 5120,
-            None,
-        ),
-        // The embedders of timesteps, here and below.
-        (
-            z_image("transformer", "BF16"),
-            6_154_908_736,
-            2 * 1024 * 256 + 1024 + 256,
-            Some(qwen_3_4b(35)),
-        ),
-        (
-            krea2("transformer", "BF16"),
-            12_820_073_036,
-            krea2_exact,
-            Some(qwen_3_4b(35)),
-        ),
-        (
-            flux2("transformer 4b", "BF16"),
-            3_875_544_576,
-            3072 * 256 + 3072 * 3072,
-            Some(qwen_3_4b(27)),
-        ),
-        (
-            qwen_image("transformer", "BF16"),
-            20_430_401_088,
-            3072 * 256 + 3072 + 3072 * 3072 + 3072,
-            Some(qwen_2_5_vl_7b),
-        ),
-    ] {
-        assert_eq!(
-            case.bytes(PlannedNetwork::Transformer, 2),
-            2 * (all + exact),
-            "{}",
-            case.family.id
-        );
-        if let Some(text) = text {
-            assert_eq!(
-                case.bytes(PlannedNetwork::TextEncoder, 2),
-                2 * text,
-                "{}",
-                case.family.id
-            );
-        }
+    // Of the transformer those that stay in f32: the approximator's first layer and its norms, or what embeds timesteps.
+    let exact = [
+        5120 * 64 + 5120 + 5 * 5120,
+        3072 * 256 + 3072 * 3072,
+        krea2_exact,
+        3072 * 256 + 3072 + 3072 * 3072 + 3072,
+        2 * 1024 * 256 + 1024 + 256,
+    ];
+    // Those of the transformer, and of the text encoder as it is read.
+    let numbers = [
+        (8_899_983_424, None),
+        (3_875_544_576, Some(qwen_3_4b(27))),
+        (12_820_073_036, Some(qwen_3_4b(35))),
+        (20_430_401_088, Some(qwen_2_5_vl_7b)),
+        (6_154_908_736, Some(qwen_3_4b(35))),
+    ];
+    for (case, (exact, (all, text))) in all_cases().iter().zip(exact.into_iter().zip(numbers)) {
+        let transformer = case.bytes(PlannedNetwork::Transformer, 2);
+        assert_eq!(transformer, 2 * (all + exact), "{}", case.family.id);
+        let found = text.map(|_| case.bytes(PlannedNetwork::TextEncoder, 2));
+        assert_eq!(found, text.map(|text| 2 * text), "{}", case.family.id);
     }
+}
+
+/// One of each family, in the order of their names.
+fn all_cases() -> [Case; 5] {
+    [
+        chroma("transformer", "BF16"),
+        flux2("transformer 4b", "BF16"),
+        krea2("transformer", "BF16"),
+        qwen_image("transformer", "BF16"),
+        z_image("transformer", "BF16"),
+    ]
 }
 
 #[test]
 fn a_picture_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
     type Make = fn(&str, &'static str) -> Case;
-    /// Transformer, its numbers, the card's GiB, whether it is streamed.
-    type Row = (&'static str, &'static str, u64, bool);
-    let rows: [(Make, Range<f64>, &[Row]); 5] = [
+    // Transformer; its numbers and the card's GiB where it stays; those where it streams.
+    let rows: [(Make, &str, Range<f64>, &str, &str); 6] = [
         (
             chroma,
+            "transformer",
             0.2..1.0,
-            &[
-                ("transformer", "BF16", 24, false),
-                ("transformer", "BF16", 12, true),
-                ("transformer", "F8_E4M3", 16, false),
-            ],
+            "BF16 24, F8_E4M3 16",
+            "BF16 12",
         ),
         (
             z_image,
+            "transformer",
             0.2..1.0,
-            &[
-                ("transformer", "BF16", 24, false),
-                ("transformer", "BF16", 12, true),
-                ("transformer", "F8_E4M3", 12, false),
-            ],
+            "BF16 24, F8_E4M3 12",
+            "BF16 12",
         ),
         (
             krea2,
+            "transformer",
             0.3..1.5,
-            &[
-                ("transformer", "BF16", 32, false),
-                ("transformer", "BF16", 16, true),
-                ("transformer", "F8_E4M3", 16, false),
-                ("transformer", "F8_E4M3", 12, true),
-            ],
+            "BF16 32, F8_E4M3 16",
+            "BF16 16, F8_E4M3 12",
         ),
+        (flux2, "transformer 4b", 0.2..1.0, "BF16 12", ""),
         (
             flux2,
+            "transformer 9b",
             0.2..1.0,
-            &[
-                ("transformer 4b", "BF16", 12, false),
-                ("transformer 9b", "BF16", 24, false),
-                ("transformer 9b", "BF16", 12, true),
-                ("transformer 9b", "F8_E4M3", 12, false),
-            ],
+            "BF16 24, F8_E4M3 12",
+            "BF16 12",
         ),
         (
             qwen_image,
+            "transformer",
             0.2..1.5,
-            &[
-                ("transformer", "BF16", 48, false),
-                ("transformer", "BF16", 16, true),
-                ("transformer", "F8_E4M3", 24, false),
-                ("transformer", "F8_E4M3", 12, true),
-            ],
+            "BF16 48, F8_E4M3 24",
+            "BF16 16, F8_E4M3 12",
         ),
     ];
-    for (make, gib_of_activations, rows) in rows {
-        for &(transformer, dtype, gib, streams) in rows {
-            let case = make(transformer, dtype);
-            let what = format!("{} {transformer} {dtype} {gib}", case.family.id);
-            // Guided where the family is, so both texts.
-            let plan = case.plan(&case.request(1024, 1024, 1), card(gib));
-            assert!(plan.fits(), "{what}: {}", plan.verdict.text);
-            let denoise = plan.of_stage(Stage::Denoise).unwrap();
-            assert_eq!(denoise.is_streamed(), streams, "{what}");
-            let activations = denoise.activation_bytes as f64 / f64::from(1 << 30);
-            assert!(
-                gib_of_activations.contains(&activations),
-                "{what}: {activations}"
-            );
+    for (make, transformer, gib_of_activations, staying, streaming) in rows {
+        for (cards, streams) in [(staying, false), (streaming, true)] {
+            for (dtype, gib) in cards.split(", ").filter_map(|card| card.split_once(' ')) {
+                let dtype = if dtype == "BF16" { "BF16" } else { "F8_E4M3" };
+                let case = make(transformer, dtype);
+                let what = format!("{} {transformer} {dtype} {gib}", case.family.id);
+                // Guided where the family is, so both texts.
+                let request = case.request(1024, 1024, 1);
+                let plan = case.plan(&request, card(gib.parse().unwrap()));
+                assert!(plan.fits(), "{what}: {}", plan.verdict.text);
+                let denoise = plan.of_stage(Stage::Denoise).unwrap();
+                assert_eq!(denoise.is_streamed(), streams, "{what}");
+                let activations = denoise.activation_bytes as f64 / f64::from(1 << 30);
+                let holds = gib_of_activations.contains(&activations);
+                assert!(holds, "{what}: {activations}");
+            }
         }
     }
 }
@@ -230,21 +196,12 @@ fn activations(case: &Case, stage: Stage, change: impl Fn(&mut GenerateRequest))
 
 #[test]
 fn more_pixels_and_more_pictures_need_more() {
-    for case in [
-        chroma("transformer", "BF16"),
-        z_image("transformer", "BF16"),
-        krea2("transformer", "BF16"),
-        flux2("transformer 4b", "BF16"),
-        qwen_image("transformer", "BF16"),
-    ] {
+    for case in all_cases() {
         let one = activations(&case, Stage::Denoise, |_| {});
         let wide = activations(&case, Stage::Denoise, |request| request.width = 2048);
         let two = activations(&case, Stage::Denoise, |request| request.batch_size = 2);
-        assert!(
-            one < wide && one < two,
-            "{}: {one} {wide} {two}",
-            case.family.id
-        );
+        let id = case.family.id;
+        assert!(one < wide && one < two, "{id}: {one} {wide} {two}");
     }
 }
 

@@ -5,6 +5,15 @@ use crate::job::Stage;
 /// A line of the table: whose, which stage, width, height and frames, texts or pictures at a time, tiles, GiB.
 pub(crate) type Measurement = (&'static str, Stage, (u32, u32, u32), u32, Option<u32>, f64);
 
+const LARGE_IN_TILES: Measurement = (
+    "large",
+    Stage::EncodeImage,
+    (832, 480, 17),
+    1,
+    Some(256),
+    0.645,
+);
+
 /// Peaks that the allocator counted on an H200, with random weights in bf16: `cargo xtask bench` with these sizes.
 pub(crate) const MEASURED: &[Measurement] = &[
     ("dense", Stage::Denoise, (640, 384, 17), 1, None, 9.425),
@@ -51,14 +60,7 @@ pub(crate) const MEASURED: &[Measurement] = &[
     ("large", Stage::EncodeImage, (832, 480, 1), 1, None, 0.715),
     ("large", Stage::EncodeImage, (832, 480, 17), 1, None, 3.333),
     ("large", Stage::EncodeImage, (1280, 720, 13), 1, None, 7.519),
-    (
-        "large",
-        Stage::EncodeImage,
-        (832, 480, 17),
-        1,
-        Some(256),
-        0.645,
-    ),
+    LARGE_IN_TILES,
     ("large", Stage::EncodeText, (1024, 1024, 1), 1, None, 10.838),
     ("small", Stage::Denoise, (256, 256, 33), 1, None, 2.744),
     ("small", Stage::Denoise, (480, 480, 17), 1, None, 2.796),

@@ -5,8 +5,9 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::closeness::assert_close;
+use crate::families::flux::tests::dialects::NAMES;
 use crate::families::tests::{
-    Facts, Fixtures, Tensors, TinyModel, diffusers, model_of, predictions_of,
+    Facts, Fixtures, Tensors, TinyModel, diffusers, model_of, predictions_of, renamed,
 };
 use crate::hooks::NoHooks;
 use crate::stages::images::{ImageConditioning, ImageLatentShape, ImageModel as _};
@@ -19,12 +20,7 @@ impl TinyModel for ChromaTransformer {
 
     fn facts() -> Facts {
         Facts {
-            fixtures: Fixtures::of(
-                "chroma/transformer.json",
-                "chroma/shapes.json",
-                ("chroma/lora.json", "chroma."),
-                "chroma/lora",
-            ),
+            fixtures: Fixtures::of("chroma"),
             timestep: 250.0,
             size: (48, 32),
             input: "in.latents",
@@ -40,69 +36,11 @@ impl TinyModel for ChromaTransformer {
     }
 
     fn originals(diffusers: &Tensors) -> Tensors {
-        // What diffusers calls a layer of both kinds of block and of none.
-        const NAMES: [(&str, &str); 19] = [
-            ("single_transformer_blocks.", "single_blocks."),
-            ("transformer_blocks.", "double_blocks."),
-            ("context_embedder.", "txt_in."),
-            ("x_embedder.", "img_in."),
-            ("attn.norm_added_q.weight", "txt_attn.norm.query_norm.scale"),
-            ("attn.norm_added_k.weight", "txt_attn.norm.key_norm.scale"),
-            ("attn.to_add_out.", "txt_attn.proj."),
-            ("attn.to_out.0.", "img_attn.proj."),
-            ("attn.add_q_proj.", "txt_attn.qkv."),
-            ("ff_context.net.0.proj.", "txt_mlp.0."),
-            ("ff_context.net.2.", "txt_mlp.2."),
-            ("ff.net.0.proj.", "img_mlp.0."),
-            ("ff.net.2.", "img_mlp.2."),
-            (".linear_1.", ".in_layer."),
-            (".linear_2.", ".out_layer."),
-            ("attn.norm_q.weight", "img_attn.norm.query_norm.scale"),
-            ("attn.norm_k.weight", "img_attn.norm.key_norm.scale"),
-            ("attn.to_q.", "img_attn.qkv."),
-            ("proj_out.", "linear2."),
-        ];
-        let mut made = Tensors::new();
-        for (name, tensor) in diffusers {
-            let is_single = name.starts_with("single_transformer_blocks.");
-            let parts: &[&str] = if name.contains("attn.to_q.") && is_single {
-                &["attn.to_q", "attn.to_k", "attn.to_v", "proj_mlp"]
-            } else if name.contains("attn.to_q.") {
-                &["attn.to_q", "attn.to_k", "attn.to_v"]
-            } else if name.contains("attn.add_q_proj.") {
-                &["attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj"]
-            } else if ["to_k.", "to_v.", "add_k_proj.", "add_v_proj.", "proj_mlp."]
-                .iter()
-                .any(|part| name.contains(part))
-            {
-                continue;
-            } else {
-                &[]
-            };
-            let joined = parts.first().map(|first| {
-                let all = parts
-                    .iter()
-                    .map(|part| &diffusers[&name.replace(first, part)]);
-                Tensor::cat(&all.collect::<Vec<_>>(), 0)
-            });
-            let mut original = name.clone();
-            if is_single {
-                original = original
-                    .replace("attn.norm_q.weight", "norm.query_norm.scale")
-                    .replace("attn.norm_k.weight", "norm.key_norm.scale")
-                    .replace("attn.to_q.", "linear1.");
-            } else if name.starts_with("proj_out.") {
-                original = original.replace("proj_out.", "final_layer.linear.");
-            }
-            if name.contains(".norms.") {
-                original = original.replace(".weight", ".scale");
-            }
-            for (theirs, ours) in NAMES {
-                original = original.replace(theirs, ours);
-            }
-            made.insert(original, joined.unwrap_or_else(|| tensor.shallow_clone()));
-        }
-        made
+        let own = "
+            distilled_guidance_layer.layers.N.in_layer -> distilled_guidance_layer.layers.N.linear_1
+            distilled_guidance_layer.layers.N.out_layer -> distilled_guidance_layer.layers.N.linear_2
+            distilled_guidance_layer.norms.N.scale -> distilled_guidance_layer.norms.N.weight";
+        renamed(&[NAMES, own].concat(), diffusers)
     }
 
     /// Two tokens are padding.

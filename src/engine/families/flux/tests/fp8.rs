@@ -46,13 +46,12 @@ fn assert_fp8_is_as_recorded() {
         let skip = SkipOptions::default();
         let found = predictions_of(&transformer, input, &conditioning, &[timestep], skip);
         let expected = get("step.00.transformer.cond");
-        let what = format!("{kind:?} {scales:?}");
         let limit = limit(
             "fp8/flux",
             &format!("{name}.step.00.transformer.cond"),
             2e-6,
         );
-        assert_close(&what, &found[0], expected, limit);
+        assert_close(name, &found[0], expected, limit);
     }
 }
 
@@ -69,11 +68,6 @@ fn a_t5_of_fp8_is_that_of_the_numbers_it_stands_for() {
         let found = encoder.forward(recorded.get("input_ids"), None, &NoHooks);
         let expected = recorded.get(&format!("{name}.hidden"));
         let limit = limit("fp8/flux", &format!("{name}.hidden"), 2e-6);
-        assert_close(
-            &format!("{kind:?} {scales:?}"),
-            &found.unwrap(),
-            expected,
-            limit,
-        );
+        assert_close(name, &found.unwrap(), expected, limit);
     }
 }

@@ -1,11 +1,13 @@
 //! LoRAs of special forms on every dialect, against records of diffusers and PEFT (`tests/fixtures/lora`).
 
+use std::path::Path;
+
 use safelight_core::families::flux::lora::config_with;
 use safelight_core::job::LoraChoice;
 
 use super::*;
 use crate::families::tests::{dialects, limit_of, originals, prediction_of_config, recorded};
-use crate::weights::tests::made_up::{lora_fixtures, write, write_lora, write_lora_of};
+use crate::weights::tests::made_up::{lora, lora_fixtures, write_lora, write_lora_of, write_named};
 use crate::weights::tests::made_up_gguf::both_forms;
 
 /// The strength of the recorded LoRAs.
@@ -14,12 +16,9 @@ const STRENGTH: f64 = 0.65;
 const LIMIT: f64 = 5e-6;
 const PEFT: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
 
-fn lora(path: PathBuf, strength: f64) -> LoraChoice {
-    LoraChoice {
-        path,
-        strength,
-        strength_2: None,
-    }
+/// One that lets a model see a control picture.
+fn control_lora(folder: &Path, form: &str, strength: f64) -> LoraChoice {
+    lora(write_lora_of(&control_list(), folder, form, None), strength)
 }
 
 /// The prediction for made-up inputs.
@@ -33,11 +32,8 @@ fn with_loras(w: &Weights, loras: &[LoraChoice]) -> Weights {
 
 #[track_caller]
 fn assert_recorded(what: &str, found: &Tensor, form: &str) {
-    let (expected, limit) = (
-        recorded::<FluxTransformer>(form),
-        limit_of::<FluxTransformer>(form),
-    );
-    assert_close(what, found, &expected, limit);
+    let expected = recorded::<FluxTransformer>(form);
+    assert_close(what, found, &expected, limit_of::<FluxTransformer>(form));
 }
 
 #[test]
@@ -63,11 +59,8 @@ fn assert_special_forms() {
         let (_model, path) = written(&tensors);
         let w = opened(&path);
         for (form, peft) in forms {
-            let one = lora(
-                write_lora(folder.path(), &format!("flux.{form}"), peft),
-                1.0,
-            );
-            let found = answer(&config, &with_loras(&w, &[one]));
+            let path = write_lora(folder.path(), &format!("flux.{form}"), peft);
+            let found = answer(&config, &with_loras(&w, &[lora(path, 1.0)]));
             assert_recorded(&format!("{form} on {dialect}"), &found, form);
         }
         let two = [("flux.kohya", STRENGTH), ("flux.peft", -0.4)]
@@ -89,8 +82,7 @@ fn control_list() -> PathBuf {
 
 fn assert_control_lora() {
     let folder = tempfile::tempdir().unwrap();
-    let recorded = tensor_files::read(&control_list().with_extension("safetensors")).unwrap();
-    let recorded: Tensors = recorded.into_iter().collect();
+    let recorded = tensors_in(&control_list().with_extension("safetensors"));
     for (dialect, tensors) in dialects::<FluxTransformer>() {
         let (model, path) = written(&tensors);
         let config = fixtures().join("dev/transformer/config.json");
@@ -101,26 +93,18 @@ fn assert_control_lora() {
             ("authors", STRENGTH, "authors.weaker"),
             ("diffusers", 1.0, "diffusers"),
         ] {
-            let one = lora(
-                write_lora_of(&control_list(), folder.path(), form, None),
-                strength,
-            );
-            let loras = [one];
+            let loras = [control_lora(folder.path(), form, strength)];
             let config = config_with(model.path(), &loras).unwrap();
             assert_eq!((config.in_channels, config.out_channels()), (128, 64));
             let found = answer(&config, &with_loras(&w, &loras));
             let limit = limit("control/flux_lora", name, LIMIT);
-            assert_close(
-                &format!("{name} on {dialect}"),
-                &found,
-                &recorded[name],
-                limit,
-            );
+            let what = format!("{name} on {dialect}");
+            assert_close(&what, &found, &recorded[name], limit);
             // Others may be beside it.
             let other = lora(write_lora(folder.path(), "flux.outer", None), 0.0);
             let both = [&loras[..], &[other]].concat();
             let beside = answer(&config, &with_loras(&w, &both));
-            assert_eq!(beside, found, "{name} on {dialect}");
+            assert_eq!(beside, found, "{what}");
         }
     }
 }
@@ -129,10 +113,7 @@ fn assert_control_lora() {
 fn a_lora_of_the_noise_alone_acts_beside_one_that_sees_a_control_picture() {
     let config = config_of::<FluxTransformer>().widened(128);
     let folder = tempfile::tempdir().unwrap();
-    let control = lora(
-        write_lora_of(&control_list(), folder.path(), "authors", None),
-        1.0,
-    );
+    let control = control_lora(folder.path(), "authors", 1.0);
     let outer = lora(write_lora(folder.path(), "flux.outer", None), 0.5);
     for (dialect, tensors) in dialects::<FluxTransformer>() {
         let (_model, path) = written(&tensors);
@@ -151,10 +132,7 @@ fn a_lora_of_the_noise_alone_acts_beside_one_that_sees_a_control_picture() {
 fn a_model_in_blocks_sees_a_control_picture_as_its_expanded_twin_does() {
     let config = config_of::<FluxTransformer>().widened(128);
     let folder = tempfile::tempdir().unwrap();
-    let control = lora(
-        write_lora_of(&control_list(), folder.path(), "authors", None),
-        1.0,
-    );
+    let control = control_lora(folder.path(), "authors", 1.0);
     let all: Vec<(String, Tensor)> = originals::<FluxTransformer>().into_iter().collect();
     let places = both_forms(folder.path(), &all, str::to_owned);
     let [found, expected] = places.map(|place| {
@@ -171,27 +149,22 @@ fn a_model_in_fp8_takes_a_lora_as_its_expanded_twin_does_and_stays_in_fp8() {
     let loras = [("flux.dora", Some(PEFT)), ("flux.kohya", None)]
         .map(|(form, peft)| lora(write_lora(folder.path(), form, peft), 0.7));
     let (_, original) = dialects::<FluxTransformer>().into_iter().nth(1).unwrap();
-    let narrow: Tensors = original
-        .iter()
-        .map(|(name, tensor)| {
-            let is_stored = name.contains("blocks.") && tensor.dim() == 2;
-            let kind = if is_stored {
-                Kind::Float8e4m3fn
-            } else {
-                Kind::Float
-            };
-            (name.clone(), tensor.to_kind(kind))
-        })
-        .collect();
-    let wide: Tensors = narrow
-        .iter()
-        .map(|(name, tensor)| (name.clone(), tensor.to_kind(Kind::Float)))
-        .collect();
-    let answers = [narrow, wide].map(|tensors| {
+    let narrow = original.iter().map(|(name, tensor)| {
+        let is_stored = name.contains("blocks.") && tensor.dim() == 2;
+        let kind = if is_stored {
+            Kind::Float8e4m3fn
+        } else {
+            Kind::Float
+        };
+        (name.clone(), tensor.to_kind(kind))
+    });
+    let narrow: Tensors = narrow.collect();
+    let wide = narrow.iter();
+    let wide = wide.map(|(name, tensor)| (name.clone(), tensor.to_kind(Kind::Float)));
+    let answers = [wide.collect(), narrow].map(|tensors: Tensors| {
         let path = folder.path().join("model.safetensors");
-        let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
-        write(&path, &named, &[]);
+        write_named(&path, &tensors);
         answer(&config, &with_loras(&opened(&path), &loras))
     });
-    assert_close("fp8", &answers[0], &answers[1], 1e-6);
+    assert_close("fp8", &answers[1], &answers[0], 1e-6);
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::job::{SamplerKind, first_step};
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
@@ -28,12 +28,12 @@ use crate::stages::images::{
     denoise_latents, noised,
 };
 use crate::step_cache::SkipOptions;
-use crate::tensor_files;
 use crate::text::TextEmbeds;
 use crate::weights::Weights;
+use crate::weights::tests::fixtures::{fixture, json_of, tensors_in, tensors_of};
 use crate::weights::tests::made_up::made_up;
 
-mod dialects;
+pub(crate) mod dialects;
 mod fp8;
 mod lora;
 mod parity;
@@ -46,10 +46,10 @@ impl TinyModel for FluxTransformer {
     fn facts() -> Facts {
         Facts {
             fixtures: Fixtures {
-                config: "flux/denoise/dev/transformer/config.json",
-                shapes: ("flux/denoise/shapes.json", &["dev"]),
-                loras: ("lora/forms.json", "flux."),
-                predictions: ("lora/expected", "flux."),
+                config: "flux/denoise/dev/transformer/config.json".into(),
+                shapes: ("flux/denoise/shapes.json".into(), &["dev"]),
+                loras: ("lora/forms.json".into(), "flux.".into()),
+                predictions: ("lora/expected".into(), "flux."),
             },
             timestep: 750.0,
             size: (48, 64),
@@ -96,38 +96,15 @@ struct Inputs {
     references: ReferenceTokens,
 }
 
-/// The denoising loop of a run.
-fn sample(
-    transformer: &FluxTransformer,
-    shape: ImageLatentShape,
-    inputs: Inputs,
-    guidance: GuidanceScales,
-    (solver, state): (&mut Solver, &DenoiseState),
-    capture: &mut StageCapture,
-    hooks: &dyn Hooks,
-) -> Result<DenoiseState, EngineError> {
-    let conditioning = ImageConditioning {
-        negative: inputs.negative.as_ref(),
-        guidance,
-        condition: inputs.condition,
-        references: inputs.references,
-        ..ImageConditioning::of_prompt(shape, &inputs.prompt)
-    };
-    denoise_latents(transformer, conditioning, solver, state, capture, hooks)
-}
-
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/flux/denoise")
+    fixture("flux/denoise")
 }
 
 /// The weights of `dev` or `schnell`.
 fn weights_of(variant: &str) -> Tensors {
-    let shapes = fs::read(fixtures().join("shapes.json")).unwrap();
-    let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> =
-        serde_json::from_slice(&shapes).unwrap();
-    let named = shapes[variant].iter();
-    named
-        .map(|(name, shape)| (name.clone(), made_up(&format!("transformer.{name}"), shape)))
+    let shapes = json_of(&fixtures().join("shapes.json"));
+    tensors_of(&shapes[variant], "transformer.")
+        .into_iter()
         .collect()
 }
 
@@ -144,8 +121,7 @@ struct Run {
 impl Run {
     fn open(name: &'static str) -> Self {
         let file = fixtures().join(format!("{name}.safetensors"));
-        let facts = fs::read(file.with_extension("json")).unwrap();
-        let facts: Value = serde_json::from_slice(&facts).unwrap();
+        let facts = json_of(&file.with_extension("json"));
         let variant = facts["variant"].as_str().unwrap();
         let home = fixtures().join(variant);
         let config = FluxTransformerConfig::read(&home.join("transformer")).unwrap();
@@ -153,13 +129,32 @@ impl Run {
         let edge = |name: &str| facts[name].as_u64().unwrap() as u32;
         Self {
             name,
-            tensors: tensor_files::read(&file).unwrap().into_iter().collect(),
+            tensors: tensors_in(&file),
             scheduler: FlowSchedule::read(Some(&home.join("scheduler")), true).unwrap(),
             transformer: FluxTransformer::new(&config, &opened(&path)).unwrap(),
             shape: ImageLatentShape::new(config.latent_channels(), edge("width"), edge("height"))
                 .unwrap(),
             facts,
         }
+    }
+
+    /// The denoising loop.
+    fn sample(
+        &self,
+        inputs: Inputs,
+        (mut solver, state): (Solver, DenoiseState),
+        capture: &mut StageCapture,
+        hooks: &dyn Hooks,
+    ) -> Result<DenoiseState, EngineError> {
+        let conditioning = ImageConditioning {
+            negative: inputs.negative.as_ref(),
+            guidance: self.guidance(),
+            condition: inputs.condition,
+            references: inputs.references,
+            ..ImageConditioning::of_prompt(self.shape, &inputs.prompt)
+        };
+        let model = &self.transformer;
+        denoise_latents(model, conditioning, &mut solver, &state, capture, hooks)
     }
 
     fn get(&self, name: &str) -> &Tensor {

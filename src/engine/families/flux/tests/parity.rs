@@ -62,20 +62,10 @@ fn assert_whole_loop(name: &'static str) {
     let run = Run::open(name);
     let folder = tempfile::tempdir().unwrap();
     let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
-    let (mut solver, state) = run.start();
-    let found = sample(
-        &run.transformer,
-        run.shape,
-        run.inputs(),
-        run.guidance(),
-        (&mut solver, &state),
-        &mut record,
-        &NoHooks,
-    );
+    let found = run.sample(run.inputs(), run.start(), &mut record, &NoHooks);
     let state = found.unwrap();
     record.finish().unwrap();
-    let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
-    let found: BTreeMap<_, _> = found.into_iter().collect();
+    let found = tensors_in(&folder.path().join("capture.denoise.safetensors"));
     let of_loop = |key: &&String| {
         key.starts_with("step.") || key.starts_with("latents.") || key.ends_with("_ids")
     };
@@ -91,12 +81,8 @@ fn assert_whole_loop(name: &'static str) {
             assert!(key.starts_with("transformer.in."), "{name}: no {key}");
             continue;
         };
-        assert_close(
-            &format!("{name}: {key}"),
-            found,
-            run.get(key),
-            run.limit(key, limit),
-        );
+        let limit = run.limit(key, limit);
+        assert_close(&format!("{name}: {key}"), found, run.get(key), limit);
     }
     let unpacked = run.shape.unpack(&state.latents);
     let key = "latents.final";

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
@@ -26,6 +27,7 @@ use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::hooks::NoHooks;
 use crate::step_cache::{ContextCache, SkipOptions};
 use crate::weights::Weights;
+use crate::weights::tests::fixtures::{self, tensors_of};
 use crate::weights::tests::made_up::made_up;
 
 /// Of one call of the transformer.
@@ -54,9 +56,7 @@ struct Places {
 }
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures/framepack/transformer")
-        .join(name)
+    fixtures::fixture("framepack/transformer").join(name)
 }
 
 fn read_json<T: DeserializeOwned>(name: &str) -> T {
@@ -75,10 +75,8 @@ fn config(name: &str) -> FramePackTransformerConfig {
 
 /// The tensors of a fixture under diffusers' names.
 fn tensors(config: &str) -> Vec<(String, Tensor)> {
-    let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> = read_json("shapes.json");
-    let own = shapes[config].iter();
-    let made = own.map(|(key, shape)| (key.clone(), made_up(&format!("{config}.{key}"), shape)));
-    made.collect()
+    let shapes: Value = read_json("shapes.json");
+    tensors_of(&shapes[config], &format!("{config}."))
 }
 
 /// A file of `tensors`, and the folder that it is in.
@@ -91,9 +89,7 @@ fn write(tensors: &[(String, Tensor)], kind: Kind) -> (TempDir, Weights) {
 }
 
 fn answer(name: &str) -> Tensor {
-    let path = fixture("answers.safetensors");
-    let file = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
-    file.tensor(name, &file.shape_of(name).unwrap()).unwrap()
+    fixtures::recorded("framepack/transformer/answers.safetensors", name)
 }
 
 /// `found` is what was recorded of the case `name`.
@@ -120,10 +116,8 @@ impl Case {
         let [height, width] = self.size;
         let config = transformer.config();
         let frames = |part: &str, places: &[i64]| {
-            given(
-                part,
-                &[1, config.in_channels, places.len() as i64, height, width],
-            )
+            let count = places.len() as i64;
+            given(part, &[1, config.in_channels, count, height, width])
         };
         let text = given("text", &[1, self.text[1], config.text_embed_dim]);
         let pooled = given("pooled", &[1, config.pooled_projection_dim]);
@@ -150,10 +144,9 @@ impl Case {
             cache,
             ..SkipOptions::default()
         };
-        transformer
-            .forward(
-                &latents, told, &context, &section, &rope, shortcut, &NoHooks,
-            )
-            .unwrap()
+        let found = transformer.forward(
+            &latents, told, &context, &section, &rope, shortcut, &NoHooks,
+        );
+        found.unwrap()
     }
 }

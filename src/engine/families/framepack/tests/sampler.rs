@@ -56,22 +56,18 @@ fn a_scheduler_that_lies_beside_the_model_is_for_diffusers_samplers() {
         "_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000, "shift": 7.0,
         "use_dynamic_shifting": false,
     });
-    fs::write(
-        folder.path().join("scheduler_config.json"),
-        config.to_string(),
-    )
-    .unwrap();
-    let second = |sampler| {
+    let path = folder.path().join("scheduler_config.json");
+    fs::write(path, config.to_string()).unwrap();
+    let dynamic = 0.5_f64.exp();
+    for (sampler, dynamic_shift, factor) in [
+        ("euler", true, dynamic),
+        ("unipc_bh1", false, dynamic),
+        ("euler", false, 7.0),
+    ] {
         let mut request = request("2", sampler, None);
         request.files.scheduler = Some(folder.path().to_owned());
-        f64::from(solver(&request, 256).unwrap().sigmas()[1])
-    };
-    let factor = 0.5_f64.exp();
-    let mut dynamic = request("2", "euler", None);
-    dynamic.files.scheduler = Some(folder.path().to_owned());
-    dynamic.sampling.dynamic_shift = true;
-    let solver = solver(&dynamic, 256).unwrap();
-    assert!((f64::from(solver.sigmas()[1]) - factor / (factor + 1.0)).abs() < 1e-6);
-    assert!((second("unipc_bh1") - factor / (factor + 1.0)).abs() < 1e-6);
-    assert!((second("euler") - 7.0 / 8.0).abs() < 1e-6);
+        request.sampling.dynamic_shift = dynamic_shift;
+        let second = f64::from(solver(&request, 256).unwrap().sigmas()[1]);
+        assert!((second - factor / (factor + 1.0)).abs() < 1e-6, "{sampler}");
+    }
 }

@@ -4,21 +4,46 @@
 use safelight_core::networks::Krea2TransformerKeys;
 
 use super::*;
-use crate::families::tests::{Facts, Fixtures, Tensors, TinyModel, originals, prediction_of};
+use crate::families::tests::{
+    Facts, Fixtures, Tensors, TinyModel, originals, prediction_of, renamed,
+};
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
+
+/// Authors' and diffusers' names in a list of blocks.
+const BLOCK: &str = "\
+OURS.N.attn.wq -> THEIRS.N.attn.to_q
+OURS.N.attn.wk -> THEIRS.N.attn.to_k
+OURS.N.attn.wv -> THEIRS.N.attn.to_v
+OURS.N.attn.wo -> THEIRS.N.attn.to_out.0
+OURS.N.attn.gate -> THEIRS.N.attn.to_gate
+OURS.N.attn.qknorm.qnorm.scale -> THEIRS.N.attn.norm_q.weight
+OURS.N.attn.qknorm.knorm.scale -> THEIRS.N.attn.norm_k.weight
+OURS.N.mlp -> THEIRS.N.ff
+OURS.N.prenorm.scale -> THEIRS.N.norm1.weight
+OURS.N.postnorm.scale -> THEIRS.N.norm2.weight
+OURS.N.mod.lin -> THEIRS.N.scale_shift_table
+";
+
+const OTHERS: &str = "\
+txtfusion -> text_fusion
+first -> img_in
+tmlp.0 -> time_embed.linear_1
+tmlp.2 -> time_embed.linear_2
+tproj.1 -> time_mod_proj
+txtmlp.0.scale -> txt_in.norm.weight
+txtmlp.1 -> txt_in.linear_1
+txtmlp.3 -> txt_in.linear_2
+last.linear -> final_layer.linear
+last.norm.scale -> final_layer.norm.weight
+last.modulation.lin -> final_layer.scale_shift_table";
 
 impl TinyModel for Krea2Transformer {
     const FAMILY: &'static ImageFamily<Self> = &FAMILY;
 
     fn facts() -> Facts {
         Facts {
-            fixtures: Fixtures::of(
-                "krea2/transformer.json",
-                "krea2/shapes.json",
-                ("krea2/lora.json", "krea2."),
-                "krea2/lora",
-            ),
+            fixtures: Fixtures::of("krea2"),
             timestep: 250.0,
             size: (48, 32),
             input: "in.tokens",
@@ -35,43 +60,19 @@ impl TinyModel for Krea2Transformer {
     }
 
     fn originals(diffusers: &Tensors) -> Tensors {
-        let named = diffusers.iter().map(|(name, tensor)| {
-            let mut own = name
-                .replace("text_fusion.", "txtfusion.")
-                .replace("transformer_blocks.", "blocks.")
-                .replace("attn.to_q.", "attn.wq.")
-                .replace("attn.to_k.", "attn.wk.")
-                .replace("attn.to_v.", "attn.wv.")
-                .replace("attn.to_out.0.", "attn.wo.")
-                .replace("attn.to_gate.", "attn.gate.")
-                .replace("attn.norm_q.weight", "attn.qknorm.qnorm.scale")
-                .replace("attn.norm_k.weight", "attn.qknorm.knorm.scale")
-                .replace(".ff.", ".mlp.")
-                .replace(".norm1.weight", ".prenorm.scale")
-                .replace(".norm2.weight", ".postnorm.scale");
-            for (theirs, authors) in [
-                ("img_in.", "first."),
-                ("time_embed.linear_1.", "tmlp.0."),
-                ("time_embed.linear_2.", "tmlp.2."),
-                ("time_mod_proj.", "tproj.1."),
-                ("txt_in.norm.weight", "txtmlp.0.scale"),
-                ("txt_in.linear_1.", "txtmlp.1."),
-                ("txt_in.linear_2.", "txtmlp.3."),
-                ("final_layer.linear.", "last.linear."),
-                ("final_layer.norm.weight", "last.norm.scale"),
-                ("final_layer.scale_shift_table", "last.modulation.lin"),
-            ] {
-                if let Some(rest) = own.strip_prefix(theirs) {
-                    own = format!("{authors}{rest}");
-                }
+        let blocks = [
+            ("blocks", "transformer_blocks"),
+            ("txtfusion.layerwise_blocks", "text_fusion.layerwise_blocks"),
+            ("txtfusion.refiner_blocks", "text_fusion.refiner_blocks"),
+        ]
+        .map(|(ours, theirs)| BLOCK.replace("OURS", ours).replace("THEIRS", theirs));
+        let mut made = renamed(&[&blocks.concat(), OTHERS].concat(), diffusers);
+        for (name, tensor) in &mut made {
+            if name.ends_with("mod.lin") {
+                *tensor = tensor.flatten(0, 1);
             }
-            if own.starts_with("blocks.") && own.ends_with("scale_shift_table") {
-                let own = own.replace("scale_shift_table", "mod.lin");
-                return (own, tensor.flatten(0, 1));
-            }
-            (own, tensor.shallow_clone())
-        });
-        named.collect()
+        }
+        made
     }
 
     fn text(config: &Self::Config, tokens: i64) -> TextEmbeds {

@@ -4,24 +4,21 @@ use safelight_core::job::LoraChoice;
 
 use super::variants::VariantRun;
 use super::*;
+use crate::families::tests::table;
 use crate::weights::Weights;
-use crate::weights::tests::made_up::{lora_fixtures, made_up, write, write_lora};
+use crate::weights::tests::fixtures::{self, write_changed};
+use crate::weights::tests::made_up::{lora, made_up, write_lora, write_named};
 
 const STRENGTH: f64 = 0.65;
 /// Another order of sums: adding the change to the weights first is 3e-6 off.
 const LIMIT: f64 = 5e-6;
 const FORMS: [&str; 5] = ["musubi", "comfy", "comfy_alpha", "peft", "comfy_diff_b"];
 
-fn expected(name: &str) -> Tensor {
-    let all = tensor_files::read(&lora_fixtures().join("expected.safetensors")).unwrap();
-    let found = all.into_iter().find(|(key, _)| key == name);
-    found.unwrap_or_else(|| panic!("no {name}")).1
-}
-
 #[track_caller]
 fn assert_expected(what: &str, found: &Tensor, name: &str) {
     let limit = limit("lora/expected", name, LIMIT);
-    assert_close(what, found, &expected(name), limit);
+    let expected = fixtures::recorded("lora/expected.safetensors", name);
+    assert_close(what, found, &expected, limit);
 }
 
 /// The answer of an expert to made-up inputs.
@@ -38,9 +35,8 @@ fn answer(config: &WanConfig, loras: &[LoraChoice], expert: Expert) -> Tensor {
     let context = transformer.context(&embeds, None);
     let timesteps = TokenTimesteps::uniform(600.0, 12);
     let rope = transformer.rope([1, network.in_channels, 2, 4, 6]);
-    transformer
-        .forward(&latents, &timesteps, &context, &rope, &NoHooks)
-        .unwrap()
+    let found = transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks);
+    found.unwrap()
 }
 
 #[test]
@@ -72,30 +68,12 @@ fn every_form_on_both_experts_is_that_of_the_reference() {
 /// A copy of the model's first transformer with `tensors` changed, and the answer of that.
 fn answer_of_changed(config: &WanConfig, change: impl Fn(&str, Tensor) -> Tensor) -> Tensor {
     let file = Weights::read_all(&config.files.transformer).unwrap();
-    let changed: Vec<(String, Tensor)> = file
-        .into_iter()
-        .map(|(name, tensor)| {
-            let tensor = change(&name, tensor);
-            (name, tensor)
-        })
-        .collect();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("model.safetensors");
-    write_named(&path, &changed);
-    let files = safelight_core::model::ModelFiles {
-        transformer: path,
-        ..config.files.clone()
-    };
-    let config = WanConfig {
-        files,
-        ..config.clone()
-    };
+    let (_folder, path) = write_changed(file, |name, tensor| {
+        Some((name.to_owned(), change(name, tensor)))
+    });
+    let mut config = config.clone();
+    config.files.transformer = path;
     answer(&config, &[], Expert::HighNoise)
-}
-
-fn write_named(path: &Path, tensors: &[(String, Tensor)]) {
-    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
-    write(path, &named, &[]);
 }
 
 #[test]
@@ -103,70 +81,31 @@ fn differences_of_norms_modulations_and_whole_matrices_are_added_to_them() {
     let model = VariantRun::open("t2v22");
     let config = &model.run.config;
     let folder = tempfile::tempdir().unwrap();
-    let dim = config.transformer.dim();
-    // The file's key, the tensor in diffusers' names, its shape.
-    let changes = [
-        (
-            "diffusion_model.blocks.0.norm3.diff",
-            "blocks.0.norm2.weight",
-            vec![dim],
-        ),
-        (
-            "diffusion_model.blocks.0.norm3.diff_b",
-            "blocks.0.norm2.bias",
-            vec![dim],
-        ),
-        (
-            "diffusion_model.blocks.1.diff_m",
-            "blocks.1.scale_shift_table",
-            vec![1, 6, dim],
-        ),
-        (
-            "diffusion_model.blocks.1.self_attn.norm_q.diff",
-            "blocks.1.attn1.norm_q.weight",
-            vec![dim],
-        ),
-        (
-            "diffusion_model.blocks.0.self_attn.v.diff",
-            "blocks.0.attn1.to_v.weight",
-            vec![dim, dim],
-        ),
-        (
-            "diffusion_model.blocks.0.self_attn.v.diff_b",
-            "blocks.0.attn1.to_v.bias",
-            vec![dim],
-        ),
-        (
-            "diffusion_model.head.diff_m",
-            "scale_shift_table",
-            vec![1, 2, dim],
-        ),
-        (
-            "diffusion_model.patch_embedding.diff",
-            "patch_embedding.weight",
-            vec![dim, 16, 1, 2, 2],
-        ),
-    ];
+    // The file's key, and the tensor in diffusers' names.
+    let changes: Vec<(&str, &str)> = table(
+        "diffusion_model.blocks.0.norm3.diff -> blocks.0.norm2.weight
+         diffusion_model.blocks.0.norm3.diff_b -> blocks.0.norm2.bias
+         diffusion_model.blocks.1.diff_m -> blocks.1.scale_shift_table
+         diffusion_model.blocks.1.self_attn.norm_q.diff -> blocks.1.attn1.norm_q.weight
+         diffusion_model.blocks.0.self_attn.v.diff -> blocks.0.attn1.to_v.weight
+         diffusion_model.blocks.0.self_attn.v.diff_b -> blocks.0.attn1.to_v.bias
+         diffusion_model.head.diff_m -> scale_shift_table
+         diffusion_model.patch_embedding.diff -> patch_embedding.weight",
+    )
+    .collect();
+    let file = tensors_in(&config.files.transformer);
     let difference = |key: &str, shape: &[i64]| made_up(&format!("{key}.difference"), shape);
-    let lora: Vec<(String, Tensor)> = changes
-        .iter()
-        .map(|(key, _, shape)| ((*key).to_owned(), difference(key, shape)))
-        .collect();
+    let named = changes.iter().map(|(key, changed)| {
+        let tensor = difference(key, &file[*changed].size());
+        ((*key).to_owned(), tensor)
+    });
     let path = folder.path().join("differences.safetensors");
-    write_named(&path, &lora);
+    write_named(&path, &named.collect::<BTreeMap<_, _>>());
     let strength = 0.3;
-    let found = answer(
-        config,
-        &[LoraChoice {
-            path,
-            strength,
-            strength_2: None,
-        }],
-        Expert::HighNoise,
-    );
+    let found = answer(config, &[lora(path, strength)], Expert::HighNoise);
     let expected = answer_of_changed(config, |name, tensor| {
-        match changes.iter().find(|(_, changed, _)| *changed == name) {
-            Some((key, _, shape)) => tensor + difference(key, shape) * strength,
+        match changes.iter().find(|(_, changed)| *changed == name) {
+            Some((key, _)) => &tensor + difference(key, &tensor.size()) * strength,
             None => tensor,
         }
     });
@@ -189,20 +128,13 @@ fn a_layer_with_a_broken_alpha_is_left_out_and_an_empty_strength_opens_nothing()
         (Tensor::from_slice(&[2_i64]), 0.0, false),
         (Tensor::from_slice(&[2_i64]), 1.0, true),
     ] {
-        write_named(
-            &path,
-            &[
-                (format!("{layer}.lora_down.weight"), made_up("a", &[2, dim])),
-                (format!("{layer}.lora_up.weight"), made_up("b", &[dim, 2])),
-                (format!("{layer}.alpha"), alpha),
-            ],
-        );
-        let lora = LoraChoice {
-            path: path.clone(),
-            strength,
-            strength_2: None,
-        };
-        let with = answer(config, &[lora], Expert::HighNoise);
+        let tensors = BTreeMap::from([
+            (format!("{layer}.lora_down.weight"), made_up("a", &[2, dim])),
+            (format!("{layer}.lora_up.weight"), made_up("b", &[dim, 2])),
+            (format!("{layer}.alpha"), alpha),
+        ]);
+        write_named(&path, &tensors);
+        let with = answer(config, &[lora(path.clone(), strength)], Expert::HighNoise);
         assert_eq!(distance(&with, &without) > 0.0, acts);
     }
 }

@@ -49,11 +49,8 @@ fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
     let first = encode_image(&run.config, &picture, None, &mut run.work(off, &NoHooks)).unwrap();
     assert_close("first", &kept.latents.narrow(2, 0, 1), &first, 1e-5);
     assert_eq!(kept.mask.mean(Kind::Float).double_value(&[]), 0.5);
-    let (space, time) = (
-        run.config.vae.spatial_factor(),
-        run.config.vae.temporal_factor(),
-    );
-    let mask = latent_mask(&kept.mask, space, time);
+    let vae = &run.config.vae;
+    let mask = latent_mask(&kept.mask, vae.spatial_factor(), vae.temporal_factor());
     let [_, _, _, height, width] = run.shape().size();
     assert_eq!(mask.size(), [1, 1, 1, height, width]);
     assert_eq!(left(&mask).max().double_value(&[]), 0.0);
@@ -64,39 +61,27 @@ fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
 fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
     let mut run = Run::open("image_to_video");
     run.request.sampling.num_steps = 7;
-    let plain = run
-        .denoise(None, &mut StageCapture::off(), &NoHooks)
-        .unwrap();
+    let plain = run.latents();
     run.kept = Some(kept_of(&run));
     let kept = kept_of(&run).latents;
-    let keeper = Keeper::default();
-    let whole = run
-        .denoise(None, &mut StageCapture::off(), &keeper)
-        .unwrap();
+    let (whole, keeper) = run.assert_resumes("masked");
     assert_eq!(behind_first(&left(&whole)), behind_first(&left(&kept)));
     assert!(distance(&behind_first(&right(&whole)), &behind_first(&right(&kept))) > 0.1);
     assert!(distance(&whole, &plain) > 0.01);
 
     let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
     let noise = noise(&run.shape().size(), run.request.seed).unwrap();
-    let states = keeper.states.take();
-    assert!(!states.is_empty());
-    for state in states {
+    for state in keeper.states.take() {
         let sigma = f64::from(solver.sigmas()[state.step]);
         let noised = &noise * sigma + &kept * (1.0 - sigma);
         assert_close("on the way", &left(&state.latents), &left(&noised), 1e-6);
-        let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
-        assert!(again.unwrap().equal(&whole), "it goes on bit for bit");
     }
     // A mask that keeps nothing changes nothing.
     run.kept = Some(KeptClip {
         mask: kept_of(&run).mask.ones_like(),
         latents: kept,
     });
-    let white = run
-        .denoise(None, &mut StageCapture::off(), &NoHooks)
-        .unwrap();
-    assert_eq!(white, plain);
+    assert_eq!(run.latents(), plain);
 }
 
 #[test]
@@ -120,23 +105,16 @@ fn what_a_mask_keeps_of_another_size_is_not_used() {
         latents: kept_of(&run).latents.narrow(2, 0, 1),
         mask: kept_of(&run).mask,
     });
-    let done = run.try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks);
-    let text = done.err().unwrap().to_string();
-    assert!(
-        text.contains("what the mask keeps is not of this job"),
-        "{text}"
-    );
+    let text = run.refusal(Expert::Only);
+    assert!(text.contains("what the mask keeps is not of this job"));
 }
 
 /// A recorded run with the mask of its clip as the stage reads it.
 fn masked(name: &str) -> (ClipRun, ControlClip) {
     let mut opened = ClipRun::open(name);
     let folder = opened.folder();
-    let mask = opened
-        .run
-        .get("mask_u8")
-        .unsqueeze(-1)
-        .expand([-1, -1, -1, 3], false);
+    let mask = opened.run.get("mask_u8").unsqueeze(-1);
+    let mask = mask.expand([-1, -1, -1, 3], false);
     opened.run.request.mask = Some("mask.0000.png".into());
     if mask.size()[0] == 1 {
         write_png(&folder.mask(), &frame(&mask, 0)).unwrap();
@@ -163,11 +141,7 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
         let made = clip.made().to_kind(Kind::Float);
         let expected = run.get("mask_u8").gt(0).to_kind(Kind::Float);
         assert_eq!(made.squeeze_dim(0).squeeze_dim(0), expected, "{name}");
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
-        let keeper = Keeper::default();
-        let whole = run.denoise(None, &mut record, &keeper).unwrap();
-        record.finish().unwrap();
+        let (whole, keeper) = run.resumed(name);
         let steps = (0..).map_while(|step| run.step(step, "latents"));
         let steps: Vec<&Tensor> = steps.collect();
         let limit = run.limit(&latents_of(steps.len() - 1), FINAL_LIMIT);
@@ -176,8 +150,6 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
             let step = state.step - (run.request.sampling.num_steps as usize - steps.len());
             let limit = run.limit(&latents_of(step - 1), 3e-5);
             assert_close(name, &state.latents, steps[step - 1], limit);
-            let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
-            assert!(again.unwrap().equal(&whole), "{name}");
         }
     }
 }
@@ -189,10 +161,7 @@ fn pixels_outside_of_a_moving_mask_are_the_clips_own_in_whatever_runs_they_come(
     let kept = PixelRestore::of_clip(frames, &made).unwrap();
     let new = Tensor::full_like(frames, 7);
     let runs = [(0, 1), (1, 4), (5, 4)];
-    let over: Vec<Tensor> = runs
-        .into_iter()
-        .map(|(first, count)| kept.over_from(first, &new.narrow(0, first, count)))
-        .collect();
+    let over = runs.map(|(first, count)| kept.over_from(first, &new.narrow(0, first, count)));
     let over = Tensor::cat(&over, 0);
     let made = made.squeeze_dim(0).squeeze_dim(0).unsqueeze(-1).gt(0);
     assert_eq!(over, new.where_self(&made, frames));
@@ -207,8 +176,5 @@ fn a_soft_edge_of_a_mask_blends_what_is_made_with_what_is_kept() {
     let over = PixelRestore::of(&own, &mask).unwrap().over(&made);
     let over = Vec::<u8>::try_from(over.flatten(0, -1)).unwrap();
     let expected = [[100, 200, 50], [80, 155, 42], [60, 110, 35], [20; 3]];
-    assert!(
-        over.chunks(3).zip(expected).all(|(a, b)| a == b),
-        "{over:?}"
-    );
+    assert_eq!(over, expected.concat());
 }

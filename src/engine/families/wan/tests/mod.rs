@@ -2,7 +2,6 @@
 //!
 //! Limits are relative L2 distances; mistakes such as another GELU stand an order of magnitude above them.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +13,16 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::*;
-use crate::capture::{self, StageCapture};
+use crate::capture::StageCapture;
 use crate::closeness::{assert_close, distance, limit};
 use crate::denoise::DenoiseState;
 use crate::hooks::{Hooks, NoHooks};
+use crate::keeper::Keeper;
 use crate::placement::ComputePlacement;
 use crate::sampling::noise;
 use crate::tensor_files;
 use crate::text::{PromptEmbeds, TextEmbeds};
+use crate::weights::tests::fixtures::{fixture, json_of, tensors_in};
 
 mod fp8;
 mod gguf;
@@ -52,7 +53,7 @@ const GUIDED_LIMIT: f64 = 2e-5;
 const FINAL_LIMIT: f64 = 3e-5;
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan")
+    fixture("wan")
 }
 
 /// One recorded run of diffusers.
@@ -65,6 +66,7 @@ struct Run {
     /// None was recorded.
     kept: Option<KeptClip>,
     how: ControlSettings,
+    place: ComputePlacement,
 }
 
 impl Run {
@@ -75,14 +77,12 @@ impl Run {
     /// The run that is recorded as `name` in `home`, made with the model in `folder`.
     fn of(home: &Path, name: &str, folder: &Path) -> Self {
         let file = home.join(format!("{name}.safetensors"));
-        let mut tensors: BTreeMap<String, Tensor> =
-            tensor_files::read(&file).unwrap().into_iter().collect();
+        let mut tensors = tensors_in(&file);
         if let Some(latents) = tensors.get("control.latents") {
             let whole = Tensor::cat(&[latents, &tensors["control.mask_latents"]], 1);
             tensors.insert("control_hidden_states".to_owned(), whole);
         }
-        let facts = fs::read(file.with_extension("json")).unwrap();
-        let facts: Value = serde_json::from_slice(&facts).unwrap();
+        let facts = json_of(&file.with_extension("json"));
         let files = ModelFiles::of_folder(folder).unwrap();
         let sampler = facts["scheduler"].as_str().unwrap_or("unipc");
         let given = |name: &str| {
@@ -108,6 +108,7 @@ impl Run {
             request: serde_json::from_value(request).unwrap(),
             config: WanConfig::read(&files).unwrap(),
             kept: None,
+            place: CPU,
             how: ControlSettings {
                 strength: facts["control"].as_f64().unwrap_or(1.0),
                 ..ControlSettings::default()
@@ -172,14 +173,51 @@ impl Run {
         transformer
     }
 
-    fn denoise(
-        &self,
-        resume: Option<DenoiseState>,
-        capture: &mut StageCapture,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        let state = self.denoise_part(Expert::Only, resume, capture, hooks)?;
+    /// The final latents of the loop of an only expert.
+    fn latents(&self) -> Tensor {
+        self.denoise(None, &NoHooks).unwrap()
+    }
+
+    /// `None` when cancelled.
+    fn denoise(&self, resume: Option<DenoiseState>, hooks: &dyn Hooks) -> Option<Tensor> {
+        let off = &mut StageCapture::off();
+        let state = self.denoise_part(Expert::Only, resume, off, hooks)?;
         Some(state.latents)
+    }
+
+    /// Asserts that the loop saves states, and goes on from each to the same latents, bit for bit. Returns these and what the
+    /// whole loop told.
+    fn assert_resumes(&self, what: &str) -> (Tensor, Keeper) {
+        let (whole, keeper) = self.resumed(what);
+        assert!(!keeper.states.borrow().is_empty(), "{what}");
+        (whole, keeper)
+    }
+
+    /// As [`Self::assert_resumes`], of a loop that may be too short for a state.
+    fn resumed(&self, what: &str) -> (Tensor, Keeper) {
+        let keeper = Keeper::default();
+        let whole = self.denoise(None, &keeper).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.safetensors");
+        for state in keeper.states.borrow().iter() {
+            state.save(&path).unwrap();
+            let again = self.denoise(Some(DenoiseState::load(&path).unwrap()), &NoHooks);
+            assert!(again.unwrap().equal(&whole), "{what}");
+        }
+        (whole, keeper)
+    }
+
+    /// Asserts that the loop ends with the question at which it is told to.
+    fn assert_stops(&self, patience: usize) {
+        let keeper = Keeper::impatient(patience);
+        assert!(self.denoise(None, &keeper).is_none());
+        assert_eq!(keeper.asked.get(), patience + 1);
+    }
+
+    /// Why the loop of an expert is refused.
+    fn refusal(&self, expert: Expert) -> String {
+        let done = self.try_part(expert, None, &mut StageCapture::off(), &NoHooks);
+        done.err().unwrap().to_string()
     }
 
     fn denoise_part(
@@ -203,7 +241,7 @@ impl Run {
     fn work<'a>(&'a self, capture: &'a mut StageCapture, hooks: &'a dyn Hooks) -> StageWork<'a> {
         StageWork {
             request: &self.request,
-            place: CPU,
+            place: self.place,
             capture,
             hooks,
         }
@@ -217,15 +255,7 @@ impl Run {
         capture: &mut StageCapture,
         hooks: &dyn Hooks,
     ) -> Result<Option<DenoiseState>, EngineError> {
-        self.try_work(expert, resume, &mut self.work(capture, hooks))
-    }
-
-    fn try_work(
-        &self,
-        expert: Expert,
-        resume: Option<DenoiseState>,
-        work: &mut StageWork<'_>,
-    ) -> Result<Option<DenoiseState>, EngineError> {
+        let work = &mut self.work(capture, hooks);
         let conditions = WanConditioning {
             embeds: &self.embeds(),
             image_latents: self.tensors.get("condition"),
@@ -241,33 +271,12 @@ impl Run {
     }
 }
 
-/// Keeps what it is given; asks for a stop when it has been asked often enough.
-#[derive(Default)]
-struct Keeper {
-    frames: RefCell<Vec<Tensor>>,
-    states: RefCell<Vec<DenoiseState>>,
-    steps: RefCell<Vec<(usize, usize)>>,
-    previews: RefCell<Vec<Tensor>>,
-    asked: Cell<usize>,
-    patience: Option<usize>,
-}
-
-impl Hooks for Keeper {
-    fn cancelled(&self) -> bool {
-        self.asked.set(self.asked.get() + 1);
-        self.patience
-            .is_some_and(|patience| self.asked.get() > patience)
-    }
-    fn step(&self, step: usize, num_steps: usize) {
-        self.steps.borrow_mut().push((step, num_steps));
-    }
-    fn preview(&self, x0_latents: &Tensor) {
-        self.previews.borrow_mut().push(x0_latents.copy());
-    }
-    fn frames(&self, frames: &Tensor) {
-        self.frames.borrow_mut().push(frames.copy());
-    }
-    fn checkpoint(&self, state: DenoiseState) {
-        self.states.borrow_mut().push(state);
-    }
+/// What a stage gives, and what it records.
+fn recorded<T>(run: impl FnOnce(&mut StageCapture) -> T) -> (T, BTreeMap<String, Tensor>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut capture = StageCapture::stage(folder.path(), "stage").unwrap();
+    let result = run(&mut capture);
+    capture.finish().unwrap();
+    let found = tensors_in(&folder.path().join("capture.stage.safetensors"));
+    (result, found)
 }

@@ -1,30 +1,32 @@
 //! Each stage, given what diffusers had there, gives what diffusers gave.
 
 use super::*;
+use crate::closeness::assert_same_pixels;
 use crate::families::tests::skipped;
 use crate::step_cache::SkipOptions;
+
+impl Run {
+    /// The last latents, with the frame that a picture gives.
+    fn final_latents(&self) -> Tensor {
+        let latents = self.get("latents.final");
+        match self.tensors.get("condition") {
+            Some(first) => with_first_frame(latents, first),
+            None => latents.shallow_clone(),
+        }
+    }
+}
 
 #[test]
 fn texts_become_the_embeddings_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
-        let dir = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(dir.path(), "encode_text").unwrap();
-        let embeds = encode_text(&run.config, &mut run.work(&mut record, &NoHooks)).unwrap();
-        record.finish().unwrap();
-        let path = capture::merge(dir.path()).unwrap();
-        let ours: BTreeMap<_, _> = tensor_files::read(&path).unwrap().into_iter().collect();
+        let (embeds, ours) =
+            recorded(|capture| encode_text(&run.config, &mut run.work(capture, &NoHooks)).unwrap());
         let expected = run.embeds();
-        assert_close(
-            name,
-            &embeds.prompt.prompt,
-            &expected.prompt.prompt,
-            TEXT_LIMIT,
-        );
-        assert_eq!(
-            embeds.negative.is_some(),
-            run.request.sampling.guidance_scale > 1.0
-        );
+        let (found, own) = (&embeds.prompt.prompt, &expected.prompt.prompt);
+        assert_close(name, found, own, TEXT_LIMIT);
+        let is_guided = run.request.sampling.guidance_scale > 1.0;
+        assert_eq!(embeds.negative.is_some(), is_guided);
         if let Some(negative) = &embeds.negative {
             let expected = expected.negative.unwrap();
             assert_close(name, &negative.prompt, &expected.prompt, TEXT_LIMIT);
@@ -64,15 +66,12 @@ fn schedules_are_those_of_the_reference() {
 #[test]
 fn a_picture_becomes_the_latents_of_the_reference() {
     let run = Run::open("image_to_video");
-    let dir = tempfile::tempdir().unwrap();
-    let mut record = StageCapture::stage(dir.path(), "encode_image").unwrap();
     let rgb = run.picture().unwrap();
-    let work = &mut run.work(&mut record, &NoHooks);
-    let latents = encode_image(&run.config, &rgb, None, work).unwrap();
-    record.finish().unwrap();
+    let (latents, ours) = recorded(|capture| {
+        encode_image(&run.config, &rgb, None, &mut run.work(capture, &NoHooks)).unwrap()
+    });
     assert_close("condition", &latents, run.get("condition"), ENCODER_LIMIT);
-    let path = capture::merge(dir.path()).unwrap();
-    for (name, tensor) in tensor_files::read(&path).unwrap() {
+    for (name, tensor) in ours {
         assert_close(&name, &tensor, run.get(&name), ENCODER_LIMIT);
     }
 }
@@ -160,27 +159,18 @@ fn one_step_of_a_sampler_is_that_of_the_reference() {
 fn the_whole_loop_ends_at_the_latents_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
-        let dir = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(dir.path(), "denoise").unwrap();
-        let latents = run.denoise(None, &mut record, &NoHooks).unwrap();
-        let expected = match run.tensors.get("condition") {
-            Some(first) => with_first_frame(run.get("latents.final"), first),
-            None => run.get("latents.final").shallow_clone(),
-        };
+        let (state, ours) =
+            recorded(|capture| run.denoise_part(Expert::Only, None, capture, &NoHooks));
+        let latents = state.unwrap().latents;
         let limit = run.limit("latents.final", FINAL_LIMIT);
-        assert_close(name, &latents, &expected, limit);
-        record.finish().unwrap();
-        let path = capture::merge(dir.path()).unwrap();
-        for (name, tensor) in tensor_files::read(&path).unwrap() {
+        assert_close(name, &latents, &run.final_latents(), limit);
+        for (name, tensor) in ours {
             if !name.starts_with("transformer.in.") {
                 let limit = run.limit(&name, FINAL_LIMIT);
                 assert_close(&name, &tensor, run.get(&name), limit);
             }
         }
-        let plain = run
-            .denoise(None, &mut StageCapture::off(), &NoHooks)
-            .unwrap();
-        assert!(plain.equal(&latents), "recording changed {name}");
+        assert!(run.latents().equal(&latents), "recording changed {name}");
     }
 }
 
@@ -188,25 +178,14 @@ fn the_whole_loop_ends_at_the_latents_of_the_reference() {
 fn latents_become_the_frames_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
-        let latents = match run.tensors.get("condition") {
-            Some(first) => with_first_frame(run.get("latents.final"), first),
-            None => run.get("latents.final").shallow_clone(),
-        };
+        let latents = run.final_latents();
         let keeper = Keeper::default();
         let off = &mut StageCapture::off();
         decode(&run.config, &latents, None, &mut run.work(off, &keeper)).unwrap();
         let frames = keeper.frames.take();
-        assert_eq!(
-            frames.len() as i64,
-            latents.size()[2],
-            "frames come in pieces"
-        );
-        let found = Tensor::cat(&frames, 0).unsqueeze(0).to_kind(Kind::Int);
-        let expected = run.get("output_u8").to_kind(Kind::Int);
-        assert_eq!(found.size(), expected.size());
-        let difference = (found - expected).abs();
-        assert!(difference.max().int64_value(&[]) <= 1);
-        let share = difference.to_kind(Kind::Double).mean(Kind::Double);
-        assert!(share.double_value(&[]) < 0.01);
+        let found = frames.len() as i64;
+        assert_eq!(found, latents.size()[2], "frames come in pieces");
+        let found = Tensor::cat(&frames, 0).unsqueeze(0);
+        assert_same_pixels(name, &found, run.get("output_u8"));
     }
 }

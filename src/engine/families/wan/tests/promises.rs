@@ -1,31 +1,18 @@
 //! What stages promise whoever runs them: to stop, to resume, to survive the disk, to refuse what cannot work.
 
 use super::*;
+use crate::families::tests::table;
 
 #[test]
 fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
     for (name, num_steps) in [("text_to_video", 6), ("image_to_video", 7), ("euler", 5)] {
         let mut run = Run::open(name);
         run.request.sampling.num_steps = num_steps;
-        let keeper = Keeper::default();
-        let whole = run
-            .denoise(None, &mut StageCapture::off(), &keeper)
-            .unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("state.safetensors");
-        let states = keeper.states.take();
-        assert!(!states.is_empty());
-        for state in states {
-            state.save(&path).unwrap();
-            let state = DenoiseState::load(&path).unwrap();
-            let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
-            assert!(again.unwrap().equal(&whole), "{name}");
-        }
-        let counted: Vec<_> = (1..=num_steps as usize)
-            .map(|i| (i, num_steps as usize))
-            .collect();
-        assert_eq!(keeper.steps.take(), counted);
-        assert_eq!(keeper.previews.take().len(), num_steps as usize);
+        let (whole, keeper) = run.assert_resumes(name);
+        keeper.assert_steps(num_steps as usize, name);
+        let previews = keeper.previews.take();
+        assert_eq!(previews.len(), num_steps as usize);
+        assert_close("the last preview", previews.last().unwrap(), &whole, 1e-6);
     }
 }
 
@@ -36,22 +23,19 @@ fn a_resumed_run_records_what_a_whole_one_does() {
     let names = |resume: bool| {
         let dir = tempfile::tempdir().unwrap();
         let mut record = StageCapture::stage(dir.path(), "denoise").unwrap();
-        let keeper = Keeper {
-            // One question before a step, and one in each of three blocks for two texts: dies in the fifth step.
-            patience: resume.then_some(4 * 7 + 3),
-            ..Keeper::default()
-        };
-        let mut done = run.denoise(None, &mut record, &keeper);
+        // One question before a step, and one in each of three blocks for two texts: dies in the fifth step.
+        let keeper = Keeper::impatient(if resume { 4 * 7 + 3 } else { usize::MAX });
+        let mut done = run.denoise_part(Expert::Only, None, &mut record, &keeper);
         if resume {
             assert!(done.is_none());
             record = StageCapture::stage(dir.path(), "denoise").unwrap();
             let state = keeper.states.take().pop();
             assert!(state.is_some());
-            done = run.denoise(state, &mut record, &NoHooks);
+            done = run.denoise_part(Expert::Only, state, &mut record, &NoHooks);
         }
         assert!(done.is_some());
         record.finish().unwrap();
-        let path = capture::merge(dir.path()).unwrap();
+        let path = dir.path().join("capture.denoise.safetensors");
         let tensors = tensor_files::read(&path).unwrap().into_iter();
         tensors.map(|(name, _)| name).collect::<Vec<_>>()
     };
@@ -59,22 +43,9 @@ fn a_resumed_run_records_what_a_whole_one_does() {
 }
 
 #[test]
-fn the_last_preview_is_the_result() {
-    let run = Run::open("image_to_video");
-    let keeper = Keeper::default();
-    let latents = run
-        .denoise(None, &mut StageCapture::off(), &keeper)
-        .unwrap();
-    let previews = keeper.previews.take();
-    assert_close("preview", previews.last().unwrap(), &latents, 1e-6);
-}
-
-#[test]
 fn a_state_of_another_job_is_not_used() {
     let run = Run::open("text_to_video");
-    let whole = run
-        .denoise(None, &mut StageCapture::off(), &NoHooks)
-        .unwrap();
+    let whole = run.latents();
     let f32s = (Kind::Float, Device::Cpu);
     for (step, size, history) in [
         (1, vec![1, 2, 3], 2),
@@ -87,7 +58,7 @@ fn a_state_of_another_job_is_not_used() {
             latents: tensor(),
             history: (0..history).map(|_| tensor()).collect(),
         };
-        let latents = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
+        let latents = run.denoise(Some(state), &NoHooks);
         assert!(latents.unwrap().equal(&whole));
     }
 }
@@ -97,22 +68,16 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
     let run = Run::open("image_to_video");
     let off = &mut StageCapture::off();
     for patience in [0, 1, 4] {
-        let impatient = || Keeper {
-            patience: Some(patience),
-            ..Keeper::default()
-        };
-        let keeper = impatient();
+        run.assert_stops(patience);
+        let keeper = Keeper::impatient(patience);
         let embeds = encode_text(&run.config, &mut run.work(off, &keeper));
         assert!(matches!(embeds, Err(EngineError::Cancelled)));
         assert_eq!(keeper.asked.get(), patience + 1);
-        let keeper = impatient();
+        let keeper = Keeper::impatient(patience);
         let rgb = run.picture().unwrap();
         let latents = encode_image(&run.config, &rgb, None, &mut run.work(off, &keeper));
         assert!(matches!(latents, Err(EngineError::Cancelled)));
-        let keeper = impatient();
-        assert!(run.denoise(None, off, &keeper).is_none());
-        assert_eq!(keeper.asked.get(), patience + 1);
-        let keeper = impatient();
+        let keeper = Keeper::impatient(patience);
         let latents = run.get("latents.final");
         let frames = decode(&run.config, latents, None, &mut run.work(off, &keeper));
         assert!(matches!(frames, Err(EngineError::Cancelled)));
@@ -144,13 +109,14 @@ fn a_transformer_in_bf16_gives_velocities_in_f32() {
 #[test]
 fn sizes_that_the_model_cannot_make_are_refused() {
     let run = Run::open("text_to_video");
-    for (width, height, num_frames) in [
+    let sizes = [
         (0, 32, 5),
         (64, 48, 5),
         (65, 32, 5),
         (64, 32, 6),
         (64, 32, 0),
-    ] {
+    ];
+    for (width, height, num_frames) in sizes {
         let shape = WanLatentShape::new(&run.config, width, height, num_frames);
         assert!(matches!(shape, Err(EngineError::Request { .. })));
     }
@@ -167,11 +133,8 @@ fn results_of_stages_survive_the_disk() {
     assert!(loaded.prompt.prompt.equal(&expected.prompt.prompt));
     assert!(found.equal(&expected.negative.unwrap().prompt));
     tensor_files::write_one(&path, "latents", run.get("latents.final")).unwrap();
-    assert!(
-        tensor_files::read_one(&path, "latents")
-            .unwrap()
-            .equal(run.get("latents.final"))
-    );
+    let read = tensor_files::read_one(&path, "latents").unwrap();
+    assert!(read.equal(run.get("latents.final")));
     assert!(tensor_files::read_one(&path, "other").is_err());
     assert!(PromptEmbeds::load(&path).is_err());
     assert!(DenoiseState::load(&path).is_err());
@@ -205,51 +168,30 @@ fn config_with(file: &str, change: impl FnOnce(&mut Value)) -> Result<WanConfig,
 #[test]
 fn configurations_that_cannot_work_are_refused() {
     assert!(config_with("model_index.json", |_| ()).is_ok());
-    let changes = [
-        ("transformer/config.json", "num_layers", json!(0)),
-        ("transformer/config.json", "num_attention_heads", json!(-2)),
-        ("transformer/config.json", "attention_head_dim", json!(7)),
-        ("transformer/config.json", "ffn_dim", json!(1e30)),
-        ("transformer/config.json", "patch_size", json!([1, 0, 2])),
-        ("transformer/config.json", "patch_size", json!([2, 2])),
-        ("transformer/config.json", "in_channels", json!(16)),
-        ("transformer/config.json", "text_dim", json!(41)),
-        ("transformer/config.json", "image_dim", json!(1280)),
-        (
-            "text_encoder/config.json",
-            "feed_forward_proj",
-            json!("relu"),
-        ),
-        ("text_encoder/config.json", "num_heads", json!("three")),
-        (
-            "text_encoder/config.json",
-            "relative_attention_num_buckets",
-            json!(0),
-        ),
-        (
-            "scheduler/scheduler_config.json",
-            "_class_name",
-            json!("DDIMScheduler"),
-        ),
-        (
-            "scheduler/scheduler_config.json",
-            "use_flow_sigmas",
-            json!(false),
-        ),
-        (
-            "scheduler/scheduler_config.json",
-            "use_karras_sigmas",
-            json!(true),
-        ),
-        ("scheduler/scheduler_config.json", "solver_order", json!(9)),
-        ("scheduler/scheduler_config.json", "flow_shift", json!(-1.0)),
-        ("vae/config.json", "z_dim", json!(0)),
-    ];
-    for (file, key, value) in changes {
-        let found = config_with(file, |config| config[key] = value.clone());
-        let err = found
-            .err()
-            .unwrap_or_else(|| panic!("{file}: {key} = {value}"));
+    for (place, value) in table(
+        "transformer/config.json num_layers -> 0
+         transformer/config.json num_attention_heads -> -2
+         transformer/config.json attention_head_dim -> 7
+         transformer/config.json ffn_dim -> 1e30
+         transformer/config.json patch_size -> [1, 0, 2]
+         transformer/config.json patch_size -> [2, 2]
+         transformer/config.json in_channels -> 16
+         transformer/config.json text_dim -> 41
+         transformer/config.json image_dim -> 1280
+         text_encoder/config.json feed_forward_proj -> \"relu\"
+         text_encoder/config.json num_heads -> \"three\"
+         text_encoder/config.json relative_attention_num_buckets -> 0
+         scheduler/scheduler_config.json _class_name -> \"DDIMScheduler\"
+         scheduler/scheduler_config.json use_flow_sigmas -> false
+         scheduler/scheduler_config.json use_karras_sigmas -> true
+         scheduler/scheduler_config.json solver_order -> 9
+         scheduler/scheduler_config.json flow_shift -> -1.0
+         vae/config.json z_dim -> 0",
+    ) {
+        let (file, key) = place.split_once(' ').unwrap();
+        let value: Value = serde_json::from_str(value).unwrap();
+        let found = config_with(file, |config| config[key] = value);
+        let err = found.err().unwrap_or_else(|| panic!("{place}"));
         let is_of_config = matches!(err, EngineError::Catalog(CatalogError::Config { .. }));
         assert!(is_of_config, "{err}");
     }
@@ -257,21 +199,9 @@ fn configurations_that_cannot_work_are_refused() {
 
 #[test]
 fn a_mis_shaped_weight_is_named() {
-    let run = Run::open("euler");
-    let mut config = run.config.clone();
-    config.transformer.ffn_dim += 1;
-    let conditions = WanConditioning {
-        embeds: &run.embeds(),
-        image_latents: None,
-        image_embeds: None,
-        base: None,
-        kept: None,
-        control: None,
-    };
-    let off = &mut StageCapture::off();
-    let work = &mut run.work(off, &NoHooks);
-    let err = denoise(&config, Expert::Only, &conditions, None, work).unwrap_err();
-    let text = err.to_string();
+    let mut run = Run::open("euler");
+    run.config.transformer.ffn_dim += 1;
+    let text = run.refusal(Expert::Only);
     assert!(text.contains("'blocks.0.ffn.net.0.proj.weight'"), "{text}");
     assert!(text.contains("expected [97, 64], found [96, 64]"), "{text}");
 }

@@ -10,18 +10,9 @@ fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
         let mut run = Run::open("text_to_video");
         run.request.sampling.sampler = sampler;
         run.request.sampling.num_steps = 9;
-        let keeper = Keeper::default();
-        let whole = run
-            .denoise(None, &mut StageCapture::off(), &keeper)
-            .unwrap();
-        let told: Vec<_> = (1..=9).map(|step| (step, 9)).collect();
-        assert_eq!(keeper.steps.take(), told, "{}", sampler.name());
-        let states = keeper.states.take();
-        assert_eq!(states.len(), 2, "{}", sampler.name());
-        for state in states {
-            let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
-            assert!(again.unwrap().equal(&whole), "{}", sampler.name());
-        }
+        let (_, keeper) = run.assert_resumes(sampler.name());
+        keeper.assert_steps(9, sampler.name());
+        assert_eq!(keeper.states.take().len(), 2, "{}", sampler.name());
     }
 }
 
@@ -38,10 +29,7 @@ fn every_sampler_walks_the_sigma_schedule_that_is_asked_for() {
             let sigmas = solver.sigmas().to_vec();
             assert!(!walks.contains(&sigmas), "{schedule:?}");
             walks.push(sigmas);
-            let latents = run
-                .denoise(None, &mut StageCapture::off(), &NoHooks)
-                .unwrap();
-            let is_finite = bool::try_from(latents.isfinite().all()).unwrap();
+            let is_finite = bool::try_from(run.latents().isfinite().all()).unwrap();
             assert!(is_finite, "{} {schedule:?}", sampler.name());
         }
     }
@@ -57,33 +45,23 @@ fn a_part_of_the_schedule_begins_and_ends_at_its_own_noise() {
         run.request.sampling.end_step = Some(5);
         let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
         let keeper = Keeper::default();
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
-        drop(run.denoise(None, &mut record, &keeper).unwrap());
-        record.finish().unwrap();
-        assert_eq!(keeper.steps.take(), [(1, 3), (2, 3), (3, 3)]);
-        let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
-        let found: BTreeMap<_, _> = found.into_iter().collect();
+        let ((), found) = recorded(|capture| {
+            let done = run.denoise_part(Expert::Only, None, capture, &keeper);
+            assert!(done.is_some());
+        });
+        keeper.assert_steps(3, sampler.name());
         let noise = run.get("latents.initial");
         let calls = solver.all_calls();
         let sigma = f64::from(solver.sigmas()[calls.start]);
         assert!(found["latents.initial"].equal(&(noise * sigma)));
-        let made: Vec<_> = found
-            .keys()
-            .filter(|key| key.ends_with("noise_pred"))
-            .collect();
-        let expected: Vec<_> = calls
-            .map(|call| format!("step.{call:02}.noise_pred"))
-            .collect();
-        assert!(made.into_iter().eq(&expected), "{}", sampler.name());
+        let made = found.keys().filter(|key| key.ends_with("noise_pred"));
+        let expected = calls.map(|call| format!("step.{call:02}.noise_pred"));
+        assert!(made.cloned().eq(expected), "{}", sampler.name());
     }
     let mut run = Run::open("text_to_video");
-    (
-        run.request.sampling.start_step,
-        run.request.sampling.end_step,
-    ) = (3, Some(3));
-    let refused = new_solver(&run.config.scheduler, &run.request)
-        .err()
-        .unwrap();
-    assert!(refused.to_string().contains("from 3 to 3"), "{refused}");
+    let sampling = &mut run.request.sampling;
+    (sampling.start_step, sampling.end_step) = (3, Some(3));
+    let refused = new_solver(&run.config.scheduler, &run.request).err();
+    let refused = refused.unwrap().to_string();
+    assert!(refused.contains("from 3 to 3"), "{refused}");
 }

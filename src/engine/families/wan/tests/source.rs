@@ -98,13 +98,8 @@ fn the_steps_that_are_left_are_those_of_the_reference() {
     for name in RUNS.into_iter().chain(["ti2v"]) {
         let opened = ClipRun::open(name);
         let run = &opened.run;
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
         let keeper = Keeper::default();
-        let state = denoise_all(run, &mut record, &keeper);
-        record.finish().unwrap();
-        let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
-        let found: BTreeMap<_, _> = found.into_iter().collect();
+        let (state, found) = recorded(|capture| denoise_all(run, capture, &keeper));
         let first = run.get("latents.initial");
         assert_close(name, &found["latents.initial"], first, 1e-6);
         let steps = (0..).map_while(|step| run.step(step, "latents"));
@@ -112,11 +107,8 @@ fn the_steps_that_are_left_are_those_of_the_reference() {
         let facts = &run.request.sampling;
         let expected = (f64::from(facts.num_steps) * facts.strength.unwrap()) as usize;
         assert_eq!(steps.len(), expected, "{name}");
-        assert_eq!(
-            keeper.steps.take().last(),
-            Some(&(expected, expected)),
-            "{name}"
-        );
+        let last = keeper.steps.take().pop();
+        assert_eq!(last, Some((expected, expected)), "{name}");
         for (index, expected) in steps.iter().enumerate() {
             // Counted in the whole schedule.
             let step = index + facts.num_steps as usize - steps.len();
@@ -137,12 +129,8 @@ fn the_high_noise_expert_makes_no_step_where_all_are_below_the_boundary() {
     let off = &mut StageCapture::off();
     let high = run.denoise_part(Expert::HighNoise, None, off, &keeper);
     assert!(keeper.steps.take().is_empty());
-    assert_close(
-        "as given",
-        &high.unwrap().latents,
-        run.get("latents.initial"),
-        1e-6,
-    );
+    let given = run.get("latents.initial");
+    assert_close("as given", &high.unwrap().latents, given, 1e-6);
     // Both have steps where the strength leaves enough.
     let both = ClipRun::open("experts");
     let high = both.run.denoise_part(Expert::HighNoise, None, off, &keeper);
@@ -157,16 +145,7 @@ fn a_resumed_change_of_a_clip_is_the_same_bit_for_bit() {
         let mut opened = ClipRun::open(name);
         let run = &mut opened.run;
         run.request.sampling.num_steps = num_steps;
-        let keeper = Keeper::default();
-        let whole = run
-            .denoise(None, &mut StageCapture::off(), &keeper)
-            .unwrap();
-        let states = keeper.states.take();
-        assert!(!states.is_empty(), "{name}");
-        for state in states {
-            let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
-            assert!(again.unwrap().equal(&whole), "{name}");
-        }
+        drop(run.assert_resumes(name));
     }
 }
 
@@ -177,18 +156,12 @@ fn every_sampler_changes_a_clip_and_streamed_weights_change_no_bit_of_it() {
     let mut made = Vec::new();
     for sampler in ["unipc", "unipc_bh1", "euler", "heun", "dpmpp_2m", "lcm"] {
         run.request.sampling.sampler = serde_json::from_value(json!(sampler)).unwrap();
-        let latents = run
-            .denoise(None, &mut StageCapture::off(), &NoHooks)
-            .unwrap();
+        let [latents, streamed] = [None, Some(0)].map(|resident_bytes| {
+            run.place.resident_bytes = resident_bytes;
+            run.latents()
+        });
         assert!(distance(&latents, run.get("base")) > 0.01, "{sampler}");
-        let off = &mut StageCapture::off();
-        let mut work = run.work(off, &NoHooks);
-        work.place.resident_bytes = Some(0);
-        let streamed = run
-            .try_work(Expert::Only, None, &mut work)
-            .unwrap()
-            .unwrap();
-        assert!(streamed.latents.equal(&latents), "{sampler}");
+        assert!(streamed.equal(&latents), "{sampler}");
         assert!(made.iter().all(|other| *other != latents), "{sampler}");
         made.push(latents);
     }
@@ -211,12 +184,8 @@ fn a_clip_of_another_size_is_not_used() {
     let run = &mut opened.run;
     let base = run.get("base").narrow(2, 0, 1);
     run.tensors.insert("base".to_owned(), base);
-    let done = run.try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks);
-    let text = done.err().unwrap().to_string();
-    assert!(
-        text.contains("the clip's latents are not of this job"),
-        "{text}"
-    );
+    let text = run.refusal(Expert::Only);
+    assert!(text.contains("the clip's latents are not of this job"));
 }
 
 #[test]
@@ -232,9 +201,7 @@ fn a_second_pass_is_the_low_noise_experts_alone_whatever_its_strength() {
     });
     let keeper = Keeper::default();
     let off = &mut StageCapture::off();
-    let made = run
-        .denoise_part(Expert::LowNoise, None, off, &keeper)
-        .unwrap();
-    assert_eq!(keeper.steps.take(), [(1, 4), (2, 4), (3, 4), (4, 4)]);
-    assert!(distance(&made.latents, run.step(3, "latents").unwrap()) > 1e-3);
+    let made = run.denoise_part(Expert::LowNoise, None, off, &keeper);
+    keeper.assert_steps(4, "second pass");
+    assert!(distance(&made.unwrap().latents, run.step(3, "latents").unwrap()) > 1e-3);
 }

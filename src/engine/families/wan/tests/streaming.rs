@@ -7,7 +7,7 @@ use super::variants::VariantRun;
 use super::*;
 use crate::text::T5Encoder;
 use crate::weights::tests::as_fp8::{FORMS, Recorded};
-use crate::weights::tests::made_up::{made_up, write_lora};
+use crate::weights::tests::made_up::{lora, made_up, write_lora};
 use crate::weights::tests::made_up_gguf::both_forms;
 use crate::weights::{StreamBytes, Weights};
 
@@ -68,11 +68,8 @@ fn a_transformer_that_streams_gives_what_one_that_stays_gives() {
     let model = VariantRun::open("t2v22");
     let config = &model.run.config;
     let folder = tempfile::tempdir().unwrap();
-    let loras = ["wan.comfy_alpha", "wan.peft"].map(|form| LoraChoice {
-        path: write_lora(folder.path(), form, None),
-        strength: 0.6,
-        strength_2: None,
-    });
+    let loras = ["wan.comfy_alpha", "wan.peft"];
+    let loras = loras.map(|form| lora(write_lora(folder.path(), form, None), 0.6));
     for (kind, loras) in [
         (Kind::Float, &[][..]),
         (Kind::BFloat16, &[]),
@@ -113,9 +110,8 @@ fn a_text_encoder_that_streams_gives_what_one_that_stays_gives() {
         let encoder = T5Encoder::new(&config, &w).unwrap();
         let texts = [&ids, &ids.flip([1]), &ids];
         texts.map(|ids| {
-            encoder
-                .forward(ids, Some(&Tensor::ones_like(ids)), &NoHooks)
-                .unwrap()
+            let mask = Tensor::ones_like(ids);
+            encoder.forward(ids, Some(&mask), &NoHooks).unwrap()
         })
     };
     let expected = embeds(None);
@@ -126,40 +122,11 @@ fn a_text_encoder_that_streams_gives_what_one_that_stays_gives() {
 
 #[test]
 fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
-    let run = Run::open("text_to_video");
-    let expected = run
-        .denoise(None, &mut StageCapture::off(), &NoHooks)
-        .unwrap();
-    let place = ComputePlacement {
-        resident_bytes: Some(0),
-        ..CPU
-    };
-    let denoise = |hooks: &dyn Hooks| {
-        let conditions = WanConditioning {
-            embeds: &run.embeds(),
-            image_latents: None,
-            image_embeds: None,
-            base: None,
-            kept: None,
-            control: None,
-        };
-        let off = &mut StageCapture::off();
-        let work = &mut StageWork {
-            place,
-            ..run.work(off, hooks)
-        };
-        match denoise(&run.config, Expert::Only, &conditions, None, work) {
-            Err(EngineError::Cancelled) => None,
-            state => Some(state.unwrap().latents),
-        }
-    };
-    assert_eq!(denoise(&NoHooks), Some(expected));
+    let mut run = Run::open("text_to_video");
+    let expected = run.latents();
+    run.place.resident_bytes = Some(0);
+    assert_eq!(run.latents(), expected);
     for patience in [0, 2, 5] {
-        let keeper = Keeper {
-            patience: Some(patience),
-            ..Keeper::default()
-        };
-        assert_eq!(denoise(&keeper), None);
-        assert_eq!(keeper.asked.get(), patience + 1);
+        run.assert_stops(patience);
     }
 }

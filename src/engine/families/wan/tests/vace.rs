@@ -25,10 +25,8 @@ fn given(run: &Run) -> (ControlClip, Vec<RgbPixels>) {
     let r = &run.request;
     let mut clip = ControlClip::new(r.width, r.height, r.num_frames);
     for frame in 0..r.num_frames as usize {
-        clip.show(
-            frame,
-            &picture(&run.get("control.source_u8").get(frame as i64)),
-        );
+        let shown = run.get("control.source_u8").get(frame as i64);
+        clip.show(frame, &picture(&shown));
         if let Some(mask) = run.tensors.get("control.mask.source_u8") {
             clip.mask(frame, &picture(&mask.get(frame as i64)));
         }
@@ -49,13 +47,8 @@ fn a_control_clip_its_mask_and_references_become_the_latents_of_the_reference() 
         let work = &mut run.work(off, &NoHooks);
         let found = encode_control(&run.config, &clip, &references, work).unwrap();
         let (latents, mask) = (found.narrow(1, 0, 32), found.narrow(1, 32, 64));
-        let expected = run.get("control.latents");
-        assert_close(
-            name,
-            &latents,
-            expected,
-            run.limit("control.latents", ENCODER_LIMIT),
-        );
+        let limit = run.limit("control.latents", ENCODER_LIMIT);
+        assert_close(name, &latents, run.get("control.latents"), limit);
         assert_close(name, &mask, run.get("control.mask_latents"), 1e-6);
     }
 }
@@ -65,12 +58,9 @@ fn every_step_and_the_end_are_those_of_the_reference() {
     for name in RUNS {
         let variant = VariantRun::open(name);
         let run = &variant.run;
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
-        let latents = run.denoise(None, &mut record, &NoHooks).unwrap();
-        record.finish().unwrap();
-        let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
-        let found: BTreeMap<_, _> = found.into_iter().collect();
+        let (state, found) =
+            recorded(|capture| run.denoise_part(Expert::Only, None, capture, &NoHooks));
+        let latents = state.unwrap().latents;
         for (key, expected) in &run.tensors {
             let limit = match key.rsplit('.').next().unwrap() {
                 "timestep" | "timesteps" => 0.0,
@@ -97,26 +87,17 @@ fn every_step_and_the_end_are_those_of_the_reference() {
 fn how_strongly_and_in_which_steps_control_is_heard_changes_the_result() {
     let mut variant = VariantRun::open("vace");
     let run = &mut variant.run;
-    let made = |run: &Run| {
-        run.denoise(None, &mut StageCapture::off(), &NoHooks)
-            .unwrap()
+    let mut made = |strength, until| {
+        (run.how.strength, run.how.until) = (strength, until);
+        run.latents()
     };
-    let whole = made(run);
-    run.how.strength = 0.5;
-    let weak = made(run);
-    run.how.strength = 0.0;
-    let none = made(run);
-    run.how.strength = 1.0;
-    run.how.until = 0.4;
-    let begun = made(run);
-    let all = [&whole, &weak, &none, &begun];
+    let all = [(1.0, 1.0), (0.5, 1.0), (0.0, 1.0), (1.0, 0.4)].map(|(s, u)| made(s, u));
     for (i, one) in all.iter().enumerate() {
         for other in &all[..i] {
             assert!(distance(one, other) > 1e-3);
         }
     }
-    run.how.until = 0.1;
-    assert!(made(run).equal(&none));
+    assert!(made(1.0, 0.1).equal(&all[2]));
 }
 
 #[test]
@@ -124,63 +105,25 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
     let variant = VariantRun::open("vace_two");
     let mut run = variant.run;
     run.request.sampling.num_steps = 5;
-    let keeper = Keeper::default();
-    let whole = run
-        .denoise(None, &mut StageCapture::off(), &keeper)
-        .unwrap();
-    let states = keeper.states.take();
-    assert!(!states.is_empty());
-    for state in states {
-        let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
-        assert!(again.unwrap().equal(&whole));
-    }
+    let (whole, keeper) = run.assert_resumes("references");
     let previews = keeper.previews.take();
     assert_eq!(previews.last().unwrap().size(), whole.size());
-    let embeds = run.embeds();
-    let conditions = || WanConditioning {
-        embeds: &embeds,
-        image_latents: None,
-        image_embeds: None,
-        base: None,
-        kept: None,
-        control: run.control(),
-    };
-    let off = &mut StageCapture::off();
-    let work = &mut StageWork {
-        place: ComputePlacement {
-            resident_bytes: Some(0),
-            ..CPU
-        },
-        ..run.work(off, &NoHooks)
-    };
-    let streamed = denoise(&run.config, Expert::Only, &conditions(), None, work).unwrap();
-    assert!(streamed.latents.equal(&whole));
     for patience in [0, 2, 7] {
-        let keeper = Keeper {
-            patience: Some(patience),
-            ..Keeper::default()
-        };
-        assert!(
-            run.denoise(None, &mut StageCapture::off(), &keeper)
-                .is_none()
-        );
-        assert_eq!(keeper.asked.get(), patience + 1);
+        run.assert_stops(patience);
     }
+    run.place.resident_bytes = Some(0);
+    assert!(run.latents().equal(&whole));
 }
 
 #[test]
 fn latents_of_another_control_clip_are_refused() {
     let mut variant = VariantRun::open("vace");
     let run = &mut variant.run;
-    let refused = |run: &Run| {
-        let found = run.try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks);
-        found.unwrap_err().to_string()
-    };
     run.request.references = vec!["a.png".into()];
-    assert!(refused(run).contains("not of this job"));
+    assert!(run.refusal(Expert::Only).contains("not of this job"));
     run.request.references.clear();
     run.tensors.remove("control_hidden_states");
-    assert!(refused(run).contains("missing"));
+    assert!(run.refusal(Expert::Only).contains("missing"));
 }
 
 /// A frame of one colour.
@@ -254,11 +197,7 @@ fn the_last_frames_of_a_clip_that_is_gone_on_from_stay() {
         }
     });
     for (i, frame) in found.iter().enumerate() {
-        let expected = if i < 5 {
-            (40 + i as u8, 0, true)
-        } else {
-            (0, 255, false)
-        };
-        assert_eq!(*frame, expected, "{i}");
+        let seen = (40 + i as u8, 0, true);
+        assert_eq!(*frame, if i < 5 { seen } else { (0, 255, false) }, "{i}");
     }
 }

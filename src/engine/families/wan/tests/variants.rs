@@ -2,24 +2,15 @@
 //!
 //! The weights are a formula of their names, see `tests/fixtures/wan/variants/generate.py`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use safelight_core::media::{self, RgbPixels};
 use tempfile::TempDir;
 
 use super::*;
-use crate::weights::tests::made_up::made_up;
+use crate::weights::tests::fixtures::tensors_of;
 
 const RUNS: [&str; 6] = ["t2v", "i2v21", "flf2v21", "t2v22", "i2v22", "i2v22_end"];
-
-#[derive(serde::Deserialize)]
-struct Manifest {
-    /// Variant → component → which of the sets.
-    variants: BTreeMap<String, BTreeMap<String, usize>>,
-    /// Name → shape.
-    sets: Vec<BTreeMap<String, Vec<i64>>>,
-}
 
 /// A recorded run, and a folder with the model that it was made with.
 pub(super) struct VariantRun {
@@ -35,8 +26,7 @@ impl VariantRun {
     /// One of another folder, made with one of these models.
     pub(super) fn open_in(home: &str, name: &str) -> Self {
         let home = fixtures().join(home);
-        let facts: Value =
-            serde_json::from_slice(&fs::read(home.join(format!("{name}.json"))).unwrap()).unwrap();
+        let facts = json_of(&home.join(format!("{name}.json")));
         let folder = tempfile::tempdir().unwrap();
         write_model(facts["variant"].as_str().unwrap(), folder.path());
         Self {
@@ -64,26 +54,24 @@ impl Run {
 /// Writes a whole diffusers folder of one variant.
 fn write_model(variant: &str, folder: &Path) {
     let home = fixtures().join("variants");
-    let manifest: Manifest =
-        serde_json::from_slice(&fs::read(home.join("weights.json")).unwrap()).unwrap();
+    let manifest = json_of(&home.join("weights.json"));
     copy_folder(&home.join(variant), folder);
     for shared in ["text_encoder", "tokenizer"] {
         let target = folder.join(shared);
         std::os::unix::fs::symlink(fixtures().join("pipeline").join(shared), target).unwrap();
     }
-    for (component, &set) in &manifest.variants[variant] {
-        let tensors: Vec<(String, Tensor)> = manifest.sets[set]
-            .iter()
-            .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
-            .collect();
-        let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
-        let stem = if component == "image_encoder" {
+    // Variant → component → which of the sets of shapes.
+    for (component, set) in manifest["variants"][variant].as_object().unwrap() {
+        let shapes = &manifest["sets"][set.as_u64().unwrap() as usize];
+        let tensors = tensors_of(shapes, &format!("{component}."));
+        let is_of_transformers = component == "image_encoder";
+        let stem = if is_of_transformers {
             "model"
         } else {
             "diffusion_pytorch_model"
         };
         let path = folder.join(component).join(format!("{stem}.safetensors"));
-        Tensor::write_safetensors(&named, path).unwrap();
+        Tensor::write_safetensors(&tensors, path).unwrap();
     }
 }
 
@@ -106,20 +94,16 @@ pub(super) fn denoise_all(
     capture: &mut StageCapture,
     hooks: &dyn Hooks,
 ) -> DenoiseState {
+    let mut part = |expert, state| run.denoise_part(expert, state, capture, hooks).unwrap();
     if run.config.transformer_2.is_none() {
-        return run
-            .denoise_part(Expert::Only, None, capture, hooks)
-            .unwrap();
+        return part(Expert::Only, None);
     }
-    let high = run
-        .denoise_part(Expert::HighNoise, None, capture, hooks)
-        .unwrap();
+    let high = part(Expert::HighNoise, None);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("latents.high.safetensors");
     high.save(&path).unwrap();
     let high = DenoiseState::load(&path).unwrap();
-    run.denoise_part(Expert::LowNoise, Some(high), capture, hooks)
-        .unwrap()
+    part(Expert::LowNoise, Some(high))
 }
 
 #[test]
@@ -127,16 +111,9 @@ fn every_variant_denoises_as_the_reference_does() {
     for name in RUNS {
         let variant = VariantRun::open(name);
         let run = &variant.run;
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
         let keeper = Keeper::default();
-        let state = denoise_all(run, &mut record, &keeper);
-        record.finish().unwrap();
-        let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
-        let found: BTreeMap<_, _> = found.into_iter().collect();
-        let num_steps = run.request.sampling.num_steps as usize;
-        let told: Vec<_> = (1..=num_steps).map(|step| (step, num_steps)).collect();
-        assert_eq!(*keeper.steps.borrow(), told, "{name}");
+        let (state, found) = recorded(|capture| denoise_all(run, capture, &keeper));
+        keeper.assert_steps(run.request.sampling.num_steps as usize, name);
         for (key, expected) in &run.tensors {
             let limit = match key.rsplit('.').next().unwrap() {
                 "timestep" | "timesteps" => 0.0,
@@ -158,16 +135,15 @@ fn the_experts_share_the_steps_at_the_boundary_and_neither_makes_the_others() {
     let variant = VariantRun::open("t2v22");
     let run = &variant.run;
     let keeper = Keeper::default();
-    let high = run
-        .denoise_part(Expert::HighNoise, None, &mut StageCapture::off(), &keeper)
-        .unwrap();
+    let off = &mut StageCapture::off();
+    let high = run.denoise_part(Expert::HighNoise, None, off, &keeper);
+    let high = high.unwrap();
     let boundary = run.config.boundary().unwrap();
     let timesteps: Vec<f64> = run.get("timesteps").try_into().unwrap();
     let expected = timesteps.iter().filter(|&&t| t >= boundary).count();
     assert!(expected > 0 && expected < timesteps.len());
     assert_eq!(high.step, expected);
-    let lost = run.try_part(Expert::LowNoise, None, &mut StageCapture::off(), &keeper);
-    assert!(lost.unwrap_err().to_string().contains("high-noise"));
+    assert!(run.refusal(Expert::LowNoise).contains("high-noise"));
 }
 
 #[test]
@@ -177,28 +153,19 @@ fn an_expert_that_dies_goes_on_where_it_was() {
     run.request.sampling.num_steps = 20;
     let keeper = Keeper::default();
     let whole = denoise_all(run, &mut StageCapture::off(), &keeper);
-    let high = run
-        .denoise_part(Expert::HighNoise, None, &mut StageCapture::off(), &NoHooks)
-        .unwrap();
-    let states: Vec<_> = keeper.states.borrow_mut().drain(..).collect();
+    let part = |expert, state| {
+        let off = &mut StageCapture::off();
+        run.denoise_part(expert, state, off, &NoHooks).unwrap()
+    };
+    let high = part(Expert::HighNoise, None);
+    let states = keeper.states.take();
     let is_of_high = |state: &DenoiseState| state.step < high.step;
     assert!(states.iter().any(is_of_high) && !states.iter().all(is_of_high));
-    for state in states {
-        let is_high = is_of_high(&state);
-        let expert = if is_high {
-            Expert::HighNoise
-        } else {
-            Expert::LowNoise
-        };
-        let off = &mut StageCapture::off();
-        let Ok(Some(mut behind)) = run.try_part(expert, Some(state), off, &NoHooks) else {
-            panic!("a saved state must do");
-        };
-        if is_high {
-            behind = run
-                .denoise_part(Expert::LowNoise, Some(behind), off, &NoHooks)
-                .unwrap();
+    for mut state in states {
+        if is_of_high(&state) {
+            state = part(Expert::HighNoise, Some(state));
         }
+        let behind = part(Expert::LowNoise, Some(state));
         assert!(behind.latents.equal(&whole.latents));
     }
 }
@@ -208,12 +175,8 @@ fn guidance_of_one_expert_alone_asks_twice_only_there() {
     let mut variant = VariantRun::open("t2v22");
     let run = &mut variant.run;
     run.request.sampling.guidance_scale_2 = Some(1.0);
-    let folder = tempfile::tempdir().unwrap();
-    let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
-    denoise_all(run, &mut record, &NoHooks);
-    record.finish().unwrap();
-    let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
-    let asked = |part: &str| found.iter().filter(|(key, _)| key.ends_with(part)).count();
+    let (_, found) = recorded(|capture| denoise_all(run, capture, &NoHooks));
+    let asked = |part: &str| found.keys().filter(|key| key.ends_with(part)).count();
     assert_eq!(asked("transformer.cond"), 5);
     assert!(asked("transformer.uncond") < 5 && asked("transformer.uncond") > 0);
 }
@@ -242,20 +205,11 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
     for name in RUNS {
         let variant = VariantRun::open(name);
         let run = &variant.run;
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = StageCapture::stage(folder.path(), "decode").unwrap();
         let latents = run.get("latents.final");
-        decode(
-            &run.config,
-            latents,
-            None,
-            &mut run.work(&mut record, &NoHooks),
-        )
-        .unwrap();
-        record.finish().unwrap();
-        let found = tensor_files::read(&folder.path().join("capture.decode.safetensors")).unwrap();
-        let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();
-        assert_close(name, &pixels.1, run.get("pixels"), 3e-5);
+        let ((), found) = recorded(|capture| {
+            decode(&run.config, latents, None, &mut run.work(capture, &NoHooks)).unwrap();
+        });
+        assert_close(name, &found["pixels"], run.get("pixels"), 3e-5);
     }
 }
 
@@ -283,10 +237,8 @@ fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
     let run = &mut variant.run;
     let poison = Tensor::full([1, 512, 40], f64::NAN, (Kind::Float, Device::Cpu));
     run.tensors.insert("prompt_embeds".to_owned(), poison);
-    let err = run
-        .try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks)
-        .unwrap_err();
-    assert!(err.to_string().contains("another dtype"), "{err}");
+    let text = run.refusal(Expert::Only);
+    assert!(text.contains("another dtype"), "{text}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Fixtures of the tiny transformer, and its quirks. Tests of every transformer are in `families/tests`, whole jobs in
 //! `stages/tests`.
 
-use tch::Tensor;
-
 use super::*;
-use crate::families::tests::{Facts, Fixtures, Tensors, TinyModel, originals, prediction_of};
+use crate::families::tests::{
+    Facts, Fixtures, Tensors, TinyModel, originals, prediction_of, renamed,
+};
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 
@@ -13,12 +13,7 @@ impl TinyModel for ZImageTransformer {
 
     fn facts() -> Facts {
         Facts {
-            fixtures: Fixtures::of(
-                "z_image/transformer.json",
-                "z_image/shapes.json",
-                ("z_image/lora.json", "z_image."),
-                "z_image/lora",
-            ),
+            fixtures: Fixtures::of("z_image"),
             timestep: 750.0,
             size: (48, 32),
             input: "in.latents",
@@ -34,26 +29,15 @@ impl TinyModel for ZImageTransformer {
     }
 
     fn originals(diffusers: &Tensors) -> Tensors {
-        let mut made = Tensors::new();
-        for (name, tensor) in diffusers {
-            if name.contains("to_k.") || name.contains("to_v.") {
-                continue;
-            }
-            if name.contains("to_q.") {
-                let parts =
-                    ["to_q", "to_k", "to_v"].map(|part| &diffusers[&name.replace("to_q", part)]);
-                made.insert(name.replace("to_q", "qkv"), Tensor::cat(&parts, 0));
-                continue;
-            }
-            let name = name
-                .replace("all_x_embedder.2-1.", "x_embedder.")
-                .replace("all_final_layer.2-1.", "final_layer.")
-                .replace("attention.norm_q.", "attention.q_norm.")
-                .replace("attention.norm_k.", "attention.k_norm.")
-                .replace("attention.to_out.0.", "attention.out.");
-            made.insert(name, tensor.shallow_clone());
-        }
-        made
+        let blocks = ["layers", "noise_refiner", "context_refiner"].map(|list| {
+            "\nLIST.N.attention.qkv -> LIST.N.attention.to_q to_k to_v
+             LIST.N.attention.q_norm -> LIST.N.attention.norm_q
+             LIST.N.attention.k_norm -> LIST.N.attention.norm_k
+             LIST.N.attention.out -> LIST.N.attention.to_out.0"
+                .replace("LIST", list)
+        });
+        let others = "x_embedder -> all_x_embedder.2-1\nfinal_layer -> all_final_layer.2-1";
+        renamed(&[others, &blocks.concat()].concat(), diffusers)
     }
 
     fn text(config: &Self::Config, tokens: i64) -> TextEmbeds {

@@ -6,10 +6,6 @@ use super::*;
 use crate::stages::tests::jobs::Run;
 use crate::weights::tests::made_up::write_lora_of;
 
-fn check(name: &str) {
-    jobs::check(&format!("flux/stages/{name}"), job);
-}
-
 /// The job of a recorded run.
 pub(in crate::stages::tests) fn job(run: &Run) -> Job {
     let mut facts = run.facts.clone();
@@ -36,63 +32,25 @@ pub(in crate::stages::tests) fn job(run: &Run) -> Job {
     job.with_controls(run.given("control.0").into_iter())
 }
 
-#[test]
-fn text_becomes_a_picture_as_in_the_reference() {
-    for name in ["dev_a", "dev_b", "schnell_a", "schnell_b"] {
-        check(name);
-    }
-}
+/// Recorded runs by what they make.
+const RUNS: [(&str, &[&str]); 9] = [
+    ("text", &["dev_a", "dev_b", "schnell_a", "schnell_b"]),
+    ("a text of full length", &["long", "long_schnell"]),
+    ("a negative prompt", &["true_cfg_a", "true_cfg_b"]),
+    ("a picture", &["image_a", "image_b"]),
+    ("a mask", &["inpaint", "inpaint_cfg"]),
+    ("a filled mask", &["fill", "fill_part"]),
+    ("an edited picture", &["kontext", "kontext_cfg"]),
+    ("a control LoRA", &["control_lora"]),
+    (
+        "control",
+        &["control", "control_image", "control_10", "control_30"],
+    ),
+];
 
 #[test]
-fn texts_have_the_length_that_the_model_was_trained_with() {
-    for name in ["long", "long_schnell"] {
-        check(name);
-    }
-}
-
-#[test]
-fn a_negative_prompt_guides_as_in_the_reference() {
-    for name in ["true_cfg_a", "true_cfg_b"] {
-        check(name);
-    }
-}
-
-#[test]
-fn a_picture_becomes_another_as_in_the_reference() {
-    for name in ["image_a", "image_b"] {
-        check(name);
-    }
-}
-
-#[test]
-fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    for name in ["inpaint", "inpaint_cfg"] {
-        check(name);
-    }
-}
-
-#[test]
-fn what_a_mask_hides_is_filled_as_in_the_reference() {
-    for name in ["fill", "fill_part"] {
-        check(name);
-    }
-}
-
-#[test]
-fn a_control_picture_is_followed_as_in_the_reference() {
-    for name in ["control", "control_image", "control_10", "control_30"] {
-        check(name);
-    }
-}
-
-#[test]
-fn dev_follows_a_control_picture_with_a_lora_as_in_the_reference() {
-    check("control_lora");
-}
-
-#[test]
-fn a_picture_is_edited_as_in_the_reference() {
-    for name in ["kontext", "kontext_cfg"] {
-        check(name);
+fn recorded_runs_are_those_of_the_reference() {
+    for name in RUNS.into_iter().flat_map(|(_, names)| names) {
+        jobs::check(&format!("flux/stages/{name}"), job);
     }
 }

@@ -6,10 +6,8 @@ use safelight_core::media;
 use super::super::images;
 use super::*;
 
-/// Pixels of a picture that nobody else has.
 fn pixels(height: i64, width: i64) -> Tensor {
-    let unit = made_up("pixels", &[height, width, 3]) * 0.5 / 0.5;
-    ((unit.clamp(-1.0, 1.0) + 1.0) * 127.5).to_kind(Kind::Uint8)
+    images::pixels("pixels", height, width)
 }
 
 #[test]
@@ -32,23 +30,15 @@ fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
             });
             // With and without a picture to begin from.
             let begins = !(is_controlled && sampler == "euler");
-            let job = Job::new(
-                variant,
-                &facts,
-                Some(&image).filter(|_| begins),
-                mask.as_ref(),
-            );
+            let start = Some(&image).filter(|_| begins);
+            let job = Job::new(variant, &facts, start, mask.as_ref());
             let job = job.with_controls(Some(&image).filter(|_| is_controlled).into_iter());
             let told = job.run(false);
             (job.latents(), told)
         };
         let (batch, told) = made(u64::MAX - 1, 3);
-        let sent: Vec<_> = told
-            .frames
-            .iter()
-            .map(|(i, count, _)| (*i, *count))
-            .collect();
-        assert_eq!(sent, [(0, 3), (1, 3), (2, 3)]);
+        let sent = told.frames.iter().map(|(i, count, _)| (*i, *count));
+        assert!(sent.eq([(0, 3), (1, 3), (2, 3)]));
         for index in 0..3 {
             // Seeds go round.
             let (alone, _) = made((u64::MAX - 1).wrapping_add(index), 1);
@@ -143,8 +133,7 @@ fn tiles_of_the_autoencoder_change_nothing_but_rounding() {
         let job = Job::new("dev", &facts, Some(&image), None);
         let told = job.run(true);
         assert_eq!(told.frames.len(), 1);
-        let found = job.request.capture.unwrap().join("capture.safetensors");
-        let found: BTreeMap<_, _> = tensor_files::read(&found).unwrap().into_iter().collect();
+        let found = job.captured();
         ["vae.encode.0.mean", "pixels"].map(|name| found[name].shallow_clone())
     };
     let [whole, tiled] = [made(None), made(Some(32))];
@@ -155,7 +144,49 @@ fn tiles_of_the_autoencoder_change_nothing_but_rounding() {
 #[test]
 fn what_a_model_cannot_do_is_refused_with_a_reason() {
     let (image, mask) = (pixels(32, 32), pixels(32, 32));
-    let refused = |variant, facts: Value, image, mask: Option<&Tensor>, stage| {
+    let [none, image, both] = [[None; 2], [Some(&image), None], [Some(&image), Some(&mask)]];
+    let canvas = || json!({"image_role": "canvas"});
+    let (encode, denoise) = (Stage::EncodeImage, Stage::Denoise);
+    for (variant, facts, [image, mask], stage, expected) in [
+        ("fill", canvas(), image, encode, "a mask"),
+        ("fill", canvas(), none, denoise, "a picture and a mask"),
+        (
+            "dev",
+            canvas(),
+            both,
+            denoise,
+            "something else with a picture",
+        ),
+        (
+            "dev",
+            json!({"strength": 0.0}),
+            image,
+            denoise,
+            "strength of 0 ",
+        ),
+        (
+            "dev",
+            json!({"start_step": 2}),
+            none,
+            denoise,
+            "from 2 to 2",
+        ),
+        (
+            "dev",
+            json!({"width": 40}),
+            none,
+            denoise,
+            "multiples of 16",
+        ),
+        ("dev", json!({"shift": -1.0}), none, denoise, "shift of -1"),
+        (
+            "dev",
+            json!({}),
+            none,
+            Stage::EncodeVision,
+            "nothing that reads pictures",
+        ),
+    ] {
         let job = Job::new(variant, &facts, image, mask);
         for before in Recipe::from_request(&job.request).stages {
             if before == stage || before == Stage::Save {
@@ -164,76 +195,7 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
             job.stage(before, false);
         }
         let (done, _) = try_stage(&job.order(stage, false), &|_, _| {});
-        done.unwrap_err().to_string()
-    };
-    let (image, mask) = (Some(&image), Some(&mask));
-    for (variant, facts, image, mask, stage, expected) in [
-        (
-            "fill",
-            json!({"image_role": "canvas"}),
-            image,
-            None,
-            Stage::EncodeImage,
-            "a mask",
-        ),
-        (
-            "fill",
-            json!({"image_role": "canvas"}),
-            None,
-            None,
-            Stage::Denoise,
-            "a picture and a mask",
-        ),
-        (
-            "dev",
-            json!({"image_role": "canvas"}),
-            image,
-            mask,
-            Stage::Denoise,
-            "something else with a picture",
-        ),
-        (
-            "dev",
-            json!({"strength": 0.0}),
-            image,
-            None,
-            Stage::Denoise,
-            "strength of 0 ",
-        ),
-        (
-            "dev",
-            json!({"start_step": 2}),
-            None,
-            None,
-            Stage::Denoise,
-            "from 2 to 2",
-        ),
-        (
-            "dev",
-            json!({"width": 40}),
-            None,
-            None,
-            Stage::Denoise,
-            "multiples of 16",
-        ),
-        (
-            "dev",
-            json!({"shift": -1.0}),
-            None,
-            None,
-            Stage::Denoise,
-            "shift of -1",
-        ),
-        (
-            "dev",
-            json!({}),
-            None,
-            None,
-            Stage::EncodeVision,
-            "nothing that reads pictures",
-        ),
-    ] {
-        let found = refused(variant, facts, image, mask, stage);
+        let found = done.unwrap_err().to_string();
         assert!(found.contains(expected), "{found}");
     }
 }
@@ -244,8 +206,7 @@ fn a_shift_of_the_request_stands_in_the_place_of_the_models_own() {
         let facts = json!({"num_steps": 4, "shift": shift});
         let job = Job::new(variant, &facts, None, None);
         job.run(true);
-        let found = job.request.capture.unwrap().join("capture.safetensors");
-        tensor_files::read_one(&found, "sigmas").unwrap()
+        job.captured().remove("sigmas").unwrap()
     };
     for variant in ["dev", "schnell"] {
         let even = Tensor::from_slice(&[1.0_f32, 0.75, 0.5, 0.25, 0.0]);
@@ -263,21 +224,15 @@ fn a_picture_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
     let side = 32 >> (levels.as_array().unwrap().len() - 1);
     let size = [1, channels.as_i64().unwrap(), side, side];
     let latents = Tensor::full(size, 1e6, (Kind::Float, Device::Cpu));
-    let place = JobFolder::open(job.folder.path()).result(Stage::Denoise);
-    tensor_files::write_one(&place.unwrap(), "latents", &latents).unwrap();
+    tensor_files::write_one(&job.result(Stage::Denoise), "latents", &latents).unwrap();
     let (done, told) = try_stage(&job.order(Stage::Decode, false), &|_, _| {});
     done.unwrap();
     assert_eq!(told.frames.len(), 1);
-    let [warning] = &told.warnings[..] else {
-        panic!("expected one warning, found {:?}", told.warnings);
-    };
-    assert!(warning.contains("once more in f32"), "{warning}");
+    assert!(told.warning().contains("once more in f32"));
 }
 
 #[test]
 fn a_second_pass_goes_on_from_the_picture_that_the_first_one_made() {
-    super::super::images::assert_second_pass(
-        &|facts, [image, mask]| Job::new("dev", facts, image, mask),
-        false,
-    );
+    let make: images::Make<'_> = &|facts, [image, mask]| Job::new("dev", facts, image, mask);
+    images::assert_second_pass(make, false);
 }

@@ -7,10 +7,6 @@ use safelight_core::model::ReduxFiles;
 use super::*;
 use crate::stages::tests::jobs::{Run, picture};
 
-fn check(name: &str) {
-    jobs::check(&format!("flux/stages/{name}"), job);
-}
-
 /// Writes SigLIP and Redux as the reference made them up.
 fn write_eyes(home: &Path) -> ReduxFiles {
     let made = json_of("flux/stages/redux_model.json");
@@ -29,11 +25,8 @@ fn write_eyes(home: &Path) -> ReduxFiles {
     let processor = json!({"size": {"height": edge, "width": edge}});
     let folder = home.join("feature_extractor");
     fs::create_dir_all(&folder).unwrap();
-    fs::write(
-        folder.join("preprocessor_config.json"),
-        processor.to_string(),
-    )
-    .unwrap();
+    let path = folder.join("preprocessor_config.json");
+    fs::write(path, processor.to_string()).unwrap();
     ReduxFiles {
         image_encoder: home.join("image_encoder"),
         image_processor: Some(folder),
@@ -66,7 +59,7 @@ fn job(run: &Run) -> Job {
 #[test]
 fn pictures_are_read_behind_the_prompt_as_in_the_reference() {
     for name in ["redux", "redux_two"] {
-        check(name);
+        jobs::check(&format!("flux/stages/{name}"), job);
     }
 }
 
@@ -78,12 +71,7 @@ fn a_job_with_pictures_stops_in_every_stage_and_goes_on_with_the_same_bytes() {
     job.request.sampling.num_steps = 7;
     job.run(false);
     let whole = job.latents();
-    fs::remove_file(
-        JobFolder::open(job.folder.path())
-            .result(Stage::Denoise)
-            .unwrap(),
-    )
-    .unwrap();
+    fs::remove_file(job.result(Stage::Denoise)).unwrap();
     // The picture may be gone once it was looked at.
     fs::remove_file(JobFolder::open(job.folder.path()).prompt_picture(0)).unwrap();
     job.stage(Stage::Denoise, false);
@@ -96,8 +84,7 @@ fn a_strength_of_nothing_leaves_tokens_that_say_nothing_and_the_authors_file_rea
     let mut job = job(&run);
     job.stage(Stage::EncodeVision, false);
     let tokens = |job: &Job| {
-        let path = JobFolder::open(job.folder.path()).result(Stage::EncodeVision);
-        tensor_files::read_one(&path.unwrap(), "image_embeds").unwrap()
+        tensor_files::read_one(&job.result(Stage::EncodeVision), "image_embeds").unwrap()
     };
     let whole = tokens(&job);
     let prompts = job.request.files.picture_prompts.as_mut().unwrap();

@@ -103,10 +103,8 @@ fn assert_matches_the_record(case: &str, weights: &Weights, limits: [f64; 2]) {
     assert_close(case, &pixels, &recorded("decode.short"), limits[0]);
     let mean = encode(weights, "encode.picture", &[1, 3, 1, 24, 16], None).mean;
     assert_close(case, &mean, &recorded("encode.picture.mean"), limits[1]);
-    assert_eq!(
-        (pixels.kind(), mean.kind()),
-        (weights.kind(), weights.kind())
-    );
+    let found = (pixels.kind(), mean.kind());
+    assert_eq!(found, (weights.kind(), weights.kind()));
 }
 
 #[test]

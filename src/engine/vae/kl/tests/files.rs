@@ -265,9 +265,7 @@ fn a_configuration_that_makes_no_network_is_refused_by_name() {
         let err = err.unwrap_err().to_string();
         let by_value = "AutoencoderKLWan UpDecoderBlock2D DownEncoderBlock2D wide much boolean";
         let mut named = by_value.split(' ').chain([key]);
-        assert!(
-            named.any(|name| err.contains(name)),
-            "{key} = {value}: {err}"
-        );
+        let holds = named.any(|name| err.contains(name));
+        assert!(holds, "{key} = {value}: {err}");
     }
 }

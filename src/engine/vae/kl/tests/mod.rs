@@ -78,10 +78,8 @@ fn assert_matches_the_record(name: &str, weights: &Weights, limits: [f64; 2]) {
     let encoder = KlVaeEncoder::new(&config(name), weights).unwrap();
     let mean = encode(&encoder, &recorded(name, "encode.input"), KlWay::Whole).mean;
     assert_close(name, &mean, &recorded(name, "encode.mean"), limits[1]);
-    assert_eq!(
-        (pixels.kind(), mean.kind()),
-        (weights.kind(), weights.kind())
-    );
+    let found = (pixels.kind(), mean.kind());
+    assert_eq!(found, (weights.kind(), weights.kind()));
 }
 
 #[test]
