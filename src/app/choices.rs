@@ -8,16 +8,12 @@ use safelight_core::media::{ClipFormat, RgbPixels};
 use safelight_core::presets::QualityPreset;
 use serde::{Deserialize, Serialize};
 
-/// Slots for input images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputSlot {
     Start,
     End,
-    /// Mask of the start image.
     Mask,
-    /// After the existing reference images.
     Reference,
-    /// After the existing control images.
     Control,
     /// Behind those that are read as parts of the prompt.
     Prompt,
@@ -33,18 +29,14 @@ impl InputSlot {
         Self::Prompt,
     ];
 
-    /// Returns whether the slot holds several images in order.
     pub fn is_list(self) -> bool {
         matches!(self, Self::Reference | Self::Control | Self::Prompt)
     }
 }
 
-/// Image of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskOf {
-    /// The start picture, or the clip that is changed.
     Start,
-    /// A control, counted from 0.
     Control(usize),
 }
 
@@ -55,24 +47,20 @@ pub enum ControlPart {
     Mask(usize),
 }
 
-/// Destination of an opened file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotTarget {
     /// Slot chosen by the user; otherwise the first free one.
     pub slot: Option<InputSlot>,
-    /// Replaces a part of a control rather than being a new one.
     pub part: Option<ControlPart>,
     /// Numbered pictures are one clip.
     pub joins_frames: bool,
     /// The clip's size stays as the form has it, instead of following the picture.
     pub keeps_size: bool,
-    /// It is looked at, too.
     pub is_shown: bool,
     /// A picture is looked at with the part of it that is used, unless a job runs.
     pub is_seen: bool,
 }
 
-/// Destination of files given on the command line.
 pub const SHOWN: SlotTarget = SlotTarget {
     slot: None,
     part: None,
@@ -83,7 +71,6 @@ pub const SHOWN: SlotTarget = SlotTarget {
 };
 
 impl SlotTarget {
-    /// Destination of dropped files.
     pub fn onto(slot: Option<InputSlot>) -> Self {
         Self {
             slot,
@@ -102,7 +89,6 @@ impl From<ControlPart> for SlotTarget {
     }
 }
 
-/// Finished video or image to continue from.
 #[derive(Clone, Debug)]
 pub struct ContinuedResult {
     pub path: PathBuf,
@@ -112,14 +98,12 @@ pub struct ContinuedResult {
     pub folder: PathBuf,
 }
 
-/// Saved state of the panel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueuePanel {
     pub is_open: bool,
 }
 
-/// Position of a job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveTarget {
     Up,
@@ -129,22 +113,18 @@ pub enum MoveTarget {
     Before(usize),
 }
 
-/// Files whose purpose the user is to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiFilePrompt {
     pub paths: Vec<PathBuf>,
     pub(in crate::app) placing: SlotTarget,
-    /// Number of free slots in the form.
     pub takes: usize,
 }
 
-/// Purpose of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropChoice {
     Each,
     /// The first of them into the form, as many as it has places for.
     Form,
-    /// Nothing.
     None,
 }
 
@@ -160,7 +140,6 @@ pub enum QueueEndAction {
 impl QueueEndAction {
     pub const ALL: [Self; 3] = [Self::Nothing, Self::Quit, Self::Suspend];
 
-    /// The name in the interface.
     pub fn label(self) -> &'static str {
         match self {
             Self::Nothing => "Do nothing",
@@ -170,11 +149,9 @@ impl QueueEndAction {
     }
 }
 
-/// Saved state of the gallery.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GalleryLook {
-    /// Of a small picture, in points.
     pub side: f32,
     pub sort: SortOrder,
 }
@@ -188,7 +165,6 @@ impl Default for GalleryLook {
     }
 }
 
-/// A result that is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrashRequest {
     pub path: PathBuf,
@@ -215,11 +191,8 @@ impl TrashRequest {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PresetKey {
-    /// Every model has these.
     Quality(QualityPreset),
-    /// One of the model's, by its id.
     Model(String),
-    /// One of the user's, by its name.
     Own(String),
 }
 
@@ -234,15 +207,12 @@ impl PresetKey {
     }
 }
 
-/// Limit of recently used models that are saved.
 const MAX_RECENT: usize = 12;
 
-/// Favourite and recently used models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RememberedModels {
     pub favourites: Vec<String>,
-    /// The last one used first.
     pub recent: Vec<String>,
 }
 
@@ -261,13 +231,11 @@ impl RememberedModels {
     }
 }
 
-/// Display of two results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompareMode {
     #[default]
     SideBySide,
     /// B over A, as far as the divider.
     Wipe,
-    /// Absolute difference of each pixel.
     Difference,
 }

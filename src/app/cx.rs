@@ -25,45 +25,33 @@ use crate::app::state::{DrawnFrame, FoldState, MainPage};
 use crate::app::thumbs::ThumbCache;
 use crate::app::undo::{UndoAction, UndoHistory};
 
-/// Context that [`crate::app::SafelightApp`] passes to its parts.
 pub struct AppContext {
     pub ctx: Context,
     /// Paths of files; without a home folder nothing is saved.
     pub paths: Option<AppPaths>,
-    /// Settings in effect, saved or not.
     pub settings: Settings,
     /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
     pub form: GenerateForm,
-    /// Cursor in the prompt.
     pub typing: PromptCursor,
     /// Another one whenever all of the form is replaced: what was on its way for the form before is not for this one.
     pub form_number: u64,
-    /// Problems of the form.
     pub field_errors: Vec<FieldError>,
-    /// Deviations from the form.
     pub field_notices: Vec<FieldNotice>,
-    /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
     /// Number of seeds of the last jobs, counted from that one.
     pub num_seeds_used: u64,
     pub models: ModelChoice,
     pub notices: NoticeList,
-    /// Undo history.
     pub undo: UndoHistory,
     pub background: BackgroundThreads,
-    /// Small pictures of files and results.
     pub thumbs: ThumbCache,
-    /// Page in the middle of the window.
     pub page: MainPage,
-    /// If there is no room for both: the view is shown instead of the form.
     pub is_view_shown: bool,
     /// If there is no room for the queue next to the view, it covers the view.
     pub is_queue_over: bool,
-    /// Like the previous one, of the memory panel.
     pub is_memory_over: bool,
     pub folds: FoldState,
-    /// Layout of the last frame.
     pub drawn: DrawnFrame,
     /// Said in the status line while nothing runs.
     pub last_word: String,
@@ -128,7 +116,6 @@ impl AppContext {
         )
     }
 
-    /// Has something done before the next frame.
     pub fn push(&mut self, command: impl Into<AppCommand>) {
         self.commands.push_back(command.into());
     }
@@ -137,7 +124,6 @@ impl AppContext {
         self.commands.pop_front()
     }
 
-    /// Tells something without buttons.
     pub fn notify(&mut self, severity: NoticeSeverity, err: JobError) {
         self.notices.show(UserNotice::new(severity, err));
     }
@@ -159,19 +145,16 @@ impl AppContext {
         self.notices.show_undo(id, done);
     }
 
-    /// Says something in the status line.
     pub fn say(&mut self, words: impl Into<String>) {
         self.last_word = words.into();
     }
 
-    /// Fills the form anew.
     pub fn replace_form(&mut self, form: GenerateForm) {
         self.form = form;
         self.form_number += 1;
         self.is_seed_used = false;
     }
 
-    /// Folder of results; images have a separate folder.
     pub fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
         let output = &self.settings.output;
         match (&self.paths, is_picture) {
@@ -182,7 +165,6 @@ impl AppContext {
         }
     }
 
-    /// Folders of wildcards.
     pub fn wildcard_folders(&self) -> WildcardFolders {
         let paths = self.paths.as_ref();
         let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
@@ -200,7 +182,6 @@ impl AppContext {
         self.models.model_of(&self.form)
     }
 
-    /// Opens a page next to the form; if there is no room for both, in the whole window.
     pub fn show(&mut self, page: MainPage) {
         self.page = page;
         self.is_view_shown = true;
@@ -225,7 +206,6 @@ impl AppContext {
         self.thumbs.poll(&self.ctx, &self.background);
     }
 
-    /// Wakes the window after this number of seconds.
     pub fn wake_in(&self, secs: f64) {
         let wait = Duration::try_from_secs_f64(secs).unwrap_or_default();
         self.ctx.request_repaint_after(wait);

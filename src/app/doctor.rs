@@ -3,15 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use safelight_core::job::{CancelToken, JobError, JobErrorKind};
-use safelight_core::settings::{AppPaths, Settings};
 use safelight_core::units::size_text;
 
 use crate::app::background::open_outside;
-use crate::app::commands::DoctorCommand;
-use crate::app::cx::AppContext;
-use crate::app::notices::NoticeSeverity;
-use crate::app::pending::{BackgroundTask, TaskStream};
+use crate::app::prelude::*;
 use crate::doctor::miopen::{self, MIOPEN_CACHE};
 use crate::doctor::{CheckResult, CheckStatus, examine_this_machine};
 use crate::report::{LIMIT, ReportOptions, ReportPath, ReportProgress, make};
@@ -20,7 +15,6 @@ use crate::worker::{ProcessLauncher, environment};
 /// Examines the machine, and measures its speed if it is idle; reports each check. Runs on a separate thread.
 pub type ExaminationRun = Arc<dyn Fn(bool, &mut dyn FnMut(CheckResult)) + Send + Sync>;
 
-/// Examines the machine of this user.
 pub fn examine(paths: AppPaths) -> ExaminationRun {
     Arc::new(move |is_measured, tell| {
         let launcher = ProcessLauncher::of_user(&paths);
@@ -28,7 +22,6 @@ pub fn examine(paths: AppPaths) -> ExaminationRun {
     })
 }
 
-/// Checks so far.
 pub struct DoctorState {
     pub checks: Vec<CheckResult>,
     pub report: ReportTask,
@@ -53,13 +46,11 @@ impl DoctorState {
         self.examining.is_busy()
     }
 
-    /// Number of checks with this status, among those that can fail.
     pub fn count(&self, status: CheckStatus) -> usize {
         let verdicts = self.checks.iter().filter(|check| check.is_verdict());
         verdicts.filter(|check| check.status == status).count()
     }
 
-    /// Everything as text, for whoever tells of a fault.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         for check in &self.checks {
@@ -77,9 +68,7 @@ impl DoctorState {
         }
         lines.join("\n")
     }
-}
 
-impl DoctorState {
     /// `is_idle`: no job runs, so that speed can be measured. A second engine would take the running job's memory, and be
     /// slowed by it.
     pub fn update(&mut self, command: DoctorCommand, is_idle: bool, cx: &mut AppContext) {
@@ -112,7 +101,6 @@ impl DoctorState {
         }
     }
 
-    /// The first look at the page examines.
     pub(super) fn open(&mut self, is_idle: bool, cx: &mut AppContext) {
         if self.checks.is_empty() && !self.is_examining() {
             self.update(DoctorCommand::Examine, is_idle, cx);
@@ -134,10 +122,8 @@ impl DoctorState {
             }
             Some(Err(reason)) => {
                 let what = format!("MIOpen's cache cannot be cleared: {reason}");
-                cx.notify(
-                    NoticeSeverity::Error,
-                    JobError::new(JobErrorKind::Disk, what),
-                );
+                let err = JobError::new(JobErrorKind::Disk, what);
+                cx.notify(NoticeSeverity::Error, err);
             }
             None => {}
         }
@@ -149,11 +135,9 @@ pub type ReportMaker = Arc<
     dyn Fn(&CancelToken, &dyn Fn(ReportProgress)) -> Result<MadeReport, JobError> + Send + Sync,
 >;
 
-/// A report that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeReport {
     pub path: ReportPath,
-    /// It was not stopped before its end.
     pub is_whole: bool,
 }
 
@@ -190,18 +174,15 @@ enum ReportUpdate {
     End(Result<MadeReport, JobError>),
 }
 
-/// State of the last report requested in this window.
 #[derive(Debug, Default)]
 pub enum ReportState {
     #[default]
     None,
     Running(ReportProgress),
-    /// It was stopped, and writes down what was measured.
     Stopping,
     Made(MadeReport),
 }
 
-/// The report of the doctor's page.
 pub struct ReportTask {
     pub state: ReportState,
     measure: ReportMaker,
@@ -223,7 +204,6 @@ impl ReportTask {
         matches!(self.state, ReportState::Running(_) | ReportState::Stopping)
     }
 
-    /// Begins one, unless one is on its way.
     pub fn start(&mut self, cx: &AppContext) {
         if self.is_busy() {
             return;
@@ -235,8 +215,7 @@ impl ReportTask {
             let tell = |progress| {
                 postbox.post(ReportUpdate::Progress(progress));
             };
-            let end = measure(&cancel, &tell);
-            postbox.post(ReportUpdate::End(end));
+            postbox.post(ReportUpdate::End(measure(&cancel, &tell)));
         });
     }
 
@@ -248,7 +227,6 @@ impl ReportTask {
         }
     }
 
-    /// Opens the page, or its folder.
     pub fn show(&self, is_folder: bool, cx: &AppContext) {
         let ReportState::Made(made) = &self.state else {
             return;
@@ -293,7 +271,6 @@ impl ReportTask {
 }
 
 impl Drop for ReportTask {
-    /// Nobody is left to read it.
     fn drop(&mut self) {
         self.cancel.cancel();
     }

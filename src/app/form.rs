@@ -5,17 +5,11 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{
-    ExpandedJobs, FieldError, GenerateForm, GenerateRequest, JobId, jobs_of,
-};
-use safelight_core::model::ModelSpec;
-use safelight_core::settings::Settings;
+use safelight_core::job::{ExpandedJobs, jobs_of};
 
-use crate::app::commands::PlayerCommand;
-use crate::app::cx::AppContext;
 use crate::app::inputs::{FormSources, InputSlots};
 use crate::app::models::ModelChoice;
-use crate::app::notices::NoticeCause;
+use crate::app::prelude::*;
 use crate::app::undo::FormBefore;
 
 /// Jobs that are made while the form is written: as many as a grid has at most.
@@ -23,7 +17,6 @@ const MAX_LOOKED_AT: usize = 400;
 /// Lines of a prompt that become jobs with one click.
 const MAX_LINES: usize = 500;
 
-/// Result of a model, in the words of the interface.
 pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
     if spec.is_some_and(|spec| spec.family.makes_pictures) {
         "picture"
@@ -32,7 +25,6 @@ pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
     }
 }
 
-/// The form as jobs are made of it.
 pub(in crate::app) fn whole_form(
     form: &GenerateForm,
     spec: &ModelSpec,
@@ -52,8 +44,7 @@ pub(in crate::app) fn whole_form(
     }
     .as_shown(spec);
     form.take_settings(settings);
-    let extension = form.extension(spec, settings);
-    form.out = PathBuf::from("result").with_extension(extension);
+    form.out = PathBuf::from("result").with_extension(form.extension(spec, settings));
     form
 }
 
@@ -66,8 +57,7 @@ pub(in crate::app) fn clear_form(inputs: &mut InputSlots, cx: &mut AppContext) {
     form.clear_to(&spec);
     cx.replace_form(form);
     for input in inputs.all() {
-        let path = input.source.path().to_path_buf();
-        cx.push(PlayerCommand::LeaveInput(path));
+        cx.push(PlayerCommand::LeaveInput(input.source.path().to_path_buf()));
     }
     inputs.clear();
     inputs.settle_offers(cx);
@@ -78,7 +68,6 @@ pub(in crate::app) fn clear_form(inputs: &mut InputSlots, cx: &mut AppContext) {
 /// submitted.
 #[derive(Default)]
 pub struct FormJobs {
-    /// The form with its models.
     of: Option<(GenerateForm, u64)>,
     /// Of several jobs all; none where there is one, or more than are looked at.
     pub requests: Vec<GenerateRequest>,
@@ -121,7 +110,6 @@ impl FormJobs {
     }
 }
 
-/// All jobs of a whole form, as many as one click may make.
 pub(in crate::app) fn window_jobs(
     form: &GenerateForm,
     spec: &ModelSpec,

@@ -2,19 +2,14 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
-use safelight_core::job::{
-    GenerateForm, InputMedia, JobError, JobErrorKind, JobOutcome, JobUpdate,
-};
+use safelight_core::job::{JobOutcome, JobUpdate};
 
 use crate::app::SafelightApp;
-use crate::app::choices::MaskOf;
-use crate::app::commands::{AppCommand, LibraryCommand, PresetsCommand, QueueCommand};
 use crate::app::form::{clear_form, whole_form};
-use crate::app::notices::{NoticeCause, NoticeSeverity, UserNotice};
 use crate::app::player::ViewerMode;
+use crate::app::prelude::*;
 use crate::app::queue::editing::EditedJob;
 use crate::app::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutScope, take_shortcuts};
-use crate::app::state::MainPage;
 use crate::app::undo::{FormBefore, UndoAction, UndoEntry};
 use crate::worker::WorkerEvent;
 
@@ -23,8 +18,7 @@ impl SafelightApp {
     pub fn step(&mut self) {
         self.cx.read_clock();
         self.drops.poll(&mut self.inputs, &mut self.cx);
-        let is_covered = self.palette.is_covered(&self.cx.ctx);
-        self.num_submits += take_shortcuts(is_covered, &mut self.cx);
+        self.num_submits += take_shortcuts(self.palette.is_covered(&self.cx.ctx), &mut self.cx);
         let events: Vec<WorkerEvent> = self.worker.drain().collect();
         for event in events {
             self.take_event(event);
@@ -94,8 +88,7 @@ impl SafelightApp {
             JobUpdate::Ended(outcome) => self.end_running(outcome),
             JobUpdate::Lora(checked) => self.loras.take_checked(checked),
             update => {
-                let planning = &self.memory;
-                self.queue.take_update(update, planning, &mut self.cx);
+                self.queue.take_update(update, &self.memory, &mut self.cx);
             }
         }
     }
@@ -121,7 +114,6 @@ impl SafelightApp {
         self.library.own_form(form)
     }
 
-    /// Messages next to the form's fields.
     fn check_form(&mut self) {
         let painted = self.masking.pending(&self.inputs, &self.cx);
         let checked = self.cx.model().map(|spec| {
@@ -165,7 +157,6 @@ impl SafelightApp {
         self.cx.field_errors.extend(of_loras);
     }
 
-    /// Hands a command to its part.
     fn run_command(&mut self, command: AppCommand) {
         match command {
             AppCommand::Show(page) => self.show_page(page),
@@ -235,7 +226,6 @@ impl SafelightApp {
         }
     }
 
-    /// Copy of the form, without its images.
     fn form_before(&self) -> FormBefore {
         FormBefore {
             form: self.cx.form.clone(),
@@ -256,7 +246,6 @@ impl SafelightApp {
         self.cx.undo.push(name, UndoAction::Form(Box::new(before)));
     }
 
-    /// Empties the form with its pictures, so that it can be taken back.
     fn clear_form(&mut self) {
         let before = FormBefore {
             inputs: Some(self.inputs.placed().clone()),
@@ -268,7 +257,6 @@ impl SafelightApp {
             .push("clear the form", UndoAction::Form(Box::new(before)));
     }
 
-    /// Takes back what was done last, or the entry with this number.
     fn undo(&mut self, id: Option<u64>) {
         let Some(UndoEntry { id, name, what }) = self.cx.undo.take(id) else {
             self.cx.say("There is nothing to undo");
@@ -300,24 +288,11 @@ impl SafelightApp {
             MainPage::Models => self.library.open(&self.cx),
             MainPage::Welcome => self.library.look_around(&self.cx),
             MainPage::Doctor => {
-                let is_idle = self.queue.running.is_none();
-                self.doctor.open(is_idle, &mut self.cx);
+                self.doctor.open(self.queue.running.is_none(), &mut self.cx);
             }
         }
     }
-}
 
-/// Returns whether memory ran out in a job, though something may have helped.
-fn ran_short(outcome: &JobOutcome) -> bool {
-    match outcome {
-        JobOutcome::Finished(output) => !output.rungs.is_empty(),
-        JobOutcome::Failed(err) => err.kind == JobErrorKind::OutOfMemory,
-        _ => false,
-    }
-}
-
-impl SafelightApp {
-    /// Returns whether a mask can be painted over this now.
     pub fn can_paint_mask(&self, of: MaskOf) -> bool {
         self.masking.is_free() && self.masking.can_open(of, &self.inputs, &self.cx)
     }
@@ -328,7 +303,6 @@ impl SafelightApp {
         painted.is_some_and(|(painted, _)| painted == of)
     }
 
-    /// Returns whether the command would do something now.
     pub(super) fn can_run(&self, shortcut: &CommandShortcut) -> bool {
         let (cx, queue, watch) = (&self.cx, &self.queue, &self.watch);
         let model = cx.model();
@@ -359,5 +333,13 @@ impl SafelightApp {
             _ if shortcut.scope == ShortcutScope::Watching => is_shown,
             _ => true,
         }
+    }
+}
+
+fn ran_short(outcome: &JobOutcome) -> bool {
+    match outcome {
+        JobOutcome::Finished(output) => !output.rungs.is_empty(),
+        JobOutcome::Failed(err) => err.kind == JobErrorKind::OutOfMemory,
+        _ => false,
     }
 }

@@ -24,6 +24,7 @@ pub mod palette;
 pub mod pending;
 pub mod player;
 pub mod postprocess;
+mod prelude;
 pub mod presets;
 pub mod prompt;
 pub mod queue;
@@ -74,31 +75,21 @@ use settings::SettingsKeeping;
 use state::{DrawnFrame, MainPage, SavedState};
 use state_writer::StateWriter;
 
-/// Options with which the window opens.
 pub struct StartupOptions {
     pub settings: Settings,
-    /// Paths of files; without a home folder nothing is saved.
     pub paths: Option<AppPaths>,
-    /// Saved state of an earlier window.
     pub remembered: Option<SavedState>,
-    /// The models, when they are known already; else they are looked for in the background.
     pub models: Option<FoundModels>,
     pub library: LibraryLinks,
-    /// Examination of the doctor page.
     pub examine: ExaminationRun,
-    /// Report of its button.
     pub measure: ReportMaker,
     pub read_plan: ReadPlan,
-    /// Hub from which models are downloaded on request.
     pub hub: ModelHub,
     pub runtimes: RuntimeLinks,
-    /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
     /// Why the settings file could not be used: what one of the problems says.
     pub broken_settings: Option<String>,
-    /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
-    /// The files that the program was started with, or that were dropped on its icon.
     pub files: Vec<PathBuf>,
     pub desktop: DesktopLinks,
     /// Listens to other starts of the program, when this is the first.
@@ -106,18 +97,13 @@ pub struct StartupOptions {
 }
 
 impl StartupOptions {
-    /// As a user starts it: models and engine are looked for in the background.
     pub fn new(loaded: LoadedSettings, paths: AppPaths) -> Self {
-        let LoadedSettings {
-            settings,
-            warnings,
-            error,
-        } = loaded;
-        let mut problems: Vec<JobError> = warnings
+        let mut problems: Vec<JobError> = loaded
+            .warnings
             .into_iter()
             .map(|text| JobError::new(JobErrorKind::InvalidRequest, text))
             .collect();
-        let broken = error.map(|err| {
+        let broken = loaded.error.map(|err| {
             JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(
                 "The defaults are used until you correct the file. Safelight does not change it",
             )
@@ -125,8 +111,8 @@ impl StartupOptions {
         let broken_settings = broken.as_ref().map(|err| err.summary.clone());
         problems.extend(broken);
         Self {
-            live_settings: LiveSettings::new(settings.clone()),
-            settings,
+            live_settings: LiveSettings::new(loaded.settings.clone()),
+            settings: loaded.settings,
             models: None,
             library: LibraryLinks {
                 load: load_catalog(paths.clone()),
@@ -178,7 +164,6 @@ pub struct SafelightApp {
     pub drops: DroppedFiles,
     remembering: StateWriter,
     worker: WorkerHandle,
-    /// Number of presses of the shortcut for Generate.
     num_submits: usize,
 }
 
@@ -279,7 +264,6 @@ impl SafelightApp {
         }
     }
 
-    /// The window closes: what is not on the disk goes there.
     pub fn close(&mut self) {
         self.settings.save(&self.cx);
         if let Some(job) = &self.queue.running {

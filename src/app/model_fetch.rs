@@ -3,28 +3,20 @@
 //! Nothing is requested or downloaded without the user's confirmation. The work runs on a separate thread; this module
 //! starts it, and handles its progress and end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind};
 
-use crate::app::commands::{FetchCommand, LibraryCommand};
-use crate::app::cx::AppContext;
-use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice};
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
 use crate::download::{self, DownloadItem, DownloadOptions, DownloadStatus, ModelHub};
 use crate::telemetry::host;
 
-/// Progress of a download.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FetchState {
-    /// Shown; no server was contacted.
     #[default]
     Shown,
-    /// Sizes are being requested from the server.
     Asking,
-    /// Waits for a yes.
     Asked(DownloadQuote),
     Running,
     /// Until the thread has let go of the file.
@@ -33,14 +25,12 @@ pub enum FetchState {
     Stopped(Option<JobError>),
 }
 
-/// Sizes to confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DownloadQuote {
     pub left_bytes: u64,
     pub free_bytes: Option<u64>,
 }
 
-/// Latest progress of the thread.
 #[derive(Clone, Debug, Default)]
 pub struct DownloadProgress(Arc<Mutex<Option<DownloadStatus>>>);
 
@@ -57,15 +47,12 @@ impl DownloadProgress {
     }
 }
 
-/// The model that is looked at or on its way.
 #[derive(Clone, Debug)]
 pub struct ModelDownload {
     pub entry: CatalogEntry,
-    /// The folder for models that it goes into.
     pub folder: PathBuf,
     pub state: FetchState,
     pub board: DownloadProgress,
-    /// Form when it began.
     form: GenerateForm,
     cancel: CancelToken,
 }
@@ -82,7 +69,6 @@ impl ModelDownload {
         }
     }
 
-    /// Returns whether a thread is at work for it.
     pub fn is_busy(&self) -> bool {
         matches!(
             self.state,
@@ -91,21 +77,10 @@ impl ModelDownload {
     }
 }
 
-/// A model that was fetched and is looked for.
 #[derive(Clone, Debug)]
 struct ArrivingModel {
     id: String,
-    /// Form when the download began.
     form: GenerateForm,
-}
-
-/// All that a thread needs for it.
-struct DownloadTask {
-    orders: Vec<DownloadItem>,
-    options: DownloadOptions,
-    folder: PathBuf,
-    cancel: CancelToken,
-    board: DownloadProgress,
 }
 
 /// Result; `None` and `false` if cancelled.
@@ -114,38 +89,11 @@ enum FetchOutcome {
     Ended(Result<bool, JobError>),
 }
 
-impl DownloadTask {
-    /// Fetches; blocks. `wake` is called whenever there is something new on the board.
-    fn fetch(&self, wake: &dyn Fn()) -> Result<bool, download::DownloadError> {
-        let mut tell = |progress: &DownloadStatus| {
-            self.board.put(progress);
-            wake();
-        };
-        let files = download::download(&self.orders, &self.options, &self.cancel, &mut tell);
-        Ok(files?.is_some())
-    }
-
-    /// Asks for sizes; blocks.
-    fn quote(&self) -> Result<Option<DownloadQuote>, download::DownloadError> {
-        let Some(quotes) = download::quote(&self.orders, &self.options, &self.cancel)? else {
-            return Ok(None);
-        };
-        download::ensure_space(&self.orders, &quotes)?;
-        Ok(Some(DownloadQuote {
-            left_bytes: quotes.iter().map(|quote| quote.left_bytes()).sum(),
-            free_bytes: host::free_bytes(&self.folder),
-        }))
-    }
-}
-
-/// Shown and running downloads, and the thread that runs them.
 pub struct ModelFetch {
     pub fetch: Option<ModelDownload>,
     /// Paused or failed, while another is looked at; the last one first.
     pub parked: Vec<ModelDownload>,
-    /// The names of models that have come since the window was opened, the last one first.
     pub arrived: Vec<String>,
-    /// A model that was fetched and is looked for.
     arriving: Option<ArrivingModel>,
     hub: ModelHub,
     work: BackgroundTask<FetchOutcome>,
@@ -170,7 +118,6 @@ impl ModelFetch {
         self.fetch.as_ref().is_some_and(ModelDownload::is_busy)
     }
 
-    /// Stopped downloads, which the user may resume.
     pub fn stopped(&self) -> impl Iterator<Item = &ModelDownload> {
         let current = self.fetch.iter();
         let stopped = current.filter(|it| matches!(it.state, FetchState::Stopped(_)));
@@ -235,8 +182,7 @@ impl ModelFetch {
             return;
         }
         self.park();
-        let wanted = entry.zip(cx.paths.as_ref());
-        self.fetch = wanted.map(|(entry, paths)| {
+        self.fetch = entry.zip(cx.paths.as_ref()).map(|(entry, paths)| {
             let parked = self.parked.iter().position(|it| it.entry.id == entry.id);
             match parked {
                 Some(at) => self.parked.remove(at),
@@ -245,7 +191,6 @@ impl ModelFetch {
         });
     }
 
-    /// Requests sizes, or starts after the confirmation; on a separate thread.
     fn send(&mut self, state: FetchState, cx: &AppContext) {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| !fetch.is_busy()) else {
             return;
@@ -254,28 +199,33 @@ impl ModelFetch {
         fetch.form.clone_from(&cx.form);
         fetch.cancel = CancelToken::default();
         fetch.state = state;
-        let errand = DownloadTask {
-            orders: download::orders(&fetch.entry, &self.hub, &fetch.folder),
-            options: DownloadOptions {
-                token: self.hub.token.clone(),
-                ..DownloadOptions::default()
-            },
-            folder: fetch.folder.clone(),
-            cancel: fetch.cancel.clone(),
-            board: fetch.board.clone(),
+        let orders = download::orders(&fetch.entry, &self.hub, &fetch.folder);
+        let options = DownloadOptions {
+            token: self.hub.token.clone(),
+            ..DownloadOptions::default()
         };
+        let (folder, cancel, board) = (
+            fetch.folder.clone(),
+            fetch.cancel.clone(),
+            fetch.board.clone(),
+        );
         let ctx = cx.ctx.clone();
         self.work = cx.background.run("fetch", move || {
             if is_asking {
-                FetchOutcome::Quoted(errand.quote().map_err(|err| JobError::from(&err)))
+                let quoted = quote(&orders, &options, &folder, &cancel);
+                FetchOutcome::Quoted(quoted.map_err(|err| JobError::from(&err)))
             } else {
-                let is_whole = errand.fetch(&|| ctx.request_repaint());
+                let mut tell = |progress: &DownloadStatus| {
+                    board.put(progress);
+                    ctx.request_repaint();
+                };
+                let files = download::download(&orders, &options, &cancel, &mut tell);
+                let is_whole = files.map(|files| files.is_some());
                 FetchOutcome::Ended(is_whole.map_err(|err| JobError::from(&err)))
             }
         });
     }
 
-    /// Stops what is on its way. What has come is kept.
     pub(super) fn pause(&mut self) {
         if let Some(fetch) = &mut self.fetch {
             fetch.cancel.cancel();
@@ -344,4 +294,20 @@ impl ModelFetch {
             cx.notices.show(notice.about(NoticeCause::Fetched(id)));
         }
     }
+}
+
+fn quote(
+    orders: &[DownloadItem],
+    options: &DownloadOptions,
+    folder: &Path,
+    cancel: &CancelToken,
+) -> Result<Option<DownloadQuote>, download::DownloadError> {
+    let Some(quotes) = download::quote(orders, options, cancel)? else {
+        return Ok(None);
+    };
+    download::ensure_space(orders, &quotes)?;
+    Ok(Some(DownloadQuote {
+        left_bytes: quotes.iter().map(|quote| quote.left_bytes()).sum(),
+        free_bytes: host::free_bytes(folder),
+    }))
 }

@@ -11,20 +11,15 @@ use safelight_core::library::{FolderWatch, SearchPath};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, Settings};
 
-/// Searches for models; runs on a separate thread.
 pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
 
 #[derive(Clone, Debug, Default)]
 pub struct FoundModels {
     pub specs: Vec<ModelSpec>,
     pub problems: Vec<JobError>,
-    /// Here, and not to be used.
     pub unusable: Vec<UnusableModel>,
-    /// Known, but not here.
     pub missing: Vec<CatalogEntry>,
-    /// Searched folders.
     pub searched: Vec<SearchPath>,
-    /// Paths whose change may change the models.
     pub watched: FolderWatch,
 }
 
@@ -41,17 +36,14 @@ impl From<ModelCatalog> for FoundModels {
     }
 }
 
-/// Looks for models where this user has them.
 pub fn load_catalog(paths: AppPaths) -> LoadModels {
     Arc::new(move |settings| ModelCatalog::load(&paths, settings).into())
 }
 
-/// Models known to this window.
 #[derive(Debug, Default)]
 pub struct ModelChoice {
     /// They are looked for, and none counts meanwhile.
     pub are_loading: bool,
-    /// Result of the last search.
     pub found: FoundModels,
     /// Counts the searches: a file may be another one under its old name.
     pub number: u64,
@@ -67,7 +59,6 @@ impl ModelChoice {
         self.number += 1;
     }
 
-    /// Those that can be used.
     pub fn all(&self) -> &[ModelSpec] {
         if self.are_loading {
             &[]
@@ -80,7 +71,6 @@ impl ModelChoice {
         self.all().iter().find(|spec| spec.id == id)
     }
 
-    /// Model with this id or name; the error is a sentence.
     pub fn find(&self, wanted: &str) -> Result<ModelSpec, String> {
         let is_it = |spec: &&ModelSpec| {
             spec.id.eq_ignore_ascii_case(wanted) || spec.name.eq_ignore_ascii_case(wanted)

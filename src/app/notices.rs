@@ -12,7 +12,6 @@ pub use safelight_core::sanitize::sentence;
 
 use crate::app::commands::{AppCommand, QueueCommand};
 
-/// So long a passing card is seen.
 const SEEN_SECS: f64 = 10.0;
 
 /// `one` for a count of 1, else `more` with the count in place of `{}`.
@@ -23,7 +22,6 @@ pub fn counted(count: usize, one: &str, more: &str) -> String {
     }
 }
 
-/// Severity of a notice; decides its colour and icon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeSeverity {
     Info,
@@ -36,7 +34,6 @@ pub enum NoticeSeverity {
 pub enum NoticeCause {
     /// A job. Until its result is thrown away, it is taken from the queue or it runs once more.
     Job(JobId),
-    /// The folder that results go into.
     ResultFolder,
     QueueFile,
     SettingsFile,
@@ -48,24 +45,17 @@ pub enum NoticeCause {
     /// The engine, which could not start.
     Engine,
     Models,
-    /// A model that was fetched and can be chosen.
     Fetched(String),
-    /// Files that cannot be used as an input.
     Inputs,
-    /// The form cannot be submitted.
     Form,
-    /// A file whose settings can be had.
     SettingsOf(PathBuf),
-    /// The settings of a file that are in the form.
     Restored,
     /// Something that can be taken back: the entry with this number.
     Undo(u64),
 }
 
-/// Lifetime of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NoticeLifetime {
-    /// Disappears after a while.
     Passes,
     /// Until its cause is over, or it is closed.
     Stays,
@@ -74,13 +64,11 @@ enum NoticeLifetime {
 /// Something to tell the user: a sentence, what to do, and details to copy.
 #[derive(Clone, Debug)]
 pub struct UserNotice {
-    /// Given when it is shown.
     pub id: u64,
     pub severity: NoticeSeverity,
     pub summary: String,
     pub advice: String,
     pub details: String,
-    /// One-click actions.
     pub actions: Vec<NoticeAction>,
     cause: Option<NoticeCause>,
     life: NoticeLifetime,
@@ -88,7 +76,6 @@ pub struct UserNotice {
     leaves_at: Cell<Option<f64>>,
 }
 
-/// A button on a card.
 #[derive(Clone, Debug)]
 pub struct NoticeAction {
     pub label: &'static str,
@@ -97,7 +84,6 @@ pub struct NoticeAction {
 }
 
 impl NoticeAction {
-    /// Takes back what the entry with this number tells.
     pub fn undo(id: u64) -> Self {
         Self {
             label: "Undo",
@@ -110,20 +96,12 @@ impl NoticeAction {
 impl UserNotice {
     /// Hints are temporary; warnings and errors stay until they are over or closed.
     pub fn new(severity: NoticeSeverity, err: JobError) -> Self {
-        let JobError {
-            kind: _,
-            summary,
-            advice,
-            details,
-            fault: _,
-            kept: _,
-        } = err;
         Self {
             id: 0,
             severity,
-            summary,
-            advice,
-            details,
+            summary: err.summary,
+            advice: err.advice,
+            details: err.details,
             actions: Vec::new(),
             cause: None,
             life: match severity {
@@ -170,14 +148,12 @@ impl UserNotice {
             .with(vec![again, open])
     }
 
-    /// Adds buttons.
     #[must_use]
     pub fn with(mut self, actions: Vec<NoticeAction>) -> Self {
         self.actions = actions;
         self
     }
 
-    /// Sets the cause, with which it disappears.
     #[must_use]
     pub fn about(mut self, cause: NoticeCause) -> Self {
         self.cause = Some(cause);
@@ -196,11 +172,9 @@ impl UserNotice {
     }
 }
 
-/// The cards, the newest one last.
 #[derive(Debug, Default)]
 pub struct NoticeList {
     shown: Vec<UserNotice>,
-    /// Number of all notices so far.
     num_shown: u64,
 }
 
@@ -218,7 +192,6 @@ impl NoticeList {
         self.shown.push(UserNotice { id, ..notice });
     }
 
-    /// Shows an action with an undo button, in place of the previous such card.
     pub fn show_undo(&mut self, id: u64, done: impl Into<String>) {
         self.end_where(|cause| matches!(cause, NoticeCause::Undo(_)));
         let done = JobError::new(JobErrorKind::InvalidRequest, done);
@@ -244,13 +217,11 @@ impl NoticeList {
         self.show(UserNotice::new(NoticeSeverity::Info, err));
     }
 
-    /// Removes the cards of this cause.
     pub fn end(&mut self, cause: &NoticeCause) {
         self.shown
             .retain(|notice| notice.cause.as_ref() != Some(cause));
     }
 
-    /// Removes the cards of all causes with this property.
     pub fn end_where(&mut self, is_over: impl Fn(&NoticeCause) -> bool) {
         self.shown
             .retain(|notice| !notice.cause.as_ref().is_some_and(&is_over));
@@ -264,7 +235,6 @@ impl NoticeList {
         self.shown.clear();
     }
 
-    /// Hints about what was made before are done with.
     pub fn clear_hints(&mut self) {
         self.shown
             .retain(|notice| notice.severity != NoticeSeverity::Info);

@@ -68,7 +68,6 @@ impl<T> BackgroundTask<T> {
         (postbox, Self(vec![answer]))
     }
 
-    /// Adds a pending result to the existing ones.
     pub fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -112,7 +111,6 @@ impl<T> TaskStream<T> {
         (postbox, Self(Some(answers)))
     }
 
-    /// The next answer that has come.
     pub fn take(&mut self) -> Option<T> {
         match self.0.as_ref()?.try_recv() {
             Ok(answer) => Some(answer),

@@ -10,19 +10,15 @@ use safelight_core::finish::{
     FoundInterpolator, FoundUpscaler, InstalledNetwork, PostprocessForm, PostprocessOptions,
     PostprocessRequest, TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
 };
-use safelight_core::job::{DtypeChoice, JobError, JobErrorKind};
+use safelight_core::job::DtypeChoice;
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
-use safelight_core::settings::Settings;
 
-use crate::app::commands::{FinishCommand, PostprocessAction};
-use crate::app::cx::AppContext;
-use crate::app::notices::NoticeSeverity;
-use crate::app::pending::BackgroundTask;
+use crate::app::commands::PostprocessAction;
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 
 /// The networks that do one thing, and the one among them that is used.
 pub struct NetworkChoice<C> {
-    /// In the order of their names.
     pub found: Vec<InstalledNetwork<C>>,
     /// The one that was chosen; the first where none was, or it is gone.
     chosen: Option<PathBuf>,
@@ -38,7 +34,6 @@ impl<C> Default for NetworkChoice<C> {
 }
 
 impl<C> NetworkChoice<C> {
-    /// The network that is used.
     pub fn chosen(&self) -> Option<&InstalledNetwork<C>> {
         let chosen = self.chosen.as_ref();
         let found = self.found.iter().find(|it| Some(&it.path) == chosen);
@@ -52,7 +47,6 @@ pub struct PostprocessState {
     pub interpolators: NetworkChoice<IfnetConfig>,
     has_looked: bool,
     looking: BackgroundTask<(Vec<FoundUpscaler>, Vec<FoundInterpolator>)>,
-    /// Wishes on their way to become jobs.
     checking: BackgroundTask<Result<PostprocessRequest, JobError>>,
 }
 
@@ -170,7 +164,6 @@ impl PostprocessWish {
         };
         fs::create_dir_all(folder).map_err(|err| JobError::disk(what(), &err))?;
         let stem = self.source.file_stem().unwrap_or_default();
-        let name = Path::new(stem).with_extension(ending_of(&self.source, is_picture));
-        Ok(folder.join(name))
+        Ok(folder.join(Path::new(stem).with_extension(ending_of(&self.source, is_picture))))
     }
 }

@@ -5,43 +5,32 @@
 
 use std::sync::Arc;
 
-use safelight_core::job::{CancelToken, JobError};
-use safelight_core::settings::{AppPaths, RuntimeSettings, Settings};
+use safelight_core::settings::RuntimeSettings;
 
-use crate::app::commands::RuntimeCommand;
-use crate::app::cx::AppContext;
-use crate::app::pending::{BackgroundTask, TaskStream};
+use crate::app::prelude::*;
 use crate::runtimes::{
     self, InstallProgress, InstalledRuntime, MachineGpu, RuntimeAdvice, RuntimeBuild, RuntimeKind,
     RuntimeOverview, RuntimeSearch, WheelSource,
 };
 
-/// Examines this machine. Blocks, on a separate thread.
 pub type LookAtMachine = Arc<dyn Fn(&Settings) -> RuntimeOverview + Send + Sync>;
 
-/// At this user's machine.
 pub fn look(paths: AppPaths) -> LookAtMachine {
     Arc::new(move |settings| RuntimeOverview::of_this_user(&paths, settings))
 }
 
-/// Task on the runtimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeTask {
-    /// Fetch this build, try it and use it.
     Get {
         build: Box<RuntimeBuild>,
         has_gpu: bool,
     },
-    /// Try the one with this id, which is here, and use it.
     Use(String),
-    /// Try it and change nothing.
     Check(String),
-    /// Delete it.
     Remove(String),
 }
 
 impl RuntimeTask {
-    /// The id of the one that it is about.
     pub fn id(&self) -> &str {
         match self {
             Self::Get { build, .. } => &build.id,
@@ -62,7 +51,6 @@ pub type RuntimeRun = Arc<
         + Sync,
 >;
 
-/// For this user, with the indexes that builds come from.
 pub fn fulfil(paths: AppPaths) -> RuntimeRun {
     Arc::new(move |errand, settings, cancel, report| {
         let own = &settings.runtime;
@@ -73,8 +61,7 @@ pub fn fulfil(paths: AppPaths) -> RuntimeRun {
         match errand {
             RuntimeTask::Get { build, has_gpu } => {
                 let place = WheelSource::of_settings(own);
-                let of_user = (&paths, own);
-                let got = runtimes::get(build, &place, *has_gpu, of_user, cancel, report)?;
+                let got = runtimes::get(build, &place, *has_gpu, (&paths, own), cancel, report)?;
                 Ok(got.is_some())
             }
             RuntimeTask::Use(id) => {
@@ -90,7 +77,6 @@ pub fn fulfil(paths: AppPaths) -> RuntimeRun {
     })
 }
 
-/// Progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RuntimeState {
     #[default]
@@ -100,7 +86,6 @@ pub enum RuntimeState {
     Stopping,
     /// Downloaded parts are kept.
     Failed(JobError),
-    /// It is done.
     Done,
 }
 
@@ -109,7 +94,6 @@ enum RuntimeNews {
     Ended(Result<bool, JobError>),
 }
 
-/// Functions that examine the machine and run tasks.
 pub struct RuntimeLinks {
     pub look: LookAtMachine,
     pub fulfil: RuntimeRun,
@@ -117,12 +101,9 @@ pub struct RuntimeLinks {
 
 pub struct RuntimeFetching {
     pub state: RuntimeState,
-    /// Running or last task.
     pub errand: Option<RuntimeTask>,
-    /// Result of the last examination.
     pub overview: Option<RuntimeOverview>,
     links: RuntimeLinks,
-    /// The settings that were looked at.
     seen: Option<RuntimeSettings>,
     looking: BackgroundTask<RuntimeOverview>,
     news: TaskStream<RuntimeNews>,
@@ -143,7 +124,6 @@ impl RuntimeFetching {
         }
     }
 
-    /// Advice, once the machine was examined.
     pub fn advice(&self) -> Option<&RuntimeAdvice> {
         Some(&self.overview.as_ref()?.advice)
     }
@@ -166,12 +146,10 @@ impl RuntimeFetching {
         match command {
             RuntimeCommand::Follow => match self.advice() {
                 Some(RuntimeAdvice::Get { build, .. }) => {
-                    let build = build.clone();
-                    self.install(build, cx);
+                    self.install(build.clone(), cx);
                 }
                 Some(RuntimeAdvice::Use { id, .. }) => {
-                    let id = id.clone();
-                    self.begin(RuntimeTask::Use(id), cx);
+                    self.begin(RuntimeTask::Use(id.clone()), cx);
                 }
                 _ => {}
             },

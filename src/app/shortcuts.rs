@@ -5,17 +5,10 @@
 
 use egui::{Event, Key, KeyboardShortcut, Modifiers};
 
-use crate::app::choices::{InputSlot, MaskOf};
-use crate::app::commands::{
-    AppCommand, DesktopCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand,
-    PaletteCommand, PlayerCommand, PromptCommand, QueueCommand, SettingsCommand,
-};
-use crate::app::cx::AppContext;
 use crate::app::player::zoom::ZoomLevel;
+use crate::app::prelude::*;
 use crate::app::prompt;
-use crate::app::state::MainPage;
 
-/// Group of a command in the list of shortcuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShortcutGroup {
     Make,
@@ -41,7 +34,6 @@ impl ShortcutGroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShortcutScope {
     Anywhere,
-    /// While the prompt is written.
     Prompt,
     /// Not where texts or masks have their own: while a text is written or a mask is painted.
     Whole,
@@ -51,7 +43,6 @@ pub enum ShortcutScope {
     Watching,
 }
 
-/// A command with a name and perhaps keys.
 #[derive(Clone, Copy)]
 pub struct CommandShortcut {
     pub id: &'static str,
@@ -83,7 +74,6 @@ pub const fn alt(key: Key) -> KeyboardShortcut {
 
 macro_rules! shortcuts {
     ($($group:ident $scope:ident $id:literal $name:literal [$($keys:expr),*] => $command:expr;)*) => {
-        /// All of them, in the order in which they are listed.
         pub const SHORTCUTS: &[CommandShortcut] = &[$(CommandShortcut {
             id: $id,
             name: $name,

@@ -19,18 +19,14 @@ pub struct SavedState {
     pub folds: FoldState,
     pub library: RememberedModels,
     pub gallery: GalleryLook,
-    /// The keys of settings that were changed last, newest first.
     pub recent_settings: Vec<String>,
-    /// Commands of the palette that were used last, newest first.
     pub recent_commands: Vec<String>,
     /// Of those that the next run opens again.
     pub page: MainPage,
     pub queue: QueuePanel,
-    /// Playback options.
     pub playback: PlaybackOptions,
 }
 
-/// Unfolded sections of the panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FoldState {
@@ -38,9 +34,7 @@ pub struct FoldState {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_grid_open: bool,
     pub is_graph_open: bool,
-    /// True if the model problems are unfolded.
     pub are_problems_open: bool,
-    /// Width of the form in points, if the user changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form_width: Option<u16>,
 }
@@ -57,7 +51,6 @@ impl Default for FoldState {
     }
 }
 
-/// Placement of the queue or memory panel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PanelPlace {
     #[default]
@@ -68,7 +61,6 @@ pub enum PanelPlace {
     Over,
 }
 
-/// Layout of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DrawnFrame {
     pub queue: PanelPlace,
@@ -83,18 +75,13 @@ pub struct DrawnFrame {
     pub had_focus: bool,
 }
 
-/// Page in the large part of the window, next to the form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MainPage {
-    /// The picture that develops or plays.
     #[default]
     Watch,
-    /// All results.
     Gallery,
     Doctor,
-    /// Models that are on their way to this disk.
     Downloads,
-    /// Mask editor.
     Mask,
     Models,
     /// First steps, shown at the first start.
@@ -112,7 +99,6 @@ impl MainPage {
     }
 }
 
-/// A picture as egui takes it.
 pub fn color_image(picture: &RgbPixels) -> ColorImage {
     ColorImage::from_rgb(
         [picture.width as usize, picture.height as usize],

@@ -6,18 +6,15 @@ use std::io;
 use std::path::Path;
 
 use safelight_core::files::{MAX_JSON_BYTES, keep_aside, read_bounded, write_json};
-use safelight_core::settings::AppPaths;
 
-use crate::app::cx::AppContext;
+use crate::app::prelude::*;
 use crate::app::state::SavedState;
 
 /// A change is written no later than this.
 const WRITE_WITHIN_SECS: f64 = 3.0;
 
-/// State of the file.
 #[derive(Default)]
 pub(super) struct StateWriter {
-    /// Its content, or the one being written.
     written: SavedState,
     /// Since when something else is to be remembered.
     changed_at: Option<f64>,
@@ -30,27 +27,7 @@ impl StateWriter {
             changed_at: None,
         }
     }
-}
 
-/// State of an earlier window, if any. A broken file is kept under another name.
-pub(super) fn read(path: &Path) -> Option<SavedState> {
-    let read = match read_bounded(path, MAX_JSON_BYTES) {
-        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
-        Err(err) if err.kind() == io::ErrorKind::NotFound => return None,
-        Err(err) => Err(err),
-    };
-    let state = read.unwrap_or_else(|err| {
-        let place = path.display();
-        tracing::warn!("what the window remembered cannot be read ({err}): {place}");
-        if let Ok(copy) = keep_aside(path) {
-            tracing::warn!("the file is kept as {}", copy.display());
-        }
-        SavedState::default()
-    });
-    Some(state)
-}
-
-impl StateWriter {
     /// Has a change written, once there was time for others to follow it.
     pub fn follow(&mut self, state: SavedState, cx: &AppContext) {
         if cx.paths.is_none() {
@@ -82,6 +59,24 @@ impl StateWriter {
             *self = Self::new(state);
         }
     }
+}
+
+/// State of an earlier window, if any. A broken file is kept under another name.
+pub(super) fn read(path: &Path) -> Option<SavedState> {
+    let read = match read_bounded(path, MAX_JSON_BYTES) {
+        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return None,
+        Err(err) => Err(err),
+    };
+    let state = read.unwrap_or_else(|err| {
+        let place = path.display();
+        tracing::warn!("what the window remembered cannot be read ({err}): {place}");
+        if let Ok(copy) = keep_aside(path) {
+            tracing::warn!("the file is kept as {}", copy.display());
+        }
+        SavedState::default()
+    });
+    Some(state)
 }
 
 fn write(state: &SavedState, path: &Path) -> io::Result<()> {

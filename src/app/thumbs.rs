@@ -27,12 +27,10 @@ const MAX_IN_WORK: usize = 8;
 /// Memory limit of all textures. Visible ones stay regardless.
 const MAX_BYTES: usize = 192 << 20;
 
-/// Source of a thumbnail.
 #[derive(Clone, Debug)]
 pub enum ThumbSource {
     /// A result's file: its first frame, which is kept on the disk, too.
     Result(Arc<GalleryItem>),
-    /// Input of a job: for a video its last frame.
     Input(PathBuf),
     /// The edges of a control picture, or of a clip's first frame.
     Edges(PathBuf, CannyThresholds),
@@ -101,10 +99,8 @@ struct ThumbRequest {
 type MadeThumb = (ThumbId, u32, Result<ColorImage, String>);
 
 struct ThumbState {
-    /// Or why there is none, a sentence.
     texture: Result<TextureHandle, String>,
     bytes: usize,
-    /// Requested size in pixels.
     side: u32,
     /// In which round it was drawn last.
     drawn: Cell<u64>,
@@ -116,14 +112,13 @@ struct ThumbThreads {
     made: Vec<TaskStream<MadeThumb>>,
 }
 
-/// All small pictures of the window.
+#[derive(Default)]
 pub struct ThumbCache {
     folder: Option<ThumbFolder>,
     thumbs: HashMap<ThumbId, ThumbState>,
     bytes: usize,
     max_bytes: usize,
     round: Cell<u64>,
-    /// Missing thumbnails of the last frame, in the order of the requests.
     wishes: RefCell<Vec<ThumbRequest>>,
     in_work: HashSet<(ThumbId, u32)>,
     threads: Option<ThumbThreads>,
@@ -134,13 +129,8 @@ impl ThumbCache {
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self {
             folder: folder.map(ThumbFolder::new),
-            thumbs: HashMap::new(),
-            bytes: 0,
             max_bytes: MAX_BYTES,
-            round: Cell::new(0),
-            wishes: RefCell::default(),
-            in_work: HashSet::new(),
-            threads: None,
+            ..Self::default()
         }
     }
 
@@ -160,7 +150,6 @@ impl ThumbCache {
         Some(thumb.texture.as_ref().map_err(String::as_str))
     }
 
-    /// Has one made that will be drawn soon.
     pub fn want(&self, what: ThumbSource, side: u32) {
         let id = what.id();
         if !self.is_there(id, side) {
@@ -175,7 +164,6 @@ impl ThumbCache {
         self.is_there(what.id(), side)
     }
 
-    /// More of them are to come.
     pub fn is_busy(&self) -> bool {
         !self.in_work.is_empty() || !self.wishes.borrow().is_empty()
     }
@@ -189,7 +177,6 @@ impl ThumbCache {
         self.keep(ctx, (id, THUMB_SIDE, Ok(color_image(picture))));
     }
 
-    /// Receives created thumbnails, and requests missing ones.
     pub(super) fn poll(&mut self, ctx: &Context, background: &BackgroundThreads) {
         let made = self
             .threads

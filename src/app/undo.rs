@@ -12,7 +12,6 @@ use crate::app::queue::jobs::RemovedJob;
 /// Older ones cannot be taken back any more.
 const MAX_ENTRIES: usize = 50;
 
-/// Data of an undoable action.
 #[derive(Debug)]
 pub enum UndoAction {
     /// Jobs that were removed from the queue, which may have been paused.
@@ -22,24 +21,19 @@ pub enum UndoAction {
     },
     /// Results that went to the trash, which the gallery knows by the entry's number.
     Results,
-    /// The form as it was.
     Form(Box<FormBefore>),
 }
 
-/// One thing that can be taken back.
 #[derive(Debug)]
 pub struct UndoEntry {
     pub id: u64,
-    /// Name of the action, such as `remove 3 jobs`.
     pub name: String,
     pub what: UndoAction,
 }
 
-/// All that can be taken back, oldest first.
 #[derive(Debug, Default)]
 pub struct UndoHistory {
     entries: VecDeque<UndoEntry>,
-    /// Number of all entries so far.
     num_pushed: u64,
 }
 
@@ -62,12 +56,10 @@ impl UndoHistory {
         id
     }
 
-    /// Name of the action to undo, such as `remove 3 jobs`.
     pub fn last(&self) -> Option<&str> {
         self.entries.back().map(|entry| entry.name.as_str())
     }
 
-    /// The entry with this number, else the last one.
     pub fn take(&mut self, id: Option<u64>) -> Option<UndoEntry> {
         match id {
             Some(id) => {
@@ -79,15 +71,12 @@ impl UndoHistory {
     }
 }
 
-/// The form as it was before something filled it.
 #[derive(Debug)]
 pub struct FormBefore {
     pub form: GenerateForm,
-    /// Its pictures, where those were replaced too.
     pub inputs: Option<SlotContents>,
     /// Text that replaced its negative prompt.
     pub negative_after: Option<String>,
-    /// The job whose settings it held.
     pub edited: Option<JobId>,
 }
 

@@ -4,23 +4,19 @@
 //! Uses the scroll request of screen readers, so it is independent of scroll areas.
 
 use egui::accesskit::{Action, ActionRequest, TreeId};
-use egui::{Context, Event, Id, Key, Plugin, RawInput, Response, Stroke, StrokeKind, Ui};
+use egui::{Plugin, RawInput};
 
-use crate::ui::theme;
+use crate::ui::prelude::*;
 
-/// Between a control and the ring around it.
 const RING_GAP: f32 = 2.0;
 
-/// Looks after the focus of this context from now on.
 pub fn install(ctx: &Context) {
     ctx.add_plugin(InSight::default());
 }
 
 #[derive(Default)]
 struct InSight {
-    /// Focused control of the last frame.
     focused: Option<Id>,
-    /// Control to scroll to.
     wanted: Option<Id>,
     /// The keyboard was used last, and not the pointer: nothing moves away under a pointer that presses it.
     is_walking: bool,
@@ -79,7 +75,6 @@ fn is_hidden(response: &Response) -> bool {
     !seen.contains_rect(response.rect)
 }
 
-/// Around what has the keyboard, as far as it is seen.
 fn ring(ui: &Ui, response: &Response) {
     let seen = response.interact_rect;
     if seen.is_positive() {

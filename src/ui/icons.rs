@@ -61,7 +61,6 @@ pub const UPLOAD: char = '\u{e4c0}';
 pub const WARNING: char = '\u{e4e2}';
 pub const X: char = '\u{e4f6}';
 
-/// Adds the icon font after the text font.
 pub(super) fn install(ctx: &Context) {
     let mut fonts = FontDefinitions::default();
     let icons = FontData::from_static(include_bytes!("../../assets/fonts/phosphor.ttf"));

@@ -15,6 +15,7 @@ mod memory;
 mod narrow;
 mod notices;
 mod palette;
+mod prelude;
 mod queue;
 mod results;
 mod runtimes;
@@ -25,13 +26,11 @@ pub mod view;
 mod watch;
 pub mod widgets;
 
-use egui::{
-    CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, Sense, Ui, UiBuilder,
-};
+use egui::{CentralPanel, LayerId, Popup};
 
 use crate::app::SafelightApp;
-use crate::app::commands::AppCommand;
-use crate::app::state::{DrawnFrame, MainPage, PanelPlace};
+use crate::app::state::{DrawnFrame, PanelPlace};
+use crate::ui::prelude::*;
 pub use view::PanelStates;
 use view::UiContext;
 use widgets::palette;
@@ -92,8 +91,7 @@ fn close_menus(ctx: &Context) {
     let modal = ctx.memory(egui::Memory::top_modal_layer);
     let id = Id::unique("modal-of-the-frame-before");
     let before = ctx.data_mut(|data| {
-        let kept = data.get_temp_mut_or_default::<Option<LayerId>>(id);
-        std::mem::replace(kept, modal)
+        std::mem::replace(data.get_temp_mut_or_default::<Option<LayerId>>(id), modal)
     });
     if modal.is_some() && modal != before {
         Popup::close_all(ctx);
@@ -134,7 +132,6 @@ fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Option<Rect> {
     beside_form_ui(ui, view, bar)
 }
 
-/// Form, with the width chosen by the user.
 fn form_ui(ui: &mut Ui, view: &mut UiContext<'_>, frame: Frame) {
     let wished = view.folds.form_width.map_or(theme::FORM_WIDTH, f32::from);
     let (least, most) = (*theme::FORM_WIDTHS.start(), *theme::FORM_WIDTHS.end());

@@ -3,24 +3,19 @@
 //!
 //! The panels define their content.
 
-use egui::{CentralPanel, Frame, Panel, ScrollArea, Ui};
+use egui::CentralPanel;
 
-use crate::app::commands::DesktopCommand;
-use crate::app::state::{MainPage, PanelPlace};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::choice;
-use crate::ui::{memory, theme};
+use crate::app::state::PanelPlace;
+use crate::ui::memory;
+use crate::ui::prelude::*;
 
-/// Switch between the two.
 pub(super) fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         let is_form = !view.app.cx.is_view_shown;
-        if choice(ui, is_form, "Form", "What to make").clicked() {
-            view.push(DesktopCommand::ShowView(false));
-        }
-        if choice(ui, !is_form, "View", "The picture, and the other pages").clicked() {
-            view.push(DesktopCommand::ShowView(true));
-        }
+        let button = choice(ui, is_form, "Form", "What to make");
+        view.on_click(&button, DesktopCommand::ShowView(false));
+        let button = choice(ui, !is_form, "View", "The picture, and the other pages");
+        view.on_click(&button, DesktopCommand::ShowView(true));
     });
 }
 
@@ -42,7 +37,6 @@ fn room_for_memory(height: f32, view: &UiContext<'_>) -> f32 {
     room_for_graph(height, view).min(height * theme::MEMORY_SHARE)
 }
 
-/// The memory panel in the place of the picture or the page.
 pub(super) fn memory_page_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) {
     CentralPanel::default().frame(bar).show(ui, |ui| {
         let height = ui.available_height();
@@ -71,7 +65,6 @@ pub(super) fn graph_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) {
         });
 }
 
-/// Height available for the memory panel.
 fn room_for_graph(height: f32, view: &UiContext<'_>) -> f32 {
     if view.app.cx.page != MainPage::Watch {
         return height - theme::PAGE_MIN_HEIGHT;
@@ -90,7 +83,6 @@ pub(super) fn has_strip(height: f32, view: &UiContext<'_>) -> bool {
     !view.app.queue.results.is_empty() && height - below >= stage_height(height)
 }
 
-/// Minimum height of the image.
 pub(super) fn stage_height(height: f32) -> f32 {
     theme::STAGE_HEIGHT.min(height * theme::STAGE_SHARE)
 }

@@ -2,27 +2,19 @@
 //!
 //! They cover only the image. Elsewhere they have separate space, so that they cover no control.
 
-use egui::{
-    Align, Align2, Area, Context, Frame, Id, Layout, Margin, Order, Panel, Rect, Response,
-    RichText, ScrollArea, Ui, vec2,
-};
+use egui::{Area, Order};
 
-use crate::app::commands::{AppCommand, DesktopCommand};
-use crate::app::notices::{NoticeSeverity, UserNotice, sentence};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{card, icon_button, palette, sign_button};
-use crate::ui::{icons, theme};
+use crate::app::notices::{NoticeSeverity, UserNotice};
+use crate::ui::prelude::*;
 
 /// Cards seen at once; older ones follow when these are gone.
 const MAX_SHOWN: usize = 3;
-/// Margin between the cards and the edges of the image.
 const MARGIN: f32 = 16.0;
 /// So much of them is seen over the smallest picture.
 const MIN_HEIGHT: f32 = 96.0;
 /// Below other things they have at most this share of the height.
 const MAX_SHARE: f32 = 0.4;
 
-/// Cards over the image in this area.
 pub(super) fn over_ui(ctx: &Context, view: &mut UiContext<'_>, area: Rect) {
     if view.app.cx.notices.all().is_empty() {
         return;
@@ -38,7 +30,6 @@ pub(super) fn over_ui(ctx: &Context, view: &mut UiContext<'_>, area: Rect) {
         });
 }
 
-/// The cards below a form or a page.
 pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if view.app.cx.notices.all().is_empty() {
         return;
@@ -89,7 +80,6 @@ fn has_keyboard(ui: &Ui, place: Rect) -> bool {
     response.is_some_and(|it| it.layer_id == ui.layer_id() && place.contains_rect(it.rect))
 }
 
-/// Number of hidden cards, and a button that closes all.
 fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
     let palette = palette(ui);
     let frame = card(ui, palette.line).inner_margin(Margin::symmetric(14, 4));
@@ -100,9 +90,8 @@ fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
             ui.label(RichText::new(text).small().color(palette.weak));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let button = ui.button("Close all");
-                if button.on_hover_text("Close all notices").clicked() {
-                    view.push(AppCommand::DismissNotices);
-                }
+                let button = button.on_hover_text("Close all notices");
+                view.on_click(&button, AppCommand::DismissNotices);
             });
         });
     });
@@ -128,9 +117,8 @@ fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Resp
         ui.horizontal(|ui| {
             ui.label(RichText::new(icon).size(20.0).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-                if icon_button(ui, icons::X, "Dismiss", "Close this notice").clicked() {
-                    view.push(AppCommand::DismissNotice(notice.id));
-                }
+                let button = icon_button(ui, icons::X, "Dismiss", "Close this notice");
+                view.on_click(&button, AppCommand::DismissNotice(notice.id));
                 ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
                     ui.label(RichText::new(sentence(&notice.summary)).strong());
                     if !notice.advice.is_empty() {

@@ -1,21 +1,16 @@
 //! The header of the form, and the status line with the progress of the running job.
 
 use egui::accesskit::Live;
-use egui::{
-    Align, Align2, Button, Color32, CornerRadius, FontId, Galley, Label, Layout, ProgressBar, Rect,
-    Response, RichText, Role, Sense, Ui, WidgetInfo, pos2, vec2,
-};
+use egui::{Galley, Role, WidgetInfo};
 use safelight_core::job::{Recipe, Stage};
-use safelight_core::units::duration_text;
 
-use crate::app::commands::{AppCommand, DesktopCommand, QueueCommand, SettingsCommand};
 use crate::app::queue::RunningJob;
 use crate::app::shortcuts;
-use crate::app::state::{MainPage, PanelPlace};
+use crate::app::state::PanelPlace;
+use crate::ui::prelude::*;
 use crate::ui::runtimes::idle_ui;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{self, caret, palette, progress_bar};
-use crate::ui::{downloads, icons, memory, queue, theme};
+use crate::ui::widgets;
+use crate::ui::{downloads, memory, queue};
 
 const DOWNLOADS: &str = "Downloads";
 
@@ -49,7 +44,6 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// Resumes a job that waits for other programs.
 fn waiting_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let waits = |job: &RunningJob| job.waiting.is_some() && !job.cancel.is_cancelled();
     if !view.app.queue.running.as_ref().is_some_and(waits) {
@@ -58,9 +52,7 @@ fn waiting_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let button = ui
         .small_button("Continue now")
         .on_hover_text("Resume now, even if other programs need the memory");
-    if button.clicked() {
-        view.push(QueueCommand::WaitNoMore);
-    }
+    view.on_click(&button, QueueCommand::WaitNoMore);
 }
 
 /// Current activity. Screen readers announce changes, but not each step of a job.
@@ -74,8 +66,7 @@ fn text_ui(ui: &mut Ui, view: &UiContext<'_>) {
     } else {
         palette(ui).weak
     };
-    let text = RichText::new(status_text(view)).color(colour);
-    let response = ui.add(Label::new(text).truncate());
+    let response = ui.add(Label::new(RichText::new(status_text(view)).color(colour)).truncate());
     if is_told {
         ui.ctx()
             .accesskit_node_builder(response.id, |node| node.set_live(Live::Polite));
@@ -97,12 +88,9 @@ fn memory_button(ui: &mut Ui, view: &mut UiContext<'_>) {
             "memory",
         ))
         .accessible_name(name);
-    if button.clicked() {
-        view.push(DesktopCommand::ToggleMemory);
-    }
+    view.on_click(&button, DesktopCommand::ToggleMemory);
 }
 
-/// One line that always says what happens.
 fn status_text(view: &UiContext<'_>) -> String {
     let queue = &view.app.queue;
     let cx = &view.app.cx;
@@ -123,7 +111,6 @@ fn status_text(view: &UiContext<'_>) -> String {
     }
 }
 
-/// Label of a stage, in the plural for several input images.
 pub(super) fn stage_text(job: &RunningJob, stage: Stage) -> &'static str {
     let request = job.request.generate();
     let are_several = request.is_some_and(|request| match stage {
@@ -141,7 +128,6 @@ pub(super) fn stage_text(job: &RunningJob, stage: Stage) -> &'static str {
     }
 }
 
-/// Facts on the running job, for the status line.
 fn running_text(job: &RunningJob, num_waiting: usize) -> String {
     if job.cancel.is_paused() {
         return "Pausing…".to_owned();
@@ -188,8 +174,7 @@ fn running_text(job: &RunningJob, num_waiting: usize) -> String {
 
 pub(super) fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
-        let accent = palette(ui).accent;
-        widgets::sign(ui, icons::APERTURE, theme::SIGN_SIZE, accent);
+        widgets::sign(ui, icons::APERTURE, theme::SIGN_SIZE, palette(ui).accent);
         widgets::at_right(ui, "header", |ui| {
             ui.spacing_mut().item_spacing.x = 1.0;
             queue::panel::header_button(ui, view);
@@ -255,7 +240,12 @@ fn show(view: &mut UiContext<'_>, page: MainPage, is_open: bool) {
 fn downloads_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (percent, num_stopped) = downloads::state(view);
     let is_open = is_open(view, MainPage::Downloads);
-    let explanation = downloads_hover(percent, num_stopped);
+    let explanation = match (percent, num_stopped) {
+        (Some(percent), _) => format!("A model is being downloaded: {percent} %"),
+        (None, 0) => "Models that are being downloaded".to_owned(),
+        (None, 1) => "1 download was paused or has failed".to_owned(),
+        (None, count) => format!("{count} downloads were paused or have failed"),
+    };
     let explanation = shortcuts::explained(&explanation, "downloads");
     let face = (icons::DOWNLOAD, DOWNLOADS);
     let response = button(ui, is_open, face, DOWNLOADS, &explanation);
@@ -269,16 +259,6 @@ fn downloads_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     if response.clicked() {
         show(view, MainPage::Downloads, is_open);
-    }
-}
-
-/// Hover text of the button in the header.
-fn downloads_hover(percent: Option<u32>, num_stopped: usize) -> String {
-    match (percent, num_stopped) {
-        (Some(percent), _) => format!("A model is being downloaded: {percent} %"),
-        (None, 0) => "Models that are being downloaded".to_owned(),
-        (None, 1) => "1 download was paused or has failed".to_owned(),
-        (None, count) => format!("{count} downloads were paused or have failed"),
     }
 }
 
@@ -297,9 +277,8 @@ fn theme_button(ui: &mut Ui, view: &mut UiContext<'_>) {
         )
     };
     let explanation = shortcuts::explained(explanation, "theme");
-    if button(ui, false, face, name, &explanation).clicked() {
-        view.push(SettingsCommand::SwitchTheme);
-    }
+    let button = button(ui, false, face, name, &explanation);
+    view.on_click(&button, SettingsCommand::SwitchTheme);
 }
 
 /// A button of the header, an icon with its label below. `name` is what a screen reader says.
@@ -346,7 +325,6 @@ pub(super) fn button(
     response.on_hover_text(explanation)
 }
 
-/// A few letters in the upper right corner of a button.
 pub(super) fn badge(ui: &Ui, button: Rect, text: &str, fill: Color32) {
     let font = FontId::proportional(theme::BADGE_TEXT);
     let ink = palette(ui).on_accent;

@@ -9,37 +9,29 @@ use egui::{
 };
 use safelight_core::job::Stage;
 
-/// Default width of the form.
 pub const FORM_WIDTH: f32 = 384.0;
 /// It can be as narrow and as wide as this.
 pub const FORM_WIDTHS: std::ops::RangeInclusive<f32> = 340.0..=600.0;
-/// Minimum width of the view next to the form.
 pub const BESIDE_FORM_WIDTH: f32 = 420.0;
-/// A long prompt scrolls beyond this height.
 pub const PROMPT_HEIGHT: f32 = 176.0;
 /// The line below the prompt: its tokens, or examples while it is empty.
 pub const BELOW_PROMPT_HEIGHT: f32 = 22.0;
 /// The line above the main button, which is there whether it says something or not.
 pub const ABOVE_MAIN_HEIGHT: f32 = 24.0;
-/// Width of a number of frames after a slider.
 pub const FRAMES_WIDTH: f32 = 92.0;
 /// Maximum share of the height for the memory panel: the image takes the rest.
 pub const MEMORY_SHARE: f32 = 0.36;
-/// Height of the memory graph with the lines of words above it.
 pub const GRAPH_HEIGHT: f32 = 176.0;
 /// The graph alone is no lower.
 pub const GRAPH_MIN_HEIGHT: f32 = 64.0;
-/// The longer side of a thumbnail in the strip of results.
 pub const THUMB_SIDE: f32 = 64.0;
 /// The longer side of a picture of a batch below the one that is looked at.
 pub const BATCH_SIDE: f32 = 84.0;
-/// The number in the corner of a batch's thumbnail.
 pub const COUNT_SIZE: f32 = 18.0;
 /// The square in which a start picture is shown, and the height of one in a pair.
 pub const PICTURE_SIDE: f32 = 84.0;
 /// The place for a picture, while it is empty.
 pub const DROP_HEIGHT: f32 = 46.0;
-/// Edge of a reference picture's tile.
 pub const REFERENCE_SIDE: f32 = 76.0;
 /// Of the lines that are drawn of a control picture, at most.
 pub const EDGES_HEIGHT: f32 = 200.0;
@@ -47,23 +39,16 @@ pub const EDGES_HEIGHT: f32 = 200.0;
 pub const TILE_HEIGHT: f32 = 146.0;
 /// One of two empty ones.
 pub const EMPTY_TILE_HEIGHT: f32 = 72.0;
-/// A heading with an icon button in its line.
 pub const HEADING_HEIGHT: f32 = 28.0;
 /// Inside such a place.
 pub const TILE_MARGIN: i8 = 8;
 /// Beside the icons in it.
 pub const ICON_PADDING: f32 = 3.0;
-/// The words in an empty place.
 pub const DROP_TEXT: f32 = 13.0;
-/// The film strip on a clip's last frame.
 pub const BADGE_SIZE: f32 = 20.0;
-/// The open list of models scrolls beyond this height.
 pub const PICKER_HEIGHT: f32 = 380.0;
-/// The list of models with problems scrolls beyond this height.
 pub const PROBLEMS_HEIGHT: f32 = 132.0;
-/// Width of a searchable list opened by a button.
 pub const LIST_WIDTH: f32 = 320.0;
-/// Width of the list of LoRAs.
 pub const SHELF_WIDTH: f32 = 560.0;
 /// Heights of that list, and of one LoRA in it.
 pub const SHELF_HEIGHT: f32 = 380.0;
@@ -71,58 +56,40 @@ pub const SHELF_ROW_HEIGHT: f32 = 44.0;
 /// Columns of a name, and of the text below it, that fit into its width.
 pub const SHELF_NAME_COLUMNS: usize = 68;
 pub const SHELF_TEXT_COLUMNS: usize = 88;
-/// Widths of the choice of the next seed, and of the dice next to it.
 pub const SEED_MODE_WIDTH: f32 = 102.0;
 pub const SEED_DICE_WIDTH: f32 = 30.0;
-/// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
-/// The window cannot be made smaller.
 pub const WINDOW_MIN_SIZE: Vec2 = vec2(800.0, 500.0);
-/// Margin of the form; it contains the scroll bar.
 pub const FORM_MARGIN: i8 = 14;
-/// The sign of the program, before the buttons of the header.
 pub const SIGN_SIZE: f32 = 26.0;
 /// A button of the header: its icon, and below it its label.
 pub const HEADER_BUTTON_HEIGHT: f32 = 40.0;
 pub const HEADER_BUTTON_MARGIN: f32 = 5.0;
 pub const HEADER_ICON: f32 = 17.0;
 pub const HEADER_LABEL: f32 = 10.5;
-/// Height of the small number at the corner of such a button.
 pub const BADGE_HEIGHT: f32 = 14.0;
 pub const BADGE_TEXT: f32 = 9.5;
-/// Between two groups of controls.
 pub const GAP: f32 = 12.0;
 /// Between things that belong together.
 pub const SMALL_GAP: f32 = 6.0;
-/// The height of the button that starts everything.
 pub const MAIN_BUTTON_HEIGHT: f32 = 40.0;
-/// Width of an error card.
 pub const CARD_WIDTH: f32 = 460.0;
-/// The doctor's lines are no longer than can be read.
 pub const PAGE_WIDTH: f32 = 860.0;
-/// Before a line of the doctor's.
 pub const CHECK_ICON_WIDTH: f32 = 20.0;
-/// Width of a check's name.
 pub const CHECK_NAME_WIDTH: f32 = 104.0;
-/// Position of a check's figure.
 pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
-/// Width of a slider among the tools of the mask.
 pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
 /// Of such a slider with its name and its value.
 pub const TOOL_WIDTH: f32 = 228.0;
 /// Width below which the model search gets a separate row.
 pub const SEARCH_BESIDE_WIDTH: f32 = 620.0;
-/// Width of the list of models next to a model's card.
 pub const MODELS_WIDTH: f32 = 380.0;
-/// Narrower, in a small window.
 pub const MODELS_MIN_WIDTH: f32 = 250.0;
-/// One line of it: a name, and below it what the model is.
 pub const MODEL_ROW_HEIGHT: f32 = 46.0;
 /// A model of the first page, with whether it fits.
 pub const FIT_WIDTH: f32 = 350.0;
-/// The button that the first page is about.
 pub const FIRST_BUTTON_WIDTH: f32 = 320.0;
 /// Margins of a page; the scroll bar is in the right one.
 pub const PAGE_MARGIN: Margin = Margin {
@@ -131,29 +98,19 @@ pub const PAGE_MARGIN: Margin = Margin {
     top: 16,
     bottom: 0,
 };
-/// The names of settings, before their controls.
 pub const SETTINGS_NAME_WIDTH: f32 = 168.0;
 /// Width below which names are above their controls.
 pub const SETTINGS_NARROW: f32 = 460.0;
-/// The search above the settings.
 pub const SEARCH_WIDTH: f32 = 220.0;
-/// A setting with several choices.
 pub const CHOICE_WIDTH: f32 = 250.0;
-/// A folder that can be typed.
 pub const PATH_WIDTH: f32 = 380.0;
-/// A new variable of the engine.
 pub const VARIABLE_WIDTH: f32 = 250.0;
-/// A slider among the settings.
 pub const SETTINGS_SLIDER_WIDTH: f32 = 180.0;
-/// The way back to a default, or the room for it.
 pub const RESET_WIDTH: f32 = 36.0;
-/// Width of the command palette.
 pub const PALETTE_WIDTH: f32 = 560.0;
-/// Its list scrolls beyond this height.
 pub const PALETTE_HEIGHT: f32 = 380.0;
 /// The keys of a shortcut, before its name.
 pub const KEYS_WIDTH: f32 = 150.0;
-/// A line of that list.
 pub const PALETTE_ROW: f32 = 28.0;
 /// Width below which the window shows either the form or the view.
 pub const NARROW_WIDTH: f32 = 760.0;
@@ -166,39 +123,28 @@ pub const STAGE_SHARE: f32 = 0.4;
 pub const PAGE_MIN_HEIGHT: f32 = 320.0;
 /// Lower than this, the memory is not shown.
 pub const MEMORY_MIN_HEIGHT: f32 = 96.0;
-/// Height of the strip of results.
 pub const STRIP_HEIGHT: f32 = THUMB_SIDE + 28.0;
 /// Width below which columns are stacked, and buttons become icons.
 pub const STACK_WIDTH: f32 = 500.0;
-/// Width of the queue's panel.
 pub const QUEUE_WIDTH: f32 = 316.0;
 /// Minimum width of the view next to the queue; in less, the queue covers it.
 pub const WATCH_MIN_WIDTH: f32 = 340.0;
 /// And another page.
 pub const PAGE_MIN_WIDTH: f32 = 480.0;
-/// Height of a job in it.
 pub const QUEUE_ROW: f32 = 58.0;
-/// Between two jobs.
 pub const QUEUE_GAP: f32 = 4.0;
-/// The place for a job's picture.
 pub const QUEUE_THUMB: Vec2 = vec2(62.0, 46.0);
-/// Size of the icon in place of a missing image.
 pub const QUEUE_SIGN: f32 = 22.0;
-/// Width of a question in the middle of the window.
 pub const QUESTION_WIDTH: f32 = 400.0;
-/// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
 /// Width of the labels before controls, with room for a small button.
 pub const LABEL_WIDTH: f32 = 106.0;
 /// Of the icon that puts a field back.
 pub const SMALL_ICON: f32 = 12.0;
-/// Of the sign of what opens and folds.
 pub const CHEVRON: f32 = 12.0;
-/// Of a menu with fields.
 pub const MENU_WIDTH: f32 = 240.0;
 /// Width of the number after a slider, so that all of them end at one edge.
 pub const VALUE_WIDTH: f32 = 64.0;
-/// Around the picture.
 pub const STAGE_MARGIN: f32 = 16.0;
 /// The player's buttons and the gaps between them.
 pub const BAR_BUTTONS_WIDTH: f32 = 505.0;
@@ -210,28 +156,20 @@ pub const BAR_NARROW_WIDTH: f32 = 230.0;
 pub const FULL_BAR_WIDTH: f32 = 960.0;
 /// Width below which the player's slider gets a separate row.
 pub const POSITION_MIN_WIDTH: f32 = 148.0;
-/// The box with the speed of play.
 pub const SPEED_WIDTH: f32 = 64.0;
 /// As wide as a hand finds the line between two pictures.
 pub const DIVIDER_GRIP: f32 = 16.0;
-/// Corners of controls.
 pub const RADIUS: u8 = 6;
-/// Corners of cards and windows.
 pub const CARD_RADIUS: u8 = 10;
 
 /// The smallest and largest small picture of the gallery.
 pub const GALLERY_SIDES: std::ops::RangeInclusive<f32> = 96.0..=320.0;
-/// Between them.
 pub const GALLERY_GAP: f32 = 8.0;
-/// Width of the slider for their size.
 pub const GALLERY_SLIDER: f32 = 90.0;
-/// Width of the field that searches them.
 pub const GALLERY_SEARCH: f32 = 260.0;
 /// Beside the small pictures, what is known of one.
 pub const DETAILS_WIDTH: f32 = 268.0;
-/// Its picture is no higher.
 pub const DETAILS_PICTURE: f32 = 220.0;
-/// A long prompt scrolls beyond this height.
 pub const DETAILS_PROMPT: f32 = 132.0;
 
 #[expect(
@@ -242,11 +180,9 @@ const fn rgb(hex: u32) -> Color32 {
     Color32::from_rgb((hex >> 16) as u8, (hex >> 8) as u8, hex as u8)
 }
 
-/// The colours of one look.
 #[derive(Clone, Copy, Debug)]
 pub struct ThemeColors {
     pub panel: Color32,
-    /// Behind the picture.
     pub stage: Color32,
     pub field: Color32,
     pub raised: Color32,
@@ -260,7 +196,6 @@ pub struct ThemeColors {
     pub amber: Color32,
     pub error: Color32,
     pub good: Color32,
-    /// Lines of the memory graph.
     pub used: Color32,
     pub allocated: Color32,
     pub reserved: Color32,
@@ -314,7 +249,6 @@ const DAYLIGHT: ThemeColors = ThemeColors {
     available: rgb(0x48_7638),
 };
 
-/// The colours in use.
 pub fn palette(visuals: &Visuals) -> &'static ThemeColors {
     if visuals.dark_mode {
         &DARKROOM

@@ -2,28 +2,21 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Ui, Vec2};
-use safelight_core::job::GenerateForm;
 use safelight_core::lora::FoundLora;
 use safelight_core::media::{OutpaintMargins, OutpaintRequest};
-use safelight_core::model::ModelSpec;
 
 use crate::app::SafelightApp;
-use crate::app::commands::AppCommand;
 use crate::app::inputs::FormSources;
 use crate::app::prompt::prompt_cursor::PromptCursor;
 use crate::app::state::{DrawnFrame, FoldState};
-use crate::ui::widgets::{field_error, field_note};
+use crate::ui::prelude::*;
 
-/// State that panels read and change, and the commands of their controls.
 pub struct UiContext<'a> {
     pub app: &'a SafelightApp,
     pub form: &'a mut GenerateForm,
-    /// State of the prompt's field.
     pub typing: &'a mut PromptCursor,
     pub folds: &'a mut FoldState,
     pub panels: &'a mut PanelStates,
-    /// Places that this frame has drawn so far.
     pub drawn: DrawnFrame,
     pub commands: Vec<AppCommand>,
 }
@@ -48,16 +41,25 @@ impl<'a> UiContext<'a> {
         self.commands.push(command.into());
     }
 
+    pub fn on_click(&mut self, response: &Response, command: impl Into<AppCommand>) {
+        if response.clicked() {
+            self.push(command);
+        }
+    }
+
+    pub fn close_button(&mut self, ui: &mut Ui, name: &str) {
+        let button = icon_button(ui, icons::X, name, "Back to the picture (Escape)");
+        self.on_click(&button, AppCommand::Show(MainPage::Watch));
+    }
+
     pub fn model(&self) -> Option<&'a ModelSpec> {
         self.app.cx.models.model_of(self.form)
     }
 
-    /// The selected model makes images, not videos.
     pub fn makes_pictures(&self) -> bool {
         self.model().is_some_and(|spec| spec.family.makes_pictures)
     }
 
-    /// The inputs that the selected model uses.
     pub fn sources(&self) -> FormSources<'a> {
         let app: &'a SafelightApp = self.app;
         match self.model() {
@@ -66,7 +68,6 @@ impl<'a> UiContext<'a> {
         }
     }
 
-    /// Error of a field.
     pub fn error_of(&self, field: &str) -> Option<String> {
         let mut errors = self.app.cx.field_errors.iter();
         Some(errors.find(|err| err.field == field)?.message.clone())
@@ -79,7 +80,6 @@ impl<'a> UiContext<'a> {
     }
 }
 
-/// Errors of fields, and notices of what will be changed.
 pub fn said_ui(ui: &mut Ui, view: &UiContext<'_>, fields: &[&str]) {
     for field in fields {
         if let Some(message) = view.error_of(field) {
@@ -99,7 +99,6 @@ pub struct DoctorPanel {
 
 #[derive(Default)]
 pub struct GalleryPanel {
-    /// Results in a row, for the keyboard.
     pub num_columns: usize,
     /// Moves of the selection that the page has followed by scrolling.
     pub num_moves: u64,
@@ -107,9 +106,7 @@ pub struct GalleryPanel {
     pub is_cell_focused: bool,
     /// A field had the keyboard in the last frame.
     pub is_typing: bool,
-    /// Scroll offset and visible height, in points.
     pub scrolled: (f32, f32),
-    /// The search field gets the keyboard.
     pub is_search_wanted: bool,
 }
 
@@ -121,7 +118,6 @@ pub struct LibraryPanel {
     pub num_moves: u64,
     /// Another field had the keyboard in the last frame.
     pub is_typing: bool,
-    /// Scroll offset in points.
     pub scroll_offset: f32,
 }
 
@@ -134,12 +130,10 @@ pub struct SettingsPanel {
     pub scale_draft: Option<f64>,
     /// Requests for a row that the page has followed.
     pub num_shown: u64,
-    /// The row to scroll to.
     pub wanted: Option<&'static str>,
     pub runtimes: SectionState,
 }
 
-/// State of the viewer's panels.
 #[derive(Default)]
 pub struct WatchPanel {
     /// Height of the controls below the image in the last frame.
@@ -147,7 +141,6 @@ pub struct WatchPanel {
     pub full_bar: FullBar,
 }
 
-/// The bar over the image in full screen.
 #[derive(Default)]
 pub struct FullBar {
     /// Time at which it fades; `None` before it was shown.
@@ -155,16 +148,13 @@ pub struct FullBar {
     pub place: Option<Rect>,
 }
 
-/// The list of LoRAs on this computer.
 #[derive(Default)]
 pub struct ShelfPanel {
     pub search: String,
-    /// Only LoRAs for the selected model.
     pub hides_others: bool,
     pub shown: Option<ShownLoras>,
 }
 
-/// LoRAs that match a search.
 pub struct ShownLoras {
     pub found: Arc<Vec<Arc<FoundLora>>>,
     pub search: String,
@@ -175,7 +165,6 @@ pub struct ShownLoras {
 #[derive(Default)]
 pub struct PresetsPanel {
     pub new_name: String,
-    /// Old and new name of a preset.
     pub renaming: Option<(String, String)>,
 }
 
@@ -188,13 +177,11 @@ pub struct PromptPanel {
 #[derive(Default)]
 pub struct PalettePanel {
     pub query: String,
-    /// Index of the chosen entry.
     pub chosen: usize,
     /// The chosen entry has to be scrolled to.
     pub is_moved: bool,
 }
 
-/// Brush and view of the mask page.
 #[derive(Default)]
 pub struct MaskPanel {
     /// Number of the mask that these values belong to.
@@ -204,9 +191,7 @@ pub struct MaskPanel {
     /// The part of the brush's radius over which it fades, in percent.
     pub softness: f32,
     pub is_erasing: bool,
-    /// Of the overlay.
     pub opacity: f32,
-    /// Radius of softening in pixels.
     pub soften_by: u32,
     /// Points per pixel of the image; `None` fits the whole image.
     pub scale: Option<f32>,
@@ -221,15 +206,12 @@ pub struct ExtendPanel {
     pub wish: OutpaintRequest,
     /// Margins of the form from which `wish` was set.
     pub known: OutpaintMargins,
-    /// The edge under the pointer.
     pub hovered: Option<ImageEdge>,
     pub dragged: Option<DraggedEdge>,
 }
 
-/// The section of runtimes in the settings.
 #[derive(Default)]
 pub struct SectionState {
-    /// Id of the runtime whose deletion is to be confirmed.
     pub asked: Option<String>,
 }
 
@@ -241,7 +223,6 @@ pub enum ImageEdge {
     Bottom,
 }
 
-/// An edge that is dragged.
 #[derive(Clone, Copy)]
 pub struct DraggedEdge {
     pub side: ImageEdge,

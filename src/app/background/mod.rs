@@ -17,7 +17,6 @@ use safelight_core::job::{JobError, JobErrorKind};
 
 use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
 
-/// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
 /// Time that quitting waits for pending saves, above all of the settings.
 pub(in crate::app) const FINISH_WITHIN: Duration = Duration::from_secs(2);
@@ -28,29 +27,24 @@ pub(in crate::app) const NOT_SURVIVED: &str = "the file is damaged and cannot be
 
 type BackgroundWork = Box<dyn FnOnce() + Send>;
 
-/// While it lives, quitting waits.
 #[derive(Clone)]
 pub struct QuitGuard {
     _end: Sender<()>,
 }
 
-/// The near end of the background threads.
 pub struct BackgroundThreads {
     ctx: Context,
     files: Option<Sender<BackgroundWork>>,
     searches: Sender<BackgroundWork>,
     /// Closed when nothing is left that quitting waits for.
     end: Receiver<()>,
-    /// There until quitting.
     hold: Option<QuitGuard>,
-    /// A dialog is open.
     is_asking: Arc<AtomicBool>,
     problem_box: TaskChannel<JobError>,
     problems: Receiver<JobError>,
 }
 
 impl BackgroundThreads {
-    /// Starts the threads that are always there.
     pub fn start(ctx: &Context) -> Self {
         let (problem_box, problems) = TaskChannel::new(ctx, TASK_ROOM);
         let (files, waiting_files) = bounded::<BackgroundWork>(TASK_ROOM);
@@ -76,7 +70,6 @@ impl BackgroundThreads {
         }
     }
 
-    /// Runs work on a separate thread.
     pub fn run<T: Send + 'static>(
         &self,
         name: &str,
@@ -87,7 +80,6 @@ impl BackgroundThreads {
         pending
     }
 
-    /// Like [`Self::run`], for work with several results.
     pub fn stream<T: Send + 'static>(
         &self,
         name: &str,
@@ -135,7 +127,6 @@ impl BackgroundThreads {
         sent.ok().map(|()| pending)
     }
 
-    /// Runs a task of which only a failure is reported.
     pub fn attempt(
         &self,
         name: &str,
@@ -154,7 +145,6 @@ impl BackgroundThreads {
         self.problems.try_iter()
     }
 
-    /// Shows a folder in the user's file manager.
     pub fn open_folder(&self, folder: PathBuf) {
         self.attempt("open-folder", move || {
             open_outside(&folder).map_err(|why| {
@@ -168,6 +158,40 @@ impl BackgroundThreads {
     /// Drops large values on a separate thread: freeing half a gigabyte takes a tenth of a second.
     pub fn free(&self, what: impl Send + 'static) {
         spawn("free", move || drop(what));
+    }
+
+    pub fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> BackgroundTask<Option<T>> {
+        self.ask_or(
+            "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity",
+            ask,
+        )
+    }
+
+    pub fn ask_or<T: Send + 'static>(
+        &self,
+        instead: impl Into<String>,
+        ask: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> BackgroundTask<Option<T>> {
+        let (problems, instead) = (self.problem_box.clone(), instead.into());
+        let is_asking = Arc::clone(&self.is_asking);
+        is_asking.store(true, Ordering::Relaxed);
+        self.run("dialog", move || {
+            let begin = Instant::now();
+            let chosen = guarded(ask).flatten();
+            is_asking.store(false, Ordering::Relaxed);
+            if chosen.is_none() && begin.elapsed() < NO_DIALOG_WITHIN {
+                let text = "this desktop has no file chooser";
+                problems.post(JobError::new(JobErrorKind::Internal, text).advise(instead));
+            }
+            chosen
+        })
+    }
+
+    pub fn is_asking(&self) -> bool {
+        self.is_asking.load(Ordering::Relaxed)
     }
 }
 
@@ -186,11 +210,9 @@ impl Drop for BackgroundThreads {
 fn do_all(waiting: &Receiver<BackgroundWork>, problems: &TaskChannel<JobError>) {
     for work in waiting {
         if guarded(work).is_none() {
-            let err = JobError::new(
-                JobErrorKind::Internal,
-                "the last action on a file was not finished",
-            )
-            .advise("Do it again. The log says what went wrong");
+            let text = "the last action on a file was not finished";
+            let err = JobError::new(JobErrorKind::Internal, text)
+                .advise("Do it again. The log says what went wrong");
             problems.post(err);
         }
     }
@@ -207,7 +229,6 @@ fn spawn<T: Send + 'static>(
         .ok()
 }
 
-/// Opens a file or folder with whatever the desktop opens such things with; or why not.
 pub fn open_outside(path: &Path) -> Result<(), String> {
     let output = Command::new("xdg-open").arg(path).output();
     let output = output.map_err(|err| format!("xdg-open: {err}"))?;
@@ -217,54 +238,11 @@ pub fn open_outside(path: &Path) -> Result<(), String> {
     is_done.then_some(()).ok_or_else(why)
 }
 
-impl BackgroundThreads {
-    /// Opens a dialog; no result if nothing was chosen.
-    pub fn ask<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce() -> Option<T> + Send + 'static,
-    ) -> BackgroundTask<Option<T>> {
-        self.ask_or(
-            "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity",
-            ask,
-        )
-    }
-
-    /// Like `ask`, with other advice if there is no file chooser.
-    pub fn ask_or<T: Send + 'static>(
-        &self,
-        instead: impl Into<String>,
-        ask: impl FnOnce() -> Option<T> + Send + 'static,
-    ) -> BackgroundTask<Option<T>> {
-        let (problems, instead) = (self.problem_box.clone(), instead.into());
-        let is_asking = Arc::clone(&self.is_asking);
-        is_asking.store(true, Ordering::Relaxed);
-        self.run("dialog", move || {
-            let begin = Instant::now();
-            let chosen = guarded(ask).flatten();
-            is_asking.store(false, Ordering::Relaxed);
-            if chosen.is_none() && begin.elapsed() < NO_DIALOG_WITHIN {
-                problems.post(no_dialog(&instead));
-            }
-            chosen
-        })
-    }
-
-    /// Returns whether a dialog is open.
-    pub fn is_asking(&self) -> bool {
-        self.is_asking.load(Ordering::Relaxed)
-    }
-}
-
-fn no_dialog(instead: &str) -> JobError {
-    JobError::new(JobErrorKind::Internal, "this desktop has no file chooser").advise(instead)
-}
-
 /// Does the work; `None` where it panics, which the panic hook has logged.
 pub(in crate::app) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Like `survived`, for work that fails with an error.
 pub(in crate::app) fn survived<T>(
     work: impl FnOnce() -> Result<T, JobError>,
 ) -> Result<T, JobError> {

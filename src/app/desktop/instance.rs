@@ -18,7 +18,6 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, getuid};
 use safelight_core::locks::FileLock;
 
-/// Start of every message.
 const GREETING: &[u8] = b"safelight 1\n";
 const ANSWER: &[u8] = b"ok\n";
 /// More than this is no list of files.
@@ -111,7 +110,6 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> InstanceSt
     InstanceStart::Alone
 }
 
-/// `None` if another instance is the first.
 fn claim(socket: &Path) -> io::Result<Option<FirstInstance>> {
     // The kernel lets go of it when its owner is gone, however that went.
     let lock = match FileLock::take(&socket.with_extension("lock")) {

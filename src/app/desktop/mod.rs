@@ -12,21 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egui::{Context, UserAttentionType, ViewportCommand};
+use egui::{UserAttentionType, ViewportCommand};
 use safelight_core::files::write_atomically;
-use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::settings::ThemeChoice;
 
 use crate::app::choices::SHOWN;
-use crate::app::commands::DesktopCommand;
-use crate::app::cx::AppContext;
 use crate::app::gallery::GalleryState;
 use crate::app::inputs::drops::{DroppedFiles, drop_files};
-use crate::app::notices::NoticeSeverity;
-use crate::app::pending::{BackgroundTask, TaskStream};
 use crate::app::player::ResultViewer;
+use crate::app::prelude::*;
 use crate::app::queue::{JobQueue, RunningJob};
-use crate::app::state::{MainPage, PanelPlace};
+use crate::app::state::PanelPlace;
 use instance::FirstInstance;
 pub use notification::DesktopMessage;
 use notification::UnseenResults;
@@ -34,7 +30,6 @@ use notification::UnseenResults;
 /// The name of the desktop file, so that the desktop shows the right icon and name.
 pub const APP_ID: &str = "org.safelight.Safelight";
 const TITLE: &str = "Safelight";
-/// Shorter work sends no notification.
 const LONG_WORK: Duration = Duration::from_secs(30);
 /// The title does not change more often than this while a job runs.
 const TITLE_EVERY_SECS: f64 = 0.5;
@@ -46,7 +41,6 @@ const ICON: &[u8] = include_bytes!("../../../assets/icons/safelight-256.png");
 /// Shows a message, and calls back when it is clicked; must not wait.
 pub type NotificationSender = Arc<dyn Fn(DesktopMessage, Box<dyn FnOnce() + Send>) + Send + Sync>;
 
-/// Connections to the desktop.
 #[derive(Clone)]
 pub struct DesktopLinks {
     pub notify: NotificationSender,
@@ -66,7 +60,6 @@ impl DesktopLinks {
         }
     }
 
-    /// No connections.
     pub fn none() -> Self {
         Self {
             notify: Arc::new(|_, _| {}),
@@ -76,7 +69,6 @@ impl DesktopLinks {
     }
 }
 
-/// State of the window's desktop integration.
 pub struct DesktopState {
     links: DesktopLinks,
     /// As the window has it now; empty: as it was opened.
@@ -90,9 +82,7 @@ pub struct DesktopState {
     looks: Option<TaskStream<ThemeChoice>>,
     /// A notification was clicked: the user wants to see the window.
     clicks: BackgroundTask<()>,
-    /// Files that other starts were given.
     handed: TaskStream<Vec<PathBuf>>,
-    /// The entry among the applications.
     adding: BackgroundTask<io::Result<PathBuf>>,
     /// Keeps other starts from opening a second window.
     _instance: Option<instance::InstanceClaim>,
@@ -177,10 +167,8 @@ impl DesktopState {
                 entry.display()
             )),
             Some(Err(err)) => {
-                let problem = JobError::new(
-                    JobErrorKind::Disk,
-                    "Safelight could not be added to the applications menu",
-                );
+                let text = "Safelight could not be added to the applications menu";
+                let problem = JobError::new(JobErrorKind::Disk, text);
                 cx.notify(NoticeSeverity::Warning, problem.detail(err.to_string()));
             }
             None => {}

@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 
 use async_io::Timer;
 use futures_lite::{StreamExt as _, future};
-use safelight_core::job::{JobError, JobOutcome};
+use safelight_core::job::JobOutcome;
 use safelight_core::units::duration_text;
 use zbus::zvariant::Value;
 use zbus::{Connection, MatchRule, MessageStream, message};
 
 use super::APP_ID;
-use crate::app::cx::AppContext;
 use crate::app::desktop::{DesktopState, is_looked_at, short};
-use crate::app::notices::{counted, sentence};
-use crate::app::pending::BackgroundTask;
+use crate::app::notices::sentence;
+use crate::app::prelude::*;
 use crate::app::queue::RunningJob;
 
 const NAME: &str = "org.freedesktop.Notifications";
@@ -24,14 +23,12 @@ const PATH: &str = "/org/freedesktop/Notifications";
 /// Somebody who comes back later than this finds the window without it.
 const CLICKED_WITHIN: Duration = Duration::from_mins(30);
 
-/// Desktop notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesktopMessage {
     pub summary: String,
     pub body: String,
 }
 
-/// Shows a notification from a separate thread, and calls back when it is clicked.
 pub(super) fn send(message: DesktopMessage, clicked: Box<dyn FnOnce() + Send>) {
     let spawned = thread::Builder::new()
         .name("notification".to_owned())
@@ -117,12 +114,10 @@ pub(super) async fn signals(
     MessageStream::for_match_rule(rule, connection, None).await
 }
 
-/// Runs to its end on this thread.
 pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
     async_io::block_on(work)
 }
 
-/// Like `wait`; `None` when it takes longer.
 pub(super) fn wait_at_most<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let late = async {
         Timer::after(limit).await;
@@ -152,7 +147,6 @@ impl UnseenResults {
         }
     }
 
-    /// All of it in one message; `last` is the job that has just ended.
     fn message(&self, last: &RunningJob, outcome: &JobOutcome, after: &str) -> DesktopMessage {
         let prompt = short(&last.request.title());
         if let (1, 0, JobOutcome::Finished(output)) = (self.num_done, self.num_failed, outcome) {

@@ -73,7 +73,6 @@ fn rect(x: i32, y: i32, width: u32, height: u32) -> Rect {
     Rect::from_min_size(pos2(x as f32, y as f32), vec2(width as f32, height as f32))
 }
 
-/// A better place in pixels, when this one is no good.
 fn corrected(window: Rect, screens: &[Rect]) -> Option<Rect> {
     let seen = |screen: &Rect| {
         let part = window.intersect(*screen);
@@ -94,8 +93,7 @@ fn corrected(window: Rect, screens: &[Rect]) -> Option<Rect> {
         return None;
     }
     let size = window.size().min(best.size());
-    let last = best.max - size;
-    let min = window.min.clamp(best.min, last);
+    let min = window.min.clamp(best.min, best.max - size);
     Some(Rect::from_min_size(min, size))
 }
 
@@ -106,7 +104,6 @@ pub(super) fn follow(tell: impl Fn(ThemeChoice)) {
     }
 }
 
-/// Dresses the window so from now on.
 pub fn choose(ctx: &Context, theme: ThemeChoice) {
     ctx.set_theme(match theme {
         ThemeChoice::Dark => ThemePreference::Dark,
@@ -115,7 +112,6 @@ pub fn choose(ctx: &Context, theme: ThemeChoice) {
     });
 }
 
-/// Applies the desktop's theme, if the setting follows it.
 pub fn adopt(ctx: &Context, looks: ThemeChoice) {
     let looks = match looks {
         ThemeChoice::Light => egui::Theme::Light,
@@ -124,7 +120,6 @@ pub fn adopt(ctx: &Context, looks: ThemeChoice) {
     ctx.options_mut(|options| options.fallback_theme = looks);
 }
 
-/// The look that is not shown.
 pub fn other(ctx: &Context) -> ThemeChoice {
     match ctx.theme() {
         egui::Theme::Dark => ThemeChoice::Light,

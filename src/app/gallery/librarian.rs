@@ -10,11 +10,9 @@ use safelight_core::gallery::{
     FoundFile, GalleryIndex, GalleryItem, GalleryQuery, GalleryScan, GalleryScanner,
     ResultMetadata, ThumbFolder, read_facts,
 };
-use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::AppPaths;
 
 use crate::app::background::{NOT_SURVIVED, guarded};
-use crate::app::pending::TaskChannel;
+use crate::app::prelude::*;
 
 /// Interval of folder scans while the gallery is open.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -24,52 +22,39 @@ const LIST_EVERY: Duration = Duration::from_millis(150);
 const AT_ONCE: usize = 1000;
 /// Delay after the last change before the index is saved.
 const SAVE_AFTER: Duration = Duration::from_secs(2);
-/// And so often while much is read.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
 /// Two, so that one large file does not hold up all others.
 pub(super) const NUM_READERS: usize = 2;
 
-/// Requests to the librarian.
 pub(super) enum IndexCommand {
     Scanned(GalleryScan),
     Read(FoundFile, Result<ResultMetadata, String>),
     Ask(GalleryQuery),
     Favour(Vec<PathBuf>, bool),
-    /// These files are not there any more.
     Gone(Vec<PathBuf>),
 }
 
-/// Requests to the scanner.
 pub(super) enum ScanCommand {
-    /// Look at these folders again and again.
     Watch(Vec<PathBuf>),
     Look,
-    /// Nobody looks at the gallery.
     Rest,
 }
 
-/// Messages of the librarian to the window.
 pub(super) enum IndexEvent {
-    /// For which question.
     Listed(GalleryQuery, GalleryListing),
-    /// Favourites are kept, or why not.
     Favoured(Result<(), JobError>),
 }
 
-/// Requested results.
 #[derive(Clone, Debug, Default)]
 pub struct GalleryListing {
     pub items: Vec<Arc<GalleryItem>>,
-    /// Of all, whatever is looked for.
     pub num_all: usize,
     pub num_unread: usize,
-    /// More files are being found.
     pub is_looking: bool,
     /// Folders that cannot be read, a sentence each.
     pub problems: Vec<String>,
 }
 
-/// Looks at the folders while the gallery is open.
 pub(super) fn scan(orders: &Receiver<ScanCommand>, librarian: &Sender<IndexCommand>) {
     let mut scanner = None;
     loop {
@@ -96,7 +81,6 @@ pub(super) fn scan(orders: &Receiver<ScanCommand>, librarian: &Sender<IndexComma
     }
 }
 
-/// Keeps the index, and lists it on request or after changes.
 pub(super) struct ResultIndex {
     shelf: GalleryIndex,
     /// Files to read, the newest first: those are waited for.
@@ -105,7 +89,6 @@ pub(super) struct ResultIndex {
     query: GalleryQuery,
     problems: Vec<String>,
     is_looking: bool,
-    /// The sent list is outdated.
     is_stale: bool,
     listed_at: Option<Instant>,
     saved_at: Instant,
@@ -154,15 +137,13 @@ impl ResultIndex {
         librarian.save();
     }
 
-    /// Sleeps as long as there is nothing to do.
     fn next(
         &self,
         asked: &Receiver<IndexCommand>,
         told: &Receiver<IndexCommand>,
     ) -> Result<IndexCommand, RecvTimeoutError> {
         let timeout = if self.is_stale {
-            let since = self.listed_at.map_or(LIST_EVERY, |at| at.elapsed());
-            after(LIST_EVERY.saturating_sub(since))
+            after(LIST_EVERY.saturating_sub(self.listed_at.map_or(LIST_EVERY, |at| at.elapsed())))
         } else if self.shelf.is_index_old() {
             after(SAVE_AFTER)
         } else {
@@ -206,7 +187,6 @@ impl ResultIndex {
         }
     }
 
-    /// Hands over what is to be read next, as far as the readers have room.
     fn have_read(&mut self) {
         while let Some(found) = self.unread.pop_front() {
             if let Err(refused) = self.readers.try_send(found) {
@@ -255,7 +235,6 @@ fn favourites_error(err: &dyn std::error::Error) -> JobError {
         .advise("Favourites are lost when Safelight closes. Make that folder writable to keep them")
 }
 
-/// Reads files until the receiver is gone.
 pub(super) fn read(unread: &Receiver<FoundFile>, librarian: &Sender<IndexCommand>) {
     for found in unread {
         let facts = guarded(|| read_facts(&found.path).map_err(|err| err.to_string()));

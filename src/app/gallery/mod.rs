@@ -14,16 +14,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::gallery::{GalleryItem, GalleryQuery};
-use safelight_core::settings::{AppPaths, OutputSettings};
+use safelight_core::settings::OutputSettings;
 
 use crate::app::background::{BackgroundThreads, FINISH_WITHIN};
 use crate::app::choices::{GalleryLook, TrashRequest};
-use crate::app::commands::GalleryCommand;
-use crate::app::cx::AppContext;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
-use crate::app::pending::TaskStream;
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
-use crate::app::state::MainPage;
 pub use librarian::GalleryListing;
 use librarian::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanCommand};
 pub use selection::GallerySelection;
@@ -35,32 +31,23 @@ const ERRAND_ROOM: usize = 256;
 /// The chosen results, as of these revisions of the choice and of the list.
 type KnownChoice = ((u64, u64), Arc<[Arc<GalleryItem>]>);
 
-/// All results that are listed, and what is chosen of them.
 #[derive(Default)]
 pub struct GalleryState {
     pub look: GalleryLook,
-    /// Result folders.
     folders: Vec<PathBuf>,
-    /// Settings of these folders.
     output: OutputSettings,
-    /// Search query; the order is in [`GalleryLook`] too.
     pub query: GalleryQuery,
-    /// Nothing before the first answer.
     pub listing: Option<GalleryListing>,
     pub selection: GallerySelection,
     /// The chosen ones, of the choice and the list with these numbers.
     chosen: RefCell<Option<KnownChoice>>,
-    /// Counts the lists.
     pub generation: u64,
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
     bin: TrashBin,
     gone: RemovedFiles,
-    /// It is shown.
     is_open: bool,
-    /// Its folders are watched.
     is_following: bool,
-    /// The neighbour of what goes is chosen.
     moves_on: bool,
     threads: Option<GalleryThreads>,
 }
@@ -77,20 +64,17 @@ impl GalleryState {
         self.listing.as_ref().map_or(&[], |listing| &listing.items)
     }
 
-    /// Returns whether the folders were looked at to their end.
     fn is_listed(&self) -> bool {
         let listing = self.listing.as_ref();
         listing.is_some_and(|listing| !listing.is_looking)
     }
 
-    /// So many results, the newest first.
     pub fn newest(&self, count: usize) -> Vec<Arc<GalleryItem>> {
         let mut items: Vec<&Arc<GalleryItem>> = self.items().iter().collect();
         items.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.stamp.modified_ns));
         items.into_iter().take(count).map(Arc::clone).collect()
     }
 
-    /// The one whose details are shown.
     pub fn current(&self) -> Option<&Arc<GalleryItem>> {
         let cursor = self.selection.cursor_at();
         let at_cursor = cursor.and_then(|at| self.items().get(at));
@@ -99,7 +83,6 @@ impl GalleryState {
             .or_else(|| self.selection.entries(self.items()).next())
     }
 
-    /// Path of a result relative to its result folder.
     pub fn place_of<'a>(&self, path: &'a Path) -> &'a Path {
         let mut below = self
             .folders
@@ -121,41 +104,7 @@ impl GalleryState {
         *known = Some((now, Arc::clone(&chosen)));
         chosen
     }
-}
 
-/// The near end of the gallery's threads.
-struct GalleryThreads {
-    librarian: Sender<IndexCommand>,
-    scanner: Sender<ScanCommand>,
-    told: TaskStream<IndexEvent>,
-}
-
-impl GalleryThreads {
-    fn start(background: &BackgroundThreads, paths: &AppPaths) -> Self {
-        let (librarian, asked) = bounded(ERRAND_ROOM);
-        let (teller, errands) = bounded(ERRAND_ROOM);
-        let (scanner, orders) = bounded(ERRAND_ROOM);
-        let (readers, unread) = bounded(NUM_READERS);
-        let (paths, hold) = (paths.clone(), background.hold());
-        let told = background.stream("gallery", move |postbox| {
-            ResultIndex::run(&paths, &asked, &errands, readers, postbox);
-            drop(hold);
-        });
-        // The others have nothing to tell anybody else.
-        for _ in 0..NUM_READERS {
-            let (unread, teller) = (unread.clone(), teller.clone());
-            drop(background.run("gallery-reader", move || librarian::read(&unread, &teller)));
-        }
-        drop(background.run("gallery-folders", move || librarian::scan(&orders, &teller)));
-        Self {
-            librarian,
-            scanner,
-            told,
-        }
-    }
-}
-
-impl GalleryState {
     pub fn update(&mut self, command: GalleryCommand, queue: &JobQueue, cx: &mut AppContext) {
         match command {
             GalleryCommand::Ask(query) => {
@@ -214,7 +163,6 @@ impl GalleryState {
         }
     }
 
-    /// Result after the first of these in the list, or else before it.
     fn next_to(&self, wishes: &[TrashRequest]) -> Option<PathBuf> {
         let is_wished =
             |entry: &&Arc<GalleryItem>| wishes.iter().any(|wish| wish.path == entry.path);
@@ -228,8 +176,7 @@ impl GalleryState {
     }
 
     fn take(&mut self, listing: GalleryListing) {
-        let has_moved = self.selection.settle(&listing.items, self.moves_on);
-        self.num_moves += u64::from(has_moved);
+        self.num_moves += u64::from(self.selection.settle(&listing.items, self.moves_on));
         self.listing = Some(listing);
         self.generation += 1;
         // Files on their way to the trash may still be listed.
@@ -251,7 +198,6 @@ impl GalleryState {
         self.is_following = is_wanted;
     }
 
-    /// Chooses nothing any more; `false` when nothing was chosen.
     pub(super) fn unchoose(&mut self) -> bool {
         let had_any = self.is_open && !self.selection.is_empty();
         if had_any {
@@ -260,7 +206,6 @@ impl GalleryState {
         had_any
     }
 
-    /// Looks at the folders from now on.
     fn open(&mut self, cx: &AppContext) {
         self.output = cx.settings.output.clone();
         let Some(paths) = &cx.paths else {
@@ -276,7 +221,6 @@ impl GalleryState {
         self.ask(|query| IndexCommand::Ask(query.clone()));
     }
 
-    /// Nobody looks at it: nothing is watched any more.
     fn close(&self) {
         if let Some(threads) = &self.threads {
             send(&threads.scanner, ScanCommand::Rest);
@@ -294,7 +238,6 @@ impl GalleryState {
         self.threads = None;
     }
 
-    /// Has the librarian do something, once there is one.
     fn ask(&self, errand: impl FnOnce(&GalleryQuery) -> IndexCommand) {
         if let Some(threads) = &self.threads {
             send(&threads.librarian, errand(&self.query));
@@ -304,6 +247,37 @@ impl GalleryState {
     fn look_again(&self) {
         if let Some(threads) = &self.threads {
             send(&threads.scanner, ScanCommand::Look);
+        }
+    }
+}
+
+struct GalleryThreads {
+    librarian: Sender<IndexCommand>,
+    scanner: Sender<ScanCommand>,
+    told: TaskStream<IndexEvent>,
+}
+
+impl GalleryThreads {
+    fn start(background: &BackgroundThreads, paths: &AppPaths) -> Self {
+        let (librarian, asked) = bounded(ERRAND_ROOM);
+        let (teller, errands) = bounded(ERRAND_ROOM);
+        let (scanner, orders) = bounded(ERRAND_ROOM);
+        let (readers, unread) = bounded(NUM_READERS);
+        let (paths, hold) = (paths.clone(), background.hold());
+        let told = background.stream("gallery", move |postbox| {
+            ResultIndex::run(&paths, &asked, &errands, readers, postbox);
+            drop(hold);
+        });
+        // The others have nothing to tell anybody else.
+        for _ in 0..NUM_READERS {
+            let (unread, teller) = (unread.clone(), teller.clone());
+            drop(background.run("gallery-reader", move || librarian::read(&unread, &teller)));
+        }
+        drop(background.run("gallery-folders", move || librarian::scan(&orders, &teller)));
+        Self {
+            librarian,
+            scanner,
+            told,
         }
     }
 }

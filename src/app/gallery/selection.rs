@@ -9,15 +9,12 @@ use std::sync::Arc;
 use egui::Modifiers;
 use safelight_core::gallery::GalleryItem;
 
-/// Selected results, and the cursor of the keyboard.
 #[derive(Clone, Debug, Default)]
 pub struct GallerySelection {
     chosen: HashSet<PathBuf>,
     /// The last one that was chosen, and where it stood.
     cursor: Option<(PathBuf, usize)>,
-    /// Anchor of a range.
     anchor: Option<PathBuf>,
-    /// Counts the choices.
     revision: u64,
     /// These are chosen as soon as they are listed, unless something else is chosen before.
     expected: Vec<PathBuf>,
@@ -42,7 +39,6 @@ impl GallerySelection {
             .is_some_and(|(cursor, _)| cursor == path)
     }
 
-    /// Index of the keyboard cursor in the list.
     pub fn cursor_at(&self) -> Option<usize> {
         self.cursor.as_ref().map(|(_, at)| *at)
     }
@@ -59,12 +55,10 @@ impl GallerySelection {
         };
     }
 
-    /// Lets results be chosen that are to be listed soon.
     pub fn expect(&mut self, paths: Vec<PathBuf>) {
         self.expected = paths;
     }
 
-    /// The chosen ones in the order of the list.
     pub fn entries<'a>(
         &'a self,
         items: &'a [Arc<GalleryItem>],
@@ -84,7 +78,6 @@ impl GallerySelection {
         }
     }
 
-    /// A click with these keys held.
     pub fn click(&mut self, items: &[Arc<GalleryItem>], index: usize, modifiers: Modifiers) {
         let Some(entry) = items.get(index) else {
             return;

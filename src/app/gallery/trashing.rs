@@ -4,23 +4,18 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use safelight_core::gallery::files_of;
-use safelight_core::job::{JobError, JobErrorKind, JobRequest};
 use safelight_core::trash::{TrashCan, TrashError, TrashedFile};
 
 use crate::app::choices::TrashRequest;
-use crate::app::commands::{AppCommand, PlayerCommand};
-use crate::app::cx::AppContext;
 use crate::app::gallery::GalleryState;
 use crate::app::gallery::librarian::IndexCommand;
-use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice, counted};
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::undo::UndoAction;
 
 /// So many deletions are followed; more cannot be taken back anyway.
 const MAX_FOLLOWED: usize = 500;
 
-/// A result in the trash, with all its files.
 #[derive(Debug)]
 pub struct TrashedResult {
     /// The name by which it was listed.
@@ -28,24 +23,19 @@ pub struct TrashedResult {
     files: Vec<TrashedFile>,
 }
 
-/// Result of a deletion.
 #[derive(Default)]
 pub struct TrashedResults {
     trashed: Vec<TrashedResult>,
     /// Files that are not there any more, under the names by which they are listed.
     gone: Vec<PathBuf>,
-    /// Why others stayed, a sentence each.
     problems: Vec<String>,
 }
 
-/// Result of an undone deletion.
 #[derive(Default)]
 pub struct RestoredResults {
     /// Under the names by which they are listed.
     restored: Vec<PathBuf>,
-    /// They are still in the trash.
     failed: Vec<TrashedResult>,
-    /// Why, a sentence each.
     problems: Vec<String>,
 }
 
@@ -55,10 +45,8 @@ enum TrashErrand {
     Undo(u64),
 }
 
-/// Undoable deletions, and pending tasks.
 #[derive(Default)]
 pub struct TrashBin {
-    /// Files deleted together are restored together.
     batches: BTreeMap<u64, Vec<TrashedResult>>,
     waiting: VecDeque<TrashErrand>,
     trashing: BackgroundTask<(u64, TrashedResults)>,
@@ -70,7 +58,6 @@ impl TrashBin {
         self.trashing.is_busy() || self.restoring.is_busy()
     }
 
-    /// Something is under way, or waits for its turn.
     pub(super) fn has_work(&self) -> bool {
         self.is_busy() || !self.waiting.is_empty()
     }
@@ -110,7 +97,6 @@ impl GalleryState {
         self.go_on_with_trash(queue, cx);
     }
 
-    /// Starts the next task, unless one is running.
     fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         while !self.bin.is_busy() {
             let Some(errand) = self.bin.waiting.pop_front() else {
@@ -183,20 +169,15 @@ impl GalleryState {
         queue: &JobQueue,
         cx: &mut AppContext,
     ) {
-        let TrashedResults {
-            trashed,
-            gone,
-            problems,
-        } = results;
-        let num_results = trashed.len();
+        let num_results = results.trashed.len();
         // Notices about their jobs are obsolete.
-        let is_gone = |path: &PathBuf| trashed.iter().any(|result| result.path == *path);
+        let is_gone = |path: &PathBuf| results.trashed.iter().any(|result| result.path == *path);
         let mut items = queue.results.iter();
         while let Some(item) = items.find(|item| item.output.paths.iter().any(is_gone)) {
             cx.notices.end(&NoticeCause::Job(item.id));
         }
         if num_results > 0 {
-            self.bin.batches.insert(id, trashed);
+            self.bin.batches.insert(id, results.trashed);
             cx.notices.show_undo(
                 id,
                 counted(
@@ -209,36 +190,36 @@ impl GalleryState {
             // It may be on its way back already, of which nothing comes.
             drop(cx.undo.take(Some(id)));
         }
-        if !gone.is_empty() {
+        if !results.gone.is_empty() {
             self.moves_on = true;
-            self.ask(|_| IndexCommand::Gone(gone));
+            self.ask(|_| IndexCommand::Gone(results.gone));
             self.look_again();
         }
-        let what = match problems.as_slice() {
+        let what = match results.problems.as_slice() {
             [] => return,
             [one] => format!("not deleted: {one}"),
-            [first, ..] => format!("{} files were not deleted: {first}", problems.len()),
+            [first, ..] => format!("{} files were not deleted: {first}", results.problems.len()),
         };
-        let notice = notice_of(what, "Nothing else was changed", &problems, num_results);
+        let notice = notice_of(
+            what,
+            "Nothing else was changed",
+            &results.problems,
+            num_results,
+        );
         cx.notices.show(notice);
     }
 
     fn take_restored(&mut self, results: RestoredResults, cx: &mut AppContext) {
-        let RestoredResults {
-            restored,
-            failed,
-            problems,
-        } = results;
-        let num_results = restored.len();
+        let num_results = results.restored.len();
         let mut again = Vec::new();
         let mut advice = "The trash was emptied, or another program took the file";
-        if !failed.is_empty() {
+        if !results.failed.is_empty() {
             // They can be retried, and do not precede earlier undo actions.
             let id = cx.undo.push_behind(
-                counted(failed.len(), "delete a result", "delete {} results"),
+                counted(results.failed.len(), "delete a result", "delete {} results"),
                 UndoAction::Results,
             );
-            self.bin.batches.insert(id, failed);
+            self.bin.batches.insert(id, results.failed);
             again.push(NoticeAction {
                 label: "Try again",
                 ..NoticeAction::undo(id)
@@ -246,19 +227,18 @@ impl GalleryState {
             advice = "It is still in the desktop's trash";
         }
         if num_results > 0 {
-            self.selection.expect(restored);
+            self.selection.expect(results.restored);
             cx.say("Restored from the trash");
             self.look_again();
         }
-        if let Some(first) = problems.first() {
+        if let Some(first) = results.problems.first() {
             let what = format!("not restored: {first}");
-            let notice = notice_of(what, advice, &problems, num_results);
+            let notice = notice_of(what, advice, &results.problems, num_results);
             cx.notices.show(notice.with(again));
         }
     }
 }
 
-/// One card for all files that stayed.
 fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> UserNotice {
     let severity = if num_done == 0 {
         NoticeSeverity::Error
@@ -270,7 +250,6 @@ fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -
 }
 
 impl TrashedResults {
-    /// Throws away the result itself, then what belongs to it.
     fn put(&mut self, trash: &TrashCan, wish: TrashRequest, needed: &HashSet<PathBuf>) {
         let files = files_of(&wish.path, wish.is_frame);
         if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
@@ -346,11 +325,9 @@ fn is_written(out: &Path, path: &Path) -> bool {
         && rest.is_some_and(|rest| rest.is_empty() || is_number(rest))
 }
 
-/// Files that the user deleted.
 #[derive(Default)]
 pub(super) struct RemovedFiles {
     wished: Vec<PathBuf>,
-    /// Result to show afterwards.
     next: Option<PathBuf>,
     /// The trash has done something since files were looked for.
     pub is_due: bool,
@@ -379,10 +356,9 @@ impl RemovedFiles {
             return;
         }
         let wished = self.wished.clone();
-        let looking = cx.background.on_files(move || {
-            let gone = wished.into_iter().filter(|path| !path.exists());
-            gone.collect()
-        });
+        let looking = cx
+            .background
+            .on_files(move || wished.into_iter().filter(|path| !path.exists()).collect());
         if let Some(looking) = looking {
             (self.looking, self.is_due) = (looking, false);
         }

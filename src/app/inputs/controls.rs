@@ -16,19 +16,16 @@ use crate::app::pending::BackgroundTask;
 
 #[derive(Default)]
 pub struct ControlNetChoice {
-    /// In the order of their names.
     pub found: Vec<FoundControl>,
     has_looked: bool,
     looking: BackgroundTask<Vec<FoundControl>>,
 }
 
 impl ControlNetChoice {
-    /// Has them looked for again.
     pub(super) fn refresh(&mut self) {
         self.has_looked = false;
     }
 
-    /// Returns whether more may be found.
     pub fn is_looking(&self) -> bool {
         !self.has_looked || self.looking.is_busy()
     }
@@ -67,7 +64,6 @@ impl InputSlots {
         });
     }
 
-    /// Image of a mask, and the existing mask.
     pub fn masked(&self, of: MaskOf) -> Option<(&InputMedia, Option<&InputMedia>)> {
         match of {
             MaskOf::Start => {
@@ -87,7 +83,6 @@ impl InputSlots {
         takes.takes_masks && (takes.by != ControlBy::Networks || self.needs_control_mask(index))
     }
 
-    /// The network of a control, where it is one of those that were found.
     fn network_of(&self, index: usize) -> Option<&FoundControl> {
         let control = self.inputs_in(InputSlot::Control).get(index);
         let network = control.and_then(|input| input.control.network.as_ref())?;
@@ -117,7 +112,6 @@ impl InputSlots {
         has_mask && spec.limits.controls.is_possible() && !self.may_mask_control(index, spec)
     }
 
-    /// The first control whose network cannot do without a mask, and that has none.
     pub fn lacks_control_mask(&self, spec: &ModelSpec) -> Option<usize> {
         let controls = self.inputs_in(InputSlot::Control).iter().enumerate();
         let acting = controls.filter(|(_, input)| input.control.strength != 0.0);
@@ -159,8 +153,7 @@ impl InputSlots {
         let mut awaited = self.awaited.iter();
         let said = awaited.position(|control| control.file == file);
         let mut awaited = self.awaited.iter();
-        let said = said.or_else(|| awaited.position(|it| it.file.as_os_str().is_empty()));
-        if let Some(at) = said {
+        if let Some(at) = said.or_else(|| awaited.position(|it| it.file.as_os_str().is_empty())) {
             let ControlInput { mask, settings, .. } = self.awaited.remove(at);
             input.control = settings;
             return (input, mask);
@@ -210,9 +203,7 @@ impl InputSlots {
             }
         }
     }
-}
 
-impl InputSlots {
     /// Reason why the selected model does not use an input; `None` where the slot is empty or it does.
     pub fn parked(
         &self,
@@ -242,8 +233,7 @@ impl InputSlots {
                 (true, no_mask)
             }
             (InputSlot::Mask, _) if !spec.mask.is_possible() => {
-                let changes = spec.clip_strength().is_some();
-                let why = if changes {
+                let why = if spec.clip_strength().is_some() {
                     "A mask needs a clip to change. The mask is kept."
                 } else {
                     no_mask
@@ -275,7 +265,6 @@ impl InputSlots {
         (!is_taken).then_some(why)
     }
 
-    /// Inputs that the model uses.
     pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> FormSources<'_> {
         let mut sources = self.sources_where(|slot| self.parked(slot, form, spec).is_none());
         for (index, control) in sources.controls.iter_mut().enumerate() {

@@ -10,18 +10,14 @@ use egui::{Event, HoveredFile, Pos2, RawInput, Rect, pos2};
 use safelight_core::media::has_clip_name;
 use safelight_core::restore;
 
-use crate::app::choices::{ControlPart, InputSlot, SlotTarget};
-use crate::app::commands::{InputsCommand, RestoreCommand};
-use crate::app::cx::AppContext;
+use crate::app::choices::ControlPart;
 use crate::app::inputs::InputSlots;
 use crate::app::inputs::wayland_drop::FileDrag;
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
 
-/// Known facts of files dragged over the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoveredFiles {
     pub num_files: usize,
-    /// The first has the name of a clip.
     pub is_clip: bool,
 }
 
@@ -45,13 +41,11 @@ impl HoveredFiles {
     }
 }
 
-/// Files on their way into the window.
 #[derive(Default)]
 pub struct DroppedFiles {
     pub held: Option<HoveredFiles>,
     /// Number of dragged files that the window system reported and never withdrew.
     num_stale: usize,
-    /// Drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
     /// Files that came before the models were known.
     early: Vec<(Vec<PathBuf>, SlotTarget)>,
@@ -85,7 +79,6 @@ impl DropZones {
         }
     }
 
-    /// Returns whether a file that was let go here is for its settings, or for itself.
     fn at(&self, pos: Pos2) -> [bool; 2] {
         self.places
             .map(|place| place.is_some_and(|place| place.contains(pos)))
@@ -100,19 +93,16 @@ impl DroppedFiles {
         }
     }
 
-    /// The window is on Wayland, which reports drags in a different way.
     pub fn is_on_wayland(&self) -> bool {
         self.drags.is_some()
     }
 
-    /// Returns whether the held file is offered the zones for its settings and for itself.
     pub fn has_zones(&self) -> bool {
         // Wayland tells nothing of a file before it is dropped.
         let may_have = self.has_settings || self.is_on_wayland();
         may_have && self.held.is_some_and(|held| held.num_files == 1)
     }
 
-    /// Looks whether the one file that is held says how it was made.
     fn look_at_held(&mut self, cx: &AppContext) {
         let path = cx.ctx.input(|input| {
             let held = &input.raw.hovered_files;
@@ -135,7 +125,6 @@ impl DroppedFiles {
         }
     }
 
-    /// Takes in what was dropped and pasted since the last frame.
     pub fn poll(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) {
         let (dropped, pasted, pos) = cx.ctx.input(|input| {
             let pasted = input.events.iter().find_map(|event| match event {
@@ -198,7 +187,6 @@ impl DroppedFiles {
         }
     }
 
-    /// Takes files that were let go here: in a zone, on a place, or anywhere else in the window.
     fn drop_at(&mut self, mut paths: Vec<PathBuf>, pos: Option<Pos2>, cx: &mut AppContext) {
         if paths.is_empty() {
             return;
@@ -219,7 +207,6 @@ impl DroppedFiles {
     }
 }
 
-/// Takes files, however they came: as settings, or as pictures and clips.
 pub fn drop_files(paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut AppContext) {
     // Those that are settings and nothing else: of several the first counts.
     let is_alone = paths.len() == 1;
@@ -255,8 +242,7 @@ fn place_at(pos: Pos2, cx: &AppContext) -> SlotTarget {
         return ControlPart::Mask(index).into();
     }
     let mut places = InputSlot::ALL.into_iter().zip(cx.drawn.slots);
-    let found = places.find(|(_, rect)| is_here(rect));
-    SlotTarget::onto(found.map(|(slot, _)| slot))
+    SlotTarget::onto(places.find(|(_, rect)| is_here(rect)).map(|(slot, _)| slot))
 }
 
 /// While something is dragged the pointer is another program's: if it moves here, what was last said of files came too

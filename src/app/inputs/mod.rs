@@ -21,15 +21,11 @@ use crate::app::pending::BackgroundTask;
 pub use controls::ControlNetChoice;
 use opening::{InputFiles, OpenedInputs};
 
-/// A source, and what its picture is like.
 #[derive(Clone, Debug)]
 pub struct ChosenInput {
     pub source: InputMedia,
-    /// Parts of the file that are not used, in sentences.
     pub notices: Vec<String>,
-    /// Weight as an image prompt.
     pub strength: f64,
-    /// Settings as a control.
     pub control: ControlSettings,
     /// Mask of the regenerated part, as a control.
     pub control_mask: Option<InputMedia>,
@@ -45,13 +41,11 @@ impl ChosenInput {
     }
 }
 
-/// Inputs borrowed by the form.
 #[derive(Clone, Debug, Default)]
 pub struct FormSources<'a> {
     pub image: Option<&'a StartPicture>,
     pub last_image: Option<&'a StartPicture>,
     pub extend: Option<&'a SourceClip>,
-    /// Source video.
     pub source_clip: Option<&'a SourceClip>,
     /// Of a clip it may be one, of which the size counts here.
     pub mask: Option<StartPicture>,
@@ -61,12 +55,10 @@ pub struct FormSources<'a> {
 }
 
 impl<'a> FormSources<'a> {
-    /// Video in the start slot, in any role.
     pub fn clip(&self) -> Option<&'a SourceClip> {
         self.extend.or(self.source_clip)
     }
 
-    /// Width and height of what decides the clip's aspect.
     pub fn size(&self) -> Option<(u32, u32)> {
         let clip = self.clip().map(|clip| (clip.info.width, clip.info.height));
         let size_of = |picture: &StartPicture| (picture.width, picture.height);
@@ -104,18 +96,15 @@ impl SlotContents {
 /// The places that a model has for what is put nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotRules {
-    /// It begins from a picture or a clip.
     takes_start: bool,
     /// That of a second picture, where a model goes by two: the end, or a mask that it cannot do without.
     pub second: Option<InputSlot>,
     pub max_references: usize,
     pub max_controls: usize,
-    /// It makes nothing without a control picture.
     needs_control: bool,
     pub max_prompts: usize,
     /// The only reference image is edited, and there is no start image.
     edits_reference: bool,
-    /// A control may be a clip.
     takes_control_clips: bool,
     /// A clip at the start is made anew, so that its mask may be a clip.
     pub changes_clip: bool,
@@ -157,29 +146,23 @@ impl SlotRules {
     }
 }
 
-/// The chosen inputs.
 #[derive(Default)]
 pub struct InputSlots {
     placed: SlotContents,
-    /// Files that are opened for these places.
     opening: BackgroundTask<OpenedInputs>,
-    /// Files to open, whose folders are looked into.
     given: BackgroundTask<InputFiles>,
     picking: BackgroundTask<Option<(SlotTarget, Vec<PathBuf>)>>,
     /// Control settings of a request whose images are being opened.
     awaited: Vec<ControlInput>,
     pub control_networks: ControlNetChoice,
-    /// Strengths of pictures that are on their way to be parts of the prompt.
     strengths: Vec<(PathBuf, f64)>,
 }
 
 impl InputSlots {
-    /// Content of a slot, or the first of several.
     pub fn get(&self, slot: InputSlot) -> Option<&ChosenInput> {
         self.inputs_in(slot).first()
     }
 
-    /// Contents of a slot.
     pub fn inputs_in(&self, slot: InputSlot) -> &[ChosenInput] {
         self.placed.inputs_of(slot)
     }
@@ -196,18 +179,15 @@ impl InputSlots {
         self.placed.of_mut(slot).clear();
     }
 
-    /// Empties all places.
     pub fn clear(&mut self) {
         self.placed = SlotContents::default();
     }
 
-    /// Takes one of several pictures out, counted from 0.
     fn take_one(&mut self, slot: InputSlot, index: usize) -> Option<ChosenInput> {
         let place = self.placed.of_mut(slot);
         (index < place.len()).then(|| place.remove(index))
     }
 
-    /// Moves one of several images to another position; both are counted from 0.
     fn move_one(&mut self, slot: InputSlot, from: usize, to: usize) {
         if let Some(input) = self.take_one(slot, from) {
             let place = self.placed.of_mut(slot);
@@ -215,31 +195,26 @@ impl InputSlots {
         }
     }
 
-    /// Changes one of several pictures, counted from 0.
     fn change(&mut self, slot: InputSlot, index: usize, change: impl FnOnce(&mut ChosenInput)) {
         if let Some(input) = self.placed.of_mut(slot).get_mut(index) {
             change(input);
         }
     }
 
-    /// Files are being opened.
     pub fn is_opening(&self) -> bool {
         self.opening.is_busy() || self.given.is_busy()
     }
 
-    /// Removes a file from every slot.
     pub fn remove_file(&mut self, path: &Path) {
         for place in &mut self.placed.0 {
             place.retain(|input| input.source.path() != path);
         }
     }
 
-    /// Makes the places what they were.
     pub fn put_back(&mut self, placed: SlotContents) {
         self.placed = placed;
     }
 
-    /// Returns whether a slot contains the file.
     pub fn has_file(&self, path: &Path) -> bool {
         self.all().any(|input| input.source.path() == path)
     }
@@ -248,7 +223,6 @@ impl InputSlots {
         self.all().next().is_none()
     }
 
-    /// The clip that is gone on from or made anew.
     pub fn clip(&self) -> Option<&SourceClip> {
         self.get(InputSlot::Start).and_then(clip)
     }
@@ -257,7 +231,6 @@ impl InputSlots {
         self.sources_where(|_| true)
     }
 
-    /// Inputs of the slots for which `is_taken` is true.
     fn sources_where(&self, is_taken: impl Fn(InputSlot) -> bool) -> FormSources<'_> {
         let of = |slot| {
             if is_taken(slot) {
@@ -286,7 +259,6 @@ impl InputSlots {
         }
     }
 
-    /// Number of further images that a slot with several accepts.
     fn free_in(&self, slot: InputSlot, places: SlotRules) -> usize {
         let most = match slot {
             InputSlot::Prompt => places.max_prompts,
@@ -313,7 +285,6 @@ impl InputSlots {
         places.second.filter(free).unwrap_or(InputSlot::Start)
     }
 
-    /// Number of files, of `count` with this request, that have a free slot.
     pub fn room(&self, count: usize, wish: Option<InputSlot>, places: SlotRules) -> usize {
         if let Some(slot) = places.list_for(wish) {
             return self.free_in(slot, places).max(1);
@@ -321,7 +292,6 @@ impl InputSlots {
         1 + usize::from(places.second.is_some() && count > 1)
     }
 
-    /// Returns whether this number of files exceeds the free slots.
     fn are_too_many(&self, count: usize, wish: Option<InputSlot>, places: SlotRules) -> bool {
         if let Some(slot) = places.list_for(wish) {
             return count > self.free_in(slot, places).max(1);
@@ -373,7 +343,6 @@ impl InputSlots {
         slot
     }
 
-    /// Returns whether start and end can change places.
     pub fn can_swap(&self) -> bool {
         let has_either = self.get(InputSlot::Start).is_some() || self.get(InputSlot::End).is_some();
         has_either && self.clip().is_none()

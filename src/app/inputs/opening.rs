@@ -22,25 +22,20 @@ use crate::app::choices::{ContinuedResult, SlotTarget};
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
 
-/// Opened file for the form.
 pub struct OpenedInput {
     pub source: InputMedia,
     pub thumb: RgbPixels,
-    /// Parts of the file that are not used, in sentences.
     pub notices: Vec<String>,
 }
 
-/// Results of files that were dropped together, or of a chosen one.
 pub struct OpenedInputs {
     pub placing: SlotTarget,
     /// As many as there was room for.
     pub opened: Vec<OpenedInput>,
     pub problems: Vec<JobError>,
-    /// Number of files.
     pub num_files: usize,
 }
 
-/// Opens files in order until `room` of them are open.
 pub fn open_inputs(paths: &[PathBuf], placing: SlotTarget, room: usize) -> OpenedInputs {
     let mut found = OpenedInputs {
         placing,
@@ -65,7 +60,6 @@ pub fn open_inputs(paths: &[PathBuf], placing: SlotTarget, room: usize) -> Opene
     found
 }
 
-/// One picture or clip that is there already.
 pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: SlotTarget) -> OpenedInputs {
     let (opened, problems) = match opened {
         Ok(input) => (vec![input], Vec::new()),
@@ -79,7 +73,6 @@ pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: SlotTarget) ->
     }
 }
 
-/// One file, whatever it is.
 pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
     guarded(path, || read_input(path))
 }
@@ -129,7 +122,6 @@ fn picture_input(
     })
 }
 
-/// Video to extend, shown by its last frame.
 fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
     clip_input(&ClipReader::open(path).map_err(|err| clip_error(&err))?)
 }
@@ -147,7 +139,6 @@ fn clip_input(reader: &ClipReader) -> Result<OpenedInput, JobError> {
     })
 }
 
-/// Goes on from a finished result: from its file, else from its frame alone.
 pub fn continue_result(result: &ContinuedResult) -> Result<OpenedInput, JobError> {
     let opened = guarded(&result.path, || Ok(reopen(result)));
     let name = if result.is_clip {
@@ -161,7 +152,6 @@ pub fn continue_result(result: &ContinuedResult) -> Result<OpenedInput, JobError
         .map_or_else(|| keep_picture(&result.frame, &result.folder, name), Ok)
 }
 
-/// From its file, if that can be read.
 fn reopen(result: &ContinuedResult) -> Option<OpenedInput> {
     let path = &result.path;
     // A picture of a batch has a number, and is none of a clip.
@@ -177,8 +167,7 @@ fn reopen(result: &ContinuedResult) -> Option<OpenedInput> {
 /// A file where a clip may be: all its numbered pictures when it was written as those.
 pub fn continue_file(path: &Path) -> Result<OpenedInput, JobError> {
     guarded(path, || {
-        let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);
-        if is_clip {
+        if media::clip_info(path).is_ok_and(|info| info.num_frames > 1) {
             open_clip(path)
         } else {
             read_input(path)
@@ -186,7 +175,6 @@ pub fn continue_file(path: &Path) -> Result<OpenedInput, JobError> {
     })
 }
 
-/// Keeps a picture from the clipboard as a file.
 pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, JobError> {
     let rgb = image
         .pixels
@@ -199,7 +187,6 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
     keep_picture(&picture, folder, "pasted")
 }
 
-/// Saves an image without a file.
 pub fn keep_picture(
     picture: &RgbPixels,
     folder: &Path,
@@ -212,7 +199,6 @@ pub fn keep_picture(
     picture_input(path, picture, Vec::new())
 }
 
-/// New file named by the time: results refer to it, so names are never reused.
 fn new_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
     let first = folder.join(format!("{name}-{}.png", timestamp()));
     let mut names = names_like(&first);
@@ -243,17 +229,14 @@ fn clip_error(err: &MediaError) -> JobError {
         .advise("Choose another clip, or drop a picture of its last frame")
 }
 
-/// Files that were dropped, chosen or handed over together, without folders.
 pub struct InputFiles {
     pub paths: Vec<PathBuf>,
     pub placing: SlotTarget,
-    /// Of folders.
     pub problems: Vec<JobError>,
     /// A clip that says how it was made and was given for no place: whether it is extended, its user says.
     pub played: Option<PathBuf>,
 }
 
-/// Puts the pictures of each folder in its place.
 pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> InputFiles {
     let mut given = InputFiles {
         paths: Vec::new(),
@@ -287,13 +270,10 @@ fn is_clip_with_settings(path: &Path) -> bool {
         && media_info(path).is_ok_and(|info| info.num_frames > 1)
 }
 
-/// The pictures right in the folder, in the order of their names.
 fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     let refused = |what: String| {
-        JobError::new(
-            JobErrorKind::InvalidRequest,
-            format!("{what}: {}", folder.display()),
-        )
+        let text = format!("{what}: {}", folder.display());
+        JobError::new(JobErrorKind::InvalidRequest, text)
     };
     let unreadable = |err: io::Error| refused(format!("the folder cannot be read ({err})"));
     let mut pictures = Vec::new();

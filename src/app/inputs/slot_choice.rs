@@ -4,27 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::ColorImage;
-use safelight_core::job::{
-    ControlSettings, GenerateForm, GenerateRequest, InputMedia, JobError, JobErrorKind, SizeChoice,
-};
-use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, RgbPixels};
+use safelight_core::job::{ControlSettings, SizeChoice};
+use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS};
 
-use crate::app::choices::{ControlPart, InputSlot, MultiFilePrompt, SlotTarget};
-use crate::app::commands::{InputsCommand, LorasCommand, PlayerCommand, QueueCommand};
-use crate::app::cx::AppContext;
+use crate::app::choices::{ControlPart, MultiFilePrompt};
 use crate::app::inputs::opening::{
     OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
     open_inputs, opened_one, unfold,
 };
 use crate::app::inputs::{ChosenInput, InputSlots, SlotRules};
 use crate::app::models::ModelChoice;
-use crate::app::notices::{NoticeCause, NoticeSeverity, UserNotice};
-use crate::app::pending::{BackgroundTask, TaskChannel};
-use crate::app::state::MainPage;
+use crate::app::prelude::*;
 use crate::app::thumbs::ThumbSource;
-
-const PICTURES: &str = "Pictures";
-const PICTURES_AND_CLIPS: &str = "Pictures and clips";
 
 impl InputSlots {
     pub fn update(&mut self, command: InputsCommand, cx: &mut AppContext) {
@@ -84,7 +75,6 @@ impl InputSlots {
         cx.form = form;
     }
 
-    /// For a form that need not be the one that is shown.
     pub(in crate::app) fn poll_for(
         &mut self,
         form: &mut GenerateForm,
@@ -110,8 +100,7 @@ impl InputSlots {
                 is_seen: may_ask,
                 ..given.placing
             };
-            let is_part = placing.part.is_some();
-            if may_ask && !is_part && self.are_too_many(count, wish, places) {
+            if may_ask && placing.part.is_none() && self.are_too_many(count, wish, places) {
                 cx.push(QueueCommand::Ask(MultiFilePrompt {
                     takes: self.room(count, wish, places),
                     placing: given.placing,
@@ -126,47 +115,34 @@ impl InputSlots {
         }
     }
 
-    /// Asks for a picture, at the start for a clip as well, and for as many references as one wants.
     fn pick(&mut self, placing: SlotTarget, cx: &AppContext) {
         let Some(slot) = placing.slot else {
             return;
         };
         let part = placing.part;
         self.picking = cx.background.ask(move || {
-            let dialog = match slot {
-                InputSlot::Control | InputSlot::Mask
-                    if part.is_some() || slot == InputSlot::Mask =>
-                {
-                    rfd::FileDialog::new()
-                        .set_title("Choose a mask: white is regenerated, black stays")
-                        .add_filter(
-                            PICTURES_AND_CLIPS,
-                            &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
-                        )
+            let (title, takes_clips) = match slot {
+                InputSlot::Start => (
+                    "Choose a start picture, or a clip to continue or to change",
+                    true,
+                ),
+                InputSlot::End => ("Choose an end picture", false),
+                InputSlot::Reference => ("Choose reference pictures", false),
+                InputSlot::Prompt => ("Choose pictures as prompts", false),
+                InputSlot::Control if part.is_none() => ("Choose control pictures", true),
+                InputSlot::Control | InputSlot::Mask => {
+                    ("Choose a mask: white is regenerated, black stays", true)
                 }
-                InputSlot::Start => rfd::FileDialog::new()
-                    .set_title("Choose a start picture, or a clip to continue or to change")
-                    .add_filter(
-                        PICTURES_AND_CLIPS,
-                        &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
-                    ),
-                InputSlot::End | InputSlot::Mask => rfd::FileDialog::new()
-                    .set_title("Choose an end picture")
-                    .add_filter(PICTURES, &PICTURE_ENDINGS),
-                InputSlot::Reference => rfd::FileDialog::new()
-                    .set_title("Choose reference pictures")
-                    .add_filter(PICTURES, &PICTURE_ENDINGS),
-                InputSlot::Control => rfd::FileDialog::new()
-                    .set_title("Choose control pictures")
-                    .add_filter(
-                        PICTURES_AND_CLIPS,
-                        &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
-                    ),
-                InputSlot::Prompt => rfd::FileDialog::new()
-                    .set_title("Choose pictures as prompts")
-                    .add_filter(PICTURES, &PICTURE_ENDINGS),
             };
-            let dialog = dialog.add_filter("All files", &["*"]);
+            let (name, clips) = if takes_clips {
+                ("Pictures and clips", &CLIP_ENDINGS[..])
+            } else {
+                ("Pictures", &[][..])
+            };
+            let dialog = rfd::FileDialog::new()
+                .set_title(title)
+                .add_filter(name, &[&PICTURE_ENDINGS[..], clips].concat())
+                .add_filter("All files", &["*"]);
             let paths = match slot {
                 _ if part.is_some() => vec![dialog.pick_file()?],
                 InputSlot::Reference | InputSlot::Control | InputSlot::Prompt => {
@@ -178,7 +154,6 @@ impl InputSlots {
         });
     }
 
-    /// Opens files as inputs: a folder means its images, and LoRAs are added as such.
     fn open(&mut self, mut paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut AppContext) {
         let loras: Vec<PathBuf> = paths
             .extract_if(.., |path| {
@@ -197,7 +172,6 @@ impl InputSlots {
         }
     }
 
-    /// Has files opened for the form that is shown: as many as there is room for.
     pub(in crate::app) fn open_here(
         &mut self,
         paths: Vec<PathBuf>,
@@ -247,28 +221,28 @@ impl InputSlots {
         }
     }
 
-    /// Destination of files that another thread opens.
     pub fn expect(&mut self, cx: &AppContext) -> TaskChannel<OpenedInputs> {
         let (postbox, opening) = BackgroundTask::new(&cx.ctx);
         self.opening.add(opening);
         postbox
     }
 
-    /// A picture of the clipboard, which becomes a file.
     pub(super) fn paste(&mut self, image: Arc<ColorImage>, folder: PathBuf, cx: &AppContext) {
         self.await_files(cx, move || {
             opened_one(keep_pasted(&image, &folder), SlotTarget::default())
         });
     }
 
-    /// An image without a file, which is saved to this folder.
     fn take(&mut self, slot: InputSlot, picture: Arc<RgbPixels>, folder: PathBuf, cx: &AppContext) {
         self.open_one(slot, cx, move || keep_picture(&picture, &folder, "frame"));
     }
 
-    /// Fills the form with what a result was made of, its pictures included.
     pub(in crate::app) fn take_over(&mut self, request: &GenerateRequest, cx: &mut AppContext) {
         cx.replace_form(GenerateForm::from(request));
+        let onto = |slot| SlotTarget {
+            keeps_size: true,
+            ..SlotTarget::onto(Some(slot))
+        };
         // Pending files belong to the previous form.
         (self.opening, self.given) = (BackgroundTask::default(), BackgroundTask::default());
         let clip = request.extend.as_ref().or(request.source_clip.as_ref());
@@ -278,18 +252,13 @@ impl InputSlots {
             (InputSlot::End, request.last_image.as_ref()),
             (InputSlot::Mask, request.mask.as_ref()),
         ] {
-            let shown = self.get(slot).map(|input| input.source.path());
-            if shown == wanted.map(PathBuf::as_path) {
+            if self.get(slot).map(|input| input.source.path()) == wanted.map(PathBuf::as_path) {
                 continue;
             }
             // Also where the other cannot be opened.
             self.remove(slot);
             if let Some(path) = wanted {
-                let placing = SlotTarget {
-                    keeps_size: true,
-                    ..SlotTarget::onto(Some(slot))
-                };
-                self.open_here(vec![path.clone()], placing, cx);
+                self.open_here(vec![path.clone()], onto(slot), cx);
             }
         }
         let prompts = request.prompt_pictures.iter();
@@ -303,27 +272,21 @@ impl InputSlots {
             (InputSlot::Prompt, prompts),
         ] {
             let shown = self.inputs_in(slot).iter().map(|it| it.source.path());
-            let is_shown = shown.eq(paths.iter().map(PathBuf::as_path));
-            if is_shown && slot == InputSlot::Reference {
+            if shown.eq(paths.iter().map(PathBuf::as_path)) && slot == InputSlot::Reference {
                 continue;
             }
             self.remove(slot);
             if !paths.is_empty() {
-                let placing = SlotTarget {
-                    keeps_size: true,
-                    ..SlotTarget::onto(Some(slot))
-                };
-                let count = paths.len();
-                self.await_files(cx, move || open_inputs(&paths, placing, count));
+                let placing = onto(slot);
+                self.await_files(cx, move || open_inputs(&paths, placing, paths.len()));
             }
         }
         self.remove(InputSlot::Control);
         self.awaited.clone_from(&request.controls);
         if !self.awaited.is_empty() {
             let placing = SlotTarget {
-                keeps_size: true,
                 joins_frames: places_of(&cx.form, &cx.models).takes_control_clips,
-                ..SlotTarget::onto(Some(InputSlot::Control))
+                ..onto(InputSlot::Control)
             };
             let paths: Vec<PathBuf> = self.awaited.iter().map(|it| it.file.clone()).collect();
             self.await_files(cx, move || open_inputs(&paths, placing, paths.len()));
@@ -336,12 +299,10 @@ impl InputSlots {
         if !self.is_opening()
             && let Some(spec) = models.model_of(form).cloned()
         {
-            let source = self.sources_for(form, &spec).size();
-            form.name_size(&spec, source);
+            form.name_size(&spec, self.sources_for(form, &spec).size());
         }
     }
 
-    /// Gives opened files their places.
     fn place_all(&mut self, found: OpenedInputs, form: &mut GenerateForm, cx: &mut AppContext) {
         if let Some(first) = found.opened.first() {
             cx.notices.end(&NoticeCause::Inputs);
@@ -366,9 +327,10 @@ impl InputSlots {
         }
         let (mut names_size, mut seen) = (false, None);
         for (index, opened) in found.opened.into_iter().enumerate() {
+            let path = opened.source.path().to_path_buf();
+            let pictured = ThumbSource::Input(path.clone());
+            cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
             if let Some(part) = found.placing.part {
-                let pictured = ThumbSource::Input(opened.source.path().to_owned());
-                cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
                 self.put_part(part, opened.source);
                 names_size = true;
                 continue;
@@ -380,9 +342,6 @@ impl InputSlots {
                 (true, _) => places.second,
             };
             let name = opened.source.file_name();
-            let pictured = ThumbSource::Input(opened.source.path().to_owned());
-            cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
-            let path = opened.source.path().to_path_buf();
             let input = ChosenInput {
                 source: opened.source,
                 notices: opened.notices,
@@ -423,11 +382,9 @@ impl InputSlots {
                     _ => "An end picture must be a picture",
                 };
                 let changes = |spec| form.changes_clip(spec);
-                let text = if cx.models.model_of(form).is_some_and(changes) {
-                    format!("{name} is a clip: it is changed")
-                } else {
-                    format!("{name} is a clip: it is extended")
-                };
+                let is_changed = cx.models.model_of(form).is_some_and(changes);
+                let verb = if is_changed { "changed" } else { "extended" };
+                let text = format!("{name} is a clip: it is {verb}");
                 let notice = JobError::new(JobErrorKind::InvalidRequest, text);
                 cx.notify(NoticeSeverity::Info, notice.advise(why));
             }
@@ -461,10 +418,8 @@ fn places_of(form: &GenerateForm, models: &ModelChoice) -> SlotRules {
     models.model_of(form).map(places).unwrap_or_default()
 }
 
-/// It is looked at no more.
 fn leave(input: &ChosenInput, cx: &mut AppContext) {
-    let path = input.source.path().to_path_buf();
-    cx.push(PlayerCommand::LeaveInput(path));
+    cx.push(PlayerCommand::LeaveInput(input.source.path().to_path_buf()));
 }
 
 fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mut AppContext) {

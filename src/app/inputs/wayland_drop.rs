@@ -20,25 +20,19 @@ use wayland_client::{
     Connection, Dispatch, Proxy as _, QueueHandle, delegate_noop, event_created_child,
 };
 
-/// The one kind of data that is taken.
 const FILES: &str = "text/uri-list";
 /// A longer list is truncated: that many files are not dropped on purpose.
 const MAX_LIST_BYTES: u64 = 1 << 20;
-/// Events that may wait for the window.
 const ROOM: usize = 64;
 
-/// Events of dragged files.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileDrag {
-    /// Files are held over the window.
     Held,
-    /// They are held there no more.
     Gone,
     /// They were let go there, at this place in the window's own points.
     Dropped(Vec<PathBuf>, (f64, f64)),
 }
 
-/// Listens, when the window is on Wayland.
 pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
     let RawDisplayHandle::Wayland(display) = cc.display_handle().ok()?.as_raw() else {
         return None;
@@ -77,7 +71,6 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
     Some(receiver)
 }
 
-/// Connection to the window for events.
 #[derive(Clone)]
 struct DragEvents {
     sender: Sender<FileDrag>,
@@ -99,11 +92,8 @@ struct DragListener {
     manager: Option<manager::WlDataDeviceManager>,
     seat: Option<wl_seat::WlSeat>,
     device: Option<wl_data_device::WlDataDevice>,
-    /// MIME types of the newest offer.
     mimes: Vec<String>,
-    /// The files that are held over the window.
     offer: Option<wl_data_offer::WlDataOffer>,
-    /// Position of the drag.
     at: (f64, f64),
 }
 
@@ -161,7 +151,6 @@ impl DragListener {
     }
 }
 
-/// The local files of a `text/uri-list`.
 fn paths_of(list: &str) -> Vec<PathBuf> {
     list.lines()
         .filter_map(|line| line.trim_end().strip_prefix("file://"))

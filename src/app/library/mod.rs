@@ -13,22 +13,15 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use safelight_core::catalog::{ComponentCard, EMBEDDED_MODEL};
-use safelight_core::job::{GenerateForm, JobError};
 use safelight_core::library::FolderWatch;
-use safelight_core::model::ModelSpec;
-use safelight_core::settings::Settings;
 
 use crate::app::choices::RememberedModels;
-use crate::app::commands::{AppCommand, FetchCommand, LibraryCommand, QueueCommand};
-use crate::app::cx::AppContext;
 use crate::app::models::{FoundModels, LoadModels};
-use crate::app::pending::{BackgroundTask, TaskStream};
-use crate::app::state::MainPage;
+use crate::app::prelude::*;
 use rows::{LibraryRows, ListedModel, ModelPosition};
 use searching::CheckEngine;
 use survey::{ModelSurvey, SurveyNews, SurveyRun, SurveyWish};
 
-/// Connections of the library to the machine.
 #[derive(Clone)]
 pub struct LibraryLinks {
     pub load: LoadModels,
@@ -36,7 +29,6 @@ pub struct LibraryLinks {
     pub survey: SurveyRun,
 }
 
-/// Files of a model, with their contents.
 type ModelCard = Vec<(PathBuf, ComponentCard)>;
 
 /// Form whose model is not found any more: it is restored together with the model, unless the user has changed its
@@ -46,39 +38,32 @@ struct ParkedForm {
     stand_in: GenerateForm,
 }
 
-/// Model library of a window, apart from the usable models.
 pub struct LibraryState {
     pub remembered: RememberedModels,
     pub rows: LibraryRows,
     pub query: String,
-    /// The id of the one that is looked at.
     pub chosen: Option<String>,
-    /// Counts how often the page was opened.
     pub num_opened: u64,
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
     pub survey: ModelSurvey,
     /// The parts of models that were looked at; empty while they are read.
     pub cards: HashMap<String, ModelCard>,
-    /// Result of the engine check; `None` before the check.
     pub engine: Option<Result<(), JobError>>,
     aside: Option<ParkedForm>,
     links: LibraryLinks,
     /// The search for models that all of this is of.
     models_number: u64,
-    /// The settings that all of this was looked for with.
     looked_with: Settings,
     loading: BackgroundTask<FoundModels>,
     checking: BackgroundTask<Result<(), JobError>>,
     surveying: TaskStream<SurveyNews>,
     reading: BackgroundTask<(String, ModelCard)>,
-    /// Reports changes in the model folders.
     changes: TaskStream<()>,
     watching: Sender<FolderWatch>,
 }
 
 impl LibraryState {
-    /// The one that is looked at.
     pub fn listed(&self) -> Option<&ListedModel> {
         let id = self.chosen.as_ref()?;
         self.rows.models.iter().find(|model| model.id == *id)
@@ -155,7 +140,6 @@ impl LibraryState {
         }
     }
 
-    /// Works with a model that is here.
     fn choose(&mut self, id: &str, cx: &mut AppContext) {
         if let Some(spec) = cx.models.get(id) {
             cx.form.reset_to(spec);
@@ -219,7 +203,6 @@ impl LibraryState {
         cx.push(FetchCommand::Show(is_known.then(|| id.to_owned())));
     }
 
-    /// Reads what a model is made of, once.
     fn read_card(&mut self, id: &str, cx: &AppContext) {
         let spec = cx.models.get(id);
         let Some(spec) = spec.filter(|_| !self.cards.contains_key(id)).cloned() else {
@@ -261,7 +244,6 @@ impl LibraryState {
     }
 }
 
-/// Offers the files that a model lacks.
 fn complete(id: &str, cx: &mut AppContext) {
     let unusable = &cx.models.found.unusable;
     let model = unusable

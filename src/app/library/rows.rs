@@ -11,7 +11,6 @@ use crate::app::form::thing_of;
 /// Models that were used lately, above all others.
 const MAX_RECENT: usize = 3;
 
-/// Headings of the list, in its order.
 const HEADINGS: [&str; 6] = [
     "Favourites",
     "Used recently",
@@ -21,23 +20,18 @@ const HEADINGS: [&str; 6] = [
     "Not supported by this version",
 ];
 
-/// List of a model, and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelPosition {
-    /// Whole, on this disk.
     Here(usize),
-    /// On this disk, and not to be used.
     Unusable(usize),
     Known(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModel {
-    /// The catalogue's id, or a path.
     pub id: String,
     pub place: ModelPosition,
     pub name: String,
-    /// Facts on one line.
     pub facts: String,
     pub size: String,
     /// Its files may be missing, or of another program's kind.
@@ -46,15 +40,12 @@ pub struct ListedModel {
     haystack: String,
 }
 
-/// Row of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LibraryRow {
     Heading(&'static str),
-    /// The model's place in [`LibraryRows::models`].
     Model(usize),
 }
 
-/// The list, as it is searched at this moment.
 #[derive(Debug, Default)]
 pub struct LibraryRows {
     pub models: Vec<ListedModel>,
@@ -62,7 +53,6 @@ pub struct LibraryRows {
 }
 
 impl LibraryRows {
-    /// Takes in what a search of the disks found.
     pub fn take(specs: &[ModelSpec], unusable: &[UnusableModel], known: &[CatalogEntry]) -> Self {
         let here = specs.iter().enumerate().map(|(at, spec)| of_spec(at, spec));
         let broken = unusable
@@ -115,7 +105,6 @@ impl LibraryRows {
         }
     }
 
-    /// The model in a line of what is shown.
     pub fn model_at(&self, line: usize) -> Option<&ListedModel> {
         match self.shown.get(line)? {
             LibraryRow::Heading(_) => None,
@@ -123,12 +112,10 @@ impl LibraryRows {
         }
     }
 
-    /// The line in which a model is shown.
     pub fn line_of(&self, id: &str) -> Option<usize> {
         (0..self.shown.len()).find(|line| self.model_at(*line).is_some_and(|it| it.id == id))
     }
 
-    /// The row this number of models forwards or backwards.
     pub fn step(&self, from: Option<usize>, by: i64) -> Option<usize> {
         let lines: Vec<usize> = (0..self.shown.len())
             .filter(|line| self.model_at(*line).is_some())
@@ -144,7 +131,6 @@ impl LibraryRows {
     }
 }
 
-/// Inputs from which a model generates.
 pub fn needs_text(spec: &ModelSpec) -> &'static str {
     use InputUse::{No, Optional, Required};
     if spec.mask == Required {

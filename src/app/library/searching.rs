@@ -4,27 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use safelight_core::job::{GenerateForm, JobError, JobErrorKind};
 use safelight_core::library::FolderWatch;
-use safelight_core::settings::{
-    AppPaths, ENGINES, InstallationKind, Settings, libtorch_versions, own_runtime,
-};
+use safelight_core::settings::{ENGINES, InstallationKind, libtorch_versions, own_runtime};
 
 use crate::app::choices::RememberedModels;
-use crate::app::commands::{FinishCommand, InputsCommand};
-use crate::app::cx::AppContext;
 use crate::app::library::rows::LibraryRows;
 use crate::app::library::survey::ModelSurvey;
 use crate::app::library::{LibraryLinks, LibraryState, ParkedForm};
 use crate::app::models::FoundModels;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
-use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
-use crate::app::state::MainPage;
+use crate::app::prelude::*;
 use crate::worker::{engine_executable, engine_for};
 
 /// Interval of checks for changed models; a change counts once it has lasted as long.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// Places that may wait to be watched.
 const WATCH_ROOM: usize = 16;
 
 impl LibraryState {
@@ -77,7 +69,6 @@ impl LibraryState {
         self.checking = checking.unwrap_or_default();
     }
 
-    /// Updates whatever depends on changed settings.
     pub(in crate::app) fn follow_settings(&mut self, cx: &mut AppContext) {
         let (now, then) = (&cx.settings, &self.looked_with);
         if now == then {
@@ -169,7 +160,6 @@ impl LibraryState {
         self.renew_survey(cx);
     }
 
-    /// Reports problems of the engine where the work is.
     pub(super) fn tell_engine(&self, cx: &mut AppContext) {
         if let Some(Err(err)) = &self.engine {
             cx.tell_about(NoticeCause::Engine, NoticeSeverity::Error, err.clone());
@@ -211,7 +201,6 @@ fn watch(watched: &Receiver<FolderWatch>, postbox: &TaskChannel<()>) {
     }
 }
 
-/// Checks that the engine can start; runs on a separate thread.
 pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sync>;
 
 /// Looks whether the engine's executable and a libtorch for it are there. Names only: what they can do, the first job
@@ -224,20 +213,16 @@ pub fn check_runtime(paths: AppPaths) -> CheckEngine {
             Err(_) => engine_executable(&ENGINES[0]),
         };
         if !engine.is_file() {
-            return Err(JobError::new(
-                JobErrorKind::Device,
-                "the program that computes (safelight-engine) is missing",
-            )
-            .advise(InstallationKind::of_this_program().engine_advice())
-            .detail(format!("expected an executable: {}", engine.display())));
+            let text = "the program that computes (safelight-engine) is missing";
+            return Err(JobError::new(JobErrorKind::Device, text)
+                .advise(InstallationKind::of_this_program().engine_advice())
+                .detail(format!("expected an executable: {}", engine.display())));
         }
         found.map(drop).map_err(|err| {
-            JobError::new(
-                JobErrorKind::Device,
-                "libtorch is missing, so nothing can be generated yet",
-            )
-            .advise(no_libtorch_advice())
-            .detail(format!("{err}\n{err:?}"))
+            let text = "libtorch is missing, so nothing can be generated yet";
+            JobError::new(JobErrorKind::Device, text)
+                .advise(no_libtorch_advice())
+                .detail(format!("{err}\n{err:?}"))
         })
     })
 }

@@ -10,18 +10,17 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, DefaultJob};
-use safelight_core::job::{GenerateForm, GenerateRequest, InputMedia, StartPicture};
 use safelight_core::memory::{
     DeviceClass, MemoryPlan, MemoryPlanner, ModelFootprint, PeakCorrections, PlanSuggestion,
     suggestions,
 };
-use safelight_core::model::ModelSpec;
-use safelight_core::settings::{AppPaths, Settings, own_runtime};
+use safelight_core::settings::own_runtime;
 use safelight_core::units::gib_text;
 
 use crate::app::form::whole_form;
 use crate::app::inputs::FormSources;
 use crate::app::memory::course::ExpectedTimeline;
+use crate::app::prelude::*;
 use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice, host};
 use crate::worker::TimeEstimates;
 
@@ -34,10 +33,8 @@ const LEAST_STREAMING_BYTES: u64 = 6 << 30;
 const CORE_OPERATIONS: f64 = 40e9;
 /// Starting an engine and reading the files, whatever is made.
 const START_SECS: f64 = 10.0;
-/// Limit of suggestions that make a model fit.
 const MAX_WAYS: usize = 3;
 
-/// Fit of a model, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FitWord {
     Fits,
@@ -47,11 +44,9 @@ pub enum FitWord {
     Unknown,
 }
 
-/// Fit of a model with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveyedFit {
     pub word: FitWord,
-    /// The plan's verdict.
     pub text: String,
     /// Suggestions of the plan that would make it fit, or fit without fallbacks.
     pub ways: Vec<String>,
@@ -59,15 +54,12 @@ pub struct SurveyedFit {
     pub secs: Option<u64>,
 }
 
-/// The machine, as far as it matters to models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineInfo {
     pub device: TelemetryDevice,
     /// `cpu`, `cuda` or `rocm`.
     pub kind: &'static str,
-    /// Path of libtorch, or the reason why there is none.
     pub libtorch: Result<PathBuf, String>,
-    /// The folder into which models are fetched.
     pub models: PathBuf,
     pub free_bytes: Option<u64>,
     pub is_writable: bool,
@@ -79,23 +71,19 @@ pub struct SurveyWish {
     pub known: Vec<CatalogEntry>,
 }
 
-/// Results, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SurveyNews {
     Machine(Box<MachineInfo>),
-    /// Of the model with this id.
     Fit(String, SurveyedFit),
 }
 
 /// Examines the machine; runs on a separate thread.
 pub type SurveyRun = Arc<dyn Fn(&SurveyWish, &mut dyn FnMut(SurveyNews)) + Send + Sync>;
 
-/// All that surveys have found so far.
 #[derive(Debug, Default)]
 pub struct ModelSurvey {
     pub machine: Option<MachineInfo>,
     pub fits: HashMap<String, SurveyedFit>,
-    /// Models or settings have changed since.
     pub(super) is_stale: bool,
 }
 
@@ -114,7 +102,6 @@ impl ModelSurvey {
     }
 }
 
-/// Looks at the machine of this user.
 pub fn examine(paths: AppPaths) -> SurveyRun {
     Arc::new(move |wish, tell| {
         let settings = &wish.settings;
@@ -156,18 +143,15 @@ pub fn examine(paths: AppPaths) -> SurveyRun {
     })
 }
 
-/// Returns whether a folder, or the one that it would be made in, takes files.
 fn can_write(folder: &Path) -> bool {
     let there = folder.ancestors().find(|folder| folder.is_dir());
     there.is_some_and(|there| access(there, Access::WRITE_OK).is_ok())
 }
 
-/// Says of models whether they fit this machine.
 pub struct FitChecker<'a> {
     pub device: &'a TelemetryDevice,
     pub settings: &'a Settings,
     pub corrections: PeakCorrections,
-    /// Durations of earlier jobs.
     pub times: TimeEstimates,
 }
 
@@ -216,8 +200,7 @@ impl FitChecker<'_> {
             && let Some(narrow) = sketch(true)
             && narrow.word < FitWord::TooLarge
         {
-            let way = "Use fp8 or GGUF files of it".to_owned();
-            fit.ways.insert(0, way);
+            fit.ways.insert(0, "Use fp8 or GGUF files of it".to_owned());
             fit.ways.truncate(MAX_WAYS);
         }
         fit

@@ -14,44 +14,35 @@ use crate::app::cx::AppContext;
 use crate::app::notices::{NoticeSeverity, UserNotice};
 use crate::app::pending::{BackgroundTask, TaskStream};
 
-/// Number of headers read per update.
 const AT_ONCE: usize = 24;
 
-/// The LoRAs that can be chosen, and what is known of those that are.
 #[derive(Default)]
 pub struct LoraShelf {
     pub is_open: bool,
     /// Results of the last search so far: fitting ones first.
     pub found: Arc<Vec<Arc<FoundLora>>>,
-    /// Why it cannot be said what fits.
     pub problem: Option<String>,
     /// More files, or at the end why it cannot be said what fits.
     search: TaskStream<Result<Vec<FoundLora>, String>>,
-    /// For which model they were looked for.
     model: Option<String>,
     /// Facts on chosen files, once they were read, and the model that they were matched to.
     chosen: HashMap<PathBuf, Option<FoundLora>>,
     chosen_for: Option<String>,
     looking: BackgroundTask<Vec<FoundLora>>,
-    /// Files to add to the form, matched to the model with this id.
     wanted: BackgroundTask<(String, Vec<FoundLora>)>,
     picking: BackgroundTask<Option<Vec<PathBuf>>>,
-    /// Coverage reported by jobs.
     coverage: HashMap<PathBuf, LoraCoverage>,
 }
 
 impl LoraShelf {
-    /// More files may be found.
     pub fn is_looking(&self) -> bool {
         self.search.is_busy()
     }
 
-    /// Facts on a chosen file.
     pub fn chosen(&self, path: &Path) -> Option<&FoundLora> {
         self.chosen.get(path)?.as_ref()
     }
 
-    /// Coverage of a file in the last job with it.
     pub fn used(&self, path: &Path) -> Option<&LoraCoverage> {
         self.coverage.get(path)
     }
@@ -66,7 +57,6 @@ impl LoraShelf {
         .collect()
     }
 
-    /// The file of a chosen LoRA is not there any more.
     pub fn is_gone(&self, lora: &ChosenLora) -> bool {
         let known = self.chosen(&lora.path);
         known.is_some_and(|known| matches!(known.fit, LoraFit::Gone))
@@ -78,14 +68,12 @@ impl LoraShelf {
         lora.is_on && known.is_some_and(|known| matches!(known.fit, LoraFit::No(_)))
     }
 
-    /// The form without the LoRAs that are parked.
     pub(in crate::app) fn acting(&self, form: &GenerateForm) -> GenerateForm {
         let mut form = form.clone();
         form.loras.retain(|lora| !self.is_parked(lora));
         form
     }
 
-    /// Why a chosen LoRA cannot act, in a sentence.
     pub fn objection(&self, lora: &ChosenLora) -> Option<String> {
         match &self.chosen(&lora.path)?.fit {
             LoraFit::Yes(_) => None,
@@ -158,7 +146,6 @@ impl LoraShelf {
         }
     }
 
-    /// Puts a file into the form, or says why not.
     fn add(&mut self, found: FoundLora, cx: &mut AppContext) {
         let reason = match &found.fit {
             LoraFit::Yes(_) => None,
@@ -188,7 +175,6 @@ impl LoraShelf {
         self.chosen.insert(found.path.clone(), Some(found));
     }
 
-    /// Lets the chosen files be looked at for the chosen model, unless they are known.
     pub(in crate::app) fn follow(&mut self, cx: &mut AppContext) {
         if self.chosen_for != cx.form.model {
             self.chosen_for.clone_from(&cx.form.model);
@@ -216,7 +202,6 @@ impl LoraShelf {
         paths.find(|path| self.chosen(path).is_some_and(|known| known.is_of_control))
     }
 
-    /// Looks whether files fit, for [`Self::add`].
     fn want(&mut self, paths: Vec<PathBuf>, cx: &mut AppContext) {
         let Some(first) = paths.first() else {
             return;
@@ -237,7 +222,6 @@ impl LoraShelf {
         }));
     }
 
-    /// Looks for the files on this machine, unless they were looked for with this model.
     fn search(&mut self, cx: &AppContext) {
         let Some(spec) = cx.model().cloned() else {
             return;
@@ -265,7 +249,6 @@ impl LoraShelf {
     }
 }
 
-/// Facts on these files, for a model.
 fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
     match LoraMatcher::of(spec) {
         Ok(fitting) => paths.iter().map(|path| fitting.look(path)).collect(),

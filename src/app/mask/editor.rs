@@ -7,35 +7,25 @@ use std::path::{Path, PathBuf};
 
 use crossbeam_channel::Sender;
 use egui::{Rect, Vec2};
-use safelight_core::job::InputMedia;
 use safelight_core::media::{MaskBrush, OutpaintMargins};
 
 use super::painter::PaintCommand;
 use super::tiles::{ShownTile, VisibleTiles};
 use super::{MaskEvent, OpenedMask};
-use crate::app::choices::MaskOf;
-use crate::app::commands::MaskCommand;
-use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
-use crate::app::notices::NoticeSeverity;
-use crate::app::pending::TaskStream;
-use crate::app::state::MainPage;
+use crate::app::prelude::*;
 
-/// State of a mask after some orders.
 #[derive(Default)]
 pub struct PaintedMask {
     /// Width and height of the picture with its room.
     pub size: Option<(u32, u32)>,
-    /// Size without the outpainted margins.
     pub own_size: (u32, u32),
     pub margins: OutpaintMargins,
-    /// Visible tiles, from back to front.
     pub shown: Vec<ShownTile>,
     pub can_undo: bool,
     pub can_redo: bool,
 }
 
-/// Tasks during which painting is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskTask {
     Softening,
@@ -43,7 +33,6 @@ pub enum MaskTask {
     Keeping,
 }
 
-/// One mask that is painted.
 pub struct MaskEditor {
     /// Of this editor among those of the window.
     pub number: u64,
@@ -53,23 +42,18 @@ pub struct MaskEditor {
     mask_file: Option<PathBuf>,
     width: u32,
     height: u32,
-    /// It can get room at its sides.
     pub can_extend: bool,
     /// The control that gets it, before, and how many of its frames.
     pub(super) extending: Option<(InputMedia, u32)>,
     pub painted: PaintedMask,
     pub busy: Option<MaskTask>,
-    /// Something was painted since it was opened or kept.
     pub(super) is_changed: bool,
-    /// Jobs are made as soon as it is in its place.
     pub(super) is_submit_due: bool,
     /// Last position of the current stroke, and whether it erases.
     stroke: Option<([f32; 2], bool)>,
-    /// Orders that the painter has no room for yet.
     pub(super) waiting: VecDeque<PaintCommand>,
     orders: Sender<PaintCommand>,
     pub(super) said: TaskStream<MaskEvent>,
-    /// Visible area, as sent to the painter.
     pub(super) sight: Option<VisibleTiles>,
     told_sight: Option<VisibleTiles>,
 }
@@ -98,12 +82,10 @@ impl MaskEditor {
         }
     }
 
-    /// Width and height of the picture.
     pub fn size(&self) -> Vec2 {
         Vec2::new(self.width as f32, self.height as f32)
     }
 
-    /// The name of the picture's file.
     pub fn name(&self) -> String {
         let name = self.picture.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
@@ -115,7 +97,6 @@ impl MaskEditor {
         self.of == of && self.picture == source.path() && is_own
     }
 
-    /// Returns whether a stroke is in progress.
     pub fn is_painting(&self) -> bool {
         self.stroke.is_some()
     }
@@ -252,7 +233,6 @@ impl MaskEditor {
         }
     }
 
-    /// Has the form make what was extended.
     fn follow_extended(&mut self, size: (u32, u32), cx: &mut AppContext) {
         match (self.of, cx.model().cloned()) {
             (MaskOf::Start, Some(spec)) => cx.form.set_outpaint(&spec, size),

@@ -12,46 +12,30 @@ use std::rc::Rc;
 
 use crossbeam_channel::bounded;
 use safelight_core::files::{make_private, make_private_folder};
-use safelight_core::job::{
-    GenerateForm, InputMedia, JobError, JobErrorKind, JobId, StartPicture, margins_for,
-};
-use safelight_core::media::{
-    self, ExtendedImage, ImageMask, MediaError, OutpaintMargins, OutpaintRequest, RgbPixels,
-};
-use safelight_core::model::ModelSpec;
+use safelight_core::job::margins_for;
+use safelight_core::media::{self, ExtendedImage, ImageMask, OutpaintMargins, OutpaintRequest};
 use safelight_core::naming;
 
 use crate::app::background::survived;
-use crate::app::choices::MaskOf;
-use crate::app::commands::MaskCommand;
-use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
 use crate::app::mask::tiles::ImagePyramid;
-use crate::app::notices::NoticeSeverity;
-use crate::app::pending::TaskStream;
-use crate::app::state::MainPage;
+use crate::app::prelude::*;
 pub use editor::{MaskEditor, MaskTask, PaintedMask};
 use painter::{MaskPainter, ORDER_ROOM, PaintCommand};
 
 /// Memory limit of all undoable canvas sizes.
 const MAX_BYTES: usize = 512 << 20;
 
-/// Messages of the mask thread.
 enum MaskEvent {
-    /// First of all.
     Opened(Result<Box<MaskEditor>, JobError>),
-    /// It looks like this now.
     Painted(PaintedMask),
     Softened(Result<(), JobError>),
-    /// The picture has room at its sides now, or why not.
     Extended(Result<(), JobError>),
-    /// It is in this file, or why not.
     Kept(Result<KeptMask, JobError>),
     /// Nothing is painted, so there was nothing to keep.
     Empty,
 }
 
-/// A mask in its file.
 struct KeptMask {
     path: PathBuf,
     /// The extended picture or clip that it is for, and its size.
@@ -80,7 +64,6 @@ fn fitted(
     Ok(MaskCommand::Extend(OutpaintRequest { margins, ..wanted }))
 }
 
-/// Returns whether the model takes a mask of this.
 fn takes_mask(of: MaskOf, inputs: &InputSlots, form: &GenerateForm, spec: &ModelSpec) -> bool {
     match of {
         MaskOf::Start if inputs.clip().is_some() => form.changes_clip(spec),
@@ -89,7 +72,6 @@ fn takes_mask(of: MaskOf, inputs: &InputSlots, form: &GenerateForm, spec: &Model
     }
 }
 
-/// Returns whether the image of the mask can be outpainted.
 fn can_extend(of: MaskOf, source: &InputMedia, spec: &ModelSpec) -> bool {
     match of {
         MaskOf::Start => matches!(source, InputMedia::Picture(_)),
@@ -97,13 +79,10 @@ fn can_extend(of: MaskOf, source: &InputMedia, spec: &ModelSpec) -> bool {
     }
 }
 
-/// Everything of masks in one window.
 #[derive(Default)]
 pub struct MaskPage {
     pub editor: Option<MaskEditor>,
-    /// Of the mask that is being opened.
     opening: TaskStream<MaskEvent>,
-    /// Number of opened editors: the number of the last one.
     num_opened: u64,
 }
 
@@ -178,7 +157,6 @@ impl MaskPage {
         inputs.masked(of).is_some_and(is_still) && cx.model().is_some_and(takes)
     }
 
-    /// Continues the mask of this image; otherwise opens the image and its existing mask.
     fn open(&mut self, of: MaskOf, inputs: &InputSlots, cx: &mut AppContext) {
         let Some((source, mask)) = inputs.masked(of).filter(|_| self.can_open(of, inputs, cx))
         else {
@@ -228,9 +206,8 @@ impl MaskPage {
         let (source, _) = inputs.masked(of)?;
         let (width, height) = source.size();
         // Of its shape, also where it comes with an extended one.
-        let path = source.path().to_path_buf();
         let shape = StartPicture {
-            path,
+            path: source.path().to_path_buf(),
             width,
             height,
         };
@@ -259,7 +236,6 @@ impl MaskPage {
         })
     }
 
-    /// Writes the mask into the data folder and opens it as the mask of its image.
     fn keep(&mut self, may_be_empty: bool, inputs: &mut InputSlots, cx: &mut AppContext) {
         let Some(editor) = &mut self.editor else {
             return;
@@ -272,10 +248,8 @@ impl MaskPage {
         };
         editor.busy = Some(MaskTask::Keeping);
         let masked = inputs.masked(editor.of).zip(cx.model());
-        editor.extending = masked.map(|((source, _), spec)| {
-            let num_frames = cx.form.frames_to_extend(spec, source);
-            (source.clone(), num_frames)
-        });
+        editor.extending = masked
+            .map(|((source, _), spec)| (source.clone(), cx.form.frames_to_extend(spec, source)));
         let keep = PaintCommand::Keep {
             num_frames: editor.extending.as_ref().map_or(1, |(_, number)| *number),
             folder: paths.data.join("masks"),
@@ -288,14 +262,12 @@ impl MaskPage {
     }
 }
 
-/// Image being painted on, at one size.
 struct MaskCanvas {
     pub mask: ImageMask,
     pub levels: ImagePyramid,
     /// The picture as it was opened, and what was painted on it, where it has room at its sides.
     pub own: Option<(Rc<RgbPixels>, ImageMask)>,
     pub outpaint: OutpaintRequest,
-    /// Something was painted since it got its room.
     pub is_painted: bool,
 }
 
@@ -306,7 +278,6 @@ impl MaskCanvas {
     }
 }
 
-/// Those that came before and after the one that is painted on.
 #[derive(Default)]
 struct CanvasHistory {
     done: VecDeque<MaskCanvas>,
@@ -327,7 +298,6 @@ impl CanvasHistory {
         self.undone.clear();
     }
 
-    /// This was extended.
     fn push(&mut self, before: MaskCanvas) {
         self.undone.clear();
         self.done.push_back(before);
@@ -348,7 +318,6 @@ impl CanvasHistory {
         is_any
     }
 
-    /// Like `undo`, for the next size.
     fn redo(&mut self, swap: impl FnOnce(MaskCanvas) -> MaskCanvas) -> bool {
         let after = self.undone.pop().map(swap);
         let is_any = after.is_some();
@@ -357,17 +326,14 @@ impl CanvasHistory {
     }
 }
 
-/// Opened image, and the mask to continue.
 struct OpenedMask {
     of: MaskOf,
     source: InputMedia,
-    /// The mask's file, where there is one.
     mask_file: Option<PathBuf>,
     mask: ImageMask,
     levels: ImagePyramid,
 }
 
-/// Opens a picture, or a clip's first frame, with a mask of its size.
 fn open(
     of: MaskOf,
     source: InputMedia,
@@ -393,24 +359,20 @@ fn keep(folder: &Path, picture: &Path, mask: &ImageMask) -> Result<PathBuf, JobE
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
     let path = folder.join(name);
-    let made = make_private_folder(folder);
-    made.map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
-    })?;
-    media::write_mask(&path, mask.width(), mask.height(), mask.values()).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
-    })?;
-    make_private(&path).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
-    })?;
+    kept(make_private_folder(folder), folder)?;
+    let written = media::write_mask(&path, mask.width(), mask.height(), mask.values());
+    kept(written, folder)?;
+    kept(make_private(&path), folder)?;
     Ok(path)
 }
 
-fn make_room_advice(folder: &Path) -> String {
-    format!(
-        "What you painted is still here. Free some space or make this folder writable, then use the mask again: {}",
-        folder.display()
-    )
+fn kept<T>(result: Result<T, impl std::error::Error>, folder: &Path) -> Result<T, JobError> {
+    result.map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(format!(
+            "What you painted is still here. Free some space or make this folder writable, then use the mask again: {}",
+            folder.display()
+        ))
+    })
 }
 
 /// Writes an outpainted image and its mask under new names; returns them in this order.
@@ -420,9 +382,7 @@ fn keep_extended(
     extended: &ExtendedImage,
 ) -> Result<(PathBuf, PathBuf), JobError> {
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
-    media::write_extended(folder, &stem, extended).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
-    })
+    kept(media::write_extended(folder, &stem, extended), folder)
 }
 
 /// Like `keep_extended`, for a control video, of which at most `num_frames` frames are written.
@@ -434,9 +394,7 @@ fn keep_extended_control(
     mask: &ImageMask,
 ) -> Result<(InputMedia, PathBuf), JobError> {
     let made = media::write_extended_clip(folder, source, num_frames, margins, mask);
-    let (source, mask) = made.map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
-    })?;
+    let (source, mask) = kept(made, folder)?;
     Ok((source, mask.path))
 }
 

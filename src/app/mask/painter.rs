@@ -9,11 +9,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use egui::Context;
-use safelight_core::job::{InputMedia, JobError, StartPicture};
 use safelight_core::media::{
     ExtendedImage, ImageMask, MaskBrush, OutpaintFill, OutpaintMargins, OutpaintRequest, PixelArea,
-    RgbPixels, extend_picture, softened,
+    extend_picture, softened,
 };
 
 use super::tiles::{ImagePyramid, TileCache, VisibleTiles};
@@ -22,27 +20,22 @@ use super::{
     keep_extended_control, opening_error,
 };
 use crate::app::background::survived;
-use crate::app::choices::{ControlPart, InputSlot, MaskOf, SlotTarget};
+use crate::app::choices::ControlPart;
 use crate::app::inputs::opening::{OpenedInputs, continue_file, open_input, opened_one};
-use crate::app::pending::TaskChannel;
+use crate::app::prelude::*;
 
 /// Capacity of the order queue: more than the stroke segments of one frame.
 pub(super) const ORDER_ROOM: usize = 32;
 /// Duration of painting and of renewing tiles before the window is updated.
 const STINT: Duration = Duration::from_millis(8);
 
-/// Orders to the painter.
 #[derive(Debug)]
 pub(super) enum PaintCommand {
-    /// The strokes that follow are one step for undo.
     Begin,
-    /// From, to, and with what; in pixels of the picture.
     Stroke([f32; 2], [f32; 2], MaskBrush),
     Fill(u8),
     Invert,
-    /// Softens all edges by this number of pixels.
     Soften(u32),
-    /// Give the picture room at its sides.
     Extend(OutpaintRequest),
     Undo,
     Redo,
@@ -54,7 +47,6 @@ pub(super) enum PaintCommand {
         /// Destination of the outpainted image.
         picture_place: TaskChannel<OpenedInputs>,
         may_be_empty: bool,
-        /// Number of frames of an outpainted control video.
         num_frames: u32,
     },
     Look(VisibleTiles),
@@ -68,9 +60,7 @@ pub(super) struct MaskPainter<'a> {
     /// The picture as it was opened, and what was painted on it, where it has room at its sides.
     own: Option<(Rc<RgbPixels>, ImageMask)>,
     outpaint: OutpaintRequest,
-    /// Something was painted since it got its room.
     is_painted: bool,
-    /// As it was before and after each extension.
     sizes: CanvasHistory,
     ctx: Context,
     postbox: &'a TaskChannel<MaskEvent>,
@@ -192,7 +182,6 @@ impl<'a> MaskPainter<'a> {
         area
     }
 
-    /// Takes the last step back: a change of the mask, else the extension before its first one.
     fn undo(&mut self) -> PixelArea {
         if self.mask.can_undo() {
             return self.mask.undo();
@@ -204,7 +193,6 @@ impl<'a> MaskPainter<'a> {
         PixelArea::default()
     }
 
-    /// Does again what was taken back.
     fn redo(&mut self) -> PixelArea {
         if self.mask.can_redo() {
             return self.mask.redo();
@@ -334,7 +322,6 @@ impl<'a> MaskPainter<'a> {
     }
 }
 
-/// Slots of the image and its mask.
 fn places_of(of: MaskOf) -> (SlotTarget, SlotTarget) {
     let onto = |slot| SlotTarget {
         keeps_size: true,

@@ -14,14 +14,12 @@ use safelight_core::media::{ImageMask, MediaError, PixelArea, RgbPixels, thumbna
 
 /// The edge of a square in texels.
 pub const TILE: u32 = 512;
-/// Limit of tiles, including those out of view.
 const MAX_TILES: usize = 96;
 
 /// A picture in its own size and in halves of that, down to one square.
 pub struct ImagePyramid(Vec<RgbPixels>);
 
 impl ImagePyramid {
-    /// Takes some time for large pictures.
     pub fn from_image(picture: RgbPixels) -> Result<Self, MediaError> {
         let mut levels = vec![picture];
         while let Some(last) = levels.last()
@@ -45,7 +43,6 @@ impl ImagePyramid {
     }
 }
 
-/// Tiles in view, and their level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisibleTiles {
     level: u32,
@@ -60,8 +57,7 @@ impl VisibleTiles {
         let wanted = (1.0 / dots_a_pixel.max(f32::EPSILON)).log2().floor();
         // As many as `ImagePyramid` has: down to one square.
         let num_squares = width.max(height).div_ceil(TILE).max(1);
-        let coarsest = num_squares.next_power_of_two().ilog2();
-        let level = (wanted.max(0.0) as u32).min(coarsest);
+        let level = (wanted.max(0.0) as u32).min(num_squares.next_power_of_two().ilog2());
         let side = TILE << level;
         let index =
             |at: f32, size: u32| ((at.max(0.0) / side as f32) as u32).min((size.max(1) - 1) / side);
@@ -81,7 +77,6 @@ impl VisibleTiles {
     }
 }
 
-/// One square of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TileKey {
     level: u32,
@@ -91,22 +86,18 @@ struct TileKey {
 
 struct TextureTile {
     shown: ShownTile,
-    /// Area painted since its texture was created, in pixels of the image.
     touched: PixelArea,
     /// When it was last in sight and as it should be.
     seen: u64,
 }
 
-/// A square to draw.
 #[derive(Clone)]
 pub struct ShownTile {
-    /// In pixels of the picture.
     pub rect: Rect,
     pub picture: TextureHandle,
     pub mask: TextureHandle,
 }
 
-/// The squares of one picture.
 pub(super) struct TileCache {
     levels: ImagePyramid,
     tiles: BTreeMap<TileKey, TextureTile>,
@@ -124,13 +115,11 @@ impl TileCache {
         }
     }
 
-    /// Replaces the image and keeps the view; returns the previous image.
     pub(super) fn replace(&mut self, levels: ImagePyramid) -> ImagePyramid {
         self.tiles.clear();
         std::mem::replace(&mut self.levels, levels)
     }
 
-    /// The picture in its own size.
     pub(super) fn picture(&self) -> &RgbPixels {
         &self.levels.0[0]
     }
@@ -139,7 +128,6 @@ impl TileCache {
         self.sight = Some(sight);
     }
 
-    /// Something was painted there.
     pub(super) fn touch(&mut self, area: PixelArea) {
         for tile in self.tiles.values_mut() {
             tile.touched = tile.touched.around(area);
@@ -175,7 +163,6 @@ impl TileCache {
             .collect()
     }
 
-    /// Returns whether there was something to do.
     fn renew_one(&mut self, ctx: &Context, mask: &ImageMask, key: TileKey) -> bool {
         let square = area_of(key, mask);
         let Some(tile) = self.tiles.get_mut(&key) else {
@@ -276,7 +263,6 @@ fn whole_texels(area: PixelArea, square: PixelArea, level: u32) -> PixelArea {
     .within(square)
 }
 
-/// One square of a level of the picture.
 fn picture_of(level: &RgbPixels, key: TileKey) -> ColorImage {
     let (left, top) = (key.column * TILE, key.row * TILE);
     let width = TILE.min(level.width.saturating_sub(left)).max(1);

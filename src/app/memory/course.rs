@@ -8,13 +8,11 @@ use safelight_core::memory::MemoryPlan;
 
 use crate::app::memory::StageBand;
 
-/// Expected times of a whole job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpectedTimeline {
     pub stages: Vec<StageTime>,
     /// Seconds are known from earlier jobs; otherwise they are shares.
     pub is_timed: bool,
-    /// Most seconds that streaming adds.
     pub streaming_secs: f64,
 }
 
@@ -47,7 +45,6 @@ impl ExpectedTimeline {
         }
     }
 
-    /// Seconds of the job, if they are known.
     pub fn total_secs(&self) -> f64 {
         self.stages.iter().map(|stage| stage.secs).sum()
     }
@@ -96,7 +93,6 @@ fn laid_out(times: impl Iterator<Item = StageTime>, from_secs: f64) -> Vec<Stage
     bands.collect()
 }
 
-/// Stages without whose times the whole is unknown.
 fn is_long(stage: Stage) -> bool {
     stage.is_denoising() || stage == Stage::Decode
 }

@@ -3,7 +3,6 @@
 //! Times come from the engine, so that late messages do not distort the graph. A restarted engine begins at zero; its times follow the earlier ones.
 
 pub mod course;
-mod exporting;
 pub mod planning;
 
 use safelight_core::job::{FallbackAttempt, MemoryReclaim, MemorySample, Stage};
@@ -14,25 +13,21 @@ use course::ExpectedTimeline;
 /// Number of samples above which every second one is dropped.
 const MAX_SAMPLES: usize = 1200;
 
-/// A stage on the time axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageBand {
     pub stage: Stage,
     /// Occurrence in the recipe, counted from 0.
     pub section: u32,
     pub from_secs: f64,
-    /// Open while the stage runs.
     pub to_secs: Option<f64>,
 }
 
-/// Memory that was freed, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReclaimMark {
     pub at_secs: f64,
     pub reclaim: MemoryReclaim,
 }
 
-/// Memory of one job: samples, stages and events on one time axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryHistory {
     /// Samples, with times since the job's first.
@@ -43,11 +38,8 @@ pub struct MemoryHistory {
     origin_secs: f64,
     last_engine_secs: f64,
     pub plan: Option<Box<MemoryPlan>>,
-    /// Expected stages over time.
     pub course: Option<ExpectedTimeline>,
-    /// Out-of-memory fallbacks.
     pub climbs: Vec<FallbackAttempt>,
-    /// Predicted and measured peaks of a job that has ended.
     pub outcome: Option<PlanOutcome>,
 }
 
@@ -56,7 +48,6 @@ impl MemoryHistory {
         self.samples.last()
     }
 
-    /// Predicted peak of a stage, in bytes.
     pub fn predicted_of(&self, stage: Stage) -> Option<u64> {
         let plan = self.plan.as_ref()?.of_stage(stage)?;
         Some(plan.peak_bytes)
@@ -78,26 +69,22 @@ impl MemoryHistory {
         }
     }
 
-    /// Ends the job.
     pub fn conclude(&mut self, outcome: Option<PlanOutcome>, climbs: Vec<FallbackAttempt>) {
         self.end();
         self.outcome = outcome;
         self.climbs = climbs;
     }
 
-    /// Largest memory in use, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         let used = self.samples.iter().map(|sample| sample.used_bytes);
         used.max().unwrap_or(0)
     }
 
-    /// Sample nearest to a moment.
     pub fn nearest(&self, at_secs: f64) -> Option<&MemorySample> {
         let behind = self
             .samples
             .partition_point(|sample| sample.at_secs < at_secs);
-        let around = [behind.checked_sub(1), Some(behind)];
-        let known = around
+        let known = [behind.checked_sub(1), Some(behind)]
             .into_iter()
             .flatten()
             .filter_map(|index| self.samples.get(index));
@@ -107,7 +94,6 @@ impl MemoryHistory {
         })
     }
 
-    /// Stage at a moment.
     pub fn stage_at(&self, at_secs: f64) -> Option<&StageBand> {
         let end = self.end_secs();
         self.bands
@@ -135,7 +121,6 @@ impl MemoryHistory {
         marks
     }
 
-    /// The end of the time axis.
     pub fn end_secs(&self) -> f64 {
         let last = self.last().map(|sample| sample.at_secs);
         let last = last.or_else(|| self.bands.last()?.to_secs);

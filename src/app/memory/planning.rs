@@ -6,27 +6,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::families::ModelFamily;
-use safelight_core::job::{ControlInput, DeviceChoice, GenerateRequest, JobError, LoraChoice};
+use safelight_core::job::{ControlInput, DeviceChoice, LoraChoice};
 use safelight_core::memory::{
     MemoryPlan, MemoryPlanner, ModelAlternative, ModelFootprint, PeakCorrections, PlanChange,
     PlanSuggestion, suggestions,
 };
-use safelight_core::model::{ModelFiles, ModelSpec};
-use safelight_core::settings::{AppPaths, RuntimeSettings, Settings, own_runtime};
+use safelight_core::model::ModelFiles;
+use safelight_core::settings::{RuntimeSettings, own_runtime};
 use safelight_core::units::{from_gib, in_gib};
 
-use crate::app::commands::{MemoryCommand, SettingsCommand};
-use crate::app::cx::AppContext;
+use crate::app::background::BackgroundThreads;
 use crate::app::form::FormJobs;
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::ExpectedTimeline;
-use crate::app::memory::exporting;
-use crate::app::notices::NoticeSeverity;
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
+use crate::telemetry::record::TelemetryRecord;
 use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice};
 use crate::worker::TimeEstimates;
 
-/// Largest number of other models to suggest.
 const MAX_ALTERNATIVES: usize = 8;
 
 /// Reads the basis of plans, on a background thread; `None` if a model's headers cannot be read.
@@ -39,7 +36,6 @@ pub struct PlanRequest {
     pub loras: Vec<LoraChoice>,
     pub controls: Vec<ControlInput>,
     pub device: DeviceChoice,
-    /// Smaller models for the same job.
     pub others: Vec<ModelSpec>,
 }
 
@@ -48,24 +44,20 @@ pub struct PlanBasis {
     pub weights: ModelFootprint,
     pub machine: TelemetryDevice,
     pub corrections: PeakCorrections,
-    /// Times of earlier jobs.
     pub times: TimeEstimates,
     pub alternatives: Vec<ModelAlternative>,
 }
 
-/// Current plan of the form.
 #[derive(Clone, Debug)]
 pub struct FormPlan {
     request: GenerateRequest,
     pub plan: MemoryPlan,
-    /// Expected stages over time, and their memory.
     pub course: ExpectedTimeline,
     pub expected: MemoryHistory,
     pub suggestions: Vec<PlanSuggestion>,
     /// Number of jobs that Generate submits, and the time of all, if known.
     pub num_jobs: usize,
     pub all_secs: f64,
-    /// The revision of those jobs.
     jobs_revision: u64,
 }
 
@@ -77,20 +69,15 @@ impl FormPlan {
 
 pub struct MemoryPlanning {
     read: ReadPlan,
-    /// Last request to read.
     wish: Option<PlanRequest>,
     reading: BackgroundTask<Option<PlanBasis>>,
     /// Models and settings of that request.
     asked_with: (u64, RuntimeSettings),
     exporting: BackgroundTask<Option<Result<PathBuf, JobError>>>,
-    /// Last result of reading.
     basis: Option<(PlanRequest, PlanBasis)>,
     planned: Option<FormPlan>,
-    /// The preserved memory in GiB while the slider is dragged.
     pub preserved_draft: Option<f64>,
-    /// The cap in GiB while it is dragged.
     pub cap_draft: Option<f64>,
-    /// The graph shows the form's job, not the last one.
     pub is_shown: bool,
 }
 
@@ -104,7 +91,6 @@ impl MemoryPlanning {
         self.wish = None;
     }
 
-    /// The request with the values of controls that are being dragged.
     fn with_drafts(&self, request: &GenerateRequest) -> GenerateRequest {
         let mut request = request.clone();
         if let Some(gib) = self.preserved_draft {
@@ -116,7 +102,6 @@ impl MemoryPlanning {
         request
     }
 
-    /// Drops a plan and basis of another request.
     fn keep_only(&mut self, is_of: impl Fn(&PlanRequest) -> bool) {
         if self.basis.as_ref().is_some_and(|(wish, _)| !is_of(wish)) {
             self.basis = None;
@@ -124,7 +109,6 @@ impl MemoryPlanning {
         }
     }
 
-    /// Expected memory of a request over time.
     pub(in crate::app) fn course_of(
         &self,
         request: &GenerateRequest,
@@ -137,7 +121,6 @@ impl MemoryPlanning {
         })
     }
 
-    /// Plans the request unless it is the planned one.
     fn settle(&mut self, request: &GenerateRequest, jobs: &FormJobs) {
         let Some((_, basis)) = &self.basis else {
             self.planned = None;
@@ -199,7 +182,7 @@ impl MemoryPlanning {
             MemoryCommand::ShowPlan(is_shown) => self.is_shown = is_shown,
             MemoryCommand::Export(id) => {
                 if let Some(paths) = &cx.paths {
-                    self.exporting = exporting::export(&cx.background, paths.telemetry(), id);
+                    self.exporting = export(&cx.background, paths.telemetry(), id);
                 }
             }
         }
@@ -217,7 +200,6 @@ impl MemoryPlanning {
         }
     }
 
-    /// Plans the form's request, if it is valid.
     pub(in crate::app) fn plan(
         &mut self,
         request: Option<&GenerateRequest>,
@@ -269,7 +251,6 @@ impl MemoryPlanning {
     }
 }
 
-/// Applies a suggested change.
 fn apply(change: &PlanChange, cx: &mut AppContext) {
     let form = &mut cx.form;
     let mut settings = cx.settings.clone();
@@ -286,12 +267,10 @@ fn apply(change: &PlanChange, cx: &mut AppContext) {
     cx.push(SettingsCommand::Change(Box::new(settings)));
 }
 
-/// GiB, rounded up to one decimal.
 fn rounded_up(bytes: u64) -> f64 {
     (in_gib(bytes) * 10.0).ceil() / 10.0
 }
 
-/// Reads headers, the device of the settings, corrections and times.
 pub fn read_plan(paths: AppPaths) -> ReadPlan {
     Arc::new(move |settings, wish| {
         let PlanRequest {
@@ -320,5 +299,29 @@ pub fn read_plan(paths: AppPaths) -> ReadPlan {
             alternatives: alternatives.collect(),
             weights,
         })
+    })
+}
+
+fn export(
+    background: &BackgroundThreads,
+    records: PathBuf,
+    job: JobId,
+) -> BackgroundTask<Option<Result<PathBuf, JobError>>> {
+    let instead = format!("Copy the record itself from {}", records.display());
+    background.ask_or(instead, move || {
+        let path = rfd::FileDialog::new()
+            .set_title("Export the telemetry of this job")
+            .set_file_name(format!("safelight-{job}.csv"))
+            .add_filter("Tables", &["csv"])
+            .add_filter("JSON", &["json"])
+            .save_file()?;
+        let written = TelemetryRecord::load(&records, job).and_then(|record| record.export(&path));
+        Some(written.map(|()| path.clone()).map_err(|err| {
+            let text = format!(
+                "the telemetry could not be exported ({err}): {}",
+                path.display()
+            );
+            JobError::new(JobErrorKind::Disk, text)
+        }))
     })
 }

@@ -1,18 +1,13 @@
 //! The command palette: entries for commands, presets and settings, found by a fuzzy search.
 
-use egui::{Context, Popup};
+use egui::Popup;
 use safelight_core::settings::table;
 
-use crate::app::commands::{
-    AppCommand, DesktopCommand, LibraryCommand, PaletteCommand, PresetsCommand, RestoreCommand,
-    SettingsCommand,
-};
-use crate::app::cx::AppContext;
+use crate::app::prelude::*;
 use crate::app::presets::OwnPresets;
 use crate::app::settings::SettingsKeeping;
 use crate::app::shortcuts::{CommandShortcut, keys_text};
 
-/// Number of recently used entries that are listed first.
 const MAX_RECENT: usize = 8;
 const PRESET: &str = "Preset";
 const AT_WORD: i32 = 8;
@@ -22,24 +17,19 @@ const AT_START: i32 = 6;
 const GAP: i32 = 1;
 const MAX_GAP: i32 = 6;
 
-/// The list of all commands, and that of their keys.
 #[derive(Default)]
 pub struct CommandPalette {
-    /// Everything that can be chosen, while the list is open.
     pub entries: Option<Vec<PaletteEntry>>,
     pub are_shortcuts_shown: bool,
-    /// The commands that were used last, newest first.
     pub recent: Vec<String>,
 }
 
-/// Something that can be chosen.
 #[derive(Clone, Debug)]
 pub struct PaletteEntry {
     /// Tells it from others between runs of the program.
     pub id: String,
     pub name: String,
     pub kind: &'static str,
-    /// Its keys, when it has any.
     pub keys: String,
     pub command: AppCommand,
 }
@@ -60,7 +50,6 @@ impl CommandPalette {
             || ctx.memory(|memory| memory.top_modal_layer().is_some())
     }
 
-    /// Entries that match a query, best first.
     pub fn found(&self, query: &str) -> Vec<&PaletteEntry> {
         let query = query.trim().to_lowercase();
         let entries = self.entries.iter().flatten();
@@ -133,8 +122,7 @@ impl CommandPalette {
             });
         }
         if let Some(spec) = cx.model() {
-            let presets = presets.choices(spec).into_iter();
-            entries.extend(presets.map(|preset| {
+            entries.extend(presets.choices(spec).into_iter().map(|preset| {
                 let id = format!("preset:{}", preset.key.id());
                 let command = AppCommand::Presets(PresetsCommand::Apply(preset.key));
                 entry(id, &preset.name, PRESET, command)

@@ -4,20 +4,17 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::{self, ClipOptions, MediaError, RgbPixels, VideoWriter};
+use safelight_core::media::{self, ClipOptions, VideoWriter};
 use safelight_core::naming;
 use serde_json::Value;
 
-use crate::app::choices::{ContinuedResult, InputSlot};
-use crate::app::commands::{DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand};
-use crate::app::cx::AppContext;
-use crate::app::notices::NoticeSeverity;
+use crate::app::choices::ContinuedResult;
 use crate::app::player::compare::ResultComparison;
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{ResultViewer, ViewerMode};
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
-use crate::app::state::{MainPage, color_image};
+use crate::app::state::color_image;
 
 impl ResultViewer {
     pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut AppContext) {
@@ -96,8 +93,7 @@ impl ResultViewer {
             PlayerCommand::Zoom(zoom) => self.zoom = zoom,
             PlayerCommand::OwnSize => self.zoom = ZoomLevel::own_size(cx.ctx.pixels_per_point()),
             PlayerCommand::CompareWith(id) => {
-                let file = queue.result(id).filter(|item| !item.is_in_memory());
-                if let Some(item) = file {
+                if let Some(item) = queue.result(id).filter(|item| !item.is_in_memory()) {
                     let path = item.output.path().to_owned();
                     let shown = self.shown_path().filter(|shown| *shown != path);
                     let paths = shown.map(Path::to_path_buf).into_iter().chain([path]);
@@ -128,12 +124,10 @@ impl ResultViewer {
         }
     }
 
-    /// Index of the image that is shown of this result; `None` where something else is shown.
     fn shown_of(&self, id: JobId) -> Option<usize> {
         (self.mode == ViewerMode::Result(id)).then(|| self.batch_index())
     }
 
-    /// The file that is shown; `None` for a running job and a comparison.
     fn shown_path(&self) -> Option<&Path> {
         let shown = self.batch_index();
         self.media().map(|media| media.path_of(shown))
@@ -230,33 +224,7 @@ impl ResultViewer {
         }
         is_compared
     }
-}
 
-/// Commands on the frame that is shown.
-fn is_of_frame(command: &PlayerCommand) -> bool {
-    matches!(
-        command,
-        PlayerCommand::Toggle
-            | PlayerCommand::Step(_)
-            | PlayerCommand::ShowFrame(_)
-            | PlayerCommand::SaveFrame
-            | PlayerCommand::CopyFrame
-            | PlayerCommand::UseFrame(_)
-            | PlayerCommand::Zoom(_)
-            | PlayerCommand::OwnSize
-    )
-}
-
-/// The frame that is shown, and its file.
-struct ShownFrame {
-    picture: Arc<RgbPixels>,
-    /// Counted from 0.
-    index: usize,
-    path: PathBuf,
-}
-
-impl ResultViewer {
-    /// The frame that is shown; `None` of a comparison, which shows two.
     fn shown_frame(&self, queue: &JobQueue) -> Option<ShownFrame> {
         let (player, path) = match self.mode {
             ViewerMode::Live => {
@@ -293,13 +261,32 @@ impl ResultViewer {
         }
     }
 
-    /// Makes the frame an input image of the form.
     pub(super) fn use_frame(&self, slot: InputSlot, queue: &JobQueue, cx: &mut AppContext) {
         if let Some(frame) = self.shown_frame(queue) {
             let folder = folder_for(&frame.path, cx);
             cx.push(InputsCommand::Take(slot, frame.picture, folder));
         }
     }
+}
+
+fn is_of_frame(command: &PlayerCommand) -> bool {
+    matches!(
+        command,
+        PlayerCommand::Toggle
+            | PlayerCommand::Step(_)
+            | PlayerCommand::ShowFrame(_)
+            | PlayerCommand::SaveFrame
+            | PlayerCommand::CopyFrame
+            | PlayerCommand::UseFrame(_)
+            | PlayerCommand::Zoom(_)
+            | PlayerCommand::OwnSize
+    )
+}
+
+struct ShownFrame {
+    picture: Arc<RgbPixels>,
+    index: usize,
+    path: PathBuf,
 }
 
 /// Folder for a frame of this file that becomes an input.
@@ -318,18 +305,13 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut AppCont
     };
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let told = JobError::new(
-        JobErrorKind::Internal,
-        format!("frame {number} is saved as {name}"),
-    );
-    cx.notify(
-        NoticeSeverity::Info,
-        told.advise(format!("In the folder {}", folder.display())),
-    );
+    let text = format!("frame {number} is saved as {name}");
+    let told = JobError::new(JobErrorKind::Internal, text);
+    let told = told.advise(format!("In the folder {}", folder.display()));
+    cx.notify(NoticeSeverity::Info, told);
     cx.say(format!("Frame {number} saved: {}", path.display()));
 }
 
-/// Writes the frame next to its video, with the video's settings and its own number.
 fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
     let folder = frame.path.parent().unwrap_or_else(|| Path::new(""));
     let stem = frame.path.file_stem().unwrap_or_default().to_string_lossy();

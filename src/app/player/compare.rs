@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use egui::Context;
-use safelight_core::media::{MediaError, RgbPixels};
 use serde_json::Value;
 
 use crate::app::choices::CompareMode;
@@ -14,19 +12,16 @@ use crate::app::player::media::ViewedMedia;
 use crate::app::player::playhead::{PlaybackOptions, PlaybackPosition, playable_fps};
 use crate::app::player::reading::ViewerFrames;
 use crate::app::player::texture::{ViewerContent, ViewerTexture, show_together};
+use crate::app::prelude::*;
 
-/// Factors by which a difference is amplified.
 pub const GAINS: [u8; 4] = [1, 4, 8, 16];
 
-/// One of two.
 pub struct ComparedSide {
-    /// Name of its file.
     pub title: String,
     pub request: Option<Value>,
     frames: ViewerFrames,
     fps: f64,
     is_clip: bool,
-    /// Index of the image in its batch, or 0.
     first: usize,
     pub texture: ViewerTexture,
 }
@@ -78,11 +73,9 @@ impl ComparedSide {
     }
 }
 
-/// Two results on one time line.
 pub struct ResultComparison {
     pub sides: [ComparedSide; 2],
     pub mode: CompareMode,
-    /// Position of the line between A and B, from 0 to 1.
     pub divider: f32,
     pub gain: u8,
     pub difference: ViewerTexture,
@@ -104,7 +97,6 @@ impl ResultComparison {
         }
     }
 
-    /// Both are pictures.
     pub fn is_still(&self) -> bool {
         self.playhead.len() <= 1
     }
@@ -125,8 +117,7 @@ impl ResultComparison {
         let secs = self.playhead.secs();
         // Before it is needed: the thread that reads it wakes the window only for the current frame.
         self.look_at(secs);
-        let is_waiting = self.sides.iter().any(|side| side.is_awaited(secs));
-        let wait = if is_waiting {
+        let wait = if self.sides.iter().any(|side| side.is_awaited(secs)) {
             self.playhead.hold();
             None
         } else {
@@ -162,7 +153,6 @@ impl ResultComparison {
         show_together(ctx, &mut wanted.collect::<Vec<_>>());
     }
 
-    /// Takes the error of one of the files, if there is one.
     pub(super) fn take_failure(&self) -> Option<MediaError> {
         self.sides
             .iter()

@@ -14,7 +14,6 @@ struct ComparedSetting {
     none: &'static str,
 }
 
-/// Settings that are compared, in the order of the list.
 const SETTINGS: [ComparedSetting; 27] = [
     setting("model", "model", "unknown model"),
     setting("seed", "seed", "unknown seed"),
@@ -45,7 +44,6 @@ const SETTINGS: [ComparedSetting; 27] = [
     setting("prompt", "prompt", "no prompt"),
 ];
 
-/// Values of A and B for each setting in which they differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingDifferences {
     pub a: Vec<String>,
@@ -59,7 +57,6 @@ impl SettingDifferences {
     }
 }
 
-/// Compares two requests; `None` is a file without settings.
 pub fn differences(a: Option<&Value>, b: Option<&Value>) -> SettingDifferences {
     let (Some(a), Some(b)) = (a, b) else {
         let all = |request: Option<&Value>| match request {

@@ -5,24 +5,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{JobError, JobErrorKind, JobId, SheetCells, Video};
-use safelight_core::media::{self, ClipReader, MediaError, RgbPixels};
+use safelight_core::job::{SheetCells, Video};
+use safelight_core::media::{self, ClipReader};
 use serde_json::{Value, json};
 
 use crate::app::choices::TrashRequest;
 use crate::app::inputs::opening::may_move;
 use crate::app::player::reading::{FileFrames, ViewerFrames, ViewerWake};
+use crate::app::prelude::*;
 use crate::app::queue::jobs::ResultItem;
 
-/// Images of one batch that are opened together.
 const MAX_BATCH: usize = 64;
 
-/// An image, batch or video.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewedMedia {
     /// The job of this session that made it, where its frames are in memory.
     pub job: Option<JobId>,
-    /// Several for the images of a batch.
     pub paths: Vec<PathBuf>,
     pub width: u32,
     pub height: u32,
@@ -30,14 +28,12 @@ pub struct ViewedMedia {
     pub fps: f64,
     /// It plays; else it is one image, or several.
     pub is_clip: bool,
-    /// Seconds that its job took, of this session.
     pub secs: Option<f64>,
     /// Settings that Safelight embedded in each file, if any.
     pub settings: Vec<Option<Value>>,
 }
 
 impl ViewedMedia {
-    /// A result of this session.
     pub fn of_result(item: &ResultItem) -> Self {
         let (width, height) = item.request.size();
         let output = &item.output;
@@ -63,7 +59,6 @@ impl ViewedMedia {
         }
     }
 
-    /// The file of one image of a batch; the only file of others.
     pub fn path_of(&self, index: usize) -> &Path {
         let path = self.paths.get(index).or_else(|| self.paths.first());
         path.map_or_else(|| Path::new(""), PathBuf::as_path)
@@ -74,7 +69,6 @@ impl ViewedMedia {
         name.to_string_lossy().into_owned()
     }
 
-    /// The request that made it, from its file.
     pub fn request_of(&self, index: usize) -> Option<&Value> {
         let settings = self.settings.get(index).or_else(|| self.settings.first())?;
         settings.as_ref()?.get("request")
@@ -99,17 +93,14 @@ impl ViewedMedia {
         cells.file_at(self.path_of(shown), x, y)
     }
 
-    /// The prompt, where the file has it.
     pub fn prompt(&self, shown: usize) -> Option<&str> {
         self.request_of(shown)?["prompt"].as_str()
     }
 }
 
-/// A file that can be viewed.
 pub(super) struct OpenedFile {
     pub media: ViewedMedia,
     pub frames: ViewerFrames,
-    /// Index of the chosen image in its batch.
     pub index: usize,
 }
 
@@ -154,8 +145,7 @@ fn is_frame_of_clip(settings: Option<&Value>) -> bool {
     let Some(settings) = settings else {
         return false;
     };
-    let num_frames = settings["request"]["num_frames"].as_u64().unwrap_or(1);
-    num_frames > 1 && settings.get("frame").is_none()
+    settings["request"]["num_frames"].as_u64().unwrap_or(1) > 1 && settings.get("frame").is_none()
 }
 
 fn open_clip(
@@ -189,7 +179,6 @@ fn open_clip(
     })
 }
 
-/// A picture, with the others of its batch.
 fn open_pictures(
     path: &Path,
     picture: RgbPixels,

@@ -17,12 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use egui::ViewportCommand;
-use safelight_core::job::{JobError, JobId, Video};
-use safelight_core::media::{MediaError, RgbPixels};
+use safelight_core::job::Video;
 
-use crate::app::cx::AppContext;
-use crate::app::pending::BackgroundTask;
-use crate::app::state::MainPage;
 use compare::ResultComparison;
 use media::OpenedFile;
 pub use media::ViewedMedia;
@@ -31,14 +27,14 @@ use reading::ViewerFrames;
 use texture::ViewerTexture;
 use zoom::ZoomLevel;
 
-/// Content of the middle of the window.
+use crate::app::prelude::*;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ViewerMode {
     #[default]
     Live,
     Result(JobId),
     File,
-    /// Two results or files.
     Compare,
 }
 
@@ -52,17 +48,13 @@ pub struct ResultViewer {
     /// Latents of the running job, while its video so far plays.
     pub inset: ViewerTexture,
     pub zoom: ZoomLevel,
-    /// The image has the whole screen.
     pub is_full: bool,
     full: FullScreen,
     pub playback: PlaybackOptions,
-    /// An input image that is shown because it was put into the form.
     input: Option<PathBuf>,
-    /// A file that is shown because a job has made it.
     made: Option<PathBuf>,
     /// The user chose what is shown; the next job does not replace it.
     is_chosen: bool,
-    /// The job that ran in the last round.
     running: Option<JobId>,
     /// A new video plays until this time, also while the next job runs; then that job is shown.
     live_at: Option<f64>,
@@ -71,15 +63,12 @@ pub struct ResultViewer {
     opening: Option<OpeningMedia>,
     /// The mode that a comparison returns to.
     before_compare: ViewerMode,
-    /// The number of a saved frame, counted from 1, and its file.
     saving: BackgroundTask<Result<(usize, PathBuf), MediaError>>,
 }
 
-/// One file that is being opened, or two to be compared.
 struct OpeningMedia {
     name: String,
     files: BackgroundTask<Result<Vec<OpenedFile>, JobError>>,
-    /// It is an input image, which the user did not choose to see.
     is_input: bool,
 }
 
@@ -91,12 +80,10 @@ impl ResultViewer {
         }
     }
 
-    /// Name of the file that is being opened.
     pub fn opening(&self) -> Option<&str> {
         self.opening.as_ref().map(|opening| opening.name.as_str())
     }
 
-    /// The result or file that is shown; `None` for a running job and a comparison.
     pub fn media(&self) -> Option<&ViewedMedia> {
         let is_one = matches!(self.mode, ViewerMode::Result(_) | ViewerMode::File);
         let player = self.player.as_ref().filter(|_| is_one)?;
@@ -110,7 +97,6 @@ impl ResultViewer {
     }
 }
 
-/// Frames, and the position in them.
 #[derive(Clone, Debug)]
 pub struct FramePlayer {
     pub media: ViewedMedia,
@@ -143,7 +129,6 @@ impl FramePlayer {
         Self::new(media, ViewerFrames::Memory(clip), 0)
     }
 
-    /// It is a video of more than one frame.
     pub fn can_play(&self) -> bool {
         self.media.is_clip && self.len() > 1
     }
@@ -164,7 +149,6 @@ impl FramePlayer {
         self.playhead.is_playing()
     }
 
-    /// The file that is shown.
     fn path(&self) -> &Path {
         self.media.path_of(self.index())
     }
@@ -174,7 +158,6 @@ impl FramePlayer {
         self.frames.picture(self.index())
     }
 
-    /// The current frame, `None` while it is being read.
     pub fn exact(&self) -> Option<Arc<RgbPixels>> {
         self.frames.exact(self.index())
     }
@@ -208,7 +191,6 @@ impl FramePlayer {
     }
 }
 
-/// State of the window while the image has the whole screen.
 #[derive(Default)]
 struct FullScreen {
     is_on: bool,

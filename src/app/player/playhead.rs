@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 const SLACK_SECS: f64 = 0.02;
 /// After a longer gap (the window was hidden) the video continues from where it was.
 const MAX_LAG_SECS: f64 = 1.0;
-/// The speeds that are offered.
 pub const SPEEDS: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
 
 /// A rate at which a clip can be played: what files say is not trusted.
@@ -21,21 +20,16 @@ pub fn playable_fps(fps: f64) -> f64 {
     }
 }
 
-/// Action after the last frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepeatMode {
-    /// It stops there.
     Off,
-    /// The first frame.
     #[default]
     Loop,
-    /// Backwards, and forwards again.
     PingPong,
 }
 
 impl RepeatMode {
-    /// Next choice of the button.
     pub fn next(self) -> Self {
         match self {
             Self::Off => Self::Loop,
@@ -44,7 +38,6 @@ impl RepeatMode {
         }
     }
 
-    /// In the interface.
     pub fn label(self) -> &'static str {
         match self {
             Self::Off => "Play once",
@@ -54,12 +47,10 @@ impl RepeatMode {
     }
 }
 
-/// Playback options, for all videos.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlaybackOptions {
     pub repeat: RepeatMode,
-    /// Speed relative to the frame rate of the video.
     pub speed: f64,
 }
 
@@ -72,8 +63,7 @@ impl Default for PlaybackOptions {
     }
 }
 
-/// The place in a clip.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PlaybackPosition {
     len: usize,
     fps: f64,
@@ -92,21 +82,15 @@ impl PlaybackPosition {
         Self {
             len,
             fps: playable_fps(fps),
-            starts: None,
-            index: 0,
             is_playing: len > 1,
-            is_backward: false,
-            playback: PlaybackOptions::default(),
-            due_secs: None,
+            ..Self::default()
         }
     }
 
-    /// With the starts of its frames, where they are uneven.
     pub fn with_starts(self, starts: Option<FrameStarts>) -> Self {
         Self { starts, ..self }
     }
 
-    /// Paused copy.
     pub fn paused(self) -> Self {
         Self {
             is_playing: false,
@@ -130,12 +114,10 @@ impl PlaybackPosition {
         self.fps
     }
 
-    /// The time of the frame in the clip.
     pub fn secs(&self) -> f64 {
         self.start_secs(self.index)
     }
 
-    /// The time of the last frame.
     pub fn last_secs(&self) -> f64 {
         self.start_secs(self.len.saturating_sub(1))
     }
@@ -160,12 +142,10 @@ impl PlaybackPosition {
         self.is_playing
     }
 
-    /// It plays, and the next frame is the one before.
     pub fn is_backward(&self) -> bool {
         self.is_playing && self.is_backward
     }
 
-    /// Plays on so from now on.
     pub fn set_playback(&mut self, playback: PlaybackOptions) {
         let speed = if playback.speed.is_finite() {
             playback.speed.clamp(SPEEDS[0], SPEEDS[SPEEDS.len() - 1])
@@ -190,13 +170,11 @@ impl PlaybackPosition {
         }
     }
 
-    /// Stops at a frame, counted around the loop.
     pub fn step(&mut self, by: i64) {
         let len = self.len.max(1) as i64;
         self.show((self.index as i64).saturating_add(by).rem_euclid(len) as usize);
     }
 
-    /// Stops at this frame.
     pub fn show(&mut self, index: usize) {
         self.index = index.min(self.len.saturating_sub(1));
         self.is_playing = false;

@@ -8,14 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use safelight_core::job::Video;
-use safelight_core::media::{ClipReader, FrameStarts, MediaError, RgbPixels, thumbnail};
+use safelight_core::media::{ClipReader, FrameStarts, thumbnail};
 
 use crate::app::background::guarded;
 use crate::app::player::window::{BUDGET_BYTES, FrameWindow};
+use crate::app::prelude::*;
 
 pub type ViewerWake = Arc<dyn Fn() + Send + Sync>;
 
-/// The frames of a video, or the images of a batch.
 #[derive(Clone, Debug)]
 pub enum ViewerFrames {
     Memory(Arc<Video>),
@@ -30,7 +30,6 @@ impl ViewerFrames {
         }
     }
 
-    /// Starts of the frames; `None` where they have an even rate.
     pub fn starts(&self) -> Option<&FrameStarts> {
         match self {
             Self::Memory(_) => None,
@@ -38,7 +37,6 @@ impl ViewerFrames {
         }
     }
 
-    /// The frame, or the nearest one that is there.
     pub fn picture(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(clip) => clip.frames.get(index).cloned(),
@@ -46,7 +44,6 @@ impl ViewerFrames {
         }
     }
 
-    /// The frame; `None` while it is being read.
     pub fn exact(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(clip) => clip.frames.get(index).cloned(),
@@ -54,14 +51,12 @@ impl ViewerFrames {
         }
     }
 
-    /// Sets the current frame and the direction of play.
     pub fn look_at(&self, index: usize, is_backward: bool) {
         if let Self::File(frames) = self {
             frames.look_at(index, is_backward);
         }
     }
 
-    /// Takes the error of its file, if there is one.
     pub fn take_failure(&self) -> Option<MediaError> {
         match self {
             Self::Memory(_) => None,
@@ -77,18 +72,15 @@ pub struct FileFrames {
     starts: Option<FrameStarts>,
 }
 
-/// Shared by the window and the thread.
 #[derive(Debug)]
 struct SharedReading {
     window: FrameWindow,
     is_closed: bool,
     failure: Option<MediaError>,
-    /// No texture can be larger.
     max_side: u32,
 }
 
 impl FileFrames {
-    /// Starts the thread. Errors when it cannot start.
     pub fn start(reader: ClipReader, max_side: u32, wake: ViewerWake) -> std::io::Result<Self> {
         let (info, starts) = (reader.info(), reader.starts().cloned());
         let frame_bytes = info.width as usize * info.height as usize * 3;
@@ -125,12 +117,10 @@ impl FileFrames {
         }
     }
 
-    /// Number of frames, as far as is known.
     fn len(&self) -> usize {
         self.shared.lock().window.len()
     }
 
-    /// Sets the current frame and the direction of play.
     fn look_at(&self, index: usize, is_backward: bool) {
         if self.shared.lock().window.look_at(index, is_backward) {
             self.shared.changed.notify_all();
@@ -258,7 +248,6 @@ impl<T> ParkedValue<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `ask` returns a value.
     fn wait<R>(&self, mut ask: impl FnMut(&mut T) -> Option<R>) -> R {
         let mut value = self.lock();
         loop {

@@ -5,35 +5,27 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::RgbPixels;
-
 use crate::app::background::survived;
 use crate::app::choices::CompareMode;
-use crate::app::cx::AppContext;
-use crate::app::notices::NoticeSeverity;
 use crate::app::player::compare::{ComparedSide, ResultComparison};
 use crate::app::player::media::{self, OpenedFile};
 use crate::app::player::reading::{ViewerFrames, ViewerWake};
 use crate::app::player::{
     FramePlayer, OpeningMedia, PlaybackPosition, ResultViewer, SPEEDS, ViewedMedia, ViewerMode,
 };
+use crate::app::prelude::*;
 use crate::app::queue::{JobQueue, ResultItem, RunningJob};
-use crate::app::state::MainPage;
 
-/// Frames a second of an animated latent preview.
 const PREVIEW_FPS: f64 = 4.0;
 /// Least and most time that a new video is shown while the next job runs.
 const MIN_SHOWING_SECS: f64 = 3.0;
 const MAX_SHOWING_SECS: f64 = 20.0;
 
-/// It is a video of more than one frame.
 fn is_playable(item: &ResultItem) -> bool {
     !item.is_pictures() && item.output.num_frames > 1
 }
 
 impl ResultViewer {
-    /// Nothing is shown, and no job runs.
     pub fn is_empty(&self, queue: &JobQueue) -> bool {
         self.mode == ViewerMode::Live
             && queue.running.is_none()
@@ -59,7 +51,6 @@ impl ResultViewer {
         self.is_full = self.full.follow(self.is_full, cx);
     }
 
-    /// Another job runs now, or none.
     fn turn_to(
         &mut self,
         running: Option<JobId>,
@@ -104,7 +95,6 @@ impl ResultViewer {
         }
     }
 
-    /// Shows a new result; the next job is shown once its video has played.
     fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &AppContext) {
         self.show_result(item.id, queue, cx);
         let plays = item.is_in_memory() && is_playable(item);
@@ -119,7 +109,6 @@ impl ResultViewer {
         secs.clamp(MIN_SHOWING_SECS, MAX_SHOWING_SECS)
     }
 
-    /// Position in whatever is shown.
     pub(super) fn playhead_mut<'a>(
         &'a mut self,
         queue: &'a mut JobQueue,
@@ -131,7 +120,6 @@ impl ResultViewer {
         })
     }
 
-    /// Goes back to the running job.
     pub(super) fn show_live(&mut self, queue: &JobQueue, cx: &AppContext) {
         self.let_go(cx);
         self.mode = ViewerMode::Live;
@@ -140,7 +128,6 @@ impl ResultViewer {
         }
     }
 
-    /// This result is shown.
     pub fn shows(&self, item: &ResultItem) -> bool {
         self.media().is_some_and(|media| {
             let is_its_file = !item.is_in_memory() && media.path_of(0) == item.output.path();
@@ -148,7 +135,6 @@ impl ResultViewer {
         })
     }
 
-    /// Shows the result that the user chose.
     pub(super) fn choose_result(&mut self, id: JobId, queue: &JobQueue, cx: &mut AppContext) {
         if queue.result(id).is_some_and(|item| !item.is_in_memory()) {
             self.choose(cx);
@@ -193,7 +179,6 @@ impl ResultViewer {
         self.is_chosen = self.mode != ViewerMode::Live;
     }
 
-    /// Opens an image, batch or video and plays it; or two of them to be compared.
     pub(super) fn open(&mut self, paths: Vec<PathBuf>, cx: &mut AppContext) {
         cx.page = MainPage::Watch;
         cx.is_queue_over = false;
@@ -272,7 +257,6 @@ impl ResultViewer {
         self.is_chosen = false;
     }
 
-    /// Shows the running job, else the last result.
     fn show_newest(&mut self, queue: &JobQueue, cx: &AppContext) {
         match queue.results.last() {
             Some(item) if queue.running.is_none() => self.show_result(item.id, queue, cx),
@@ -286,7 +270,6 @@ impl ResultViewer {
             .map_or_else(CompareMode::default, |compare| compare.mode)
     }
 
-    /// Compares a result with what is shown.
     pub(super) fn compare_with(&mut self, id: JobId, queue: &JobQueue, cx: &AppContext) {
         let mode = self.compare_mode();
         let shown = match (self.mode, self.compare.take()) {
@@ -321,7 +304,6 @@ impl ResultViewer {
         self.mode = ViewerMode::Compare;
     }
 
-    /// Goes back to what was shown before.
     pub(super) fn leave_compare(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         cx.background.free(self.compare.take());
         self.zoom = Default::default();
@@ -338,7 +320,6 @@ impl ResultViewer {
         self.choose(cx);
     }
 
-    /// The result or file that is shown, as a side of a comparison.
     fn shown_side(&self) -> Option<ComparedSide> {
         let media = self.media()?;
         let frames = self.player.as_ref()?.frames.clone();

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
-use egui::{ColorImage, Context, TextureHandle, TextureOptions, Vec2, vec2};
-use safelight_core::media::{RgbPixels, resize_lanczos};
+use egui::{ColorImage, TextureHandle, TextureOptions, Vec2, vec2};
+use safelight_core::media::resize_lanczos;
 
+use crate::app::prelude::*;
 use crate::app::state::color_image;
 
 /// Fewer pixels are converted in less than a millisecond.
@@ -17,11 +18,9 @@ const SMALL_PIXELS: u64 = 1 << 19;
 /// Larger images are scaled down for a difference.
 const MAX_DIFFERENCE_PIXELS: f64 = 1_000_000.0;
 
-/// Content of a texture.
 #[derive(Clone, Debug)]
 pub enum ViewerContent {
     Picture(Arc<RgbPixels>),
-    /// Absolute difference of each pixel, times `gain`.
     Difference {
         a: Arc<RgbPixels>,
         b: Arc<RgbPixels>,
@@ -40,7 +39,6 @@ impl ViewerContent {
         all <= SMALL_PIXELS
     }
 
-    /// Width and height in pixels; its image may be larger.
     fn size(&self) -> [u32; 2] {
         match self {
             Self::Picture(picture) => [picture.width, picture.height],
@@ -48,7 +46,6 @@ impl ViewerContent {
         }
     }
 
-    /// Converts it for egui.
     fn image(&self) -> ColorImage {
         match self {
             Self::Picture(picture) => enlarged(picture),
@@ -83,19 +80,16 @@ fn enlarged(picture: &RgbPixels) -> ColorImage {
         .map_or_else(|_| color_image(picture), |large| color_image(&large))
 }
 
-/// The size of the first image, or less.
 fn difference_size(a: &RgbPixels) -> [u32; 2] {
     let pixels = f64::from(a.width) * f64::from(a.height);
     let scale = (MAX_DIFFERENCE_PIXELS / pixels).sqrt().min(1.0);
     [a.width, a.height].map(|side| ((f64::from(side) * scale) as u32).max(1))
 }
 
-/// Absolute difference of each pixel, times `gain`.
 fn difference(a: &RgbPixels, b: &RgbPixels, gain: u8) -> Option<RgbPixels> {
     let [width, height] = difference_size(a);
     let far = |a: u8, b: u8| a.abs_diff(b).saturating_mul(gain);
-    let sizes = [(a.width, a.height), (b.width, b.height)];
-    if sizes == [(width, height); 2] {
+    if [(a.width, a.height), (b.width, b.height)] == [(width, height); 2] {
         let rgb = a.rgb.iter().zip(&b.rgb).map(|(a, b)| far(*a, *b));
         return RgbPixels::new(width, height, rgb.collect()).ok();
     }
@@ -111,7 +105,6 @@ fn difference(a: &RgbPixels, b: &RgbPixels, gain: u8) -> Option<RgbPixels> {
     .ok()
 }
 
-/// A texture and its content.
 #[derive(Default)]
 pub struct ViewerTexture {
     texture: Option<TextureHandle>,
@@ -119,7 +112,6 @@ pub struct ViewerTexture {
     next: Option<NextContent>,
 }
 
-/// Content that is being converted.
 struct NextContent {
     content: ViewerContent,
     image: NextImage,
@@ -131,7 +123,6 @@ enum NextImage {
 }
 
 impl ViewerTexture {
-    /// Shows an image; a small one at once.
     pub fn show_picture(&mut self, ctx: &Context, picture: &Arc<RgbPixels>) {
         self.show(ctx, ViewerContent::Picture(Arc::clone(picture)));
     }
@@ -141,7 +132,6 @@ impl ViewerTexture {
         show_together(ctx, &mut [(self, content)]);
     }
 
-    /// Abandons the conversion that runs.
     pub fn stop(&mut self) {
         self.next = None;
     }
@@ -150,13 +140,11 @@ impl ViewerTexture {
         *self = Self::default();
     }
 
-    /// Size of the content in pixels.
     pub fn size(&self) -> Option<Vec2> {
         let [width, height] = self.shown.as_ref()?.size();
         Some(vec2(width as f32, height as f32))
     }
 
-    /// The texture, and the size of its content in pixels.
     pub fn handle(&self) -> Option<(&TextureHandle, [u32; 2])> {
         Some((self.texture.as_ref()?, self.shown.as_ref()?.size()))
     }
@@ -177,7 +165,6 @@ impl ViewerTexture {
         });
     }
 
-    /// A conversion runs.
     fn is_busy(&mut self) -> bool {
         let Some(next) = &mut self.next else {
             return false;
@@ -193,7 +180,6 @@ impl ViewerTexture {
         false
     }
 
-    /// Shows the converted image, if there is one.
     fn turn(&mut self, ctx: &Context) {
         let Some(NextContent {
             content,
@@ -220,15 +206,13 @@ pub(super) fn show_together(ctx: &Context, wanted: &mut [(&mut ViewerTexture, Vi
 }
 
 fn turn_together(ctx: &Context, wanted: &mut [(&mut ViewerTexture, ViewerContent)]) {
-    let is_waiting = wanted.iter_mut().any(|(texture, _)| texture.is_busy());
-    if !is_waiting {
+    if !wanted.iter_mut().any(|(texture, _)| texture.is_busy()) {
         for (texture, _) in wanted {
             texture.turn(ctx);
         }
     }
 }
 
-/// Converts on a thread that wakes the window.
 fn made_aside(ctx: &Context, content: &ViewerContent) -> Receiver<ColorImage> {
     let (sender, receiver) = bounded(1);
     let (ctx, content) = (ctx.clone(), content.clone());

@@ -17,7 +17,6 @@ const MAX_GAP: usize = 24;
 /// Evicted frames, to be dropped where nothing waits for it.
 pub type EvictedFrames = Vec<Arc<RgbPixels>>;
 
-/// Frames around a place.
 #[derive(Debug)]
 pub struct FrameWindow {
     len: usize,
@@ -66,7 +65,6 @@ impl FrameWindow {
         self.evict()
     }
 
-    /// The frame itself, when it is there.
     pub fn exact(&self, index: usize) -> Option<&Arc<RgbPixels>> {
         self.frames.get(&index)
     }
@@ -91,8 +89,7 @@ impl FrameWindow {
     pub fn next_missing(&self) -> Option<usize> {
         let (ahead, behind) = self.reach();
         let later = (0..=ahead).map(|by| self.neighbour(by, self.is_backward));
-        let earlier = (1..=behind).map(|by| self.neighbour(by, !self.is_backward));
-        let mut wanted = later.chain(earlier);
+        let mut wanted = later.chain((1..=behind).map(|by| self.neighbour(by, !self.is_backward)));
         wanted.find(|index| *index < self.len && !self.frames.contains_key(index))
     }
 

@@ -8,10 +8,8 @@ use egui::{Pos2, Rect, Vec2, vec2};
 const MIN_SCALE: f32 = 0.02;
 const MAX_SCALE: f32 = 32.0;
 
-/// Visible part of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ZoomLevel {
-    /// All of it, as large as there is room.
     #[default]
     Fit,
     /// So many points a pixel, the picture's middle so far from the place's.
@@ -27,7 +25,6 @@ impl ZoomLevel {
         }
     }
 
-    /// Rectangle of an image of this size in its area.
     pub fn rect(self, area: Rect, size: Vec2) -> Rect {
         match self {
             Self::Fit => fit(area, size),
@@ -37,7 +34,6 @@ impl ZoomLevel {
         }
     }
 
-    /// Points a pixel.
     pub fn scale(self, area: Rect, size: Vec2) -> f32 {
         self.rect(area, size).width() / size.x.max(1.0)
     }
@@ -56,7 +52,6 @@ impl ZoomLevel {
         .held(area, size)
     }
 
-    /// Moved, but never out of sight.
     pub fn moved(self, by: Vec2, area: Rect, size: Vec2) -> Self {
         match self {
             Self::Fit => Self::Fit,
@@ -80,7 +75,6 @@ impl ZoomLevel {
     }
 }
 
-/// The largest rectangle of this aspect in the area.
 fn fit(area: Rect, size: Vec2) -> Rect {
     let aspect = size.x.max(1.0) / size.y.max(1.0);
     let width = area.width().min(area.height() * aspect).max(1.0);

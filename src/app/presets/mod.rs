@@ -1,19 +1,13 @@
 //! Presets: those of all models, of the selected model and of the user.
 
-use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::model::ModelSpec;
 use safelight_core::presets::{
     self, LoadedPresets, OwnPreset, PresetEdit, PresetValues, PresetsError, QualityPreset,
 };
 
 use crate::app::choices::PresetKey;
-use crate::app::commands::PresetsCommand;
-use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
 
-/// The user's presets.
 #[derive(Debug, Default)]
 pub struct OwnPresets {
     pub list: Vec<OwnPreset>,
@@ -22,7 +16,6 @@ pub struct OwnPresets {
 }
 
 impl OwnPresets {
-    /// Reads the file.
     pub(super) fn open(cx: &AppContext) -> Self {
         let mut own = Self::default();
         own.load(cx);
@@ -31,7 +24,28 @@ impl OwnPresets {
 
     /// All that can be chosen for a model: those of every model, the model's, the user's.
     pub fn choices(&self, spec: &ModelSpec) -> Vec<PresetChoice> {
-        all(&self.list, spec)
+        let qualities = QualityPreset::ALL.into_iter().map(|quality| PresetChoice {
+            key: PresetKey::Quality(quality),
+            name: quality.label().to_owned(),
+            note: quality.note().to_owned(),
+            values: quality.values(spec),
+        });
+        let models = spec.presets.iter().map(|preset| PresetChoice {
+            key: PresetKey::Model(preset.id.clone()),
+            name: preset.name.clone(),
+            note: preset.note.clone(),
+            values: PresetValues::of_model(preset, spec),
+        });
+        let own = self.list.iter().map(|preset| PresetChoice {
+            key: PresetKey::Own(preset.name.clone()),
+            name: preset.name.clone(),
+            note: match &preset.model {
+                Some(model) if *model != spec.id => format!("Saved with {model}"),
+                _ => String::new(),
+            },
+            values: preset.values.clone(),
+        });
+        qualities.chain(models).chain(own).collect()
     }
 
     pub fn update(&mut self, command: PresetsCommand, inputs: &InputSlots, cx: &mut AppContext) {
@@ -71,10 +85,8 @@ impl OwnPresets {
                 Ok((loaded, aside)) => {
                     self.take(loaded, cx);
                     if let Some(aside) = aside {
-                        let card = JobError::new(
-                            JobErrorKind::InvalidRequest,
-                            "the presets file was damaged, and a new one was started",
-                        );
+                        let text = "the presets file was damaged, and a new one was started";
+                        let card = JobError::new(JobErrorKind::InvalidRequest, text);
                         let card = card.advise(format!("The old one is kept as {aside}"));
                         cx.notify(NoticeSeverity::Warning, card);
                     }
@@ -110,16 +122,13 @@ impl OwnPresets {
     }
 
     fn take(&mut self, loaded: LoadedPresets, cx: &mut AppContext) {
-        let LoadedPresets {
-            presets,
-            problems,
-            error,
-        } = loaded;
-        self.list = presets;
+        self.list = loaded.presets;
         cx.notices.end(&NoticeCause::PresetsFile);
-        let broken = error.map(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err));
-        let problems = (!problems.is_empty())
-            .then(|| JobError::new(JobErrorKind::InvalidRequest, problems.join("; ")));
+        let broken = loaded
+            .error
+            .map(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err));
+        let problems = (!loaded.problems.is_empty())
+            .then(|| JobError::new(JobErrorKind::InvalidRequest, loaded.problems.join("; ")));
         for card in broken.into_iter().chain(problems) {
             let card = card.advise(
                 "Correct the file, then open the preset menu. Safelight does not change the file \
@@ -130,39 +139,11 @@ impl OwnPresets {
     }
 }
 
-/// A preset as it can be chosen.
 pub struct PresetChoice {
     pub key: PresetKey,
     pub name: String,
-    /// Its purpose; empty for the user's.
     pub note: String,
     pub values: PresetValues,
-}
-
-/// All that can be chosen for a model: those of every model, the model's, the user's.
-fn all(own: &[OwnPreset], spec: &ModelSpec) -> Vec<PresetChoice> {
-    let qualities = QualityPreset::ALL.into_iter().map(|quality| PresetChoice {
-        key: PresetKey::Quality(quality),
-        name: quality.label().to_owned(),
-        note: quality.note().to_owned(),
-        values: quality.values(spec),
-    });
-    let models = spec.presets.iter().map(|preset| PresetChoice {
-        key: PresetKey::Model(preset.id.clone()),
-        name: preset.name.clone(),
-        note: preset.note.clone(),
-        values: PresetValues::of_model(preset, spec),
-    });
-    let own = own.iter().map(|preset| PresetChoice {
-        key: PresetKey::Own(preset.name.clone()),
-        name: preset.name.clone(),
-        note: match &preset.model {
-            Some(model) if *model != spec.id => format!("Saved with {model}"),
-            _ => String::new(),
-        },
-        values: preset.values.clone(),
-    });
-    qualities.chain(models).chain(own).collect()
 }
 
 #[cfg(test)]

@@ -8,14 +8,11 @@ use std::sync::Arc;
 
 use safelight_core::files::make_private_folder;
 use safelight_core::job::prompt::WildcardFile;
-use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::prompts::{self, PromptEntry};
 
-use crate::app::commands::PromptCommand;
-use crate::app::cx::AppContext;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
-use crate::app::pending::BackgroundTask;
 use token_count::PromptCounting;
+
+use crate::app::prelude::*;
 
 /// Interval of reading wildcards again while the user types one.
 const GLANCE_SECS: f64 = 2.0;
@@ -25,11 +22,9 @@ pub fn field_id() -> egui::Id {
     egui::Id::unique("prompt-field")
 }
 
-/// Earlier prompts, wildcards and counted tokens.
 #[derive(Default)]
 pub struct PromptDesk {
     pub history: PromptHistory,
-    /// The wildcards, once they have been looked for.
     pub wildcards: Option<Arc<Vec<WildcardFile>>>,
     pub counting: PromptCounting,
     has_begun: bool,
@@ -37,10 +32,8 @@ pub struct PromptDesk {
     keeping: BackgroundTask<Result<Vec<PromptEntry>, JobError>>,
     /// That the history cannot be kept was said.
     is_broken: bool,
-    /// When the wildcards were looked at.
     looked_at: Option<f64>,
     looking: BackgroundTask<Vec<WildcardFile>>,
-    /// The folder for wildcards is there, or why not.
     making: BackgroundTask<Result<PathBuf, JobError>>,
 }
 
@@ -108,7 +101,6 @@ impl PromptDesk {
         self.counting.poll();
     }
 
-    /// Keeps what is being submitted.
     fn remember(&mut self, entry: PromptEntry, cx: &mut AppContext) {
         if !entry.prompt.is_empty() {
             self.history.leave();
@@ -116,7 +108,6 @@ impl PromptDesk {
         }
     }
 
-    /// Puts an example into the field. The previous text stays in the history.
     fn use_example(&mut self, example: String, cx: &mut AppContext) {
         let written = cx.form.prompt.trim();
         let mut specs = cx.models.all().iter();
@@ -147,12 +138,10 @@ impl PromptDesk {
         let path = paths.data.join("prompts.jsonl");
         let keeping = cx.on_files("the list of earlier prompts was not changed", move || {
             prompts::change(&path, change).map_err(|err| {
-                JobError::new(
-                    JobErrorKind::Disk,
-                    "the prompt could not be added to the earlier prompts",
-                )
-                .advise(format!("Make this file writable: {}", path.display()))
-                .detail(err.to_string())
+                let text = "the prompt could not be added to the earlier prompts";
+                JobError::new(JobErrorKind::Disk, text)
+                    .advise(format!("Make this file writable: {}", path.display()))
+                    .detail(err.to_string())
             })
         });
         self.keeping.add(keeping);
@@ -183,8 +172,7 @@ impl PromptDesk {
     }
 
     fn open_wildcard_folder(&mut self, cx: &mut AppContext) {
-        let folders = cx.wildcard_folders();
-        let Some(folder) = folders.first().map(PathBuf::from) else {
+        let Some(folder) = cx.wildcard_folders().first().map(PathBuf::from) else {
             let err = JobError::new(JobErrorKind::Disk, "there is no folder for wildcard files")
                 .advise("Choose one in the settings");
             cx.notify(NoticeSeverity::Warning, err);
@@ -192,15 +180,13 @@ impl PromptDesk {
         };
         let making = cx.background.on_files(move || {
             let made = make_private_folder(&folder).map_err(|err| {
-                JobError::new(
-                    JobErrorKind::Disk,
-                    format!(
-                        "the folder for wildcard files could not be made: {}",
-                        folder.display()
-                    ),
-                )
-                .advise("Choose another folder in the settings")
-                .detail(err.to_string())
+                let text = format!(
+                    "the folder for wildcard files could not be made: {}",
+                    folder.display()
+                );
+                JobError::new(JobErrorKind::Disk, text)
+                    .advise("Choose another folder in the settings")
+                    .detail(err.to_string())
             });
             made.map(|()| folder)
         });
@@ -208,15 +194,12 @@ impl PromptDesk {
     }
 }
 
-/// Prompts of earlier jobs, and the one in the field.
 #[derive(Default)]
 pub struct PromptHistory {
     entries: Arc<Vec<PromptEntry>>,
-    /// The place of the one in the field.
     at: Option<usize>,
     /// Prompt that was being written before the first step back.
     draft: PromptEntry,
-    /// The file has been read.
     pub is_known: bool,
 }
 
@@ -238,7 +221,6 @@ impl PromptHistory {
         self.take(entries);
     }
 
-    /// The next text is a draft again.
     fn leave(&mut self) {
         self.at = None;
     }

@@ -2,36 +2,29 @@
 //!
 //! Counts letters like the text field.
 
-/// Names that are offered at once.
 const MAX_OFFERED: usize = 8;
 /// More letters are no beginning of a name.
 const MAX_BEGINNING: usize = 60;
 
-/// The cursor in the prompt.
 #[derive(Clone, Default)]
 pub struct PromptCursor {
     /// Letters before it, when it was last seen.
     pub cursor: Option<usize>,
-    /// Requested position of the cursor.
     pub wanted_cursor: Option<usize>,
     /// The wildcards that are offered, and which of them the keyboard chose.
     pub offer: Option<WildcardOffer>,
     /// A name is begun and not ended, whether anything is offered for it or not.
     pub is_naming: bool,
-    /// Other names are known since the last look.
     pub is_stale: bool,
     /// The pointer is over what is offered: a click there takes the focus from the field before it is one.
     pub is_pointer_over: bool,
-    /// The cursor is to go into the field.
     pub is_focus_wanted: bool,
     /// An offer that was declined: where its name begins.
     pub declined: Option<usize>,
 }
 
-/// Wildcards whose names begin with the typed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WildcardOffer {
-    /// Letters before the `__`.
     pub start: usize,
     pub names: Vec<String>,
     pub chosen: usize,
@@ -96,7 +89,6 @@ impl PromptCursor {
         });
     }
 
-    /// Writes an offered name in the place of its beginning.
     pub fn accept(&mut self, prompt: &mut String, index: usize) {
         let Some(offer) = self.offer.take() else {
             return;
@@ -114,13 +106,11 @@ impl PromptCursor {
         self.wanted_cursor = self.cursor;
     }
 
-    /// Offers nothing more for the name that is being written.
     pub fn decline(&mut self) {
         self.declined = self.offer.take().map(|offer| offer.start);
         self.is_naming = false;
     }
 
-    /// The field is left.
     pub fn leave(&mut self) {
         self.offer = None;
         self.is_naming = false;

@@ -3,29 +3,22 @@
 //! Runs on a separate thread when typing pauses; the tokenizers are passed along and returned, so that the largest is
 //! opened once. Nothing is opened before there is a prompt.
 
-use safelight_core::job::GenerateForm;
 use safelight_core::job::prompt::PromptError;
-use safelight_core::model::ModelSpec;
 use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
 
 use crate::app::background::{NOT_SURVIVED, guarded};
-use crate::app::cx::AppContext;
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
 
-/// Pause in typing before counting.
 const PAUSE_SECS: f64 = 0.15;
 
-/// Count, or a sentence on a problem.
 type CountResult = Result<PromptCount, String>;
 
-/// Texts counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PromptsToCount {
     prompt: CountWish,
     negative: Option<CountWish>,
 }
 
-/// Result of the thread.
 struct CountedPrompts {
     counter: TokenCounter,
     wish: PromptsToCount,
@@ -36,12 +29,10 @@ struct CountedPrompts {
 #[derive(Default)]
 pub struct PromptCounting {
     has_begun: bool,
-    /// Not here while it counts.
     counter: Option<TokenCounter>,
     running: BackgroundTask<CountedPrompts>,
     /// Request that was counted last, or is being counted.
     wish: Option<PromptsToCount>,
-    /// Newer request, and when it was first seen.
     wanted: Option<(PromptsToCount, f64)>,
     prompt: Option<CountResult>,
     negative: Option<CountResult>,
@@ -53,7 +44,6 @@ impl PromptCounting {
         self.prompt.as_ref()
     }
 
-    /// Count of the negative prompt, where it acts.
     pub fn negative(&self) -> Option<&CountResult> {
         self.negative.as_ref()
     }
@@ -62,7 +52,6 @@ impl PromptCounting {
         self.has_begun = true;
     }
 
-    /// Lets everything be counted anew.
     pub(super) fn forget(&mut self) {
         self.wish = None;
     }
@@ -84,7 +73,6 @@ impl PromptCounting {
         }
     }
 
-    /// Request to start now, or the time until it is due.
     fn due(&mut self, wish: PromptsToCount, now: f64) -> CountDue {
         if self.wish.as_ref() == Some(&wish) {
             self.wanted = None;
@@ -110,17 +98,7 @@ impl PromptCounting {
             CountDue::Now
         }
     }
-}
 
-#[derive(Debug, PartialEq)]
-enum CountDue {
-    Nothing,
-    Now,
-    /// After this number of seconds.
-    In(f64),
-}
-
-impl PromptCounting {
     /// Counts what the form says, if that is another text than the last one.
     pub(in crate::app) fn follow(&mut self, cx: &AppContext) {
         let Some(spec) = cx.model() else {
@@ -173,6 +151,13 @@ impl PromptCounting {
             }
         });
     }
+}
+
+#[derive(Debug, PartialEq)]
+enum CountDue {
+    Nothing,
+    Now,
+    In(f64),
 }
 
 fn wish_of(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {

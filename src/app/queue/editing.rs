@@ -1,14 +1,10 @@
 //! A job's settings in the form again: to change it in place, or to make it once more.
 
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId};
-
-use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{RemovedJob, WaitingJob};
 
-/// The job that is changed, and what stood in the form before.
 pub struct EditedJob {
     pub id: JobId,
     form: GenerateForm,
@@ -82,7 +78,6 @@ impl JobQueue {
         }
     }
 
-    /// Gives the form back what stood in it before a job was changed.
     pub(in crate::app) fn end_edit(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) {
         if let Some(editing) = self.editing.take() {
             cx.replace_form(editing.form);
@@ -91,7 +86,6 @@ impl JobQueue {
         }
     }
 
-    /// Puts new jobs in the place of the edited one; those of a stopped one go to the end of the queue.
     pub(super) fn replace_edited(
         &mut self,
         jobs: impl Iterator<Item = WaitingJob>,
@@ -116,7 +110,6 @@ impl JobQueue {
         cx.say("The job was changed");
     }
 
-    /// Queues a copy after the job, with another seed unless the form keeps its seed.
     pub(super) fn duplicate(&mut self, id: JobId, cx: &AppContext) {
         let Some(job) = self.idle_job(id) else {
             return;

@@ -1,13 +1,16 @@
-//! Waiting, stopped and finished jobs: plain data.
+//! Waiting, stopped and finished jobs, and grids of them: plain data.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutput, JobRequest,
+    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobErrorKind, JobGrid, JobId,
+    JobOutput, JobRequest,
 };
+use safelight_core::media::MediaError;
 
 use crate::app::choices::QueueEndAction;
+use crate::app::pending::BackgroundTask;
 use crate::app::thumbs::ThumbSource;
 
 #[derive(Clone, Debug)]
@@ -27,12 +30,10 @@ pub struct WaitingJob {
     pub missing: Vec<PathBuf>,
 }
 
-/// Why a job stopped.
 #[derive(Clone, Debug)]
 pub enum StopReason {
     Failed(JobError),
     Paused,
-    /// The program ended while it ran.
     Unfinished,
 }
 
@@ -41,11 +42,9 @@ pub enum StopReason {
 pub struct StoppedJob {
     pub job: WaitingJob,
     pub why: StopReason,
-    /// Its progress, for people; empty if nothing of it exists.
     pub progress: String,
 }
 
-/// Action once the running job has paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseWish {
     /// Pauses this job only: it stops and others start.
@@ -54,12 +53,10 @@ pub enum PauseWish {
     Queue,
 }
 
-/// A job that was taken out, and where it stood.
 #[derive(Clone, Debug)]
 pub enum RemovedJob {
     Waiting(usize, WaitingJob),
     Stopped(usize, StoppedJob),
-    /// It was running.
     Cancelled(WaitingJob),
 }
 
@@ -93,7 +90,6 @@ impl WaitingJob {
         self.has_output = false;
     }
 
-    /// The picture or clip that it starts from.
     pub fn picture(&self) -> Option<&PathBuf> {
         self.request.picture()
     }
@@ -106,7 +102,6 @@ pub(super) fn may_be_of_place(err: &JobError) -> bool {
 }
 
 impl StoppedJob {
-    /// The program ended while it ran.
     pub fn is_interrupted(&self) -> bool {
         matches!(self.why, StopReason::Unfinished)
     }
@@ -120,7 +115,6 @@ impl StoppedJob {
     }
 }
 
-/// A finished job.
 #[derive(Clone)]
 pub struct ResultItem {
     pub id: JobId,
@@ -141,7 +135,6 @@ impl ResultItem {
         Some(request.of_one(index))
     }
 
-    /// Of what was generated.
     pub fn seed(&self) -> Option<u64> {
         self.request.generate().map(|request| request.seed)
     }
@@ -155,14 +148,12 @@ impl ResultItem {
         self.request.batch_size() > 1
     }
 
-    /// The file of one picture of a batch; the only file of others.
     pub fn path_of(&self, index: usize) -> &Path {
         let paths = &self.output.paths;
         let own = paths.get(index).filter(|_| self.is_batch());
         own.map_or_else(|| self.output.path(), PathBuf::as_path)
     }
 
-    /// One of its pictures, or of its clip's frames.
     pub fn pictured(&self, index: usize) -> Option<ThumbSource> {
         let frame = self.output.clip.frames.get(index)?;
         Some(ThumbSource::Made(self.id, index, Arc::clone(frame)))
@@ -174,15 +165,71 @@ impl ResultItem {
     }
 }
 
-/// The time that is left to say no.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ActionCountdown {
     pub action: QueueEndAction,
-    /// On the window's clock.
     pub(super) ends_at: f64,
-    /// Whole seconds that are left.
     pub secs_left: u32,
 }
 
-/// Sends the machine to sleep, or says why it stays awake.
 pub type SuspendMachine = Arc<dyn Fn() -> Result<(), JobError> + Send + Sync>;
+
+/// Grids of this session that are remembered when all is done: an undo may bring a job of one back.
+const MAX_DONE: usize = 100;
+
+#[derive(Default)]
+pub(super) struct GridSheets {
+    records: Vec<GridRecord>,
+    pub(super) making: BackgroundTask<SheetMade>,
+    /// The state of the queue that was looked at last.
+    pub(super) looked: Option<u64>,
+}
+
+pub(super) struct SheetMade {
+    pub(super) id: GridId,
+    pub(super) written: Result<PathBuf, MediaError>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GridProgress {
+    pub num_made: usize,
+    pub num_failed: usize,
+}
+
+impl GridSheets {
+    pub fn begin(&mut self, grids: Vec<JobGrid>, requests: &[GenerateRequest]) {
+        let begun = grids.into_iter();
+        let begun = begun.filter_map(|grid| GridRecord::begin(grid, requests));
+        self.records.extend(begun);
+    }
+
+    pub fn restore(&mut self, records: Vec<GridRecord>) {
+        self.records.extend(records);
+    }
+
+    pub fn finish_cell(&mut self, request: &JobRequest, path: &Path) {
+        if let Some((id, index)) = request.cell()
+            && let Some(record) = self.get_mut(id)
+        {
+            record.finish(index, path);
+        }
+    }
+
+    pub fn get(&self, id: GridId) -> Option<&GridRecord> {
+        self.records.iter().find(|record| record.grid.id == id)
+    }
+
+    pub fn get_mut(&mut self, id: GridId) -> Option<&mut GridRecord> {
+        let mut records = self.records.iter_mut();
+        records.find(|record| record.grid.id == id)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &GridRecord> {
+        self.records.iter()
+    }
+
+    pub fn forget_oldest(&mut self) {
+        let too_many = self.records.len().saturating_sub(MAX_DONE);
+        self.records.drain(..too_many);
+    }
+}

@@ -1,14 +1,10 @@
 //! The queue on disk: loaded at the start, written after changes.
 
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
-use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
-use safelight_core::settings::AppPaths;
+use safelight_core::job::{QueueFile, QueuedJob, QueuedState};
 
-use crate::app::cx::AppContext;
-use crate::app::notices::NoticeSeverity;
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{StopReason, StoppedJob, WaitingJob};
 use crate::app::queue::queue_saving::{RestoredQueue, queue_not_written_text, restore};
@@ -24,23 +20,15 @@ impl JobQueue {
     }
 
     pub(super) fn restore(&mut self, restored: RestoredQueue, cx: &mut AppContext) {
-        let RestoredQueue {
-            lock,
-            file,
-            waiting,
-            stopped,
-            left,
-            problems,
-        } = restored;
-        self.keeping.lock = lock.map(Arc::new);
-        self.forgotten.extend(file.forgotten);
-        self.grids.restore(file.grids);
-        let has_old = !waiting.is_empty() || !stopped.is_empty();
-        self.waiting.extend(waiting);
-        self.stopped.extend(stopped);
-        self.take_left(left, cx);
+        self.keeping.lock = restored.lock.map(Arc::new);
+        self.forgotten.extend(restored.file.forgotten);
+        self.grids.restore(restored.file.grids);
+        let has_old = !restored.waiting.is_empty() || !restored.stopped.is_empty();
+        self.waiting.extend(restored.waiting);
+        self.stopped.extend(restored.stopped);
+        self.take_left(restored.left, cx);
         self.touch();
-        for problem in problems {
+        for problem in restored.problems {
             cx.notify(NoticeSeverity::Warning, problem);
         }
         if has_old || !self.stopped.is_empty() {
@@ -48,7 +36,6 @@ impl JobQueue {
         }
     }
 
-    /// Searches for jobs that can resume.
     pub(super) fn find_left(&mut self, cx: &AppContext) {
         if let Some(jobs) = cx.paths.as_ref().map(AppPaths::jobs) {
             let left = cx.background.on_files(move || left_in(&jobs));
@@ -65,8 +52,7 @@ impl JobQueue {
                 continue;
             }
             let progress = job.progress();
-            let known = self.stopped.iter_mut().find(|it| it.job.id == id);
-            if let Some(stopped) = known {
+            if let Some(stopped) = self.stopped.iter_mut().find(|it| it.job.id == id) {
                 stopped.job.resume = Some(job.folder);
                 stopped.progress = progress;
             } else {
@@ -100,14 +86,19 @@ impl JobQueue {
             let written = file.save(&path);
             // Nobody else may write before this is done.
             drop(lock);
-            written.err().map(|err| unwritten(&path, &err))
+            written.err().map(|err| {
+                let advice = "Waiting jobs are lost when Safelight closes. Free some space, or \
+                              make the folder writable";
+                JobError::new(JobErrorKind::Disk, queue_not_written_text(&err, &path))
+                    .advise(advice)
+                    .detail(err.to_string())
+            })
         });
         if let Some(writing) = writing {
             (self.keeping.writing, self.keeping.written) = (writing, self.revision());
         }
     }
 
-    /// Content of the queue file.
     fn to_file(&self) -> QueueFile {
         let running = self.running.iter();
         let running = running.map(|job| queued(&job.to_idle(), QueuedState::Running));
@@ -142,13 +133,4 @@ fn queued(job: &WaitingJob, state: QueuedState) -> QueuedJob {
         request: job.request.clone(),
         error: None,
     }
-}
-
-fn unwritten(path: &Path, err: &io::Error) -> JobError {
-    JobError::new(JobErrorKind::Disk, queue_not_written_text(err, path))
-        .advise(
-            "Waiting jobs are lost when Safelight closes. Free some space, or make the folder \
-            writable",
-        )
-        .detail(err.to_string())
 }

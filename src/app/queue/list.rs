@@ -4,16 +4,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use egui::ViewportCommand;
-use safelight_core::job::{JobError, JobErrorKind, JobId, JobRequest};
 
 use crate::app::choices::{MoveTarget, QueueEndAction};
-use crate::app::cx::AppContext;
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{
     ActionCountdown, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob, may_be_of_place,
 };
 
-/// Time in which the action can be cancelled.
 const COUNTDOWN_SECS: f64 = 30.0;
 /// So many can come back into the strip; of older ones the files alone come back.
 const MAX_GONE: usize = 20;
@@ -41,12 +39,10 @@ impl JobQueue {
         self.waiting.iter().chain(stopped).find(|job| job.id == id)
     }
 
-    /// Requests of all jobs that run, wait or have stopped.
     pub fn unfinished(&self) -> impl Iterator<Item = &JobRequest> {
         let running = self.running.iter().map(|job| &job.request);
         let stopped = self.stopped.iter().map(|stopped| &stopped.job);
-        let idle = self.waiting.iter().chain(stopped);
-        running.chain(idle.map(|job| &job.request))
+        running.chain(self.waiting.iter().chain(stopped).map(|job| &job.request))
     }
 
     /// Jobs of an earlier run that were not resumed: interrupted ones first.
@@ -58,7 +54,6 @@ impl JobQueue {
             .chain(waiting.map(|job| job.id))
     }
 
-    /// Resumes the jobs of an earlier run.
     pub fn release_held(&mut self) {
         let held: Vec<JobId> = self.held_jobs().collect();
         for job in &mut self.waiting {
@@ -118,7 +113,6 @@ impl JobQueue {
         }
     }
 
-    /// Puts a job back where it stood, unless it is there.
     fn put_back(&mut self, removed: RemovedJob) {
         let id = removed.job().id;
         if self.idle_job(id).is_some() {
@@ -159,9 +153,7 @@ impl JobQueue {
         self.stopped.push(stopped);
         self.touch();
     }
-}
 
-impl JobQueue {
     /// Begins to count when the last job has ended, counts, and does what was chosen. A model on its way counts as work.
     pub(super) fn watch_end(&mut self, is_fetching: bool, cx: &AppContext) {
         if self.after == QueueEndAction::Nothing {
@@ -211,28 +203,7 @@ impl JobQueue {
             }
         }
     }
-}
 
-/// Asks the machine's service manager, which asks whoever may forbid it.
-fn suspend() -> Result<(), JobError> {
-    let mut reasons = Vec::new();
-    for program in ["systemctl", "loginctl"] {
-        match Command::new(program).arg("suspend").output() {
-            Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                reasons.push(format!("{program} suspend: {why}"));
-            }
-            Err(err) => reasons.push(format!("{program}: {err}")),
-        }
-    }
-    let err = JobError::new(JobErrorKind::Device, "the computer could not be suspended");
-    Err(err
-        .advise("All results are saved")
-        .detail(reasons.join("\n")))
-}
-
-impl JobQueue {
     /// Of the results that were thrown away, the files of these are not there now. Gives the place of the first one that
     /// left, and the last one that came back.
     pub fn follow_files(
@@ -264,19 +235,7 @@ impl JobQueue {
         cx.background.free(forgotten);
         (first, last_back)
     }
-}
 
-/// A batch is there as long as one of its pictures is.
-fn is_gone(item: &ResultItem, gone: &[PathBuf]) -> bool {
-    if item.is_batch() {
-        let paths = &item.output.paths;
-        !paths.is_empty() && paths.iter().all(|path| gone.contains(path))
-    } else {
-        gone.contains(&item.output.path().to_path_buf())
-    }
-}
-
-impl JobQueue {
     pub fn result(&self, id: JobId) -> Option<&ResultItem> {
         self.results.iter().find(|item| item.id == id)
     }
@@ -298,8 +257,36 @@ impl JobQueue {
             has_room
         });
         // The newest one stays, whatever its size.
-        let num_kept = kept.count().max(1);
-        let num_forgotten = self.results.len() - num_kept;
+        let num_forgotten = self.results.len() - kept.count().max(1);
         self.results.drain(..num_forgotten).collect()
+    }
+}
+
+/// Asks the machine's service manager, which asks whoever may forbid it.
+fn suspend() -> Result<(), JobError> {
+    let mut reasons = Vec::new();
+    for program in ["systemctl", "loginctl"] {
+        match Command::new(program).arg("suspend").output() {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                reasons.push(format!("{program} suspend: {why}"));
+            }
+            Err(err) => reasons.push(format!("{program}: {err}")),
+        }
+    }
+    let err = JobError::new(JobErrorKind::Device, "the computer could not be suspended");
+    Err(err
+        .advise("All results are saved")
+        .detail(reasons.join("\n")))
+}
+
+/// A batch is there as long as one of its pictures is.
+fn is_gone(item: &ResultItem, gone: &[PathBuf]) -> bool {
+    if item.is_batch() {
+        let paths = &item.output.paths;
+        !paths.is_empty() && paths.iter().all(|path| gone.contains(path))
+    } else {
+        gone.contains(&item.output.path().to_path_buf())
     }
 }

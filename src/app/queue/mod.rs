@@ -3,7 +3,6 @@
 //! Order: `list`; scheduling: `scheduling`; file: `kept`. The worker computes.
 
 pub mod editing;
-pub mod grids;
 pub mod jobs;
 mod kept;
 mod list;
@@ -32,8 +31,7 @@ use crate::app::state::PanelPlace;
 use crate::app::undo::UndoAction;
 use crate::worker::UnfinishedJob;
 use editing::EditedJob;
-use grids::GridSheets;
-use jobs::{ActionCountdown, SuspendMachine};
+use jobs::{ActionCountdown, GridSheets, SuspendMachine};
 pub use jobs::{PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
 use naming::ResolvedOutput;
 use queue_saving::{QueueStore, RestoredQueue};
@@ -55,19 +53,16 @@ pub struct JobQueue {
     pub forgotten: BTreeSet<JobId>,
     /// Counts the changes to what is kept on disk.
     revision: u64,
-    /// Oldest first.
     pub results: Vec<ResultItem>,
     /// Results whose files are in the trash, and the places that they had.
     gone: Vec<(usize, ResultItem)>,
     /// The graph of the last job, so that it can be read when the job has ended.
     pub last_memory: MemoryHistory,
-    /// Job of that graph.
     pub last_job: Option<JobId>,
     /// Saved state of the panel.
     pub panel: QueuePanel,
     /// True if the user has closed the panel: it does not open automatically.
     was_closed: bool,
-    /// The job whose settings are in the form.
     pub editing: Option<EditedJob>,
     /// Files that were added together, whose purpose is to be chosen.
     pub several: Option<MultiFilePrompt>,
@@ -75,7 +70,6 @@ pub struct JobQueue {
     pub opening: Vec<OpeningFiles>,
     /// Number of file groups so far: the number of the last one.
     num_openings: u64,
-    /// Action when all jobs are done.
     pub after: QueueEndAction,
     pub countdown: Option<ActionCountdown>,
     /// A job has ended since `after` was chosen.
@@ -84,17 +78,13 @@ pub struct JobQueue {
     pub suspend: Option<SuspendMachine>,
     keeping: QueueStore,
     grids: GridSheets,
-    /// Queue of the last run.
     restoring: BackgroundTask<RestoredQueue>,
     /// Jobs whose folders are there.
     leftovers: BackgroundTask<Vec<UnfinishedJob>>,
     /// The job whose file name is looked for.
     naming: BackgroundTask<ResolvedOutput>,
-    /// The engine's last line about its device.
     pub device_line: String,
-    /// Names that were given to jobs.
     taken: HashSet<PathBuf>,
-    /// The folders that results go into.
     output: OutputSettings,
 }
 
@@ -113,7 +103,6 @@ impl JobQueue {
             .map_or(&self.last_memory, |job| &job.memory)
     }
 
-    /// The job whose settings are in the form.
     pub fn edited(&self) -> Option<JobId> {
         self.editing.as_ref().map(|editing| editing.id)
     }

@@ -1,19 +1,16 @@
 //! Free file names for the results of waiting jobs.
 
 use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
+use safelight_core::job::FormNotice;
 use safelight_core::job::prompt::WildcardFolders;
-use safelight_core::job::{FormNotice, JobError, JobErrorKind, JobId, JobRequest};
 use safelight_core::lora::LoraIndex;
-use safelight_core::model::ModelSpec;
 use safelight_core::naming;
 
-use crate::app::cx::AppContext;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
+use crate::app::prelude::*;
 
-/// Result of the search for a file name.
 pub(super) struct ResolvedOutput {
     pub(super) id: JobId,
     /// Request with resolved prompts and a new file name, and notices about the prompts.
@@ -47,7 +44,11 @@ pub(super) fn find_output(
         let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
         JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
     })?;
-    fs::create_dir_all(folder).map_err(|err| folder_error(folder, &err))?;
+    fs::create_dir_all(folder).map_err(|err| {
+        JobError::new(JobErrorKind::Disk, folder_not_made_text(folder, &err))
+            .advise("Choose another folder in the settings")
+            .detail(err.to_string())
+    })?;
     let stem = match &request {
         JobRequest::Generate(request) => {
             let slug = naming::slug(&request.prompt);
@@ -64,12 +65,6 @@ pub(super) fn find_output(
         JobRequest::Finish(request) => (request.out, request.is_out_automatic) = (out, true),
     }
     Ok((request, notices.unwrap_or_default()))
-}
-
-fn folder_error(folder: &Path, err: &io::Error) -> JobError {
-    JobError::new(JobErrorKind::Disk, folder_not_made_text(folder, err))
-        .advise("Choose another folder in the settings")
-        .detail(err.to_string())
 }
 
 fn folder_not_made_text(folder: &Path, why: &dyn std::fmt::Display) -> String {

@@ -6,17 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::files::{self, make_private_folder};
-use safelight_core::job::{JobError, JobErrorKind, JobFolder, QueueFile, QueuedJob, QueuedState};
+use safelight_core::job::{JobFolder, QueueFile, QueuedJob, QueuedState};
 use safelight_core::locks::FileLock;
-use safelight_core::settings::AppPaths;
 
-use crate::app::cx::AppContext;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
 use crate::app::queue::jobs::{StopReason, StoppedJob, WaitingJob};
 use crate::worker::{UnfinishedJob, left_in};
 
-/// State of the file.
 #[derive(Default)]
 pub(super) struct QueueStore {
     /// Held for as long as this program alone may write it; none before it was read.
@@ -30,10 +26,8 @@ pub(super) struct QueueStore {
     problem: Option<String>,
 }
 
-/// Changes are written no more often than this.
 const WRITE_EVERY_SECS: f64 = 0.5;
 
-/// Interval of retries after a failed save.
 const RETRY_EVERY_SECS: f64 = 5.0;
 
 impl QueueStore {
@@ -80,7 +74,6 @@ impl QueueStore {
     }
 }
 
-/// Queue of an earlier run.
 #[derive(Default)]
 pub(super) struct RestoredQueue {
     pub(super) lock: Option<FileLock>,
@@ -138,7 +131,6 @@ pub(super) fn restore(paths: &AppPaths) -> RestoredQueue {
     restored
 }
 
-/// Restores one job of the last run.
 fn take(
     restored: &mut RestoredQueue,
     job: QueuedJob,
@@ -191,7 +183,6 @@ fn keep_aside(restored: &mut RestoredQueue, path: &Path, problem: JobError) {
     });
 }
 
-/// Makes this program the one that has the queue.
 fn lock(paths: &AppPaths) -> Result<FileLock, JobError> {
     let path = paths.data.join("queue.lock");
     let taken = make_private_folder(&paths.data).and_then(|()| FileLock::take(&path));

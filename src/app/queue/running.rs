@@ -5,14 +5,13 @@
 use std::sync::Arc;
 
 use safelight_core::job::{
-    CancelToken, DeviceChoice, JobId, JobRequest, JobUpdate, MemoryWait, PreviewFrame, Recipe,
-    SectionOrder, Stage,
+    DeviceChoice, JobUpdate, MemoryWait, PreviewFrame, Recipe, SectionOrder, Stage,
 };
-use safelight_core::media::RgbPixels;
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::usual_share;
 use crate::app::player::FramePlayer;
+use crate::app::prelude::*;
 use crate::app::queue::jobs::{PauseWish, WaitingJob};
 
 #[derive(Debug)]
@@ -23,21 +22,17 @@ pub struct RunningJob {
     pub cancel: CancelToken,
     pub pause: Option<PauseWish>,
     pub recipe: Option<Recipe>,
-    /// The engine's line about its device.
     pub device_line: Option<String>,
     pub stage: Option<Stage>,
     /// Run number of the stage, from 0.
     pub section: u32,
     pub has_resumed: bool,
-    /// Memory that it waits for.
     pub waiting: Option<MemoryWait>,
-    /// Step and number of steps of the running stage.
     pub step: Option<(u32, u32)>,
     pub secs_left: Option<f64>,
     pub num_frames_decoded: u32,
     /// The latents as pictures, by latent frame.
     previews: Vec<Option<Arc<RgbPixels>>>,
-    /// The newest real frame.
     pub frame: Option<PreviewFrame>,
     /// The clip so far, where it grows section by section: it plays while the next section is made.
     pub growing: Option<FramePlayer>,
@@ -167,7 +162,6 @@ impl RunningJob {
         }
     }
 
-    /// Number of latent frames with a preview.
     pub fn num_previews(&self) -> usize {
         self.previews.iter().flatten().count()
     }
@@ -201,7 +195,6 @@ impl RunningJob {
         (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
     }
 
-    /// Number of frames of the running decode.
     pub fn num_frames_of_stage(&self) -> usize {
         match self.request.generate().and_then(|it| it.sections) {
             Some(sections) => sections.decoded(self.section).num_frames as usize,
@@ -237,7 +230,6 @@ impl RunningJob {
     }
 }
 
-/// A stage's usual share of a job.
 fn weight(stage: Stage) -> f32 {
     usual_share(stage) as f32
 }

@@ -2,16 +2,13 @@
 
 use std::path::Path;
 
-use safelight_core::job::{
-    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
-};
+use safelight_core::job::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::duration_text;
 
 use crate::app::background::survived;
-use crate::app::cx::AppContext;
 use crate::app::memory::planning::MemoryPlanning;
-use crate::app::notices::{NoticeCause, NoticeSeverity, UserNotice};
+use crate::app::prelude::*;
 use crate::app::queue::jobs::{
     PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
 };
@@ -32,8 +29,7 @@ impl JobQueue {
         let Some(job) = self.waiting.iter().find(|job| !job.has_output) else {
             return;
         };
-        let is_picture = job.request.makes_pictures();
-        let Some(folder) = cx.output_folder(is_picture) else {
+        let Some(folder) = cx.output_folder(job.request.makes_pictures()) else {
             return;
         };
         let sources = (!job.has_prompts).then(|| (cx.wildcard_folders(), cx.lora_index()));
@@ -69,8 +65,7 @@ impl JobQueue {
                     _ => NoticeCause::Job(id),
                 };
                 if let Some(job) = self.waiting.remove(at) {
-                    let why = StopReason::Failed(err.clone());
-                    self.stop(StoppedJob::new(job, why));
+                    self.stop(StoppedJob::new(job, StopReason::Failed(err.clone())));
                 }
                 let notice = UserNotice::new(NoticeSeverity::Error, err);
                 cx.notices.show(notice.about(cause));
@@ -78,7 +73,6 @@ impl JobQueue {
         }
     }
 
-    /// Gives the worker the next job when it has none.
     pub(in crate::app) fn start_next(&mut self, worker: &WorkerHandle, cx: &mut AppContext) {
         if self.running.is_some() || self.is_paused {
             return;
@@ -119,11 +113,8 @@ impl JobQueue {
         self.waiting.push_front(job);
         self.is_paused = true;
         let log = cx.paths.as_ref().map(|paths| paths.log_file());
-        let err = JobError::new(
-            JobErrorKind::Internal,
-            "the worker of this window has ended",
-        )
-        .advise(reopen_advice(log.as_deref()));
+        let text = "the worker of this window has ended";
+        let err = JobError::new(JobErrorKind::Internal, text).advise(reopen_advice(log.as_deref()));
         cx.notify(NoticeSeverity::Error, err);
     }
 
@@ -213,11 +204,9 @@ impl JobQueue {
         }
         let request = job.request.clone();
         if output.clip.frames.is_empty() && request.generate().is_some() {
-            let err = JobError::new(
-                JobErrorKind::Internal,
-                "the finished job came without frames",
-            )
-            .advise(format!("The file is {}", output.path().display()));
+            let text = "the finished job came without frames";
+            let err = JobError::new(JobErrorKind::Internal, text)
+                .advise(format!("The file is {}", output.path().display()));
             cx.tell_about(NoticeCause::Job(job.id), NoticeSeverity::Warning, err);
             return;
         }
@@ -229,7 +218,6 @@ impl JobQueue {
         cx.background.free(self.keep(item));
     }
 
-    /// Keeps a job that failed, to be tried again.
     fn fail(&mut self, job: &RunningJob, err: JobError) {
         let idle = WaitingJob {
             resume: err.kept.clone(),
@@ -256,7 +244,6 @@ impl JobQueue {
     }
 }
 
-/// Names the job of a card.
 fn job_text(prompt: &str) -> String {
     match &*one_line(prompt, MAX_PROMPT) {
         "" => "The job without a prompt".to_owned(),

@@ -2,18 +2,13 @@
 
 use std::path::Path;
 
-use safelight_core::job::{
-    GridId, GridRecord, JobError, JobErrorKind, JobGrid, JobRequest, write_sheet,
-};
+use safelight_core::job::{GridId, GridRecord, JobGrid, write_sheet};
 use safelight_core::naming;
 
-use crate::app::commands::PlayerCommand;
-use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
-use crate::app::notices::{NoticeAction, NoticeSeverity, UserNotice};
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
-use crate::app::queue::grids::{GridProgress, SheetMade};
-use crate::app::queue::jobs::StopReason;
+use crate::app::queue::jobs::{GridProgress, SheetMade, StopReason};
 
 impl JobQueue {
     /// The grid that a job is a cell of, where it is known, and the cell's number from 0.
@@ -23,8 +18,7 @@ impl JobQueue {
     }
 
     pub fn grid_progress(&self, id: GridId) -> GridProgress {
-        let failed = self.failed_cells().filter(|(of, _)| *of == id);
-        let num_failed = failed.count();
+        let num_failed = self.failed_cells().filter(|(of, _)| *of == id).count();
         let record = self.grids.get(id);
         record.map_or_else(GridProgress::default, |record| GridProgress {
             num_made: record.made.len(),
@@ -107,8 +101,7 @@ impl JobQueue {
             .collect();
         let making = cx.background.on_files(move || {
             let folder = record.folder().unwrap_or_else(|| Path::new(""));
-            let name = format!("{}_{}.png", naming::timestamp(), record.stem());
-            let out = folder.join(name);
+            let out = folder.join(format!("{}_{}.png", naming::timestamp(), record.stem()));
             let written = write_sheet(&record, &|index| failed.contains(&index), &out);
             SheetMade { id, written }
         });
@@ -132,11 +125,9 @@ impl JobQueue {
         self.touch();
         match written {
             Ok(path) => {
-                let told = JobError::new(
-                    JobErrorKind::Internal,
-                    format!("the contact sheet of the {name} is saved beside the results"),
-                )
-                .advise("Click a cell to open that result");
+                let text = format!("the contact sheet of the {name} is saved beside the results");
+                let told = JobError::new(JobErrorKind::Internal, text)
+                    .advise("Click a cell to open that result");
                 let show = NoticeAction {
                     label: "Show",
                     explanation: "Look at the contact sheet",

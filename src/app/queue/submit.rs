@@ -2,26 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{
-    CancelToken, ChosenPicture, ExpandedJobs, FieldError, FormControl, GenerateForm, InputMedia,
-    JobError, JobErrorKind, JobRequest, SeedMode, SizeChoice, StartPicture,
-};
-use safelight_core::model::ModelSpec;
+use safelight_core::job::{ChosenPicture, ExpandedJobs, FormControl, SeedMode, SizeChoice};
 use safelight_core::prompts::PromptEntry;
 
 use crate::app::choices::{DropChoice, MultiFilePrompt};
-use crate::app::commands::{InputsCommand, PromptCommand};
-use crate::app::cx::AppContext;
 use crate::app::form::{whole_form, window_jobs};
 use crate::app::inputs::opening::{OpenedInput, open_input};
 use crate::app::inputs::{FormSources, InputSlots};
 use crate::app::loras::LoraShelf;
-use crate::app::notices::{NoticeCause, NoticeSeverity, counted, sentence};
-use crate::app::pending::TaskStream;
+use crate::app::notices::sentence;
+use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::WaitingJob;
 use crate::app::queue::naming::has_folder;
-use crate::app::state::MainPage;
 use crate::app::thumbs::ThumbSource;
 
 /// So many broken files are named in the card; the others are counted.
@@ -108,8 +101,7 @@ impl JobQueue {
     pub(in crate::app) fn add<R: Into<JobRequest>>(&mut self, requests: Vec<R>, cx: &AppContext) {
         let had_waiting = !self.waiting.is_empty();
         let held = self.waiting.iter().position(|job| job.is_held);
-        let first = held.unwrap_or(self.waiting.len());
-        for (at, request) in (first..).zip(requests) {
+        for (at, request) in (held.unwrap_or(self.waiting.len())..).zip(requests) {
             let job = WaitingJob::new(request, cx.settings.runtime.device);
             self.waiting.insert(at, job);
         }
@@ -119,51 +111,7 @@ impl JobQueue {
             self.panel.is_open = true;
         }
     }
-}
 
-/// A card for what no field says: of several prompts one is wrong.
-fn say_refused(errors: &[FieldError], cx: &mut AppContext) {
-    let unsaid: Vec<&str> = errors
-        .iter()
-        .filter(|err| !cx.field_errors.contains(err))
-        .map(|err| err.message.as_str())
-        .collect();
-    if !unsaid.is_empty() {
-        let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; ")).advise(
-            correct_advice(errors.iter().all(|err| err.field == "prompt")),
-        );
-        cx.tell_about(NoticeCause::Form, NoticeSeverity::Error, err);
-    }
-}
-
-fn correct_advice(is_prompt: bool) -> &'static str {
-    if is_prompt {
-        "Nothing was added to the queue. Correct the prompt, then press Generate again"
-    } else {
-        "Nothing was added to the queue. Correct this in the form, then press Generate again"
-    }
-}
-
-/// Files on their way to become a job each.
-pub struct OpeningFiles {
-    pub number: u64,
-    pub num_files: usize,
-    pub num_done: usize,
-    pub stop: CancelToken,
-    files: TaskStream<(PathBuf, Result<OpenedInput, JobError>)>,
-    num_jobs: usize,
-    num_seeds: u64,
-    problems: Vec<JobError>,
-    form: GenerateForm,
-    spec: ModelSpec,
-    last_image: Option<StartPicture>,
-    mask: Option<StartPicture>,
-    references: Vec<StartPicture>,
-    controls: Vec<FormControl>,
-    prompt_pictures: Vec<ChosenPicture>,
-}
-
-impl JobQueue {
     pub(super) fn take_several(
         &mut self,
         choice: DropChoice,
@@ -182,7 +130,6 @@ impl JobQueue {
         }
     }
 
-    /// Opens each file for a separate job, with the current form.
     fn open_each(
         &mut self,
         paths: Vec<PathBuf>,
@@ -232,7 +179,6 @@ impl JobQueue {
         self.reveal(cx);
     }
 
-    /// Makes jobs of the files that have been opened.
     pub(super) fn take_opened(&mut self, cx: &mut AppContext) {
         for mut opening in std::mem::take(&mut self.opening) {
             while let Some((path, opened)) = opening.files.take() {
@@ -305,6 +251,42 @@ impl JobQueue {
     }
 }
 
+/// A card for what no field says: of several prompts one is wrong.
+fn say_refused(errors: &[FieldError], cx: &mut AppContext) {
+    let unsaid: Vec<&str> = errors
+        .iter()
+        .filter(|err| !cx.field_errors.contains(err))
+        .map(|err| err.message.as_str())
+        .collect();
+    if !unsaid.is_empty() {
+        let advice = if errors.iter().all(|err| err.field == "prompt") {
+            "Nothing was added to the queue. Correct the prompt, then press Generate again"
+        } else {
+            "Nothing was added to the queue. Correct this in the form, then press Generate again"
+        };
+        let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; ")).advise(advice);
+        cx.tell_about(NoticeCause::Form, NoticeSeverity::Error, err);
+    }
+}
+
+pub struct OpeningFiles {
+    pub number: u64,
+    pub num_files: usize,
+    pub num_done: usize,
+    pub stop: CancelToken,
+    files: TaskStream<(PathBuf, Result<OpenedInput, JobError>)>,
+    num_jobs: usize,
+    num_seeds: u64,
+    problems: Vec<JobError>,
+    form: GenerateForm,
+    spec: ModelSpec,
+    last_image: Option<StartPicture>,
+    mask: Option<StartPicture>,
+    references: Vec<StartPicture>,
+    controls: Vec<FormControl>,
+    prompt_pictures: Vec<ChosenPicture>,
+}
+
 impl OpeningFiles {
     fn tell_end(self, cx: &mut AppContext) {
         cx.say(counted(
@@ -327,7 +309,6 @@ impl OpeningFiles {
     }
 }
 
-/// Number of files that could not be used.
 fn files_unused_text(count: usize, all: usize) -> String {
     match (count, all) {
         (count, all) if count == all => format!("none of the {all} files could be used"),

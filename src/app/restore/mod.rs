@@ -4,19 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, SeedMode};
+use safelight_core::job::SeedMode;
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::lora;
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
-use safelight_core::model::{InputUse, ModelSpec};
+use safelight_core::model::InputUse;
 use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
-use safelight_core::settings::{AppPaths, Settings};
 
-use crate::app::commands::{InputsCommand, RestoreCommand};
-use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
-use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice};
-use crate::app::pending::BackgroundTask;
+use crate::app::prelude::*;
 use crate::app::undo::{FormBefore, UndoAction};
 
 /// Files dropped together whose settings are offered; of more none.

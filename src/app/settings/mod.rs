@@ -5,24 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::{
-    LoadedSettings, Settings, SettingsError, SettingsFile, SettingsNews, SettingsWatch, table,
-};
+use safelight_core::settings::{SettingsError, SettingsFile, SettingsNews, SettingsWatch, table};
 
 use crate::app::background::{BackgroundThreads, open_outside};
-use crate::app::commands::{FolderSetting, SettingsCommand};
-use crate::app::cx::AppContext;
+use crate::app::commands::FolderSetting;
 use crate::app::desktop::window_position;
-use crate::app::notices::{NoticeCause, NoticeSeverity};
-use crate::app::pending::{BackgroundTask, TaskStream};
-use crate::app::state::MainPage;
+use crate::app::prelude::*;
 
-/// Delay after the last change before saving.
 const SAVE_AFTER_SECS: f64 = 0.6;
-/// Step of the keys for the interface scale.
 const SCALE_STEP: f32 = 0.1;
-/// Number of recently changed settings in the command palette.
 const MAX_RECENT: usize = 6;
 /// Interval of polls; an edit acts within twice this time.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -32,9 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 pub struct SettingsKeeping {
     /// Why the file cannot be used, while it cannot.
     pub broken: Option<String>,
-    /// Its path.
     pub path: String,
-    /// The keys that were changed last, newest first.
     pub recent: Vec<String>,
     /// The row that is to be shown, and how often there was one.
     pub shown: (u64, &'static str),
@@ -43,11 +32,9 @@ pub struct SettingsKeeping {
     base: Settings,
     /// When something changed that is not in the file.
     changed_at: Option<f64>,
-    /// Sentences on unknown keys that were shown.
     told: HashSet<String>,
     /// Settings to save, and the file's content now.
     saving: BackgroundTask<(Settings, Result<Settings, SettingsError>)>,
-    /// Changes of the file by others.
     news: TaskStream<SettingsNews>,
     picking: BackgroundTask<Option<(FolderSetting, PathBuf)>>,
     /// The watching ends with it.
@@ -134,7 +121,10 @@ impl SettingsKeeping {
         let mut settings = cx.settings.clone();
         settings.interface.scale = ((scale * 20.0).round() / 20.0).clamp(0.5, 3.0);
         self.change(settings, cx);
-        cx.say(scale_text(cx.settings.interface.scale));
+        cx.say(format!(
+            "Interface at {:.0} %",
+            cx.settings.interface.scale * 100.0
+        ));
     }
 
     /// Takes over what was changed on the screen; it is written a moment later.
@@ -194,7 +184,6 @@ impl SettingsKeeping {
         }
     }
 
-    /// Has everything written that is not in the file yet.
     pub(super) fn save(&mut self, cx: &AppContext) {
         let Some(file) = self.file.clone() else {
             return;
@@ -225,18 +214,13 @@ impl SettingsKeeping {
             }
             SettingsNews::Said(loaded) => *loaded,
         };
-        let LoadedSettings {
-            settings,
-            warnings,
-            error,
-        } = loaded;
-        if let Some(err) = error {
+        if let Some(err) = loaded.error {
             self.tell_broken(&err, cx);
         } else {
             self.forget_broken("The settings file can be read again", cx);
-            self.tell_unknown_keys(&warnings, cx);
+            self.tell_unknown_keys(&loaded.warnings, cx);
             let base = self.base.clone();
-            self.settle(&base, settings, cx);
+            self.settle(&base, loaded.settings, cx);
         }
     }
 
@@ -271,7 +255,6 @@ impl SettingsKeeping {
         }
     }
 
-    /// One card with the place, for as long as the file is broken.
     fn tell_broken(&mut self, err: &SettingsError, cx: &mut AppContext) {
         let err = JobError::from_error(JobErrorKind::InvalidRequest, err).advise(
             "The settings from before stay in use. Correct the file: until then your changes work, \
@@ -327,10 +310,6 @@ impl SettingsKeeping {
                 })
         });
     }
-}
-
-fn scale_text(scale: f32) -> String {
-    format!("Interface at {:.0} %", scale * 100.0)
 }
 
 /// Makes the settings act, wherever they come from. Nothing of a running job changes; parts that go by some of them see

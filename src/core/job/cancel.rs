@@ -20,7 +20,6 @@ struct CancelFlags {
 }
 
 impl CancelToken {
-    /// Asks the job to stop. Cannot be taken back.
     pub fn cancel(&self) {
         self.0.state.store(IS_CANCELLED, Ordering::Relaxed);
     }
@@ -44,12 +43,10 @@ impl CancelToken {
         self.0.waits_no_more.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the job is to stop, temporarily or for good.
     pub fn is_cancelled(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) != RUNS
     }
 
-    /// Returns whether it stops only temporarily.
     pub fn is_paused(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) == IS_PAUSED
     }

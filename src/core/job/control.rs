@@ -15,14 +15,12 @@ pub use crate::model::{ControlBy, ControlKind, ControlUse};
 pub struct CannyThresholds {
     /// Gradient above which a pixel continues an edge.
     pub low: u16,
-    /// A slope above this begins one.
     pub high: u16,
 }
 
 impl CannyThresholds {
     pub const THRESHOLDS: RangeInclusive<u16> = 1..=1000;
 
-    /// Sentence on invalid values.
     #[must_use]
     pub fn problem(self) -> Option<String> {
         let (least, most) = Self::THRESHOLDS.into_inner();
@@ -47,7 +45,6 @@ impl Default for CannyThresholds {
     }
 }
 
-/// Settings of a control image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ControlSettings {
@@ -96,7 +93,6 @@ impl ControlSettings {
     }
 }
 
-/// One control of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlInput {
     /// The picture or clip, as the user named it. The job's folder has its own copy.
@@ -118,22 +114,49 @@ impl ControlInput {
         std::iter::once((format!("control_{number}"), self.file.as_path())).chain(mask)
     }
 
-    /// The name of its network among those fingerprints.
     #[must_use]
     pub fn network_name(index: usize) -> String {
         format!("control_{}_network", index + 1)
     }
 
-    /// Its files, and that of its network.
     pub fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
         let others = [&self.mask, &self.settings.network];
         std::iter::once(&self.file).chain(others.into_iter().flatten())
     }
 
-    /// Mutable version of `inputs`, for resolving paths.
     pub fn inputs_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let others = [&mut self.mask, &mut self.settings.network];
         std::iter::once(&mut self.file).chain(others.into_iter().flatten())
+    }
+
+    /// One `KEY=VALUE` after the file.
+    fn take(&mut self, part: &str) -> Result<(), String> {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let settings = &mut self.settings;
+        match key {
+            "kind" => settings.kind = Some(value.parse()?),
+            "strength" => {
+                let number = value.parse().ok();
+                let number = number.filter(|it: &f64| it.is_finite());
+                settings.strength = number
+                    .ok_or_else(|| format!("the strength of a control is no number: {value:?}"))?;
+            }
+            "steps" => {
+                (settings.from, settings.until) = range(value).ok_or_else(|| {
+                    format!("{value:?} is no part of the steps: give two numbers between 0 and 1, such as 0..0.8")
+                })?;
+            }
+            "net" => settings.network = Some(value.into()),
+            "mask" => self.mask = Some(value.into()),
+            _ if value.is_empty() => settings.made = Some(CannyThresholds::default()),
+            _ => {
+                let (low, high) = range(value).ok_or_else(|| {
+                    format!("{value:?} are no thresholds of edges: give two whole numbers, such as 100..200")
+                })?;
+                settings.made = Some(CannyThresholds { low, high });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -176,38 +199,6 @@ impl FromStr for ControlInput {
 }
 
 const KEYS: [&str; 6] = ["kind", "strength", "steps", "net", "mask", "edges"];
-
-impl ControlInput {
-    /// One `KEY=VALUE` after the file.
-    fn take(&mut self, part: &str) -> Result<(), String> {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        let settings = &mut self.settings;
-        match key {
-            "kind" => settings.kind = Some(value.parse()?),
-            "strength" => {
-                let number = value.parse().ok();
-                let number = number.filter(|it: &f64| it.is_finite());
-                settings.strength = number
-                    .ok_or_else(|| format!("the strength of a control is no number: {value:?}"))?;
-            }
-            "steps" => {
-                (settings.from, settings.until) = range(value).ok_or_else(|| {
-                    format!("{value:?} is no part of the steps: give two numbers between 0 and 1, such as 0..0.8")
-                })?;
-            }
-            "net" => settings.network = Some(value.into()),
-            "mask" => self.mask = Some(value.into()),
-            _ if value.is_empty() => settings.made = Some(CannyThresholds::default()),
-            _ => {
-                let (low, high) = range(value).ok_or_else(|| {
-                    format!("{value:?} are no thresholds of edges: give two whole numbers, such as 100..200")
-                })?;
-                settings.made = Some(CannyThresholds { low, high });
-            }
-        }
-        Ok(())
-    }
-}
 
 /// `A..B`
 fn range<T: FromStr>(text: &str) -> Option<(T, T)> {

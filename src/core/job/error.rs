@@ -22,20 +22,16 @@ pub enum JobErrorKind {
     BadModel,
     /// The device's memory (or the host's) did not suffice.
     OutOfMemory,
-    /// The requested device or libtorch is missing.
     Device,
     /// The engine process crashed, hung or was killed more often than a job may survive.
     EngineLost,
     /// The disk is full or a folder cannot be written.
     Disk,
-    /// A server did not answer, or not as it should.
     Network,
-    /// A fault of this program.
     Internal,
 }
 
 impl JobErrorKind {
-    /// The exit code of the command line for this kind of failure.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::InvalidRequest => 2,
@@ -53,7 +49,6 @@ pub struct JobError {
     pub kind: JobErrorKind,
     /// One sentence, no full stop.
     pub summary: String,
-    /// Advice for the user; may be empty.
     pub advice: String,
     /// The chain of causes, for the log and for "Copy details".
     pub details: String,
@@ -100,7 +95,6 @@ impl JobError {
         self
     }
 
-    /// Adds the folder from which the job can resume.
     #[must_use]
     pub fn keeping(mut self, folder: impl Into<PathBuf>) -> Self {
         self.kept = Some(folder.into());
@@ -120,7 +114,6 @@ impl JobError {
     }
 }
 
-/// Advice on a system error, which is not always a full disk.
 pub fn disk_advice(err: &io::Error) -> &'static str {
     match err.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {

@@ -14,7 +14,6 @@ use crate::files::{
 use crate::locks::FileLock;
 use crate::memory::compute_options::ComputeOptions;
 
-/// The folder of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFolder(PathBuf);
 
@@ -57,7 +56,6 @@ impl JobFolder {
         }
     }
 
-    /// Writes the job's request, in the place of an earlier one.
     pub fn keep_request(&self, request: &JobRequest) -> io::Result<()> {
         write_json(&self.request_file(), request)
     }
@@ -75,12 +73,10 @@ impl JobFolder {
         self.0.join("start.png")
     }
 
-    /// The copy of the end picture, as [`Self::start_picture`].
     pub fn end_picture(&self) -> PathBuf {
         self.0.join("end.png")
     }
 
-    /// The copy of the mask, as [`Self::start_picture`].
     pub fn mask(&self) -> PathBuf {
         self.0.join("mask.png")
     }
@@ -90,7 +86,6 @@ impl JobFolder {
         self.0.join("mask")
     }
 
-    /// The copy of a reference picture, counted from 0, as [`Self::start_picture`].
     pub fn reference(&self, index: usize) -> PathBuf {
         self.0.join(format!("reference.{index:03}.png"))
     }
@@ -100,7 +95,6 @@ impl JobFolder {
         self.0.join(format!("prompt_picture.{index:03}.png"))
     }
 
-    /// The copy of a control picture, counted from 0, as [`Self::start_picture`].
     pub fn control(&self, index: usize) -> PathBuf {
         self.0.join(format!("control.{index:03}.png"))
     }
@@ -110,12 +104,10 @@ impl JobFolder {
         self.0.join(format!("control.{index:03}"))
     }
 
-    /// As [`Self::control`], of its mask.
     pub fn control_mask(&self, index: usize) -> PathBuf {
         self.0.join(format!("control_mask.{index:03}.png"))
     }
 
-    /// As [`Self::control_clip`], of its mask.
     pub fn control_mask_clip(&self, index: usize) -> PathBuf {
         self.0.join(format!("control_mask.{index:03}"))
     }
@@ -130,7 +122,6 @@ impl JobFolder {
         self.0.join("source")
     }
 
-    /// The copy of that where it is a picture, as [`Self::start_picture`].
     pub fn source_picture(&self) -> PathBuf {
         self.0.join("source.png")
     }
@@ -140,7 +131,6 @@ impl JobFolder {
         self.0.join("seen")
     }
 
-    /// One of those frames, counted from 0.
     pub fn seen_frame(&self, index: usize) -> PathBuf {
         self.seen().join(format!("{index:03}.png"))
     }
@@ -168,13 +158,11 @@ impl JobFolder {
             .join(of_section("denoise.partial.safetensors", section))
     }
 
-    /// Reads the request of an earlier job.
     pub fn request(&self) -> io::Result<JobRequest> {
         let text = read_bounded(&self.request_file(), MAX_JSON_BYTES)?;
         serde_json::from_slice(&text).map_err(io::Error::other)
     }
 
-    /// The file that marks the folder of a job.
     pub fn request_file(&self) -> PathBuf {
         self.0.join("request.json")
     }
@@ -184,7 +172,6 @@ impl JobFolder {
         self.0.join("computed.json")
     }
 
-    /// Finished frames of a post-processing job.
     pub fn parts(&self) -> PathBuf {
         self.0.join("parts")
     }
@@ -204,12 +191,10 @@ impl JobFolder {
         self.0.join("compute_options.json")
     }
 
-    /// File on the job's input files.
     pub fn inputs_file(&self) -> PathBuf {
         self.0.join("inputs.json")
     }
 
-    /// File on the model's files.
     pub fn model_file(&self) -> PathBuf {
         self.0.join("model.json")
     }
@@ -237,7 +222,6 @@ impl JobFolder {
             .map_or(0, |last| last + 1)
     }
 
-    /// Removes the folder with all that is in it.
     pub fn remove(&self) -> io::Result<()> {
         fs::remove_dir_all(&self.0)
     }

@@ -45,7 +45,6 @@ impl From<PostprocessRequest> for JobRequest {
 }
 
 impl JobRequest {
-    /// The request of a job that generates.
     pub fn generate(&self) -> Option<&GenerateRequest> {
         match self {
             Self::Generate(request) => Some(request),
@@ -53,7 +52,6 @@ impl JobRequest {
         }
     }
 
-    /// Mutable version of `generate`.
     pub fn generate_mut(&mut self) -> Option<&mut GenerateRequest> {
         match self {
             Self::Generate(request) => Some(request),
@@ -61,12 +59,10 @@ impl JobRequest {
         }
     }
 
-    /// The grid that it is a cell of, and the cell's number from 0.
     pub fn cell(&self) -> Option<(GridId, usize)> {
         self.generate().and_then(cell_of)
     }
 
-    /// The stages of the job, in order.
     pub fn recipe(&self) -> Recipe {
         match self {
             Self::Generate(request) => Recipe::from_request(request),
@@ -82,7 +78,6 @@ impl JobRequest {
         }
     }
 
-    /// The file that it writes.
     pub fn out(&self) -> &Path {
         match self {
             Self::Generate(request) => &request.out,
@@ -90,7 +85,6 @@ impl JobRequest {
         }
     }
 
-    /// Width and height of what it makes, in pixels.
     pub fn size(&self) -> (u32, u32) {
         match self {
             Self::Generate(request) => (request.width, request.height),
@@ -114,7 +108,6 @@ impl JobRequest {
         }
     }
 
-    /// Frames a second of the clip.
     pub fn fps(&self) -> f64 {
         match self {
             Self::Generate(request) => request.fps,
@@ -122,7 +115,6 @@ impl JobRequest {
         }
     }
 
-    /// Pictures that are made at once.
     pub fn batch_size(&self) -> u32 {
         self.generate().map_or(1, |request| request.batch_size)
     }
@@ -135,7 +127,6 @@ impl JobRequest {
         }
     }
 
-    /// The picture or clip that it starts from.
     pub fn picture(&self) -> Option<&PathBuf> {
         match self {
             Self::Generate(request) => {
@@ -152,7 +143,6 @@ impl JobRequest {
         }
     }
 
-    /// Input files, without the model's.
     pub fn inputs(&self) -> Vec<&PathBuf> {
         match self {
             Self::Generate(request) => request.inputs().collect(),

@@ -11,7 +11,6 @@ mod folder;
 pub(crate) mod form;
 mod grid;
 mod job_request;
-mod preview;
 pub mod prompt;
 mod queue_file;
 mod recipe;
@@ -44,10 +43,9 @@ pub use grid::{
     write_sheet,
 };
 pub use job_request::JobRequest;
-pub use preview::PreviewChoice;
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
-pub use request::{CARRIED_APP, GenerateRequest, PromptPicture, first_step};
+pub use request::{CARRIED_APP, GenerateRequest, PreviewChoice, PromptPicture, first_step};
 pub use second_pass::{EnlargedPass, SecondPass};
 pub use sections::{SEEN_FRAMES, SectionFrames, VideoSections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};

@@ -18,7 +18,6 @@ const VERSION: u64 = 1;
 /// A file beyond this is no queue of anybody's.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// State of a job when the file was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuedState {
@@ -46,7 +45,6 @@ pub struct QueuedJob {
     pub error: Option<JobError>,
 }
 
-/// All of them, in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueFile {
     pub jobs: Vec<QueuedJob>,
@@ -54,7 +52,6 @@ pub struct QueueFile {
     pub forgotten: BTreeSet<JobId>,
     /// The grids of which some jobs are not finished, or the contact sheet is not made.
     pub grids: Vec<GridRecord>,
-    /// Why jobs could not be read, a sentence for each.
     pub unread: Vec<String>,
 }
 
@@ -64,8 +61,7 @@ impl QueueFile {
         let unreadable =
             |err| FileError::new(format!("the queue's file cannot be read ({err})"), path);
         let broken = |reason: &str| {
-            let sentence = format!("this is not a queue of Safelight ({reason})");
-            FileError::new(sentence, path)
+            FileError::new(format!("this is not a queue of Safelight ({reason})"), path)
         };
         let text = match read_bounded(path, MAX_BYTES) {
             Ok(text) => text,
@@ -123,7 +119,6 @@ impl QueueFile {
         Ok(file)
     }
 
-    /// Writes the file as a whole or not at all.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let json = serde_json::json!({
             "version": VERSION,

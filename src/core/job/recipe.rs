@@ -39,7 +39,6 @@ named! {
 }
 
 impl Stage {
-    /// Returns whether a transformer runs denoising steps in it.
     pub fn is_denoising(self) -> bool {
         matches!(self, Self::Denoise | Self::DenoiseHigh | Self::DenoiseLow)
     }
@@ -72,7 +71,6 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// The recipe that the request's family prescribes.
     pub fn from_request(request: &GenerateRequest) -> Self {
         Self {
             stages: (request.family.recipe)(request),
@@ -93,7 +91,6 @@ impl Recipe {
         times.checked_sub(1)
     }
 
-    /// Position of a stage's occurrence number `section`; `None` if it occurs less often.
     pub fn position(&self, stage: Stage, section: u32) -> Option<usize> {
         let all = self.stages.iter().enumerate();
         let mut same = all.filter(|(_, other)| **other == stage);

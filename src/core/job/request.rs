@@ -9,22 +9,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::prompt::SectionPrompts;
-use super::{
-    ControlInput, EnlargedPass, OfGrid, PreviewChoice, SamplingOptions, StepCache, VideoSections,
-};
+use super::{ControlInput, EnlargedPass, OfGrid, SamplingOptions, StepCache, VideoSections};
+use crate::enum_macros::{named, parsed};
 use crate::families::ModelFamily;
 use crate::library::ComponentOverrides;
 use crate::memory::MemoryOptions;
 use crate::model::choices::{DtypeChoice, LoraChoice, ResizeMode};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
-/// Name of this program in embedded settings.
 pub const CARRIED_APP: &str = "Safelight";
 
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
-    /// The catalogue's id, or the path that the user gave.
     pub model: String,
     pub family: ModelFamily,
     /// Paths of the model's components. Not embedded in files.
@@ -42,13 +39,11 @@ pub struct GenerateRequest {
     /// Role of `image` for the model. Not embedded in files.
     #[serde(default)]
     pub image_role: ImageRole,
-    /// Text for the text encoders.
     pub prompt: String,
     /// Text as the user wrote it, if `prompt` differs: with choices, wildcards and comments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_template: Option<String>,
     pub negative_prompt: String,
-    /// As `prompt_template`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative_prompt_template: Option<String>,
     /// The start picture, as the user named it. The job's folder has its own copy.
@@ -84,9 +79,7 @@ pub struct GenerateRequest {
     pub prompt_pictures: Vec<PromptPicture>,
     #[serde(default)]
     pub fit: ResizeMode,
-    /// Of the result.
     pub width: u32,
-    /// As `width`.
     pub height: u32,
     /// Made at another size first; absent where it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +89,6 @@ pub struct GenerateRequest {
     /// Sections of the video; absent for families that make it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sections: Option<VideoSections>,
-    /// Frames a second of the written clip.
     pub fps: f64,
     /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
     #[serde(default = "crate::model::one")]
@@ -139,10 +131,8 @@ pub struct GenerateRequest {
     pub grid: Option<OfGrid>,
 }
 
-/// A picture that is read as a part of the prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PromptPicture {
-    /// As the user named it.
     pub path: PathBuf,
     /// Factor of its tokens: 1 as the model was trained.
     pub strength: f64,
@@ -176,8 +166,7 @@ fn shown_frames(num_frames: u32) -> u32 {
 /// The first step that is made of a given picture, see `FamilyDef::first_step`.
 pub fn first_step(num_steps: u32, strength: f64) -> u32 {
     let all = f64::from(num_steps);
-    let made = (all * strength).min(all);
-    (all - made).max(0.0) as u32
+    (all - (all * strength).min(all)).max(0.0) as u32
 }
 
 impl GenerateRequest {
@@ -284,7 +273,6 @@ impl GenerateRequest {
         format!("reference_{}", index + 1)
     }
 
-    /// Name of an image prompt.
     pub fn prompt_picture_name(index: usize) -> String {
         format!("prompt_picture_{}", index + 1)
     }
@@ -299,6 +287,22 @@ impl GenerateRequest {
         self.image.is_some() || self.extend.is_some()
     }
 }
+
+named! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum PreviewChoice {
+        /// A tiny decoder if one is installed, otherwise linear.
+        #[default]
+        Auto = "auto", "Sharp where possible";
+        /// The model's colours of latents: coarse, and free.
+        Linear = "linear", "Coarse";
+        /// None, for callers that show no preview.
+        Off = "off", "None";
+    }
+}
+
+parsed!(PreviewChoice, "a preview");
 
 #[cfg(test)]
 mod tests {

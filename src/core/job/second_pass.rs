@@ -14,7 +14,6 @@ use crate::model::ImageRole;
 /// Options of a second pass in addition to the size of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecondPass {
-    /// Scale factor of the edges.
     pub scale: f64,
     /// Denoising strength: above 0, and 1 regenerates everything.
     pub strength: f64,
@@ -25,7 +24,6 @@ impl SecondPass {
     /// Enough for new details, too little for another picture.
     pub const STRENGTH: f64 = 0.4;
 
-    /// Enlarging by this much, as strong as is usual.
     #[must_use]
     pub fn of_scale(scale: f64) -> Self {
         Self {
@@ -66,8 +64,7 @@ impl GenerateRequest {
             return false;
         }
         let recipe = Recipe::from_request(self);
-        let first_end = recipe.position(Stage::Unload, 0);
-        recipe.position(stage, section) > first_end
+        recipe.position(stage, section) > recipe.position(Stage::Unload, 0)
     }
 
     /// The request as a stage is to see it: the size of its pass and, in the second, how much is made anew.

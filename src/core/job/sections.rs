@@ -34,7 +34,6 @@ pub struct VideoSections {
     pub lead: u32,
 }
 
-/// Sections as read from a file.
 #[derive(Deserialize)]
 struct WrittenSections {
     count: u32,

@@ -97,8 +97,7 @@ impl FromStr for StepCache {
         let (name, threshold) = text
             .split_once(':')
             .map_or((text, None), |(name, threshold)| (name, Some(threshold)));
-        let kind = name.parse::<StepCacheKind>();
-        let usual = kind.ok().map(Self::from);
+        let usual = name.parse::<StepCacheKind>().ok().map(Self::from);
         let read = match threshold {
             None => usual,
             Some(text) => usual.and_then(|usual| {

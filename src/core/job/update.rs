@@ -56,14 +56,12 @@ pub struct MemorySample {
     pub allocated_bytes: u64,
     /// Bytes that the allocator holds, live or cached.
     pub reserved_bytes: u64,
-    /// Total memory.
     pub total_bytes: u64,
     /// Sample of the rest of the machine, if it is monitored.
     #[serde(default)]
     pub machine: MachineSample,
 }
 
-/// The machine around the engine at one moment. What no source tells is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineSample {
@@ -95,7 +93,6 @@ pub struct MemoryReclaim {
     pub boundary: String,
     /// Bytes held by the allocator before.
     pub before_bytes: u64,
-    /// And after.
     pub after_bytes: u64,
 }
 
@@ -105,7 +102,6 @@ pub struct MemoryWait {
     /// True for the GPU's memory, false for the computer's.
     pub is_device: bool,
     pub others_bytes: u64,
-    /// Total for all programs.
     pub limit_bytes: u64,
 }
 
@@ -129,7 +125,6 @@ impl fmt::Display for MemoryWait {
 pub struct PreviewFrame {
     /// Index in the video; a preview counts latent frames.
     pub index: u32,
-    /// Total number.
     pub count: u32,
     pub picture: Arc<RgbPixels>,
 }
@@ -141,11 +136,9 @@ pub struct Video {
     pub fps: f64,
 }
 
-/// Duration of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     pub stage: Stage,
-    /// Run number of the stage, from 0.
     #[serde(default)]
     pub section: u32,
     pub secs: f64,
@@ -156,9 +149,7 @@ pub struct StageTime {
 pub struct SectionMade {
     /// Counted from 0, in the order in which they are made.
     pub section: u32,
-    /// Total number.
     pub count: u32,
-    /// The clip so far.
     pub clip: Arc<Video>,
     /// File that is written while the next section is generated.
     pub path: PathBuf,
@@ -168,7 +159,6 @@ pub struct SectionMade {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FallbackAttempt {
     pub stage: Stage,
-    /// Run number of the stage, from 0.
     #[serde(default)]
     pub section: u32,
     pub rung: FallbackLevel,
@@ -176,12 +166,10 @@ pub struct FallbackAttempt {
     pub helped: bool,
 }
 
-/// Result of a finished job.
 #[derive(Clone, Debug)]
 pub struct JobOutput {
     /// The files: one, one a picture of a batch, or one a frame where they are numbered.
     pub paths: Vec<PathBuf>,
-    /// Total number of frames.
     pub num_frames: u32,
     /// The clip, or the pictures of a batch; of a job that finishes something only its first frame, as the others may be
     /// larger than the memory.
@@ -194,9 +182,7 @@ pub struct JobOutput {
     pub peak_bytes: u64,
     /// Sentences on deviations from the request.
     pub warnings: Vec<String>,
-    /// Planned and measured memory.
     pub plan: Option<PlanOutcome>,
-    /// Out-of-memory fallbacks in order.
     pub rungs: Vec<FallbackAttempt>,
 }
 
@@ -209,7 +195,6 @@ impl JobOutput {
     }
 }
 
-/// Outcome of a job.
 #[derive(Clone, Debug)]
 pub enum JobOutcome {
     Finished(JobOutput),
@@ -222,7 +207,6 @@ pub enum JobOutcome {
 }
 
 impl JobOutcome {
-    /// Output, if there is one.
     pub fn output(&self) -> Option<&JobOutput> {
         match self {
             Self::Finished(output) | Self::Kept(output) => Some(output),
@@ -238,17 +222,14 @@ pub enum JobUpdate {
     Started(Recipe),
     /// The engine's one line on its device, once it is known.
     Device(String),
-    /// Planned memory.
     Plan(Box<MemoryPlan>),
     /// A stage begins. `resumed`: its engine was replaced, or it continues after finished frames.
     Stage {
         stage: Stage,
-        /// Run number of the stage, from 0.
         section: u32,
         resumed: bool,
     },
     StageEnded(StageTime),
-    /// A step of the running stage ended.
     Step {
         stage: Stage,
         step: u32,
@@ -262,7 +243,6 @@ pub enum JobUpdate {
     /// A section is done, and can be played while the next is made.
     Section(SectionMade),
     Memory(MemorySample),
-    /// Memory was given back.
     Reclaimed(MemoryReclaim),
     /// The job gave its memory to other programs, and waits until the next `Stage`.
     Waiting(MemoryWait),

@@ -1,21 +1,13 @@
 //! Section "Advanced": steps, guidance, sampler, scheduler and the other settings.
 
-use egui::{DragValue, Slider, SliderClamping, Ui};
-use safelight_core::job::{GenerateForm, SamplerKind, SecondPass, SigmaSchedule, StepCacheKind};
-use safelight_core::model::ModelSpec;
+use egui::SliderClamping;
+use safelight_core::job::{SamplerKind, SecondPass, SigmaSchedule, StepCacheKind};
 
-use crate::app::commands::LibraryCommand;
 use crate::ui::create::guidance::{guidance_ui, guider_ui};
-use crate::ui::theme;
-use crate::ui::view::{UiContext, said_ui};
-use crate::ui::widgets::{
-    RUN_TO, ResetValue, default_row, hint_button, list_box, number, number_pair, own_row,
-    wide_slider,
-};
+use crate::ui::prelude::*;
 
 /// Sizes of tiles in pixels; a preset or a file may have others.
 const TILES_PX: [u32; 2] = [256, 512];
-/// Initial value for models without a shift.
 const USUAL_SHIFT: f64 = 3.0;
 const STEPS_HOVER: &str = "How many times the result is refined. More is slower and cleaner";
 const SHIFT_HOVER: &str =
@@ -59,15 +51,12 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
         step_cache_ui(ui, view.form, step_caches);
         said_ui(ui, view, &["step-cache"]);
     }
-    if hint_button(
+    let button = hint_button(
         ui,
         "Reset to the model's defaults",
         "Everything except the prompt, the LoRAs, the pictures and the seed",
-    )
-    .clicked()
-    {
-        view.push(LibraryCommand::ResetForm);
-    }
+    );
+    view.on_click(&button, LibraryCommand::ResetForm);
 }
 
 fn steps_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
@@ -118,7 +107,14 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let default = spec.defaults.sampling.sampler;
     let text = |sampler: SamplerKind| {
-        let text = sampler_text(sampler);
+        let text = match sampler {
+            SamplerKind::UniPc => "Corrects itself with the steps before: clean in few steps",
+            SamplerKind::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
+            SamplerKind::Euler => "The simplest: straight steps",
+            SamplerKind::Heun => "Checks and corrects each step: better steps, but twice as slow",
+            SamplerKind::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
+            SamplerKind::Lcm => "For models distilled to a few steps: adds new noise between steps",
+        };
         if sampler == default {
             format!("{text}. The model's default, and the best choice when in doubt")
         } else {
@@ -135,18 +131,6 @@ fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
         (&mut form.sampling.sampler, default),
         &SamplerKind::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
     );
-}
-
-/// Strength of a sampler, as its hover text.
-fn sampler_text(sampler: SamplerKind) -> &'static str {
-    match sampler {
-        SamplerKind::UniPc => "Corrects itself with the steps before: clean in few steps",
-        SamplerKind::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
-        SamplerKind::Euler => "The simplest: straight steps",
-        SamplerKind::Heun => "Checks and corrects each step: better steps, but twice as slow",
-        SamplerKind::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
-        SamplerKind::Lcm => "For models distilled to a few steps: adds new noise between steps",
-    }
 }
 
 fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
@@ -171,7 +155,6 @@ fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
     );
 }
 
-/// A list of choices, each with its name and hover text.
 pub(super) fn choice_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     names: (&str, &'static str, &str),
@@ -183,20 +166,15 @@ pub(super) fn choice_ui<T: Copy + PartialEq>(
     let own = named(default).map_or("", |(_, name, _)| name);
     default_row(ui, names, value, (default, own), |ui, label, value| {
         let (name, text) = named(*value).map_or(("", ""), |(_, name, text)| (*name, text.as_str()));
-        list_box(ui, id, name)
-            .show_ui(ui, |ui| {
-                for (choice, name, text) in choices {
-                    ui.selectable_value(value, *choice, *name)
-                        .on_hover_text(text);
-                }
-            })
-            .response
+        let choices = choices
+            .iter()
+            .map(|(choice, name, text)| (*choice, *name, text.as_str()));
+        choose_from(list_box(ui, id, name), ui, value, choices)
             .labelled_by(label)
             .on_hover_text(format!("{explanation}. {name}: {text}"));
     });
 }
 
-/// Source of the shift.
 #[derive(Clone, Copy, PartialEq)]
 enum ShiftChoice {
     Automatic,
@@ -229,22 +207,24 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
         };
         let mut choice = before;
         beside_number(ui, before == ShiftChoice::Fixed, |ui| {
-            list_box(ui, "shift", before.words().0)
-                .show_ui(ui, |ui| {
-                    let mut entry = |choose: ShiftChoice| {
-                        let (name, hover) = choose.words();
-                        ui.selectable_value(&mut choice, choose, name)
-                            .on_hover_text(hover);
-                    };
-                    entry(ShiftChoice::Automatic);
-                    if spec.family.has_dynamic_shift {
-                        entry(ShiftChoice::BySize);
-                    }
-                    entry(ShiftChoice::Fixed);
-                })
-                .response
-                .labelled_by(label)
-                .on_hover_text(SHIFT_HOVER);
+            let by_size = spec.family.has_dynamic_shift.then_some(ShiftChoice::BySize);
+            let offered = [
+                Some(ShiftChoice::Automatic),
+                by_size,
+                Some(ShiftChoice::Fixed),
+            ];
+            let offered = offered.into_iter().flatten().map(|choice| {
+                let (name, hover) = choice.words();
+                (choice, name, hover)
+            });
+            choose_from(
+                list_box(ui, "shift", before.words().0),
+                ui,
+                &mut choice,
+                offered,
+            )
+            .labelled_by(label)
+            .on_hover_text(SHIFT_HOVER);
         });
         if choice != before {
             let (width, height) = form.shown_size(spec, None);
@@ -257,8 +237,7 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
                 .range(0.01..=100.0)
                 .speed(0.05)
                 .max_decimals(2);
-            let width = ui.available_width();
-            number(ui, width, value)
+            number(ui, ui.available_width(), value)
                 .on_hover_text(SHIFT_HOVER)
                 .accessible_name("Shift value");
         }
@@ -292,8 +271,7 @@ fn fps_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
                 .max_decimals(3)
                 .suffix(" fps");
             ui.add_enabled_ui(clip_fps.is_none(), |ui| {
-                let width = ui.available_width();
-                number(ui, width, value)
+                number(ui, ui.available_width(), value)
                     .on_hover_text(FPS_HOVER)
                     .on_disabled_hover_text("The clip continues at its own rate")
                     .labelled_by(label);
@@ -326,26 +304,27 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
         let name = |tile: Option<u32>| {
             tile.map_or_else(|| OFF.to_owned(), |pixels| format!("{pixels} px"))
         };
-        list_box(ui, "tiles", &name(form.vae_tile))
-            .show_ui(ui, |ui| {
-                let offered = TILES_PX.map(Some);
-                // One of another size came with a preset or a file.
-                let other = form.vae_tile.filter(|tile| !TILES_PX.contains(tile));
-                let all = [None].into_iter().chain(offered).chain(other.map(Some));
-                for tile in all {
-                    ui.selectable_value(&mut form.vae_tile, tile, name(tile));
-                }
-            })
-            .response
-            .labelled_by(label)
-            .on_hover_text(hover);
+        // One of another size came with a preset or a file.
+        let other = form.vae_tile.filter(|tile| !TILES_PX.contains(tile));
+        let tiles = TILES_PX.into_iter().chain(other).map(Some);
+        let tiles = [None]
+            .into_iter()
+            .chain(tiles)
+            .map(|tile| (tile, name(tile), ""));
+        choose_from(
+            list_box(ui, "tiles", &name(form.vae_tile)),
+            ui,
+            &mut form.vae_tile,
+            tiles,
+        )
+        .labelled_by(label)
+        .on_hover_text(hover);
     });
     if reset {
         form.vae_tile = None;
     }
 }
 
-/// `offered`: what the model can.
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
     let hover = "Reuses results of similar steps: up to 2× faster with some quality loss. For \
                 drafts. A job that was paused begins its steps again";
@@ -354,18 +333,18 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
         let kind = form.step_cache.map(|cache| cache.kind);
         let mut chosen = kind;
         beside_number(ui, kind.is_some(), |ui| {
-            let name = kind.map_or(OFF, StepCacheKind::label);
-            list_box(ui, "step-cache", name)
-                .show_ui(ui, |ui| {
-                    ui.selectable_value(&mut chosen, None, OFF);
-                    for &kind in offered {
-                        ui.selectable_value(&mut chosen, Some(kind), kind.label())
-                            .on_hover_text(step_cache_text(kind));
-                    }
-                })
-                .response
-                .labelled_by(label)
-                .on_hover_text(hover);
+            let list = list_box(ui, "step-cache", kind.map_or(OFF, StepCacheKind::label));
+            let offered = offered
+                .iter()
+                .map(|kind| (Some(*kind), kind.label(), step_cache_text(*kind)));
+            choose_from(
+                list,
+                ui,
+                &mut chosen,
+                [(None, OFF, "")].into_iter().chain(offered),
+            )
+            .labelled_by(label)
+            .on_hover_text(hover);
         });
         if chosen != kind {
             form.step_cache = chosen.map(Into::into);
@@ -387,8 +366,7 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
                     "How much may change before a step is computed: higher is faster and worse",
                 )
             };
-            let width = ui.available_width();
-            number(ui, width, value)
+            number(ui, ui.available_width(), value)
                 .on_hover_text(hover)
                 .accessible_name(name);
         }
@@ -398,7 +376,6 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
     }
 }
 
-/// Strength of a step cache, as its hover text.
 fn step_cache_text(kind: StepCacheKind) -> &'static str {
     match kind {
         StepCacheKind::TeaCache => "Skips a step while the input of the network has hardly moved",
@@ -414,7 +391,6 @@ fn step_cache_text(kind: StepCacheKind) -> &'static str {
     }
 }
 
-/// Scale and strength of the second pass.
 fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
     let hover = "Hires fix: upscales the result and denoises it again for more detail. Takes as \
                 long as a result of that size, less what the strength saves";
@@ -423,17 +399,19 @@ fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
         let before = form.second_pass;
         let mut scale = before.map(|pass| pass.scale);
         beside_number(ui, before.is_some(), |ui| {
-            let shown = scale.map_or_else(|| OFF.to_owned(), |scale| format!("{scale}×"));
-            list_box(ui, "second-pass", &shown)
-                .show_ui(ui, |ui| {
-                    ui.selectable_value(&mut scale, None, OFF);
-                    for choice in SECOND_PASS_SCALES {
-                        ui.selectable_value(&mut scale, Some(choice), format!("{choice}×"));
-                    }
-                })
-                .response
-                .labelled_by(label)
-                .on_hover_text(hover);
+            let name = |scale: Option<f64>| {
+                scale.map_or_else(|| OFF.to_owned(), |scale| format!("{scale}×"))
+            };
+            let scales = [None].into_iter().chain(SECOND_PASS_SCALES.map(Some));
+            let scales = scales.map(|scale| (scale, name(scale), ""));
+            choose_from(
+                list_box(ui, "second-pass", &name(scale)),
+                ui,
+                &mut scale,
+                scales,
+            )
+            .labelled_by(label)
+            .on_hover_text(hover);
         });
         if scale != before.map(|pass| pass.scale) {
             let strength = before.map_or(SecondPass::STRENGTH, |pass| pass.strength);
@@ -442,8 +420,7 @@ fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
             let value = DragValue::new(&mut pass.strength)
                 .speed(0.01)
                 .range(0.01..=1.0);
-            let width = ui.available_width();
-            number(ui, width, value)
+            number(ui, ui.available_width(), value)
                 .on_hover_text(
                     "Denoising strength of the second pass: 0.3 to 0.5 adds detail, more changes \
                     the image",

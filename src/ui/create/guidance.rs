@@ -2,22 +2,18 @@
 
 use std::ops::RangeInclusive;
 
-use egui::{DragValue, Slider, SliderClamping, TextEdit, Ui};
-use safelight_core::job::{
-    BlockSet, GenerateForm, GuidanceRange, Guider, GuiderKind, SamplingOptions,
-};
-use safelight_core::model::{GuidanceMode, ModelSpec};
+use egui::SliderClamping;
+use safelight_core::job::{BlockSet, GuidanceRange, Guider, GuiderKind, SamplingOptions};
+use safelight_core::model::GuidanceMode;
 
 use crate::ui::create::advanced::choice_ui;
-use crate::ui::widgets::{
-    RUN_TO, ResetValue, default_row, field_hint, group_label, number, number_pair, own_row,
-    reset_button, row, typed_number, wide_slider,
-};
+use crate::ui::prelude::*;
 
 const GUIDANCE: &str = "Guidance";
 const GUIDANCE_HOVER: &str = "CFG scale: how strictly the prompt is followed. Above 1 each step takes twice as long; too high looks harsh";
 const CFG: &str = "CFG scale";
 const CFG_HOVER: &str = "True classifier-free guidance, which steers away from the negative prompt. Above 1 each step takes twice as long";
+const SCALES: RangeInclusive<f64> = 0.0..=15.0;
 const ZERO_STEPS_HOVER: &str =
     "The first steps change nothing, because guidance is least sure there";
 
@@ -43,12 +39,11 @@ fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, explanation: &
         &mut form.sampling.guidance_scale,
         (default, default.to_string()),
         |ui, label, scale| {
-            wide_slider(ui, guidance_slider(scale), explanation).labelled_by(label);
+            wide_slider(ui, guidance_slider(scale, SCALES), explanation).labelled_by(label);
         },
     );
 }
 
-/// True CFG, in addition to a distilled guidance.
 fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
     default_row(
         ui,
@@ -56,11 +51,7 @@ fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
         &mut form.sampling.true_cfg_scale,
         (1.0, "1"),
         |ui, label, scale| {
-            let slider = Slider::new(scale, 1.0..=10.0)
-                .step_by(0.1)
-                .max_decimals(2)
-                .custom_parser(typed_number)
-                .clamping(SliderClamping::Never);
+            let slider = guidance_slider(scale, 1.0..=10.0);
             wide_slider(ui, slider, CFG_HOVER).labelled_by(label);
         },
     );
@@ -103,7 +94,8 @@ fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     ];
     for (label, name, explanation, scale) in experts {
         row(ui, label, explanation, |ui, _| {
-            wide_slider(ui, guidance_slider(scale), explanation).accessible_name(name);
+            let slider = guidance_slider(scale, SCALES);
+            wide_slider(ui, slider, explanation).accessible_name(name);
         });
     }
     if scales != before {
@@ -113,8 +105,8 @@ fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     }
 }
 
-fn guidance_slider(scale: &mut f64) -> Slider<'_> {
-    Slider::new(scale, 0.0..=15.0)
+fn guidance_slider(scale: &mut f64, range: RangeInclusive<f64>) -> Slider<'_> {
+    Slider::new(scale, range)
         .step_by(0.1)
         .max_decimals(2)
         .custom_parser(typed_number)
@@ -158,8 +150,7 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
             let hover = "The part of the steps with the extra pass, from 0 to 1; its first step \
                         runs without. Each step with it takes one more pass";
             row(ui, "Skipping part", hover, |ui, _| {
-                let names = ["Skipping from", "Skipping to"];
-                part_ui(ui, part, hover, names);
+                part_ui(ui, part, hover, ["Skipping from", "Skipping to"]);
             });
         }
         Some(Guider::Cfg) | None => {}
@@ -195,7 +186,6 @@ fn kind_ui(ui: &mut Ui, guider: &mut Option<Guider>, is_guided: bool) {
     }
 }
 
-/// Strength of a guider, as its hover text.
 fn guider_text(guider: GuiderKind) -> &'static str {
     match guider {
         GuiderKind::Cfg => "The difference of both answers, times the scale",
@@ -241,7 +231,6 @@ fn part_ui(ui: &mut Ui, part: &mut GuidanceRange, hover: &str, names: [&str; 2])
     number_pair(ui, RUN_TO, names, [hover; 2], values);
 }
 
-/// A number from 0 to 1.
 fn fraction(value: &mut f64) -> DragValue<'_> {
     DragValue::new(value)
         .range(0.0..=1.0)
@@ -257,8 +246,7 @@ fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, (least, most
             .range(range)
             .speed(speed)
             .max_decimals(2);
-        let width = ui.available_width();
-        number(ui, width, value)
+        number(ui, ui.available_width(), value)
             .on_hover_text(hover)
             .labelled_by(label);
     });

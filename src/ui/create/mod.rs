@@ -10,20 +10,10 @@ pub(super) mod presets;
 pub(super) mod prompt;
 pub(super) mod submit_hints;
 
-use egui::{Align, Button, Frame, Label, Layout, Margin, Panel, RichText, ScrollArea, Ui};
-use safelight_core::model::ModelSpec;
-use safelight_core::units::size_text;
-
-use crate::app::commands::{AppCommand, DesktopCommand, LibraryCommand};
 use crate::app::library::rows::needs_text;
-use crate::app::notices::counted;
-use crate::app::state::MainPage;
+use crate::ui::prelude::*;
+use crate::ui::queue;
 use crate::ui::status::header_ui;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{
-    flush, group_label, hint_button, icon_button, image_or_video, palette, wide_note,
-};
-use crate::ui::{icons, queue, theme};
 
 pub(super) fn create_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let margin = Margin {
@@ -68,28 +58,29 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
         let name = name.to_owned();
         picker_ui(ui, view, &name, label.id);
-        let chosen = view.model();
-        if let Some(spec) = chosen {
-            let weak = palette(ui).weak;
-            let mut text = facts_text(spec);
+        if let Some(spec) = view.model() {
+            let mut text = format!(
+                "{}  ·  {}  ·  {}",
+                spec.family.kind_text(&spec.variant),
+                needs_text(spec),
+                size_text(spec.bytes)
+            );
             if !matches!(spec.licence.as_str(), "" | "not stated") {
                 text = format!("{text}  ·  {}", spec.licence);
             }
-            ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
+            ui.add(Label::new(RichText::new(text).small().color(palette(ui).weak)).truncate())
                 .on_hover_text(hover_text(spec));
         }
     }
     problems_ui(ui, view);
 }
 
-/// Opens the page of models; pressed again, it goes back.
 fn picker_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, label: egui::Id) {
     let is_open = view.app.cx.page == MainPage::Models;
-    let weak = palette(ui).weak;
     let caret = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
     let size = egui::vec2(ui.available_width(), ui.spacing().interact_size.y);
     let button = Button::new(name)
-        .right_text(caret.color(weak))
+        .right_text(caret.color(palette(ui).weak))
         .truncate()
         .min_size(size);
     let response = ui.add(button);
@@ -110,20 +101,11 @@ fn picker_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, label: egui::Id)
     }
 }
 
-fn facts_text(spec: &ModelSpec) -> String {
-    format!(
-        "{}  ·  {}  ·  {}",
-        spec.family.kind_text(&spec.variant),
-        needs_text(spec),
-        size_text(spec.bytes)
-    )
-}
-
 fn hover_text(spec: &ModelSpec) -> String {
     let (about, licence, needs) = (&spec.description, &spec.licence, needs_text(spec));
     let (bytes, folder) = (size_text(spec.bytes), spec.folder.display());
-    let makes = image_or_video(spec.family.makes_pictures, "pictures", "clips");
-    format!("{about}\nMakes {makes} from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
+    let makes = result_word(spec.family.makes_pictures);
+    format!("{about}\nMakes {makes}s from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
 }
 
 /// Models that are on the disk and cannot be used, each with what is missing or wrong.
@@ -154,9 +136,8 @@ fn problems_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             view.folds.are_problems_open = !is_open;
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let name = "Copy what is wrong with models";
             let hover = "Copy details for a bug report";
-            if icon_button(ui, icons::COPY, name, hover).clicked() {
+            if icon_button(ui, icons::COPY, "Copy what is wrong with models", hover).clicked() {
                 let whole = problems
                     .iter()
                     .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
@@ -187,30 +168,24 @@ fn problems_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn none_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.label("No model was found");
-    let weak = palette(ui).weak;
     let text = "Safelight comes with one, but its assets folder is missing. Install Safelight again, \
                or add a folder with models in the settings.";
-    ui.label(RichText::new(text).small().color(weak));
+    ui.label(RichText::new(text).small().color(palette(ui).weak));
     searched_ui(ui, view);
     ui.horizontal(|ui| {
-        if ui.button("Open settings…").clicked() {
-            view.push(AppCommand::Show(MainPage::Settings));
-        }
-        if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
-            view.push(LibraryCommand::Reload);
-        }
-        if hint_button(ui, "Get a model…", "Models that can be downloaded").clicked() {
-            view.push(AppCommand::Show(MainPage::Welcome));
-        }
+        let button = ui.button("Open settings…");
+        view.on_click(&button, AppCommand::Show(MainPage::Settings));
+        let button = icon_button(ui, icons::RESET, "Look again", "Look for models again");
+        view.on_click(&button, LibraryCommand::Reload);
+        let button = hint_button(ui, "Get a model…", "Models that can be downloaded");
+        view.on_click(&button, AppCommand::Show(MainPage::Welcome));
     });
 }
 
-/// Folders searched for models.
 fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if view.app.cx.models.found.searched.is_empty() {
         return;
     }
-    let weak = palette(ui).weak;
     ui.label(RichText::new("These folders were searched").small());
     ScrollArea::vertical()
         .id_salt("searched-places")
@@ -219,7 +194,7 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
             ui.spacing_mut().item_spacing.y = 2.0;
             for place in &view.app.cx.models.found.searched {
                 let folder = place.path.display().to_string();
-                wide_note(ui, &searched_text(&folder, place.exists), weak);
+                wide_note(ui, &searched_text(&folder, place.exists), palette(ui).weak);
             }
         });
 }

@@ -1,32 +1,22 @@
 //! Size, length, batch, presets and seed; the sections "Advanced" and "Grid".
 
-use egui::{Align2, CollapsingHeader, DragValue, Margin, Slider, TextEdit, Ui};
+use egui::CollapsingHeader;
 use safelight_core::job::{
-    ASPECTS, DEFAULT_SECS, GenerateForm, InputMedia, SectionOrder, SeedMode, SizeChoice,
-    VideoSections, WINDOW, is_of_aspect,
+    ASPECTS, DEFAULT_SECS, InputMedia, SectionOrder, SeedMode, SizeChoice, VideoSections, WINDOW,
+    is_of_aspect,
 };
-use safelight_core::model::ModelSpec;
-use safelight_core::units::seconds_text;
 
-use crate::app::commands::{AppCommand, QueueCommand};
 use crate::app::inputs::FormSources;
-use crate::app::notices::counted;
 use crate::ui::create::advanced::advanced_ui;
 use crate::ui::create::grid::grid_ui;
 use crate::ui::create::presets::presets_ui;
-use crate::ui::view::{UiContext, said_ui};
-use crate::ui::widgets::{
-    ResetValue, choice_list, default_row, field_hint, fold_icon, icon_button, image_or_video,
-    list_box, number, number_pair, own_row, rate, row, wide_slider,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 /// Most jobs of one click, where each makes one video.
 const MAX_REPEATS: u32 = 16;
 const LENGTH: &str = "Length";
 const ORDER_HOVER: &str =
     "Which section is made first. Models are made for one order; their files do not say which";
-/// Margin on both sides of the seed, in its field.
 const MARGIN: i8 = 4;
 /// As many as a new seed has; the field shows them whole.
 const SEEN_DIGITS: usize = 9;
@@ -59,24 +49,21 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         "Empty the prompt, the pictures, the mask and the LoRAs, and set everything else to the \
         model's defaults",
     );
-    if clear.clicked() {
-        view.push(AppCommand::ClearForm);
-    }
+    view.on_click(&clear, AppCommand::ClearForm);
 }
 
 fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let explanation = if spec.family.makes_pictures {
-        "Width and height of the picture in pixels. Larger takes longer and needs more memory"
-    } else {
-        "Width and height of the clip in pixels. Larger takes longer and needs more memory"
-    };
+    let word = result_word(spec.family.makes_pictures);
+    let explanation = format!(
+        "Width and height of the {word} in pixels. Larger takes longer and needs more memory"
+    );
     let auto = auto_text(spec, view);
     let (own_width, own_height) = (spec.defaults.width, spec.defaults.height);
     let own_text = format!("The model's own  {own_width} × {own_height}");
     let follows = GenerateForm::default().shown_size(spec, view.sources().size());
     let is_own_offered = view.form.size == SizeChoice::Own || follows != (own_width, own_height);
     let own = ResetValue::of("size", &view.form.size, &SizeChoice::Auto, &auto);
-    let reset = own_row(ui, "Size", explanation, &own, |ui, label| {
+    let reset = own_row(ui, "Size", &explanation, &own, |ui, label| {
         let before = view.form.shown_size(spec, view.sources().size());
         let form = &mut *view.form;
         let selected = match form.size {
@@ -108,7 +95,7 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
         response
             .response
             .labelled_by(label)
-            .on_hover_text(explanation);
+            .on_hover_text(&explanation);
     });
     if reset {
         view.form.size = SizeChoice::Auto;
@@ -136,8 +123,7 @@ fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 /// Name of the automatic size: the model's, or that of its area nearest to the input image's aspect.
 fn auto_text(spec: &ModelSpec, view: &UiContext<'_>) -> String {
     let sources = view.sources();
-    let auto = GenerateForm::default();
-    let (width, height) = auto.shown_size(spec, sources.size());
+    let (width, height) = GenerateForm::default().shown_size(spec, sources.size());
     if sources.size().is_none() || spec.limits.fixed_size {
         format!("{width} × {height}")
     } else {
@@ -159,7 +145,6 @@ fn is_of_clip(sources: &FormSources<'_>) -> bool {
         || (is_control_followed && matches!(control, Some(InputMedia::Clip(_))))
 }
 
-/// Name and size of an aspect; models of few sizes may only come near it.
 fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
     let size = spec.size_for_aspect(f64::from(across) / f64::from(down.max(1)));
     let aspect = (across, down);
@@ -173,7 +158,6 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
     }
 }
 
-/// Number of results of one click.
 fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let (most, explanation) = if spec.takes_batches() {
         (
@@ -198,7 +182,6 @@ fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["batch"]);
 }
 
-/// Length of a video that is made section by section, and their order.
 fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let explanation = "How long the clip is. It is made section by section, and each can be \
                       watched as soon as it is done";
@@ -220,7 +203,6 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     order_ui(ui, view, spec);
 }
 
-/// Order of the sections.
 fn order_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let Some(default) = spec.section_order else {
         return;
@@ -240,7 +222,6 @@ fn order_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["sampling"]);
 }
 
-/// Number of sections and their duration.
 fn sections_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let fps = form.fps_for(spec);
@@ -297,7 +278,6 @@ fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["frames"]);
 }
 
-/// Duration of the video.
 fn length_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
@@ -330,9 +310,10 @@ fn secs_text(secs: f64, fps: f64) -> String {
 }
 
 pub(super) fn seed_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let makes_pictures = view.makes_pictures();
-    let explanation = seed_hover(makes_pictures);
-    row(ui, "Seed", explanation, |ui, label| {
+    let word = result_word(view.makes_pictures());
+    let explanation =
+        format!("Seed of the random noise. The same seed and settings make the same {word}");
+    row(ui, "Seed", &explanation, |ui, label| {
         // Close together: a seed of nine digits is seen whole.
         ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
         ui.spacing_mut().button_padding.x = theme::SMALL_GAP;
@@ -350,46 +331,27 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             if text.len() > SEEN_DIGITS {
                 ui.label(text);
             }
-            ui.label(explanation);
+            ui.label(&explanation);
         });
         if response.changed() {
             view.form.type_seed(text);
             view.push(QueueCommand::KeepSeed);
         }
         let mode = &mut view.form.seed_mode;
-        list_box(ui, "seed-mode", mode.label())
-            .width(theme::SEED_MODE_WIDTH)
-            .show_ui(ui, |ui| {
-                for choice in SeedMode::ALL {
-                    ui.selectable_value(mode, choice, choice.label())
-                        .on_hover_text(seed_mode_text(choice, makes_pictures));
-                }
-            })
-            .response
-            .on_hover_text(seed_mode_text(*mode, makes_pictures))
+        let list = list_box(ui, "seed-mode", mode.label()).width(theme::SEED_MODE_WIDTH);
+        let text = |mode| match mode {
+            SeedMode::Random => format!("Every new {word} gets a new seed"),
+            SeedMode::Fixed => format!("Every {word} uses this seed, until you change it"),
+            SeedMode::Increment => format!("Every new {word} gets the next higher number"),
+        };
+        let texts = SeedMode::ALL.map(text);
+        let modes = SeedMode::ALL.into_iter().zip(&texts);
+        let modes = modes.map(|(mode, text)| (mode, mode.label(), text.as_str()));
+        choose_from(list, ui, mode, modes)
+            .on_hover_text(text(*mode))
             .accessible_name("Seed mode");
-        if icon_button(ui, icons::DICE, "Roll a new seed", "Another random seed").clicked() {
-            view.push(QueueCommand::RollSeed);
-        }
+        let button = icon_button(ui, icons::DICE, "Roll a new seed", "Another random seed");
+        view.on_click(&button, QueueCommand::RollSeed);
     });
     said_ui(ui, view, &["seed"]);
-}
-
-fn seed_hover(makes_pictures: bool) -> &'static str {
-    image_or_video(
-        makes_pictures,
-        "Seed of the random noise. The same seed and settings make the same picture",
-        "Seed of the random noise. The same seed and settings make the same clip",
-    )
-}
-
-fn seed_mode_text(mode: SeedMode, makes_pictures: bool) -> &'static str {
-    match (mode, makes_pictures) {
-        (SeedMode::Random, true) => "Every new picture gets a new seed",
-        (SeedMode::Random, false) => "Every new clip gets a new seed",
-        (SeedMode::Fixed, true) => "Every picture uses this seed, until you change it",
-        (SeedMode::Fixed, false) => "Every clip uses this seed, until you change it",
-        (SeedMode::Increment, true) => "Every new picture gets the next higher number",
-        (SeedMode::Increment, false) => "Every new clip gets the next higher number",
-    }
 }

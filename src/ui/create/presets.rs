@@ -1,17 +1,13 @@
 //! Presets: values that go together, taken over with one click and given back with another; and the menu in which the
 //! user's own are kept.
 
+use egui::PopupCloseBehavior;
 use egui::containers::menu::{MenuButton, MenuConfig};
-use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
-use safelight_core::model::ModelSpec;
 use safelight_core::presets::{PresetValues, QualityPreset};
 
 use crate::app::choices::PresetKey;
-use crate::app::commands::{AppCommand, PresetsCommand, RestoreCommand};
 use crate::app::presets::PresetChoice;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{choice, field_hint, icon_button, pressed, row, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const FROM_FILE: &str = "From a file…";
 
@@ -36,7 +32,8 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
                 ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
                 for (index, preset) in choices.iter().enumerate() {
                     let is_chosen = chosen == Some(index);
-                    if choice(ui, is_chosen, &preset.name, &hover_text(preset)).clicked() {
+                    let hover = preset_sets_text(&preset.note, &preset.values.described());
+                    if choice(ui, is_chosen, &preset.name, &hover).clicked() {
                         // A second click gives back what the first one took.
                         wish = Some(if is_chosen {
                             PresetsCommand::Undo
@@ -71,11 +68,6 @@ fn is_own_way(preset: &PresetChoice) -> bool {
     preset.key == PresetKey::Quality(QualityPreset::Balanced)
 }
 
-/// Purpose and values of a preset.
-fn hover_text(preset: &PresetChoice) -> String {
-    preset_sets_text(&preset.note, &preset.values.described())
-}
-
 fn preset_sets_text(note: &str, values: &str) -> String {
     if note.is_empty() {
         format!("Sets {values}")
@@ -94,9 +86,7 @@ fn menu_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let response = response
         .on_hover_text("Save these settings as a preset of your own, or load them from a file")
         .accessible_name("Preset menu");
-    if response.clicked() {
-        view.push(PresetsCommand::Reload);
-    }
+    view.on_click(&response, PresetsCommand::Reload);
 }
 
 fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -145,7 +135,6 @@ fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-/// One of the user's presets, with what can be done with it.
 fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
     let mut wish = None;
     ui.horizontal(|ui| {

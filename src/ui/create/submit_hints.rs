@@ -2,21 +2,13 @@
 //!
 //! Its height is reserved, so that nothing jumps.
 
-use egui::text::LayoutJob;
-use egui::{
-    Align, Button, Color32, Label, Layout, RichText, TextStyle, TextWrapMode, Ui, WidgetText,
-};
-use safelight_core::model::ModelSpec;
+use egui::{TextWrapMode, WidgetText};
 
-use crate::app::choices::{InputSlot, MaskOf};
-use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
+use crate::app::choices::MaskOf;
 use crate::app::inputs::ChosenInput;
-use crate::app::notices::sentence;
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{self, PAINT_MASK_HOVER, paint_control_mask_hover};
-use crate::ui::theme;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{palette, reserved};
+use crate::ui::prelude::*;
 
 /// The rest is in the hover text.
 const MAX_LINES: usize = 3;
@@ -25,14 +17,12 @@ const REMOVE_HOVER: &str = "Take it out of the form. Files on the disk stay";
 const CHOOSE: &str = "Choose…";
 const PAINT: &str = "Paint…";
 
-/// Text of the hint, and its button.
 struct SubmitHint {
     text: String,
     colour: Color32,
     help: Option<HelpButton>,
 }
 
-/// A button that fixes the problem.
 struct HelpButton {
     name: &'static str,
     hover: String,
@@ -50,8 +40,7 @@ impl HelpButton {
 }
 
 pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let said = submit_hint(ui, view);
-    let Some(SubmitHint { text, colour, help }) = said else {
+    let Some(SubmitHint { text, colour, help }) = submit_hint(ui, view) else {
         reserved(ui, theme::ABOVE_MAIN_HEIGHT, |_| {});
         return;
     };
@@ -73,7 +62,6 @@ pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// The text in few lines, next to the button.
 fn lines(ui: &Ui, text: &str, colour: Color32, help: Option<&HelpButton>) -> LayoutJob {
     let font = TextStyle::Small.resolve(ui.style());
     let spacing = ui.spacing();
@@ -209,7 +197,6 @@ fn extend_elsewhere(
     (Some(help), Some(text))
 }
 
-/// Inputs that the selected model does not use, each with the command that removes it.
 fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
     let mut parked = Vec::new();
     for slot in InputSlot::ALL {

@@ -1,22 +1,9 @@
 //! The doctor page: checks of this machine, and the report with measurements.
 
-use egui::{
-    Align, Button, Color32, Frame, Label, Layout, Margin, ProgressBar, RichText, ScrollArea, Ui,
-    UiBuilder, vec2,
-};
-
-use crate::app::commands::{AppCommand, DesktopCommand, DoctorCommand};
 use crate::app::doctor::ReportState;
-use crate::app::notices::sentence;
-use crate::app::state::MainPage;
 use crate::doctor::miopen::MIOPEN_CACHE;
 use crate::doctor::{CheckGroup, CheckResult, CheckStatus};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{
-    at_right, group_label, icon_button, page_button, palette, pressed, progress_bar, sign,
-    with_icon,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 pub(super) fn doctor_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     Frame::new()
@@ -25,14 +12,11 @@ pub(super) fn doctor_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             header_ui(ui, view);
             progress_ui(ui, view);
             ui.add_space(theme::GAP);
-            ScrollArea::vertical()
-                .auto_shrink([false, false])
-                .show(ui, |ui| {
-                    ui.set_max_width((ui.available_width() - 12.0).min(theme::PAGE_WIDTH));
-                    for group in CheckGroup::ALL {
-                        group_ui(ui, view, group);
-                    }
-                });
+            page_column(ui, "doctor", |ui| {
+                for group in CheckGroup::ALL {
+                    group_ui(ui, view, group);
+                }
+            });
         });
 }
 
@@ -47,19 +31,13 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             let again = ui.add_enabled_ui(is_enabled, |ui| {
                 page_button(ui, is_small, icons::RESET, name, explanation)
             });
-            if again.inner.clicked() {
-                view.push(DoctorCommand::Examine);
-            }
+            view.on_click(&again.inner, DoctorCommand::Examine);
             let (name, explanation) = ("Copy as text", "Copy all of this, for a bug report");
             if page_button(ui, is_small, icons::COPY, name, explanation).clicked() {
-                let text = view.app.doctor.text();
-                view.push(DesktopCommand::CopyText(text));
+                view.push(DesktopCommand::CopyText(view.app.doctor.text()));
             }
             button_ui(ui, view, is_small);
-            let hover = "Back to the picture (Escape)";
-            if icon_button(ui, icons::X, "Close the doctor", hover).clicked() {
-                view.push(AppCommand::Show(MainPage::Watch));
-            }
+            view.close_button(ui, "Close the doctor");
             ui.add_space(theme::GAP);
         });
     });
@@ -70,7 +48,6 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// Numbers of checks by verdict, or a note that more are coming.
 fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let page = &view.app.doctor;
     for status in [CheckStatus::Fail, CheckStatus::Warn, CheckStatus::Ok] {
@@ -89,7 +66,6 @@ fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     }
 }
 
-/// Number of checks with a status.
 fn count_text(status: CheckStatus, count: usize) -> String {
     match (status, count) {
         (CheckStatus::Ok, count) => format!("{count} fine"),
@@ -148,9 +124,8 @@ fn group_ui(ui: &mut Ui, view: &mut UiContext<'_>, group: CheckGroup) {
 
 /// Verdict, name, and text aligned at one edge; below the name if there is little room.
 fn check_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult, name: &str) {
-    let weak = palette(ui).weak;
     let height = theme::CHECK_HEIGHT;
-    let title = RichText::new(title(name)).color(weak);
+    let title = RichText::new(title(name)).color(palette(ui).weak);
     ui.spacing_mut().interact_size.y = 0.0;
     let is_stacked = ui.available_width() < theme::STACK_WIDTH;
     if is_stacked && !name.is_empty() {
@@ -163,7 +138,14 @@ fn check_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult, name: &s
         fixed_ui(ui, vec2(theme::CHECK_ICON_WIDTH, height), |ui| {
             // A fact is neither well nor ill.
             if check.is_verdict() {
-                verdict_ui(ui, check.status);
+                let (icon, colour) = verdict(ui, check.status);
+                let name = match check.status {
+                    CheckStatus::Ok => "Fine",
+                    CheckStatus::Warn => "Note",
+                    CheckStatus::Fail => "Problem",
+                };
+                sign(ui, icon, 16.0, colour)
+                    .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
             }
         });
         if !is_stacked {
@@ -176,23 +158,6 @@ fn check_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult, name: &s
             words_ui(ui, view, check);
         });
     });
-}
-
-/// The sign of a verdict, which screen readers say.
-fn verdict_ui(ui: &mut Ui, status: CheckStatus) {
-    let (icon, colour) = verdict(ui, status);
-    let name = verdict_text(status);
-    sign(ui, icon, 16.0, colour)
-        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
-}
-
-/// Accessible name of a check's sign.
-fn verdict_text(status: CheckStatus) -> &'static str {
-    match status {
-        CheckStatus::Ok => "Fine",
-        CheckStatus::Warn => "Note",
-        CheckStatus::Fail => "Problem",
-    }
 }
 
 /// The name of a check as people write it.
@@ -231,8 +196,7 @@ fn words_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult) {
             CheckStatus::Warn => palette.amber,
             CheckStatus::Fail => palette.error,
         };
-        let text = RichText::new(&check.advice).small().color(colour);
-        ui.add(Label::new(text).wrap());
+        ui.add(Label::new(RichText::new(&check.advice).small().color(colour)).wrap());
     }
     if check.name == MIOPEN_CACHE {
         let clear = Button::new(with_icon(icons::BROOM, "Clear"));
@@ -248,9 +212,7 @@ fn words_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult) {
     }
 }
 
-/// Measured value; the figures of all lines are aligned.
 fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
-    let weak = palette(ui).weak;
     let (rate, details) = figure.split_once(" (").unwrap_or((figure, ""));
     let has_room = ui.available_width() >= theme::CHECK_FIGURE_AT + 2.0 * theme::VALUE_WIDTH;
     if !has_room {
@@ -266,12 +228,11 @@ fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
         ui.label(RichText::new(rate).strong());
         let details = RichText::new(details.trim_end_matches(')'))
             .small()
-            .color(weak);
+            .color(palette(ui).weak);
         ui.add(Label::new(details).truncate());
     });
 }
 
-/// A line for a shell, with a button that copies it.
 fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
     let frame = Frame::new()
         .fill(palette(ui).field)
@@ -280,15 +241,13 @@ fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
     frame.show(ui, |ui| {
         ui.horizontal(|ui| {
             let name = format!("Copy command {command}");
-            if icon_button(ui, icons::COPY, &name, "Copy this command for a terminal").clicked() {
-                view.push(DesktopCommand::CopyText(command.to_owned()));
-            }
+            let button = icon_button(ui, icons::COPY, &name, "Copy this command for a terminal");
+            view.on_click(&button, DesktopCommand::CopyText(command.to_owned()));
             ui.add(Label::new(RichText::new(command).monospace()).wrap());
         });
     });
 }
 
-/// The button that asks for one.
 fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
     let is_idle = view.app.queue.running.is_none();
     let is_enabled = is_idle && !view.app.doctor.report.is_busy();
@@ -301,12 +260,10 @@ fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
     let button = ui.add_enabled_ui(is_enabled, |ui| {
         page_button(ui, is_small, icons::CLOCK, "Make a report", explanation)
     });
-    if button.inner.on_disabled_hover_text(explanation).clicked() {
-        view.push(DoctorCommand::MakeReport);
-    }
+    let button = button.inner.on_disabled_hover_text(explanation);
+    view.on_click(&button, DoctorCommand::MakeReport);
 }
 
-/// Progress of the report, or its path.
 fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let state = &view.app.doctor.report.state;
     let (text, part) = match state {
@@ -346,15 +303,12 @@ fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 let stop = ui
                     .button("Cancel")
                     .on_hover_text("Measure no more. What was measured until now is kept");
-                if stop.clicked() {
-                    view.push(DoctorCommand::StopReport);
-                }
+                view.on_click(&stop, DoctorCommand::StopReport);
             }
         });
     });
 }
 
-/// Progress of a report.
 fn measuring_text(what: &str) -> String {
     format!("Making a report: {what}")
 }
@@ -363,13 +317,9 @@ fn made_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let open = ui
         .button("Open")
         .on_hover_text("Open the page in your browser");
-    if open.clicked() {
-        view.push(DoctorCommand::OpenReport);
-    }
+    view.on_click(&open, DoctorCommand::OpenReport);
     let show = ui
         .button("Show folder")
         .on_hover_text("Open the folder with the page and its figures as JSON");
-    if show.clicked() {
-        view.push(DoctorCommand::ShowReportFolder);
-    }
+    view.on_click(&show, DoctorCommand::ShowReportFolder);
 }

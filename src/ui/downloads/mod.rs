@@ -3,20 +3,11 @@
 //!
 //! Fetches nothing: the work is [`crate::app::model_fetch`]'s.
 
-use egui::{Frame, ProgressBar, RichText, ScrollArea, Ui};
 use safelight_core::catalog::{CatalogEntry, DownloadSource};
-use safelight_core::units::{duration_text, size_text};
 
-use crate::app::commands::{AppCommand, FetchCommand};
 use crate::app::model_fetch::{DownloadQuote, FetchState, ModelDownload};
-use crate::app::notices::counted;
-use crate::app::state::MainPage;
 use crate::download::{DownloadPhase, DownloadStatus};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{
-    at_right, card, group_label, icon_button, palette, progress_bar, wide_note,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const CLOSE: &str = "Close";
 const KEPT: &str = "What has been downloaded is kept, and is not downloaded again";
@@ -29,21 +20,15 @@ pub(super) fn downloads_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ui.horizontal(|ui| {
                 ui.label(RichText::new("Downloads").heading().strong());
                 at_right(ui, "downloads", |ui| {
-                    let explanation = "Back to the picture (Escape)";
-                    if icon_button(ui, icons::X, "Close the downloads", explanation).clicked() {
-                        view.push(AppCommand::Show(MainPage::Watch));
-                    }
+                    view.close_button(ui, "Close the downloads");
                     ui.add_space(theme::GAP);
                 });
             });
             ui.add_space(theme::SMALL_GAP);
-            ScrollArea::vertical()
-                .auto_shrink([false, false])
-                .show(ui, |ui| {
-                    ui.set_max_width((ui.available_width() - theme::GAP).min(theme::PAGE_WIDTH));
-                    list_ui(ui, view);
-                    ui.add_space(theme::GAP);
-                });
+            page_column(ui, "downloads", |ui| {
+                list_ui(ui, view);
+                ui.add_space(theme::GAP);
+            });
         });
 }
 
@@ -61,7 +46,9 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             card(ui, palette(ui).line).show(ui, |ui| {
                 ui.set_width(ui.available_width());
                 ui.label(RichText::new(&fetch.entry.name).strong());
-                parked_ui(ui, view, fetch);
+                let resume = FetchCommand::Resume(fetch.entry.id.clone());
+                let is_free = !view.app.fetching.is_busy();
+                ui.add_enabled_ui(is_free, |ui| stopped_ui(ui, view, fetch, resume));
             });
         }
     }
@@ -75,15 +62,10 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     ui.add_space(theme::GAP);
     let models = ui.button("See all models");
-    if models
-        .on_hover_text("Models that can be downloaded, and whether they fit")
-        .clicked()
-    {
-        view.push(AppCommand::Show(MainPage::Models));
-    }
+    let button = models.on_hover_text("Models that can be downloaded, and whether they fit");
+    view.on_click(&button, AppCommand::Show(MainPage::Models));
 }
 
-/// Progress of the running download in percent, and the number of stopped ones.
 pub(super) fn state(view: &UiContext<'_>) -> (Option<u32>, usize) {
     let fetching = &view.app.fetching;
     let is_running =
@@ -99,7 +81,6 @@ fn share(progress: &DownloadStatus) -> f32 {
     progress.done_bytes as f32 / progress.total_bytes.max(1) as f32
 }
 
-/// The model that is looked at or on its way.
 pub(super) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(fetch) = view.app.fetching.fetch.clone() else {
         return;
@@ -161,9 +142,8 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     );
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
-        let ask = FetchCommand::Ask;
         let explanation = "Asks the server for the sizes first";
-        button(ui, view, "Download…", explanation, ask);
+        button(ui, view, "Download…", explanation, FetchCommand::Ask);
         button(ui, view, CLOSE, "", FetchCommand::Show(None));
     });
 }
@@ -189,8 +169,7 @@ fn question_text(bytes: u64, folder: &str, free: Option<u64>) -> String {
 }
 
 fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, progress: Option<&DownloadStatus>) {
-    let share = progress.map_or(0.0, share);
-    let bar = ProgressBar::new(share).desired_height(theme::SMALL_GAP);
+    let bar = ProgressBar::new(progress.map_or(0.0, share)).desired_height(theme::SMALL_GAP);
     progress_bar(ui, bar)
         .on_hover_text(PROGRESS)
         .accessible_name(PROGRESS);
@@ -222,13 +201,6 @@ fn amount_text(progress: &DownloadStatus) -> String {
     format!("{} of {}", size_text(done), size_text(total))
 }
 
-fn parked_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload) {
-    let resume = FetchCommand::Resume(fetch.entry.id.clone());
-    let is_free = !view.app.fetching.is_busy();
-    ui.add_enabled_ui(is_free, |ui| stopped_ui(ui, view, fetch, resume));
-}
-
-/// Reason of the stop, and buttons to resume.
 fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload, again: FetchCommand) {
     let palette = palette(ui);
     let FetchState::Stopped(err) = &fetch.state else {
@@ -267,7 +239,5 @@ fn button(
     if !explanation.is_empty() {
         button = button.on_hover_text(explanation);
     }
-    if button.clicked() {
-        view.push(command);
-    }
+    view.on_click(&button, command);
 }

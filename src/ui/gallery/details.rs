@@ -3,34 +3,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use egui::text::LayoutJob;
-use egui::{
-    Align, Label, Layout, Link, RichText, ScrollArea, Sense, TextStyle, TextWrapMode, Ui,
-    UiBuilder, vec2,
-};
+use egui::{Link, TextWrapMode};
 use safelight_core::finish::PostprocessKind;
 use safelight_core::gallery::{
     GalleryItem, ItemReading, PostprocessInfo, ResultMetadata, THUMB_SIDE,
 };
 use safelight_core::media::{ClipInfo, thumbnail_size};
-use safelight_core::units::{duration_text, seconds_text, size_text};
 
-use crate::app::commands::{AppCommand, DesktopCommand, PlayerCommand};
-use crate::app::notices::sentence;
-use crate::app::thumbs::ThumbSource;
 use crate::ui::gallery::grouped;
+use crate::ui::prelude::*;
 use crate::ui::results::{
     self, ResultAction, ResultSubject, delete_action, favourite_action, file_actions, main_actions,
     wish_of,
 };
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{fitted, icon_button, icon_toggle, palette, texture_ui};
-use crate::ui::{icons, theme};
 
 /// Words of more letters are names of files.
 const LONG_WORD: usize = 20;
 
-/// Keys and what they do.
 const KEYS: [(&str, &str); 5] = [
     ("Arrows", "select, with Shift several"),
     ("Enter", "plays, as a double-click does"),
@@ -41,7 +30,11 @@ const KEYS: [(&str, &str); 5] = [
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(entry) = view.app.gallery.current().map(Arc::clone) else {
-        hint_ui(ui);
+        ui.label(RichText::new("Select a result to see how it was made").color(palette(ui).weak));
+        ui.add_space(theme::GAP);
+        for (keys, what) in KEYS {
+            fact_ui(ui, keys, what);
+        }
         return;
     };
     ScrollArea::vertical()
@@ -51,7 +44,13 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ui.set_max_width(ui.available_width() - 10.0);
             let num_chosen = view.app.gallery.selection.len();
             if num_chosen > 1 {
-                several_ui(ui, view, num_chosen);
+                ui.label(
+                    RichText::new(format!("{} results selected", grouped(num_chosen))).strong(),
+                );
+                let chosen = view.app.gallery.chosen();
+                let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
+                ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
+                ui.add_space(theme::SMALL_GAP);
             } else {
                 picture_ui(ui, view, &entry);
             }
@@ -62,16 +61,6 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 facts_ui(ui, view, &entry);
             }
         });
-}
-
-/// Placeholder without a selection, which keeps the rows next to it in place.
-fn hint_ui(ui: &mut Ui) {
-    let weak = palette(ui).weak;
-    ui.label(RichText::new("Select a result to see how it was made").color(weak));
-    ui.add_space(theme::GAP);
-    for (keys, what) in KEYS {
-        fact_ui(ui, keys, what);
-    }
 }
 
 fn picture_ui(ui: &mut Ui, view: &UiContext<'_>, entry: &Arc<GalleryItem>) {
@@ -97,17 +86,8 @@ fn picture_ui(ui: &mut Ui, view: &UiContext<'_>, entry: &Arc<GalleryItem>) {
         }
     }
     if let ItemReading::Broken(why) = &entry.reading {
-        let text = RichText::new(sentence(why)).color(palette(ui).amber);
-        ui.add(Label::new(text).wrap());
+        ui.add(Label::new(RichText::new(sentence(why)).color(palette(ui).amber)).wrap());
     }
-    ui.add_space(theme::SMALL_GAP);
-}
-
-fn several_ui(ui: &mut Ui, view: &UiContext<'_>, count: usize) {
-    ui.label(RichText::new(format!("{} results selected", grouped(count))).strong());
-    let chosen = view.app.gallery.chosen();
-    let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
-    ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
     ui.add_space(theme::SMALL_GAP);
 }
 
@@ -115,7 +95,6 @@ fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     let Some(facts) = entry.facts() else {
         return;
     };
-    let weak = palette(ui).weak;
     for (name, copy, text) in [
         ("Prompt", "Copy prompt", &facts.prompt),
         (
@@ -129,10 +108,9 @@ fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
         }
         ui.add_space(theme::SMALL_GAP);
         ui.horizontal(|ui| {
-            ui.label(RichText::new(name).color(weak));
-            if icon_button(ui, icons::COPY, copy, "Put it on the clipboard").clicked() {
-                view.push(DesktopCommand::CopyText(text.clone()));
-            }
+            ui.label(RichText::new(name).color(palette(ui).weak));
+            let button = icon_button(ui, icons::COPY, copy, "Put it on the clipboard");
+            view.on_click(&button, DesktopCommand::CopyText(text.clone()));
         });
         ScrollArea::vertical()
             .id_salt(name)
@@ -157,7 +135,6 @@ fn facts_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     fact_ui(ui, "File", &file);
 }
 
-/// Settings and properties of the result.
 fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
     let number = |number: Option<f64>| number.map(|it| it.to_string()).unwrap_or_default();
     let from = &facts.made_from;
@@ -183,7 +160,12 @@ fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
         ("Pictures as prompts", from.prompt_pictures.join("\n")),
         ("Extends", from.extended.clone()),
         ("Size", format!("{} × {}", facts.width, facts.height)),
-        ("Length", length_text(facts)),
+        (
+            "Length",
+            facts.clip_secs().map_or_else(String::new, |secs| {
+                format!("{}, {} frames", seconds_text(secs), facts.num_frames)
+            }),
+        ),
         ("Took", facts.secs.map(duration_text).unwrap_or_default()),
     ];
     for (name, text) in rows {
@@ -191,7 +173,6 @@ fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
     }
 }
 
-/// Post-processing with its source, which a click opens.
 fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done: &PostprocessInfo) {
     let network = done.work.network_name();
     let (name, text) = match done.work {
@@ -252,12 +233,6 @@ fn sampler_text(facts: &ResultMetadata) -> String {
     }
 }
 
-fn length_text(facts: &ResultMetadata) -> String {
-    facts.clip_secs().map_or_else(String::new, |secs| {
-        format!("{}, {} frames", seconds_text(secs), facts.num_frames)
-    })
-}
-
 /// Nothing is said of what is not known.
 fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
     if text.is_empty() {
@@ -274,21 +249,18 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
     });
 }
 
-/// Name of a fact, and its value.
 fn row_ui(ui: &mut Ui, name: &str, contents: impl FnOnce(&mut Ui)) {
-    let weak = palette(ui).weak;
     ui.horizontal_top(|ui| {
         ui.spacing_mut().interact_size.y = 0.0;
         let size = vec2(theme::LABEL_WIDTH, theme::CHECK_HEIGHT);
         let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
         let layout = Layout::left_to_right(Align::Min);
         let mut place = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
-        place.label(RichText::new(name).color(weak));
+        place.label(RichText::new(name).color(palette(ui).weak));
         contents(ui);
     });
 }
 
-/// Actions on the selected results; `entry` is the one with details.
 fn main_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     let chosen = view.app.gallery.chosen();
     match &chosen[..] {
@@ -308,7 +280,6 @@ fn main_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     }
 }
 
-/// Actions on their files. Favourites come first.
 fn files_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     if view.app.gallery.selection.len() > 1 {
         vec![favour(view), trash(view)]
@@ -322,30 +293,25 @@ fn are_favourites(view: &UiContext<'_>) -> bool {
     chosen.iter().all(|entry| entry.is_favourite)
 }
 
-/// Makes the chosen ones favourites, or not any more when all of them are.
 fn favour(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
     let paths = chosen.iter().map(|entry| entry.path.clone()).collect();
     favourite_action(paths, are_favourites(view))
 }
 
-/// Throws the chosen ones away.
 fn trash(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
     delete_action(chosen.iter().map(|entry| wish_of(entry)).collect(), 1)
 }
 
-/// By key.
 pub(super) fn favour_command(view: &UiContext<'_>) -> Option<AppCommand> {
     favour(view).command()
 }
 
-/// By key.
 pub(super) fn trash_command(view: &UiContext<'_>) -> Option<AppCommand> {
     trash(view).command()
 }
 
-/// The buttons that say what they do.
 pub(super) fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     for action in main_of(view, entry) {
         action.wide_ui(ui, view);
@@ -370,7 +336,6 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &Gal
     });
 }
 
-/// All of them, below the pointer.
 pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     let networks = results::network_actions(view, entry.is_clip());
     let groups = vec![main_of(view, entry), networks, files_of(view, entry)];

@@ -2,35 +2,23 @@
 
 use std::sync::Arc;
 
-use egui::{
-    CornerRadius, Event, Id, Key, Modifiers, Popup, Rect, Response, Role, ScrollArea, Sense,
-    Stroke, StrokeKind, Ui, Vec2, WidgetInfo, pos2, vec2,
-};
+use egui::{Popup, Role, WidgetInfo};
 use safelight_core::gallery::{GalleryItem, ItemReading, THUMB_SIDE};
-use safelight_core::units::seconds_text;
 
-use crate::app::commands::{AppCommand, GalleryCommand, PlayerCommand};
-use crate::app::notices::sentence;
-use crate::app::thumbs::ThumbSource;
 use crate::ui::gallery::details::{favour_command, menu_ui, trash_command};
+use crate::ui::prelude::*;
 use crate::ui::results::{ResultSubject, drag_source};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{badge, palette, text_at, texture_ui};
-use crate::ui::{icons, theme};
 
 /// Beside the rows, for the bar that scrolls them.
 const BAR_WIDTH: f32 = 12.0;
-/// The id of the search field, below its parent's.
 pub(super) const SEARCH_FIELD: &str = "gallery-search";
 /// So much of a prompt is said for a picture.
 const NAME_CHARS: usize = 120;
-/// So much of it is shown on hover.
 const HOVER_CHARS: usize = 400;
 const BADGE_HEIGHT: f32 = 20.0;
 /// A smaller texture serves smaller pictures, of which there are more.
 const SMALL_SIDE: u32 = 160;
 
-/// Layout of the rows.
 #[derive(Clone, Copy, Debug)]
 struct GridLayout {
     num_columns: usize,
@@ -56,7 +44,6 @@ impl GridLayout {
         self.side + theme::GALLERY_GAP
     }
 
-    /// Scroll offset at which a row is visible.
     fn offset_for(self, index: usize, (offset, height): (f32, f32)) -> Option<f32> {
         let top = (index / self.num_columns) as f32 * self.row_height();
         if top < offset {
@@ -98,8 +85,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, layout: GridLayout, row: usize) {
-    let size = vec2(ui.available_width(), layout.side);
-    let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), layout.side), Sense::hover());
     let step = layout.row_height();
     for column in 0..layout.num_columns {
         let index = row * layout.num_columns + column;
@@ -152,21 +138,14 @@ pub(super) fn take_keys(ui: &Ui, view: &mut UiContext<'_>) {
         view.push(play);
     }
     // A key that is held throws one batch away, not one after the other.
-    let is_fresh = is_pressed_anew(ui, Key::Delete);
+    let is_it = |event: &Event| matches!(event, Event::Key { key, pressed: true, repeat: false, .. } if *key == Key::Delete);
+    let is_fresh = ui.input(|input| input.events.iter().any(is_it));
     if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
-        let trash = trash_command(view);
-        view.commands.extend(trash);
+        view.commands.extend(trash_command(view));
     }
     if pressed(Modifiers::NONE, Key::F) {
-        let favour = favour_command(view);
-        view.commands.extend(favour);
+        view.commands.extend(favour_command(view));
     }
-}
-
-/// Returns whether the key went down just now, and is not repeated by being held.
-fn is_pressed_anew(ui: &Ui, wanted: Key) -> bool {
-    let is_it = |event: &Event| matches!(event, Event::Key { key, pressed: true, repeat: false, .. } if *key == wanted);
-    ui.input(|input| input.events.iter().any(is_it))
 }
 
 fn choose(ui: &Ui, view: &mut UiContext<'_>) {
@@ -235,7 +214,6 @@ pub(super) fn cell_ui(
     response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
 }
 
-/// Text for screen readers.
 pub(in crate::ui) fn name_of(entry: &GalleryItem) -> String {
     let prompt = entry.facts().map_or("", |facts| facts.prompt.as_str());
     let what = if prompt.is_empty() {
@@ -291,7 +269,6 @@ pub(in crate::ui) fn picture_ui(
     }
 }
 
-/// Texture size for an image of `points` points.
 pub(super) fn thumb_side(ui: &Ui, points: f32) -> u32 {
     if points * ui.pixels_per_point() > SMALL_SIDE as f32 {
         THUMB_SIDE
@@ -300,15 +277,13 @@ pub(super) fn thumb_side(ui: &Ui, points: f32) -> u32 {
     }
 }
 
-/// A star on favourites, the length on clips.
 fn badges_ui(ui: &Ui, entry: &GalleryItem, rect: Rect) {
     let palette = palette(ui);
     let back = palette.stage.gamma_multiply(0.82);
     let inner = rect.shrink(5.0);
     if entry.is_favourite {
         let size = Vec2::splat(BADGE_HEIGHT);
-        let corner = inner.right_top() - vec2(size.x, 0.0);
-        let rect = Rect::from_min_size(corner, size);
+        let rect = Rect::from_min_size(inner.right_top() - vec2(size.x, 0.0), size);
         badge(ui, rect, back, icons::STAR, (14.0, palette.amber));
     }
     if entry.is_clip() {
@@ -320,8 +295,7 @@ fn badges_ui(ui: &Ui, entry: &GalleryItem, rect: Rect) {
             None => (icons::FILM.to_string(), BADGE_HEIGHT),
         };
         let size = vec2(width, BADGE_HEIGHT);
-        let corner = inner.right_bottom() - size;
-        let rect = Rect::from_min_size(corner, size);
+        let rect = Rect::from_min_size(inner.right_bottom() - size, size);
         badge(ui, rect, back, text, (11.5, palette.text));
     }
 }

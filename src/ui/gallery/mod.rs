@@ -5,20 +5,10 @@
 mod details;
 pub mod grid;
 
-use egui::{
-    Align, Align2, Button, CentralPanel, ComboBox, FontId, Frame, Layout, Margin, Panel, RichText,
-    Slider, TextEdit, Ui, vec2,
-};
+use egui::CentralPanel;
 use safelight_core::gallery::{GalleryQuery, ShownKind, SortOrder};
 
-use crate::app::commands::{AppCommand, GalleryCommand};
-use crate::app::notices::sentence;
-use crate::app::state::MainPage;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{
-    choice, icon_button, icon_toggle, list_icon, palette, pressed, wide_note, with_icon,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const LOADING: &str = "Loading…";
 const SHOW_ALL: &str = "Show all results";
@@ -38,7 +28,10 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .show(ui, |ui| {
             header_ui(ui, view);
             search_ui(ui, view);
-            problems_ui(ui, view);
+            let listing = view.app.gallery.listing.as_ref();
+            for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
+                wide_note(ui, problem, palette(ui).amber);
+            }
         });
     if !view.app.gallery.items().is_empty() {
         Panel::right("gallery-details")
@@ -60,8 +53,7 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             bottom: 4,
         }))
         .show(ui, |ui| {
-            let is_empty = view.app.gallery.items().is_empty();
-            if is_empty {
+            if view.app.gallery.items().is_empty() {
                 empty_ui(ui, view);
             } else {
                 grid::grid_ui(ui, view);
@@ -77,9 +69,8 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.add_space(theme::SMALL_GAP);
         ui.label(RichText::new(words).color(palette.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, "Close the gallery", "Back to the picture").clicked() {
-                view.push(AppCommand::Show(MainPage::Watch));
-            }
+            let button = icon_button(ui, icons::X, "Close the gallery", "Back to the picture");
+            view.on_click(&button, AppCommand::Show(MainPage::Watch));
             let mut side = view.app.gallery.look.side;
             let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
             ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
@@ -109,7 +100,6 @@ fn count_text(view: &UiContext<'_>) -> String {
     }
 }
 
-/// Number of results, or of those that match the search.
 fn num_results_text(count: usize, are_found: bool) -> String {
     let number = grouped(count);
     match (count, are_found) {
@@ -161,8 +151,7 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
         });
         for show in ShownKind::ALL {
-            let explanation = show_hover(show);
-            if choice(ui, query.show == show, show.label(), explanation).clicked() {
+            if choice(ui, query.show == show, show.label(), show_hover(show)).clicked() {
                 query.show = show;
             }
         }
@@ -178,15 +167,11 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         {
             query.only_favourites = !query.only_favourites;
         }
-        ComboBox::from_id_salt("sort")
+        let list = ComboBox::from_id_salt("sort")
             .icon(list_icon)
-            .selected_text(query.sort.label())
-            .show_ui(ui, |ui| {
-                for sort in SortOrder::ALL {
-                    ui.selectable_value(&mut query.sort, sort, sort.label());
-                }
-            })
-            .response
+            .selected_text(query.sort.label());
+        let orders = SortOrder::ALL.map(|sort| (sort, sort.label(), ""));
+        choose_from(list, ui, &mut query.sort, orders)
             .on_hover_text("Which results come first")
             .accessible_name("Sort results");
     });
@@ -203,15 +188,6 @@ fn show_hover(show: ShownKind) -> &'static str {
     }
 }
 
-/// Folders that cannot be read.
-fn problems_ui(ui: &mut Ui, view: &UiContext<'_>) {
-    let listing = view.app.gallery.listing.as_ref();
-    for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
-        wide_note(ui, problem, palette(ui).amber);
-    }
-}
-
-/// Nothing is here yet, or nothing that is looked for.
 fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let page = &view.app.gallery;
     let is_known = page
@@ -255,7 +231,6 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// Filters and search words that leave results out.
 fn no_matches_advice(query: &GalleryQuery) -> String {
     let shown = match (query.show, query.only_favourites) {
         (ShownKind::All, false) => "",

@@ -2,27 +2,22 @@
 
 use std::path::Path;
 
-use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
-use safelight_core::model::ModelSpec;
-use safelight_core::units::{about_rough_text, seconds_text, size_text};
+use safelight_core::units::about_rough_text;
 
-use crate::app::commands::{DesktopCommand, LibraryCommand};
 use crate::app::library::rows::{ListedModel, ModelPosition, needs_text};
-use crate::app::notices::sentence;
 use crate::ui::downloads::fetch_ui;
 use crate::ui::library::{ASKS_FIRST, WAYS, fit_colour};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{
-    card, hint_button, icon_button, icon_toggle, palette, second_button, wide_note,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const COPY_PATH_HOVER: &str = "Copy the path to the clipboard";
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(model) = view.app.library.listed().cloned() else {
-        nothing_ui(ui, view);
+        ui.label(
+            RichText::new("Choose a model in the list to see what it is").color(palette(ui).weak),
+        );
+        fetch_ui(ui, view);
         return;
     };
     ScrollArea::vertical()
@@ -53,12 +48,6 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         });
 }
 
-fn nothing_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let weak = palette(ui).weak;
-    ui.label(RichText::new("Choose a model in the list to see what it is").color(weak));
-    fetch_ui(ui, view);
-}
-
 fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &ModelSpec) {
     let is_used = view.form.model.as_ref() == Some(&spec.id);
     title_ui(ui, view, model);
@@ -83,12 +72,9 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
     } else {
         "Use this model"
     };
-    if second_button(ui, true, icons::CHECK_CIRCLE, text)
-        .on_hover_text("Fills in its default size and steps; your prompt stays (Enter)")
-        .clicked()
-    {
-        view.push(LibraryCommand::Use(spec.id.clone()));
-    }
+    let button = second_button(ui, true, icons::CHECK_CIRCLE, text)
+        .on_hover_text("Fills in its default size and steps; your prompt stays (Enter)");
+    view.on_click(&button, LibraryCommand::Use(spec.id.clone()));
     ui.add_space(theme::GAP);
     parts_ui(ui, view, spec);
 }
@@ -103,10 +89,9 @@ fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
                 "List it first"
             };
             let name = "Favourite";
-            if icon_toggle(ui, is_favourite, icons::STAR, name, explanation).clicked() {
-                let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
-                view.push(command);
-            }
+            let button = icon_toggle(ui, is_favourite, icons::STAR, name, explanation);
+            let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
+            view.on_click(&button, command);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
             });
@@ -119,25 +104,19 @@ fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
     let Some(fit) = survey.fits.get(&model.id) else {
         return;
     };
-    let colour = fit_colour(ui, Some(fit));
-    wide_note(ui, &sentence(&fit.text), colour);
+    wide_note(ui, &sentence(&fit.text), fit_colour(ui, Some(fit)));
     if !fit.ways.is_empty() {
         wide_note(ui, WAYS, palette(ui).text);
         for way in &fit.ways {
             wide_note(ui, &format!("• {way}"), palette(ui).text);
         }
     } else if let Some(secs) = fit.secs {
-        let text = result_time_text(secs, makes_pictures(view, model));
+        let (word, time) = (
+            result_word(makes_pictures(view, model)),
+            about_rough_text(secs),
+        );
+        let text = format!("A {word} takes {time}");
         wide_note(ui, &text, palette(ui).weak);
-    }
-}
-
-fn result_time_text(secs: u64, makes_pictures: bool) -> String {
-    let time = about_rough_text(secs);
-    if makes_pictures {
-        format!("A picture takes {time}")
-    } else {
-        format!("A clip takes {time}")
     }
 }
 
@@ -152,22 +131,22 @@ fn makes_pictures(view: &UiContext<'_>, model: &ListedModel) -> bool {
 }
 
 fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
-    let weak = palette(ui).weak;
     ui.horizontal_top(|ui| {
         ui.spacing_mut().interact_size.y = 0.0;
         let size = egui::vec2(theme::CHECK_NAME_WIDTH, 0.0);
         ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Min), |ui| {
             ui.set_min_width(theme::CHECK_NAME_WIDTH);
-            ui.label(RichText::new(name).small().color(weak));
+            ui.label(RichText::new(name).small().color(palette(ui).weak));
         });
         ui.add(Label::new(RichText::new(text).small()).wrap());
     });
 }
 
 fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
+    let word = result_word(spec.family.makes_pictures);
     vec![
         ("Kind", spec.family.kind_text(&spec.variant)),
-        ("Makes", makes_text(spec, needs_text(spec))),
+        ("Makes", format!("{word}s from {}", needs_text(spec))),
         ("Defaults", defaults_text(spec)),
         ("On disk", size_text(spec.bytes)),
         (
@@ -179,14 +158,6 @@ fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
             },
         ),
     ]
-}
-
-fn makes_text(spec: &ModelSpec, needs: &str) -> String {
-    if spec.family.makes_pictures {
-        format!("pictures from {needs}")
-    } else {
-        format!("clips from {needs}")
-    }
 }
 
 /// `832 × 480, 5.1 s at 16 fps, 30 steps`.
@@ -201,7 +172,6 @@ fn defaults_text(spec: &ModelSpec) -> String {
     format!("{width} × {height}, {secs} at {fps} fps, {steps} steps")
 }
 
-/// Facts worth knowing before using it.
 fn oddities(spec: &ModelSpec) -> Vec<String> {
     let mut odd = Vec::new();
     if spec.licence.to_lowercase().contains("non-commercial") {
@@ -217,7 +187,6 @@ fn oddities(spec: &ModelSpec) -> Vec<String> {
     odd
 }
 
-/// Every part with its file and how it is stored.
 fn parts_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let Some(parts) = view.app.library.cards.get(&spec.id).cloned() else {
         return;
@@ -233,9 +202,9 @@ fn part_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path, part: &Component
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let what = part_text(&part.name);
             let copy = format!("Copy the path of the {what}");
-            if icon_button(ui, icons::COPY, &copy, COPY_PATH_HOVER).clicked() {
-                view.push(DesktopCommand::CopyText(place.display().to_string()));
-            }
+            let button = icon_button(ui, icons::COPY, &copy, COPY_PATH_HOVER);
+            let command = DesktopCommand::CopyText(place.display().to_string());
+            view.on_click(&button, command);
             ui.label(RichText::new(size_text(part.bytes)).small());
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.spacing_mut().item_spacing.y = 0.0;
@@ -251,7 +220,6 @@ fn part_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path, part: &Component
     });
 }
 
-/// Label of a model component, by its folder name.
 fn part_text(name: &str) -> &'static str {
     match name {
         "transformer" => "transformer",
@@ -278,13 +246,11 @@ fn storage_text(part: &ComponentCard) -> String {
 fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path) {
     fact_ui(ui, "Folder", &place.display().to_string());
     ui.horizontal(|ui| {
-        if hint_button(ui, "Show folder", "Open it in the file manager").clicked() {
-            let command = LibraryCommand::ShowFolder(place.to_path_buf());
-            view.push(command);
-        }
-        if hint_button(ui, "Copy path", COPY_PATH_HOVER).clicked() {
-            view.push(DesktopCommand::CopyText(place.display().to_string()));
-        }
+        let button = hint_button(ui, "Show folder", "Open it in the file manager");
+        view.on_click(&button, LibraryCommand::ShowFolder(place.to_path_buf()));
+        let button = hint_button(ui, "Copy path", COPY_PATH_HOVER);
+        let command = DesktopCommand::CopyText(place.display().to_string());
+        view.on_click(&button, command);
     });
 }
 
@@ -305,18 +271,15 @@ fn unusable_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &UnusableModel) {
             wide_note(ui, &model.advice, palette(ui).weak);
         }
         place_ui(ui, view, &model.path);
-        let is_shown = view.app.fetching.fetch.is_some();
-        if model.fetch.is_some() && !is_shown {
+        if model.fetch.is_some() && view.app.fetching.fetch.is_none() {
             let button = ui.add(Button::new("Download what is missing…"));
-            if button.on_hover_text(ASKS_FIRST).clicked() {
-                let id = model.path.display().to_string();
-                view.push(LibraryCommand::Complete(id));
-            }
+            let button = button.on_hover_text(ASKS_FIRST);
+            let command = LibraryCommand::Complete(model.path.display().to_string());
+            view.on_click(&button, command);
         }
     });
 }
 
-/// The card of its files is below, with the download button.
 fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &CatalogEntry) {
     let is_other = view
         .app
@@ -354,11 +317,8 @@ fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &
     fetch_ui(ui, view);
     if view.app.fetching.fetch.is_none() {
         let files = ui.button("Show its files…");
-        if files
-            .on_hover_text("What would be downloaded, how large it is, and where it goes")
-            .clicked()
-        {
-            view.push(LibraryCommand::Look(entry.id.clone()));
-        }
+        let button =
+            files.on_hover_text("What would be downloaded, how large it is, and where it goes");
+        view.on_click(&button, LibraryCommand::Look(entry.id.clone()));
     }
 }

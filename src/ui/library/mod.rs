@@ -3,22 +3,14 @@
 mod details;
 pub(super) mod welcome;
 
-use egui::text::{LayoutJob, TextWrapping};
-use egui::{
-    Align, Align2, Color32, CornerRadius, FontId, Frame, Id, Key, Layout, Margin, Modifiers, Rect,
-    RichText, ScrollArea, Sense, Stroke, StrokeKind, TextEdit, TextFormat, TextStyle, Ui,
-    UiBuilder, pos2, vec2,
-};
+use egui::TextFormat;
+use egui::text::TextWrapping;
 use safelight_core::catalog::ModelProblem;
 use safelight_core::units::about_rough_text;
 
-use crate::app::commands::{AppCommand, LibraryCommand, SettingsCommand};
 use crate::app::library::rows::{LibraryRow, ListedModel, ModelPosition};
 use crate::app::library::survey::{FitWord, SurveyedFit};
-use crate::app::state::MainPage;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{hint_button, icon_button, palette, pressed, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const LOOK_AGAIN: &str = "Look again";
 const LOOK_AGAIN_HOVER: &str = "Look for models again (F5)";
@@ -64,7 +56,6 @@ pub(super) fn library_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// Title, search and buttons; the search in a separate row if there is little room.
 fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_small = ui.available_width() < theme::SEARCH_BESIDE_WIDTH;
     ui.horizontal(|ui| {
@@ -83,24 +74,16 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-/// From the last to the first.
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let explanation = "Back to the picture (Escape)";
-    if icon_button(ui, icons::X, "Close the models", explanation).clicked() {
-        view.push(AppCommand::Show(MainPage::Watch));
-    }
-    if icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER).clicked() {
-        view.push(LibraryCommand::Reload);
-    }
-    if hint_button(
+    view.close_button(ui, "Close the models");
+    let button = icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER);
+    view.on_click(&button, LibraryCommand::Reload);
+    let button = hint_button(
         ui,
         "First steps",
         "What was found, what this machine can run, what to download",
-    )
-    .clicked()
-    {
-        view.push(AppCommand::Show(MainPage::Welcome));
-    }
+    );
+    view.on_click(&button, AppCommand::Show(MainPage::Welcome));
     let is_free = !view.app.cx.background.is_asking();
     // Its words would need more than there is.
     let text = if ui.available_width() < theme::KEYS_WIDTH {
@@ -120,10 +103,9 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let mut query = view.app.library.query.clone();
-    let hint = "Search by name, kind, folder…";
     let field = TextEdit::singleline(&mut query)
         .id(search_id())
-        .hint_text(with_icon(icons::SEARCH, hint))
+        .hint_text(with_icon(icons::SEARCH, "Search by name, kind, folder…"))
         .desired_width(f32::INFINITY);
     let response = ui
         .add_sized(
@@ -190,7 +172,6 @@ fn fit_colour(ui: &Ui, fit: Option<&SurveyedFit>) -> egui::Color32 {
     }
 }
 
-/// Memory verdict of a model, with the time of one result if known: `fits · about 14 h`.
 fn fit_text(fit: &SurveyedFit) -> String {
     match (fit.word, fit.secs.map(about_rough_text)) {
         (FitWord::Fits, Some(time)) => format!("fits · {time}"),
@@ -203,7 +184,6 @@ fn fit_text(fit: &SurveyedFit) -> String {
     }
 }
 
-/// Verdict and remedies, one per line.
 fn fit_hover(fit: &SurveyedFit) -> String {
     let mut lines = vec![fit.text.clone()];
     if !fit.ways.is_empty() {
@@ -219,7 +199,6 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     }
     ui.spacing_mut().item_spacing.y = 0.0;
-    let height = theme::MODEL_ROW_HEIGHT;
     let num_rows = view.app.library.rows.shown.len();
     let mut area = ScrollArea::vertical()
         .id_salt("models")
@@ -227,10 +206,9 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if let Some(offset) = offset_of_chosen(view, ui.available_height()) {
         area = area.vertical_scroll_offset(offset);
     }
-    let output = area.show_rows(ui, height, num_rows, |ui, seen| {
+    let output = area.show_rows(ui, theme::MODEL_ROW_HEIGHT, num_rows, |ui, seen| {
         for line in seen {
-            let row = view.app.library.rows.shown.get(line).cloned();
-            match row {
+            match view.app.library.rows.shown.get(line).cloned() {
                 Some(LibraryRow::Heading(text)) => heading_ui(ui, text),
                 Some(LibraryRow::Model(at)) => {
                     if let Some(model) = view.app.library.rows.models.get(at).cloned() {
@@ -244,7 +222,6 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.panels.library.scroll_offset = output.state.clamped_offset().y;
 }
 
-/// Scroll offset at which the selected model is visible, if it is not.
 fn offset_of_chosen(view: &mut UiContext<'_>, room: f32) -> Option<f32> {
     let (library, panel) = (&view.app.library, &mut view.panels.library);
     if std::mem::replace(&mut panel.num_moves, library.num_moves) == library.num_moves {
@@ -275,19 +252,17 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     }
     ui.label("No matches");
-    if hint_button(ui, "Show all", "Clear the search").clicked() {
-        view.push(LibraryCommand::Search(String::new()));
-    }
+    let button = hint_button(ui, "Show all", "Clear the search");
+    view.on_click(&button, LibraryCommand::Search(String::new()));
 }
 
 fn heading_ui(ui: &mut Ui, text: &str) {
     let size = vec2(ui.available_width(), theme::MODEL_ROW_HEIGHT);
     let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
-    let weak = palette(ui).weak;
     let below = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 24.0), rect.max);
     ui.put(below, |ui: &mut Ui| {
         ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
-            ui.label(RichText::new(text).small().color(weak))
+            ui.label(RichText::new(text).small().color(palette(ui).weak))
         })
         .inner
     });

@@ -3,32 +3,22 @@
 //!
 //! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
 
-use egui::{Align, Button, Frame, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::families::ModelFamily;
 use safelight_core::memory::DeviceClass;
-use safelight_core::units::{gib_text, size_text};
+use safelight_core::units::gib_text;
 
-use crate::app::commands::{
-    AppCommand, DesktopCommand, FetchCommand, FolderSetting, LibraryCommand, SettingsCommand,
-};
+use crate::app::commands::FolderSetting;
 use crate::app::library::first_model;
 use crate::app::library::survey::{FitWord, MachineInfo, SurveyedFit};
-use crate::app::notices::{counted, sentence};
-use crate::app::state::MainPage;
 use crate::ui::downloads::fetch_ui;
 use crate::ui::library::{
     ADD_FOLDER, ADD_FOLDER_HOVER, ADD_FOLDER_NAME, ASKS_FIRST, LOOK_AGAIN, LOOK_AGAIN_HOVER,
     LOOKING, fit_colour, fit_hover, fit_text,
 };
+use crate::ui::prelude::*;
 use crate::ui::runtimes::card_ui;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{
-    card, hint_button, icon_button, main_button, palette, pressed, sign, wide_note, with_icon,
-};
-use crate::ui::{icons, theme};
 
-/// Models that are offered for fetching.
 const MAX_OFFERS: usize = 4;
 /// Models of which is said whether they fit.
 const MAX_FITS: usize = 12;
@@ -37,47 +27,39 @@ pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let frame = Frame::new().inner_margin(theme::PAGE_MARGIN);
     frame.show(ui, |ui| {
         header_ui(ui, view);
-        ScrollArea::vertical()
-            .id_salt("welcome")
-            .auto_shrink([false, false])
-            .show(ui, |ui| {
-                ui.set_max_width((ui.available_width() - 12.0).min(theme::PAGE_WIDTH));
-                begin_ui(ui, view);
-                ui.add_space(theme::GAP);
-                libtorch_ui(ui, view);
-                card_ui(ui, view);
-                machine_ui(ui, view);
-                ui.add_space(theme::GAP);
-                found_ui(ui, view);
-                ui.add_space(theme::GAP);
-                offers_ui(ui, view);
-                ui.add_space(theme::GAP);
-            });
+        page_column(ui, "welcome", |ui| {
+            begin_ui(ui, view);
+            ui.add_space(theme::GAP);
+            libtorch_ui(ui, view);
+            card_ui(ui, view);
+            machine_ui(ui, view);
+            ui.add_space(theme::GAP);
+            found_ui(ui, view);
+            ui.add_space(theme::GAP);
+            offers_ui(ui, view);
+            ui.add_space(theme::GAP);
+        });
     });
 }
 
 fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
-        let accent = palette(ui).accent;
-        sign(ui, icons::APERTURE, 34.0, accent);
+        sign(ui, icons::APERTURE, 34.0, palette(ui).accent);
         ui.vertical(|ui| {
             ui.label(RichText::new("Welcome to Safelight").heading().strong());
-            let weak = palette(ui).weak;
             let text = "Pictures and clips, made on your own computer. Nothing you make or write \
                        leaves it.";
-            ui.add(Label::new(RichText::new(text).small().color(weak)).wrap());
+            ui.add(Label::new(RichText::new(text).small().color(palette(ui).weak)).wrap());
         });
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let explanation = "You find this page again under “First steps” among the models";
-            if icon_button(ui, icons::X, "Skip the first steps", explanation).clicked() {
-                view.push(LibraryCommand::Leave);
-            }
+            let button = icon_button(ui, icons::X, "Skip the first steps", explanation);
+            view.on_click(&button, LibraryCommand::Leave);
         });
     });
     ui.add_space(theme::SMALL_GAP);
 }
 
-/// The one button, or why it cannot be pressed yet.
 fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let model = first_model(view.app.cx.models.all()).cloned();
     let is_engine_there = !matches!(view.app.library.engine, Some(Err(_)));
@@ -93,8 +75,7 @@ fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         } else {
             "Make your first clip"
         };
-        let button = main_button(ui, is_ready, icons::SPARKLE, text);
-        if button.clicked() && is_ready {
+        if main_button(ui, is_ready, icons::SPARKLE, text).clicked() && is_ready {
             view.push(LibraryCommand::FirstClip);
         }
     });
@@ -116,7 +97,6 @@ fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     wide_note(ui, &note, palette(ui).weak);
 }
 
-/// Missing requirements for computing, with advice.
 fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(Err(err)) = view.app.library.engine.clone() else {
         return;
@@ -147,21 +127,17 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ) {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Libtorch));
             }
-            if hint_button(
+            let button = hint_button(
                 ui,
                 "Check this machine",
                 "The doctor examines this machine in detail",
-            )
-            .clicked()
-            {
-                view.push(AppCommand::Show(MainPage::Doctor));
-            }
+            );
+            view.on_click(&button, AppCommand::Show(MainPage::Doctor));
         });
     });
     ui.add_space(theme::GAP);
 }
 
-/// The line for a shell that a sentence has between backquotes.
 fn command_in(advice: &str) -> Option<&str> {
     advice.split('`').nth(1).filter(|text| !text.is_empty())
 }
@@ -188,11 +164,8 @@ fn machine_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let has_idle_gpu = view.app.runtimes.idle_gpu().is_some();
         wide_note(ui, &device_text(&machine, has_idle_gpu), colour);
         if let Some(free) = machine.free_bytes {
-            wide_note(
-                ui,
-                &format!("{} are free on the disk for models.", size_text(free)),
-                palette(ui).text,
-            );
+            let text = format!("{} are free on the disk for models.", size_text(free));
+            wide_note(ui, &text, palette(ui).text);
         }
         if !machine.is_writable {
             let text = format!(
@@ -235,7 +208,6 @@ struct ModelFit {
     fit: SurveyedFit,
 }
 
-/// Returns whether models fit: those that are here first, then one of each kind that is known.
 fn fits_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let said = said_of_models(view);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 6.0;
@@ -257,15 +229,12 @@ fn fits_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let note = "Times are for one result at default size and length; rough until the first run";
         wide_note(ui, note, palette(ui).weak);
     }
-    if hint_button(
+    let button = hint_button(
         ui,
         "See all models",
         "All models, with what they are and whether they fit",
-    )
-    .clicked()
-    {
-        view.push(AppCommand::Show(MainPage::Models));
-    }
+    );
+    view.on_click(&button, AppCommand::Show(MainPage::Models));
 }
 
 fn said_ui(ui: &mut Ui, said: &ModelFit) {
@@ -350,14 +319,12 @@ fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ) {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Models));
             }
-            if icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER).clicked() {
-                view.push(LibraryCommand::Reload);
-            }
+            let button = icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER);
+            view.on_click(&button, LibraryCommand::Reload);
         });
     });
 }
 
-/// The folders that were gone through.
 fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let weak = palette(ui).weak;
     let searched = view.app.cx.models.found.searched.iter();

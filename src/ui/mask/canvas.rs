@@ -1,26 +1,17 @@
 //! The picture with the mask over it, the brush at the pointer, and what pointer, wheel and keys do there.
 
-use egui::{
-    Color32, CursorIcon, Event, Key, Modifiers, MouseWheelUnit, PointerButton, Pos2, Rect,
-    Response, Sense, Stroke, Ui, Vec2, pos2, vec2,
-};
+use egui::{MouseWheelUnit, PointerButton};
 
-use crate::app::commands::{AppCommand, MaskCommand};
 use crate::app::mask::MaskEditor;
-use crate::app::state::MainPage;
 use crate::ui::mask::extend::{draw_edges, edges_ui};
-use crate::ui::view::{MaskPanel, UiContext};
-use crate::ui::widgets::palette;
+use crate::ui::prelude::*;
+use crate::ui::view::MaskPanel;
 
-/// Maximum zoom in points per pixel.
 const MAX_SCALE: f32 = 24.0;
 
-/// Placement of the image on the screen.
 #[derive(Clone, Copy)]
 pub(super) struct ImagePlacement {
-    /// Position of the image's first pixel.
     origin: Pos2,
-    /// Points a pixel.
     pub scale: f32,
 }
 
@@ -71,7 +62,6 @@ pub(super) fn canvas_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
     }
 }
 
-/// Wheel and middle button: size of the brush, zoom, and which part is seen.
 fn zoom_and_pan(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response: &Response) {
     if response.dragged_by(PointerButton::Middle) {
         panel.scale = Some(ImagePlacement::in_area(panel, size, area).scale);
@@ -107,8 +97,7 @@ fn zoom_and_pan(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response
 /// Zooms so that what is under the pointer stays there.
 fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f32) {
     let before = ImagePlacement::in_area(panel, size, area);
-    let least = fit_scale(size, area).min(1.0) / 2.0;
-    let scale = (before.scale * zoom).clamp(least, MAX_SCALE);
+    let scale = (before.scale * zoom).clamp(fit_scale(size, area).min(1.0) / 2.0, MAX_SCALE);
     let [x, y] = before.to_picture(pointer);
     panel.scale = Some(scale);
     panel.offset = pointer - area.center() + (size / 2.0 - vec2(x, y)) * scale;
@@ -189,8 +178,7 @@ fn paint(
 }
 
 fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacement, area: Rect) {
-    let whole = Rect::from_min_size(Pos2::ZERO, editor.size());
-    let on_screen = lie.to_screen(whole);
+    let on_screen = lie.to_screen(Rect::from_min_size(Pos2::ZERO, editor.size()));
     let visible = on_screen.intersect(area);
     if !visible.is_positive() {
         return;
@@ -236,8 +224,7 @@ fn brush(ui: &Ui, panel: &MaskPanel, lie: ImagePlacement, response: &Response) {
 }
 
 fn keys(ui: &Ui, view: &mut UiContext<'_>) {
-    let is_typing = ui.ctx().memory(|memory| memory.focused().is_some());
-    if is_typing {
+    if ui.ctx().memory(|memory| memory.focused().is_some()) {
         return;
     }
     let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));

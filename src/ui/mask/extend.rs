@@ -2,17 +2,13 @@
 //!
 //! Core defines the allowed margins, and the app applies them.
 
-use egui::{
-    Align2, Button, CornerRadius, CursorIcon, DragValue, Event, Id, PointerButton, Pos2, Rect,
-    RichText, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, vec2,
-};
+use egui::PointerButton;
 use safelight_core::media::{MAX_OVERLAP, OutpaintMargins, OutpaintRequest};
 
-use crate::app::commands::MaskCommand;
 use crate::app::mask::MaskEditor;
 use crate::ui::mask::canvas::ImagePlacement;
-use crate::ui::view::{DraggedEdge, ExtendPanel, ImageEdge, UiContext};
-use crate::ui::widgets::palette;
+use crate::ui::prelude::*;
+use crate::ui::view::{DraggedEdge, ExtendPanel, ImageEdge};
 
 /// As much as is offered on one side.
 const MAX_ROOM: u32 = 4096;
@@ -43,7 +39,6 @@ impl ImageEdge {
         }
     }
 
-    /// Out of the picture.
     fn outwards(self) -> Vec2 {
         match self {
             Self::Left => vec2(-1.0, 0.0),
@@ -53,7 +48,6 @@ impl ImageEdge {
         }
     }
 
-    /// The strip outside of this edge, `by` wide.
     fn strip(self, picture: Rect, by: f32) -> Rect {
         let out = self.outwards();
         let edge = match self {
@@ -91,7 +85,6 @@ impl ExtendPanel {
     }
 }
 
-/// The room in numbers.
 pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     if !editor.can_extend {
         return;
@@ -101,8 +94,7 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
     let mut wish = panel.wish;
     let is_applied = ui
         .horizontal_wrapped(|ui| {
-            let weak = palette(ui).weak;
-            ui.label(RichText::new("Extend").color(weak))
+            ui.label(RichText::new("Extend").color(palette(ui).weak))
                 .on_hover_text(EXTEND_HOVER);
             for side in ImageEdge::ALL {
                 let value = DragValue::new(side.of(&mut wish.margins))
@@ -123,8 +115,7 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
                     generated anew, so that no seam is seen. 0 keeps every pixel of the picture",
                 )
                 .accessible_name("Overlap");
-            let can_apply = editor.busy.is_none();
-            ui.add_enabled(can_apply, Button::new("Extend the picture"))
+            ui.add_enabled(editor.busy.is_none(), Button::new("Extend the picture"))
                 .on_hover_text(
                     "Make the room. What you painted on the picture stays; 0 on all sides takes \
                     the room away",
@@ -174,8 +165,7 @@ pub(super) fn edges_ui(
             view.panels.mask.extend.hovered = Some(side);
         }
     }
-    let is_dragged = drag(ui, view, editor, lie, area);
-    is_dragged || view.panels.mask.extend.hovered.is_some()
+    drag(ui, view, editor, lie, area) || view.panels.mask.extend.hovered.is_some()
 }
 
 /// Takes hold of an edge where the button goes down on one, and lets it go with the button; whether one was held.
@@ -258,7 +248,6 @@ fn drag(
     was_held
 }
 
-/// Draws handles of the edges, and the dragged margin.
 pub(super) fn draw_edges(
     ui: &Ui,
     view: &UiContext<'_>,

@@ -5,20 +5,14 @@
 mod canvas;
 mod extend;
 
-use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui, Vec2};
 use safelight_core::media::MaskBrush;
 
-use crate::app::commands::{AppCommand, MaskCommand};
 use crate::app::mask::{MaskEditor, MaskTask};
-use crate::app::state::MainPage;
-use crate::ui::view::{MaskPanel, UiContext};
-use crate::ui::widgets::{choice, icon_button, palette, pressed, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
+use crate::ui::view::MaskPanel;
 
-/// The brush's diameter in pixels of the picture.
 const MIN_BRUSH: f32 = 1.0;
 pub const MAX_BRUSH: f32 = 2000.0;
-/// Maximum width of softened edges, in pixels of the image.
 const MAX_SOFTEN: u32 = 200;
 const USE: &str = "Use this mask";
 
@@ -81,7 +75,6 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     canvas::canvas_ui(ui, view, editor);
 }
 
-/// Somebody came here without a picture.
 fn none_ui(ui: &mut Ui, view: &UiContext<'_>) {
     ui.centered_and_justified(|ui| {
         let text = if view.app.masking.is_opening() {
@@ -93,10 +86,6 @@ fn none_ui(ui: &mut Ui, view: &UiContext<'_>) {
     });
 }
 
-fn push(view: &mut UiContext<'_>, command: MaskCommand) {
-    view.push(command);
-}
-
 fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Paint a mask").heading().strong());
@@ -105,9 +94,8 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
         let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let explanation = "Back to the picture. What you painted is kept and used";
-            if icon_button(ui, icons::X, "Close the mask", explanation).clicked() {
-                view.push(AppCommand::Show(MainPage::Watch));
-            }
+            let button = icon_button(ui, icons::X, "Close the mask", explanation);
+            view.on_click(&button, AppCommand::Show(MainPage::Watch));
             let is_idle = editor.busy.is_none();
             let use_it = Button::new(with_icon(icons::CHECK_CIRCLE, USE));
             if pressed(
@@ -115,15 +103,12 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
                 "Save it and regenerate the painted part. Generate does this by itself",
                 USE,
             ) {
-                push(view, MaskCommand::Use);
+                view.push(MaskCommand::Use);
             }
-            if ui
+            let discard = ui
                 .add_enabled(is_idle, Button::new("Discard"))
-                .on_hover_text("Discard your changes and keep the previous mask")
-                .clicked()
-            {
-                push(view, MaskCommand::Discard);
-            }
+                .on_hover_text("Discard your changes and keep the previous mask");
+            view.on_click(&discard, MaskCommand::Discard);
             match editor.busy {
                 Some(MaskTask::Extending) => drop(ui.label("Extending…")),
                 Some(MaskTask::Softening) => drop(ui.label("Softening…")),
@@ -137,7 +122,6 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     });
 }
 
-/// Brush controls.
 fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
     ui.horizontal_wrapped(|ui| {
         let explanation = "The painted part is regenerated";
@@ -174,9 +158,8 @@ fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) 
     // Of a known size, so that a narrow window puts it into the next line whole.
     let size = egui::vec2(theme::TOOL_WIDTH, ui.spacing().interact_size.y);
     ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-        let weak = palette(ui).weak;
         let label = ui
-            .label(RichText::new(name).color(weak))
+            .label(RichText::new(name).color(palette(ui).weak))
             .on_hover_text(explanation);
         ui.spacing_mut().slider_width = theme::TOOL_SLIDER_WIDTH;
         ui.add(slider)
@@ -185,20 +168,14 @@ fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) 
     });
 }
 
-/// Actions on the whole mask, undo, and view.
 fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     let soften = MaskCommand::Soften(view.panels.mask.soften_by);
     ui.horizontal_wrapped(|ui| {
         let is_idle = editor.busy.is_none();
         let mut tool = |ui: &mut Ui, is_enabled, text: &str, explanation: &str, command| {
             let button = ui.add_enabled(is_enabled && is_idle, Button::new(text));
-            if button
-                .on_hover_text(explanation)
-                .on_disabled_hover_text(explanation)
-                .clicked()
-            {
-                push(view, command);
-            }
+            let button = button.on_hover_text(explanation);
+            view.on_click(&button.on_disabled_hover_text(explanation), command);
         };
         let (undo, redo) = (editor.painted.can_undo, editor.painted.can_redo);
         let hover = "Undo the last step (Ctrl+Z)";

@@ -3,23 +3,21 @@
 //!
 //! Its accessible name describes all of it, as a plot has no names for a screen reader.
 
-use egui::{Color32, Ui};
 use egui_plot::{
     GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, PlotUi, Polygon, Span, VLine,
 };
 use safelight_core::job::{FallbackAttempt, MemoryReclaim};
 use safelight_core::memory::FallbackLevel;
-use safelight_core::units::{about_text, duration_text, from_gib, in_gib, seconds_text, size_text};
+use safelight_core::units::{about_text, from_gib, in_gib};
 
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{GraphSeries, PREDICTED_PEAK, is_known, job_event_texts, time_text};
-use crate::ui::theme::{self, ThemeColors};
-use crate::ui::widgets::palette;
+use crate::ui::prelude::*;
+use crate::ui::theme::ThemeColors;
 
 /// Distance from the pointer within which events are described, as a share of the axis.
 const NEAR: f64 = 0.012;
 
-/// Ends of both axes.
 #[derive(Clone, Copy)]
 struct GraphExtent {
     end_secs: f64,
@@ -42,7 +40,6 @@ impl GraphExtent {
     }
 }
 
-/// The graph of a job. Without samples it shows what is expected.
 pub(super) fn plot_ui(
     ui: &mut Ui,
     history: &MemoryHistory,
@@ -85,7 +82,7 @@ pub(super) fn plot_ui(
         .default_x_bounds(0.0, extent.end_secs)
         .default_y_bounds(0.0, top)
         .y_grid_spacer(move |_| grid_marks(top))
-        .y_axis_formatter(|mark, _| axis_bytes(mark.value))
+        .y_axis_formatter(|mark, _| size_text(from_gib(mark.value)))
         .y_axis_min_width(56.0)
         .x_axis_formatter(move |mark, _| {
             if is_timed {
@@ -125,7 +122,6 @@ fn is_course_timed(history: &MemoryHistory) -> bool {
         .is_some_and(|course| course.is_timed)
 }
 
-/// Accessible name of the graph.
 fn graph_text(history: &MemoryHistory) -> String {
     if let (None, Some(plan), Some(course)) = (history.last(), &history.plan, &history.course) {
         let stages = plan.stages.iter().filter(|stage| stage.peak_bytes > 0);
@@ -158,7 +154,6 @@ fn graph_text(history: &MemoryHistory) -> String {
     parts.join(", ")
 }
 
-/// Stages as bands, each with its expected peak.
 fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &ThemeColors) {
     let now = history.end_secs();
     let strength = if history.last().is_some() { 1.0 } else { 2.0 };
@@ -176,7 +171,6 @@ fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &ThemeColors) 
     }
 }
 
-/// Expected peak of a stage, as a pale block.
 fn block(
     plot: &mut PlotUi<'_>,
     palette: &ThemeColors,
@@ -292,7 +286,6 @@ fn limits(
     }
 }
 
-/// Description of a moment.
 fn text_at(
     history: &MemoryHistory,
     series: &[GraphSeries],
@@ -351,11 +344,6 @@ fn axis_secs(mark: GridMark) -> String {
     } else {
         format!("{value:.0} s")
     }
-}
-
-/// A value of the axis, in GiB, as a size.
-fn axis_bytes(gib: f64) -> String {
-    size_text(from_gib(gib))
 }
 
 #[cfg(test)]

@@ -1,15 +1,10 @@
 //! The legend above the graph: names and current values of its lines, and the choice of the job.
 
-use egui::{Button, RichText, Ui};
-use safelight_core::job::{JobId, MachineSample, MemorySample};
-use safelight_core::units::size_text;
+use safelight_core::job::{MachineSample, MemorySample};
 
-use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{GraphSeries, is_known, predicted_peak_text};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{choice, palette, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 /// The form's job is shown if there is no other, if chosen, and while a slider changes it. A running job comes first.
 pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
@@ -21,7 +16,6 @@ pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
     view.app.queue.memory().last().is_none() || planning.is_shown || is_dragged
 }
 
-/// Name of the graph, or the choice between the last and the next job.
 pub(super) fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
     let planning = &view.app.memory;
     let has_last = view.app.queue.running.is_none() && view.app.queue.memory().last().is_some();
@@ -38,13 +32,11 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
         ),
     ];
     for (is_next, name, explanation) in choices {
-        if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
-            view.push(MemoryCommand::ShowPlan(is_next));
-        }
+        let button = choice(ui, planning.is_shown == is_next, name, explanation);
+        view.on_click(&button, MemoryCommand::ShowPlan(is_next));
     }
 }
 
-/// Values of the expected memory.
 pub(super) fn expected_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
@@ -66,7 +58,6 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// Values of a job, in one or two rows.
 pub(super) fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSeries]) {
     let palette = palette(ui);
     let export = ui.horizontal_wrapped(|ui| {
@@ -114,7 +105,6 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSe
     }
 }
 
-/// Button for the record of the last job.
 fn export_ui(ui: &mut Ui, view: &UiContext<'_>) -> Option<JobId> {
     let job = view
         .app
@@ -132,7 +122,6 @@ fn export_ui(ui: &mut Ui, view: &UiContext<'_>) -> Option<JobId> {
         .then_some(job)
 }
 
-/// Values of the machine, if any are known.
 pub(super) fn machine_ui(
     ui: &mut Ui,
     history: &MemoryHistory,
@@ -184,7 +173,6 @@ pub(super) fn machine_ui(
     });
 }
 
-/// Share of the page cache in unified memory.
 fn cache_share(history: &MemoryHistory, last: &MemorySample) -> Option<String> {
     let cache = last.machine.page_cache_bytes?;
     if !history.is_unified() || last.total_bytes == 0 {

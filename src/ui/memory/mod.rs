@@ -4,22 +4,18 @@ mod graph;
 mod legend;
 mod plan;
 
-use egui::{Color32, Label, RichText, Ui};
 use safelight_core::job::MemorySample;
-use safelight_core::units::{about_text, duration_text, size_text};
+use safelight_core::units::about_text;
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::ExpectedTimeline;
-use crate::app::notices::sentence;
 use crate::ui::memory::graph::climb_text;
-use crate::ui::theme::{self, ThemeColors};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::palette;
+use crate::ui::prelude::*;
+use crate::ui::theme::ThemeColors;
 pub(super) use plan::{summary_ui, warning_ui};
 
 const PREDICTED_PEAK: &str = "Predicted peak allocated";
 
-/// One line of the graph.
 struct GraphSeries {
     name: &'static str,
     explanation: &'static str,
@@ -29,7 +25,6 @@ struct GraphSeries {
     is_thin: bool,
 }
 
-/// The panel, in at most this height if possible.
 pub(super) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
     plan::plan_ui(ui, view);
     let series = series(palette(ui));
@@ -49,14 +44,12 @@ pub(super) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
         if !is_running {
             last_job_ui(ui, history);
         }
-        let height = room.left(ui);
-        graph::plot_ui(ui, history, &series, height, is_running);
+        graph::plot_ui(ui, history, &series, room.left(ui), is_running);
     } else if is_running {
         ui.add_space(room.left(ui));
     }
 }
 
-/// Shows the memory events of the last job in one line, if there are any.
 fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
     let mut parts = Vec::new();
     let outcome = history.outcome.as_ref();
@@ -65,15 +58,13 @@ fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
     if parts.is_empty() {
         return;
     }
-    let weak = palette(ui).weak;
     let text = format!("Last job: {}", parts.join("  ·  "));
-    ui.add(Label::new(RichText::new(&text).small().color(weak)).truncate())
+    ui.add(Label::new(RichText::new(&text).small().color(palette(ui).weak)).truncate())
         .on_hover_text(&text);
 }
 
 fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
-    let climbs = history.climbs.iter().copied();
-    let mut parts: Vec<String> = climbs.map(climb_text).collect();
+    let mut parts: Vec<String> = history.climbs.iter().copied().map(climb_text).collect();
     let reclaims = history.marks.iter().map(|mark| &mark.reclaim);
     let given: u64 = reclaims
         .map(|it| it.before_bytes.saturating_sub(it.after_bytes))
@@ -91,14 +82,12 @@ struct PanelRoom {
 }
 
 impl PanelRoom {
-    /// Below what is drawn already, in a panel of this height.
     fn below(ui: &Ui, height: f32) -> Self {
         let top = ui.min_rect().height() + ui.spacing().item_spacing.y;
         let height = (height - top).clamp(theme::GRAPH_MIN_HEIGHT, theme::GRAPH_HEIGHT);
         Self { top, height }
     }
 
-    /// Height that the lines leave for the graph.
     fn left(&self, ui: &Ui) -> f32 {
         let taken = ui.min_rect().height() + ui.spacing().item_spacing.y - self.top;
         (self.height - taken).max(theme::GRAPH_MIN_HEIGHT)
@@ -157,7 +146,6 @@ fn predicted_peak_text(bytes: u64) -> String {
     format!("Predicted peak allocated {}", size_text(bytes))
 }
 
-/// Expected time of the form's job.
 fn time_text(course: &ExpectedTimeline) -> String {
     if !course.is_timed {
         return "The time is known after the first job of this kind".to_owned();

@@ -1,22 +1,16 @@
 //! The plan of the form's job: verdict, suggestions, reserved memory and cap.
 //!
 
-use egui::{Button, Color32, CornerRadius, Label, RichText, Slider, Ui};
 use safelight_core::memory::MemoryPlan;
 use safelight_core::settings::MemorySettings;
-use safelight_core::units::{about_text, gib_text, in_gib, size_text};
+use safelight_core::units::{about_text, gib_text, in_gib};
 
-use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
 use crate::app::memory::planning::FormPlan;
 use crate::app::state::PanelPlace;
 use crate::ui::memory::time_text;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{flush, ink, palette, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
-/// Width of the sliders.
 const SLIDER_WIDTH: f32 = 170.0;
-/// Of the cap with its name.
 const CAP_WIDTH: f32 = 180.0;
 const TIME_HOVER: &str = "Estimated from earlier jobs; other programs and throttling affect it";
 const KEEP_FREE_HOVER: &str = "Preserved memory: the part of the device's memory that is kept free for what a model computes, beside its weights. More is safer and slower: weights that do not stay are read again in each step";
@@ -58,10 +52,8 @@ fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
             let button = Button::new(RichText::new(&suggestion.text).small())
                 .fill(palette.raised)
                 .corner_radius(CornerRadius::same(theme::RADIUS));
-            let response = ui.add(button).on_hover_text(&suggestion.verdict);
-            if response.clicked() {
-                view.push(MemoryCommand::Apply(suggestion.change.clone()));
-            }
+            let button = ui.add(button).on_hover_text(&suggestion.verdict);
+            view.on_click(&button, MemoryCommand::Apply(suggestion.change.clone()));
         }
     });
 }
@@ -73,7 +65,6 @@ fn all_jobs_text(planned: &FormPlan) -> Option<String> {
     is_told.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
 }
 
-/// The verdict in the status line, unless a job runs or the panel shows it.
 pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
     if is_said || view.app.queue.running.is_some() {
@@ -84,8 +75,7 @@ pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     };
     let palette = palette(ui);
     let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
-    let text = RichText::new(summary_text(planned)).small().color(colour);
-    ui.add(Label::new(text).truncate())
+    ui.add(Label::new(RichText::new(summary_text(planned)).small().color(colour)).truncate())
         .on_hover_text("Whether the job of the form fits. Press Memory for details");
 }
 
@@ -131,9 +121,7 @@ pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let response = flush(ui, button.truncate())
         .on_hover_text(format!("{verdict}\nPress to open the memory panel"))
         .accessible_name(verdict);
-    if response.clicked() {
-        view.push(DesktopCommand::ToggleMemory);
-    }
+    view.on_click(&response, DesktopCommand::ToggleMemory);
 }
 
 /// Color by rank: fits, fits with streaming or tiles, does not fit.
@@ -142,12 +130,11 @@ fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &MemoryPla
 }
 
 fn preserved_ui(ui: &mut Ui, view: &mut UiContext<'_>, plan: &MemoryPlan) {
-    let weak = palette(ui).weak;
     let label = ui
         .label(
             RichText::new("Reserved for activations")
                 .small()
-                .color(weak),
+                .color(palette(ui).weak),
         )
         .on_hover_text(KEEP_FREE_HOVER);
     let most = in_gib(plan.budget.cap_bytes).max(1.0);
@@ -218,7 +205,6 @@ fn cap_ui(ui: &mut Ui, view: &mut UiContext<'_>, plan: &MemoryPlan) {
     }
 }
 
-/// The mouse button is down.
 fn is_held(response: &egui::Response) -> bool {
     response.dragged() || response.is_pointer_button_down_on()
 }

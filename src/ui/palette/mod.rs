@@ -1,16 +1,12 @@
 //! The command palette and the list of keyboard shortcuts, over the window.
 
-use egui::{
-    Align, Button, Context, Grid, Key, Label, Layout, Margin, Modifiers, RichText, ScrollArea,
-    TextEdit, Ui, vec2,
-};
+use egui::Grid;
 
-use crate::app::commands::PaletteCommand;
 use crate::app::palette::{CommandPalette, PaletteEntry};
 use crate::app::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutGroup, keys_text};
-use crate::ui::view::{PalettePanel, UiContext};
-use crate::ui::widgets::{icon_button, ink, modal, palette, palette as colours};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
+use crate::ui::view::PalettePanel;
+use crate::ui::widgets::palette as colours;
 
 pub(super) fn palette_ui(ctx: &Context, view: &mut UiContext<'_>) {
     let palette = &view.app.palette;
@@ -57,7 +53,6 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut UiContext<'_>) {
     }
 }
 
-/// Returns whether the chosen one is to be run, and whether the palette is closed.
 fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &CommandPalette) -> (bool, bool) {
     let pressed = |key| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let (is_run, is_closed) = (pressed(Key::Enter), pressed(Key::Escape));
@@ -81,7 +76,6 @@ fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &CommandPalette) 
     (is_run, is_closed)
 }
 
-/// The one that was clicked.
 fn list_ui(
     ui: &mut Ui,
     panel: &mut PalettePanel,
@@ -140,7 +134,6 @@ fn entry_ui(ui: &mut Ui, entry: &PaletteEntry, is_chosen: bool) -> bool {
     .inner
 }
 
-/// Accessible name of an entry.
 fn entry_text(kind: &str, name: &str, keys: &str) -> String {
     if keys.is_empty() {
         format!("{kind}: {name}")
@@ -177,10 +170,9 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
                 for group in ShortcutGroup::ALL {
                     group_ui(ui, group);
                 }
-                let weak = palette(ui).weak;
                 let text = "Tab and Shift+Tab move between controls, Space presses a button, and \
                            the arrow keys move a slider.";
-                ui.label(RichText::new(text).color(weak));
+                ui.label(RichText::new(text).color(palette(ui).weak));
             });
         is_closed
     });

@@ -1,35 +1,28 @@
 //! The jobs of a grid as one row that unfolds, and the keyboard in a list with such rows.
 
+use egui::KeyboardShortcut;
 use egui::containers::menu::MenuButton;
 use egui::style::ScrollAnimation;
-use egui::{Button, Key, KeyboardShortcut, Rect, Response, RichText, Stroke, Ui, vec2};
-use safelight_core::job::{GridId, JobId};
+use safelight_core::job::GridId;
 
 use crate::app::choices::MoveTarget;
-use crate::app::commands::QueueCommand;
-use crate::app::queue::grids::GridProgress;
+use crate::app::queue::jobs::GridProgress;
 use crate::app::queue::{JobQueue, StoppedJob};
 use crate::app::shortcuts::{alt, ctrl, key, keys_text};
+use crate::ui::prelude::*;
 use crate::ui::queue::row::{
     RowLine, background, buttons_ui, facts_ui, grid_row_rect, sign_ui, thumb_rect, words_ui,
 };
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{caret, icon_button, palette, with_icon};
-use crate::ui::{icons, theme};
 
-/// Content of a row of the list.
 pub(super) enum QueueRow<'a> {
     Stopped(&'a StoppedJob),
-    /// Its place among the waiting ones.
     Waiting(usize),
     Grid(WaitingGrid),
 }
 
-/// A grid of which some jobs wait.
 #[derive(Clone, Copy)]
 pub(super) struct WaitingGrid {
     id: GridId,
-    /// Index of the first of them.
     first: usize,
     num_waiting: usize,
 }
@@ -96,8 +89,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
     } else {
         palette.field
     };
-    let edge = response.has_focus().then_some(palette.text);
-    background(ui, rect, edge, fill);
+    background(ui, rect, response.has_focus().then_some(palette.text), fill);
     sign_ui(ui, thumb_rect(rect), icons::ROWS);
     let line = RowLine {
         text: grid_left_text(size, waiting.num_waiting, &progress),
@@ -111,9 +103,8 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
         let explanation = "Cancel the whole grid: its running job stops, the waiting ones leave \
                           the queue, and the contact sheet shows what is finished. Ctrl+Z brings \
                           the waiting ones back (Delete)";
-        if icon_button(ui, icons::X, &name, explanation).clicked() {
-            view.push(QueueCommand::CancelGrid(waiting.id));
-        }
+        let button = icon_button(ui, icons::X, &name, explanation);
+        view.on_click(&button, QueueCommand::CancelGrid(waiting.id));
         let name = format!("Jobs of the grid: {prompt}");
         toggles = icon_button(
             ui,
@@ -129,7 +120,10 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
     if toggles || response.double_clicked() {
         ui.data_mut(|data| data.insert_temp(fold_id(waiting.id), !open));
     }
-    delete_key(ui, view, &response, waiting.id);
+    let delete = key(Key::Delete);
+    if response.has_focus() && ui.input_mut(|input| input.consume_shortcut(&delete)) {
+        view.push(QueueCommand::CancelGrid(waiting.id));
+    }
     let name = format!("{title}: {prompt}");
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     response.on_hover_ui(|ui| {
@@ -138,7 +132,6 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
     });
 }
 
-/// Progress of a grid with waiting jobs.
 fn grid_left_text(
     (columns, rows): (usize, usize),
     num_waiting: usize,
@@ -153,14 +146,6 @@ fn grid_left_text(
     }
 }
 
-fn delete_key(ui: &Ui, view: &mut UiContext<'_>, response: &Response, id: GridId) {
-    let delete = key(Key::Delete);
-    if response.has_focus() && ui.input_mut(|input| input.consume_shortcut(&delete)) {
-        view.push(QueueCommand::CancelGrid(id));
-    }
-}
-
-/// A job that is dragged to another place.
 struct DraggedJob(JobId);
 
 pub(super) fn menu_button(
@@ -174,7 +159,6 @@ pub(super) fn menu_button(
     response.on_hover_text(explanation).accessible_name(name);
 }
 
-/// Something that can be done with a job.
 struct JobAction {
     icon: char,
     name: &'static str,
@@ -241,7 +225,6 @@ pub(super) fn menu_ui(
     }
 }
 
-/// Keyboard actions on the focused job.
 pub(super) fn keys(
     ui: &Ui,
     view: &mut UiContext<'_>,

@@ -4,18 +4,12 @@ mod grid;
 pub(super) mod panel;
 mod row;
 
-use egui::{Button, Context, Label, Response, RichText, Ui};
-
 use crate::app::choices::{DropChoice, MultiFilePrompt, QueueEndAction};
-use crate::app::commands::{AppCommand, QueueCommand};
-use crate::app::notices::sentence;
 use crate::app::queue::jobs::ActionCountdown;
 use crate::app::shortcuts::explained;
-use crate::app::state::MainPage;
 use crate::ui::create::submit_hints;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{across, main_button, modal, palette, second_button, with_icon};
-use crate::ui::{icons, memory, theme};
+use crate::ui::memory;
+use crate::ui::prelude::*;
 
 const RESUME_QUEUE_EXPLAINED: &str = "Start the waiting jobs, one after the other";
 const PAUSE_JOB: &str = "Pause this job";
@@ -38,43 +32,15 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let form = &view.form;
     let spec = view.app.cx.models.model_of(form);
     let count = spec.map_or(1, |spec| form.num_results(spec));
-    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
-    let name = generate_text(count, makes_pictures);
-    let explanation = if is_running {
-        add_explained(count, makes_pictures)
-    } else {
-        generate_explained(count, makes_pictures)
+    let word = result_word(spec.is_some_and(|spec| spec.family.makes_pictures));
+    let name = counted(count, "Generate", &format!("Generate {{}} {word}s"));
+    let explanation = match (is_running, count) {
+        (true, 1) => format!("Add another {word} to the queue, after the running job"),
+        (true, _) => format!("Add {count} {word}s to the queue, after the running job"),
+        (false, 1) => format!("Make the {word}"),
+        (false, _) => format!("Make {count} {word}s"),
     };
     submit_ui(ui, view, icons::SPARKLE, &name, &explanation);
-}
-
-/// The main button.
-fn generate_text(count: usize, makes_pictures: bool) -> String {
-    match (count, makes_pictures) {
-        (1, _) => "Generate".to_owned(),
-        (count, true) => format!("Generate {count} pictures"),
-        (count, false) => format!("Generate {count} clips"),
-    }
-}
-
-/// Hover text of the main button.
-fn generate_explained(count: usize, makes_pictures: bool) -> String {
-    match (count, makes_pictures) {
-        (1, true) => "Make the picture".to_owned(),
-        (1, false) => "Make the clip".to_owned(),
-        (count, true) => format!("Make {count} pictures"),
-        (count, false) => format!("Make {count} clips"),
-    }
-}
-
-/// Hover text of the main button while another job runs.
-fn add_explained(count: usize, makes_pictures: bool) -> String {
-    match (count, makes_pictures) {
-        (1, true) => "Add another picture to the queue, after the running job".to_owned(),
-        (1, false) => "Add another clip to the queue, after the running job".to_owned(),
-        (count, true) => format!("Add {count} pictures to the queue, after the running job"),
-        (count, false) => format!("Add {count} clips to the queue, after the running job"),
-    }
 }
 
 /// The main button; where the form is wrong it says why.
@@ -95,24 +61,18 @@ fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, expl
         main_button(ui, is_enabled, icon, name)
     };
     let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
-    if response
+    let button = response
         .on_hover_text(explained(explanation, "generate"))
-        .on_disabled_hover_text(reason)
-        .clicked()
-    {
-        view.push(QueueCommand::Submit);
-    }
+        .on_disabled_hover_text(reason);
+    view.on_click(&button, QueueCommand::Submit);
 }
 
-/// The form holds a job of the queue.
 fn edit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let amber = palette(ui).amber;
-    let text = RichText::new("You are editing a job of the queue").color(amber);
+    let text = RichText::new("You are editing a job of the queue").color(palette(ui).amber);
     ui.add(Label::new(text).truncate());
     let explanation = "Back to what was in the form before. The job stays as it was";
-    if wide_button(ui, icons::X, "Cancel edit", explanation).clicked() {
-        view.push(QueueCommand::CancelEdit);
-    }
+    let button = wide_button(ui, icons::X, "Cancel edit", explanation);
+    view.on_click(&button, QueueCommand::CancelEdit);
     let explanation = "The job keeps its place in the queue and starts over with these settings";
     let name = "Save as this job";
     submit_ui(ui, view, icons::CHECK_CIRCLE, name, explanation);
@@ -123,12 +83,9 @@ fn paused_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if !view.app.queue.is_paused {
         return;
     }
-    let amber = palette(ui).amber;
-    ui.label(RichText::new("The queue is paused").color(amber));
-    let explanation = RESUME_QUEUE_EXPLAINED;
-    if wide_button(ui, icons::PLAY, "Resume the queue", explanation).clicked() {
-        view.push(QueueCommand::GoOn);
-    }
+    ui.label(RichText::new("The queue is paused").color(palette(ui).amber));
+    let button = wide_button(ui, icons::PLAY, "Resume the queue", RESUME_QUEUE_EXPLAINED);
+    view.on_click(&button, QueueCommand::GoOn);
 }
 
 /// Above the main button, so that a double click on that one cannot cancel what it began.
@@ -148,9 +105,8 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             left.add_enabled_ui(!is_stopping, |ui| {
                 let explanation = "Stop it and free the memory. What is finished is kept, and it \
                                   can be resumed from there. Waiting jobs continue";
-                if wide_button(ui, icons::PAUSE, pause, explanation).clicked() {
-                    view.push(QueueCommand::PauseRunning);
-                }
+                let button = wide_button(ui, icons::PAUSE, pause, explanation);
+                view.on_click(&button, QueueCommand::PauseRunning);
             });
             right.add_enabled_ui(can_cancel, |ui| {
                 let explanation = explained(
@@ -158,9 +114,8 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                     pictures are not. Waiting jobs continue",
                     "cancel",
                 );
-                if wide_button(ui, icons::STOP, cancel, &explanation).clicked() {
-                    view.push(QueueCommand::Cancel);
-                }
+                let button = wide_button(ui, icons::STOP, cancel, &explanation);
+                view.on_click(&button, QueueCommand::Cancel);
             });
         }
     });
@@ -187,10 +142,12 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
     let mut choice = None;
     let asked = modal(ctx, "several-files", WIDTH, |ui| {
         ui.heading(format!("{count} files at once"));
-        let weak = palette(ui).weak;
         let spec = view.model();
-        let text = files_explained(spec.is_some_and(|spec| spec.family.makes_pictures));
-        ui.label(RichText::new(text).color(weak));
+        let word = result_word(spec.is_some_and(|spec| spec.family.makes_pictures));
+        let text = format!(
+            "Each can become a {word} of its own, with the settings of the form and a size that fits it."
+        );
+        ui.label(RichText::new(text).color(palette(ui).weak));
         ui.add_space(theme::SMALL_GAP);
         let name = format!("Make {count} jobs, one for each");
         if main_button(ui, true, icons::IMAGES, &name).clicked() {
@@ -209,14 +166,6 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
     }
     let take = choice.map(|choice| AppCommand::Queue(QueueCommand::Take(choice)));
     view.commands.extend(take);
-}
-
-fn files_explained(makes_pictures: bool) -> &'static str {
-    if makes_pictures {
-        "Each can become a picture of its own, with the settings of the form and a size that fits it."
-    } else {
-        "Each can become a clip of its own, with the settings of the form and a size that fits it."
-    }
 }
 
 /// `takes`: number of the files for which the form has slots.
@@ -243,9 +192,8 @@ fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, countdown: ActionCountd
             }
         };
         ui.heading(text);
-        let weak = palette(ui).weak;
         let text = queue_done_text(view.app.queue.stopped.len());
-        ui.label(RichText::new(text).color(weak));
+        ui.label(RichText::new(text).color(palette(ui).weak));
         ui.add_space(theme::SMALL_GAP);
         is_stopped = main_button(ui, true, icons::STOP, name).clicked();
     });

@@ -2,27 +2,20 @@
 //!
 //! Only rows that are seen are drawn; what a row is, is [`super::row`]'s.
 
+use egui::CentralPanel;
 use egui::scroll_area::ScrollSource;
-use egui::{
-    Align, CentralPanel, ComboBox, CornerRadius, Frame, Label, Layout, Margin, Panel, ProgressBar,
-    RichText, ScrollArea, Ui, vec2,
-};
 
 use crate::app::choices::QueueEndAction;
-use crate::app::commands::{AppCommand, QueueCommand};
-use crate::app::notices::counted;
 use crate::app::shortcuts;
-use crate::app::state::{MainPage, PanelPlace};
+use crate::app::state::PanelPlace;
+use crate::ui::prelude::*;
 use crate::ui::queue::grid::{QueueRow, grid_ui, rows};
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
 use crate::ui::queue::{RESUME, RESUME_QUEUE_EXPLAINED};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette, progress_bar, sign_button};
-use crate::ui::{icons, status, theme};
+use crate::ui::status;
 
 const QUEUE: &str = "Queue";
 
-/// Placement of the panel in this width next to the form.
 pub(in crate::ui) fn place(width: f32, view: &UiContext<'_>) -> PanelPlace {
     let needed = if view.app.cx.page == MainPage::Watch {
         theme::WATCH_MIN_WIDTH
@@ -47,7 +40,6 @@ pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .show(ui, |ui| contents_ui(ui, view));
 }
 
-/// The panel over the page.
 pub(in crate::ui) fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     CentralPanel::default()
         .frame(frame(ui))
@@ -97,41 +89,31 @@ fn top_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-/// Opens the panel and closes it; says how many jobs there are.
 pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (num_waiting, num_stopped) = (view.app.queue.waiting.len(), view.app.queue.stopped.len());
-    let explanation = queue_hover(num_waiting, num_stopped);
-    let explanation = shortcuts::explained(&explanation, "queue");
-    let is_open = view.drawn.queue != PanelPlace::Nowhere;
-    let face = (icons::QUEUE, QUEUE);
-    let button = status::button(ui, is_open, face, QUEUE, &explanation);
-    if num_waiting > 0 && !is_open {
-        let text = num_waiting.min(99).to_string();
-        status::badge(ui, button.rect, &text, palette(ui).accent);
-    }
-    if button.clicked() {
-        view.push(QueueCommand::Toggle);
-    }
-}
-
-/// Hover text of the button that opens the panel.
-fn queue_hover(num_waiting: usize, num_stopped: usize) -> String {
-    match (num_waiting, num_stopped) {
+    let explanation = match (num_waiting, num_stopped) {
         (0, 0) => "Running and waiting jobs".to_owned(),
         (waiting, 0) => format!("Running and waiting jobs: {waiting} waiting"),
         (waiting, stopped) => {
             format!("Running and waiting jobs: {waiting} waiting, {stopped} stopped")
         }
+    };
+    let explanation = shortcuts::explained(&explanation, "queue");
+    let is_open = view.drawn.queue != PanelPlace::Nowhere;
+    let button = status::button(ui, is_open, (icons::QUEUE, QUEUE), QUEUE, &explanation);
+    if num_waiting > 0 && !is_open {
+        let text = num_waiting.min(99).to_string();
+        status::badge(ui, button.rect, &text, palette(ui).accent);
     }
+    view.on_click(&button, QueueCommand::Toggle);
 }
 
 fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         ui.label(RichText::new(QUEUE).strong().size(15.0));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, "Close the queue", "The jobs continue").clicked() {
-                view.push(QueueCommand::Open(false));
-            }
+            let button = icon_button(ui, icons::X, "Close the queue", "The jobs continue");
+            view.on_click(&button, QueueCommand::Open(false));
             let queue = &view.app.queue;
             let wish = if queue.is_paused {
                 let explanation = RESUME_QUEUE_EXPLAINED;
@@ -163,7 +145,6 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// The jobs of the last run.
 fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let count = view.app.queue.held_jobs().count();
     if count == 0 {
@@ -182,18 +163,15 @@ fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         );
         ui.horizontal(|ui| {
             let explanation = "Start them, one after the other";
-            if sign_button(ui, icons::PLAY, RESUME, explanation).clicked() {
-                view.push(QueueCommand::ReleaseHeld);
-            }
+            let button = sign_button(ui, icons::PLAY, RESUME, explanation);
+            view.on_click(&button, QueueCommand::ReleaseHeld);
             let explanation = "Remove them from the queue. Ctrl+Z brings them back";
-            if sign_button(ui, icons::TRASH, "Clear", explanation).clicked() {
-                view.push(QueueCommand::ClearHeld);
-            }
+            let button = sign_button(ui, icons::TRASH, "Clear", explanation);
+            view.on_click(&button, QueueCommand::ClearHeld);
         });
     });
 }
 
-/// Files that become jobs.
 fn opening_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     for opening in &view.app.queue.opening {
         let (done, all) = (opening.num_done, opening.num_files);
@@ -203,10 +181,8 @@ fn opening_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 ui.label(format!("Opening {} of {all} files…", (done + 1).min(all)));
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                     let explanation = "Open no more of them. Those in the queue stay there";
-                    if icon_button(ui, icons::X, "Stop opening files", explanation).clicked() {
-                        let stop = QueueCommand::StopOpening(opening.number);
-                        view.push(stop);
-                    }
+                    let button = icon_button(ui, icons::X, "Stop opening files", explanation);
+                    view.on_click(&button, QueueCommand::StopOpening(opening.number));
                 });
             });
             let bar = ProgressBar::new(done as f32 / all.max(1) as f32).desired_height(6.0);
@@ -241,14 +217,11 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
                 );
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let text = RichText::new("Clear all").small();
-            let button = ui.button(text).on_hover_text(
+            let button = ui.button(RichText::new("Clear all").small()).on_hover_text(
                 "Remove all waiting and stopped jobs. The running one continues. Ctrl+Z brings \
                 them back",
             );
-            if button.clicked() {
-                view.push(QueueCommand::Clear);
-            }
+            view.on_click(&button, QueueCommand::Clear);
         });
     });
     let rows = rows(ui, queue);
@@ -275,23 +248,18 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
 fn after_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "What happens after the last job. You have half a minute to stop it; it \
                       applies until Safelight is closed";
-    let weak = palette(ui).weak;
     ui.horizontal(|ui| {
         let label = ui
-            .label(RichText::new("Then").color(weak))
+            .label(RichText::new("Then").color(palette(ui).weak))
             .on_hover_text(explanation);
         let before = view.app.queue.after;
         let mut after = before;
-        ComboBox::from_id_salt("after-the-queue")
+        let list = ComboBox::from_id_salt("after-the-queue")
             .icon(list_icon)
             .selected_text(after.label())
-            .width(ui.available_width())
-            .show_ui(ui, |ui| {
-                for choice in QueueEndAction::ALL {
-                    ui.selectable_value(&mut after, choice, choice.label());
-                }
-            })
-            .response
+            .width(ui.available_width());
+        let choices = QueueEndAction::ALL.map(|choice| (choice, choice.label(), ""));
+        choose_from(list, ui, &mut after, choices)
             .labelled_by(label.id)
             .on_hover_text(explanation);
         if after != before {

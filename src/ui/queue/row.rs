@@ -2,25 +2,15 @@
 
 use std::borrow::Cow;
 
-use egui::{
-    Align, Color32, CornerRadius, Label, Layout, Rect, Response, RichText, Sense, Stroke,
-    StrokeKind, Ui, UiBuilder, pos2, vec2,
-};
-use safelight_core::job::{GridId, JobId, JobRequest};
-use safelight_core::units::{duration_text, seconds_text};
+use safelight_core::job::{GridId, JobRequest};
 
-use crate::app::commands::QueueCommand;
-use crate::app::notices::sentence;
 use crate::app::player::ViewerMode;
 use crate::app::queue::{RunningJob, StopReason, StoppedJob, WaitingJob};
-use crate::app::thumbs::ThumbSource;
-use crate::ui::icons;
+use crate::ui::prelude::*;
 use crate::ui::queue::grid::{drag, keys, menu_button, menu_ui};
 use crate::ui::queue::{CANCELLING, PAUSING, RESUME};
 use crate::ui::status::stage_text;
-use crate::ui::theme::{self, ThemeColors};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{icon_button, palette, text_at, texture_ui};
+use crate::ui::theme::ThemeColors;
 
 /// The longer side of a row's picture, sharp on a screen of double density.
 const THUMB_PX: u32 = 112;
@@ -71,7 +61,6 @@ pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
 }
 
-/// Progress over the image: the rest is darkened.
 fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
     let palette = palette(ui);
     let done = pos2(thumb.left() + thumb.width() * progress, thumb.top());
@@ -167,9 +156,8 @@ fn idle_buttons(
         ),
     };
     let name = format!("Remove from queue: {prompt}");
-    if icon_button(ui, icons::X, &name, removing).clicked() {
-        view.push(QueueCommand::Remove(job.id));
-    }
+    let button = icon_button(ui, icons::X, &name, removing);
+    view.on_click(&button, QueueCommand::Remove(job.id));
     let name = format!("More for: {prompt}");
     menu_button(ui, &name, more, |ui| menu_ui(ui, view, job.id, again));
     let (name, explanation) = match again {
@@ -182,9 +170,8 @@ fn idle_buttons(
             "Start over from the beginning",
         ),
     };
-    if icon_button(ui, icons::PLAY, &name, explanation).clicked() {
-        view.push(QueueCommand::Restart(job.id));
-    }
+    let button = icon_button(ui, icons::PLAY, &name, explanation);
+    view.on_click(&button, QueueCommand::Restart(job.id));
 }
 
 fn waiting_line(view: &UiContext<'_>, job: &WaitingJob, palette: &ThemeColors) -> RowLine {
@@ -220,7 +207,6 @@ fn missing_text(first: &str, count: usize) -> String {
     }
 }
 
-/// Why it stopped, in a word and in a line.
 fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, RowLine) {
     let palette = palette(ui);
     let (word, colour) = match &stopped.why {
@@ -236,7 +222,6 @@ fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, RowLine) {
     (word, RowLine { text, colour })
 }
 
-/// Text of a row's second line.
 pub(super) struct RowLine {
     pub text: String,
     pub colour: Color32,
@@ -252,7 +237,6 @@ pub(super) fn row_rect(ui: &mut Ui, id: JobId) -> (Rect, Response) {
     (rect, ui.interact(rect, row_id(id), Sense::click_and_drag()))
 }
 
-/// Like `row_rect`, for all jobs of a grid.
 pub(super) fn grid_row_rect(ui: &mut Ui, id: GridId) -> (Rect, Response) {
     let rect = whole_row(ui);
     let id = egui::Id::unique(("queued-grid", id.0));
@@ -279,7 +263,6 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
     }
 }
 
-/// The start picture, else the sign of what the model makes.
 pub(super) fn thumb_ui(ui: &Ui, view: &UiContext<'_>, request: &JobRequest, rect: Rect) {
     let palette = palette(ui);
     let pictured = request
@@ -300,7 +283,6 @@ pub(super) fn thumb_ui(ui: &Ui, view: &UiContext<'_>, request: &JobRequest, rect
     sign_ui(ui, rect, icon);
 }
 
-/// A sign in the place of a picture.
 pub(super) fn sign_ui(ui: &Ui, rect: Rect, icon: char) {
     let palette = palette(ui);
     ui.painter()
@@ -322,8 +304,7 @@ pub(super) fn words_ui(ui: &mut Ui, row: Rect, prompt: &str, line: RowLine, room
     ui.spacing_mut().item_spacing.y = 2.0;
     let first_line = prompt.lines().next().unwrap_or_default();
     ui.add(Label::new(RichText::new(first_line).strong()).truncate());
-    let text = RichText::new(line.text).small().color(line.colour);
-    ui.add(Label::new(text).truncate());
+    ui.add(Label::new(RichText::new(line.text).small().color(line.colour)).truncate());
 }
 
 /// At the right of the row. Their ids go by the number of the job or grid, so that an open menu stays with it.
@@ -348,7 +329,6 @@ pub(super) fn short_facts(view: &UiContext<'_>, request: &JobRequest) -> String 
     format!("{model} · {width}×{height} · {length}")
 }
 
-/// Output of an image job.
 fn pictures_text(count: u32) -> String {
     match count {
         0 | 1 => "picture".to_owned(),
@@ -377,9 +357,8 @@ pub(super) fn facts_ui(
         None => short,
     });
     for path in missing {
-        let amber = palette(ui).amber;
         let text = format!("This file is missing: {}", path.display());
-        ui.label(RichText::new(text).color(amber));
+        ui.label(RichText::new(text).color(palette(ui).amber));
     }
 }
 

@@ -2,20 +2,17 @@
 
 use std::path::PathBuf;
 
-use egui::{Align2, Area, CornerRadius, CursorIcon, DragAndDrop, Id, Order, Response, Stroke, Ui};
+use egui::{Area, DragAndDrop, Order};
 use safelight_core::finish::{InstalledNetwork, NewRate};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
 use super::{ResultAction, ResultSubject};
-use crate::app::choices::{InputSlot, SlotTarget};
-use crate::app::commands::{AppCommand, FinishCommand, InputsCommand, PostprocessAction};
+use crate::app::choices::SlotTarget;
+use crate::app::commands::PostprocessAction;
 use crate::app::postprocess::NetworkChoice;
+use crate::ui::prelude::*;
 use crate::ui::results::UNREADABLE;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::palette;
-use crate::ui::{icons, theme};
 
-/// Networks that are listed in a menu.
 const MAX_NETWORKS: usize = 12;
 /// Frames a second that are offered: of films, of television and of screens.
 const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
@@ -85,7 +82,6 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
     all.map(|action| action.unless(unreadable)).collect()
 }
 
-/// Choice of the upscaler and of the interpolation network, if there are several.
 pub fn network_actions(view: &UiContext<'_>, is_clip: bool) -> Vec<ResultAction> {
     let finishing = &view.app.finishing;
     let upscalers = NetworkChooser {
@@ -110,7 +106,6 @@ pub fn network_actions(view: &UiContext<'_>, is_clip: bool) -> Vec<ResultAction>
         .collect()
 }
 
-/// Networks that do one thing, one of which is used.
 struct NetworkChooser<'a, C> {
     networks: &'a NetworkChoice<C>,
     /// Of the entry, from the name of the network that is used.
@@ -121,7 +116,6 @@ struct NetworkChooser<'a, C> {
 }
 
 impl<C> NetworkChooser<'_, C> {
-    /// Nothing where there is no choice.
     fn action(&self) -> Option<ResultAction> {
         let chosen = self.networks.chosen()?;
         if self.networks.found.len() < 2 {
@@ -149,7 +143,6 @@ impl<C> NetworkChooser<'_, C> {
     }
 }
 
-/// Dragged result.
 #[derive(Clone, Debug)]
 struct DraggedResult {
     name: String,
@@ -157,7 +150,6 @@ struct DraggedResult {
     path: std::path::PathBuf,
 }
 
-/// Lets this be dragged.
 pub fn drag_source(response: &Response, subject: impl FnOnce() -> ResultSubject) {
     if !response.drag_started() {
         return;
@@ -171,7 +163,6 @@ pub fn drag_source(response: &Response, subject: impl FnOnce() -> ResultSubject)
     });
 }
 
-/// Shows where the dragged result can go, and puts it there.
 pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
     let Some(dragged) = DragAndDrop::payload::<DraggedResult>(ui.ctx()) else {
         return;

@@ -8,25 +8,17 @@ mod finishing;
 use std::path::PathBuf;
 
 use egui::containers::menu::{MenuButton, SubMenuButton, is_in_menu};
-use egui::{Button, ScrollArea, Ui, vec2};
 use safelight_core::gallery::{GalleryItem, ItemReading};
-use safelight_core::job::JobId;
 
-use crate::app::choices::{InputSlot, SlotTarget, TrashRequest};
-use crate::app::commands::{
-    AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
-};
+use crate::app::choices::{SlotTarget, TrashRequest};
 use crate::app::player::{ViewedMedia, ViewerMode};
 use crate::app::queue::ResultItem;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::with_icon;
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 pub use finishing::{drag_source, drag_ui, network_actions};
 use finishing::{frames_actions, upscale_actions};
 
 const UNREADABLE: &str = "The file cannot be read";
 
-/// Something that can be done.
 pub struct ResultAction {
     pub icon: char,
     pub name: String,
@@ -36,7 +28,6 @@ pub struct ResultAction {
     does: ActionEffect,
 }
 
-/// Effect of an action.
 enum ActionEffect {
     Push(AppCommand),
     /// One of these is chosen first.
@@ -79,7 +70,6 @@ impl ResultAction {
         Self { obstacle, ..self }
     }
 
-    /// Command of an action without choices.
     pub fn command(self) -> Option<AppCommand> {
         match self.does {
             ActionEffect::Push(command) => Some(command),
@@ -87,24 +77,15 @@ impl ResultAction {
         }
     }
 
-    /// A button with its name over the whole width.
     pub fn wide_ui(self, ui: &mut Ui, view: &mut UiContext<'_>) {
-        let width = ui.available_width();
-        self.button_ui(ui, view, width);
+        self.button_ui(ui, view, ui.available_width());
     }
 
     /// A button with its name; whether it, or one of its choices, was pressed.
     fn button_ui(self, ui: &mut Ui, view: &mut UiContext<'_>, min_width: f32) -> bool {
-        let Self {
-            icon,
-            name,
-            explanation,
-            obstacle,
-            does,
-        } = self;
-        let button = Button::new(with_icon(icon, &name)).min_size(vec2(min_width, 0.0));
-        let (response, command) = match does {
-            ActionEffect::Offer(choices) if obstacle.is_none() => {
+        let button = Button::new(with_icon(self.icon, &self.name)).min_size(vec2(min_width, 0.0));
+        let (response, command) = match self.does {
+            ActionEffect::Offer(choices) if self.obstacle.is_none() => {
                 let mut is_chosen = false;
                 let choices_ui = |ui: &mut Ui| {
                     for choice in choices {
@@ -118,19 +99,21 @@ impl ResultAction {
                     let button = button.right_text(icons::CARET_DOWN.to_string());
                     MenuButton::from_button(button).ui(ui, choices_ui).0
                 };
-                response.on_hover_text(explanation).accessible_name(&name);
+                response
+                    .on_hover_text(self.explanation)
+                    .accessible_name(&self.name);
                 return is_chosen;
             }
             ActionEffect::Offer(_) => (ui.add_enabled(false, button), None),
-            ActionEffect::Push(command) => {
-                let response = ui.add_enabled(obstacle.is_none(), button);
-                (response, Some(command))
-            }
+            ActionEffect::Push(command) => (
+                ui.add_enabled(self.obstacle.is_none(), button),
+                Some(command),
+            ),
         };
         let response = response
-            .on_hover_text(explanation)
-            .on_disabled_hover_text(obstacle.unwrap_or_default())
-            .accessible_name(&name);
+            .on_hover_text(self.explanation)
+            .on_disabled_hover_text(self.obstacle.unwrap_or_default())
+            .accessible_name(&self.name);
         let command = command.filter(|_| response.clicked());
         let is_pressed = command.is_some();
         if let Some(command) = command {
@@ -140,7 +123,6 @@ impl ResultAction {
     }
 }
 
-/// A result, however it came to be shown.
 pub struct ResultSubject {
     /// Of a batch the picture that is meant.
     pub path: PathBuf,
@@ -151,10 +133,8 @@ pub struct ResultSubject {
     job: Option<JobId>,
     is_unreadable: bool,
     has_settings: bool,
-    /// `None` if unknown.
     is_favourite: Option<bool>,
     trash: Vec<TrashRequest>,
-    /// The viewer shows it.
     is_shown: bool,
 }
 
@@ -179,7 +159,6 @@ impl ResultSubject {
         shown.unwrap_or_else(|| Self::of_media(view, &ViewedMedia::of_result(item), 0))
     }
 
-    /// The result or file that the viewer shows.
     pub fn from_view(view: &UiContext<'_>) -> Option<Self> {
         let media = view.app.watch.media()?;
         let subject = Self::of_media(view, media, view.app.watch.batch_index());
@@ -212,7 +191,6 @@ impl ResultSubject {
     }
 }
 
-/// Files that are deleted together with a result of the gallery.
 pub fn wish_of(entry: &GalleryItem) -> TrashRequest {
     TrashRequest {
         path: entry.path.clone(),
@@ -220,7 +198,6 @@ pub fn wish_of(entry: &GalleryItem) -> TrashRequest {
     }
 }
 
-/// Actions on its content.
 pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
@@ -236,8 +213,7 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         } else {
             (icons::IMAGE, "Show")
         };
-        let play = ResultAction::new(icon, name, "View full size", play);
-        actions.push(play.unless(unreadable));
+        actions.push(ResultAction::new(icon, name, "View full size", play).unless(unreadable));
     }
     let take_over: AppCommand = match subject.job {
         Some(id) => PlayerCommand::UseSettingsOf(id).into(),
@@ -310,7 +286,6 @@ fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
     ResultAction::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
 }
 
-/// Other slots in which the selected model accepts an image, or a video.
 fn other_places(
     view: &UiContext<'_>,
     subject: &ResultSubject,
@@ -356,7 +331,6 @@ fn other_places(
     places
 }
 
-/// Actions on its file.
 pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let mut actions = Vec::new();
@@ -381,7 +355,6 @@ pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
     actions
 }
 
-/// Makes all of these favourites, or none of them any more.
 pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultAction {
     let (name, explanation) = if are_favourites {
         ("Not a favourite", "Take the star away (F in the gallery)")
@@ -399,17 +372,13 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultActi
 pub fn delete_action(wishes: Vec<TrashRequest>, num_files: usize) -> ResultAction {
     ResultAction::new(
         icons::TRASH,
-        delete_text(num_files),
+        match num_files {
+            0 | 1 => "Delete".to_owned(),
+            more => format!("Delete all {more} pictures"),
+        },
         "Move it to the trash. Undo brings it back (Delete)",
         GalleryCommand::Trash(wishes),
     )
-}
-
-fn delete_text(num_files: usize) -> String {
-    match num_files {
-        0 | 1 => "Delete".to_owned(),
-        more => format!("Delete all {more} pictures"),
-    }
 }
 
 /// Menu that scrolls if the window has no room for it.
@@ -429,7 +398,6 @@ pub fn menu_ui(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
     });
 }
 
-/// Groups of entries with lines between them.
 pub fn entries_ui(ui: &mut Ui, view: &mut UiContext<'_>, groups: Vec<Vec<ResultAction>>) {
     let groups = groups.into_iter().filter(|group| !group.is_empty());
     for (index, group) in groups.enumerate() {
@@ -444,7 +412,6 @@ pub fn entries_ui(ui: &mut Ui, view: &mut UiContext<'_>, groups: Vec<Vec<ResultA
     }
 }
 
-/// All that can be done with one result.
 pub fn result_menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, subject: &ResultSubject) {
     let groups = vec![
         main_actions(view, subject),

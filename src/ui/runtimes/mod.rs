@@ -1,19 +1,11 @@
 //! Runtimes (libtorch): the card that offers one, and their section in the settings.
 
-use egui::{Align, Button, Frame, Layout, ProgressBar, RichText, Ui};
-use safelight_core::units::size_text;
-
-use crate::app::commands::{AppCommand, DesktopCommand, RuntimeCommand, SettingsCommand};
-use crate::app::notices::sentence;
 use crate::app::runtimes::{RuntimeState, RuntimeTask};
-use crate::app::state::MainPage;
 use crate::runtimes::{
     InstallProgress, PreviousRuntime, RuntimeAdvice, RuntimeBuild, RuntimeKind, RuntimeOverview,
     RuntimeRefusal, RuntimeRow, folder,
 };
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{card, hint_button, palette, pressed, progress_bar, wide_note, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const DONE: &str = "The new libtorch is installed. The next job uses it";
 const GET_HOVER: &str =
@@ -59,11 +51,8 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
             (RuntimeAdvice::Use { gpu, id }, _) => {
                 ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
-                wide_note(
-                    ui,
-                    &format!("The libtorch “{id}” on this disk serves it."),
-                    palette(ui).text,
-                );
+                let text = format!("The libtorch “{id}” on this disk serves it.");
+                wide_note(ui, &text, palette(ui).text);
                 follow_ui(ui, view, USE, USE_HOVER);
             }
             (RuntimeAdvice::Mend { gpu, refusal }, _) => {
@@ -73,13 +62,10 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             (RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen | RuntimeAdvice::Served { .. }, _) => {
             }
         }
-        if ui
+        let button = ui
             .link("All runtimes")
-            .on_hover_text("See in the settings what is on this disk and what fits this machine")
-            .clicked()
-        {
-            view.push(SettingsCommand::Show(KEY));
-        }
+            .on_hover_text("See in the settings what is on this disk and what fits this machine");
+        view.on_click(&button, SettingsCommand::Show(KEY));
     });
     ui.add_space(theme::GAP);
 }
@@ -96,23 +82,18 @@ fn get_text(build: &RuntimeBuild, folder: &str) -> String {
 
 /// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
 pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let is_done = view.app.runtimes.has_changed();
-    let is_wanted = !is_done && view.app.cx.page != MainPage::Welcome;
+    let is_wanted = !view.app.runtimes.has_changed() && view.app.cx.page != MainPage::Welcome;
     let Some(gpu) = view.app.runtimes.idle_gpu().filter(|_| is_wanted) else {
         return;
     };
     let text = RichText::new(format!("{} is not used", gpu.name)).small();
     let button = Button::new(text.color(palette(ui).amber)).frame_when_inactive(false);
-    if ui
+    let button = ui
         .add(button)
-        .on_hover_text("See how jobs get onto this GPU")
-        .clicked()
-    {
-        view.push(AppCommand::Show(MainPage::Welcome));
-    }
+        .on_hover_text("See how jobs get onto this GPU");
+    view.on_click(&button, AppCommand::Show(MainPage::Welcome));
 }
 
-/// The button that does what is advised, or how far it is.
 fn follow_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
     failure_ui(ui, view);
     if view.app.runtimes.is_busy() {
@@ -122,11 +103,9 @@ fn follow_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &st
     }
 }
 
-/// Why the last errand failed.
 fn failure_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if let RuntimeState::Failed(err) = &view.app.runtimes.state {
-        let red = palette(ui).error;
-        wide_note(ui, &sentence(&err.summary), red);
+        wide_note(ui, &sentence(&err.summary), palette(ui).error);
         wide_note(ui, &err.advice, palette(ui).text);
     }
 }
@@ -157,9 +136,7 @@ fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             let stop = ui
                 .button("Cancel")
                 .on_hover_text("What was downloaded is kept for the next time");
-            if stop.clicked() {
-                view.push(RuntimeCommand::Stop);
-            }
+            view.on_click(&stop, RuntimeCommand::Stop);
         });
     });
     if let Some(share) = share {
@@ -224,18 +201,15 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &
     {
         let id = &before.found.id;
         let button = ui.button(format!("Go back to {id}"));
-        if button
-            .on_hover_text("Try the runtime that jobs used before the one in use, and use it again")
-            .clicked()
-        {
-            view.push(RuntimeCommand::Use(id.clone()));
-        }
+        let button = button.on_hover_text(
+            "Try the runtime that jobs used before the one in use, and use it again",
+        );
+        view.on_click(&button, RuntimeCommand::Use(id.clone()));
     }
     fitting_ui(ui, view, &overview);
     true
 }
 
-/// Result of the last task.
 fn ended_ui(ui: &mut Ui, view: &UiContext<'_>) {
     failure_ui(ui, view);
     let runtimes = &view.app.runtimes;
@@ -251,7 +225,6 @@ fn ended_ui(ui: &mut Ui, view: &UiContext<'_>) {
     wide_note(ui, &text, palette(ui).good);
 }
 
-/// Returns whether the errand that runs, or ran last, is about this one.
 fn is_about(view: &UiContext<'_>, id: &str) -> bool {
     let errand = view.app.runtimes.errand.as_ref();
     errand.is_some_and(|it| it.id() == id)
@@ -279,11 +252,8 @@ fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
         let facts = facts_text(row.kind, row.version.as_deref(), &row.targets, row.bytes);
         wide_note(ui, &facts, palette(ui).text);
         if let Some(device) = &row.device {
-            wide_note(
-                ui,
-                &format!("When it was last checked it computed on {device}"),
-                palette(ui).text,
-            );
+            let text = format!("When it was last checked it computed on {device}");
+            wide_note(ui, &text, palette(ui).text);
         }
         let folder = found.runtime.folder.display().to_string();
         wide_note(ui, &folder, palette(ui).weak);
@@ -306,7 +276,6 @@ fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     });
 }
 
-/// Device kind, version, GPU targets and size of a libtorch.
 fn facts_text(kind: RuntimeKind, version: Option<&str>, targets: &[String], bytes: u64) -> String {
     let kind = match kind {
         RuntimeKind::Cpu => "CPU",
@@ -326,9 +295,8 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let (found, id) = (&row.found, &row.found.id);
     if !found.is_used {
         let button = ui.button(USE).on_hover_text(USE_HOVER);
-        if button.accessible_name(format!("Use {id}")).clicked() {
-            view.push(RuntimeCommand::Use(id.clone()));
-        }
+        let button = button.accessible_name(format!("Use {id}"));
+        view.on_click(&button, RuntimeCommand::Use(id.clone()));
     }
     let has_failed =
         matches!(view.app.runtimes.state, RuntimeState::Failed(_)) && is_about(view, id);
@@ -341,17 +309,15 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
             "Download the files that are missing or damaged, try whether it computes right, and \
             use it",
         );
-        if button.accessible_name(format!("Repair {id}")).clicked() {
-            view.push(RuntimeCommand::Install(Box::new(build.clone())));
-        }
+        let button = button.accessible_name(format!("Repair {id}"));
+        view.on_click(&button, RuntimeCommand::Install(Box::new(build.clone())));
     }
     let button = ui.button("Check").on_hover_text(
         "Compare its files with those that were installed, and a matrix product, a convolution and \
         attention with the CPU, in a process of its own",
     );
-    if button.accessible_name(format!("Check {id}")).clicked() {
-        view.push(RuntimeCommand::Check(id.clone()));
-    }
+    let button = button.accessible_name(format!("Check {id}"));
+    view.on_click(&button, RuntimeCommand::Check(id.clone()));
     if found.is_own && !found.is_used {
         let is_kept = found.before == PreviousRuntime::Kept;
         let explanation = if is_kept {
@@ -369,7 +335,6 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     }
 }
 
-/// Returns whether it is really to be deleted.
 fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let id = &row.found.id;
     if view.panels.settings.runtimes.asked.as_ref() != Some(id) {
@@ -390,7 +355,6 @@ fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     });
 }
 
-/// Builds that could be installed, or the problem to fix first.
 fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview) {
     let is_refused = matches!(overview.advice, RuntimeAdvice::Mend { .. });
     if overview.offers.is_empty() && !is_refused {
@@ -432,9 +396,8 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
         let button = ui.add_enabled(is_idle, Button::new("Install"));
         let name = format!("Install {}", build.name);
         let button = button.on_hover_text(GET_HOVER);
-        if button.accessible_name(name).clicked() {
-            view.push(RuntimeCommand::Install(Box::new(build.clone())));
-        }
+        let button = button.accessible_name(name);
+        view.on_click(&button, RuntimeCommand::Install(Box::new(build.clone())));
     });
 }
 

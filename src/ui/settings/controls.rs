@@ -4,19 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use egui::{ComboBox, DragValue, Label, Response, Slider, TextEdit, Ui};
 use safelight_core::job::DeviceChoice;
 use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{SettingControl, Value};
 use safelight_core::uri::is_address;
 
-use crate::app::commands::{FolderSetting, SettingsCommand};
+use crate::app::commands::FolderSetting;
+use crate::ui::prelude::*;
 use crate::ui::settings::SettingEdit;
-use crate::ui::widgets::{field_width, icon_button, list_icon, palette, wide_note};
-use crate::ui::{icons, theme};
 
 impl SettingEdit<'_> {
-    /// The control of the row: what it changes is in the settings afterwards.
     pub(super) fn control(&mut self, ui: &mut Ui) {
         let own = self.values.get(self.row.key).cloned();
         let before = own.clone();
@@ -85,26 +82,24 @@ impl SettingEdit<'_> {
         }
     }
 
-    /// One of several.
     fn choice(&self, ui: &mut Ui, value: &str, choices: &[(&str, &str)]) -> String {
         let mut value = value;
         let chosen = choices.iter().find(|(choice, _)| *choice == value);
-        ComboBox::from_id_salt(self.row.key)
+        let list = ComboBox::from_id_salt(self.row.key)
             .icon(list_icon)
             .selected_text(chosen.map_or("", |(_, text)| text))
-            .width(field_width(ui, theme::CHOICE_WIDTH))
-            .show_ui(ui, |ui| {
-                for (choice, text) in choices {
-                    ui.selectable_value(&mut value, *choice, *text);
-                }
-            })
-            .response
-            .on_hover_text(self.row.explanation)
-            .labelled_by(self.label);
+            .width(field_width(ui, theme::CHOICE_WIDTH));
+        choose_from(
+            list,
+            ui,
+            &mut value,
+            choices.iter().copied().map(unexplained),
+        )
+        .on_hover_text(self.row.explanation)
+        .labelled_by(self.label);
         value.to_owned()
     }
 
-    /// Switch with a label.
     fn switch(&self, ui: &mut Ui, mut is_on: bool, text: &str) -> bool {
         ui.checkbox(&mut is_on, text)
             .on_hover_text(self.row.explanation)
@@ -129,12 +124,10 @@ impl SettingEdit<'_> {
         gib
     }
 
-    /// The constant rate factor, with words on its ends.
     fn quality(&self, ui: &mut Ui, crf: &mut i64) {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().slider_width = field_width(ui, theme::SETTINGS_SLIDER_WIDTH);
-            let response = ui.add(Slider::new(crf, 0..=i64::from(OutputSettings::WORST_CRF)));
-            self.called(response);
+            self.called(ui.add(Slider::new(crf, 0..=i64::from(OutputSettings::WORST_CRF))));
             let meaning = match *crf {
                 ..=10 => "hardly any loss, large files",
                 11..=18 => "looks like the original",
@@ -198,7 +191,6 @@ impl SettingEdit<'_> {
         self.settings.runtime.device = device;
     }
 
-    /// A path that can be typed or chosen; without one it is what the hint says.
     fn folder(&mut self, ui: &mut Ui, folder: &str, hint: &str) -> String {
         let mut chosen = folder.to_owned();
         ui.horizontal(|ui| {
@@ -237,10 +229,8 @@ impl SettingEdit<'_> {
         chosen
     }
 
-    /// Asks for a folder in a dialog.
     pub(super) fn pick_folder(&mut self) {
-        let purpose = FolderSetting::of_key(self.row.key);
-        let pick = purpose.map(SettingsCommand::PickFolder);
+        let pick = FolderSetting::of_key(self.row.key).map(SettingsCommand::PickFolder);
         self.wishes.extend(pick.map(Into::into));
     }
 
@@ -283,10 +273,7 @@ impl SettingEdit<'_> {
             .on_hover_text(self.row.explanation)
             .labelled_by(self.label);
     }
-}
 
-impl SettingEdit<'_> {
-    /// A field for each folder, and a way to add one.
     pub(super) fn folders(&mut self, ui: &mut Ui, mut folders: Vec<String>) -> Vec<String> {
         ui.vertical(|ui| {
             let mut removed = None;
@@ -321,7 +308,6 @@ impl SettingEdit<'_> {
         folders
     }
 
-    /// A small table of names and values.
     pub(super) fn variables(&mut self, ui: &mut Ui) {
         let mut variables = self.settings.runtime.environment.clone();
         ui.vertical(|ui| {
@@ -329,11 +315,10 @@ impl SettingEdit<'_> {
                 ui.horizontal(|ui| self.variable(ui, &mut variables, &name, &value));
             }
             let width = field_width(ui, theme::VARIABLE_WIDTH);
-            let added = self.typed(ui, ": new", "", "NAME=value", width);
-            if let Some(text) = added {
+            if let Some(text) = self.typed(ui, ": new", "", "NAME=value", width) {
                 let (name, value) = text.split_once('=').unwrap_or((&text, ""));
                 let (name, value) = (name.trim(), value.trim());
-                if is_name(name) && !value.contains('\0') {
+                if !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0') {
                     variables.insert(name.to_owned(), value.to_owned());
                 }
             }
@@ -363,8 +348,4 @@ impl SettingEdit<'_> {
             variables.remove(name);
         }
     }
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0'])
 }

@@ -6,27 +6,21 @@ mod controls;
 
 use std::collections::BTreeMap;
 
-use egui::{Align, Button, Frame, Layout, RichText, ScrollArea, TextEdit, Ui, vec2};
 use safelight_core::settings::Settings;
 use safelight_core::settings::table::{self, SettingRow, Value};
 
-use crate::app::commands::{AppCommand, SettingsCommand};
-use crate::app::state::MainPage;
+use crate::ui::prelude::*;
 use crate::ui::runtimes::{KEY as RUNTIMES_AT, section_ui};
-use crate::ui::view::{SettingsPanel, UiContext};
-use crate::ui::widgets::{field_width, icon_button, palette, pressed, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::view::SettingsPanel;
 
 const SEARCH: &str = "Search settings";
 const OPEN_FILE: &str = "Open settings file";
 
-/// Returns whether a setting has these words in its name, its explanation or its key.
 fn is_found(row: &SettingRow, section: &str, words: &str) -> bool {
     let text = format!("{section} {} {} {}", row.name, row.key, row.explanation).to_lowercase();
     words.split_whitespace().all(|word| text.contains(word))
 }
 
-/// Value that a row's control may change, and its name.
 struct SettingEdit<'a> {
     settings: &'a mut Settings,
     page: &'a mut SettingsPanel,
@@ -34,7 +28,6 @@ struct SettingEdit<'a> {
     /// Settings before the controls were drawn, by key.
     values: &'a BTreeMap<String, Value>,
     row: &'a SettingRow,
-    /// The row's label, for screen readers.
     label: egui::Id,
 }
 
@@ -48,14 +41,11 @@ pub(super) fn settings_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     frame.show(ui, |ui| {
         header_ui(ui, view);
         ui.add_space(theme::SMALL_GAP);
-        ScrollArea::vertical()
-            .auto_shrink([false, false])
-            .show(ui, |ui| {
-                ui.set_max_width((ui.available_width() - theme::GAP).min(theme::PAGE_WIDTH));
-                place_ui(ui, view);
-                sections_ui(ui, view);
-                ui.add_space(theme::GAP);
-            });
+        page_column(ui, "settings", |ui| {
+            place_ui(ui, view);
+            sections_ui(ui, view);
+            ui.add_space(theme::GAP);
+        });
     });
 }
 
@@ -64,10 +54,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.label(RichText::new("Settings").heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add_space(theme::GAP);
-            let hover = "Back to the picture (Escape)";
-            if icon_button(ui, icons::X, "Close the settings", hover).clicked() {
-                view.push(AppCommand::Show(MainPage::Watch));
-            }
+            view.close_button(ui, "Close the settings");
             let width = field_width(ui, theme::SEARCH_WIDTH);
             let search = TextEdit::singleline(&mut view.panels.settings.search)
                 .id_salt("settings-search")
@@ -80,7 +67,6 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// Path of the file, and its problem.
 fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
@@ -226,8 +212,7 @@ fn name_ui(ui: &mut Ui, row: &SettingRow, is_default: bool) -> egui::Id {
 /// Its place stays when there is nothing to take back, so that no control moves.
 fn reset_ui(ui: &mut Ui, edit: &mut SettingEdit<'_>, is_default: bool) {
     if is_default {
-        let size = vec2(theme::RESET_WIDTH, ui.spacing().interact_size.y);
-        ui.allocate_space(size);
+        ui.allocate_space(vec2(theme::RESET_WIDTH, ui.spacing().interact_size.y));
         return;
     }
     let name = format!("Reset: {}", edit.row.name);

@@ -1,30 +1,22 @@
 //! The player's bar, one row: play, step, position, repeat, speed, zoom, and the menu; over the image in full screen.
 
-use egui::{
-    Align, Align2, Area, Button, ComboBox, CornerRadius, CursorIcon, Event, Frame, Id, Label,
-    Layout, Margin, Order, Popup, Rect, RichText, Slider, Stroke, TextStyle, Ui, vec2,
-};
+use egui::{Area, Order, Popup};
 use safelight_core::units::clock_text;
 
-use crate::app::commands::PlayerCommand;
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS, ViewerMode};
-use crate::ui::view::{FullBar, UiContext};
+use crate::ui::prelude::*;
+use crate::ui::view::FullBar;
 use crate::ui::watch::{ViewerCaption, caption, more, picture_ui, playhead, stage};
-use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette};
-use crate::ui::{icons, theme};
 
 pub(super) const SPEED_MORE: &str = "Playback speed";
 /// Time for which the bar stays visible after the last movement.
 const STAYS_SECS: f64 = 2.5;
-/// So long it takes to fade.
 const FADE_SECS: f32 = 0.25;
 
-/// Parts of the bar that fit into its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BarRoom {
     All,
-    /// The menu's button is only its icon.
     Snug,
     /// Speed, repeat and size are in the menu.
     Narrow,
@@ -37,8 +29,7 @@ impl BarRoom {
         let Some(playhead) = playhead(view) else {
             return Self::All;
         };
-        let numbers = numbers_width(ui, playhead);
-        let room = ui.available_width() - numbers - theme::POSITION_MIN_WIDTH;
+        let room = ui.available_width() - numbers_width(ui, playhead) - theme::POSITION_MIN_WIDTH;
         if room >= theme::BAR_BUTTONS_WIDTH {
             Self::All
         } else if room >= theme::BAR_SNUG_WIDTH {
@@ -102,9 +93,8 @@ pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&V
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let text = RichText::new("Back to the live preview").color(palette(ui).accent);
                 let button = ui.add(Button::new(text));
-                if button.on_hover_text("Another job is running now").clicked() {
-                    view.push(PlayerCommand::ShowLive);
-                }
+                let button = button.on_hover_text("Another job is running now");
+                view.on_click(&button, PlayerCommand::ShowLive);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     if let Some(caption) = caption {
                         caption_ui(ui, caption);
@@ -118,14 +108,12 @@ pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&V
 }
 
 fn caption_ui(ui: &mut Ui, caption: &ViewerCaption) {
-    let text = RichText::new(&caption.line).small().color(palette(ui).weak);
-    ui.add(Label::new(text).truncate())
+    ui.add(Label::new(RichText::new(&caption.line).small().color(palette(ui).weak)).truncate())
         .on_hover_text(&caption.more);
 }
 
 fn play_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let is_playing = playhead(view).is_some_and(|playhead| playhead.is_playing());
-    let (icon, name) = if is_playing {
+    let (icon, name) = if playhead(view).is_some_and(|playhead| playhead.is_playing()) {
         (icons::PAUSE, "Pause")
     } else {
         (icons::PLAY, "Play")
@@ -146,28 +134,23 @@ fn play_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ),
     ];
     for (icon, name, explanation, command) in buttons {
-        if icon_button(ui, icon, name, explanation).clicked() {
-            view.push(command);
-        }
+        view.on_click(&icon_button(ui, icon, name, explanation), command);
     }
 }
 
-/// A batch from disk; one of this session has a row of thumbnails.
 fn is_batch_file(view: &UiContext<'_>) -> bool {
     let player = view.app.watch.player.as_ref();
     view.app.watch.mode == ViewerMode::File && player.is_some_and(|player| player.len() > 1)
 }
 
-/// Buttons through the images of a batch.
 fn turn_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let buttons = [
         (icons::CARET_LEFT, "Previous picture", -1),
         (icons::CARET_RIGHT, "Next picture", 1),
     ];
     for (icon, name, by) in buttons {
-        if icon_button(ui, icon, name, "Of the same batch (Left and Right)").clicked() {
-            view.push(PlayerCommand::Step(by));
-        }
+        let button = icon_button(ui, icon, name, "Of the same batch (Left and Right)");
+        view.on_click(&button, PlayerCommand::Step(by));
     }
 }
 
@@ -192,11 +175,10 @@ fn position_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     };
     let (mut index, len) = (playhead.index(), playhead.len());
     let text = numbers_text(playhead, index + 1, playhead.secs());
-    let weak = palette(ui).weak;
     let size = vec2(numbers_width(ui, playhead), ui.spacing().interact_size.y);
     // From the left, because a text that is laid from the right loses the blanks before it.
     ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-        ui.label(RichText::new(text).monospace().color(weak));
+        ui.label(RichText::new(text).monospace().color(palette(ui).weak));
     });
     ui.spacing_mut().slider_width = (ui.available_width() - theme::SMALL_GAP).max(0.0);
     let slider = Slider::new(&mut index, 0..=len - 1).show_value(false);
@@ -212,16 +194,12 @@ fn position_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let playback = view.app.watch.playback;
     let mut speed = playback.speed;
-    ComboBox::from_id_salt("speed")
+    let list = ComboBox::from_id_salt("speed")
         .icon(list_icon)
         .selected_text(speed_text(speed))
-        .width(theme::SPEED_WIDTH)
-        .show_ui(ui, |ui| {
-            for choice in SPEEDS {
-                ui.selectable_value(&mut speed, choice, speed_text(choice));
-            }
-        })
-        .response
+        .width(theme::SPEED_WIDTH);
+    let speeds = SPEEDS.map(|choice| (choice, speed_text(choice), ""));
+    choose_from(list, ui, &mut speed, speeds)
         .on_hover_text(SPEED_MORE)
         .accessible_name(format!("Speed {}×", playback.speed));
     if speed != playback.speed {
@@ -237,9 +215,8 @@ fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         format!("At the end: {}", repeat.label()),
         at_the_end_hover(repeat),
     );
-    if icon_toggle(ui, repeat != RepeatMode::Off, icon, &name, &explanation).clicked() {
-        view.push(PlayerCommand::NextRepeat);
-    }
+    let button = icon_toggle(ui, repeat != RepeatMode::Off, icon, &name, &explanation);
+    view.on_click(&button, PlayerCommand::NextRepeat);
 }
 
 pub(super) fn speed_text(speed: f64) -> String {
@@ -251,7 +228,6 @@ pub(super) fn at_the_end_hover(repeat: RepeatMode) -> String {
     format!("At the end: {now}. Press for “{next}” (L)")
 }
 
-/// Buttons for the size of the image.
 pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     let own_size = ZoomLevel::own_size(ui.ctx().pixels_per_point());
@@ -272,9 +248,7 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let text = RichText::new(name).small().color(colour);
         let button = Button::new(text).frame_when_inactive(false);
         let response = ui.add(button).on_hover_text(explanation);
-        if response.accessible_name(name).clicked() {
-            view.push(PlayerCommand::Zoom(choice));
-        }
+        view.on_click(&response.accessible_name(name), PlayerCommand::Zoom(choice));
     }
 }
 
@@ -312,8 +286,7 @@ pub(super) fn full_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
             let margin = frame.total_margin().sum().x;
             frame.show(ui, |ui| {
                 ui.set_width(width - margin);
-                let caption = caption(view);
-                bar_ui(ui, view, caption.as_ref());
+                bar_ui(ui, view, caption(view).as_ref());
                 if view.app.watch.mode == ViewerMode::Compare {
                     stage::controls_ui(ui, view);
                 }
@@ -323,7 +296,6 @@ pub(super) fn full_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     area
 }
 
-/// Forgets when the bar was shown.
 pub(super) fn leave(view: &mut UiContext<'_>) {
     view.panels.watch.full_bar = FullBar::default();
 }

@@ -2,20 +2,12 @@
 //!
 //! The app handles the drop.
 
-use egui::text::LayoutJob;
-use egui::{
-    Align, Align2, CornerRadius, FontId, Painter, Rect, Stroke, StrokeKind, TextStyle, Ui, pos2,
-    vec2,
-};
-use safelight_core::model::ModelSpec;
+use egui::Painter;
 
-use crate::ui::view::UiContext;
-use crate::ui::widgets::palette;
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 /// Beside the place of the picture and between the zones.
 const MARGIN: f32 = 28.0;
-/// The zones have at most this height.
 const MAX_HEIGHT: f32 = 260.0;
 
 /// Draws them where the held file is offered both; whether it is.
@@ -74,7 +66,6 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rect) -
     true
 }
 
-/// Use of the file itself; `None` if the selected model has none.
 fn start_words(view: &UiContext<'_>, is_clip: bool) -> Option<(char, &'static str, &'static str)> {
     let spec = view.model();
     if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
@@ -145,7 +136,6 @@ fn zone_ui(ui: &Ui, painter: &Painter, rect: Rect, (icon, name, more): (char, &s
     lines.halign = Align::Center;
     let galley = painter.layout_job(lines);
     painter.galley(middle + vec2(0.0, 22.0), galley, palette.weak);
-    let id = ui.scope_id().with(name);
-    let response = ui.interact(rect, id, egui::Sense::hover());
+    let response = ui.interact(rect, ui.scope_id().with(name), egui::Sense::hover());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, name));
 }

@@ -1,24 +1,13 @@
 //! Placeholder while there is no image: the safelight's glow, a hint, and the newest earlier results.
 
-use egui::{
-    Align, Button, CornerRadius, Id, Layout, Mesh, Rect, Role, Sense, Stroke, StrokeKind, Ui,
-    UiBuilder, Vec2, WidgetInfo, pos2, vec2,
-};
+use egui::{Mesh, Role, WidgetInfo};
 
-use crate::app::commands::{AppCommand, PlayerCommand};
-use crate::app::notices::counted;
-use crate::app::state::MainPage;
 use crate::ui::gallery::grid;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{palette, text_at, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
-/// Maximum number of results.
 const MAX_NEWEST: usize = 5;
-/// Size of each result, in points.
 const NEWEST_SIDE: f32 = 96.0;
 
-/// Before anything was made by this window.
 pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     glow(ui, area, 0.5);
@@ -55,7 +44,6 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>) {
     }
 }
 
-/// Earlier results, below the hint.
 fn results_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>, num_results: usize) {
     let layout = Layout::top_down(Align::Center);
     ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout), |ui| {
@@ -65,9 +53,8 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>, num_results: us
             "Show all {} results in the gallery",
         );
         let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
-        if button.accessible_name(&text).clicked() {
-            view.push(AppCommand::Show(MainPage::Gallery));
-        }
+        let button = button.accessible_name(&text);
+        view.on_click(&button, AppCommand::Show(MainPage::Gallery));
         let room = ui.available_size();
         let step = NEWEST_SIDE + theme::GALLERY_GAP;
         if room.y >= step {
@@ -77,7 +64,6 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>, num_results: us
     });
 }
 
-/// A row of results that play when they are clicked.
 fn newest_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
     let newest = view.app.gallery.newest(count);
     let step = NEWEST_SIDE + theme::GALLERY_GAP;
@@ -97,14 +83,11 @@ fn newest_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
             ui.painter()
                 .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
         }
-        if response.clicked() {
-            view.push(PlayerCommand::PlayFile(entry.path.clone()));
-        }
+        view.on_click(&response, PlayerCommand::PlayFile(entry.path.clone()));
         response.on_hover_ui(|ui| grid::hover_ui(ui, entry, broken.as_deref()));
     }
 }
 
-/// Something is on its way, but there is nothing to see yet.
 pub(super) fn waiting_ui(ui: &Ui, area: Rect, text: &str) {
     let palette = palette(ui);
     glow(ui, area, 1.0);
@@ -123,11 +106,10 @@ fn glow(ui: &Ui, area: Rect, strength: f32) {
         (0.8, 0.013),
         (1.0, 0.0),
     ];
-    let accent = palette(ui).accent;
     let reach = area.width().min(area.height()) * 0.55;
     let mut mesh = Mesh::default();
     for (ring, (distance, brightness)) in RINGS.into_iter().enumerate() {
-        let colour = accent.gamma_multiply(brightness * strength);
+        let colour = palette(ui).accent.gamma_multiply(brightness * strength);
         for spoke in 0..NUM_SPOKES {
             let angle = std::f32::consts::TAU * spoke as f32 / NUM_SPOKES as f32;
             mesh.colored_vertex(

@@ -10,27 +10,20 @@ pub(super) mod strip;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use egui::{
-    Color32, CursorIcon, Frame, Margin, Panel, Rect, Response, ScrollArea, Stroke, Ui, Vec2, vec2,
-};
 use safelight_core::job::{Recipe, Stage};
-use safelight_core::units::duration_text;
 
-use crate::app::commands::PlayerCommand;
 use crate::app::player::texture::ViewerTexture;
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{PlaybackPosition, ViewedMedia, ViewerMode};
 use crate::app::queue::RunningJob;
 use crate::ui::create::pictures::crop;
 use crate::ui::narrow;
+use crate::ui::prelude::*;
 use crate::ui::results::{ResultSubject, drag_source};
 use crate::ui::status::stage_text;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::palette;
 
 const SEPARATOR: &str = "  ·  ";
 
-/// Returns the area of the image.
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     let is_empty = view.app.watch.is_empty(&view.app.queue);
     if view.app.watch.is_full && !is_empty {
@@ -122,8 +115,7 @@ fn picture_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     // A latent preview is coarse; the size of what will be made is known exactly. What has another shape is what was
     // looked at before, while the new picture is made ready.
     let requested = requested_size(view).filter(|it| is_of_shape(*it, size));
-    let size = requested.unwrap_or(size);
-    let (response, shown) = stage::stage_ui(ui, view, area, size);
+    let (response, shown) = stage::stage_ui(ui, view, area, requested.unwrap_or(size));
     stage::paint(ui, area, shown, &view.app.watch.texture, Color32::WHITE);
     let edge = if is_live && view.app.queue.running.is_some() {
         palette(ui).accent
@@ -178,7 +170,6 @@ fn is_of_shape(one: Vec2, other: Vec2) -> bool {
     (a - b).abs() <= a.max(b) * 0.02
 }
 
-/// Running preview, in a corner of the video so far.
 fn inset_ui(ui: &Ui, area: Rect, inset: &ViewerTexture) {
     const SHARE: f32 = 0.24;
     let Some(size) = inset.size() else {
@@ -197,7 +188,6 @@ fn inset_ui(ui: &Ui, area: Rect, inset: &ViewerTexture) {
     );
 }
 
-/// Name of the image for screen readers.
 fn name_of(view: &UiContext<'_>) -> String {
     let name = match (view.app.watch.mode, view.app.watch.media()) {
         (ViewerMode::Live, _) => "Live preview",
@@ -221,7 +211,6 @@ fn requested_size(view: &UiContext<'_>) -> Option<Vec2> {
     Some(vec2(width as f32, height as f32))
 }
 
-/// A line, and more on hover.
 struct ViewerCaption {
     pub line: String,
     pub more: String,

@@ -1,26 +1,17 @@
 //! The menu of the viewer: actions on the result, the frame and the file.
 
-use egui::{Button, RichText, Ui};
-use safelight_core::job::JobId;
-
-use crate::app::choices::InputSlot;
-use crate::app::commands::PlayerCommand;
 use crate::app::player::{PlaybackOptions, SPEEDS, ViewerMode};
-use crate::ui::icons;
+use crate::ui::prelude::*;
 use crate::ui::results::{self, ResultAction, ResultSubject};
-use crate::ui::view::UiContext;
 use crate::ui::watch::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
 use crate::ui::watch::playhead;
-use crate::ui::widgets::{icon_button, with_icon};
 
 /// Most results that are offered for a comparison.
 const MAX_OFFERED: usize = 30;
-/// Characters of a prompt in that list.
 const PROMPT_CHARS: usize = 40;
 const MORE: &str = "More";
 const COMPARE_WITH: &str = "Compare with";
 
-/// There are actions on what is shown.
 pub(super) fn is_possible(view: &UiContext<'_>) -> bool {
     match view.app.watch.mode {
         ViewerMode::Live => playhead(view).is_some(),
@@ -64,7 +55,6 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, has_pace: bool) {
     });
 }
 
-/// Actions on the frame of a video.
 fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
     if playhead(view).is_none() {
         return Vec::new();
@@ -134,9 +124,7 @@ fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let name = format!("At the end: {}", repeat.label());
     let button = ui.add(Button::new(with_icon(icons::REPEAT, &name)));
     let button = button.on_hover_text(at_the_end_hover(repeat));
-    if button.accessible_name(&name).clicked() {
-        view.push(PlayerCommand::NextRepeat);
-    }
+    view.on_click(&button.accessible_name(&name), PlayerCommand::NextRepeat);
 }
 
 /// Submenu of the other results of this session to compare with what is shown.
@@ -180,7 +168,6 @@ fn other_result_text(number: usize, title: &str, seed: Option<u64>) -> String {
     }
 }
 
-/// Switches full screen on or off.
 pub(super) fn full_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (icon, name, explanation) = if view.app.watch.is_full {
         (
@@ -195,7 +182,6 @@ pub(super) fn full_button(ui: &mut Ui, view: &mut UiContext<'_>) {
             "Show only the picture (F or F11)",
         )
     };
-    if icon_button(ui, icon, name, explanation).clicked() {
-        view.push(PlayerCommand::ToggleFull);
-    }
+    let button = icon_button(ui, icon, name, explanation);
+    view.on_click(&button, PlayerCommand::ToggleFull);
 }

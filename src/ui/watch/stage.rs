@@ -1,25 +1,16 @@
 //! An image in its area, fitted or zoomed and moved; and two of them in a comparison.
 
 use egui::emath::GuiRounding as _;
-use egui::{
-    Align2, Button, Color32, CornerRadius, Label, Rect, Response, RichText, Sense, Slider, Stroke,
-    Ui, Vec2, pos2, vec2,
-};
 
 use crate::app::choices::CompareMode;
-use crate::app::commands::PlayerCommand;
 use crate::app::player::compare::{GAINS, ResultComparison};
 use crate::app::player::texture::ViewerTexture;
 use crate::app::player::zoom::ZoomLevel;
-use crate::ui::view::UiContext;
+use crate::ui::prelude::*;
 use crate::ui::watch::playhead;
-use crate::ui::widgets::{badge, choice, palette, with_icon};
-use crate::ui::{icons, theme};
 
-/// Zoom factor of one line of the wheel.
 const WHEEL_SPEED: f32 = 0.004;
 
-/// Around the picture in a small place.
 const MARGIN_SHARE: f32 = 0.06;
 const MODES: [(CompareMode, &str, &str); 3] = [
     (
@@ -49,8 +40,7 @@ pub(super) fn stage_ui(
     let mut zoom = view.app.watch.zoom;
     let response = steer_ui(ui, view, area, size, &mut zoom);
     keep(view, zoom);
-    let shown = on_pixels(ui, zoom.rect(place(view, area), size));
-    (response, shown)
+    (response, on_pixels(ui, zoom.rect(place(view, area), size)))
 }
 
 /// Aligns the image to whole pixels of the screen, so that its edge is sharp.
@@ -81,8 +71,7 @@ fn place(view: &UiContext<'_>, area: Rect) -> Rect {
     if view.app.watch.is_full {
         return area;
     }
-    let margin = theme::STAGE_MARGIN.min(area.size().min_elem() * MARGIN_SHARE);
-    area.shrink(margin)
+    area.shrink(theme::STAGE_MARGIN.min(area.size().min_elem() * MARGIN_SHARE))
 }
 
 fn steer_ui(
@@ -156,9 +145,8 @@ pub(super) fn modes_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     };
     for (mode, name, explanation) in MODES {
-        if choice(ui, compare.mode == mode, name, explanation).clicked() {
-            view.push(PlayerCommand::CompareAs(mode));
-        }
+        let button = choice(ui, compare.mode == mode, name, explanation);
+        view.on_click(&button, PlayerCommand::CompareAs(mode));
     }
     match compare.mode {
         CompareMode::SideBySide => {}
@@ -181,9 +169,7 @@ pub(super) fn modes_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ] {
         let button = ui.add(Button::new(with_icon(icon, name)));
         let button = button.on_hover_text(explanation);
-        if button.accessible_name(name).clicked() {
-            view.push(command);
-        }
+        view.on_click(&button.accessible_name(name), command);
     }
 }
 
@@ -206,9 +192,8 @@ fn move_divider(view: &mut UiContext<'_>, compare: &ResultComparison, to: f32) {
 fn gain_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison) {
     for gain in GAINS {
         let (name, explanation) = (format!("{gain}×"), gain_hover(gain));
-        if choice(ui, compare.gain == gain, &name, &explanation).clicked() {
-            view.push(PlayerCommand::Amplify(gain));
-        }
+        let button = choice(ui, compare.gain == gain, &name, &explanation);
+        view.on_click(&button, PlayerCommand::Amplify(gain));
     }
 }
 
@@ -275,8 +260,7 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultCompar
 }
 
 fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, area: Rect) {
-    let size = size_of(&compare.sides[0].texture);
-    let (response, shown) = stage_ui(ui, view, area, size);
+    let (response, shown) = stage_ui(ui, view, area, size_of(&compare.sides[0].texture));
     let names = format!(
         "A: {}, B: {}",
         compare.sides[0].title, compare.sides[1].title
@@ -317,8 +301,7 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
 /// A letter that can be read on any picture.
 fn letter_ui(ui: &Ui, at: egui::Pos2, align: Align2, letter: &str) {
     let palette = palette(ui);
-    let size = Vec2::splat(theme::COUNT_SIZE * 1.2);
-    let rect = align.anchor_size(at, size);
+    let rect = align.anchor_size(at, Vec2::splat(theme::COUNT_SIZE * 1.2));
     let ground = palette.stage.gamma_multiply(0.85);
     badge(
         ui,

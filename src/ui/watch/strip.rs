@@ -1,17 +1,9 @@
 //! The strip of this session's results, and the row of a batch's images.
 
-use egui::{
-    Button, Frame, Image, Key, Margin, Modifiers, Panel, Rect, ScrollArea, Sense, Stroke, Ui,
-    UiBuilder, Vec2, vec2,
-};
-
-use crate::app::commands::PlayerCommand;
 use crate::app::queue::ResultItem;
-use crate::app::thumbs::ThumbSource;
+use crate::ui::narrow;
+use crate::ui::prelude::*;
 use crate::ui::results::{ResultSubject, drag_source, result_menu_ui};
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{badge, palette};
-use crate::ui::{narrow, theme};
 
 /// Edge of a thumbnail's button and the gap to the next.
 const MARGIN: Vec2 = Vec2::splat(3.0);
@@ -83,8 +75,7 @@ fn thumb_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, item: &ResultIt
         count_badge(ui, response.rect, item.request.batch_size());
     }
     if response.clicked() {
-        let is_compared = ui.input(|input| input.modifiers.command);
-        view.push(if is_compared {
+        view.push(if ui.input(|input| input.modifiers.command) {
             PlayerCommand::CompareWith(item.id)
         } else {
             PlayerCommand::ShowResult(item.id)
@@ -93,8 +84,7 @@ fn thumb_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, item: &ResultIt
     drag_source(&response, || ResultSubject::of_result(view, item));
     let is_delete = || ui.input_mut(|input| input.consume_key(Modifiers::NONE, Key::Delete));
     if response.has_focus() && is_delete() {
-        let delete = ResultSubject::of_result(view, item).trash();
-        view.push(delete);
+        view.push(ResultSubject::of_result(view, item).trash());
     }
     if response.context_menu_opened() || response.secondary_clicked() {
         let subject = ResultSubject::of_result(view, item);
@@ -124,7 +114,6 @@ fn thumb_button<'a>(
     }
 }
 
-/// Number of images of a batch, in the corner of its thumbnail.
 fn count_badge(ui: &Ui, thumb: Rect, count: u32) {
     let palette = palette(ui);
     let size = Vec2::splat(theme::COUNT_SIZE);
@@ -170,9 +159,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem)
                         .add(button)
                         .on_hover_text(format!("Seed {seed} (Left and Right go through the batch)"))
                         .accessible_name(format!("Picture {} of {count}", index + 1));
-                    if response.clicked() {
-                        view.push(PlayerCommand::ShowFrame(index));
-                    }
+                    view.on_click(&response, PlayerCommand::ShowFrame(index));
                 }
             });
         });

@@ -9,7 +9,6 @@ use super::{list_icon, palette};
 use crate::app::notices::sentence;
 use crate::ui::{icons, theme};
 
-/// Between the ends of a range.
 pub const RUN_TO: &str = "to";
 
 /// Label of fixed width, followed by the controls; returns the label's id for `labelled_by`.
@@ -32,8 +31,7 @@ fn label_row<R>(
 ) -> (bool, R) {
     ui.horizontal(|ui| {
         let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
-        let to_right = Layout::left_to_right(Align::Center);
-        let label = ui.allocate_ui_with_layout(size, to_right, |ui| {
+        let label = ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
             ui.set_min_width(theme::LABEL_WIDTH);
             let Some(own) = own else {
                 return (group_label(ui, label, explanation), false);
@@ -128,14 +126,11 @@ pub fn reset_button(ui: &mut Ui, own: &ResetValue) -> bool {
     .inner
 }
 
-/// The heading of a group of controls.
 pub fn group_label(ui: &mut Ui, text: &str, explanation: &str) -> Response {
-    let weak = palette(ui).weak;
-    ui.label(RichText::new(text).color(weak))
+    ui.label(RichText::new(text).color(palette(ui).weak))
         .on_hover_text(explanation)
 }
 
-/// Error of a field, below it.
 pub fn field_error(ui: &mut Ui, message: &str) {
     below_field(ui, message, palette(ui).error);
 }
@@ -145,7 +140,6 @@ pub fn field_note(ui: &mut Ui, message: &str) {
     below_field(ui, message, palette(ui).amber);
 }
 
-/// Quiet words on a field's value.
 pub fn field_hint(ui: &mut Ui, message: &str) {
     below_field(ui, message, palette(ui).weak);
 }
@@ -156,16 +150,14 @@ fn below_field(ui: &mut Ui, message: &str, colour: Color32) {
         ui.spacing_mut().interact_size.y = 0.0;
         ui.horizontal(|ui| {
             ui.add_space(theme::LABEL_WIDTH + ui.spacing().item_spacing.x);
-            let text = RichText::new(sentence(message)).small().color(colour);
-            ui.add(Label::new(text).wrap());
+            ui.add(Label::new(RichText::new(sentence(message)).small().color(colour)).wrap());
         });
     });
 }
 
 /// As [`field_error`] and [`field_note`], over the whole width.
 pub fn wide_note(ui: &mut Ui, message: &str, colour: Color32) {
-    let text = RichText::new(sentence(message)).small().color(colour);
-    ui.add(Label::new(text).wrap());
+    ui.add(Label::new(RichText::new(sentence(message)).small().color(colour)).wrap());
 }
 
 /// So wide, or as wide as there is room for.
@@ -184,14 +176,12 @@ pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Re
 
 /// Slider over the rest of the row, followed by its value. All of them end at one edge.
 pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Response {
-    let gap = ui.spacing().item_spacing.x;
-    let width = ui.available_width() - theme::VALUE_WIDTH - gap;
+    let width = ui.available_width() - theme::VALUE_WIDTH - ui.spacing().item_spacing.x;
     ui.spacing_mut().slider_width = width.max(theme::VALUE_WIDTH);
     ui.spacing_mut().interact_size.x = theme::VALUE_WIDTH;
     ui.add(slider).on_hover_text(explanation)
 }
 
-/// A number of this width.
 pub fn number(ui: &mut Ui, width: f32, value: DragValue<'_>) -> Response {
     ui.add_sized(vec2(width, ui.spacing().interact_size.y), value)
 }
@@ -205,7 +195,6 @@ pub fn list_box(ui: &Ui, id: &str, selected: &str) -> ComboBox<'static> {
         .icon(list_icon)
 }
 
-/// A list of `choices` and their names.
 pub fn choice_list<T: PartialEq>(
     ui: &mut Ui,
     id: &str,
@@ -215,9 +204,26 @@ pub fn choice_list<T: PartialEq>(
     let choices: Vec<_> = choices.into_iter().collect();
     let known = choices.iter().find(|(choice, _)| choice == value);
     let list = list_box(ui, id, known.map_or("", |(_, name)| name));
+    choose_from(list, ui, value, choices.into_iter().map(unexplained))
+}
+
+pub fn unexplained<T, N>((choice, name): (T, N)) -> (T, N, &'static str) {
+    (choice, name, "")
+}
+
+/// A list of choices, each with its name and an explanation, which may be empty.
+pub fn choose_from<'a, T: PartialEq>(
+    list: ComboBox<'_>,
+    ui: &mut Ui,
+    value: &mut T,
+    choices: impl IntoIterator<Item = (T, impl Into<String>, &'a str)>,
+) -> Response {
     let shown = list.show_ui(ui, |ui| {
-        for (choice, name) in choices {
-            ui.selectable_value(value, choice, name);
+        for (choice, name, explanation) in choices {
+            let entry = ui.selectable_value(value, choice, name.into());
+            if !explanation.is_empty() {
+                entry.on_hover_text(explanation);
+            }
         }
     });
     shown.response
@@ -232,14 +238,13 @@ pub fn pair_width(ui: &Ui, word: &str) -> f32 {
     ((ui.available_width() - word.size().x - gaps) / 2.0).floor()
 }
 
-/// Frame rate, rounded to two decimals.
 pub fn rate(fps: f64) -> f64 {
     (fps * 100.0).round() / 100.0
 }
 
-/// Chooses between the sentence for image models and that for video models.
-pub fn image_or_video<'a>(makes_pictures: bool, picture: &'a str, clip: &'a str) -> &'a str {
-    if makes_pictures { picture } else { clip }
+/// Word for what a model makes.
+pub fn result_word(makes_pictures: bool) -> &'static str {
+    if makes_pictures { "picture" } else { "clip" }
 }
 
 /// Two numbers with a word between them; `names` are for screen readers.
@@ -254,8 +259,7 @@ pub fn number_pair(
     let [first, second] = values;
     let first = number(ui, width, first).on_hover_text(hovers[0]);
     ui.label(word);
-    let width = ui.available_width();
-    let second = number(ui, width, second).on_hover_text(hovers[1]);
+    let second = number(ui, ui.available_width(), second).on_hover_text(hovers[1]);
     [
         first.accessible_name(names[0]),
         second.accessible_name(names[1]),

@@ -5,23 +5,21 @@ mod fields;
 use egui::style::WidgetVisuals;
 use egui::{
     Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, Layout, Margin,
-    Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, Sense, Stroke, TextEdit,
-    TextureHandle, Ui, Vec2, WidgetText, pos2, vec2,
+    Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, ScrollArea, Sense, Stroke,
+    TextEdit, TextureHandle, Ui, Vec2, WidgetText, pos2, vec2,
 };
 
 use crate::ui::icons;
 use crate::ui::theme::{self, ThemeColors};
 pub use fields::*;
 
-/// The colours in use.
 pub fn palette(ui: &Ui) -> &'static ThemeColors {
     theme::palette(ui.visuals())
 }
 
 /// A frameless button with an icon alone. `name` is what a screen reader says.
 pub fn icon_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
-    let button = Button::new(RichText::new(icon).size(17.0)).frame_when_inactive(false);
-    ui.add(button)
+    ui.add(Button::new(RichText::new(icon).size(17.0)).frame_when_inactive(false))
         .on_hover_text(explanation)
         .accessible_name(name)
 }
@@ -57,14 +55,12 @@ pub fn page_button(
     sign_button(ui, icon, name, explanation)
 }
 
-/// A button with an icon and its name.
 pub fn sign_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
     ui.button(with_icon(icon, name))
         .on_hover_text(explanation)
         .accessible_name(name)
 }
 
-/// An icon button that is on or off.
 pub fn icon_toggle(
     ui: &mut Ui,
     is_on: bool,
@@ -143,7 +139,6 @@ pub fn fitted(size: Vec2, place: Vec2, max_scale: f32) -> Vec2 {
     size * scale.min_elem().min(max_scale)
 }
 
-/// A picture in the middle of its place.
 pub fn texture_ui(ui: &Ui, texture: &TextureHandle, rect: Rect, max_scale: f32) {
     let shown = Rect::from_center_size(
         rect.center(),
@@ -153,7 +148,6 @@ pub fn texture_ui(ui: &Ui, texture: &TextureHandle, rect: Rect, max_scale: f32) 
     ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
 }
 
-/// Progress in percent.
 pub fn progress_bar(ui: &mut Ui, bar: ProgressBar) -> Response {
     let response = ui.add(bar);
     ui.ctx().accesskit_node_builder(response.id, |node| {
@@ -176,6 +170,15 @@ pub fn at_right<R>(ui: &mut Ui, row: &str, contents: impl FnOnce(&mut Ui) -> R) 
         ui.ctx().request_discard("at-right");
     }
     shown.inner
+}
+
+/// The scrolling part of a page, no wider than can be read.
+pub fn page_column(ui: &mut Ui, id: &str, contents: impl FnOnce(&mut Ui)) {
+    let area = ScrollArea::vertical().id_salt(id);
+    area.auto_shrink([false, false]).show(ui, |ui| {
+        ui.set_max_width((ui.available_width() - theme::GAP).min(theme::PAGE_WIDTH));
+        contents(ui);
+    });
 }
 
 /// A frameless button in line with the text above and below it.
@@ -232,8 +235,7 @@ pub fn main_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> Res
     } else {
         (palette.raised, palette.weak)
     };
-    let label = RichText::new(with_icon(icon, text)).size(15.5).color(ink);
-    let button = Button::new(label)
+    let button = Button::new(RichText::new(with_icon(icon, text)).size(15.5).color(ink))
         .fill(fill)
         .stroke(Stroke::NONE)
         .min_size(vec2(0.0, theme::MAIN_BUTTON_HEIGHT));

@@ -50,7 +50,6 @@ pub fn is_of_aspect((width, height): (u32, u32), (across, down): (u32, u32)) -> 
 /// Default duration of a video made in sections.
 pub const DEFAULT_SECS: f64 = 5.0;
 
-/// A picture that is read as a part of the prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChosenPicture {
     #[serde(flatten)]
@@ -75,7 +74,6 @@ pub struct ChosenLora {
     pub is_on: bool,
     /// 1 as trained.
     pub strength: f64,
-    /// The low-noise expert's, where it is another one.
     #[serde(default)]
     pub strength_2: Option<f64>,
 }
@@ -90,7 +88,6 @@ impl ChosenLora {
         }
     }
 
-    /// The file's name without its ending.
     pub fn name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or(self.path.as_os_str());
         stem.to_string_lossy().into_owned()
@@ -150,7 +147,6 @@ impl GenerateForm {
         };
     }
 
-    /// Takes over the settings that apply to every job.
     pub fn take_settings(&mut self, settings: &Settings) {
         self.memory = settings.memory.choice();
         self.preview = settings.interface.preview;
@@ -224,7 +220,6 @@ impl GenerateForm {
         sampling.is_guided(spec.guidance == GuidanceMode::Cfg, &spec.files)
     }
 
-    /// Returns whether a source video is regenerated rather than continued.
     pub fn changes_clip(&self, spec: &ModelSpec) -> bool {
         spec.clip_strength().is_some() && (self.remakes_clip || !spec.can_extend())
     }
@@ -250,7 +245,6 @@ impl GenerateForm {
         }
     }
 
-    /// Given width and height, or those of a chosen aspect ratio.
     pub(super) fn edges(&self, spec: &ModelSpec) -> (Option<u32>, Option<u32>) {
         match self.size {
             SizeChoice::Auto => (None, None),
@@ -308,7 +302,6 @@ impl GenerateForm {
         }
     }
 
-    /// The LoRAs that a job gets.
     pub fn acting_loras(&self) -> impl Iterator<Item = &ChosenLora> {
         self.loras.iter().filter(|lora| lora.is_on)
     }
@@ -322,7 +315,6 @@ impl GenerateForm {
         sampling.start_step = sampling.start_step.map(|start| start.min(last));
     }
 
-    /// Takes over what a checked form was changed to.
     pub fn settle(&mut self, request: &GenerateRequest) {
         if self.num_frames.is_some() {
             self.num_frames = Some(request.num_frames);
@@ -404,15 +396,13 @@ pub(super) fn loras(
             lora.strength = strength;
         }
         if let Some(steps) = preset.sampling.num_steps.filter(|steps| *steps != num_steps) {
-            found.note(
-                "lora",
-                format!(
+            let text = format!(
                     "The LoRA {} was made for {steps} steps: the preset {} ({}) sets them with all that goes with them",
                     chosen_lora.name(),
                     preset.name,
                     preset.id
-                ),
-            );
+                );
+            found.note("lora", text);
         }
         lora
     });

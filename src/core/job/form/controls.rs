@@ -8,11 +8,9 @@ use super::{FormProblems, GenerateForm, InputMedia};
 use crate::job::{ControlInput, ControlSettings};
 use crate::model::{ControlBy, ControlKind, ControlUse, ModelSpec};
 
-/// A control as the form has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormControl {
     pub source: InputMedia,
-    /// Mask of the regenerated part: white is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<InputMedia>,
     #[serde(flatten)]
@@ -52,10 +50,8 @@ pub(super) fn settle(
     let acts = |control: &&FormControl| {
         let is_idle = control.settings.strength == 0.0;
         if is_idle && spec.limits.controls.by == ControlBy::Networks {
-            found.note(
-                "control",
-                "A control with a strength of 0 is left out".to_owned(),
-            );
+            let text = "A control with a strength of 0 is left out";
+            found.note("control", text);
             return false;
         }
         true
@@ -76,8 +72,7 @@ fn check_number(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems)
     let most = takes.most as usize;
     if !takes.is_possible() {
         if given > 0 {
-            let text = format!("{name} does not use control pictures");
-            found.fail("control", text);
+            found.fail("control", format!("{name} does not use control pictures"));
         }
     } else if given > most {
         let text = match most {
@@ -155,7 +150,6 @@ fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Form
     }
 }
 
-/// Sentence on invalid values.
 fn problem(settings: &ControlSettings) -> Option<String> {
     let (least, most) = ControlSettings::STRENGTHS.into_inner();
     let (strength, from, until) = (settings.strength, settings.from, settings.until);
@@ -208,8 +202,7 @@ impl GenerateForm {
             if takes.kind.is_some() {
                 settings.kind = None;
             }
-            let is_other = takes.kind.is_some_and(|kind| kind != ControlKind::Edges);
-            if is_other || takes.takes_clips {
+            if takes.kind.is_some_and(|kind| kind != ControlKind::Edges) || takes.takes_clips {
                 settings.made = None;
             }
         }

@@ -7,7 +7,6 @@ use super::{FormProblems, GenerateForm};
 use crate::job::{GuidanceRange, Guider, SamplingOptions};
 use crate::model::{GuidanceMode, ModelSpec};
 
-/// Leaves out of `sampling` what does not act with this model.
 pub(super) fn settle(
     form: &GenerateForm,
     spec: &ModelSpec,
@@ -93,10 +92,8 @@ fn true_cfg(
         return None;
     }
     if form.negative_prompt.is_none() && scale > 1.0 {
-        found.note(
-            "true-cfg",
-            "CFG is off: it needs a negative prompt".to_owned(),
-        );
+        let text = "CFG is off: it needs a negative prompt";
+        found.note("true-cfg", text);
         return None;
     }
     Some(scale)
@@ -117,11 +114,9 @@ fn note_idle_negative(
     }
     let is_cfg = spec.guidance == GuidanceMode::Cfg;
     let (acts, which) = if is_cfg {
-        let acts = sampling.is_guided(is_cfg, &spec.files);
-        (acts, "guidance")
+        (sampling.is_guided(is_cfg, &spec.files), "guidance")
     } else {
-        let acts = sampling.true_cfg_scale.is_some();
-        (acts, "CFG scale")
+        (sampling.true_cfg_scale.is_some(), "CFG scale")
     };
     if !acts {
         let why = format!("The negative prompt is not used: set the {which} above 1 to use it");

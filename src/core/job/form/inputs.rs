@@ -13,7 +13,6 @@ const MAX_ENCODED_ASPECT: u64 = 1500;
 
 /// Each makes the prompt longer by more than a whole text.
 pub const MAX_PROMPT_PICTURES: usize = 8;
-/// As in ComfyUI.
 pub const PROMPT_STRENGTHS: RangeInclusive<f64> = 0.0..=10.0;
 
 pub(super) fn check(
@@ -29,10 +28,8 @@ pub(super) fn check(
         "clips"
     };
     if form.image.is_some() && form.extend.is_some() {
-        found.fail(
-            "extend",
-            "give either a start picture or a clip to continue, not both".to_owned(),
-        );
+        let text = "give either a start picture or a clip to continue, not both";
+        found.fail("extend", text);
     }
     check_source(form, spec, found);
     let starts = [
@@ -60,15 +57,12 @@ pub(super) fn check(
         check_lengths(form, spec, found);
     }
     if form.extend.is_some() && num_frames == 1 && !spec.family.makes_pictures {
-        found.fail(
-            "frames",
-            "choose more than one frame: the first one repeats the last of the continued clip"
-                .to_owned(),
-        );
+        let text =
+            "choose more than one frame: the first one repeats the last of the continued clip";
+        found.fail("frames", text);
     }
 }
 
-/// A clip that the new one is made of.
 fn check_source(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     if form.source_clip.is_none() {
         return;
@@ -146,13 +140,11 @@ fn check_lengths(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems
         };
         let (longer, shorter) = (width.max(height), width.min(height));
         if u64::from(longer) > MAX_ENCODED_ASPECT * u64::from(shorter) {
-            found.fail(
-                field,
-                format!(
-                    "the image encoder of {} cannot read a picture of {width}×{height}: crop it to at most {MAX_ENCODED_ASPECT}:1",
-                    spec.name
-                ),
+            let text = format!(
+                "the image encoder of {} cannot read a picture of {width}×{height}: crop it to at most {MAX_ENCODED_ASPECT}:1",
+                spec.name
             );
+            found.fail(field, text);
         }
     }
 }
@@ -169,16 +161,12 @@ fn check_end(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut
         }
         // A model that always starts from a picture has said so already.
         (_, Some(_)) if !has_start && spec.start_image == InputUse::Optional => {
-            found.fail(
-                "image",
-                format!("{name} needs a start picture beside the end picture"),
-            );
+            let text = format!("{name} needs a start picture beside the end picture");
+            found.fail("image", text);
         }
         (_, Some(_)) if num_frames == 1 => {
-            found.fail(
-                "frames",
-                "choose more than one frame for a clip with an end picture".to_owned(),
-            );
+            let text = "choose more than one frame for a clip with an end picture";
+            found.fail("frames", text);
         }
         _ => {}
     }

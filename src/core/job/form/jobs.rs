@@ -12,11 +12,9 @@ use crate::model::ModelSpec;
 /// Limit of jobs per prompt: all are checked and stored before the first begins.
 const MAX_REPEATS: u32 = 1000;
 
-/// Jobs of a form.
 pub struct ExpandedJobs {
     /// In the order in which they are made.
     pub jobs: Vec<ValidatedForm>,
-    /// Number of seeds used, counted from the first.
     pub num_seeds: u64,
     /// One for each prompt of a form that varies settings; its jobs are among them.
     pub grids: Vec<JobGrid>,
@@ -84,7 +82,6 @@ fn jobs_of_prompt(
     }))
 }
 
-/// First job of a form with one prompt, and the number of its jobs.
 fn checked(
     mut form: GenerateForm,
     spec: &ModelSpec,
@@ -139,8 +136,7 @@ impl GenerateForm {
         } else {
             u32::MAX
         };
-        let each = self.batch_size.unwrap_or(1).clamp(1, most);
-        prompts.saturating_mul(each as usize)
+        prompts.saturating_mul(self.batch_size.unwrap_or(1).clamp(1, most) as usize)
     }
 }
 

@@ -54,21 +54,18 @@ impl GenerateForm {
 
     /// Makes the prompt a template again: the original one if it is known.
     pub fn use_prompt_as_template(&mut self) {
-        let literal = self.unedited_prompt().cloned();
-        if let Some(LiteralPrompt { template, .. }) = literal {
+        if let Some(LiteralPrompt { template, .. }) = self.unedited_prompt().cloned() {
             (self.prompt, self.literal_prompt) = (template, None);
         }
     }
 
     /// Like [`use_prompt_as_template`](Self::use_prompt_as_template), but of the negative prompt.
     pub fn use_negative_as_template(&mut self) {
-        let literal = self.unedited_negative().cloned();
-        if let Some(LiteralPrompt { template, .. }) = literal {
+        if let Some(LiteralPrompt { template, .. }) = self.unedited_negative().cloned() {
             (self.negative_prompt, self.literal_negative) = (Some(template), None);
         }
     }
 
-    /// The prompts: one, or one for each line.
     pub fn prompts(&self) -> Vec<String> {
         let lines = match self.unedited_prompt() {
             _ if !self.is_one_a_line => Vec::new(),
@@ -84,8 +81,7 @@ impl GenerateForm {
 
     /// This form with one of its [`prompts`](Self::prompts) alone.
     pub(super) fn with_prompt(&self, prompt: String) -> Self {
-        let literal = self.unedited_prompt();
-        let literal_prompt = literal.map(|whole| {
+        let literal_prompt = self.unedited_prompt().map(|whole| {
             if whole.text == prompt {
                 whole.clone()
             } else {

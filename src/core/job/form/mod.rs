@@ -47,19 +47,15 @@ pub use seed::{SeedChoice, SeedMode, random_seed};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GenerateForm {
-    /// The id of the model that it is for.
     pub model: Option<String>,
     pub prompt: String,
-    /// True if each line of the prompt is a separate job.
     pub is_one_a_line: bool,
     /// Text that is not expanded, see [`Self::unedited_prompt`].
     #[serde(skip_serializing_if = "is_default")]
     pub literal_prompt: Option<LiteralPrompt>,
     pub negative_prompt: Option<String>,
-    /// As `literal_prompt`.
     #[serde(skip_serializing_if = "is_default")]
     pub literal_negative: Option<LiteralPrompt>,
-    /// LoRAs, in order.
     pub loras: Vec<ChosenLora>,
     #[serde(skip_serializing_if = "is_default")]
     pub image: Option<StartPicture>,
@@ -83,10 +79,8 @@ pub struct GenerateForm {
     /// Reference images, in the order in which a prompt counts them.
     #[serde(skip_serializing_if = "is_default")]
     pub references: Vec<StartPicture>,
-    /// Control images and videos.
     #[serde(skip_serializing_if = "is_default")]
     pub controls: Vec<FormControl>,
-    /// Image prompts, read after the text.
     #[serde(skip_serializing_if = "is_default")]
     pub prompt_pictures: Vec<ChosenPicture>,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
@@ -95,11 +89,8 @@ pub struct GenerateForm {
     #[serde(skip_serializing_if = "is_default")]
     pub preset: Option<String>,
     pub size: SizeChoice,
-    /// Used when the size is custom.
     pub width: Option<u32>,
-    /// As `width`.
     pub height: Option<u32>,
-    /// Off where absent.
     #[serde(skip_serializing_if = "is_default")]
     pub second_pass: Option<SecondPass>,
     pub num_frames: Option<u32>,
@@ -108,7 +99,6 @@ pub struct GenerateForm {
     /// As many as another clip had; wins over seconds and frames.
     #[serde(skip_serializing_if = "is_default")]
     pub num_sections: Option<u32>,
-    /// Latent frames of a section.
     #[serde(skip_serializing_if = "is_default")]
     pub window: Option<u32>,
     pub section_order: Option<SectionOrder>,
@@ -122,7 +112,6 @@ pub struct GenerateForm {
     pub before_preset: Option<Box<PresetValues>>,
     /// Edge of the VAE's tiles in pixels; whole frames when absent.
     pub vae_tile: Option<u32>,
-    /// Of the first result.
     pub seed: u64,
     /// Text of the seed's field while it is no number.
     #[serde(skip_serializing_if = "is_default")]
@@ -148,7 +137,6 @@ pub struct GenerateForm {
     pub grid: Vec<GridAxis>,
 }
 
-/// Skips default values when serialising.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -168,7 +156,6 @@ pub struct SourceClip {
     pub info: ClipInfo,
 }
 
-/// A picture or a clip that was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum InputMedia {
@@ -184,7 +171,6 @@ impl InputMedia {
         }
     }
 
-    /// Width and height in pixels.
     pub fn size(&self) -> (u32, u32) {
         match self {
             Self::Picture(picture) => (picture.width, picture.height),
@@ -203,7 +189,6 @@ impl InputMedia {
 pub struct FieldError {
     /// The argument's name without dashes, also the field's in the app.
     pub field: &'static str,
-    /// One sentence with what was expected and found.
     pub message: String,
 }
 
@@ -220,7 +205,6 @@ pub struct ValidatedForm {
     pub notices: Vec<FormNotice>,
 }
 
-/// Problems found while a form is checked.
 #[derive(Default)]
 struct FormProblems {
     errors: Vec<FieldError>,
@@ -228,11 +212,13 @@ struct FormProblems {
 }
 
 impl FormProblems {
-    fn fail(&mut self, field: &'static str, message: String) {
+    fn fail(&mut self, field: &'static str, message: impl Into<String>) {
+        let message = message.into();
         self.errors.push(FieldError { field, message });
     }
 
-    fn note(&mut self, field: &'static str, message: String) {
+    fn note(&mut self, field: &'static str, message: impl Into<String>) {
+        let message = message.into();
         self.notices.push(FormNotice { field, message });
     }
 }
@@ -264,7 +250,11 @@ impl GenerateForm {
         guidance::settle(self, spec, &mut sampling, &mut found);
         sampling.dynamic_shift = ranges::dynamic_shift(self, spec, &mut found);
         sampling.strength = pictures::strength(self, spec, sampling.num_steps, &mut found);
-        settle_start(&mut sampling, &mut found);
+        if sampling.strength.is_some() && sampling.start_step > 0 {
+            let why = "The start step is not used: the strength says where to begin";
+            found.note("start-step", why);
+            sampling.start_step = 0;
+        }
         let (second_pass, (width, height)) =
             second_pass::settle(self, spec, first, &sampling, &mut found);
         let negative_prompt = self.negative_prompt.as_ref();
@@ -393,15 +383,6 @@ impl GenerateForm {
             }
             (None, None) => spec.defaults.fps,
         }
-    }
-}
-
-/// A denoising strength overrides the first step.
-fn settle_start(sampling: &mut SamplingOptions, found: &mut FormProblems) {
-    if sampling.strength.is_some() && sampling.start_step > 0 {
-        let why = "The start step is not used: the strength says where to begin";
-        found.note("start-step", why.to_owned());
-        sampling.start_step = 0;
     }
 }
 

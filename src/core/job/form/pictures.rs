@@ -19,40 +19,31 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProbl
     }
     let name = &spec.name;
     if form.extend.is_some() && spec.start_image.is_possible() {
-        found.fail(
-            "extend",
-            format!("{name} makes pictures and cannot continue a clip"),
-        );
+        let text = format!("{name} makes pictures and cannot continue a clip");
+        found.fail("extend", text);
     }
     if form.fps.is_some_and(|fps| fps != spec.defaults.fps) {
-        found.note(
-            "fps",
-            format!("The frame rate is not used: {name} makes pictures"),
-        );
+        let text = format!("The frame rate is not used: {name} makes pictures");
+        found.note("fps", text);
     }
     if let Ok(format) = ClipFormat::from_path(&form.out)
         && !format.holds_pictures()
     {
-        found.fail(
-            "out",
-            format!(
-                "{name} makes pictures: choose a file name that ends in .png, .webp or .jpg, not {}",
-                form.out.display()
-            ),
+        let text = format!(
+            "{name} makes pictures: choose a file name that ends in .png, .webp or .jpg, not {}",
+            form.out.display()
         );
+        found.fail("out", text);
     }
 }
 
-/// One frame; any other number is a misunderstanding.
 pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> u32 {
     if let Some(frames) = form.num_frames.filter(|frames| *frames != 1) {
-        found.fail(
-            "frames",
-            format!(
-                "{} makes pictures, which have 1 frame, not {frames}",
-                spec.name
-            ),
+        let text = format!(
+            "{} makes pictures, which have 1 frame, not {frames}",
+            spec.name
         );
+        found.fail("frames", text);
     }
     1
 }
@@ -87,12 +78,10 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
         ),
         (_, Some(mask)) => match (&form.image, &form.source_clip) {
             (Some(image), _) => {
-                let size = (image.width, image.height);
-                note_aspect(mask, ("picture", size), found);
+                note_aspect(mask, ("picture", (image.width, image.height)), found);
             }
             (None, Some(clip)) => {
-                let size = (clip.info.width, clip.info.height);
-                note_aspect(mask, ("clip", size), found);
+                note_aspect(mask, ("clip", (clip.info.width, clip.info.height)), found);
             }
             // A model that always starts from a picture has said so already.
             (None, None) if spec.start_image != InputUse::Required => {
@@ -113,13 +102,11 @@ fn note_aspect(
     let aspect = |width: u32, height: u32| f64::from(width) / f64::from(height.max(1));
     let ratio = aspect(mask.width, mask.height) / aspect(width, height);
     if ratio.ln().abs() > SAME_ASPECT {
-        found.note(
-            "mask",
-            format!(
-                "The mask is {}×{} and the {what} {width}×{height}: each is fitted to the new {what}'s shape separately",
-                mask.width, mask.height
-            ),
+        let text = format!(
+            "The mask is {}×{} and the {what} {width}×{height}: each is fitted to the new {what}'s shape separately",
+            mask.width, mask.height
         );
+        found.note("mask", text);
     }
 }
 
@@ -167,17 +154,13 @@ pub(super) fn strength(
     };
     let strength = form.sampling.strength.unwrap_or(default);
     if !(0.0..=1.0).contains(&strength) {
-        found.fail(
-            "strength",
-            format!("the strength must be between 0 and 1, not {strength}"),
-        );
+        let text = format!("the strength must be between 0 and 1, not {strength}");
+        found.fail("strength", text);
     } else if spec.family.first_step(num_steps, strength) >= num_steps {
-        found.fail(
-            "strength",
-            format!(
-                "a strength of {strength} leaves none of the {num_steps} steps to run: raise the strength or the number of steps"
-            ),
+        let text = format!(
+            "a strength of {strength} leaves none of the {num_steps} steps to run: raise the strength or the number of steps"
         );
+        found.fail("strength", text);
     }
     Some(strength)
 }

@@ -160,8 +160,7 @@ impl GenerateRequest {
     fn check_tagged(&self, file: &Path, tables: &[LayerTable]) -> Result<(), String> {
         let read = LoraFile::read(file).map_err(|err| err.to_string())?;
         let plan = fitting_plan(&read, self.family, tables).map_err(|err| err.to_string())?;
-        let is_listed = self.loras.iter().any(|lora| lora.path == file);
-        if plan.widened().is_some() && !is_listed {
+        if plan.widened().is_some() && !self.loras.iter().any(|lora| lora.path == file) {
             return Err(
                 "it needs a control image, so add it to the LoRAs instead of the prompt".to_owned(),
             );

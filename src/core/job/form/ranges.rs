@@ -7,7 +7,6 @@ use crate::families::ModelFamily;
 use crate::job::{GenerateRequest, SamplingOptions};
 use crate::model::ModelSpec;
 
-/// Slowest and fastest rate of a written clip.
 pub(super) const FPS: (f64, f64) = (1.0, 240.0);
 
 /// Stronger, a LoRA drowns the model.
@@ -23,29 +22,25 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut For
     let (slowest, fastest) = FPS;
     let fps = request.fps;
     if !(fps >= slowest && fps <= fastest) {
-        found.fail(
-            "fps",
-            format!("the frame rate must be between {slowest} and {fastest} frames per second, not {fps}"),
+        let text = format!(
+            "the frame rate must be between {slowest} and {fastest} frames per second, not {fps}"
         );
+        found.fail("fps", text);
     }
     let sampling = &request.sampling;
     let num_steps = sampling.num_steps;
     if (1..=1000).contains(&num_steps) {
         check_part(spec.family, sampling, found);
     } else {
-        found.fail(
-            "steps",
-            format!("the number of steps must be between 1 and 1000, not {num_steps}"),
-        );
+        let text = format!("the number of steps must be between 1 and 1000, not {num_steps}");
+        found.fail("steps", text);
     }
     for (field, scale) in sampling.guidances() {
         if let Some(scale) = scale
             && !(scale >= 0.0 && scale <= 100.0)
         {
-            found.fail(
-                field,
-                format!("the guidance must be between 0 and 100, not {scale}"),
-            );
+            let text = format!("the guidance must be between 0 and 100, not {scale}");
+            found.fail(field, text);
         }
     }
     if let Some(problem) = sampling.shift.and_then(wrong_shift) {
@@ -64,13 +59,11 @@ fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut FormPro
         && let Some(tokens) = request.max_sequence_length
         && !(1..=most).contains(&tokens)
     {
-        found.fail(
-            "max-sequence-length",
-            format!(
-                "the number of tokens must be between 1 and {most} for {}, not {tokens}",
-                spec.name
-            ),
+        let text = format!(
+            "the number of tokens must be between 1 and {most} for {}, not {tokens}",
+            spec.name
         );
+        found.fail("max-sequence-length", text);
     }
 }
 
@@ -78,13 +71,11 @@ fn check_loras(request: &GenerateRequest, found: &mut FormProblems) {
     for lora in &request.loras {
         for strength in [Some(lora.strength), lora.strength_2].into_iter().flatten() {
             if !(strength >= -LORA && strength <= LORA) {
-                found.fail(
-                    "lora",
-                    format!(
-                        "a LoRA's strength must be between -{LORA} and {LORA}, not {strength}: {}",
-                        lora.path.display()
-                    ),
+                let text = format!(
+                    "a LoRA's strength must be between -{LORA} and {LORA}, not {strength}: {}",
+                    lora.path.display()
                 );
+                found.fail("lora", text);
             }
         }
     }
@@ -103,8 +94,7 @@ pub(super) fn dynamic_shift(
             "give either a number as the shift or the dynamic one, not both".to_owned(),
         ),
         (true, None) if !has_one => {
-            let text = format!("{} has no dynamic shift", spec.name);
-            found.fail("shift", text);
+            found.fail("shift", format!("{} has no dynamic shift", spec.name));
         }
         (is_wanted, _) => return is_wanted,
     }
@@ -123,28 +113,22 @@ fn check_part(family: ModelFamily, sampling: &SamplingOptions, found: &mut FormP
     let num_steps = sampling.num_steps;
     let end = sampling.end_step.unwrap_or(num_steps);
     if end == 0 || end > num_steps {
-        found.fail(
-            "end-step",
-            format!("the end step must be between 1 and {num_steps}, not {end}"),
-        );
+        let text = format!("the end step must be between 1 and {num_steps}, not {end}");
+        found.fail("end-step", text);
     } else if let Some(strength) = sampling.strength
         && (end..num_steps).contains(&family.first_step(num_steps, strength))
     {
-        found.fail(
-            "end-step",
-            format!(
-                "the end step must be above {}, where the strength {strength} begins, not {end}",
-                family.first_step(num_steps, strength)
-            ),
+        let text = format!(
+            "the end step must be above {}, where the strength {strength} begins, not {end}",
+            family.first_step(num_steps, strength)
         );
+        found.fail("end-step", text);
     } else if sampling.start_step >= end {
-        found.fail(
-            "start-step",
-            format!(
-                "the start step must be below the end step {end}, not {}",
-                sampling.start_step
-            ),
+        let text = format!(
+            "the start step must be below the end step {end}, not {}",
+            sampling.start_step
         );
+        found.fail("start-step", text);
     }
 }
 
@@ -153,14 +137,12 @@ fn check_tile(tile: u32, spec: &ModelSpec, found: &mut FormProblems) {
     let factor = (spec.limits.size_multiple / 2).max(1);
     let range = MIN_VAE_TILE.next_multiple_of(factor)..=MAX_VAE_TILE;
     if !range.contains(&tile) || !tile.is_multiple_of(factor) {
-        found.fail(
-            "vae-tile",
-            format!(
-                "the VAE tile must be between {} and {} pixels and a multiple of {factor} for {}, not {tile}",
-                range.start(),
-                range.end(),
-                spec.name
-            ),
+        let text = format!(
+            "the VAE tile must be between {} and {} pixels and a multiple of {factor} for {}, not {tile}",
+            range.start(),
+            range.end(),
+            spec.name
         );
+        found.fail("vae-tile", text);
     }
 }

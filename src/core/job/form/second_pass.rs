@@ -26,13 +26,11 @@ pub(super) fn settle(
     }
     let wanted = [first.0, first.1].map(|edge| (f64::from(edge) * pass.scale).round() as u32);
     if found.errors.len() == before && wanted != [size.0, size.1] {
-        found.note(
-            "second-pass",
-            format!(
-                "The size of the second pass was changed from {}×{} to {}×{}: {} makes multiples of {}",
-                wanted[0], wanted[1], size.0, size.1, spec.name, spec.limits.size_multiple
-            ),
+        let text = format!(
+            "The size of the second pass was changed from {}×{} to {}×{}: {} makes multiples of {}",
+            wanted[0], wanted[1], size.0, size.1, spec.name, spec.limits.size_multiple
         );
+        found.note("second-pass", text);
     }
     let enlarged = EnlargedPass {
         pass,
@@ -42,7 +40,6 @@ pub(super) fn settle(
     (Some(enlarged), size)
 }
 
-/// Size of the second pass, in multiples that the model allows.
 fn size(spec: &ModelSpec, pass: SecondPass, (width, height): (u32, u32)) -> (u32, u32) {
     let multiple = spec.limits.size_multiple.max(1);
     let edge = |edge: u32| nearest_multiple(f64::from(edge) * pass.scale, multiple);
@@ -75,10 +72,10 @@ fn check(
     } else if form.mask.is_some() || spec.mask == InputUse::Required {
         let text =
             "a second pass and a mask do not go together: run the second one from the result";
-        found.fail("second-pass", text.to_owned());
+        found.fail("second-pass", text);
     } else if form.extend.is_some() {
         let text = "a second pass and a clip to continue do not go together: run the second one from the result";
-        found.fail("second-pass", text.to_owned());
+        found.fail("second-pass", text);
     } else if form.image.is_some() && !is_base {
         let text = format!(
             "{name} has no second pass for a picture that it edits: run the second one from the result"
@@ -86,7 +83,7 @@ fn check(
         found.fail("second-pass", text);
     } else if sampling.start_step > 0 || sampling.end_step.is_some() {
         let text = "a second pass needs all steps: leave out the start step and the end step";
-        found.fail("second-pass", text.to_owned());
+        found.fail("second-pass", text);
     }
     if !SecondPass::SCALES.contains(&pass.scale) {
         let (least, most) = SecondPass::SCALES.into_inner();

@@ -9,7 +9,6 @@ use crate::job::prompt::PromptTimeline;
 use crate::job::{SectionOrder, StepCache, VideoSections, WINDOW};
 use crate::model::ModelSpec;
 
-/// Shortest and longest clip, in seconds.
 const SECS: (f64, f64) = (1.0, 120.0);
 /// Shortest and longest section, in latent frames: the published models know 9.
 const WINDOWS: std::ops::RangeInclusive<u32> = 2..=32;
@@ -28,7 +27,6 @@ pub(super) fn in_order<'a>(form: &GenerateForm, spec: &'a ModelSpec) -> Cow<'a, 
     }
 }
 
-/// Step cache, for models that support one.
 pub(super) fn step_cache(
     form: &GenerateForm,
     spec: &ModelSpec,
@@ -68,14 +66,12 @@ pub(super) fn choose(
     };
     let window = form.window.unwrap_or(WINDOW);
     if !WINDOWS.contains(&window) {
-        found.fail(
-            "window",
-            format!(
-                "the section length must be between {} and {} latent frames, not {window}",
-                WINDOWS.start(),
-                WINDOWS.end()
-            ),
+        let text = format!(
+            "the section length must be between {} and {} latent frames, not {window}",
+            WINDOWS.start(),
+            WINDOWS.end()
         );
+        found.fail("window", text);
         return None;
     }
     let mut sections = VideoSections {
@@ -89,10 +85,8 @@ pub(super) fn choose(
     }
     sections.count = count(form, spec, &sections, found)?;
     if form.extend.is_some() && order == SectionOrder::Original {
-        found.fail(
-            "extend",
-            format!("{} cannot continue a clip. Use FramePack F1", spec.name),
-        );
+        let text = format!("{} cannot continue a clip. Use FramePack F1", spec.name);
+        found.fail("extend", text);
     }
     note_rate(form, spec, found);
     if let Err(problem) = PromptTimeline::parse(&form.prompt) {
@@ -108,13 +102,11 @@ fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let own = spec.defaults.fps;
     if let Some(rate) = rate.filter(|rate| form.fps.is_none() && (rate / own).ln().abs() > 0.05) {
         let pace = if rate < own { "slower" } else { "faster" };
-        found.note(
-            "fps",
-            format!(
-                "{} makes {own} frames per second and the clip has {rate:.2}: the new part moves {pace}",
-                spec.name
-            ),
+        let text = format!(
+            "{} makes {own} frames per second and the clip has {rate:.2}: the new part moves {pace}",
+            spec.name
         );
+        found.note("fps", text);
     }
 }
 
@@ -136,10 +128,8 @@ fn count(
         return Some(count);
     }
     if form.secs.is_some() && form.num_frames.is_some() {
-        found.fail(
-            "seconds",
-            "give either seconds or frames, not both".to_owned(),
-        );
+        let text = "give either seconds or frames, not both";
+        found.fail("seconds", text);
         return None;
     }
     if let Some(frames) = form.num_frames {
@@ -161,16 +151,14 @@ fn count(
             return None;
         }
         if clip.num_frames() != frames {
-            found.note(
-                "frames",
-                format!(
-                    "The number of frames was changed from {frames} to {}: {} makes {} sections of {} and one more",
-                    clip.num_frames(),
-                    spec.name,
-                    count,
-                    one.frames_a_section()
-                ),
+            let text = format!(
+                "The number of frames was changed from {frames} to {}: {} makes {} sections of {} and one more",
+                clip.num_frames(),
+                spec.name,
+                count,
+                one.frames_a_section()
             );
+            found.note("frames", text);
         }
         return Some(count);
     }
@@ -179,16 +167,14 @@ fn count(
         return Some(VideoSections::in_secs(secs, one.window).min(most));
     };
     if !(secs >= shortest && secs <= longest) {
-        found.fail(
-            "seconds",
-            format!("the length must be between {shortest} and {longest} seconds, not {secs}"),
-        );
+        let text =
+            format!("the length must be between {shortest} and {longest} seconds, not {secs}");
+        found.fail("seconds", text);
         return None;
     }
     Some(VideoSections::in_secs(secs, one.window))
 }
 
-/// Notes fields that only models with sections use.
 fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let wishes = [
         ("seconds", form.secs.is_some(), "The number of seconds"),
@@ -206,13 +192,11 @@ fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) 
     ];
     for (field, is_given, what) in wishes {
         if is_given {
-            found.note(
-                field,
-                format!(
-                    "{what} is not used: {} does not make clips in sections",
-                    spec.name
-                ),
+            let text = format!(
+                "{what} is not used: {} does not make clips in sections",
+                spec.name
             );
+            found.note(field, text);
         }
     }
 }

@@ -29,7 +29,6 @@ impl SeedMode {
     }
 }
 
-/// A seed as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedChoice {
     /// `-1`, as in A1111, ComfyUI's scripts and many others.
@@ -88,7 +87,6 @@ impl GenerateForm {
     }
 }
 
-/// Sentence on a text that is no seed.
 pub(super) fn wrong(text: &str) -> String {
     format!(
         "the seed must be a whole number from 0 to {}, or -1 for a random one, not {text:?}",

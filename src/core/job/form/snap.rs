@@ -22,27 +22,22 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProble
     }
     let limits = &spec.limits;
     if pixels(wish) > limits.max_pixels {
-        found.fail(
-            "width",
-            format!(
-                "the size must be at most {} pixels for {}, not {}×{}",
-                limits.max_pixels, spec.name, wish.0, wish.1
-            ),
+        let text = format!(
+            "the size must be at most {} pixels for {}, not {}×{}",
+            limits.max_pixels, spec.name, wish.0, wish.1
         );
+        found.fail("width", text);
         return wish;
     }
-    let default = (spec.defaults.width, spec.defaults.height);
-    let snapped = snapped(wish, default, limits);
+    let snapped = snapped(wish, (spec.defaults.width, spec.defaults.height), limits);
     for (field, from, to) in [("width", wish.0, snapped.0), ("height", wish.1, snapped.1)] {
         if from != to {
             let multiple = limits.size_multiple.max(1);
-            found.note(
-                field,
-                format!(
-                    "The {field} was changed from {from} to {to}: {} makes multiples of {multiple}",
-                    spec.name
-                ),
+            let text = format!(
+                "The {field} was changed from {from} to {to}: {} makes multiples of {multiple}",
+                spec.name
             );
+            found.note(field, text);
         }
     }
     note_resized(form, spec, snapped, found);
@@ -70,17 +65,14 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
         None => ("source-clip", "changes"),
     };
     if old != size {
-        found.note(
-            field,
-            format!(
-                "The clip's frames are resized from {}×{} to {}×{}, the size in which {} {does} it",
-                old.0, old.1, size.0, size.1, spec.name
-            ),
+        let text = format!(
+            "The clip's frames are resized from {}×{} to {}×{}, the size in which {} {does} it",
+            old.0, old.1, size.0, size.1, spec.name
         );
+        found.note(field, text);
     }
 }
 
-/// Requested size, before the model's rules.
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     let seen = [&form.image, &form.last_image].into_iter().flatten();
     let controls = form.controls.iter().map(|it| it.source.size());
@@ -145,7 +137,6 @@ fn largest_edge(limits: &SizeLimits) -> u32 {
     limits.max_edge / multiple * multiple
 }
 
-/// Sentence on a width or height that cannot be rounded to a valid one.
 fn edge_problem(spec: &ModelSpec, field: &str, edge: u32) -> Option<String> {
     let multiple = spec.limits.size_multiple.max(1);
     let largest = largest_edge(&spec.limits);
@@ -219,13 +210,11 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProb
     let stride = spec.limits.frame_stride.max(1);
     let largest = spec.limits.max_frames.saturating_sub(1) / stride * stride + 1;
     if wish == 0 || wish >= largest.saturating_add(stride) {
-        found.fail(
-            "frames",
-            format!(
-                "the number of frames must be {stride}n+1 and at most {largest} for {}, not {wish}",
-                spec.name
-            ),
+        let text = format!(
+            "the number of frames must be {stride}n+1 and at most {largest} for {}, not {wish}",
+            spec.name
         );
+        found.fail("frames", text);
         return wish;
     }
     let times = (wish - 1).saturating_add(stride / 2) / stride;
@@ -234,13 +223,11 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProb
         return of_source(frames, (wish, nearest), spec, found);
     }
     if nearest != wish {
-        found.note(
-            "frames",
-            format!(
-                "The number of frames was changed from {wish} to {nearest}: {} makes {stride}n+1 of them, up to {largest}",
-                spec.name
-            ),
+        let text = format!(
+            "The number of frames was changed from {wish} to {nearest}: {} makes {stride}n+1 of them, up to {largest}",
+            spec.name
         );
+        found.note("frames", text);
     }
     nearest
 }

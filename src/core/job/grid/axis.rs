@@ -11,34 +11,18 @@ use crate::model::ModelSpec;
 /// Finds an installed model by its id or its name; the error is a sentence.
 pub type FindModel<'a> = &'a dyn Fn(&str) -> Result<ModelSpec, String>;
 
-/// Longer labels are cut, not values.
 const MAX_LABEL: usize = 120;
 
-/// One value of a side.
-#[derive(Clone, Debug)]
+type FormChange = Box<dyn Fn(&mut GenerateForm, &ModelSpec)>;
+
 pub(super) struct AxisValue {
     pub label: String,
-    pub change: FormChange,
-}
-
-/// Change of the form by a value.
-#[derive(Clone, Debug)]
-pub(super) enum FormChange {
-    Seed(u64),
-    Steps(u32),
-    Guidance(f64),
-    TrueCfg(f64),
-    Strength(f64),
-    Shift(f64),
-    Sampler(SamplerKind),
-    Schedule(SigmaSchedule),
-    /// Index of one of the form's LoRAs, and its strength.
-    Lora(usize, f64),
-    Model(Box<ModelSpec>),
-    Prompt {
-        find: String,
-        replace: String,
-    },
+    /// Has the form say it, which is for this model so far.
+    pub apply: FormChange,
+    /// Another model that the form is for from then on.
+    pub model: Option<ModelSpec>,
+    /// Cost of a change between two jobs: a new model is loaded again, a LoRA only applied.
+    pub weight: u8,
 }
 
 /// All values of a side, at least one; the error is a sentence.
@@ -63,30 +47,23 @@ pub(super) fn steps(
         ));
     };
     let lora = match setting {
-        GridSetting::Lora => Some(lora_of(axis, form)?),
-        _ => None,
+        GridSetting::Lora => lora_of(axis, form)?,
+        _ => 0,
     };
     if setting == GridSetting::Prompt {
         check_found(first, form)?;
     }
-    let step = |text: &String| {
-        let change = change_of(axis, text, first, lora, (base, models))?;
-        Ok(AxisValue {
-            label: label_of(axis, text, &change, form),
-            change,
-        })
-    };
-    texts.iter().map(step).collect()
+    let value = |text: &String| value_of(setting, text, first, (lora, form), (base, models));
+    texts.iter().map(value).collect()
 }
 
-fn change_of(
-    axis: &GridAxis,
+fn value_of(
+    setting: GridSetting,
     text: &str,
     first: &str,
-    lora: Option<usize>,
+    (lora, form): (usize, &GenerateForm),
     (base, models): (&ModelSpec, FindModel<'_>),
-) -> Result<FormChange, String> {
-    let setting = axis.setting;
+) -> Result<AxisValue, String> {
     let wrong = |what: &str| {
         let (label, example) = (setting.label(), setting.example());
         format!("{label} of the grid must be {what}, such as {example}, not {text:?}")
@@ -95,27 +72,87 @@ fn change_of(
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         number.ok_or_else(|| wrong("numbers"))
     };
-    Ok(match setting {
-        GridSetting::Seed => FormChange::Seed(text.parse().map_err(|_err| wrong("whole numbers"))?),
-        GridSetting::Steps => {
-            FormChange::Steps(text.parse().map_err(|_err| wrong("whole numbers"))?)
+    let mut label = format!("{} {text}", setting.label());
+    let (mut model, mut weight) = (None, 0);
+    let apply: FormChange = match setting {
+        GridSetting::Seed => {
+            let seed = text.parse().map_err(|_err| wrong("whole numbers"))?;
+            Box::new(move |form, _| form.set_seed(seed))
         }
-        GridSetting::Guidance => FormChange::Guidance(number()?),
-        GridSetting::TrueCfg => FormChange::TrueCfg(number()?),
-        GridSetting::Strength => FormChange::Strength(number()?),
-        GridSetting::Shift => FormChange::Shift(number()?),
-        GridSetting::Lora => FormChange::Lora(lora.unwrap_or_default(), number()?),
-        GridSetting::Sampler => FormChange::Sampler(choice(text, setting)?),
-        GridSetting::Schedule => FormChange::Schedule(choice(text, setting)?),
-        GridSetting::Model => FormChange::Model(Box::new(model_of(text, base, models)?)),
-        GridSetting::Prompt => FormChange::Prompt {
-            find: first.to_owned(),
-            replace: text.to_owned(),
-        },
+        GridSetting::Steps => {
+            let steps = text.parse().map_err(|_err| wrong("whole numbers"))?;
+            Box::new(move |form, base| {
+                form.sampling.num_steps = Some(steps);
+                form.settle_part(base);
+            })
+        }
+        GridSetting::Guidance => {
+            let scale = Some(number()?);
+            Box::new(move |form, _| form.sampling.guidance_scale = scale)
+        }
+        GridSetting::TrueCfg => {
+            let scale = Some(number()?);
+            Box::new(move |form, _| form.sampling.true_cfg_scale = scale)
+        }
+        GridSetting::Strength => {
+            let strength = Some(number()?);
+            Box::new(move |form, _| form.sampling.strength = strength)
+        }
+        GridSetting::Shift => {
+            let shift = Some(number()?);
+            Box::new(move |form, _| {
+                (form.sampling.shift, form.sampling.dynamic_shift) = (shift, false);
+            })
+        }
+        GridSetting::Sampler => {
+            let sampler: SamplerKind = choice(text, setting)?;
+            label = sampler.label().to_owned();
+            Box::new(move |form, _| form.sampling.sampler = Some(sampler))
+        }
+        GridSetting::Schedule => {
+            let schedule: SigmaSchedule = choice(text, setting)?;
+            label = format!("{} {}", setting.label(), schedule.label());
+            Box::new(move |form, _| form.sampling.sigma_schedule = Some(schedule))
+        }
+        GridSetting::Lora => {
+            let strength = number()?;
+            label = format!("{} {strength}", form.loras[lora].name());
+            weight = 1;
+            Box::new(move |form, _| {
+                let lora = &mut form.loras[lora];
+                lora.strength = strength;
+                lora.strength_2 = lora.strength_2.map(|_| strength);
+            })
+        }
+        GridSetting::Model => {
+            let spec = model_of(text, base, models)?;
+            label.clone_from(&spec.name);
+            weight = 2;
+            model = Some(spec.clone());
+            Box::new(move |form, base| change_model(form, base, &spec))
+        }
+        GridSetting::Prompt => {
+            let (find, replace) = (first.to_owned(), text.to_owned());
+            label = match text {
+                "" => format!("without “{find}”"),
+                _ => replace.clone(),
+            };
+            Box::new(move |form, _| {
+                replace_in(&mut form.prompt, &mut form.literal_prompt, &find, &replace);
+                if let Some(negative) = &mut form.negative_prompt {
+                    replace_in(negative, &mut form.literal_negative, &find, &replace);
+                }
+            })
+        }
+    };
+    Ok(AxisValue {
+        label: label.chars().take(MAX_LABEL).collect(),
+        apply,
+        model,
+        weight,
     })
 }
 
-/// By its name, or by what the interface calls it.
 fn choice<T: std::str::FromStr<Err = String>>(
     text: &str,
     setting: GridSetting,
@@ -186,67 +223,6 @@ fn check_found(first: &str, form: &GenerateForm) -> Result<(), String> {
     Err(format!(
         "the prompt does not contain {first:?}: the first value of the grid is the text that the others replace"
     ))
-}
-
-fn label_of(axis: &GridAxis, text: &str, change: &FormChange, form: &GenerateForm) -> String {
-    let label = axis.setting.label();
-    let whole = match change {
-        FormChange::Model(spec) => spec.name.clone(),
-        FormChange::Sampler(sampler) => sampler.label().to_owned(),
-        FormChange::Schedule(schedule) => format!("{label} {}", schedule.label()),
-        FormChange::Lora(index, strength) => {
-            let name = form.loras.get(*index).map(|lora| lora.name());
-            format!("{} {strength}", name.unwrap_or_default())
-        }
-        FormChange::Prompt { find, replace } if replace.is_empty() => format!("without “{find}”"),
-        FormChange::Prompt { replace, .. } => replace.clone(),
-        _ => format!("{label} {text}"),
-    };
-    whole.chars().take(MAX_LABEL).collect()
-}
-
-impl FormChange {
-    /// Has the form say it. The model is for whoever checks the form.
-    pub fn apply(&self, form: &mut GenerateForm, base: &ModelSpec) {
-        let sampling = &mut form.sampling;
-        match self {
-            Self::Seed(seed) => form.set_seed(*seed),
-            Self::Steps(steps) => {
-                sampling.num_steps = Some(*steps);
-                form.settle_part(base);
-            }
-            Self::Guidance(scale) => sampling.guidance_scale = Some(*scale),
-            Self::TrueCfg(scale) => sampling.true_cfg_scale = Some(*scale),
-            Self::Strength(strength) => sampling.strength = Some(*strength),
-            Self::Shift(shift) => {
-                (sampling.shift, sampling.dynamic_shift) = (Some(*shift), false);
-            }
-            Self::Sampler(sampler) => sampling.sampler = Some(*sampler),
-            Self::Schedule(schedule) => sampling.sigma_schedule = Some(*schedule),
-            Self::Lora(index, strength) => {
-                if let Some(lora) = form.loras.get_mut(*index) {
-                    lora.strength = *strength;
-                    lora.strength_2 = lora.strength_2.map(|_| *strength);
-                }
-            }
-            Self::Model(spec) => change_model(form, base, spec),
-            Self::Prompt { find, replace } => {
-                replace_in(&mut form.prompt, &mut form.literal_prompt, find, replace);
-                if let Some(negative) = &mut form.negative_prompt {
-                    replace_in(negative, &mut form.literal_negative, find, replace);
-                }
-            }
-        }
-    }
-
-    /// Cost of a change between two jobs: a new model is loaded again, a LoRA only applied.
-    pub fn weight(&self) -> u8 {
-        match self {
-            Self::Model(_) => 2,
-            Self::Lora(..) => 1,
-            _ => 0,
-        }
-    }
 }
 
 fn replace_in(text: &mut String, literal: &mut Option<LiteralPrompt>, find: &str, replace: &str) {

@@ -1,23 +1,20 @@
 //! From a form with sides to the jobs of a grid: every cell's form is made and checked here, for the window and the
 //! command line alike.
 
-use super::axis::{AxisValue, FindModel, FormChange, steps};
+use super::axis::{AxisValue, FindModel, steps};
 use super::{GridId, JobGrid, MAX_GRID_AXES, MAX_GRID_JOBS, OfGrid};
 use crate::job::form::{FieldError, FormNotice, GenerateForm, ValidatedForm};
 use crate::job::{GridAxis, GridSetting};
 use crate::model::ModelSpec;
 
-/// Field next to which all problems of a grid are shown.
 const FIELD: &str = "grid";
 
-/// The values of both sides.
 struct GridAxes {
     across: Vec<AxisValue>,
     /// One that changes nothing where only one setting varies.
     down: Vec<Option<AxisValue>>,
 }
 
-/// A cell that is not yet checked.
 struct GridCell<'a> {
     index: usize,
     changes: Vec<&'a AxisValue>,
@@ -135,10 +132,9 @@ fn are_same(one: &GridAxis, other: &GridAxis) -> bool {
 
 /// Cells ordered so that costly changes are rare: cells of one model run one after the other.
 fn cells_in_order(sides: &GridAxes) -> Vec<GridCell<'_>> {
-    let weight = |step: &AxisValue| step.change.weight();
-    let weight_across = sides.across.iter().map(weight).max().unwrap_or_default();
-    let down = sides.down.iter().flatten();
-    let is_across_outer = weight_across > down.map(weight).max().unwrap_or_default();
+    let weight_across = sides.across.iter().map(|step| step.weight).max();
+    let weight_down = sides.down.iter().flatten().map(|step| step.weight).max();
+    let is_across_outer = weight_across.unwrap_or_default() > weight_down.unwrap_or_default();
     let (num_across, num_down) = (sides.across.len(), sides.down.len());
     let all = 0..num_across * num_down;
     let places = all.map(|turn| {
@@ -172,12 +168,10 @@ fn checked(
     let mut spec = base;
     // The model comes first: values that it does not accept are dropped, and the other axis overrides it.
     let mut changes = cell.changes.clone();
-    changes.sort_by_key(|step| std::cmp::Reverse(step.change.weight()));
+    changes.sort_by_key(|step| std::cmp::Reverse(step.weight));
     for step in changes {
-        step.change.apply(&mut one, spec);
-        if let FormChange::Model(other) = &step.change {
-            spec = other;
-        }
+        (step.apply)(&mut one, spec);
+        spec = step.model.as_ref().unwrap_or(spec);
     }
     let label = || {
         let labels: Vec<&str> = cell.changes.iter().map(|it| it.label.as_str()).collect();

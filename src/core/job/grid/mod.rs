@@ -6,20 +6,21 @@
 
 mod axis;
 pub(super) mod expand;
-mod record;
 mod sheet;
 mod values;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobId, SamplerKind, SigmaSchedule};
+use super::{GenerateRequest, JobId, SamplerKind, SigmaSchedule};
 use crate::enum_macros::{named, parsed};
+use crate::naming;
 
 pub use axis::FindModel;
-pub use record::{GridRecord, cell_of};
 pub use sheet::{SheetCells, write_sheet};
 
 /// As many jobs one press may make: all are checked before the first begins, and a sheet of more shows nothing.
@@ -28,7 +29,6 @@ const MAX_GRID_JOBS: usize = 400;
 const MAX_GRID_AXES: usize = 2;
 
 named! {
-    /// Setting that a grid can vary.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum GridSetting {
@@ -40,7 +40,6 @@ named! {
         Shift = "shift", "Shift";
         Sampler = "sampler", "Sampler";
         Schedule = "schedule", "Scheduler";
-        /// Of one LoRA of the form.
         Lora = "lora", "LoRA strength";
         Model = "model", "Model";
         /// The first value occurs in the prompt, exactly once.
@@ -61,7 +60,6 @@ pub struct GridAxis {
 }
 
 impl GridSetting {
-    /// Values as one would write them.
     pub fn example(self) -> &'static str {
         match self {
             Self::Seed => "1..3",
@@ -125,7 +123,6 @@ impl FromStr for GridAxis {
     }
 }
 
-/// A grid's number: unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GridId(pub u64);
 
@@ -135,7 +132,6 @@ impl GridId {
     }
 }
 
-/// Relation of a request to a grid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfGrid {
@@ -145,7 +141,6 @@ pub enum OfGrid {
     Sheet(Vec<GridAxis>),
 }
 
-/// A grid whose values are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobGrid {
     pub id: GridId,
@@ -162,7 +157,6 @@ impl JobGrid {
         self.columns.len() * self.rows.len()
     }
 
-    /// Column and row of a cell.
     pub fn place(&self, index: usize) -> (usize, usize) {
         let columns = self.columns.len().max(1);
         (index % columns, index / columns)
@@ -175,6 +169,66 @@ impl fmt::Display for JobGrid {
         let labels: Vec<&str> = self.axes.iter().map(|axis| axis.setting.label()).collect();
         let (columns, rows) = (self.columns.len(), self.rows.len());
         write!(f, "{columns} × {rows} grid of {}", labels.join(" and "))
+    }
+}
+
+/// State of a grid's cells: kept in the queue's file until the contact sheet is made. The queue knows which cells wait,
+/// run or have failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GridRecord {
+    pub grid: JobGrid,
+    /// Request of the first cell with prompts as written: the settings of the sheet.
+    pub request: Box<GenerateRequest>,
+    /// The finished cells and their files: of several the first.
+    #[serde(default)]
+    pub made: BTreeMap<usize, PathBuf>,
+    /// Number of finished cells on the last sheet; 0 before that.
+    #[serde(default)]
+    pub on_sheet: usize,
+}
+
+pub fn cell_of(request: &GenerateRequest) -> Option<(GridId, usize)> {
+    match request.grid {
+        Some(OfGrid::Cell { grid, index }) => Some((grid, index)),
+        Some(OfGrid::Sheet(_)) | None => None,
+    }
+}
+
+impl GridRecord {
+    pub fn begin<'a>(
+        grid: JobGrid,
+        requests: impl IntoIterator<Item = &'a GenerateRequest>,
+    ) -> Option<Self> {
+        let first = (grid.id, 0);
+        let mut requests = requests.into_iter();
+        let request = requests.find(|request| cell_of(request) == Some(first))?;
+        Some(Self {
+            grid,
+            request: Box::new(request.clone()),
+            made: BTreeMap::new(),
+            on_sheet: 0,
+        })
+    }
+
+    pub fn finish(&mut self, index: usize, path: &Path) {
+        if index < self.grid.num_cells() {
+            self.made.insert(index, path.to_path_buf());
+        }
+    }
+
+    /// Returns whether there are results that no sheet shows yet.
+    pub fn lacks_sheet(&self) -> bool {
+        self.made.len() > self.on_sheet
+    }
+
+    pub fn folder(&self) -> Option<&Path> {
+        self.made.values().next()?.parent()
+    }
+
+    /// File name of the sheet without extension: like a result's, by prompt and seed.
+    pub fn stem(&self) -> String {
+        let (slug, seed) = (naming::slug(&self.request.prompt), self.request.seed);
+        format!("{slug}_{seed}_grid")
     }
 }
 

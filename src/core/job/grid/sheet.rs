@@ -15,7 +15,6 @@ use crate::media::{
     media_info, open_picture, sheet_edge, thumbnail,
 };
 
-/// Text of a cell without a result.
 const FAILED: &str = "Failed";
 const CANCELLED: &str = "Cancelled";
 const GONE: &str = "File not found";

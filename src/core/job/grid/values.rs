@@ -116,7 +116,6 @@ pub(super) fn numbers(list: &str) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// Step from the first number to the second.
 fn difference(first: &str, second: &str) -> Option<String> {
     let (first, second): (f64, f64) = (first.parse().ok()?, second.parse().ok()?);
     Some(rounded(second - first))
@@ -167,7 +166,6 @@ fn whole_range(from: i128, to: i128, step: i128) -> Result<Vec<String>, String> 
     Ok(values.collect())
 }
 
-/// So many numbers at equal distances.
 fn spread(from: &str, to: &str, count: &str) -> Result<Vec<String>, String> {
     let count: u32 = count.parse().map_err(|_err| too_long())?;
     if count as usize > MAX_GRID_JOBS {

@@ -36,7 +36,6 @@ struct TemplateResolver<'a> {
     lookup: WildcardLookup<'a>,
     /// Options of choices of several, so far.
     num_chosen: usize,
-    /// Text resolved so far.
     text: String,
 }
 
@@ -130,7 +129,6 @@ impl TemplateResolver<'_> {
     }
 }
 
-/// SplitMix64.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -139,7 +137,6 @@ impl SplitMix64 {
         mixed(self.0)
     }
 
-    /// From 0 up to but not 1.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -14,8 +14,7 @@ pub(super) fn without(text: &str) -> String {
     while let Some(letter) = rest.chars().next() {
         if let Some(length) = comment_at(rest, &kept[line..], may_close(rest)) {
             if rest.starts_with("//") {
-                let spaceless = kept[line..].trim_end().len();
-                kept.truncate(line + spaceless);
+                kept.truncate(line + kept[line..].trim_end().len());
             }
             is_cut = true;
             rest = &rest[length..];

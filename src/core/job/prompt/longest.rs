@@ -16,11 +16,9 @@ const MAX_MEASURED: usize = 24;
 /// Choices and wildcards that are followed, those within others included.
 const MAX_FOLLOWED: usize = 4000;
 
-/// A text as long as a template can become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongestText {
     pub text: String,
-    /// True if another seed may give another text.
     pub varies: bool,
 }
 
@@ -51,12 +49,10 @@ struct WildcardSearch<'a> {
     measure: &'a mut dyn FnMut(&str) -> usize,
 }
 
-/// Result of a wildcard.
 #[derive(Clone)]
 struct WildcardLength {
     /// Of its longest lines, what measures most first.
     texts: Rc<[String]>,
-    /// Choices and wildcards within it.
     num_choices: usize,
     /// Wildcards within wildcards within it.
     height: usize,
@@ -125,7 +121,6 @@ impl WildcardSearch<'_> {
         Ok(text)
     }
 
-    /// Result of the wildcard that was just entered.
     fn follow(&mut self, name: &str, lines: &WildcardLines) -> Result<WildcardLength, PromptError> {
         let depth = self.lookup.depth();
         let num_choices_before = self.lookup.num_choices;

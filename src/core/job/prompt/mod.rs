@@ -44,9 +44,7 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandedPrompt {
-    /// Text for the text encoders.
     pub prompt: String,
-    /// Text as written, if it differs.
     pub template: Option<String>,
     /// Sentences on syntax without effect.
     pub notices: Vec<String>,
@@ -94,7 +92,6 @@ pub enum PromptError {
     TooLargeWildcards { limit: usize },
 }
 
-/// Text of `template` with this seed.
 pub fn expand(
     template: &str,
     seed: u64,
@@ -133,7 +130,6 @@ pub fn has_choices(template: &str) -> bool {
     template.contains("__") || (template.contains('{') && template.contains(['|', '$']))
 }
 
-/// Returns true if expanding the text would change nothing.
 pub fn is_plain(text: &str) -> bool {
     expand(text, 0, &WildcardFolders::default()).is_ok_and(|it| it.template.is_none())
         && TaggedPrompt::parse(text).is_ok_and(|it| it.text == text)

@@ -7,9 +7,7 @@
 /// Weights are written in at most nine signs, so each is a whole number of this part of one.
 const UNITS: f64 = 1e8;
 
-/// Options of a draw, by index.
 pub(super) struct WeightedChoice {
-    /// Of what is taken: 0.
     weights: Vec<f64>,
     /// A Fenwick tree of the weights in whole units: at each place the sum of those that end there.
     sums: Vec<u128>,

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use super::PromptError;
 
-/// Braces in braces.
 const MAX_DEPTH: usize = 20;
 
 #[derive(Debug, PartialEq)]
@@ -20,7 +19,6 @@ pub(super) enum TemplatePart {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct TemplateChoice {
-    /// As written, for messages.
     pub written: String,
     /// Minimum and maximum number of chosen options; `None` without `$$`.
     pub count: Option<(usize, usize)>,
@@ -28,7 +26,6 @@ pub(super) struct TemplateChoice {
     pub options: Vec<WeightedPart>,
 }
 
-/// A part that may be chosen.
 #[derive(Debug, PartialEq)]
 pub(super) struct WeightedPart {
     pub weight: f64,
@@ -36,55 +33,47 @@ pub(super) struct WeightedPart {
 }
 
 pub(super) fn template(text: &str) -> Result<Vec<TemplatePart>, PromptError> {
-    let braces = BracePairs::from_text(text)?;
-    TemplateParser { text, braces }.parts(0, text.len(), 0)
+    let closing = closing_braces(text)?;
+    TemplateParser { text, closing }.parts(0, text.len(), 0)
 }
 
-/// Closing brace of each opening brace.
-struct BracePairs {
-    /// By the place of every brace that is closed, that of the other one.
-    closing: HashMap<usize, usize>,
-}
-
-impl BracePairs {
-    fn from_text(text: &str) -> Result<Self, PromptError> {
-        let mut closing = HashMap::new();
-        // Positions of open braces, and whether they contain a `|`.
-        let mut open: Vec<(usize, bool)> = Vec::new();
-        let mut is_escaped = false;
-        for (at, byte) in text.bytes().enumerate() {
-            match byte {
-                _ if is_escaped => is_escaped = false,
-                b'\\' => is_escaped = escaped(&text[at..]).is_some(),
-                b'{' => open.push((at, false)),
-                b'|' => {
-                    if let Some(last) = open.last_mut() {
-                        last.1 = true;
-                    }
+/// By the place of every brace that is closed, that of the other one.
+fn closing_braces(text: &str) -> Result<HashMap<usize, usize>, PromptError> {
+    let mut closing = HashMap::new();
+    // Positions of open braces, and whether they contain a `|`.
+    let mut open: Vec<(usize, bool)> = Vec::new();
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = escaped(&text[at..]).is_some(),
+            b'{' => open.push((at, false)),
+            b'|' => {
+                if let Some(last) = open.last_mut() {
+                    last.1 = true;
                 }
-                b'}' => {
-                    if let Some((start, _)) = open.pop() {
-                        closing.insert(start, at);
-                    }
-                }
-                _ => {}
             }
+            b'}' => {
+                if let Some((start, _)) = open.pop() {
+                    closing.insert(start, at);
+                }
+            }
+            _ => {}
         }
-        let is_unclosed = |(start, has_options): &&(usize, bool)| {
-            *has_options && !is_json_object(&text[*start..])
-        };
-        match open.iter().find(is_unclosed) {
-            Some(&(start, _)) => Err(PromptError::Unclosed {
-                beginning: text[start..].chars().take(24).collect(),
-            }),
-            None => Ok(Self { closing }),
-        }
+    }
+    let is_unclosed =
+        |(start, has_options): &&(usize, bool)| *has_options && !is_json_object(&text[*start..]);
+    match open.iter().find(is_unclosed) {
+        Some(&(start, _)) => Err(PromptError::Unclosed {
+            beginning: text[start..].chars().take(24).collect(),
+        }),
+        None => Ok(closing),
     }
 }
 
 struct TemplateParser<'a> {
     text: &'a str,
-    braces: BracePairs,
+    closing: HashMap<usize, usize>,
 }
 
 impl TemplateParser<'_> {
@@ -137,7 +126,7 @@ impl TemplateParser<'_> {
         end: usize,
         depth: usize,
     ) -> Result<Option<(TemplateChoice, usize)>, PromptError> {
-        let Some(&close) = self.braces.closing.get(&at).filter(|close| **close < end) else {
+        let Some(&close) = self.closing.get(&at).filter(|close| **close < end) else {
             return Ok(None);
         };
         if is_json_object(&self.text[at..end]) {
@@ -178,7 +167,7 @@ impl TemplateParser<'_> {
             match bytes[at] {
                 b'\\' if escaped(&self.text[at..end]).is_some() => at += 1,
                 b'|' => bars.push(at + 1),
-                b'{' => at = self.braces.closing.get(&at).copied().unwrap_or(at),
+                b'{' => at = self.closing.get(&at).copied().unwrap_or(at),
                 _ => {}
             }
             at += 1;
@@ -206,7 +195,6 @@ fn escaped(rest: &str) -> Option<char> {
     "{}|_$:".contains(letter).then_some(letter)
 }
 
-/// The name of the wildcard that `rest` begins with.
 fn wildcard(rest: &str) -> Option<&str> {
     const MAX_NAME: usize = 200;
     let behind = rest.strip_prefix("__")?;
@@ -220,7 +208,6 @@ fn wildcard(rest: &str) -> Option<&str> {
     is_sound.then_some(name)
 }
 
-/// Prefix of the options: their number and separator.
 struct ChoiceHead {
     length: usize,
     count: Option<(usize, usize)>,

@@ -2,7 +2,6 @@
 
 use super::PromptError;
 
-/// LoRAs of one prompt.
 const MAX_TAGS: usize = 64;
 /// The strengths that [`crate::job::GenerateForm`] takes, on both sides of 0.
 const MAX_STRENGTH: f64 = 10.0;
@@ -22,7 +21,6 @@ pub struct LoraTag {
     pub strength: f64,
     /// On the low-noise expert, where it is another one.
     pub strength_2: Option<f64>,
-    /// The whole tag.
     pub written: String,
 }
 

@@ -23,13 +23,11 @@ pub struct TimedPrompt {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptTimeline {
-    /// Said at all times.
     pub common: String,
     /// In the order of their starts.
     pub timed: Vec<TimedPrompt>,
 }
 
-/// Weight of one of several prompts in a section.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PromptShare {
     /// Its place among [`SectionPrompts::texts`].

@@ -7,12 +7,9 @@
 
 use super::timeline;
 
-/// Prompt weights of A1111 and ComfyUI in a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptWeights {
-    /// The prompt without weights.
     pub text: String,
-    /// The first weight, as written.
     pub example: Option<String>,
     /// `((…))`
     pub has_double_parens: bool,
@@ -40,8 +37,7 @@ pub fn weights(text: &str) -> PromptWeights {
             }
             (')', Some(('(', start, from))) => {
                 open.pop();
-                let inside = &read.text[start + 1..];
-                if let Some(length) = weighted(inside) {
+                if let Some(length) = weighted(&read.text[start + 1..]) {
                     let example = &mut read.example;
                     example.get_or_insert_with(|| text[from..=at].to_owned());
                     read.text.truncate(start + 1 + length);

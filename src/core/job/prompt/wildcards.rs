@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use fancy_regex::Regex;
+
 use super::odds::WeightedChoice;
 use super::parse::weight_of;
 use super::{PromptError, check_length};
@@ -21,9 +23,7 @@ const MAX_READ_BYTES: usize = 64 * 1024 * 1024;
 const MAX_LINES: usize = 1_000_000;
 /// Of lines that are chosen for one prompt, which may become a small part of that.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
-/// Wildcards that lead to wildcards.
 const MAX_WILDCARDS_DEEP: usize = 12;
-/// Folders in folders.
 const MAX_DEPTH: usize = 8;
 const MAX_FILES: usize = 100_000;
 const MAX_FOLDERS: usize = 10_000;
@@ -37,12 +37,10 @@ impl WildcardFolders {
         Self(folders.into_iter().collect())
     }
 
-    /// The names of all wildcards, in order.
     pub fn names(&self) -> Vec<String> {
         files(&self.0).into_keys().collect()
     }
 
-    /// First folder; `None` without any.
     pub fn first(&self) -> Option<&Path> {
         self.0.first().map(PathBuf::as_path)
     }
@@ -57,10 +55,8 @@ impl WildcardFolders {
     }
 }
 
-/// A wildcard file, for who chooses one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WildcardFile {
-    /// Name between the underscores.
     pub name: String,
     pub num_lines: usize,
     /// The first choices, so that one sees what it is about.
@@ -92,13 +88,12 @@ impl WildcardFile {
 }
 
 /// Finds wildcards for one prompt; what was read is kept.
+#[derive(Default)]
 pub(super) struct WildcardLookup<'a> {
     folders: &'a [PathBuf],
     read: BTreeMap<String, Rc<WildcardLines>>,
-    /// Of all that was read.
     num_lines: usize,
     num_read_bytes: usize,
-    /// Of the lines that were chosen.
     num_text_bytes: usize,
     /// The wildcards that are being read, outermost first.
     names: Vec<String>,
@@ -154,14 +149,8 @@ impl<'a> WildcardLookup<'a> {
     pub fn new(folders: &'a WildcardFolders, max_choices: usize) -> Self {
         Self {
             folders: &folders.0,
-            read: BTreeMap::new(),
-            num_lines: 0,
-            num_read_bytes: 0,
-            num_text_bytes: 0,
-            names: Vec::new(),
-            deepest: 0,
-            num_choices: 0,
             max_choices,
+            ..Self::default()
         }
     }
 
@@ -192,7 +181,6 @@ impl<'a> WildcardLookup<'a> {
         Ok(())
     }
 
-    /// Number of nested wildcards being read.
     pub fn depth(&self) -> usize {
         self.names.len()
     }
@@ -233,7 +221,6 @@ impl<'a> WildcardLookup<'a> {
         Ok(lines)
     }
 
-    /// Appends a file's choices to `lines`.
     fn read_file(&mut self, path: &Path, lines: &mut WildcardLines) -> Result<(), PromptError> {
         let failed = |source| PromptError::ReadWildcard {
             source,
@@ -270,8 +257,13 @@ impl<'a> WildcardLookup<'a> {
         if let Some(path) = exact.into_iter().find(|path| path.is_file()) {
             return Ok(vec![path]);
         }
-        let wanted = name.to_lowercase();
-        let is_wanted = |found: &str| matches(&wanted, &found.to_lowercase());
+        let names = names_like(&name.to_lowercase());
+        let is_wanted = |found: &str| {
+            let is_like = |names: &Regex| names.is_match(&found.to_lowercase());
+            names
+                .as_ref()
+                .is_some_and(|names| is_like(names).unwrap_or_default())
+        };
         let mut found: Vec<PathBuf> = files(self.folders)
             .into_iter()
             .filter_map(|(found, path)| is_wanted(&found).then_some(path))
@@ -297,7 +289,6 @@ impl<'a> WildcardLookup<'a> {
     }
 }
 
-/// The lines of a file that can be chosen.
 fn choices(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().map(str::trim);
     lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -331,25 +322,9 @@ fn files(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     files
 }
 
-/// Returns whether `pattern` matches `name`: `*` matches anything but `/`, `**` anything.
-fn matches(pattern: &str, name: &str) -> bool {
-    let name: Vec<char> = name.chars().collect();
-    // Prefix lengths of the name that the pattern read so far matches.
-    let mut reached = vec![false; name.len() + 1];
-    reached[0] = true;
-    let mut pattern = pattern.chars().peekable();
-    while let Some(letter) = pattern.next() {
-        if letter == '*' {
-            let is_deep = pattern.next_if_eq(&'*').is_some();
-            for end in 1..=name.len() {
-                reached[end] |= reached[end - 1] && (is_deep || name[end - 1] != '/');
-            }
-        } else {
-            for end in (1..=name.len()).rev() {
-                reached[end] = reached[end - 1] && name[end - 1] == letter;
-            }
-            reached[0] = false;
-        }
-    }
-    reached[name.len()]
+/// Of the names that a pattern means: `*` is anything but `/`, `**` anything.
+fn names_like(pattern: &str) -> Option<Regex> {
+    let pattern = fancy_regex::escape(pattern);
+    let pattern = pattern.replace(r"\*\*", ".*").replace(r"\*", "[^/]*");
+    Regex::new(&format!("(?s)^{pattern}$")).ok()
 }

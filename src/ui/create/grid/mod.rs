@@ -2,18 +2,15 @@
 //!
 //! Core interprets the values and counts the jobs.
 
+use egui::CollapsingHeader;
 use egui::containers::menu::MenuButton;
-use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit, Ui, vec2};
 use safelight_core::job::{GridAxis, GridSetting};
-use safelight_core::model::{GuidanceMode, ModelSpec};
+use safelight_core::model::GuidanceMode;
 
-use crate::ui::view::{UiContext, said_ui};
-use crate::ui::widgets::{field_hint, fold_icon, list_box, row};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const OFF: &str = "Nothing";
 
-/// A setting that can be chosen, with what it is called here.
 struct AxisChoice {
     setting: GridSetting,
     lora: Option<String>,
@@ -62,14 +59,13 @@ fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
 
 /// `3 × 2 cells: 6 jobs`.
 fn count_text(num_jobs: usize, makes_pictures: bool) -> String {
-    match (num_jobs, makes_pictures) {
-        (1, _) => "1 job: write more values for a grid".to_owned(),
-        (jobs, true) => format!("{jobs} jobs, one picture each, and a contact sheet"),
-        (jobs, false) => format!("{jobs} jobs, one clip each, and a contact sheet"),
+    let word = result_word(makes_pictures);
+    match num_jobs {
+        1 => "1 job: write more values for a grid".to_owned(),
+        jobs => format!("{jobs} jobs, one {word} each, and a contact sheet"),
     }
 }
 
-/// Settings that the form's model can vary.
 fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
     let mut choices = Vec::new();
     for setting in GridSetting::ALL {
@@ -110,7 +106,6 @@ fn has_strength(view: &UiContext<'_>, spec: &ModelSpec) -> bool {
     of_picture || sources.source_clip.is_some()
 }
 
-/// One side: its setting, and below that its values.
 fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: usize) {
     let (name, explanation) = match side {
         0 => (
@@ -201,7 +196,6 @@ fn values_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, side: usize) {
     });
 }
 
-/// Syntax of the values of a setting.
 fn values_hover(setting: GridSetting) -> &'static str {
     match setting {
         GridSetting::Seed | GridSetting::Steps => {
@@ -238,7 +232,6 @@ fn offered_ui(ui: &mut Ui, offered: &[(String, String)], values: &mut String) ->
     response
 }
 
-/// Values that are added with a click, with what they are called.
 fn offered(view: &UiContext<'_>, side: usize) -> Vec<(String, String)> {
     let Some(axis) = view.form.grid.get(side) else {
         return Vec::new();
@@ -257,10 +250,8 @@ fn offered(view: &UiContext<'_>, side: usize) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Appends a value; one with a comma is quoted.
 fn add(values: &mut String, value: &str) {
-    let before = values.trim_end().trim_end_matches(',').trim_end();
-    values.truncate(before.len());
+    values.truncate(values.trim_end().trim_end_matches(',').trim_end().len());
     if !values.is_empty() {
         values.push_str(", ");
     }

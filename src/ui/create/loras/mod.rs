@@ -2,25 +2,15 @@
 
 pub(in crate::ui) mod shelf;
 
-use egui::{
-    Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
-};
-use safelight_core::job::{ChosenLora, GenerateForm};
+use egui::{Checkbox, SliderClamping};
+use safelight_core::job::ChosenLora;
 use safelight_core::lora::{FoundLora, LoraCoverage, LoraFit};
-use safelight_core::model::ModelSpec;
 use safelight_core::presets::PresetValues;
 
 use crate::app::choices::PresetKey;
-use crate::app::commands::{AppCommand, LorasCommand, PresetsCommand, PromptCommand};
 use crate::app::loras::LoraShelf;
-use crate::ui::view::{UiContext, said_ui};
-use crate::ui::widgets::{
-    chip_of, group_label, icon_button, palette, row, typed_number, wide_note, wide_slider,
-    with_icon,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
-/// Words of a LoRA that are offered.
 const MAX_WORDS: usize = 6;
 const ADD: &str = "Add LoRA";
 const HIGH_NOISE: &str = "High noise";
@@ -37,9 +27,7 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let button = Button::new(RichText::new(with_icon(icons::PLUS, ADD)).small());
             let add = ui.add(button).on_hover_text(explanation);
-            if add.accessible_name(ADD).clicked() {
-                view.push(LorasCommand::Open);
-            }
+            view.on_click(&add.accessible_name(ADD), LorasCommand::Open);
         });
     });
     let mut wish = None;
@@ -175,7 +163,6 @@ fn strengths_ui(
     }
 }
 
-/// Returns whether it was changed.
 fn strength_ui(
     ui: &mut Ui,
     label: &str,
@@ -242,7 +229,6 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&LoraCoverag
         .on_hover_text(coverage.to_string());
 }
 
-/// Keys of a LoRA that the model has, where these are few.
 fn promised_text(coverage: &LoraCoverage) -> String {
     let (applied, total) = (coverage.applied, coverage.total);
     format!("Only {applied} of {total} keys fit this model")

@@ -2,19 +2,11 @@
 
 use std::sync::Arc;
 
-use egui::text::LayoutJob;
-use egui::{
-    Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextFormat, TextStyle,
-    TextWrapMode, Ui, vec2,
-};
+use egui::{Modal, TextFormat, TextWrapMode};
 use safelight_core::lora::{FoundLora, LoraFit};
-use safelight_core::units::size_text;
 
-use crate::app::commands::LorasCommand;
-use crate::app::notices::sentence;
-use crate::ui::view::{ShelfPanel, ShownLoras, UiContext};
-use crate::ui::widgets::{list_height, modal_width, palette, search_field, wide_note, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
+use crate::ui::view::{ShelfPanel, ShownLoras};
 
 const GONE: &str = "The file is gone";
 
@@ -59,7 +51,11 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut UiContext<'_>) {
             ui.set_width(width);
             ui.heading("Add a LoRA");
             ui.add_space(theme::SMALL_GAP);
-            search_ui(ui, view);
+            let only = only_for_text(view.model().map(|spec| spec.name.as_str()));
+            let panel = &mut view.panels.loras;
+            search_field(ui, &mut panel.search, "Search LoRAs");
+            ui.checkbox(&mut panel.hides_others, only)
+                .on_hover_text("LoRAs for other models are grey and say why they do not fit");
             list_ui(ui, view);
             ui.add_space(theme::SMALL_GAP);
             buttons_ui(ui, view)
@@ -67,15 +63,6 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if response.inner || response.should_close() {
         view.push(LorasCommand::Close);
     }
-}
-
-fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let model = view.model();
-    let only = only_for_text(model.map(|spec| spec.name.as_str()));
-    let panel = &mut view.panels.loras;
-    search_field(ui, &mut panel.search, "Search LoRAs");
-    ui.checkbox(&mut panel.hides_others, only)
-        .on_hover_text("LoRAs for other models are grey and say why they do not fit");
 }
 
 fn only_for_text(model: Option<&str>) -> String {
@@ -86,7 +73,6 @@ fn only_for_text(model: Option<&str>) -> String {
 }
 
 fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let weak = palette(ui).weak;
     let shelf = &view.app.loras;
     let is_held = ui.input(|input| input.pointer.any_down());
     let shown = view.panels.loras.filtered(&shelf.found, is_held);
@@ -107,7 +93,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if text.is_empty() {
         ui.add_space(ui.text_style_height(&TextStyle::Small) + ui.spacing().item_spacing.y);
     } else {
-        wide_note(ui, text, weak);
+        wide_note(ui, text, palette(ui).weak);
     }
     let mut clicked = None;
     ScrollArea::vertical()
@@ -134,7 +120,6 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-/// Returns whether "Done" was pressed.
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> bool {
     ui.horizontal(|ui| {
         let palette = palette(ui);
@@ -146,23 +131,18 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> bool {
             .add_enabled(is_free, pick)
             .on_hover_text("A LoRA from any folder")
             .accessible_name("LoRA from a file");
-        if pick.clicked() {
-            view.push(LorasCommand::Pick);
-        }
+        view.on_click(&pick, LorasCommand::Pick);
         let again = Button::new(with_icon(icons::RESET, "Look again"));
         let again = ui
             .add_enabled(!view.app.loras.is_looking(), again)
             .on_hover_text("Search the folders again")
             .accessible_name("Look for LoRAs again");
-        if again.clicked() {
-            view.push(LorasCommand::Look);
-        }
+        view.on_click(&again, LorasCommand::Look);
         is_done
     })
     .inner
 }
 
-/// Returns whether it was clicked.
 fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
     let fits = lora.fits();
     let name = lora.name();
@@ -183,7 +163,6 @@ fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
         .clicked()
 }
 
-/// The name and its folder, and below them what it is or why it does not fit.
 fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
     let palette = palette(ui);
     let format = |style: TextStyle, color| TextFormat {

@@ -1,23 +1,15 @@
 //! Control images: each with its ControlNet, strength, step range and edges.
 
-use egui::{Align, CornerRadius, DragValue, Image, Layout, Slider, Ui, Vec2, vec2};
 use safelight_core::job::{CannyThresholds, ControlBy, ControlKind, ControlSettings, ControlUse};
 use safelight_core::library::FoundControl;
 
-use crate::app::choices::InputSlot;
-use crate::app::commands::{InputsCommand, PlayerCommand};
 use crate::app::inputs::ChosenInput;
-use crate::app::thumbs::{EDGES_SIDE, ThumbSource};
+use crate::app::thumbs::EDGES_SIDE;
 use crate::ui::create::pictures::references::add_ui;
 use crate::ui::create::pictures::slot::{control_mask_ui, facts_ui, name_ui, thumb_ui, tile};
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{REMOVE_PICTURE_HOVER, pixels_text};
-use crate::ui::view::{UiContext, said_ui};
-use crate::ui::widgets::{
-    RUN_TO, field_hint, field_note, group_label, icon_button, list_box, number, number_pair,
-    palette, row, wide_note, wide_slider,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 const CONTROL_NETWORK: &str = "ControlNet";
 const CONTROL_NETWORK_HOVER: &str = "The network that has the result follow this picture. Those for the chosen model are offered, out of ComfyUI's models/controlnet and models/model_patches, Forge's models/ControlNet and the folder controlnet of Safelight's models";
@@ -35,8 +27,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let words = slot_words(InputSlot::Control, view.model());
         group_label(ui, words.heading, words.explanation);
         if takes.most > 1 {
-            let count = format!("{} of {}", controls.len(), takes.most as usize);
-            ui.weak(count);
+            ui.weak(format!("{} of {}", controls.len(), takes.most as usize));
         }
     });
     let area = ui.vertical(|ui| {
@@ -70,7 +61,6 @@ pub(in crate::ui::create) fn is_incomplete(view: &UiContext<'_>) -> bool {
     lacks_network || view.app.inputs.lacks_control_mask(spec).is_some()
 }
 
-/// One of them with its settings; of a model that takes none it alone is shown.
 fn control_ui(
     ui: &mut Ui,
     view: &mut UiContext<'_>,
@@ -98,8 +88,7 @@ fn control_ui(
             part_ui(ui, count, &mut settings);
         }
         let is_edges = |kind| kind == ControlKind::Edges;
-        let may_draw = takes.kind.or(settings.kind).is_none_or(is_edges);
-        if may_draw && !takes.takes_clips {
+        if takes.kind.or(settings.kind).is_none_or(is_edges) && !takes.takes_clips {
             edges_ui(ui, view, (count, input), &mut settings);
         }
         if settings != *before {
@@ -109,7 +98,6 @@ fn control_ui(
     });
 }
 
-/// The picture, its name, and what takes it out.
 fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &ChosenInput)) {
     let number = index + 1;
     let place = Vec2::splat(theme::PICTURE_SIDE);
@@ -125,21 +113,17 @@ fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &Chose
             let file = input.source.file_name();
             let name = format!("Control picture {number}: {file}");
             picture.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
-            if picture.clicked() {
-                let path = input.source.path().to_path_buf();
-                view.push(PlayerCommand::ShowInput(path));
-            }
+            let command = PlayerCommand::ShowInput(input.source.path().to_path_buf());
+            view.on_click(&picture, command);
             let (width, height) = input.source.size();
             picture.on_hover_text(format!("{file}\n{}", pixels_text(width, height)));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 let name = format!("Remove control picture {number}");
-                if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
-                    view.push(InputsCommand::RemoveOne(InputSlot::Control, index));
-                }
+                let button = icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER);
+                view.on_click(&button, InputsCommand::RemoveOne(InputSlot::Control, index));
                 let words_width = vec2(ui.available_width(), place.y);
-                let to_bottom = Layout::top_down(Align::LEFT);
-                ui.allocate_ui_with_layout(words_width, to_bottom, |ui| {
+                ui.allocate_ui_with_layout(words_width, Layout::top_down(Align::LEFT), |ui| {
                     name_ui(ui, input);
                     facts_ui(ui, input);
                 });
@@ -148,14 +132,12 @@ fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &Chose
     });
 }
 
-/// Those that act on the chosen model.
 fn networks<'a>(view: &UiContext<'a>) -> impl Iterator<Item = &'a FoundControl> {
     let family = view.model().map(|spec| spec.family);
     let found = view.app.inputs.control_networks.found.iter();
     found.filter(move |found| Some(found.config.family) == family)
 }
 
-/// Control types of the network; all types if they are unknown.
 fn kinds_of(
     view: &UiContext<'_>,
     settings: &ControlSettings,
@@ -164,8 +146,7 @@ fn kinds_of(
     let Some(network) = settings.network.as_ref() else {
         return &[];
     };
-    let known = networks(view).find(|found| found.path == *network);
-    match known {
+    match networks(view).find(|found| found.path == *network) {
         Some(found) => found.config.kinds,
         None if takes.by == ControlBy::Networks => &ControlKind::ALL,
         None => &[],
@@ -188,17 +169,17 @@ fn network_ui(ui: &mut Ui, view: &UiContext<'_>, count: usize, settings: &mut Co
             }
             (None, None) => "Choose one".to_owned(),
         };
-        list_box(ui, "network", &shown)
-            .show_ui(ui, |ui| {
-                for it in &found {
-                    let path = Some(it.path.clone());
-                    ui.selectable_value(&mut settings.network, path, &it.name)
-                        .on_hover_text(it.config.label);
-                }
-            })
-            .response
-            .on_hover_text(hover)
-            .accessible_name(control_name(CONTROL_NETWORK, count));
+        let found = found
+            .iter()
+            .map(|it| (Some(it.path.clone()), &it.name, it.config.label));
+        choose_from(
+            list_box(ui, "network", &shown),
+            ui,
+            &mut settings.network,
+            found,
+        )
+        .on_hover_text(hover)
+        .accessible_name(control_name(CONTROL_NETWORK, count));
     });
     if found.is_empty()
         && let Some(spec) = view.model()
@@ -220,7 +201,6 @@ fn network_ui(ui: &mut Ui, view: &UiContext<'_>, count: usize, settings: &mut Co
     }
 }
 
-/// Accessible name of a setting of one control image.
 fn control_name(setting: &str, number: usize) -> String {
     format!("{setting} of control picture {number}")
 }
@@ -233,14 +213,13 @@ fn kind_ui(
 ) {
     let hover = "What the image shows; this ControlNet needs to know";
     row(ui, CONTROL_KIND, hover, |ui, _| {
-        let shown = settings.kind.map_or("Not set", ControlKind::label);
-        list_box(ui, "kind", shown)
-            .show_ui(ui, |ui| {
-                for &kind in kinds {
-                    ui.selectable_value(&mut settings.kind, Some(kind), kind.label());
-                }
-            })
-            .response
+        let list = list_box(
+            ui,
+            "kind",
+            settings.kind.map_or("Not set", ControlKind::label),
+        );
+        let kinds = kinds.iter().map(|kind| (Some(*kind), kind.label(), ""));
+        choose_from(list, ui, &mut settings.kind, kinds)
             .on_hover_text(hover)
             .accessible_name(control_name(CONTROL_KIND, count));
     });
@@ -314,8 +293,7 @@ fn edges_ui(
             let high = DragValue::new(&mut edges.high)
                 .range(lowest..=most)
                 .prefix("high ");
-            let rest = ui.available_width();
-            number(ui, rest, high)
+            number(ui, ui.available_width(), high)
                 .on_hover_text(
                     "Where light and dark differ by this much, a line begins. Lower: more lines",
                 )

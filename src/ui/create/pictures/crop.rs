@@ -2,22 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use egui::{Align2, CornerRadius, FontId, Rect, Stroke, StrokeKind, Ui, Vec2, vec2};
 use safelight_core::job::{ResizeMode, StartPicture};
-use safelight_core::model::ModelSpec;
 
-use crate::app::choices::InputSlot;
 use crate::app::player::ViewerMode;
-use crate::ui::theme;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{palette, wide_note};
+use crate::ui::prelude::*;
 
 /// Share of an image below which the crop is stated.
 const TOLD_BELOW: f32 = 0.7;
 /// Share above which the crop is invisible.
 const WHOLE: f32 = 0.995;
 
-/// The part of a picture that a size of another shape leaves, across and down.
 fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
     let (wide, wanted) = (picture.x * size.y, picture.y * size.x);
     if wide <= 0.0 || wanted <= 0.0 {
@@ -29,7 +23,6 @@ fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
     }
 }
 
-/// Width and height of what will be made.
 fn made_size(view: &UiContext<'_>) -> Option<(u32, u32)> {
     let spec = view.model()?;
     Some(view.form.shown_size(spec, view.sources().size()))
@@ -40,7 +33,6 @@ fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
     used_part(size(picture.width, picture.height), size(width, height))
 }
 
-/// The pictures that are brought to the size of what is made.
 fn fitted_pictures<'a>(view: &'a UiContext<'_>) -> impl Iterator<Item = &'a StartPicture> {
     let sources = view.sources();
     let edits = view.model().is_some_and(ModelSpec::edits_reference);
@@ -76,8 +68,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &UiContext<'_>) {
         };
         wide_note(ui, &text, amber);
     }
-    let slots = [InputSlot::Start, InputSlot::End, InputSlot::Reference];
-    let inputs = slots
+    let inputs = [InputSlot::Start, InputSlot::End, InputSlot::Reference]
         .iter()
         .flat_map(|slot| view.app.inputs.inputs_in(*slot));
     let notices: BTreeSet<&str> = inputs
@@ -127,7 +118,6 @@ pub(in crate::ui) fn crop_ui(ui: &Ui, view: &UiContext<'_>, area: Rect, shown: R
     );
 }
 
-/// Label of the marked part, in its corner, and for screen readers.
 fn label(ui: &Ui, painter: &egui::Painter, used: Rect, text: &str) {
     let palette = palette(ui);
     let at = used.left_top() + vec2(theme::SMALL_GAP, theme::SMALL_GAP);

@@ -7,24 +7,15 @@ mod references;
 mod slot;
 pub(super) mod slot_words;
 
-use egui::{
-    Align, Align2, Area, CornerRadius, Layout, Order, RichText, Slider, Stroke, TextStyle, Ui, vec2,
-};
+use egui::{Area, Order};
 use safelight_core::job::ResizeMode;
-use safelight_core::model::{ImageRole, InputUse, ModelSpec};
+use safelight_core::model::{ImageRole, InputUse};
 
-use crate::app::choices::InputSlot;
-use crate::app::commands::InputsCommand;
 use crate::app::inputs::SlotRules;
 use crate::ui::create::pictures::slot::{paint_button, slot_ui};
 use crate::ui::create::pictures::slot_words::slot_words;
-use crate::ui::view::{UiContext, said_ui};
+use crate::ui::prelude::*;
 use crate::ui::watch::drop_zones::zones_ui;
-use crate::ui::widgets::{
-    default_row, field_hint, group_label, icon_button, image_or_video, list_box, palette, row,
-    wide_note, wide_slider, with_icon,
-};
-use crate::ui::{icons, theme};
 
 const FIT_HOVER: &str = "How an image with another aspect ratio is fitted to the output size";
 pub(super) const PAINT_MASK_HOVER: &str = "Paint which part of the picture is regenerated";
@@ -135,8 +126,7 @@ fn heading_ui(ui: &mut Ui, view: &UiContext<'_>, slot: InputSlot) {
     ui.horizontal(|ui| {
         group_label(ui, heading, words.explanation);
         if is_missing(view, slot) {
-            let amber = palette(ui).amber;
-            ui.label(RichText::new("needed").small().color(amber));
+            ui.label(RichText::new("needed").small().color(palette(ui).amber));
         }
     });
 }
@@ -169,16 +159,13 @@ fn swap_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else {
         "Swap the start and the end picture"
     };
-    let can_swap = view.app.inputs.can_swap();
-    ui.add_enabled_ui(can_swap, |ui| {
+    ui.add_enabled_ui(view.app.inputs.can_swap(), |ui| {
         let button = icon_button(ui, icons::SWAP, "Swap pictures", explanation);
-        if button.on_disabled_hover_text(explanation).clicked() {
-            view.push(InputsCommand::Swap);
-        }
+        let button = button.on_disabled_hover_text(explanation);
+        view.on_click(&button, InputsCommand::Swap);
     });
 }
 
-/// Problems with the inputs, and deviations; a missing one is not an error yet.
 fn notes_ui(ui: &mut Ui, view: &UiContext<'_>, slots: &[InputSlot]) {
     let palette = palette(ui);
     let missing: Vec<&str> = slots
@@ -216,17 +203,11 @@ fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     row(ui, "Fit", FIT_HOVER, |ui, label| {
         let mut fit = view.form.fit.unwrap_or(ResizeMode::Crop);
         let before = fit;
-        let name = |fit: ResizeMode| match fit {
-            ResizeMode::Crop => "Crop to the middle",
-            ResizeMode::Stretch => "Stretch",
-        };
-        list_box(ui, "fit", name(fit))
-            .show_ui(ui, |ui| {
-                for choice in [ResizeMode::Crop, ResizeMode::Stretch] {
-                    ui.selectable_value(&mut fit, choice, name(choice));
-                }
-            })
-            .response
+        let choices = [
+            (ResizeMode::Crop, "Crop to the middle"),
+            (ResizeMode::Stretch, "Stretch"),
+        ];
+        choice_list(ui, "fit", &mut fit, choices)
             .labelled_by(label)
             .on_hover_text(FIT_HOVER);
         if fit != before {
@@ -235,29 +216,19 @@ fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-/// Use of a video, for models that can both extend and regenerate it.
 fn clip_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
     if view.sources().clip().is_none() || !view.model().is_some_and(does_both) {
         return;
     }
     row(ui, "Clip", CLIP_HOVER, |ui, label| {
-        let name = |remakes: bool| {
-            if remakes { "Change it" } else { "Continue it" }
-        };
-        list_box(ui, "clip", name(view.form.remakes_clip))
-            .show_ui(ui, |ui| {
-                for choice in [false, true] {
-                    ui.selectable_value(&mut view.form.remakes_clip, choice, name(choice));
-                }
-            })
-            .response
+        let choices = [(false, "Continue it"), (true, "Change it")];
+        choice_list(ui, "clip", &mut view.form.remakes_clip, choices)
             .labelled_by(label)
             .on_hover_text(CLIP_HOVER);
     });
 }
 
-/// Denoising strength.
 fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
@@ -367,8 +338,7 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut UiContext<'_>) {
                 return;
             }
             ui.centered_and_justified(|ui| {
-                let text = with_icon(icons::IMAGE, drop_text(view));
-                ui.label(RichText::new(text).size(22.0));
+                ui.label(RichText::new(with_icon(icons::IMAGE, drop_text(view))).size(22.0));
             });
         });
 }
@@ -388,7 +358,11 @@ fn drop_text(view: &UiContext<'_>) -> &'static str {
         return "Drop it to change this clip";
     }
     if spec.is_some_and(takes_none) {
-        return drop_of_text_model_text(makes_pictures);
+        return if makes_pictures {
+            "This model makes pictures from text only"
+        } else {
+            "This model makes clips from text only"
+        };
     }
     let next = view.app.inputs.next(places);
     let num_files = view.app.drops.held.map_or(0, |held| held.num_files);
@@ -413,7 +387,6 @@ fn drop_text(view: &UiContext<'_>) -> &'static str {
     }
 }
 
-/// Hover text of the button that paints a control's mask; it mentions outpainting where the model can.
 pub(super) fn paint_control_mask_hover(spec: Option<&ModelSpec>) -> &'static str {
     if spec.is_some_and(|spec| spec.limits.controls.can_extend()) {
         "Paint over its first frame which part is regenerated. There, drag an edge outwards to extend the clip at its sides (outpainting)"
@@ -424,14 +397,6 @@ pub(super) fn paint_control_mask_hover(spec: Option<&ModelSpec>) -> &'static str
 
 fn pixels_text(width: u32, height: u32) -> String {
     format!("{width} × {height} pixels")
-}
-
-fn drop_of_text_model_text(makes_pictures: bool) -> &'static str {
-    image_or_video(
-        makes_pictures,
-        "This model makes pictures from text only",
-        "This model makes clips from text only",
-    )
 }
 
 fn drop_start_text(role: Option<ImageRole>) -> &'static str {

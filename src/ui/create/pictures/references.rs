@@ -1,21 +1,13 @@
 //! Reference images and image prompts in a row: added, removed and reordered.
 
-use egui::{Align, CornerRadius, DragValue, Layout, Rect, Response, Sense, Stroke, Ui, Vec2, vec2};
 use safelight_core::job::PROMPT_STRENGTHS;
-use safelight_core::model::ModelSpec;
 
-use crate::app::choices::InputSlot;
-use crate::app::commands::{InputsCommand, PlayerCommand};
 use crate::app::inputs::{ChosenInput, SlotRules};
-use crate::app::notices::sentence;
 use crate::ui::create::pictures::slot::{drop_target, thumb_ui};
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{DROP_PICTURE, REMOVE_PICTURE_HOVER, field_of, pixels_text};
-use crate::ui::view::{UiContext, said_ui};
-use crate::ui::widgets::{badge, field_hint, group_label, icon_button, number, palette, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
-/// Slot and index of the image that is dragged.
 struct DraggedImage(InputSlot, usize);
 
 pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
@@ -57,7 +49,6 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSl
     said_ui(ui, view, &[field_of(slot)]);
 }
 
-/// An image with its number, above its buttons.
 fn tile_ui(
     ui: &mut Ui,
     view: &mut UiContext<'_>,
@@ -65,16 +56,13 @@ fn tile_ui(
     count: usize,
     input: &ChosenInput,
 ) {
-    let side = theme::REFERENCE_SIDE;
-    let size = vec2(side, tile_height(ui, slot));
+    let size = vec2(theme::REFERENCE_SIDE, tile_height(ui, slot));
     ui.allocate_ui_with_layout(size, Layout::top_down(Align::Center), |ui| {
         ui.set_min_size(size);
         ui.spacing_mut().item_spacing = Vec2::ZERO;
         let picture = picture_ui(ui, view, (slot, index), input);
-        if picture.clicked() {
-            let path = input.source.path().to_path_buf();
-            view.push(PlayerCommand::ShowInput(path));
-        }
+        let command = PlayerCommand::ShowInput(input.source.path().to_path_buf());
+        view.on_click(&picture, command);
         picture.dnd_set_drag_payload(DraggedImage(slot, index));
         if let Some(dragged) = picture.dnd_release_payload::<DraggedImage>()
             && dragged.0 == slot
@@ -88,13 +76,11 @@ fn tile_ui(
     });
 }
 
-/// Height of an image with its buttons.
 fn tile_height(ui: &Ui, slot: InputSlot) -> f32 {
     let rows = if slot == InputSlot::Prompt { 2.0 } else { 1.0 };
     theme::REFERENCE_SIDE + rows * ui.spacing().interact_size.y
 }
 
-/// Weight of an image prompt.
 fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mut strength: f64) {
     let range = PROMPT_STRENGTHS;
     let drag = DragValue::new(&mut strength)
@@ -147,7 +133,6 @@ fn picture_ui(
     response.on_hover_text(format!("{file}\n{}", pixels_text(width, height)))
 }
 
-/// Name of an image of the slot, for screen readers.
 fn kind_of(slot: InputSlot) -> &'static str {
     match slot {
         InputSlot::Prompt => "prompt picture",
@@ -172,18 +157,15 @@ fn buttons_ui(
         ui.add_enabled_ui(is_possible, |ui| {
             let explanation = "The prompt counts the pictures from the left. They can be dragged, \
                               too";
-            if icon_button(ui, icon, &name, explanation).clicked() {
-                view.push(InputsCommand::MoveOne(slot, index, to));
-            }
+            let button = icon_button(ui, icon, &name, explanation);
+            view.on_click(&button, InputsCommand::MoveOne(slot, index, to));
         });
     }
     let name = format!("Remove {kind} {number}");
-    if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
-        view.push(InputsCommand::RemoveOne(slot, index));
-    }
+    let button = icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER);
+    view.on_click(&button, InputsCommand::RemoveOne(slot, index));
 }
 
-/// The empty slot for the next one; the first has the whole width.
 pub(super) fn add_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_wide: bool) {
     let words = slot_words(slot, view.model());
     let side = theme::REFERENCE_SIDE;
@@ -220,7 +202,6 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_
     }
 }
 
-/// Text of an empty slot that takes several files.
 fn drop_text(slot: InputSlot, spec: Option<&ModelSpec>) -> &'static str {
     let controls = spec.map(|spec| spec.limits.controls);
     let takes_clips = controls.is_some_and(|takes| takes.takes_clips);

@@ -1,29 +1,18 @@
 //! The slot of an input image, and that of a control's mask.
 
-use egui::{
-    Align, Button, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
-    Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
-};
+use egui::Direction;
 use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::InputMedia;
-use safelight_core::units::seconds_text;
 
-use crate::app::choices::{InputSlot, MaskOf};
-use crate::app::commands::{InputsCommand, MaskCommand};
+use crate::app::choices::MaskOf;
 use crate::app::inputs::ChosenInput;
-use crate::app::thumbs::ThumbSource;
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{
     CLIP_MASK_UNPAINTED, DROP_PICTURE, EDIT_MASK_HOVER, REMOVE_PICTURE_HOVER,
     paint_control_mask_hover, pixels_text,
 };
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{
-    badge, field_hint, field_note, icon_button, palette, rate, row, with_icon,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
-/// Edge of the small picture of a mask.
 const MASK_SIDE: f32 = 40.0;
 const CONTROL_MASK_HOVER: &str = "Which part of this control is regenerated: white is, black stays. A picture holds for every frame of a clip; a mask that is a clip goes with it frame by frame. Drop a file here, or choose one";
 
@@ -75,7 +64,6 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: b
     rect
 }
 
-/// An area for files to be dropped on. Returns whether it was clicked, which opens a file dialog.
 pub(super) fn drop_target(
     ui: &Ui,
     view: &UiContext<'_>,
@@ -122,7 +110,6 @@ fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
     ));
 }
 
-/// The picture at the left, its facts at the right.
 fn wide_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
@@ -180,8 +167,7 @@ pub(super) fn thumb_ui(
     size: Vec2,
 ) -> Response {
     let is_clip = matches!(input.source, InputMedia::Clip(_));
-    let path = input.source.path().to_owned();
-    let pictured = ThumbSource::Input(path);
+    let pictured = ThumbSource::Input(input.source.path().to_owned());
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());
@@ -200,7 +186,6 @@ pub(super) fn thumb_ui(
     response
 }
 
-/// Accessible name of the thumbnail in a slot.
 fn thumb_text(slot: InputSlot, is_clip: bool, file: &str) -> String {
     match (slot, is_clip) {
         (_, true) => format!("Last frame of {file}"),
@@ -213,7 +198,6 @@ fn thumb_text(slot: InputSlot, is_clip: bool, file: &str) -> String {
     }
 }
 
-/// Marks the lower left corner of a clip's frame.
 fn clip_badge(ui: &Ui, picture: Rect) {
     let palette = palette(ui);
     let rect = Rect::from_min_size(
@@ -230,9 +214,8 @@ pub(super) fn name_ui(ui: &mut Ui, input: &ChosenInput) {
 }
 
 pub(super) fn facts_ui(ui: &mut Ui, input: &ChosenInput) {
-    let weak = palette(ui).weak;
     let (width, height) = input.source.size();
-    let small = |text: String| RichText::new(text).small().color(weak);
+    let small = |text: String| RichText::new(text).small().color(palette(ui).weak);
     match &input.source {
         InputMedia::Picture(_) => {
             ui.add(Label::new(small(pixels_text(width, height))).truncate());
@@ -251,7 +234,6 @@ fn clip_length_text(num_frames: u32, fps: f64) -> String {
     format!("{num_frames} frames, {secs} at {} fps", rate(fps))
 }
 
-/// Another file, the brush of a mask, away with it: from left to right, however they are laid out.
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
     if ui.layout().prefer_right_to_left() {
         remove_button(ui, view, slot, input);
@@ -272,9 +254,8 @@ fn remove_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: 
         }
         _ => (words.remove, REMOVE_PICTURE_HOVER),
     };
-    if icon_button(ui, icons::TRASH, name, explanation).clicked() {
-        view.push(InputsCommand::Remove(slot));
-    }
+    let button = icon_button(ui, icons::TRASH, name, explanation);
+    view.on_click(&button, InputsCommand::Remove(slot));
 }
 
 fn edit_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
@@ -291,7 +272,6 @@ fn other_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
     }
 }
 
-/// Opens the page on which a mask is painted.
 pub(super) fn paint_button(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
     let inputs = &view.app.inputs;
     let has_clip = inputs.clip().is_some();
@@ -315,16 +295,13 @@ fn brush_button(
     explanation: &str,
     why_not: &str,
 ) {
-    let can_open = view.app.can_paint_mask(of);
-    ui.add_enabled_ui(can_open, |ui| {
+    ui.add_enabled_ui(view.app.can_paint_mask(of), |ui| {
         let button = icon_button(ui, icons::BRUSH, name, explanation);
-        if button.on_disabled_hover_text(why_not).clicked() {
-            view.push(MaskCommand::Open(of));
-        }
+        let button = button.on_disabled_hover_text(why_not);
+        view.on_click(&button, MaskCommand::Open(of));
     });
 }
 
-/// Returns true if a control shows a mask slot: the model uses one, or one is set.
 fn has_place(view: &UiContext<'_>, index: usize, input: &ChosenInput) -> bool {
     let takes = |spec| view.app.inputs.takes_control_mask(index, spec);
     input.control_mask.is_some() || view.model().is_some_and(takes)
@@ -339,8 +316,7 @@ pub(super) fn control_mask_ui(
     if !has_place(view, index, input) {
         return;
     }
-    let hover = CONTROL_MASK_HOVER;
-    row(ui, "Mask", hover, |ui, _| {
+    row(ui, "Mask", CONTROL_MASK_HOVER, |ui, _| {
         let rect = match &input.control_mask {
             Some(mask) => mask_ui(ui, view, index, mask),
             None => control_mask_empty_ui(ui, view, index),
@@ -354,14 +330,11 @@ pub(super) fn control_mask_ui(
     if input.control_mask.is_none() && is_painted {
         field_hint(ui, "What you painted is used");
     } else if input.control_mask.is_none() && view.app.inputs.needs_control_mask(index) {
-        field_note(
-            ui,
-            "This ControlNet fills a part of its picture: paint which, or drop a mask",
-        );
+        let text = "This ControlNet fills a part of its picture: paint which, or drop a mask";
+        field_note(ui, text);
     }
 }
 
-/// The mask that there is, with its buttons.
 fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mask: &InputMedia) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
@@ -371,9 +344,8 @@ fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mask: &InputMedi
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 let number = index + 1;
                 let name = format!("Remove the mask of control picture {number}");
-                if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
-                    view.push(InputsCommand::RemoveControlMask(index));
-                }
+                let button = icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER);
+                view.on_click(&button, InputsCommand::RemoveControlMask(index));
                 let name = format!("Edit the mask of control picture {number}");
                 let of = MaskOf::Control(index);
                 brush_button(ui, view, of, &name, EDIT_MASK_HOVER, CLIP_MASK_UNPAINTED);
@@ -434,8 +406,6 @@ fn control_mask_empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize) ->
     let painted = painted
         .on_hover_text(explanation)
         .accessible_name(format!("Paint a mask for control picture {number}"));
-    if painted.clicked() {
-        view.push(MaskCommand::Open(of));
-    }
+    view.on_click(&painted, MaskCommand::Open(of));
     rect
 }

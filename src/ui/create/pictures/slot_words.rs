@@ -1,10 +1,9 @@
 //! Headings, buttons and explanations of the places for input pictures, as the chosen model uses them.
 
-use safelight_core::model::{ControlKind, ImageRole, ModelSpec};
+use safelight_core::model::{ControlKind, ImageRole};
 
-use crate::app::choices::InputSlot;
+use crate::ui::prelude::*;
 
-/// Labels of one slot for an input image.
 pub(in crate::ui::create) struct SlotWords {
     pub heading: &'static str,
     pub choose: &'static str,
@@ -13,7 +12,6 @@ pub(in crate::ui::create) struct SlotWords {
     pub explanation: &'static str,
 }
 
-/// Labels of a slot, as the selected model uses it.
 pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec>) -> SlotWords {
     match slot {
         InputSlot::Start => {
@@ -71,21 +69,16 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
             other: "Choose another picture to edit",
             explanation: "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
         },
-        InputSlot::Reference if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => {
-            SlotWords {
-                heading: "Reference pictures",
-                choose: "Add reference pictures",
-                remove: "Remove reference picture",
-                other: "Choose another reference picture",
-                explanation: "Persons and things that are to appear in the clip, one a picture, best before a plain background. Each takes as long as four frames. Drop files anywhere in the window, paste one, or choose some",
-            }
-        }
         InputSlot::Reference => SlotWords {
             heading: "Reference pictures",
             choose: "Add reference pictures",
             remove: "Remove reference picture",
             other: "Choose another reference picture",
-            explanation: "The model sees these pictures beside the prompt, which says what to do with them, such as: put the coat of picture 2 on the woman of picture 1. Drop files anywhere in the window, paste one, or choose some",
+            explanation: if spec.is_some_and(|spec| spec.limits.controls.takes_clips) {
+                "Persons and things that are to appear in the clip, one a picture, best before a plain background. Each takes as long as four frames. Drop files anywhere in the window, paste one, or choose some"
+            } else {
+                "The model sees these pictures beside the prompt, which says what to do with them, such as: put the coat of picture 2 on the woman of picture 1. Drop files anywhere in the window, paste one, or choose some"
+            },
         },
         InputSlot::Control if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => {
             SlotWords {
@@ -97,8 +90,7 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
             }
         }
         InputSlot::Control => {
-            let kind = spec.and_then(|spec| spec.limits.controls.kind);
-            let (heading, explanation) = control(kind);
+            let (heading, explanation) = control(spec.and_then(|spec| spec.limits.controls.kind));
             SlotWords {
                 heading,
                 choose: "Add a control picture",
@@ -110,7 +102,6 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
     }
 }
 
-/// Labels of the start slot for models that only regenerate videos.
 const SOURCE_CLIP: SlotWords = SlotWords {
     heading: "Clip to change",
     choose: "Choose a clip to change",
@@ -145,7 +136,6 @@ fn start(role: Option<ImageRole>, takes_references: bool) -> (&'static str, &'st
     }
 }
 
-/// Heading and explanation of the control slot, by the kind of control that the model was trained for.
 fn control(kind: Option<ControlKind>) -> (&'static str, &'static str) {
     match kind {
         Some(ControlKind::Depth) => (

@@ -1,20 +1,12 @@
 //! The lists of earlier prompts and of wildcards, and the names of wildcards that are offered while one is written.
 
-use egui::{
-    Align, Button, Key, Layout, Modifiers, Popup, PopupCloseBehavior, Response, RichText,
-    ScrollArea, Ui, vec2,
-};
+use egui::{Popup, PopupCloseBehavior};
 use safelight_core::job::prompt::WildcardFile;
 use safelight_core::prompts::PromptEntry;
 
-use crate::app::commands::PromptCommand;
-use crate::app::notices::counted;
 use crate::ui::create::prompt::NO_MATCHES;
-use crate::ui::view::UiContext;
-use crate::ui::widgets::{icon_button, list_height, palette, search_field, wide_note, with_icon};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
-/// Maximum length of a prompt in a row.
 const MAX_SHOWN: usize = 200;
 const HISTORY: &str = "Earlier prompts";
 const WILDCARDS: &str = "Wildcards";
@@ -78,8 +70,7 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     let mut wish = None;
     let text = one_line(&entry.prompt);
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
-    let layout = Layout::right_to_left(egui::Align::Center);
-    ui.allocate_ui_with_layout(size, layout, |ui| {
+    ui.allocate_ui_with_layout(size, Layout::right_to_left(egui::Align::Center), |ui| {
         let name = format!("Forget: {text}");
         if icon_button(ui, icons::X, &name, "Remove it from this list").clicked() {
             wish = Some(PromptCommand::Forget(entry.clone()));
@@ -105,7 +96,6 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     wish
 }
 
-/// Returns whether it contains each of the words.
 fn has(entry: &PromptEntry, wanted: &str) -> bool {
     if wanted.is_empty() {
         return true;
@@ -184,7 +174,6 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-/// Returns whether it was clicked.
 fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
     let count = RichText::new(counted(file.num_lines, "1 line", "{} lines"))
@@ -201,7 +190,6 @@ fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
         .clicked()
 }
 
-/// The first of its lines.
 pub(super) fn lines_text(file: &WildcardFile) -> String {
     let mut text = file.beginning.join("\n");
     if let more @ 1.. = file.num_lines - file.beginning.len().min(file.num_lines) {

@@ -3,19 +3,12 @@
 mod lists;
 
 use egui::text::{CCursor, CCursorRange};
-use egui::{Button, Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
 use safelight_core::job::{LiteralPrompt, random_seed};
-use safelight_core::model::{GuidanceMode, ModelSpec};
+use safelight_core::model::GuidanceMode;
 use safelight_core::tokens::PromptCount;
 
-use crate::app::commands::PromptCommand;
 use crate::app::prompt::field_id;
-use crate::ui::view::{UiContext, said_ui};
-use crate::ui::widgets::{
-    at_right, chip, group_label, icon_button, icon_toggle, image_or_video, palette, reserved,
-    wide_note,
-};
-use crate::ui::{icons, theme};
+use crate::ui::prelude::*;
 
 /// Examples that are shown at once; the dice reaches them all.
 const NUM_CHIPS: usize = 2;
@@ -29,11 +22,11 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .unwrap_or_default();
     let label = heading_ui(ui, view, &examples);
     let hint = if view.form.is_one_a_line {
-        "One prompt per line, each line makes a job"
+        "One prompt per line, each line makes a job".to_owned()
     } else {
-        prompt_hint(view.makes_pictures())
+        format!("Describe the {}", result_word(view.makes_pictures()))
     };
-    field_ui(ui, view, label, hint);
+    field_ui(ui, view, label, &hint);
     let is_empty = view.form.prompt.trim().is_empty();
     // Both take the same line, so that nothing jumps with the first letter.
     reserved(ui, theme::BELOW_PROMPT_HEIGHT, |ui| {
@@ -53,11 +46,10 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     if is_right_to_left(&view.form.prompt) {
         let note = "Right-to-left text is shown in the wrong order here";
-        let amber = palette(ui).amber;
         let explanation = "Safelight cannot display Hebrew and Arabic from right to left yet. The \
                           text itself is stored in the right order, and the model reads it as you \
                           wrote it";
-        ui.scope(|ui| wide_note(ui, note, amber))
+        ui.scope(|ui| wide_note(ui, note, palette(ui).amber))
             .response
             .on_hover_text(explanation);
     }
@@ -75,11 +67,6 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-fn prompt_hint(makes_pictures: bool) -> &'static str {
-    image_or_video(makes_pictures, "Describe the picture", "Describe the clip")
-}
-
-/// Reason why the negative prompt is not used, and the remedy.
 fn negative_idle_text(guidance: GuidanceMode, is_empty: bool) -> &'static str {
     match (guidance == GuidanceMode::Cfg, is_empty) {
         (true, true) => "No negative prompt: it needs a guidance above 1 (see Advanced)",
@@ -100,9 +87,8 @@ fn examples_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) {
         for (ui, example) in columns.iter_mut().zip(shown) {
             ui.spacing_mut().button_padding.y = 1.0;
             ui.spacing_mut().interact_size.y = 0.0;
-            if chip(ui, example, "Click to use this prompt").clicked() {
-                view.push(PromptCommand::UseExample(example.clone()));
-            }
+            let button = chip(ui, example, "Click to use this prompt");
+            view.on_click(&button, PromptCommand::UseExample(example.clone()));
         }
     });
 }
@@ -121,11 +107,13 @@ fn is_right_to_left(text: &str) -> bool {
     })
 }
 
-/// Label and its buttons; returns the label's id.
 fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id {
-    let explanation = prompt_hover(view.makes_pictures());
+    let explanation = format!(
+        "Describe the {} in plain words. {{a|b}} picks one of them, __name__ a line of a wildcard file",
+        result_word(view.makes_pictures())
+    );
     ui.horizontal(|ui| {
-        let label = group_label(ui, "Prompt", explanation);
+        let label = group_label(ui, "Prompt", &explanation);
         at_right(ui, "prompt", |ui| {
             lists::button_ui(ui, view);
             lists::wildcards_button_ui(ui, view);
@@ -140,8 +128,7 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id 
             }
             if !examples.is_empty() {
                 let (name, hover) = ("Random example", "Another example prompt");
-                let roll = icon_button(ui, icons::DICE, name, hover);
-                if roll.clicked() {
+                if icon_button(ui, icons::DICE, name, hover).clicked() {
                     let pick = another(examples, &view.form.prompt);
                     view.push(PromptCommand::UseExample(pick));
                 }
@@ -150,14 +137,6 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id 
         label.id
     })
     .inner
-}
-
-fn prompt_hover(makes_pictures: bool) -> &'static str {
-    image_or_video(
-        makes_pictures,
-        "Describe the picture in plain words. {a|b} picks one of them, __name__ a line of a wildcard file",
-        "Describe the clip in plain words. {a|b} picks one of them, __name__ a line of a wildcard file",
-    )
 }
 
 fn field_ui(ui: &mut Ui, view: &mut UiContext<'_>, label: Id, hint: &str) {
@@ -212,8 +191,10 @@ fn field_ui(ui: &mut Ui, view: &mut UiContext<'_>, label: Id, hint: &str) {
 
 /// Shown where it acts: without guidance nothing is steered away from.
 fn negative_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let explanation = negative_hover(view.makes_pictures());
-    let label = group_label(ui, "Negative prompt", explanation);
+    let word = result_word(view.makes_pictures());
+    let hover =
+        format!("What to keep out of the {word}. It is used because the guidance is above 1");
+    let label = group_label(ui, "Negative prompt", &hover);
     let hint = if spec.guidance == GuidanceMode::Cfg {
         "Nothing in particular"
     } else {
@@ -245,15 +226,6 @@ fn negative_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     }
 }
 
-fn negative_hover(makes_pictures: bool) -> &'static str {
-    image_or_video(
-        makes_pictures,
-        "What to keep out of the picture. It is used because the guidance is above 1",
-        "What to keep out of the clip. It is used because the guidance is above 1",
-    )
-}
-
-/// The line below a literal prompt that looks like a template; true if its button is clicked.
 fn literal_ui(ui: &mut Ui, literal: Option<&LiteralPrompt>, name: &str) -> bool {
     let Some(literal) = literal.filter(|literal| literal.differs_from_template()) else {
         return false;
@@ -275,7 +247,6 @@ fn literal_ui(ui: &mut Ui, literal: Option<&LiteralPrompt>, name: &str) -> bool 
     .inner
 }
 
-/// Another example than the one in the field.
 fn another(examples: &[String], current: &str) -> String {
     let others: Vec<&String> = examples
         .iter()
@@ -339,7 +310,6 @@ fn tokens_text(count: &PromptCount) -> String {
     }
 }
 
-/// Warning that the second text encoder truncates the prompt; `None` if it reads all of it.
 fn second_encoder_text(count: &PromptCount) -> Option<String> {
     let [main, others @ ..] = &count.encoders[..] else {
         return None;

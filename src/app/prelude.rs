@@ -1,0 +1,17 @@
+//! Names that most parts of the window go by. Files that this one leads to cannot use it.
+
+pub use egui::Context;
+pub use safelight_core::job::{
+    CancelToken, FieldError, GenerateForm, GenerateRequest, InputMedia, JobError, JobErrorKind,
+    JobId, JobRequest, StartPicture,
+};
+pub use safelight_core::media::{MediaError, RgbPixels};
+pub use safelight_core::model::ModelSpec;
+pub use safelight_core::settings::{AppPaths, Settings};
+
+pub use crate::app::choices::{InputSlot, MaskOf, SlotTarget};
+pub use crate::app::commands::*;
+pub use crate::app::cx::AppContext;
+pub use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice, counted};
+pub use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
+pub use crate::app::state::MainPage;
