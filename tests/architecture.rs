@@ -16,172 +16,51 @@ use std::path::Path;
 
 use source::{code, code_with_whole_paths, names};
 
-/// A folder and the names that its code must not contain.
-struct Wall {
-    folder: &'static str,
-    except: &'static [&'static str],
-    forbidden: &'static [&'static str],
-    because: &'static str,
+/// A wall a line: the folder (and what lies in it and may), the names that its code must not contain, and why.
+const WALLS: &str = "\
+src/core: tch egui eframe wgpu crossbeam_channel std::thread; core is plain data and files
+src/loops: tch safelight_core std::fs std::thread; loops take slices and give slices
+src/core/model: crate::catalog crate::job crate::library crate::lora; what one model is lies below all that speaks of models
+src/core/formats: crate::catalog crate::families crate::job crate::library; a reader of a format knows no model
+src/core/library except src/core/library/tests: crate::catalog crate::job; the disk is searched before anything is asked of it
+src/core/job: crate::catalog; a job has its model already; the catalogue checks its entries as jobs
+src/engine: egui eframe wgpu winit rfd; the engine has no window
+src/engine/sampling: std::fs std::thread std::process crossbeam_channel; samplers are pure
+src/ui: tch crossbeam_channel std::fs std::net std::process std::thread crate::worker crate::cli; panels read state and push commands
+src/app: tch crate::cli crate::ui crate::window; what the window does knows neither tensors nor how it looks
+src/cli: tch egui eframe; the command line has no window
+src/cli except src/cli/window.rs: crate::ui crate::app; the command line works without the window, which that file opens
+src/worker: tch egui eframe crate::ui crate::app crate::cli; it serves the window and the command line, and computes nothing
+src/doctor: tch egui eframe crate::ui crate::app crate::cli; it serves the window and the command line alike
+src/report: tch egui eframe crate::ui crate::app crate::cli; it serves the window and the command line alike
+src/runtimes: tch egui eframe crate::ui crate::app crate::cli; it serves the window and the command line alike
+src/telemetry: tch egui eframe crate::ui crate::app crate::cli; it serves the window and the command line alike
+src/telemetry: crate::worker; telemetry only samples
+src except src/ui/theme.rs: Color32::from_; colours live in the theme
+src except src/download src/wheels/fetch src/wheels/trust.rs: ureq TcpStream TcpListener UdpSocket; downloads alone use the network";
+
+/// Folder, exceptions, forbidden names and reason of each wall.
+fn walls() -> impl Iterator<
+    Item = (
+        &'static str,
+        Vec<&'static str>,
+        Vec<&'static str>,
+        &'static str,
+    ),
+> {
+    WALLS.lines().map(|line| {
+        let (place, rest) = line.split_once(": ").expect("a folder");
+        let (names, because) = rest.split_once("; ").expect("names and a reason");
+        let (folder, except) = place.split_once(" except ").unwrap_or((place, ""));
+        let words = |text: &'static str| text.split_whitespace().collect();
+        (folder, words(except), words(names), because)
+    })
 }
-
-/// What serves the window and the command line knows neither, and computes nothing.
-const BELOW_BOTH_FRONTS: &[&str] = &[
-    "tch",
-    "egui",
-    "eframe",
-    "crate::ui",
-    "crate::app",
-    "crate::cli",
-];
-
-const fn serves_both(folder: &'static str) -> Wall {
-    Wall {
-        folder,
-        except: &[],
-        forbidden: BELOW_BOTH_FRONTS,
-        because: "it serves the window and the command line alike",
-    }
-}
-
-const WALLS: &[Wall] = &[
-    Wall {
-        folder: "src/core",
-        except: &[],
-        forbidden: &[
-            "tch",
-            "egui",
-            "eframe",
-            "wgpu",
-            "crossbeam_channel",
-            "std::thread",
-        ],
-        because: "core is plain data and files",
-    },
-    Wall {
-        folder: "src/loops",
-        except: &[],
-        forbidden: &["tch", "safelight_core", "std::fs", "std::thread"],
-        because: "loops take slices and give slices",
-    },
-    Wall {
-        folder: "src/core/model",
-        except: &[],
-        forbidden: &[
-            "crate::catalog",
-            "crate::job",
-            "crate::library",
-            "crate::lora",
-        ],
-        because: "what one model is lies below all that speaks of models",
-    },
-    Wall {
-        folder: "src/core/formats",
-        except: &[],
-        forbidden: &[
-            "crate::catalog",
-            "crate::families",
-            "crate::job",
-            "crate::library",
-        ],
-        because: "a reader of a format knows no model",
-    },
-    Wall {
-        folder: "src/core/library",
-        except: &["src/core/library/tests"],
-        forbidden: &["crate::catalog", "crate::job"],
-        because: "what lies on the disk is found before anything is asked of it",
-    },
-    Wall {
-        folder: "src/core/job",
-        except: &[],
-        forbidden: &["crate::catalog"],
-        because: "a job has its model already; the catalogue checks its entries as jobs",
-    },
-    Wall {
-        folder: "src/engine",
-        except: &[],
-        forbidden: &["egui", "eframe", "wgpu", "winit", "rfd"],
-        because: "the engine has no window",
-    },
-    Wall {
-        folder: "src/engine/sampling",
-        except: &[],
-        forbidden: &[
-            "std::fs",
-            "std::thread",
-            "std::process",
-            "crossbeam_channel",
-        ],
-        because: "samplers are pure",
-    },
-    Wall {
-        folder: "src/worker",
-        except: &[],
-        forbidden: BELOW_BOTH_FRONTS,
-        because: "the worker serves the window and the command line alike, and computes nothing",
-    },
-    Wall {
-        folder: "src/ui",
-        except: &[],
-        forbidden: &[
-            "tch",
-            "crossbeam_channel",
-            "std::fs",
-            "std::net",
-            "std::process",
-            "std::thread",
-            "crate::worker",
-            "crate::cli",
-        ],
-        because: "panels read state and push commands",
-    },
-    Wall {
-        folder: "src/app",
-        except: &[],
-        forbidden: &["tch", "crate::cli", "crate::ui", "crate::window"],
-        because: "what the window does knows neither tensors nor how it looks",
-    },
-    Wall {
-        folder: "src/cli",
-        except: &[],
-        forbidden: &["tch", "egui", "eframe"],
-        because: "the command line has no window",
-    },
-    Wall {
-        folder: "src/cli",
-        // Without a subcommand the window opens: this file puts it and the worker together.
-        except: &["src/cli/window.rs"],
-        forbidden: &["crate::ui", "crate::app"],
-        because: "the command line works without the window",
-    },
-    serves_both("src/doctor"),
-    serves_both("src/report"),
-    serves_both("src/runtimes"),
-    serves_both("src/telemetry"),
-    Wall {
-        folder: "src/telemetry",
-        except: &[],
-        forbidden: &["crate::worker"],
-        because: "telemetry only samples",
-    },
-    Wall {
-        folder: "src",
-        except: &["src/ui/theme.rs"],
-        forbidden: &["Color32::from_"],
-        because: "colours live in the theme",
-    },
-    Wall {
-        folder: "src",
-        except: &["src/download", "src/wheels/fetch", "src/wheels/trust.rs"],
-        forbidden: &["ureq", "TcpStream", "TcpListener", "UdpSocket"],
-        because: "the network is reached by downloads alone",
-    },
-];
 
 const MAX_LINES: usize = 500;
 const MAX_LINES_NETWORK: usize = 700;
 /// A network stays in one file, as its reference does.
-const NETWORKS: &[&str] = &[
+const NETWORKS: [&str; 4] = [
     "transformer.rs",
     "encoder.rs",
     "decoder.rs",
@@ -189,16 +68,16 @@ const NETWORKS: &[&str] = &[
 ];
 
 #[test]
-fn folders_name_only_what_their_walls_allow() {
+fn folders_are_there_and_name_only_what_their_walls_allow() {
     let mut found = Vec::new();
-    for wall in WALLS {
-        for path in rust_files(wall.folder) {
-            if wall.except.iter().any(|start| path.starts_with(start)) {
-                continue;
-            }
+    for (folder, except, forbidden, because) in walls() {
+        let mut files = rust_files(folder);
+        assert!(!files.is_empty(), "{folder} holds no Rust file");
+        files.retain(|path| !except.iter().any(|start| path.starts_with(start)));
+        for path in files {
             let code = code_with_whole_paths(&read(&path));
-            for name in wall.forbidden.iter().filter(|name| names(&code, name)) {
-                found.push(format!("{path} names {name}, but {}", wall.because));
+            for name in forbidden.iter().filter(|name| names(&code, name)) {
+                found.push(format!("{path} names {name}, but {because}"));
             }
         }
     }
@@ -236,9 +115,8 @@ fn nothing_outside_of_its_folders_names_a_family() {
         let source = read(&path);
         let product = source.split("#[cfg(test)]").next().unwrap_or_default();
         let code = code_with_whole_paths(product);
-        let literals = product
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"));
+        let lines = product.lines();
+        let literals = lines.filter(|line| !line.trim_start().starts_with("//"));
         let literals = literals.collect::<Vec<_>>().join("\n");
         for family in &core {
             let is_named = names(&code, &format!("families::{family}"))
@@ -252,37 +130,18 @@ fn nothing_outside_of_its_folders_names_a_family() {
 }
 
 #[test]
-fn the_walls_stand_around_folders_that_exist() {
-    for wall in WALLS {
-        assert!(
-            !rust_files(wall.folder).is_empty(),
-            "{} holds no Rust file",
-            wall.folder
-        );
-    }
-}
-
-#[test]
 fn every_file_opens_with_what_it_does() {
-    let silent: Vec<_> = all_rust_files()
-        .into_iter()
-        .filter(|path| !read(path).starts_with("//! "))
-        .collect();
-    assert!(
-        silent.is_empty(),
-        "these do not open with `//! …`: {silent:?}"
-    );
+    let mut silent = all_rust_files();
+    silent.retain(|path| !read(path).starts_with("//! "));
+    assert_eq!(silent, [""; 0], "these do not open with `//! …`");
 }
 
 #[test]
 fn no_file_is_too_long_to_read_at_once() {
-    let long: Vec<_> = all_rust_files()
-        .into_iter()
-        .map(|path| (read(&path).lines().count(), path))
-        .filter(|(lines, path)| *lines > longest(path))
-        .map(|(lines, path)| format!("{path} has {lines} lines of at most {}", longest(&path)))
-        .collect();
-    assert!(long.is_empty(), "\n{}", long.join("\n"));
+    for path in all_rust_files() {
+        let (lines, most) = (read(&path).lines().count(), longest(&path));
+        assert!(lines <= most, "{path} has {lines} lines of at most {most}");
+    }
 }
 
 #[test]
@@ -303,26 +162,20 @@ fn lints_are_expected_with_a_reason_and_never_allowed() {
 fn the_catalogue_of_models_is_a_table_of_models() {
     let catalogue = parse("models.toml");
     let models = catalogue.get("model").and_then(toml::Value::as_array);
-    assert!(
-        models.is_some_and(|models| !models.is_empty()),
-        "models.toml lists no [[model]]"
-    );
+    let has_models = models.is_some_and(|models| !models.is_empty());
+    assert!(has_models, "models.toml lists no [[model]]");
 }
 
 #[test]
 fn the_readme_and_the_checks_give_the_same_test_command() {
     let command = "cargo xtask test";
-    assert!(
-        read("README.md").lines().any(|line| line.trim() == command),
-        "README.md has no line `{command}`"
-    );
+    let readme = read("README.md");
+    let has_command = readme.lines().any(|line| line.trim() == command);
+    assert!(has_command, "README.md has no line `{command}`");
     let script = read(".ci/run");
     let last = script.lines().map(str::trim).rfind(|line| !line.is_empty());
-    assert_eq!(
-        last,
-        Some(command),
-        ".ci/run ends with the README's command"
-    );
+    let expected = Some(command);
+    assert_eq!(last, expected, ".ci/run ends with the README's command");
 }
 
 fn longest(path: &str) -> usize {
@@ -343,19 +196,15 @@ fn read(path: &str) -> String {
 }
 
 fn parse(path: &str) -> toml::Table {
-    read(path)
-        .parse()
-        .unwrap_or_else(|err| panic!("{path}: {err}"))
+    let parsed = read(path).parse();
+    parsed.unwrap_or_else(|err| panic!("{path}: {err}"))
 }
 
 fn all_rust_files() -> Vec<String> {
-    ["src", "tests", "benches", "packaging"]
-        .into_iter()
-        .flat_map(rust_files)
-        .collect()
+    let folders = ["src", "tests", "benches", "packaging"].into_iter();
+    folders.flat_map(rust_files).collect()
 }
 
-/// The Rust files below a folder, as paths from the repository's root.
 fn rust_files(folder: &str) -> Vec<String> {
     let mut files = Vec::new();
     let mut waiting = vec![root().join(folder)];
@@ -377,10 +226,8 @@ fn rust_files(folder: &str) -> Vec<String> {
 }
 
 fn from_root(path: &Path) -> String {
-    path.strip_prefix(root())
-        .unwrap_or(path)
-        .to_string_lossy()
-        .into_owned()
+    let path = path.strip_prefix(root()).unwrap_or(path);
+    path.to_string_lossy().into_owned()
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod wheels;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::common::scripts::write_script;
 use crate::common::{Home, assert_finished, end};
 
 /// A Strix Halo as the kernel shows it, with a small carve-out and half of the memory for the GPU.
-fn lay_strix_halo(root: &Path) {
+pub(crate) fn lay_strix_halo(root: &Path, kernel: &str) {
     let device = root.join("sys/devices/card0");
     let link = root.join("sys/class/drm/card0");
     let node = root.join("sys/class/kfd/kfd/topology/nodes/1");
@@ -38,10 +38,17 @@ fn lay_strix_halo(root: &Path) {
     fs::write(node.join("properties"), properties).unwrap();
     let meminfo = "MemTotal: 130000000 kB\nMemAvailable: 100000000 kB\n";
     fs::write(root.join("proc/meminfo"), meminfo).unwrap();
-    fs::write(root.join("proc/sys/kernel/osrelease"), "6.17.1-1\n").unwrap();
+    fs::write(root.join("proc/sys/kernel/osrelease"), kernel).unwrap();
 }
 
-/// A folder that has the names of a libtorch for ROCm.
+/// A command on the machine whose files are below this root.
+pub(crate) fn on_roots(mut command: Command, root: &Path) -> Command {
+    for (name, folder) in [("SYSFS", "sys"), ("PROC", "proc"), ("DEV", "dev")] {
+        command.env(format!("SAFELIGHT_{name}_ROOT"), root.join(folder));
+    }
+    command
+}
+
 fn lay_rocm(root: &Path) -> PathBuf {
     let lib = root.join("torch/lib");
     fs::create_dir_all(&lib).unwrap();
@@ -52,7 +59,6 @@ fn lay_rocm(root: &Path) -> PathBuf {
     root.join("torch")
 }
 
-/// An engine that writes its environment into the file beside it and ends.
 fn lay_engine(root: &Path) -> PathBuf {
     let engine = root.join("engine");
     write_script(&engine, "#!/bin/sh\nenv > \"$0.environment\"\n");
@@ -66,27 +72,21 @@ fn checks(output: &Output) -> Vec<Value> {
 
 fn messages(checks: &[Value], name: &str) -> String {
     let found = checks.iter().filter(|check| check["name"] == name);
-    let lines: Vec<String> = found
-        .map(|check| format!("{} {}", check["message"], check["command"]))
-        .collect();
-    lines.join("\n")
+    let lines = found.map(|check| format!("{} {}\n", check["message"], check["command"]));
+    lines.collect()
 }
 
 #[test]
 fn the_engines_process_gets_what_its_device_needs_and_none_of_what_hurts() {
     let home = Home::new();
     let root = home.path();
-    lay_strix_halo(root);
+    lay_strix_halo(root, "6.17.1-1");
     let engine = lay_engine(root);
     home.write_settings("[runtime.environment]\nMINE = 'yes'\nGOMP_SPINCOUNT = '7'\n");
-    let output = home
-        .safelight()
+    let output = on_roots(home.safelight(), root)
         .args(["doctor", "--json", "--quick"])
         .env("SAFELIGHT_LIBTORCH", lay_rocm(root))
         .env("SAFELIGHT_ENGINE", &engine)
-        .env("SAFELIGHT_SYSFS_ROOT", root.join("sys"))
-        .env("SAFELIGHT_PROC_ROOT", root.join("proc"))
-        .env("SAFELIGHT_DEV_ROOT", root.join("dev"))
         .env("HSA_OVERRIDE_GFX_VERSION", "11.0.0")
         .env("PYTORCH_HIP_ALLOC_CONF", "max_split_size_mb:64")
         .env("MIOPEN_FIND_MODE", "NORMAL")

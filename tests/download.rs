@@ -132,7 +132,6 @@ impl Case {
         self.command(args).output().unwrap()
     }
 
-    /// What was asked for and sent, by path.
     fn fetched(&self) -> Vec<String> {
         let requests = self.server.requests("GET").into_iter();
         let mut paths: Vec<String> = requests.map(|it| it.path).collect();

@@ -9,7 +9,6 @@ mod interpolate;
 mod ladder;
 mod loras;
 mod neighbour;
-mod outpaint;
 mod prelude;
 mod private;
 mod several;
@@ -31,7 +30,17 @@ fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// The settings that a result carries.
+/// What a job of the tiny model that finishes says, with these arguments between blanks.
+fn makes(home: &Home, arguments: &str) -> Output {
+    let output = run(home.generate().args(arguments.split(' ')));
+    assert_finished(&output);
+    output
+}
+
+fn message(event: &Value) -> &str {
+    event["message"].as_str().expect("a message")
+}
+
 fn settings(home: &Home, name: &str) -> Value {
     let text = media::read_settings(&home.path().join(name)).unwrap();
     serde_json::from_str(&text.expect("it carries some")).unwrap()
@@ -46,7 +55,6 @@ fn strike(command: &mut Command, home: &Home, fault: &str, name: &str) {
     }
 }
 
-/// The one job that was kept.
 fn kept_job(home: &Home) -> std::path::PathBuf {
     let mut folders = home.job_folders();
     assert_eq!(folders.len(), 1, "{folders:?}");
@@ -62,7 +70,7 @@ fn test_picture(path: &Path, width: u32, height: u32) {
 #[test]
 fn a_prompt_becomes_a_video_that_carries_its_settings_and_repeats_exactly() {
     let home = Home::new();
-    let output = run(home.generate().args(["--out", "clip.mp4"]));
+    let output = makes(&home, "--out clip.mp4");
     assert_eq!(assert_finished(&output)["frames"], 5);
     let all = events(&output);
     for kind in ["stage", "step", "memory", "finished"] {
@@ -85,12 +93,12 @@ fn a_prompt_becomes_a_video_that_carries_its_settings_and_repeats_exactly() {
 #[test]
 fn every_kind_of_file_can_be_written() {
     let home = Home::new();
-    for name in ["clip.gif", "clip.webp", "picture.png"] {
-        let mut command = home.generate();
-        if name == "picture.png" {
-            command.args(["--frames", "1"]);
-        }
-        assert_finished(&run(command.args(["--out", name])));
+    for (name, more) in [
+        ("clip.gif", ""),
+        ("clip.webp", ""),
+        ("picture.png", " --frames 1"),
+    ] {
+        makes(&home, &format!("--out {name}{more}"));
         assert!(home.path().join(name).exists(), "{name}");
     }
 }
@@ -101,10 +109,8 @@ fn a_start_image_steers_the_video_and_a_mask_says_which_part_of_it_moves() {
     for name in ["start.png", "mask.png"] {
         test_picture(&home.path().join(name), 100, 70);
     }
-    for mask in [&[][..], &["--mask", "mask.png"]] {
-        let given = ["--image", "start.png", "--out", "clip.mp4"];
-        let output = run(home.generate().args(given).args(mask));
-        assert_finished(&output);
+    for mask in ["", " --mask mask.png"] {
+        let output = makes(&home, &format!("--image start.png --out clip.mp4{mask}"));
         let all = events(&output);
         assert!(all.iter().any(|event| event["stage"] == "encode_image"));
     }
@@ -120,49 +126,48 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     let cut = "\0\0\0\x14ftypisom\0\0\0\0isom\0\0\x10\0moov";
     fs::write(home.path().join("cut.mp4"), cut).unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
-    let cases: [(&[&str], &str); 26] = [
-        (&["--mask", "whole.png"], "a mask needs a start picture"),
-        (&["--schedule", "linear"], "exponential"),
-        (&["--frames", "4294967295"], "4n+1"),
-        (&["--width", "4096", "--height", "64"], "3840"),
-        (&["--out", "seq.mp4", "--sidecar"], "seq.json"),
-        (&["--capture", "cut.png/folder"], "capture"),
-        (&["--width", "0"], "multiple of"),
-        (&["--frames", "0"], "4n+1"),
-        (&["--start-step", "2"], "below the end step 2"),
-        (&["--end-step", "3"], "between 1 and 2"),
-        (&["--vae-tile", "63"], "between 64"),
-        (&["--preset", "slow"], "has none"),
-        (&["--sampler", "dpm"], "dpmpp_2m"),
-        (&["--last-image", "whole.png"], "does not use end pictures"),
-        (&["--extend", "text.png"], "a text file"),
-        (&["--extend", "whole.png"], "without a number"),
-        (&["--extend", "none.mp4"], "none.mp4"),
-        (&["--extend", "cut.mp4"], "is incomplete"),
-        (&["--steps", "0"], "between 1 and 1000"),
-        (&["--guidance", "-3"], "between 0 and 100"),
-        (&["--image", "cut.png"], "cut.png"),
-        (&["--image", "text.png"], "text.png"),
-        (&["--image", "none.png"], "none.png"),
-        (&["--out", "clip.avi"], ".mp4"),
-        (&["--out", "no/such/folder/clip.mp4"], "folder"),
-        (&["--device", "cuda:7"], "cuda:7"),
-    ];
-    for (arguments, expected) in cases {
+    for (arguments, expected) in [
+        ("--mask whole.png", "a mask needs a start picture"),
+        ("--schedule linear", "exponential"),
+        ("--frames 4294967295", "4n+1"),
+        ("--width 4096 --height 64", "3840"),
+        ("--out seq.mp4 --sidecar", "seq.json"),
+        ("--capture cut.png/folder", "capture"),
+        ("--width 0", "multiple of"),
+        ("--frames 0", "4n+1"),
+        ("--start-step 2", "below the end step 2"),
+        ("--end-step 3", "between 1 and 2"),
+        ("--vae-tile 63", "between 64"),
+        ("--preset slow", "has none"),
+        ("--sampler dpm", "dpmpp_2m"),
+        ("--last-image whole.png", "does not use end pictures"),
+        ("--extend text.png", "a text file"),
+        ("--extend whole.png", "without a number"),
+        ("--extend none.mp4", "none.mp4"),
+        ("--extend cut.mp4", "is incomplete"),
+        ("--steps 0", "between 1 and 1000"),
+        ("--guidance -3", "between 0 and 100"),
+        ("--image cut.png", "cut.png"),
+        ("--image text.png", "text.png"),
+        ("--image none.png", "none.png"),
+        ("--out clip.avi", ".mp4"),
+        ("--out no/such/folder/clip.mp4", "folder"),
+        ("--device cuda:7", "cuda:7"),
+        ("--device tpu", ""),
+        ("--steps many", ""),
+        ("--no-such-thing", ""),
+        (
+            "--image whole.png --source-clip whole.png",
+            "a clip that is changed stands alone",
+        ),
+    ] {
         let mut command = home.generate();
-        if !arguments.contains(&"--out") {
+        if !arguments.contains("--out ") {
             command.args(["--out", "clip.mp4"]);
         }
-        let output = run(command.args(arguments));
+        let output = run(command.args(arguments.split(' ')));
         assert_failed(&output, 2, expected);
-        assert!(!home.path().join("clip.mp4").exists(), "{arguments:?}");
-    }
-    for arguments in [
-        &["--device", "tpu"][..],
-        &["--steps", "many"],
-        &["--no-such-thing"],
-    ] {
-        assert_failed(&run(home.generate().args(arguments)), 2, "");
+        assert!(!home.path().join("clip.mp4").exists(), "{arguments}");
     }
     assert!(home.job_folders().is_empty(), "nothing was made");
 }
@@ -192,20 +197,16 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
         let text = text.replace("\"ffn_dim\": ", "\"ffn_dim\": 1");
         fs::write(config, text).unwrap();
     });
-    let cases = [
+    for (folder, expected) in [
         (home.path().join("nowhere"), "nowhere"),
         (without("vae"), "vae"),
         (without("tokenizer"), "tokenizer"),
         (cut, "diffusion_pytorch_model.safetensors"),
         (misshapen, "diffusion_pytorch_model.safetensors"),
-    ];
-    for (folder, expected) in cases {
+    ] {
         let mut command = home.generate();
-        let output = run(command
-            .arg("--model")
-            .arg(folder)
-            .args(["--out", "clip.mp4"]));
-        assert_failed(&output, 3, expected);
+        command.args(["--out", "clip.mp4", "--model"]).arg(folder);
+        assert_failed(&run(&mut command), 3, expected);
         assert!(!home.path().join("clip.mp4").exists());
     }
 }
@@ -214,10 +215,8 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
 fn a_broken_settings_file_is_told_and_left_as_it_is() {
     let home = Home::new();
     let file = home.write_settings("[output\n");
-    let output = run(home.generate().args(["--out", "clip.mp4"]));
-    assert_finished(&output);
-    let warning = &events_of(&output, "warning")[0]["message"];
-    assert!(warning.as_str().unwrap().contains("settings.toml"));
+    let output = makes(&home, "--out clip.mp4");
+    assert!(message(&events_of(&output, "warning")[0]).contains("settings.toml"));
     assert_eq!(fs::read_to_string(&file).unwrap(), "[output\n");
 }
 
@@ -235,36 +234,22 @@ fn results_without_a_name_never_replace_each_other() {
 #[test]
 fn a_runtime_folder_without_libtorch_is_named() {
     let home = Home::new();
-    let output = run(home
-        .generate()
-        .args(["--out", "clip.mp4"])
-        .env("SAFELIGHT_LIBTORCH", home.path().join("nothing-here")));
-    assert_failed(&output, 1, "libtorch_cpu.so");
+    let mut command = home.generate();
+    command.env("SAFELIGHT_LIBTORCH", home.path().join("nothing-here"));
+    assert_failed(&run(&mut command), 1, "libtorch_cpu.so");
 }
 
 #[test]
 fn a_capture_holds_every_stage_under_the_references_names() {
     let home = Home::new();
-    let captured = ["--out", "clip.mp4", "--capture", "captured"];
-    assert_finished(&run(home.generate().args(captured)));
+    makes(&home, "--out clip.mp4 --capture captured");
     let bytes = fs::read(home.path().join("captured/capture.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let names = tensors.names();
-    for name in [
-        "tokenizer.prompt.input_ids",
-        "prompt_embeds",
-        "negative_prompt_embeds",
-        "noise.0",
-        "latents.initial",
-        "timesteps",
-        "sigmas",
-        "step.00.transformer.cond",
-        "step.01.latents",
-        "latents.final",
-        "vae.decode.0.input",
-        "pixels",
-        "output_u8",
-    ] {
+    let expected = "tokenizer.prompt.input_ids prompt_embeds negative_prompt_embeds noise.0 \
+        latents.initial timesteps sigmas step.00.transformer.cond step.01.latents latents.final \
+        vae.decode.0.input pixels output_u8";
+    for name in expected.split(' ') {
         assert!(names.contains(&name), "{name} is not among {names:?}");
     }
 }

@@ -25,11 +25,11 @@ fn run(home: &Home, args: &[&str]) -> Output {
 fn what_a_killed_program_left_half_written_is_gone_behind_the_next_start() {
     let home = Home::new();
     // No process has this number.
-    let left = [
+    let names = [
         "data/safelight/telemetry/.1.json",
         "config/safelight/.settings.toml",
-    ]
-    .map(|name| home.path().join(format!("{name}.4194305.partial")));
+    ];
+    let left = names.map(|name| home.path().join(format!("{name}.4194305.partial")));
     for path in &left {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "{").unwrap();
@@ -38,7 +38,6 @@ fn what_a_killed_program_left_half_written_is_gone_behind_the_next_start() {
     assert!(left.iter().all(|path| !path.exists()));
 }
 
-/// The one JSON object that a command prints.
 fn object(output: &Output) -> Value {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -133,19 +132,13 @@ fn inspect_says_what_nothing_here_can_use() {
         ("text_model.embeddings.token_embedding.weight", 1280),
     ];
     let clip = clip.map(|(name, width)| (name.to_owned(), vec![4, width]));
+    let foreign = "Stable Diffusion 1.5 or 2, rank 4, in the names of kohya; Safelight does not support models of this family";
+    let used = "use it with `safelight generate --lora`";
+    let unused = "a CLIP-G text encoder; no model that Safelight runs uses it";
     for (tensors, part) in [
-        (
-            two("input_blocks_1_1_proj_in"),
-            "Stable Diffusion 1.5 or 2, rank 4, in the names of kohya; Safelight does not support models of this family",
-        ),
-        (
-            two("double_blocks_0_img_attn_proj"),
-            "use it with `safelight generate --lora`",
-        ),
-        (
-            clip,
-            "a CLIP-G text encoder; no model that Safelight runs uses it",
-        ),
+        (two("input_blocks_1_1_proj_in"), foreign),
+        (two("double_blocks_0_img_attn_proj"), used),
+        (clip, unused),
     ] {
         networks::write_zeros(&home.path().join("a.safetensors"), tensors);
         let output = run(&home, &["inspect", "a.safetensors"]);
@@ -179,11 +172,9 @@ fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
 #[test]
 fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest() {
     let home = Home::new();
-    let output = safelight(&home)
-        .env("SAFELIGHT_LIBTORCH", home.path().join("nowhere"))
-        .args(["doctor", "--json"])
-        .output()
-        .unwrap();
+    let mut command = safelight(&home);
+    command.env("SAFELIGHT_LIBTORCH", home.path().join("nowhere"));
+    let output = command.args(["doctor", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let report = object(&output);
     assert_eq!(report["status"], "fail");
@@ -192,15 +183,7 @@ fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest()
     let libtorch = named("libtorch").unwrap()["message"].as_str().unwrap();
     assert!(libtorch.contains("SAFELIGHT_LIBTORCH"), "{libtorch}");
     assert!(named("engine").is_none());
-    for name in [
-        "settings",
-        "gpu",
-        "environment",
-        "models",
-        "output",
-        "disk",
-        "memory",
-    ] {
+    for name in "settings gpu environment models output disk memory".split(' ') {
         assert!(named(name).is_some(), "{name}");
     }
 }
@@ -208,12 +191,9 @@ fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest()
 #[test]
 fn a_reader_that_goes_away_early_is_no_failure() {
     let home = Home::new();
-    let mut child = safelight(&home)
-        .arg("models")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = safelight(&home);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.arg("models").spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -263,12 +243,7 @@ fn inspect_says_how_another_programs_file_was_made() {
     let output = run(&home, &["inspect", "clip.json"]);
     assert_eq!(output.status.code(), Some(0));
     let shown = text(&output.stdout);
-    for part in [
-        "made with FramePack Studio",
-        "prompt: a boat",
-        "seed: 5",
-        "LoRAs: ink (0.5)",
-    ] {
+    for part in "made with FramePack Studio|prompt: a boat|seed: 5|LoRAs: ink (0.5)".split('|') {
         assert!(shown.contains(part), "{part:?} in {shown}");
     }
     let card = object(&run(&home, &["inspect", "--json", "clip.json"]));
@@ -276,10 +251,8 @@ fn inspect_says_how_another_programs_file_was_made() {
     let output = run(&home, &["generate", "--from", "clip.json"]);
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
-    assert!(
-        said.contains("this computer has no model of that family"),
-        "{said}"
-    );
+    let none = "this computer has no model of that family";
+    assert!(said.contains(none), "{said}");
 }
 
 #[test]
@@ -288,17 +261,12 @@ fn a_file_without_a_readable_prompt_needs_one() {
     let settings = r#"{"seed": 5, "steps": 4, "total_second_length": 4}"#;
     fs::write(home.path().join("clip.json"), settings).unwrap();
     let shown = text(&run(&home, &["inspect", "clip.json"]).stdout);
-    assert!(
-        shown.contains("The file has no prompt: write one"),
-        "{shown}"
-    );
+    let needed = "The file has no prompt: write one";
+    assert!(shown.contains(needed), "{shown}");
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
-    let args = ["generate", "--from", "clip.json", "--model", "little-world"];
-    let output = safelight(&home)
-        .env("SAFELIGHT_ASSETS", assets)
-        .args(args)
-        .output()
-        .unwrap();
+    let mut command = safelight(&home);
+    command.args("generate --from clip.json --model little-world".split(' '));
+    let output = command.env("SAFELIGHT_ASSETS", assets).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
     assert!(said.contains("a prompt is needed"), "{said}");
@@ -377,7 +345,6 @@ fn a_folder_whose_name_steers_a_terminal_is_spelled_out_and_programs_get_it_whol
     assert!(find(&listed, &folder), "{listed}");
 }
 
-/// Whether the text stands somewhere in the value.
 fn find(value: &Value, wanted: &str) -> bool {
     match value {
         Value::String(text) => text.contains(wanted),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::common::server::Server;
 use crate::common::wheels::{self, VERSION, index};
 use crate::common::{Home, assert_finished};
+use crate::doctor::{lay_strix_halo, on_roots};
 
 fn answer(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -19,20 +20,15 @@ fn answer(output: &Output) -> Value {
         .unwrap_or_else(|err| panic!("{err}: {text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What `safelight runtime` answers in JSON.
 fn answered(home: &Home, words: &[&str]) -> Value {
     let words = [words, &["--json"]].concat();
     answer(&runtime(home, &words).output().unwrap())
 }
 
-/// On a machine without GPUs.
 fn runtime(home: &Home, words: &[&str]) -> Command {
     let mut command = home.safelight();
-    let nothing = home.path().join("no machine");
-    command
-        .arg("runtime")
-        .args(words)
-        .env("SAFELIGHT_SYSFS_ROOT", nothing);
+    command.env("SAFELIGHT_SYSFS_ROOT", home.path().join("no machine"));
+    command.arg("runtime").args(words);
     command
 }
 
@@ -90,35 +86,11 @@ fn a_libtorch_that_fails_its_check_is_not_used_unless_its_user_insists() {
 fn a_strix_halo_without_a_runtime_is_told_which_one_to_get() {
     let home = Home::new();
     let root = home.path();
-    let device = root.join("sys/devices/card0");
-    let link = root.join("sys/class/drm/card0");
-    let node = root.join("sys/class/kfd/kfd/topology/nodes/1");
-    let kernel = root.join("proc/sys/kernel");
-    for folder in [&device, &link, &node, &kernel, &root.join("dev")] {
-        fs::create_dir_all(folder).unwrap();
-    }
-    std::os::unix::fs::symlink(&device, link.join("device")).unwrap();
-    for (file, text) in [
-        (device.join("vendor"), "0x1002"),
-        (device.join("device"), "0x1586"),
-        (device.join("uevent"), "PCI_SLOT_NAME=0000:c4:00.0"),
-        (
-            node.join("properties"),
-            "gfx_target_version 110501\nlocation_id 50176\n",
-        ),
-        (kernel.join("osrelease"), "6.18.4\n"),
-        (root.join("dev/kfd"), ""),
-    ] {
-        fs::write(file, text).unwrap();
-    }
-    let output = home
-        .safelight()
-        .args(["runtime", "list"])
-        .env("SAFELIGHT_SYSFS_ROOT", root.join("sys"))
-        .env("SAFELIGHT_PROC_ROOT", root.join("proc"))
-        .env("SAFELIGHT_DEV_ROOT", root.join("dev"))
-        .output()
-        .unwrap();
+    lay_strix_halo(root, "6.18.4");
+    fs::create_dir(root.join("dev")).unwrap();
+    fs::write(root.join("dev/kfd"), "").unwrap();
+    let mut command = on_roots(home.safelight(), root);
+    let output = command.args(["runtime", "list"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("AMD gfx1151  0000:c4:00.0"), "{text}");
     let advice = "ROCm 7.14 of AMD, for gfx1151 serves AMD gfx1151 (about 1.3 GiB to download): `safelight runtime install rocm7.14-gfx1151`";

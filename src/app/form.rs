@@ -194,9 +194,7 @@ mod tests {
         before(None).put_back(&mut inputs, None, &mut cx).unwrap();
         assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
         let of_a_job = before(Some(JobId(1))).put_back(&mut inputs, None, &mut cx);
-        assert!(
-            of_a_job.is_err_and(|why| why
-                == "the form now holds the settings of another job, so it was not changed")
-        );
+        let why = "the form now holds the settings of another job, so it was not changed";
+        assert_eq!(of_a_job.err(), Some(why));
     }
 }

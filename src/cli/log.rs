@@ -173,13 +173,8 @@ mod tests {
         fs::write(&file, "").unwrap();
         assert!(LogFile::open(file.join("safelight.log")).is_err());
         let pipe = folder.path().join("pipe");
-        assert!(
-            std::process::Command::new("mkfifo")
-                .arg(&pipe)
-                .status()
-                .unwrap()
-                .success()
-        );
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
         assert!(LogFile::open(pipe).is_err());
     }
 

@@ -136,11 +136,7 @@ mod tests {
         counters.given_up = 2;
         let retries = helped("a GPU", &counters).unwrap();
         assert_eq!(retries.status, CheckStatus::Warn);
-        assert!(
-            retries
-                .message
-                .ends_with("in tiles of 512 pixels 1 of 3; 2× nothing helped"),
-            "{retries:?}"
-        );
+        let said = "in tiles of 512 pixels 1 of 3; 2× nothing helped";
+        assert!(retries.message.ends_with(said), "{retries:?}");
     }
 }

@@ -173,10 +173,8 @@ mod tests {
             fs::write(path, vec![0; bytes]).unwrap();
         }
         let checks = all(&own);
-        assert!(
-            checks[0].message.starts_with("1000 bytes kept"),
-            "{checks:?}"
-        );
+        let said = &checks[0].message;
+        assert!(said.starts_with("1000 bytes kept"), "{said}");
         assert!(checks[0].command.contains("--clear-miopen-cache"));
         assert_eq!(clear(&own).unwrap(), 1000);
         assert!(home.join(".config/other/keep").exists());

@@ -15,7 +15,6 @@ use safelight_core::speed::{SpeedProbe, SpeedState};
 
 use super::*;
 use crate::telemetry::fake_tree::{lay_card, lay_meminfo, lay_node};
-use crate::telemetry::nvidia::{NvidiaCard, NvidiaMemory};
 
 struct Case {
     root: tempfile::TempDir,
@@ -117,6 +116,25 @@ impl Case {
         &self.patient.machine.roots.sysfs
     }
 
+    fn first(&self, name: &str) -> CheckResult {
+        self.named(name).remove(0)
+    }
+
+    fn status(&self, name: &str) -> CheckStatus {
+        self.first(name).status
+    }
+
+    /// Puts these files beside libtorch's libraries.
+    fn lay_libraries(&self, names: &[&str]) {
+        for name in names {
+            fs::write(self.root.path().join("torch/lib").join(name), b"").unwrap();
+        }
+    }
+
+    fn set_version(&self, version: &str) {
+        fs::write(self.root.path().join("torch/build-version"), version).unwrap();
+    }
+
     fn set_kernel(&self, release: &str) {
         let file = self.patient.machine.roots.proc.join("sys/kernel/osrelease");
         fs::write(file, release).unwrap();
@@ -130,19 +148,24 @@ impl Case {
 
 fn strix_halo() -> Case {
     let case = Case::new();
+    lay_halo(
+        &case,
+        1 << 20,
+        "gfx_target_version 110501\nlocation_id 50176\n",
+    );
+    case
+}
+
+/// Half a GiB of its own, of which this is used, and 64 GiB of the host's.
+fn lay_halo(case: &Case, used: u64, node: &str) {
     let memory = [
         ("vram_total", 512 << 20),
-        ("vram_used", 1 << 20),
+        ("vram_used", used),
         ("gtt_total", 64 << 30),
         ("gtt_used", 1 << 30),
     ];
     lay_card(case.sysfs(), "card0", "0x1002", "0000:c4:00.0", &memory);
-    lay_node(
-        case.sysfs(),
-        1,
-        "gfx_target_version 110501\nlocation_id 50176\n",
-    );
-    case
+    lay_node(case.sysfs(), 1, node);
 }
 
 #[test]
@@ -151,14 +174,12 @@ fn a_sound_machine_without_a_gpu_has_nothing_failing_but_models() {
     let mut failing = case.checks();
     failing.retain(|check| check.status == CheckStatus::Fail);
     assert_eq!((failing.len(), failing[0].name), (1, "models"));
-    let gpu = case.named("gpu");
-    assert!(gpu[0].message.contains("no supported GPU found"), "{gpu:?}");
-    let kernel = &case.named("kernel")[0];
+    let gpu = case.first("gpu");
+    assert!(gpu.message.contains("no supported GPU found"), "{gpu:?}");
+    let kernel = case.first("kernel");
     // Its age matters to gfx1151 only.
-    assert_eq!(
-        (kernel.status, &kernel.message[..]),
-        (CheckStatus::Ok, "6.17.1-1")
-    );
+    let expected = (CheckStatus::Ok, "6.17.1-1");
+    assert_eq!((kernel.status, &kernel.message[..]), expected);
     assert!(case.named("driver").is_empty());
 }
 
@@ -168,30 +189,26 @@ fn without_libtorch_the_engine_is_not_tried() {
     case.patient.runtime = Err(RuntimeMissing::Nowhere {
         searched: Vec::new(),
     });
-    let libtorch = case.named("libtorch");
-    assert_eq!(libtorch[0].status, CheckStatus::Fail);
+    let libtorch = case.first("libtorch");
     let command = InstallationKind::of_this_program().libtorch_command();
-    assert_eq!(libtorch[0].command, command);
+    assert_eq!(libtorch.status, CheckStatus::Fail);
+    assert_eq!(libtorch.command, command);
     assert!(case.named("engine").is_empty());
 }
 
 #[test]
 fn another_version_of_libtorch_is_named() {
     let case = Case::new();
-    fs::write(case.root.path().join("torch/build-version"), "2.9.1+cu128").unwrap();
-    let libtorch = &case.named("libtorch")[0];
+    case.set_version("2.9.1+cu128");
+    let libtorch = case.first("libtorch");
     assert_eq!(libtorch.status, CheckStatus::Fail);
     let told =
         "this is libtorch 2.9.1+cu128, and Safelight has engines for 2.11.0 and 2.13.0 alone";
     assert!(libtorch.message.starts_with(told), "{libtorch:?}");
     assert!(case.named("engine").is_empty(), "it would only fail");
     for version in ["2.11.0+cu130", "2.13.0"] {
-        fs::write(case.root.path().join("torch/build-version"), version).unwrap();
-        assert_eq!(
-            case.named("libtorch")[0].status,
-            CheckStatus::Ok,
-            "{version}"
-        );
+        case.set_version(version);
+        assert_eq!(case.status("libtorch"), CheckStatus::Ok, "{version}");
     }
 }
 
@@ -200,18 +217,16 @@ fn an_engine_that_cannot_start_gives_its_reason_and_advice() {
     let err = JobError::new(JobErrorKind::Device, "libtorch is broken").advise("Fetch it again");
     let check = checks::engine(Err(err));
     assert_eq!(check.status, CheckStatus::Fail);
-    assert_eq!(check.message.as_str(), "libtorch is broken");
-    assert_eq!(check.advice.as_str(), "Fetch it again");
+    let said = (&*check.message, &*check.advice);
+    assert_eq!(said, ("libtorch is broken", "Fetch it again"));
 }
 
 #[test]
 fn a_gpu_runtime_that_cannot_be_used_fails_and_one_on_the_systems_libraries_lacks_nothing() {
     let mut case = strix_halo();
-    for library in ["libtorch_hip.so", "libc10_hip.so"] {
-        fs::write(case.root.path().join("torch/lib").join(library), b"").unwrap();
-    }
+    case.lay_libraries(&["libtorch_hip.so", "libc10_hip.so"]);
     case.engine.gpu_problem = Some("libtorch_hip.so could not be loaded: it is odd");
-    let engine = &case.named("engine")[0];
+    let engine = case.first("engine");
     assert_eq!(engine.status, CheckStatus::Fail);
     assert!(engine.message.ends_with("could not be loaded: it is odd"));
     let half = &case.named("libtorch")[1];
@@ -220,7 +235,7 @@ fn a_gpu_runtime_that_cannot_be_used_fails_and_one_on_the_systems_libraries_lack
 
     case.engine.gpu_problem = None;
     case.engine.device = DeviceChoice::Cuda(0);
-    assert_eq!(case.named("engine")[0].status, CheckStatus::Ok);
+    assert_eq!(case.status("engine"), CheckStatus::Ok);
     let half = &case.named("libtorch")[1];
     assert_eq!(half.status, CheckStatus::Ok, "it was loaded: {half:?}");
     let expected = "with libamdhip64.so, libMIOpen.so of the system";
@@ -230,48 +245,54 @@ fn a_gpu_runtime_that_cannot_be_used_fails_and_one_on_the_systems_libraries_lack
 #[test]
 fn strix_halo_gets_its_kernel_pool_and_access_told() {
     let case = strix_halo();
-    let gpu = &case.named("gpu")[0];
-    assert!(gpu.message.contains("gfx1151"), "{gpu:?}");
-    assert!(gpu.message.contains("one pool"), "{gpu:?}");
-    assert_eq!(
-        gpu.status,
-        CheckStatus::Warn,
-        "a CPU libtorch does not use it"
-    );
-    let access = &case.named("gpu access")[0];
-    assert_eq!(access.status, CheckStatus::Warn);
-    assert!(access.command.starts_with("sudo "), "{access:?}");
-    let kernel = &case.named("kernel")[0];
-    assert_eq!(kernel.status, CheckStatus::Warn);
-    assert!(kernel.message.contains("this is 6.17.1-1"), "{kernel:?}");
-    let pool = &case.named("gpu memory")[0];
-    // 128 GiB less the system's 8, in pages of 4 KiB.
-    assert!(pool.advice.contains("ttm.pages_limit=31457280"), "{pool:?}");
-    assert!(pool.command.contains("pages_limit=31457280"), "{pool:?}");
-    let last = "rebuild the initramfs and restart";
-    assert!(pool.advice.contains(last) && pool.command.contains("update-initramfs"));
+    // A CPU libtorch does not use it.
+    let warned = ["gpu", "gpu access", "kernel"].map(|name| case.status(name));
+    assert_eq!(warned, [CheckStatus::Warn; 3]);
+    for (name, parts) in [
+        ("gpu", &["gfx1151", "one pool"][..]),
+        ("gpu access", &["$ sudo "]),
+        ("kernel", &["this is 6.17.1-1"]),
+        // 128 GiB less the system's 8, in pages of 4 KiB.
+        (
+            "gpu memory",
+            &[
+                "ttm.pages_limit=31457280",
+                "rebuild the initramfs and restart",
+            ],
+        ),
+        (
+            "gpu memory",
+            &["$ ", "pages_limit=31457280", "update-initramfs"],
+        ),
+    ] {
+        let check = case.first(name);
+        let text = format!("{}\n{}\n$ {}", check.message, check.advice, check.command);
+        assert!(
+            parts.iter().all(|part| text.contains(part)),
+            "{parts:?}: {text}"
+        );
+    }
 
     case.set_kernel("6.18.4");
-    assert_eq!(case.named("kernel")[0].status, CheckStatus::Ok);
+    assert_eq!(case.status("kernel"), CheckStatus::Ok);
     case.set_kernel("6.14.0");
     let backport = "gfx_target_version 110501\nlocation_id 50176\ncwsr_size 1\nctl_stack_size 1\n";
     lay_node(case.sysfs(), 1, backport);
-    assert_eq!(case.named("kernel")[0].status, CheckStatus::Ok);
+    assert_eq!(case.status("kernel"), CheckStatus::Ok);
     case.set_kernel("7.0.0-28-generic");
-    let kernel = &case.named("kernel")[0];
+    let kernel = case.first("kernel");
     assert!(kernel.message.contains("too slowly"), "{kernel:?}");
     fs::write(case.patient.machine.roots.dev.join("kfd"), b"").unwrap();
-    assert_eq!(case.named("gpu access")[0].status, CheckStatus::Ok);
+    assert_eq!(case.status("gpu access"), CheckStatus::Ok);
 }
 
 #[test]
 fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
     let mut case = strix_halo();
-    let library = case.root.path().join("torch/lib/libtorch_hip.so");
-    fs::write(library, b"").unwrap();
+    case.lay_libraries(&["libtorch_hip.so"]);
     case.engine.device = DeviceChoice::Cuda(0);
     case.engine.total_bytes = 15_500 << 20;
-    let pool = &case.named("gpu memory")[0];
+    let pool = case.first("gpu memory");
     assert_eq!(pool.status, CheckStatus::Warn);
     for expected in ["the driver says 15.1 GiB", "the least of"] {
         assert!(pool.message.contains(expected), "{pool:?}");
@@ -287,7 +308,7 @@ fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
 #[test]
 fn inherited_variables_that_hurt_are_named_with_what_they_do() {
     let mut case = Case::new();
-    assert_eq!(case.named("environment")[0].status, CheckStatus::Ok);
+    assert_eq!(case.status("environment"), CheckStatus::Ok);
     case.set_variables(&[
         ("HSA_OVERRIDE_GFX_VERSION", "11.0.0"),
         ("PYTORCH_HIP_ALLOC_CONF", "max_split_size_mb:64"),
@@ -314,13 +335,10 @@ fn inherited_variables_that_hurt_are_named_with_what_they_do() {
 #[test]
 fn what_the_engine_is_given_is_shown_with_its_reason_and_the_settings_win() {
     let mut case = strix_halo();
-    let library = case.root.path().join("torch/lib/libtorch_hip.so");
-    fs::write(library, b"").unwrap();
+    case.lay_libraries(&["libtorch_hip.so"]);
     case.set_variables(&[("MIOPEN_FIND_MODE", "NORMAL")]);
-    let settings = &mut case.patient.loaded.settings.runtime;
-    settings
-        .environment
-        .insert("MINE".to_owned(), "yes".to_owned());
+    let environment = &mut case.patient.loaded.settings.runtime.environment;
+    environment.insert("MINE".to_owned(), "yes".to_owned());
     let checks = case.named("environment");
     for expected in [
         "MIOPEN_FIND_MODE=NORMAL is set; the engine gets MIOPEN_FIND_MODE=2",
@@ -328,11 +346,8 @@ fn what_the_engine_is_given_is_shown_with_its_reason_and_the_settings_win() {
         "PYTORCH_MIOPEN_SUGGEST_NHWC=0: keeps MIOpen from",
         "MINE=yes, as the settings say so",
     ] {
-        let mut messages = checks.iter().map(|check| &check.message);
-        assert!(
-            messages.any(|message| message.contains(expected)),
-            "{checks:?}"
-        );
+        let is_told = |check: &CheckResult| check.message.contains(expected);
+        assert!(checks.iter().any(is_told), "{checks:?}");
     }
 }
 
@@ -352,13 +367,11 @@ fn done(probe: SpeedProbe, rate: f64, keeps_scores: bool) -> SpeedLine {
 fn a_measurement_that_hangs_or_crashes_names_what_it_hung_at_and_keeps_the_figures_before() {
     let mut case = Case::new();
     case.patient.is_measured = true;
-    case.engine.lines = vec![
-        done(SpeedProbe::MatrixF32, 0.1, false),
-        SpeedLine {
-            probe: SpeedProbe::ConvolutionOverTime,
-            state: SpeedState::Begin,
-        },
-    ];
+    let begun = SpeedLine {
+        probe: SpeedProbe::ConvolutionOverTime,
+        state: SpeedState::Begin,
+    };
+    case.engine.lines = vec![done(SpeedProbe::MatrixF32, 0.1, false), begun];
     case.engine.ended = ChildExit::TooLate { secs: 90 };
     let speed = case.named("speed");
     assert_eq!((speed.len(), speed[0].status), (2, CheckStatus::Ok));
@@ -390,36 +403,25 @@ fn slow_halves_and_attention_that_keeps_its_scores_are_told_on_a_gpu_alone() {
         speed.into_iter().map(|check| check.status).collect()
     };
     assert_eq!(status(&case), [CheckStatus::Ok, CheckStatus::Ok]);
-    let library = case.root.path().join("torch/lib/libtorch_hip.so");
-    fs::write(library, b"").unwrap();
+    case.lay_libraries(&["libtorch_hip.so"]);
     assert_eq!(status(&case), [CheckStatus::Warn, CheckStatus::Fail]);
 }
 
 #[test]
 fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
     let mut case = Case::new();
-    case.patient.machine.nvidia = Ok(NvidiaReport {
-        driver: "580.1".to_owned(),
-        cuda: "13.0".to_owned(),
-        cards: vec![NvidiaCard {
-            name: "Some GPU".to_owned(),
-            pci: "0000:01:00.0".to_owned(),
-            memory: Some(NvidiaMemory {
-                total_bytes: 24_000_000_000,
-                used_bytes: 1_000_000_000,
-            }),
-        }],
-    });
-    let gpu = &case.named("gpu")[0];
+    let memory = [24_000_000_000, 1_000_000_000];
+    case.patient.machine.nvidia = Ok(NvidiaReport::of_card("Some GPU", "580.1", "13.0", memory));
+    let gpu = case.first("gpu");
     assert_eq!(gpu.status, CheckStatus::Warn);
     assert!(gpu.message.contains("Some GPU"), "{gpu:?}");
     assert_eq!(gpu.command, "safelight runtime install cuda13.0");
     let own = crate::runtimes::folder(&case.patient.paths).join("cuda13.0");
     fs::create_dir_all(&own).unwrap();
-    let gpu = &case.named("gpu")[0];
+    let gpu = case.first("gpu");
     assert_eq!(gpu.command, "safelight runtime use cuda13.0", "{gpu:?}");
-    fs::write(case.root.path().join("torch/lib/libtorch_cuda.so"), b"").unwrap();
-    assert_eq!(case.named("gpu")[0].status, CheckStatus::Ok);
+    case.lay_libraries(&["libtorch_cuda.so"]);
+    assert_eq!(case.status("gpu"), CheckStatus::Ok);
 }
 
 #[test]
@@ -431,7 +433,7 @@ fn a_card_of_nvidia_whose_driver_does_not_work_is_told_and_not_passed_over() {
         let (name, text) = file.split_once(' ').unwrap();
         fs::write(device.join(name), text).unwrap();
     }
-    let gpu = &case.named("gpu")[0];
+    let gpu = case.first("gpu");
     assert_eq!(gpu.status, CheckStatus::Warn);
     let told =
         "NVIDIA device 2684 (0000:01:00.0) is there, and NVIDIA's driver does not work: no driver";
@@ -443,24 +445,32 @@ fn broken_settings_and_unknown_keys_are_told() {
     let mut case = Case::new();
     let file = AppPaths::under(case.root.path()).settings_file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    fs::write(&file, "[runtime]\ndevice = 'gpu'\n").unwrap();
-    case.patient.loaded = Settings::load(&file);
-    let settings = &case.named("settings")[0];
-    assert_eq!(settings.status, CheckStatus::Fail);
-    assert!(settings.message.contains("line 2, column 10"));
-    fs::write(&file, "[output]\nfromat = 'mp4'\n").unwrap();
-    case.patient.loaded = Settings::load(&file);
-    let settings = &case.named("settings")[0];
-    assert_eq!(settings.status, CheckStatus::Warn);
-    assert!(settings.message.contains("output.fromat"), "{settings:?}");
+    for (text, status, part) in [
+        (
+            "[runtime]\ndevice = 'gpu'\n",
+            CheckStatus::Fail,
+            "line 2, column 10",
+        ),
+        (
+            "[output]\nfromat = 'mp4'\n",
+            CheckStatus::Warn,
+            "output.fromat",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        case.patient.loaded = Settings::load(&file);
+        let settings = case.first("settings");
+        assert_eq!(settings.status, status);
+        assert!(settings.message.contains(part), "{settings:?}");
+    }
 }
 
 #[test]
 fn a_folder_for_results_that_cannot_be_made_fails_and_a_trial_leaves_nothing() {
     let case = Case::new();
-    assert_eq!(case.named("output")[0].status, CheckStatus::Ok);
+    assert_eq!(case.status("output"), CheckStatus::Ok);
     let before = fs::read_dir(case.root.path()).unwrap().count();
-    assert_eq!(case.named("output")[0].status, CheckStatus::Ok);
+    assert_eq!(case.status("output"), CheckStatus::Ok);
     assert_eq!(fs::read_dir(case.root.path()).unwrap().count(), before);
     // A file where a folder is needed: true for every user, root included.
     let file = case.root.path().join("a file");

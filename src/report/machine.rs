@@ -78,13 +78,11 @@ mod tests {
             .iter()
             .map(|fact| (fact.label.as_str(), fact.note.as_str()))
             .collect();
-        assert_eq!(
-            facts,
-            [
-                ("Machine", "Framework Desktop"),
-                ("Processor", "A CPU, 2 threads, avx2"),
-                ("System", "Some Linux 1"),
-            ]
-        );
+        let expected = [
+            ("Machine", "Framework Desktop"),
+            ("Processor", "A CPU, 2 threads, avx2"),
+            ("System", "Some Linux 1"),
+        ];
+        assert_eq!(facts, expected);
     }
 }

@@ -416,10 +416,8 @@ mod tests {
         let refused = outcome(badly("exit code 2", "noise\nerror: no GPU"), true);
         assert_eq!(refused.unwrap_err(), "The engine refused: no GPU.");
         let died = outcome(badly("signal 11", "HSA fault"), true).unwrap_err();
-        assert_eq!(
-            died,
-            "The engine ended while it measured (signal 11): HSA fault."
-        );
+        let expected = "The engine ended while it measured (signal 11): HSA fault.";
+        assert_eq!(died, expected);
         let late = outcome(ChildExit::TooLate { secs: 30 }, true).unwrap_err();
         assert!(late.contains("after 30 s"), "{late}");
     }
@@ -438,15 +436,10 @@ mod tests {
         let step = case(CaseKind::Step, 74.0);
         let (runs, limit) = plan(&step, 130.0, 100.0, Some(700.0), LEFT).unwrap();
         assert_eq!(runs, 5);
-        assert!(
-            limit >= Duration::from_secs(45) && limit < Duration::from_secs(100),
-            "{limit:?}"
-        );
+        assert!((45..100).contains(&limit.as_secs()), "{limit:?}");
         let why = plan(&step, 12.0, 100.0, Some(700.0), LEFT).unwrap_err();
-        assert_eq!(
-            why,
-            "It needs 24.7 GiB of the device, and 12.0 GiB are free."
-        );
+        let expected = "It needs 24.7 GiB of the device, and 12.0 GiB are free.";
+        assert_eq!(why, expected);
         let slow = case(CaseKind::Step, 500.0);
         let why = plan(&slow, 130.0, 100.0, Some(4.0), LEFT).unwrap_err();
         assert!(why.contains("the report has"), "{why}");

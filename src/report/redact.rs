@@ -201,25 +201,14 @@ mod tests {
         };
         let clean = serde_json::to_string(&planted().clean(&report)).unwrap();
         let lower = clean.to_lowercase();
-        for planted in [
-            "petra",
-            "halo",
-            "fritz",
-            "/home",
-            "/var/tmp",
-            "/mnt",
-            "/srv",
-            "8f2c1a3b",
-            "3a:b7",
-            "0123456789abcdef",
-            "urlaub",
-        ] {
+        let names =
+            "petra halo fritz /home /var/tmp /mnt /srv 8f2c1a3b 3a:b7 0123456789abcdef urlaub";
+        for planted in names.split(' ') {
             assert!(!lower.contains(planted), "{planted} in {clean}");
         }
-        assert!(
-            clean.contains("<folder>: denied") && clean.contains("<serial>"),
-            "{clean}"
-        );
+        for shown in ["<folder>: denied", "<serial>"] {
+            assert!(clean.contains(shown), "{clean}");
+        }
     }
 
     #[test]

@@ -231,55 +231,37 @@ mod tests {
     fn lines_of_the_engine_are_rows_with_names_units_and_faults() {
         let row = |line: &str| from_line(&serde_json::from_str(line).unwrap());
         let figures = |row: &ReportRow| -> Vec<String> {
-            let figures = row.figures.iter();
-            figures
-                .map(|it| format!("{} {} {}", it.name, it.value, it.unit))
-                .collect()
+            let text = |it: &ReportFigure| format!("{} {} {}", it.name, it.value, it.unit);
+            row.figures.iter().map(text).collect()
         };
         let begin = r#"{"probe":"attention","state":"begin"}"#;
         assert_eq!(row(begin), None);
         let speed =
             r#"{"probe":"matrix_bf16","state":"done","rate":31.5,"size":"4096","secs":0.004}"#;
         let speed = row(speed).unwrap();
-        assert_eq!(
-            (speed.label.as_str(), speed.note.as_str()),
-            ("Matrices in bf16", "4096")
-        );
+        let expected = ("Matrices in bf16", "4096");
+        assert_eq!((speed.label.as_str(), speed.note.as_str()), expected);
         assert_eq!(figures(&speed), ["rate 31.5 TFLOP/s"]);
         let load = r#"{"case":"load_large","gib":1.0,"median_s":0.5,"runs":3,"gib_per_s":2.0,"cold":{"gib_per_s":1.0},"is_whole":false}"#;
         let load = row(load).unwrap();
-        assert_eq!(
-            figures(&load),
-            ["rate 2 GiB/s", "median 0.5 s", "cold rate 1 GiB/s"]
-        );
-        assert!(
-            load.is_bad && load.note.contains("differ from the file"),
-            "{load:?}"
-        );
+        let expected = ["rate 2 GiB/s", "median 0.5 s", "cold rate 1 GiB/s"];
+        assert_eq!(figures(&load), expected);
+        assert!(load.is_bad && load.note.contains("differ from the file"));
         let streamed = r#"{"case":"a","preserved_gib":2.0,"median_s":0.1,"is_same":true}"#;
         let streamed = row(streamed).unwrap();
-        assert_eq!(
-            (streamed.id.as_str(), streamed.note.as_str()),
-            ("a_streamed", "equal to the last bit")
-        );
+        let expected = ("a_streamed", "equal to the last bit");
+        assert_eq!((streamed.id.as_str(), streamed.note.as_str()), expected);
         let far = r#"{"line":"done","trial":"convolution","error":0.2,"limit":0.1}"#;
         assert!(row(far).unwrap().is_bad);
         let parity = r#"{"family":"wan","case":"block","label":"Wan: a block","from_shipped":1e-3,"in_f32":null,"in_half":null,"limits":[1e-5,1e-4,1e-2]}"#;
         let parity = row(parity).unwrap();
-        assert!(
-            parity.is_bad && parity.label == "Wan: a block",
-            "{parity:?}"
-        );
+        assert_eq!((parity.is_bad, &*parity.label), (true, "Wan: a block"));
         let failed = row(r#"{"case":"b","error":"no kernel"}"#).unwrap();
-        assert_eq!(
-            (failed.label.as_str(), failed.note.as_str()),
-            ("b", "failed: no kernel")
-        );
+        let expected = ("b", "failed: no kernel");
+        assert_eq!((failed.label.as_str(), failed.note.as_str()), expected);
         let text = line_text(r#"{"case":"flux_1024","median_s":0.121,"peak_gib":22.6,"runs":5}"#);
-        assert_eq!(
-            text,
-            "flux_1024                median 0.121 s, peak 22.6 GiB"
-        );
+        let expected = "flux_1024                median 0.121 s, peak 22.6 GiB";
+        assert_eq!(text, expected);
         assert_eq!(line_text("no JSON"), "no JSON");
     }
 
@@ -289,7 +271,7 @@ mod tests {
             id: id.to_owned(),
             figures: figures
                 .iter()
-                .map(|&(name, value, unit)| ReportFigure::new(name, value, unit))
+                .map(|it| ReportFigure::new(it.0, it.1, it.2))
                 .collect(),
             ..ReportRow::default()
         };
@@ -311,27 +293,16 @@ mod tests {
         };
         let mut report = MachineReport::default();
         assert_eq!(measured(&report), [None; 4]);
+        let rates = [("rate", 40.0, "GiB/s"), ("cold rate", 2.0, "GiB/s")];
+        let step = [("median", 1.5, "s"), ("peak", 27.0, "GiB")];
+        let decode = [("first", 4.0, "s"), ("peak", 2.0, "GiB")];
+        let networks = vec![
+            row("wan14b_320_17f", &step),
+            row("vae_wan_320_17f", &decode),
+        ];
         report.sections = vec![
-            section(
-                "loading",
-                vec![row(
-                    "load_large",
-                    &[("rate", 40.0, "GiB/s"), ("cold rate", 2.0, "GiB/s")],
-                )],
-            ),
-            section(
-                "networks",
-                vec![
-                    row(
-                        "wan14b_320_17f",
-                        &[("median", 1.5, "s"), ("peak", 27.0, "GiB")],
-                    ),
-                    row(
-                        "vae_wan_320_17f",
-                        &[("first", 4.0, "s"), ("peak", 2.0, "GiB")],
-                    ),
-                ],
-            ),
+            section("loading", vec![row("load_large", &rates)]),
+            section("networks", networks),
         ];
         let found = measured(&report);
         assert_eq!(found[..3], [Some(11.1), None, Some(64.0)]);

@@ -181,39 +181,20 @@ mod tests {
             trial: CONVOLUTION,
             reason: "no kernel image".to_owned(),
         };
-        for (lines, ended, said) in [
-            (
-                begun(),
-                ChildExit::TooLate { secs: 300 },
-                "this libtorch hangs at a convolution (stopped after 300 s)",
-            ),
-            (
-                begun(),
-                crashed(),
-                "this libtorch crashes at a convolution: signal 11: HSA exception",
-            ),
-            (
-                Vec::new(),
-                crashed(),
-                "this libtorch crashes: signal 11: HSA exception",
-            ),
-            (
-                vec![device(None), wrong],
-                crashed(),
-                "a convolution is computed wrongly: it is off by 5.0e-1 of the largest number, where 2e-2 is allowed",
-            ),
-            (
-                vec![device(None), failed],
-                crashed(),
-                "a convolution fails: no kernel image",
-            ),
-            (
-                vec![device(Some("it is odd"))],
-                crashed(),
-                "this libtorch does not use the GPU: it is odd",
-            ),
-        ] {
+        let assert_said = |lines, ended: ChildExit, said: &str| {
             assert_eq!(judge(lines, &ended), Err(said.to_owned()));
-        }
+        };
+        let said = "this libtorch hangs at a convolution (stopped after 300 s)";
+        assert_said(begun(), ChildExit::TooLate { secs: 300 }, said);
+        let said = "this libtorch crashes at a convolution: signal 11: HSA exception";
+        assert_said(begun(), crashed(), said);
+        let said = "this libtorch crashes: signal 11: HSA exception";
+        assert_said(Vec::new(), crashed(), said);
+        let said = "a convolution is computed wrongly: it is off by 5.0e-1 of the largest number, where 2e-2 is allowed";
+        assert_said(vec![device(None), wrong], crashed(), said);
+        let said = "a convolution fails: no kernel image";
+        assert_said(vec![device(None), failed], crashed(), said);
+        let said = "this libtorch does not use the GPU: it is odd";
+        assert_said(vec![device(Some("it is odd"))], crashed(), said);
     }
 }

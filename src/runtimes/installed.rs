@@ -244,31 +244,20 @@ mod tests {
             system,
         };
         let found = all(&paths, &settings, &around);
-        let told: Vec<(&str, bool, bool)> = found
-            .iter()
-            .filter(|it| it.id != "prepared")
-            .map(|it| (it.id.as_str(), it.is_own, it.is_used))
-            .collect();
-        let expected = [
-            ("rocm7.14-gfx1151", true, true),
-            ("environment", false, false),
-            ("system", false, false),
-        ];
-        assert_eq!(told, expected);
+        let told = found.iter().filter(|it| it.id != "prepared");
+        let told: Vec<_> = told.map(|it| (&*it.id, it.is_own, it.is_used)).collect();
+        let others = ["environment", "system"].map(|id| (id, false, false));
+        assert_eq!(told[0], ("rocm7.14-gfx1151", true, true));
+        assert_eq!(told[1..], others);
     }
 
     #[test]
     fn chips_and_sizes_are_told_by_files_each_counted_once() {
         let root = tempfile::tempdir().unwrap();
         let torch = root.path().join("torch");
-        lay(
-            &torch,
-            &[
-                "lib/libtorch_hip.so",
-                "lib/rocblas/library/TensileLibrary_Type_HH_gfx1100.co",
-                ".kpack/torch_gfx1151.kpack",
-            ],
-        );
+        let tensile = "lib/rocblas/library/TensileLibrary_Type_HH_gfx1100.co";
+        let kernels = ".kpack/torch_gfx1151.kpack";
+        lay(&torch, &["lib/libtorch_hip.so", tensile, kernels]);
         let core = root.path().join("_rocm_sdk_core");
         lay(&core, &["lib/llvm/lib/libLLVM.so.23.0"]);
         symlink("libtorch_hip.so", torch.join("lib/link.so")).unwrap();
@@ -281,10 +270,8 @@ mod tests {
         };
         assert_eq!(found.targets(), ["gfx1100", "gfx1151"]);
         assert_eq!(found.bytes(), 60, "six files, and one name more of one");
-        assert_eq!(
-            target_in("_rocm_sdk_libraries_gfx90a/lib").as_deref(),
-            Some("gfx90a")
-        );
+        let found = target_in("_rocm_sdk_libraries_gfx90a/lib");
+        assert_eq!(found.as_deref(), Some("gfx90a"));
         assert_eq!(target_in("gfx"), None);
     }
 }

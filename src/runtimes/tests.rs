@@ -8,8 +8,8 @@ use safelight_core::settings::{ENGINES, LIBTORCH_VERSION, LibtorchRuntime};
 use super::overview::advice;
 use super::*;
 use crate::telemetry::SystemRoots;
-use crate::telemetry::fake_tree::{lay_card, lay_node};
-use crate::telemetry::nvidia::{NvidiaCard, NvidiaMemory, NvidiaReport};
+use crate::telemetry::fake_tree::{lay, lay_card, lay_node};
+use crate::telemetry::nvidia::NvidiaReport;
 
 const HALO: &str = "gfx_target_version 110501\nlocation_id 50176\nsimd_count 80\n";
 const NAVI: &str = "gfx_target_version 110000\nlocation_id 768\nsimd_count 192\n";
@@ -29,12 +29,10 @@ struct Case {
 }
 
 impl Case {
-    /// A machine without a GPU, with this Linux.
     fn new(kernel: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
-        fs::create_dir_all(roots.proc.join("sys/kernel")).unwrap();
-        fs::write(roots.proc.join("sys/kernel/osrelease"), kernel).unwrap();
+        lay(&roots.proc, "sys/kernel/osrelease", kernel);
         Self {
             root,
             roots,
@@ -54,40 +52,28 @@ impl Case {
         if !node.is_empty() {
             lay_node(&self.roots.sysfs, self.num_cards, node);
             fs::create_dir_all(self.roots.dev.join("dri")).unwrap();
-            fs::write(self.roots.dev.join("kfd"), b"").unwrap();
+            lay(&self.roots.dev, "kfd", "");
         }
         self
     }
 
     fn nvidia(mut self, driver: &str) -> Self {
-        self.nvidia = Ok(NvidiaReport {
-            driver: driver.to_owned(),
-            cuda: "13.0".to_owned(),
-            cards: vec![NvidiaCard {
-                name: "NVIDIA Some".to_owned(),
-                pci: "0000:01:00.0".to_owned(),
-                memory: Some(NvidiaMemory {
-                    total_bytes: 24 << 30,
-                    used_bytes: 0,
-                }),
-            }],
-        });
+        self.nvidia = Ok(NvidiaReport::of_card(
+            "NVIDIA Some",
+            driver,
+            "13.0",
+            [24 << 30, 0],
+        ));
         self
     }
 
     /// With a libtorch for ROCm, whose files name this chip.
     fn runtime(mut self, id: &str, version: &str, chip: &str) -> Self {
         let torch = self.root.path().join(id);
-        for file in [
-            "lib/libtorch_cpu.so",
-            "lib/libtorch_hip.so",
-            &format!(".kpack/torch_{chip}.kpack"),
-        ] {
-            let path = torch.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, b"").unwrap();
-        }
-        fs::write(torch.join("build-version"), version).unwrap();
+        lay(&torch, "lib/libtorch_cpu.so", "");
+        lay(&torch, "lib/libtorch_hip.so", "");
+        lay(&torch, &format!(".kpack/torch_{chip}.kpack"), "");
+        lay(&torch, "build-version", version);
         self.here.push(InstalledRuntime {
             id: id.to_owned(),
             runtime: LibtorchRuntime::in_folder(&torch, "a test").unwrap(),
@@ -98,7 +84,6 @@ impl Case {
         self
     }
 
-    /// With the second engine, too.
     fn both_engines(mut self) -> Self {
         self.engines = ENGINES.iter().map(|it| it.libtorch).collect();
         self
@@ -117,7 +102,6 @@ impl Case {
         advice(&machine, &self.here, &builds)
     }
 
-    /// In a few words.
     fn told(&self) -> String {
         match self.advice() {
             RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen => "nothing".to_owned(),
@@ -161,32 +145,21 @@ fn what_cannot_work_is_refused_with_the_command_that_mends_it() {
     let backported = format!("{HALO}cwsr_size 1\nctl_stack_size 2\n");
     let closed = halo();
     fs::remove_file(closed.roots.dev.join("kfd")).unwrap();
-    for (case, expected) in [
-        (
-            Case::new("6.1.0").nvidia("470.57"),
-            "driver 580 or newer, and this is 470.57 $ nvidia-smi",
-        ),
-        (
-            Case::new("6.17.1-1").card(HALO_AT, HALO),
-            "needs Linux 6.18.4 or a backport, and this is 6.17.1-1 $ uname",
-        ),
-        (
-            Case::new("6.17.1-1").card(HALO_AT, &backported),
-            "get rocm7.14",
-        ),
-        (
-            Case::new("6.18.4").card(HALO_AT, ""),
-            "compute driver does not list AMD device 1586 (0000:c4:00.0) $ sudo dmesg",
-        ),
-        (
-            Case::new("6.18.4").card(RAPHAEL_AT, RAPHAEL),
-            "no libtorch 2.11.0 is known that has code for AMD gfx1036",
-        ),
-        (closed, "the GPU cannot be opened"),
-    ] {
+    let assert_told = |case: Case, expected: &str| {
         let told = case.told();
         assert!(told.contains(expected), "{told}");
-    }
+    };
+    assert_told(closed, "the GPU cannot be opened");
+    let old = Case::new("6.1.0").nvidia("470.57");
+    assert_told(old, "driver 580 or newer, and this is 470.57 $ nvidia-smi");
+    let needed = "needs Linux 6.18.4 or a backport, and this is 6.17.1-1 $ uname";
+    assert_told(Case::new("6.17.1-1").card(HALO_AT, HALO), needed);
+    let backported = Case::new("6.17.1-1").card(HALO_AT, &backported);
+    assert_told(backported, "get rocm7.14");
+    let unlisted = "compute driver does not list AMD device 1586 (0000:c4:00.0) $ sudo dmesg";
+    assert_told(Case::new("6.18.4").card(HALO_AT, ""), unlisted);
+    let unknown = "no libtorch 2.11.0 is known that has code for AMD gfx1036";
+    assert_told(Case::new("6.18.4").card(RAPHAEL_AT, RAPHAEL), unknown);
 }
 
 #[test]
@@ -245,9 +218,8 @@ fn a_card_of_nvidia_without_a_driver_is_seen_on_the_bus() {
         ("0000:00:02.0", "0x8086", "0x030000"),
     ] {
         let device = case.roots.sysfs.join("bus/pci/devices").join(name);
-        fs::create_dir_all(&device).unwrap();
         for (file, text) in [("vendor", vendor), ("class", class), ("device", "0x2684")] {
-            fs::write(device.join(file), format!("{text}\n")).unwrap();
+            lay(&device, file, &format!("{text}\n"));
         }
     }
     let gpus = MachineGpus::find(&case.roots, &case.nvidia).gpus;
@@ -279,15 +251,16 @@ fn what_is_here_is_used_before_anything_is_fetched_where_it_is_for_the_chip() {
 #[test]
 fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
     let (root, paths) = home_of_two();
-    fs::create_dir_all(&paths.config).unwrap();
     let comment = "# mine\n[runtime]\ndevice = 'cpu' # by choice\n";
-    fs::write(paths.settings_file(), comment).unwrap();
+    lay(&paths.config, "settings.toml", comment);
     let here = || here_in(&paths);
     let first = named("first", &here()).unwrap();
     choose(&first, &paths).unwrap();
     let text = fs::read_to_string(paths.settings_file()).unwrap();
-    assert!(text.contains("# mine"), "{text}");
-    assert!(text.contains("# by choice"), "{text}");
+    assert!(
+        text.contains("# mine") && text.contains("# by choice"),
+        "{text}"
+    );
     let used = here().into_iter().filter(|it| it.is_used).map(|it| it.id);
     assert_eq!(used.collect::<Vec<_>>(), ["first"]);
 
@@ -300,9 +273,7 @@ fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
     assert_eq!(fs::read_dir(folder(&paths)).unwrap().count(), 1);
 
     let elsewhere = root.path().join("venv");
-    let lib = elsewhere.join("torch/lib");
-    fs::create_dir_all(&lib).unwrap();
-    fs::write(lib.join("libtorch_cpu.so"), b"").unwrap();
+    lay(&elsewhere, "torch/lib/libtorch_cpu.so", "");
     let other = named(&elsewhere.display().to_string(), &here()).unwrap();
     let err = remove(&other).unwrap_err();
     assert!(err.summary.contains("is left alone"), "{err:?}");
@@ -315,14 +286,11 @@ fn here_in(paths: &AppPaths) -> Vec<InstalledRuntime> {
     all(paths, &settings, &RuntimeSearch::default())
 }
 
-/// A home with two of Safelight's own.
 fn home_of_two() -> (tempfile::TempDir, AppPaths) {
     let root = tempfile::tempdir().expect("a temporary folder");
     let paths = AppPaths::under(root.path());
     for id in ["first", "second"] {
-        let lib = folder(&paths).join(id).join("lib");
-        fs::create_dir_all(&lib).expect("a folder");
-        fs::write(lib.join("libtorch_cpu.so"), b"").expect("a file");
+        lay(&folder(&paths).join(id), "lib/libtorch_cpu.so", "");
     }
     (root, paths)
 }
@@ -363,9 +331,8 @@ fn what_was_seen_of_a_device_is_remembered_and_a_damaged_note_is_as_none() {
     let first = named("first", &here).unwrap().runtime;
     computes_on(&paths, &first, "AMD gfx1151, 96 GiB");
     let device = |runtime: &LibtorchRuntime| {
-        notes::RuntimeNotes::load(&paths)
-            .device(runtime)
-            .map(str::to_owned)
+        let notes = notes::RuntimeNotes::load(&paths);
+        notes.device(runtime).map(str::to_owned)
     };
     assert_eq!(device(&first).as_deref(), Some("AMD gfx1151, 96 GiB"));
     fs::write(notes::file(&paths), b"{").unwrap();

@@ -193,11 +193,7 @@ mod tests {
     fn a_sum_beyond_the_chips_is_cut_to_them() {
         let budget = halo(96 << 10, 120 << 10, 216 << 10, 31 << 10);
         assert_eq!(budget.total_bytes, 127 << 30);
-        assert!(
-            budget.conflicts[0].contains("more than the"),
-            "{:?}",
-            budget.conflicts
-        );
+        assert!(budget.conflicts[0].contains("more than the"), "{budget:?}");
     }
 
     #[test]

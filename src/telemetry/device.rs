@@ -239,24 +239,13 @@ mod tests {
         }
     }
 
-    fn lay(
-        roots: &SystemRoots,
-        number: u32,
-        pci: &str,
-        location: u64,
-        node: &str,
-        memory: [u64; 4],
-    ) {
-        let [vram, vram_used, gtt, gtt_used] = memory;
-        let files = [
-            ("vram_total", vram),
-            ("vram_used", vram_used),
-            ("gtt_total", gtt),
-            ("gtt_used", gtt_used),
-        ];
-        let card = format!("card{number}");
-        lay_card(&roots.sysfs, &card, "0x1002", pci, &files);
-        let text = format!("location_id {location}\n{node}\n");
+    /// A card on this bus with this code; `memory`: all and used of its own, all and used of the host's.
+    fn lay(roots: &SystemRoots, number: u32, bus: u64, node: &str, memory: [u64; 4]) {
+        let names = ["vram_total", "vram_used", "gtt_total", "gtt_used"];
+        let files: Vec<_> = names.into_iter().zip(memory).collect();
+        let (card, pci) = (format!("card{number}"), format!("0000:{bus:02x}:00.0"));
+        lay_card(&roots.sysfs, &card, "0x1002", &pci, &files);
+        let text = format!("location_id {}\n{node}\n", bus << 8);
         lay_node(&roots.sysfs, number + 1, &text);
     }
 
@@ -267,10 +256,10 @@ mod tests {
         lay_meminfo(&roots.proc, 64, 40);
         let small = "gfx_target_version 100306\nsimd_count 4";
         let memory = [GIB / 2, GIB / 4, 31 * GIB, GIB];
-        lay(&roots, 0, "0000:7a:00.0", 0x7a00, small, memory);
+        lay(&roots, 0, 0x7a, small, memory);
         let large = "gfx_target_version 110000\nsimd_count 192";
         let memory = [24 * GIB, 3 * GIB, 31 * GIB, GIB];
-        lay(&roots, 1, "0000:03:00.0", 0x0300, large, memory);
+        lay(&roots, 1, 0x03, large, memory);
         (root, roots)
     }
 
@@ -309,7 +298,7 @@ mod tests {
         lay_meminfo(&roots.proc, 31, 20);
         let halo = "gfx_target_version 110501\nsimd_count 80";
         let memory = [96 * GIB, 6 * GIB, 15 * GIB, GIB];
-        lay(&roots, 0, "0000:c4:00.0", 0xc400, halo, memory);
+        lay(&roots, 0, 0xc4, halo, memory);
         let found = device(&roots, &query(DeviceChoice::Auto));
         assert_eq!(found.physical_bytes, 127 * GIB);
         let expected = DeviceFacts {
@@ -354,16 +343,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
         let weak = "gfx_target_version 110002\nsimd_count 64";
-        lay(&roots, 0, "0000:03:00.0", 0x0300, weak, [8 * GIB, 0, 0, 0]);
+        lay(&roots, 0, 0x03, weak, [8 * GIB, 0, 0, 0]);
         let strong = "gfx_target_version 110000\nsimd_count 192";
-        lay(
-            &roots,
-            1,
-            "0000:43:00.0",
-            0x4300,
-            strong,
-            [24 * GIB, 0, 0, 0],
-        );
+        lay(&roots, 1, 0x43, strong, [24 * GIB, 0, 0, 0]);
         assert_eq!(rocm_order(&roots.sysfs).as_deref(), Some("1,0"));
     }
 }

@@ -255,16 +255,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
         lay_memory(&roots.proc, 1000, 300, 500);
-        lay(
-            &roots.proc,
-            "self/status",
-            "RssAnon:\t 51200 kB\nRssFile: 9 kB\nVmSwap: 0 kB\n",
-        );
-        lay(
-            &roots.proc,
-            "7/status",
-            "RssAnon: 102400 kB\nRssShmem: 51200 kB\n",
-        );
+        let own = "RssAnon:\t 51200 kB\nRssFile: 9 kB\nVmSwap: 0 kB\n";
+        lay(&roots.proc, "self/status", own);
+        let engine = "RssAnon: 102400 kB\nRssShmem: 51200 kB\n";
+        lay(&roots.proc, "7/status", engine);
         (root, roots)
     }
 
@@ -292,11 +286,8 @@ mod tests {
     #[test]
     fn groups_of_both_kernels_are_read_up_to_their_root_and_caches_can_be_had() {
         let (_root, roots) = machine();
-        lay(
-            &roots.proc,
-            "self/cgroup",
-            "9:name=systemd:/\n4:cpu,memory:/a\n0::/user/app\n",
-        );
+        let groups = "9:name=systemd:/\n4:cpu,memory:/a\n0::/user/app\n";
+        lay(&roots.proc, "self/cgroup", groups);
         let second = "anon 209715200\nfile 104857600\nshmem 52428800\nslab_reclaimable 0\n";
         for (name, text) in [
             ("memory.max", "max\n"),
@@ -321,11 +312,8 @@ mod tests {
         assert_eq!(pools.len(), 3, "the machine and both groups: {pools:?}");
         let mib = |pool: Option<MemoryPool>| {
             let pool = pool.unwrap();
-            let bytes = [
-                pool.limit_bytes,
-                pool.available_bytes,
-                pool.others_least_bytes,
-            ];
+            let (limit, available) = (pool.limit_bytes, pool.available_bytes);
+            let bytes = [limit, available, pool.others_least_bytes];
             (bytes.map(|bytes| bytes / MIB), pool.stalled_percent)
         };
         // Without a limit the group has what the machine has.

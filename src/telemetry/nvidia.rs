@@ -80,3 +80,28 @@ fn memory(device: &Device<'_>) -> Result<Option<NvidiaMemory>, NvmlError> {
         Err(err) => Err(err),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl NvidiaReport {
+        /// One card of this name; `memory`: total and used bytes.
+        pub(crate) fn of_card(name: &str, driver: &str, cuda: &str, memory: [u64; 2]) -> Self {
+            let [total_bytes, used_bytes] = memory;
+            let card = NvidiaCard {
+                name: name.to_owned(),
+                pci: "0000:01:00.0".to_owned(),
+                memory: Some(NvidiaMemory {
+                    total_bytes,
+                    used_bytes,
+                }),
+            };
+            Self {
+                driver: driver.to_owned(),
+                cuda: cuda.to_owned(),
+                cards: vec![card],
+            }
+        }
+    }
+}

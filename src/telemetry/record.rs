@@ -315,17 +315,12 @@ mod tests {
     fn a_record_is_a_table_in_the_order_of_time_with_as_many_cells_in_each_row() {
         let text = format!("{}{}", TelemetryRecord::csv_header(), record().to_csv());
         let rows: Vec<&str> = text.lines().collect();
-        assert!(
-            rows.iter()
-                .all(|row| row.split(',').count() == COLUMNS.len()),
-            "{text}"
-        );
+        let is_whole = |row: &&str| row.split(',').count() == COLUMNS.len();
+        assert!(rows.iter().all(is_whole), "{text}");
         assert_eq!(rows[1], "7,0.050,stage-begin,encode_text,,,,,,,,,,,,,,");
         assert_eq!(rows[2], "7,0.100,sample,encode_text,5,3,4,9,,2,,,61.2,,,,,");
-        assert_eq!(
-            rows[5],
-            "7,0.210,reclaim,denoise,,,,,,,,,,,,post-text-encoding,4,0"
-        );
+        let expected = "7,0.210,reclaim,denoise,,,,,,,,,,,,post-text-encoding,4,0";
+        assert_eq!(rows[5], expected);
         assert_eq!(rows.len(), 7);
     }
 
@@ -338,18 +333,13 @@ mod tests {
         assert_eq!(kept, record());
         let csv = folder.path().join("a.csv");
         kept.export(&csv).unwrap();
-        assert!(
-            fs::read_to_string(&csv)
-                .unwrap()
-                .starts_with("job,seconds,event")
-        );
+        let text = fs::read_to_string(&csv).unwrap();
+        assert!(text.starts_with("job,seconds,event"), "{text}");
         let json = folder.path().join("a.json");
         kept.export(&json).unwrap();
         let text = fs::read_to_string(&json).unwrap();
-        assert_eq!(
-            serde_json::from_str::<TelemetryRecord>(&text).unwrap(),
-            kept
-        );
+        let found = serde_json::from_str::<TelemetryRecord>(&text).unwrap();
+        assert_eq!(found, kept);
         write_all(&csv, &[record(), record()]).unwrap();
         let text = fs::read_to_string(&csv).unwrap();
         assert_eq!(text.lines().count(), 1 + 2 * 6);
@@ -358,10 +348,9 @@ mod tests {
     #[test]
     fn a_record_that_is_no_plain_file_is_an_error_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let pipe = Command::new("mkfifo")
-            .arg(path_of(folder.path(), JobId(1)))
-            .status();
-        assert!(pipe.unwrap().success());
+        let pipe = path_of(folder.path(), JobId(1));
+        let made = Command::new("mkfifo").arg(pipe).status();
+        assert!(made.unwrap().success());
         symlink("/dev/zero", path_of(folder.path(), JobId(2))).unwrap();
         for job in [1, 2] {
             let err = TelemetryRecord::load(folder.path(), JobId(job)).unwrap_err();

@@ -243,13 +243,16 @@ mod tests {
         let nvml = KeptNvml::new();
         let mut sampler = SensorSampler::open(&roots, &nvml, &query);
         let first = sampler.sample();
-        assert_eq!(first.vram_used_bytes, Some(100));
-        assert_eq!(first.gtt_used_bytes, Some(2000));
-        assert_eq!(first.temperature_celsius, Some(61.0));
-        assert_eq!(first.power_watts, Some(54.0));
-        assert_eq!(first.busy_percent, Some(97.0));
-        assert_eq!(first.host_available_bytes, Some(90 * GIB));
-        assert_eq!(first.page_cache_bytes, Some(6144 << 10));
+        let expected = MachineSample {
+            vram_used_bytes: Some(100),
+            gtt_used_bytes: Some(2000),
+            temperature_celsius: Some(61.0),
+            power_watts: Some(54.0),
+            busy_percent: Some(97.0),
+            host_available_bytes: Some(90 * GIB),
+            page_cache_bytes: Some(6144 << 10),
+        };
+        assert_eq!(first, expected);
         fs::write(device_file(&roots, "mem_info_gtt_used"), "5000\n").unwrap();
         lay_meminfo(&roots.proc, 127, 80);
         let second = sampler.sample();
@@ -264,11 +267,8 @@ mod tests {
         fs::write(device_file(&roots, "mem_info_vram_used"), "lots\n").unwrap();
         fs::write(device_file(&roots, "gpu_busy_percent"), "250\n").unwrap();
         let most = u64::MAX.to_string();
-        lay_sensors(
-            &roots.sysfs,
-            "card0",
-            &[("temp1_input", most.as_str()), ("power1_input", "")],
-        );
+        let sensors = [("temp1_input", &*most), ("power1_input", "")];
+        lay_sensors(&roots.sysfs, "card0", &sensors);
         let nvml = KeptNvml::new();
         let sample = SensorSampler::open(&roots, &nvml, &query).sample();
         let told = MachineSample {

@@ -262,17 +262,10 @@ mod tests {
             "https://index.example/whl/torch-2.9.0-cp312-cp312-linux_x86_64.whl",
             "https://files.example/torch-2.8.0-cp312-cp312-linux_x86_64.whl",
         ];
-        assert_eq!(
-            urls,
-            expected
-                .map(|url| WheelLocation::Url(url.to_owned()))
-                .iter()
-                .collect::<Vec<_>>()
-        );
-        assert_eq!(
-            names(&listed)[0],
-            "torch-2.11.0+rocm7.2-cp312-cp312-manylinux_2_28_x86_64.whl"
-        );
+        let expected = expected.map(|url| WheelLocation::Url(url.to_owned()));
+        assert!(urls.into_iter().eq(&expected), "{listed:?}");
+        let expected = "torch-2.11.0+rocm7.2-cp312-cp312-manylinux_2_28_x86_64.whl";
+        assert_eq!(names(&listed)[0], expected);
         assert_eq!(listed[0].sha256.as_deref(), Some("abcd"));
     }
 
@@ -310,10 +303,8 @@ mod tests {
             "torch-2.11.0+rocm7.14.1-cp312-cp312-manylinux_2_28_aarch64.whl",
             "broken.whl",
         ];
-        assert_eq!(
-            choose("torch==2.11.0+rocm7.14.1", &torch).as_deref(),
-            Some(torch[1])
-        );
+        let found = choose("torch==2.11.0+rocm7.14.1", &torch);
+        assert_eq!(found.as_deref(), Some(torch[1]));
         assert_eq!(choose("torch==2.13.0", &torch), None);
         let known = |name: &str| name.contains("cp314");
         let requirement = WheelRequirement::parse("torch==2.11.0+rocm7.14.1");
@@ -324,10 +315,8 @@ mod tests {
             "amd_torch_device_gfx1151-2.11.0+rocm7.14.1-py3-none-linux_x86_64.whl",
             "amd_torch_device_gfx1151-2.12.0+rocm7.15-py3-none-linux_x86_64.whl",
         ];
-        assert_eq!(
-            choose("amd-torch-device-gfx1151", &device).as_deref(),
-            Some(device[1])
-        );
+        let found = choose("amd-torch-device-gfx1151", &device);
+        assert_eq!(found.as_deref(), Some(device[1]));
         let page =
             WheelRequirement::parse("rocm_sdk.core==7.14.1").page("https://index.example/whl/");
         assert_eq!(page, "https://index.example/whl/rocm-sdk-core/");

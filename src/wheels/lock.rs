@@ -106,10 +106,8 @@ mod tests {
              tree torch/include/ include/\ntext lib/b.so INPUT(a b.so)\n",
         );
         let wheel = &lock.wheels[0];
-        assert_eq!(
-            (wheel.name, wheel.version, wheel.record_sha256),
-            ("torch", "2.13.0", "cc")
-        );
+        let expected = ("torch", "2.13.0", "cc");
+        assert_eq!((wheel.name, wheel.version, wheel.record_sha256), expected);
         for (member, target) in [
             ("torch/lib/a.so", Some("lib/a.so")),
             ("torch/include/c/d.h", Some("include/c/d.h")),

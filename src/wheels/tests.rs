@@ -38,7 +38,6 @@ fn library(directory: &WheelDirectory) -> &WheelMember {
         .unwrap()
 }
 
-/// What is in a member of a wheel.
 fn unpacked(wheel: &[u8], name: &str) -> Result<Vec<u8>> {
     let directory = directory(wheel)?;
     let mut file = Cursor::new(wheel);

@@ -223,30 +223,21 @@ mod tests {
         // 30 s of reading and the first step, then 2 s each.
         let secs = left(&nothing, Stage::DenoiseLow, (21, 30.0), (25, 38.0));
         assert_eq!(secs, 2.0 * 15.0);
-        assert_eq!(
-            left(&nothing, Stage::DenoiseLow, (40, 30.0), (40, 30.0)),
-            0.0
-        );
-        assert_eq!(
-            left(&nothing, Stage::DenoiseLow, (39, 3.0), (39, 3.0)),
-            3.0,
-            "a first guess"
-        );
+        let found = left(&nothing, Stage::DenoiseLow, (40, 30.0), (40, 30.0));
+        assert_eq!(found, 0.0);
+        let found = left(&nothing, Stage::DenoiseLow, (39, 3.0), (39, 3.0));
+        assert_eq!(found, 3.0, "a first guess");
     }
 
     #[test]
     fn the_high_experts_steps_stand_for_the_low_experts_too_unless_its_time_is_a_learned_one() {
         let mut learned = TimeEstimates::default();
-        let times = [
-            (Stage::DenoiseHigh, 50.0),
-            (Stage::DenoiseLow, 60.0),
-            (Stage::Decode, 7.0),
+        let denoised = [
+            time(Stage::DenoiseHigh, 50.0),
+            time(Stage::DenoiseLow, 60.0),
         ];
-        learned.learn(
-            &request(),
-            "gpu",
-            &times.map(|(stage, secs)| time(stage, secs)),
-        );
+        let times = [&denoised[..], &[time(Stage::Decode, 7.0)]].concat();
+        learned.learn(&request(), "gpu", &times);
         let by_steps = left(&learned, Stage::DenoiseHigh, (1, 10.0), (5, 18.0));
         assert_eq!(by_steps, 2.0 * 35.0 + 7.0);
         let first = left(&learned, Stage::DenoiseHigh, (1, 10.0), (1, 10.0));
@@ -264,24 +255,12 @@ mod tests {
             ..request()
         };
         let stage = Stage::DenoiseLow;
-        let mark = StepTime {
-            step: 40,
-            secs: 1.0,
-        };
-        let progress = StepProgress {
-            first: mark,
-            now: mark,
-            total: 40,
-        };
-        let left = |device: &str| {
-            learned.secs_left(
-                &larger,
-                device,
-                &Recipe::from_request(&larger),
-                (stage, 0),
-                progress,
-            )
-        };
+        let (step, secs, total) = (40, 1.0, 40);
+        let first = StepTime { step, secs };
+        let now = first;
+        let progress = StepProgress { first, now, total };
+        let recipe = Recipe::from_request(&larger);
+        let left = |device: &str| learned.secs_left(&larger, device, &recipe, (stage, 0), progress);
         assert!((left("gpu") - 6.0 * 7.0).abs() < 1e-9, "{}", left("gpu"));
         assert_eq!(left("another"), 0.0);
     }

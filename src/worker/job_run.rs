@@ -460,9 +460,7 @@ mod tests {
         assert!(room_error(Some(needed), needed, &folder).is_none());
         assert!(room_error(None, needed, &folder).is_none());
         let err = room_error(Some(1_000_000), needed, &folder).unwrap();
-        assert!(
-            err.summary.ends_with("but 977 KiB is free: /jobs/1"),
-            "{err}"
-        );
+        let said = "but 977 KiB is free: /jobs/1";
+        assert!(err.summary.ends_with(said), "{err}");
     }
 }

@@ -355,14 +355,10 @@ mod tests {
         MemoryPressureMonitor::new(&SystemRoots::under(root.path()), true)
     }
 
-    /// Verdict after these samples.
     fn after(pools: &[MemoryPool]) -> Option<MemoryPressure> {
         let mut monitor = monitor();
-        pools
-            .iter()
-            .map(|pool| monitor.see(&[Some(*pool)]))
-            .last()
-            .unwrap()
+        let seen = pools.iter().map(|pool| monitor.see(&[Some(*pool)]));
+        seen.last().unwrap()
     }
 
     #[test]
@@ -375,14 +371,10 @@ mod tests {
         // Others took little, or left enough.
         assert_eq!(after(&[begin, pool(400, 6000, 2100)]), None);
         assert_eq!(after(&[begin, pool(600, 1000, 7000)]), None);
-        assert_eq!(
-            is_urgent(after(&[begin, pool(500, 1000, 7000)])),
-            Some(false)
-        );
-        assert_eq!(
-            is_urgent(after(&[begin, pool(100, 1000, 7000)])),
-            Some(true)
-        );
+        for (available, urgent) in [(500, false), (100, true)] {
+            let scarce = after(&[begin, pool(available, 1000, 7000)]);
+            assert_eq!(is_urgent(scarce), Some(urgent));
+        }
         // Room on paper, but everyone waits for memory.
         let stalled = MemoryPool {
             stalled_percent: STALLED,
@@ -441,24 +433,18 @@ mod tests {
         let mut monitor = monitor();
         monitor.see(&[Some(pool(4000, 3000, 2000))]);
         let scarce = monitor.see(&[Some(pool(300, 3000, 5000))]);
-        assert_eq!(
-            monitor.blamed(ResourceFault::HostMemory).map(|it| it.pool),
-            scarce.map(|it| it.pool)
-        );
+        let found = monitor.blamed(ResourceFault::HostMemory).map(|it| it.pool);
+        assert_eq!(found, scarce.map(|it| it.pool));
         assert_eq!(monitor.blamed(ResourceFault::DeviceMemory), None);
         monitor.resume();
         assert_eq!(monitor.see(&[Some(pool(300, 3000, 5000))]), None);
         assert_eq!(monitor.blamed(ResourceFault::HostMemory), None);
         assert!(monitor.see(&[Some(pool(300, 3000, 6000))]).is_some());
         // Each wait lasts longer than the one before, so that two jobs do not take turns every second.
-        let waits: Vec<u64> = (0..8)
-            .map(|_| {
-                let settle = monitor.begin_wait();
-                monitor.resume();
-                settle.as_secs()
-            })
-            .collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64]);
+        for secs in [1, 2, 4, 8, 16, 32, 64, 64] {
+            assert_eq!(monitor.begin_wait().as_secs(), secs);
+            monitor.resume();
+        }
     }
 
     #[test]
@@ -473,26 +459,20 @@ mod tests {
         for alone in [sample(500, 0), sample(1200, 200), sample(24_500, 23_500)] {
             assert_eq!(monitor.hear(&alone), None);
         }
-        assert_eq!(
-            monitor.hear(&sample(20_000, 12_000)),
-            None,
-            "there is room for both"
-        );
+        let found = monitor.hear(&sample(20_000, 12_000));
+        assert_eq!(found, None, "there is room for both");
         let scarce = monitor.hear(&sample(24_300, 12_000)).unwrap();
         assert_eq!(scarce.pool, PressuredPool::Device);
         assert!(monitor.blamed(ResourceFault::DeviceMemory).is_some());
         let text = monitor.crowded(PressuredPool::Device).to_string();
-        assert_eq!(
-            text,
-            "Waiting for GPU memory: other programs use 12.0 GiB of 24.0 GiB. The job continues by itself."
-        );
+        let expected = "Waiting for GPU memory: other programs use 12.0 GiB of 24.0 GiB. The job continues by itself.";
+        assert_eq!(text, expected);
         let now = Instant::now();
-        assert!(!monitor.has_room(PressuredPool::Device, Some(13_000 * MIB), now));
-        assert!(monitor.has_room(PressuredPool::Device, Some(700 * MIB), now));
-        assert!(
-            !monitor.has_room(PressuredPool::Device, None, now),
-            "nothing tells"
-        );
+        for (used, expected) in [(Some(13_000), false), (Some(700), true), (None, false)] {
+            let used = used.map(|used| used * MIB);
+            let has_room = monitor.has_room(PressuredPool::Device, used, now);
+            assert_eq!(has_room, expected, "{used:?}");
+        }
         monitor.is_enabled = false;
         assert_eq!(monitor.hear(&sample(24_300, 12_000)), None);
         assert_eq!(monitor.look(None), None);

@@ -349,13 +349,9 @@ mod tests {
     }
 
     /// Every level of a stage that always fails so.
-    fn all(
-        failed: FailedStage<'_>,
-        fault: ResourceFault,
-        is_engine_new: bool,
-    ) -> Vec<FallbackLevel> {
+    fn all(failed: FailedStage<'_>, fault: ResourceFault, is_new: bool) -> Vec<FallbackLevel> {
         let mut fallbacks = OomFallbacks::new(None);
-        std::iter::from_fn(|| fallbacks.next(failed, fault, is_engine_new)).collect()
+        std::iter::from_fn(|| fallbacks.next(failed, fault, is_new)).collect()
     }
 
     #[test]
@@ -367,10 +363,8 @@ mod tests {
             let expected = [FreeAndRetry, Tiles512, Tiles256, OnCpu];
             assert_eq!(all(failed(stage, &large), full, false), expected);
         }
-        assert_eq!(
-            all(failed(Stage::EncodeText, &large), full, false),
-            [FreeAndRetry, StreamMore, OnCpu]
-        );
+        let found = all(failed(Stage::EncodeText, &large), full, false);
+        assert_eq!(found, [FreeAndRetry, StreamMore, OnCpu]);
         for stage in [Stage::Denoise, Stage::DenoiseHigh, Stage::DenoiseLow] {
             let expected = [FreeAndRetry, StreamMore];
             assert_eq!(all(failed(stage, &large), full, false), expected);
@@ -408,10 +402,8 @@ mod tests {
         assert_eq!(all(decode, ResourceFault::RuntimeMemory, true), tiles);
         assert_eq!(all(decode, ResourceFault::Device, true), tiles);
         let denoise = failed(Stage::Denoise, &large);
-        assert_eq!(
-            all(denoise, ResourceFault::RuntimeMemory, true),
-            [StreamMore]
-        );
+        let expected = [StreamMore];
+        assert_eq!(all(denoise, ResourceFault::RuntimeMemory, true), expected);
         assert_eq!(all(denoise, ResourceFault::Device, true), []);
     }
 
@@ -450,24 +442,19 @@ mod tests {
         assert_eq!(fallbacks.level(Stage::Decode), FallbackLevel::Tiles512);
         fallbacks.finished(next);
         fallbacks.count_restart("a GPU");
-        let helped: Vec<_> = fallbacks
-            .attempts()
-            .iter()
-            .map(|attempt| attempt.helped)
-            .collect();
-        assert_eq!(helped, [false, true, false, true]);
+        let helped = fallbacks.attempts().iter().map(|attempt| attempt.helped);
+        assert_eq!(helped.collect::<Vec<_>>(), [false, true, false, true]);
 
         let counters = FallbackCounters::load(&file);
         let device = counters.device("a GPU").unwrap();
-        let tally = |level| {
-            (
-                device.rungs[&level].attempts,
-                device.rungs[&level].successes,
-            )
-        };
-        assert_eq!(tally(FallbackLevel::FreeAndRetry), (2, 0));
-        assert_eq!(tally(FallbackLevel::StreamMore), (1, 1));
-        assert_eq!(tally(FallbackLevel::Tiles512), (1, 1));
+        for (level, expected) in [
+            (FallbackLevel::FreeAndRetry, (2, 0)),
+            (FallbackLevel::StreamMore, (1, 1)),
+            (FallbackLevel::Tiles512, (1, 1)),
+        ] {
+            let tally = &device.rungs[&level];
+            assert_eq!((tally.attempts, tally.successes), expected, "{level:?}");
+        }
         assert_eq!((device.engine_restarts, device.given_up), (1, 0));
     }
 
@@ -475,20 +462,14 @@ mod tests {
     fn a_warning_says_what_is_tried_next_and_how_long_the_cpu_takes() {
         let request = request(832, None);
         let decode = failed(Stage::Decode, &request);
-        assert_eq!(
-            announce(
-                decode,
-                ResourceFault::DeviceMemory,
-                FallbackLevel::Tiles512,
-                0.0
-            ),
-            "Memory ran out while decoding; trying again in tiles of 512 pixels"
-        );
+        let full = ResourceFault::DeviceMemory;
+        let tiled = announce(decode, full, FallbackLevel::Tiles512, 0.0);
+        let expected = "Memory ran out while decoding; trying again in tiles of 512 pixels";
+        assert_eq!(tiled, expected);
         let slow = announce(decode, ResourceFault::Device, FallbackLevel::OnCpu, 700.0);
-        assert_eq!(
-            slow,
-            "The GPU failed while decoding; trying again on the CPU, which is slow: about 12 min"
-        );
+        let expected =
+            "The GPU failed while decoding; trying again on the CPU, which is slow: about 12 min";
+        assert_eq!(slow, expected);
         assert!(guess_cpu_secs(decode) > 0.0);
     }
 }

@@ -324,6 +324,21 @@ mod tests {
     use super::*;
     use crate::telemetry::fake_tree::{lay_card, lay_meminfo, lay_node};
 
+    fn report(total_bytes: u64) -> EngineReport {
+        EngineReport {
+            protocol: 1,
+            libtorch: String::new(),
+            device: DeviceChoice::Cuda(0),
+            device_name: "a card".to_owned(),
+            pci: String::new(),
+            total_bytes,
+            used_bytes: 0,
+            class: None,
+            line: String::new(),
+            gpu_problem: None,
+        }
+    }
+
     #[test]
     fn in_one_pool_neither_the_carve_out_nor_what_the_engine_holds_is_used_by_others() {
         const GIB: u64 = 1 << 30;
@@ -373,16 +388,8 @@ mod tests {
     #[test]
     fn what_the_engine_uses_itself_is_not_counted_as_others() {
         let report = EngineReport {
-            protocol: 1,
-            libtorch: String::new(),
-            device: DeviceChoice::Cuda(0),
-            device_name: "a card".to_owned(),
-            pci: String::new(),
-            total_bytes: 24 << 30,
             used_bytes: FIRST_CONTEXT_BYTES + (1 << 30),
-            class: None,
-            line: String::new(),
-            gpu_problem: None,
+            ..report(24 << 30)
         };
         assert_eq!(facts(&report, None).used_bytes, 1 << 30);
         let sample = MemorySample {
@@ -406,30 +413,16 @@ mod tests {
         lay_meminfo(&roots.proc, 124, 100);
         let tables = [("vram_total", GIB / 2), ("gtt_total", 110 * GIB)];
         lay_card(&roots.sysfs, "card0", "0x1002", "0000:c4:00.0", &tables);
-        lay_node(
-            &roots.sysfs,
-            1,
-            "location_id 50176\ngfx_target_version 110501\n",
-        );
+        let node = "location_id 50176\ngfx_target_version 110501\n";
+        lay_node(&roots.sysfs, 1, node);
         let report = |total_bytes| EngineReport {
-            protocol: 1,
-            libtorch: String::new(),
-            device: DeviceChoice::Cuda(0),
-            device_name: "Radeon 8060S".to_owned(),
             pci: "0000:c4:00.0".to_owned(),
-            total_bytes,
-            used_bytes: 0,
             class: Some(DeviceClass::Unified),
-            line: String::new(),
-            gpu_problem: None,
+            ..report(total_bytes)
         };
         let little = report(31 * GIB / 2);
-        assert_eq!(
-            doubt(&little, &roots).as_deref(),
-            Some(
-                "the GPU's driver gives 15.5 GiB of the 110.5 GiB that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`"
-            )
-        );
+        let doubted = "the GPU's driver gives 15.5 GiB of the 110.5 GiB that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`";
+        assert_eq!(doubt(&little, &roots).as_deref(), Some(doubted));
         // What cannot be had is not planned with.
         let seen = device_facts(&roots, &query(&little, little.total_bytes));
         assert_eq!(seen.total_bytes, little.total_bytes);

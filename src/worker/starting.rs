@@ -48,10 +48,8 @@ mod tests {
     #[test]
     fn the_library_that_is_missing_is_named() {
         let err = explain_start(LOADER, &[]).unwrap();
-        assert_eq!(
-            err.summary,
-            "libtorch cannot be loaded: libroctracer64.so.4 is missing"
-        );
+        let expected = "libtorch cannot be loaded: libroctracer64.so.4 is missing";
+        assert_eq!(err.summary, expected);
         assert!(err.advice.contains(LIBTORCH_VERSION), "{err:?}");
         assert!(explain_start("signal 11\nHSA exception", &[]).is_none());
     }
@@ -67,19 +65,17 @@ mod tests {
         for (words, start) in [
             (
                 LOADER,
-                "libtorch cannot be loaded: libroctracer64.so.4 is missing; this is libtorch 2.13.0",
+                "libtorch cannot be loaded: libroctracer64.so.4 is missing; ",
             ),
             (
                 symbol,
-                "libtorch cannot be loaded: /opt/safelight-engine: undefined symbol: _ZN2at; this is",
+                "libtorch cannot be loaded: /opt/safelight-engine: undefined symbol: _ZN2at; ",
             ),
-            (
-                "signal 11",
-                "the engine did not start: this is libtorch 2.13.0, and the engine is built for 2.11.0",
-            ),
+            ("signal 11", "the engine did not start: "),
         ] {
             let err = explain_start(words, &concerns).unwrap();
-            assert!(err.summary.starts_with(start), "{err:?}");
+            let expected = format!("{start}{}", concerns[0].what);
+            assert!(err.summary.starts_with(&expected), "{err:?}");
             assert_eq!(err.advice, "Choose another");
         }
     }

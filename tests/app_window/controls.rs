@@ -11,13 +11,9 @@ fn canny_spec() -> ModelSpec {
     let mut spec = flux_spec();
     (spec.id, spec.name) = ("canny".into(), "Canny".into());
     spec.mask = InputUse::No;
-    spec.limits.controls = ControlUse {
-        by: ControlBy::Channels,
-        most: 1,
-        is_required: true,
-        kind: Some(ControlKind::Edges),
-        ..ControlUse::NONE
-    };
+    let controls = &mut spec.limits.controls;
+    (controls.by, controls.most) = (ControlBy::Channels, 1);
+    (controls.is_required, controls.kind) = (true, Some(ControlKind::Edges));
     spec
 }
 
@@ -25,13 +21,9 @@ fn canny_spec() -> ModelSpec {
 pub(crate) fn clips_spec() -> ModelSpec {
     let mut spec = spec();
     (spec.id, spec.name) = ("vace".into(), "VACE".into());
-    spec.limits.controls = ControlUse {
-        by: ControlBy::Layers,
-        most: 1,
-        takes_clips: true,
-        takes_masks: true,
-        ..ControlUse::NONE
-    };
+    let controls = &mut spec.limits.controls;
+    (controls.by, controls.most) = (ControlBy::Layers, 1);
+    (controls.takes_clips, controls.takes_masks) = (true, true);
     spec
 }
 
@@ -51,7 +43,6 @@ fn found(name: &str) -> FoundControl {
 
 const MASK: &str = "Choose a mask for control picture 1";
 
-/// Puts a picture among the controls, and waits for it.
 pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
     let placing = safelight::app::choices::SlotTarget::onto(Some(InputSlot::Control));
     bench.push(InputsCommand::OpenHere(vec![file.to_path_buf()], placing));
@@ -59,15 +50,19 @@ pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
     bench.wait_for(&name);
 }
 
-/// A window with this model and a control picture.
+fn add_pictures<const N: usize>(bench: &mut Bench, names: [&str; N]) {
+    for name in names {
+        let file = bench.picture_file(name, 64, 48);
+        add_control(bench, &file);
+    }
+}
+
 fn with_control(spec: ModelSpec) -> Bench {
     let mut bench = Bench::of(spec);
-    let file = bench.picture_file("depth.png", 64, 48);
-    add_control(&mut bench, &file);
+    add_pictures(&mut bench, ["depth.png"]);
     bench
 }
 
-/// Has the search for ControlNets end as if it had found these.
 fn put_networks(bench: &mut Bench, networks: &[FoundControl]) {
     bench.until("the search is done", |bench| {
         !bench.app().inputs.control_networks.is_looking()
@@ -76,14 +71,12 @@ fn put_networks(bench: &mut Bench, networks: &[FoundControl]) {
     bench.settle();
 }
 
-/// A model with ControlNets.
 fn networks_spec() -> ModelSpec {
     let mut spec = flux_spec();
     spec.limits.controls = ControlUse::NETWORKS;
     spec
 }
 
-/// Has the first control brought in by this network.
 fn use_network(bench: &mut Bench, path: &Path) {
     let settings = ControlSettings {
         network: Some(path.to_owned()),
@@ -92,7 +85,6 @@ fn use_network(bench: &mut Bench, path: &Path) {
     bench.run(InputsCommand::SetControl(0, settings));
 }
 
-/// Has the settings of a request put into the form in the place of what is there.
 fn take_over(bench: &mut Bench, request: &GenerateRequest, shown: &str) {
     bench.run(InputsCommand::Remove(InputSlot::Control));
     assert!(bench.request().controls.is_empty());
@@ -110,20 +102,20 @@ fn a_model_that_needs_a_control_image_takes_the_first_one_and_draws_its_edges_if
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(boat), &room).unwrap();
     bench.drop_until(&room, "Control picture 1: room.png");
     assert!(!bench.has("Canny needs a picture of edges"));
-    let request = bench.request();
+    let mut request = bench.request();
     assert_eq!((request.controls.len(), &request.image), (1, &None));
-    assert_eq!(request.controls[0].file, room);
-    assert_eq!(request.controls[0].settings, ControlSettings::default());
+    let control = request.controls.remove(0);
+    assert_eq!(
+        (control.file, control.settings),
+        (room, ControlSettings::default())
+    );
     assert!(request.width > request.height, "as the picture is shaped");
 
     bench.click(Role::CheckBox, "Draw its edges of control picture 1");
     bench.until_pictured();
     bench.harness.snapshot("control_edges");
-    let request = bench.request();
-    assert_eq!(
-        request.controls[0].settings.made,
-        Some(CannyThresholds::default())
-    );
+    let control = bench.request().controls.remove(0);
+    assert_eq!(control.settings.made, Some(CannyThresholds::default()));
     // The next one stands where the model begins.
     let other = bench.picture_file("other.png", 64, 64);
     bench.drop_file(&other);
@@ -136,12 +128,8 @@ fn a_model_that_needs_a_control_image_takes_the_first_one_and_draws_its_edges_if
 fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_them_back() {
     let mut bench = Bench::of(networks_spec());
     assert!(bench.has("Add a control picture"));
-    for name in ["depth.png", "pose.png"] {
-        let file = bench.picture_file(name, 64, 48);
-        add_control(&mut bench, &file);
-    }
-    bench.assert_shows("2 of 4");
-    bench.assert_shows("needs a ControlNet: choose its file");
+    add_pictures(&mut bench, ["depth.png", "pose.png"]);
+    bench.assert_shows_all(&["2 of 4", "needs a ControlNet: choose its file"]);
     put_networks(&mut bench, &[]);
     bench.assert_shows("No ControlNet for Flux was found");
     let settings = |strength: f64| ControlSettings {
@@ -165,10 +153,7 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
 fn a_second_image_takes_the_place_of_the_one_that_a_model_takes_and_waits_for_such_a_model() {
     let mut bench = Bench::of_models(vec![canny_spec(), spec()]);
     bench.set_model("canny");
-    for name in ["room.png", "boat.png"] {
-        let file = bench.picture_file(name, 64, 48);
-        add_control(&mut bench, &file);
-    }
+    add_pictures(&mut bench, ["room.png", "boat.png"]);
     bench.assert_shows("Control picture 1: boat.png");
     assert!(!bench.has("takes one control picture"));
     let controls = bench.request().controls;
@@ -202,7 +187,7 @@ fn the_only_network_for_a_model_is_chosen_and_its_long_name_stays_in_the_form() 
 #[test]
 fn of_several_networks_one_is_asked_for_where_it_is_chosen() {
     let mut bench = with_control(networks_spec());
-    let networks = [found("union"), found("union-2.1")];
+    let networks = ["union", "union-2.1"].map(found);
     put_networks(&mut bench, &networks);
     bench.assert_shows("Choose the ControlNet for this picture");
     use_network(&mut bench, &networks[0].path);
@@ -304,8 +289,7 @@ fn a_search_for_models_looks_for_control_networks_again() {
         startup.models = Some(models.clone());
         startup.library.load = Arc::new(move |_| models.clone());
     });
-    let file = bench.picture_file("depth.png", 64, 48);
-    add_control(&mut bench, &file);
+    add_pictures(&mut bench, ["depth.png"]);
     put_networks(&mut bench, &[found("gone"), found("gone-too")]);
     bench.assert_shows("Choose the ControlNet for this picture");
     bench.push(LibraryCommand::Reload);
@@ -319,8 +303,7 @@ fn while_control_networks_are_looked_for_none_is_called_missing() {
     let (go_on, held) = crossbeam_channel::bounded::<()>(0);
     let before = bench.app().cx.background.search(move || held.recv().ok());
     assert!(before.is_some());
-    let file = bench.picture_file("depth.png", 64, 48);
-    add_control(&mut bench, &file);
+    add_pictures(&mut bench, ["depth.png"]);
     bench.assert_shows("Looking for ControlNets");
     assert!(!bench.has("No ControlNet for Flux was found"));
     drop(go_on);
@@ -339,6 +322,7 @@ fn with_mask_networks() -> (Bench, [FoundControl; 2]) {
     put_networks(&mut bench, &networks);
     (bench, networks)
 }
+
 #[test]
 fn nothing_is_made_while_a_network_lacks_the_mask_that_it_needs() {
     let (mut bench, [fills, _]) = with_mask_networks();
@@ -348,8 +332,7 @@ fn nothing_is_made_while_a_network_lacks_the_mask_that_it_needs() {
     assert!(bench.is_disabled("Generate"));
     bench.push(QueueCommand::Submit);
     bench.assert_no_job();
-    bench.press("Paint…");
-    bench.wait_for(CANVAS);
+    bench.press_until("Paint…", CANVAS);
     paint(&mut bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
     assert!(!bench.has(needed) && !bench.is_disabled("Generate"));
     assert!(bench.request().controls[0].mask.is_some());

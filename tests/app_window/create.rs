@@ -4,15 +4,13 @@
 use safelight_core::job::{ChosenLora, SectionOrder};
 
 use crate::app_window::prelude::*;
+use crate::common::networks::write_zeros;
 
-/// A model of clips that starts from no picture.
 fn text_spec() -> ModelSpec {
-    ModelSpec {
-        id: "text".into(),
-        name: "Text only".into(),
-        start_image: InputUse::No,
-        ..spec()
-    }
+    let mut spec = spec();
+    (spec.id, spec.name) = ("text".into(), "Text only".into());
+    spec.start_image = InputUse::No;
+    spec
 }
 
 #[test]
@@ -62,7 +60,7 @@ fn a_lora_of_another_model_is_kept_and_not_sent() {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world");
     flux.files.transformer = assets.join("transformer");
     let mut bench = Bench::of(flux);
-    let folder = AppPaths::under(bench.home.path()).models();
+    let folder = bench.paths().models();
     let path = folder.join("ink.safetensors");
     write_lora(&path);
     bench.form().loras = vec![ChosenLora::new(path)];
@@ -75,18 +73,12 @@ fn a_lora_of_another_model_is_kept_and_not_sent() {
 
 /// A LoRA whose layers no model here has.
 fn write_lora(path: &Path) {
-    let zeros = vec![0; 64 * 4];
-    let view = |shape: [usize; 2]| {
-        safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.to_vec(), &zeros)
-            .expect("whole numbers")
-    };
     let layer = "transformer.single_transformer_blocks.0.attn.to_q";
-    let views = [
-        (format!("{layer}.lora_A.weight"), view([2, 32])),
-        (format!("{layer}.lora_B.weight"), view([32, 2])),
-    ];
-    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-    safetensors::serialize_to_file(views, None, path).expect("it is written");
+    let tensors = [("lora_A", vec![2, 32]), ("lora_B", vec![32, 2])];
+    write_zeros(
+        path,
+        tensors.map(|(part, shape)| (format!("{layer}.{part}.weight"), shape)),
+    );
 }
 
 #[test]
@@ -140,8 +132,7 @@ fn a_dropped_image_is_seen_with_the_crop_that_is_used() {
     let mut bench = Bench::of(pair_spec());
     let path = bench.drop_picture("long.png", 800, 100, "Used for 512 × 128");
     bench.assert_shows("Only the middle 50 % of the picture is used");
-    bench.form().fit = Some(safelight_core::job::ResizeMode::Stretch);
-    bench.settle();
+    bench.edit(|form| form.fit = Some(safelight_core::job::ResizeMode::Stretch));
     assert!(!bench.has("Used for"));
     bench.assert_shows("The picture is stretched to 512 × 128");
     // The job takes its place, and a picture that is taken out leaves the stage.
@@ -226,8 +217,7 @@ fn a_size_is_called_what_it_is() {
     let mut bench = Bench::of(framepack_spec());
     bench.click(Role::ComboBox, "Size");
     assert!(!bench.has("Square 1:1"), "this model makes no square");
-    bench.assert_shows("Near 1:1   608 × 640");
-    bench.assert_shows("Photo 3:2   768 × 512");
+    bench.assert_shows_all(&["Near 1:1   608 × 640", "Photo 3:2   768 × 512"]);
 }
 
 #[test]

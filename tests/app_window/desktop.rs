@@ -38,15 +38,13 @@ fn set_focus(bench: &mut Bench, has_focus: bool) {
     bench.harness.step();
 }
 
-/// Whether the window has asked to be brought to the front in the last frame.
 fn is_raised(bench: &Bench) -> bool {
     let commands = bench.viewport_commands();
     commands.contains(&ViewportCommand::Focus)
 }
 
 fn pop(messages: &Messages) -> Option<DesktopMessage> {
-    let message = messages.lock().unwrap().pop();
-    message.map(|(message, _)| message)
+    Some(messages.lock().unwrap().pop()?.0)
 }
 
 #[test]
@@ -110,9 +108,8 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
 #[test]
 fn a_short_job_is_told_of_only_when_it_fails() {
     let (mut bench, messages) = with_desktop(Duration::from_secs(30));
-    let sent = bench.start_job();
     set_focus(&mut bench, false);
-    bench.finish_job(&sent, 4);
+    bench.make_clip(4);
     assert!(pop(&messages).is_none());
     let sent = bench.start_job();
     bench.fail_job(&sent, JobErrorKind::OutOfMemory, "memory ran out");
@@ -141,10 +138,9 @@ fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() 
     for number in 0..5 {
         assert_eq!(summaries().len(), usize::from(number > 1));
         let sent = bench.next_job();
-        if (1..3).contains(&number) {
-            bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
-        } else {
-            bench.finish_job(&sent, 4);
+        match number {
+            1 | 2 => bench.fail_job(&sent, JobErrorKind::Internal, "it broke"),
+            _ => bench.finish_job(&sent, 4),
         }
     }
     assert_eq!(summaries(), ["A job failed", "3 clips are done"]);
@@ -188,11 +184,8 @@ fn the_palette_finds_a_command_by_a_few_letters_and_enter_runs_it() {
     assert_eq!(bench.panels().palette.chosen, 1);
     bench.press_key(Key::Escape);
     assert!(bench.app().palette.entries.is_none());
-    assert_eq!(
-        bench.app().cx.page,
-        MainPage::Settings,
-        "one Escape, one thing"
-    );
+    let page = bench.app().cx.page;
+    assert_eq!(page, MainPage::Settings, "one Escape, one thing");
     bench.press_key(Key::Escape);
     assert_eq!(bench.app().cx.page, MainPage::Watch);
 }
@@ -251,14 +244,7 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
         let rect = bench.rect(Role::Button, name);
         assert!(window.contains_rect(rect), "{name}: {rect:?}");
     };
-    for name in [
-        "Form",
-        "View",
-        "Generate",
-        "Settings",
-        "Doctor",
-        "Show memory",
-    ] {
+    for name in "Form|View|Generate|Settings|Doctor|Show memory".split('|') {
         fits(&bench, name);
     }
     bench.press("Settings");
@@ -309,14 +295,13 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
 fn the_palette_puts_the_program_among_the_desktops_applications() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("share");
-    let programs = ProgramPaths {
+    let mut paths = AppPaths::under(home.path());
+    paths.programs = Some(ProgramPaths {
         home: home.path().to_owned(),
         config: home.path().join("config"),
         data: data.clone(),
         system: Vec::new(),
-    };
-    let mut paths = AppPaths::under(home.path());
-    paths.programs = Some(programs);
+    });
     let mut bench = Bench::with(|startup| startup.paths = Some(paths));
     bench.search_commands("applications menu");
     bench.press_key(Key::Enter);
@@ -342,16 +327,9 @@ fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
         names
     };
     let first = names(&mut bench, "");
-    for name in [
-        "Cancel the running job",
-        "Resume the queue",
-        "Clear the queue",
-        "Undo",
-        "Copy path",
-        "Paint a mask",
-        "Next frame",
-        "Compare: show more of A",
-    ] {
+    let of_queue = "Cancel the running job|Resume the queue|Clear the queue|Undo";
+    let of_results = "Copy path|Paint a mask|Next frame|Compare: show more of A";
+    for name in of_queue.split('|').chain(of_results.split('|')) {
         assert!(!first.iter().any(|it| it == name), "{name}");
     }
     let theme = names(&mut bench, "theme");
@@ -361,11 +339,8 @@ fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
     assert_eq!(names(&mut bench, "cancel running")[0], cancel);
     bench.finish_job(&sent, 3);
     assert_eq!(names(&mut bench, "copy path")[0], "Copy path");
-    assert!(
-        names(&mut bench, "cancel running")
-            .iter()
-            .all(|it| it != cancel)
-    );
+    let found = names(&mut bench, "cancel running");
+    assert!(found.iter().all(|it| it != cancel), "{found:?}");
     bench.search_commands("copy path");
     bench.harness.key_press(Key::Enter);
     let path = sent.request.out.display().to_string();

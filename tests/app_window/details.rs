@@ -10,28 +10,24 @@ fn details_of(name: &str, num_frames: u8, request: &serde_json::Value) -> Bench 
     let path = home.path().join("videos/Safelight").join(name);
     write_made(&path, [64, 32], num_frames, 8.0, Some(made_with(request)));
     let mut bench = Bench::in_home(home, |_| {});
-    bench.press("Gallery");
-    bench.wait_for("a red boat,");
+    bench.press_until("Gallery", "a red boat,");
     bench.press_key(Key::ArrowRight);
     bench
 }
 
 #[test]
 fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
-    let bench = details_of(
-        "boat.png",
-        1,
-        &serde_json::json!({
-            "model": "flux", "prompt": "a red boat", "negative_prompt": "fog and rain", "seed": 7,
-            "num_frames": 1, "num_steps": 12, "sampler": "euler", "guidance_scale": 3.5, "strength": 0.45,
-            "image": "/pictures/harbour.png", "mask": "/pictures/sky.png", "last_image": "/pictures/end.png",
-            "loras": [
-                {"path": "/loras/ink.safetensors", "strength": 0.8},
-                {"path": "/loras/slow.safetensors", "strength": 1.0, "strength_2": 0.5},
-            ],
-        }),
-    );
-    for text in [
+    let request = serde_json::json!({
+        "model": "flux", "prompt": "a red boat", "negative_prompt": "fog and rain", "seed": 7,
+        "num_frames": 1, "num_steps": 12, "sampler": "euler", "guidance_scale": 3.5, "strength": 0.45,
+        "image": "/pictures/harbour.png", "mask": "/pictures/sky.png", "last_image": "/pictures/end.png",
+        "loras": [
+            {"path": "/loras/ink.safetensors", "strength": 0.8},
+            {"path": "/loras/slow.safetensors", "strength": 1.0, "strength_2": 0.5},
+        ],
+    });
+    let bench = details_of("boat.png", 1, &request);
+    bench.assert_shows_all(&[
         "fog and rain",
         "harbour.png",
         "sky.png",
@@ -39,15 +35,10 @@ fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
         "0.45",
         "ink (0.8)",
         "slow (1, 0.5)",
-    ] {
-        bench.assert_shows(text);
-    }
+    ]);
     // What a result was not made of is not told.
-    let bare = details_of(
-        "bare.png",
-        1,
-        &serde_json::json!({"model": "flux", "prompt": "a red boat", "num_frames": 1, "strength": 0.45}),
-    );
+    let request = serde_json::json!({"model": "flux", "prompt": "a red boat", "num_frames": 1, "strength": 0.45});
+    let bare = details_of("bare.png", 1, &request);
     for text in ["Extends", "harbour.png", "0.45", "ink"] {
         assert!(!bare.has(text), "{text}");
     }
@@ -56,11 +47,8 @@ fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
 #[test]
 fn a_video_of_numbered_images_has_as_many_frames_as_there_are() {
     // A job that was stopped after a section made fewer than it was asked for.
-    let bench = details_of(
-        "boat.png",
-        5,
-        &serde_json::json!({"model": "framepack", "prompt": "a red boat", "num_frames": 145, "fps": 8.0}),
-    );
+    let request = serde_json::json!({"model": "framepack", "prompt": "a red boat", "num_frames": 145, "fps": 8.0});
+    let bench = details_of("boat.png", 5, &request);
     bench.assert_shows("5 frames");
     assert!(!bench.has("145"));
     assert!(!numbered_path(&bench.home.path().join("videos/Safelight/boat.png"), 6).exists());
@@ -84,8 +72,7 @@ fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
     let result = folder.join("boat_x2.png");
     write_made(&result, [128, 128], 1, 8.0, Some(settings.to_string()));
     let mut bench = Bench::in_home(home, |_| {});
-    bench.press("Gallery");
-    bench.wait_for("a red boat,");
+    bench.press_until("Gallery", "a red boat,");
     bench.harness.get_by_label_contains("a red boat,").click();
     bench.settle();
     bench.assert_shows("rife-4.26: 8 to 16 frames a second, 17 to 33 frames");

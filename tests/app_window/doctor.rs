@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use safelight::app::doctor::MadeReport;
 use safelight::doctor::{CheckGroup, CheckResult, CheckStatus};
 use safelight::report::{ReportPath, ReportProgress};
-use safelight_core::job::{MachineSample, MemoryReclaim, MemorySample};
+use safelight_core::job::{MemoryReclaim, MemorySample};
 
 use crate::app_window::prelude::*;
 
@@ -19,6 +19,10 @@ fn check(group: CheckGroup, name: &'static str, status: CheckStatus, message: &s
         command: String::new(),
         figure: None,
     }
+}
+
+fn starts() -> CheckResult {
+    check(CheckGroup::Engine, "engine", CheckStatus::Ok, "it starts")
 }
 
 /// A machine with something of every kind, and how often it was examined.
@@ -46,18 +50,14 @@ fn sick() -> (Bench, Arc<AtomicU32>) {
 #[test]
 fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
     let (mut bench, examined) = sick();
-    bench.press("Doctor");
-    bench.wait_for("1 problem");
-    for text in [
+    bench.press_until("Doctor", "1 problem");
+    bench.assert_shows_all(&[
         "1 note",
         "1 fine",
         "Computes on the CPU",
         "No room for jobs",
-    ] {
-        bench.assert_shows(text);
-    }
+    ]);
     bench.assert_shows("Add yourself to the groups, then log in again");
-    bench.harness.check_accessibility();
     bench.wait_until_gone("Examining…");
     bench.press("Examine again");
     bench.until("it is told again", |bench| {
@@ -79,22 +79,14 @@ fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
 fn only_what_could_have_gone_wrong_has_a_tick() {
     let mut bench = Bench::with(|startup| {
         startup.examine = Arc::new(move |_, tell| {
-            tell(check(
-                CheckGroup::Engine,
-                "engine",
-                CheckStatus::Ok,
-                "it starts",
-            ));
+            tell(starts());
             tell(check(CheckGroup::System, "kernel", CheckStatus::Ok, "6.12"));
             let gpu = "no supported GPU found";
             tell(check(CheckGroup::Gpu, "gpu", CheckStatus::Warn, gpu));
         });
     });
-    bench.press("Doctor");
-    bench.wait_for("No supported GPU");
-    bench.assert_shows("1 fine");
-    bench.assert_shows("1 note");
-    bench.assert_shows("6.12");
+    bench.press_until("Doctor", "No supported GPU");
+    bench.assert_shows_all(&["1 fine", "1 note", "6.12"]);
     let ticks = bench.harness.query_all_by_label("Fine");
     assert_eq!(ticks.count(), 1);
 }
@@ -123,20 +115,17 @@ fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_end
     let sent = bench.start_job();
     bench.say_stage(sent.id, Stage::Denoise);
     for second in 0..3 {
-        let sample = MemorySample {
+        let mut sample = MemorySample {
             at_secs: f64::from(second),
             used_bytes: 3 << 30,
             total_bytes: 8 << 30,
-            machine: MachineSample {
-                page_cache_bytes: Some(2 << 30),
-                host_available_bytes: Some(5 << 30),
-                temperature_celsius: Some(61.0),
-                power_watts: Some(54.4),
-                busy_percent: Some(97.0),
-                ..MachineSample::default()
-            },
             ..MemorySample::default()
         };
+        let machine = &mut sample.machine;
+        machine.page_cache_bytes = Some(2 << 30);
+        machine.host_available_bytes = Some(5 << 30);
+        (machine.temperature_celsius, machine.power_watts) = (Some(61.0), Some(54.4));
+        machine.busy_percent = Some(97.0);
         bench.say(sent.id, JobUpdate::Memory(sample));
     }
     let reclaimed = MemoryReclaim {
@@ -145,17 +134,14 @@ fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_end
         after_bytes: 0,
     };
     bench.say(sent.id, JobUpdate::Reclaimed(reclaimed));
-    for text in [
+    bench.assert_shows_all(&[
         "Page cache 2.0 GiB",
         "Free 5.0 GiB",
         "Busy 97 %",
         "61 °C",
         "54 W",
-    ] {
-        bench.assert_shows(text);
-    }
+    ]);
     assert!(!bench.has("Export telemetry"));
-    bench.harness.check_accessibility();
     bench.finish_job(&sent, 3);
     bench.labelled("Export telemetry");
 }
@@ -165,12 +151,7 @@ fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
     let (goes_on, wait) = crossbeam_channel::bounded::<()>(1);
     let bench = Bench::with(move |startup| {
         startup.examine = Arc::new(move |_, tell| {
-            tell(check(
-                CheckGroup::Engine,
-                "engine",
-                CheckStatus::Ok,
-                "it starts",
-            ));
+            tell(starts());
         });
         startup.measure = Arc::new(move |cancel, tell| {
             tell(ReportProgress {
@@ -195,14 +176,11 @@ fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
 fn a_report_is_made_with_its_progress_and_then_lies_there_to_be_opened() {
     let (mut bench, goes_on) = measured();
     bench.press("Doctor");
-    bench.press("Make a report");
-    bench.wait_for("Making a report: Loading weights");
+    bench.press_until("Make a report", "Making a report: Loading weights");
     bench.assert_shows("Cancel");
-    bench.harness.check_accessibility();
     goes_on.send(()).unwrap();
     bench.wait_for("The report is there");
-    bench.assert_shows("Open");
-    bench.assert_shows("Show folder");
+    bench.assert_shows_all(&["Open", "Show folder"]);
     assert!(!bench.has("Cancel"));
     bench.harness.snapshot("report_made");
 }
@@ -211,11 +189,9 @@ fn a_report_is_made_with_its_progress_and_then_lies_there_to_be_opened() {
 fn a_report_that_is_cancelled_keeps_what_was_measured() {
     let (mut bench, _goes_on) = measured();
     bench.press("Doctor");
-    bench.press("Make a report");
-    bench.wait_for("Loading weights");
+    bench.press_until("Make a report", "Loading weights");
     bench.harness.snapshot("report_running");
-    bench.press("Cancel");
-    bench.wait_for("what was measured until then is there");
+    bench.press_until("Cancel", "what was measured until then is there");
     bench.assert_shows("Open");
     // A job that runs is not measured beside.
     bench.start_job();

@@ -32,7 +32,6 @@ fn until_asked(bench: &mut Bench, text: &str) {
     bench.assert_shows(text);
 }
 
-/// Drops the file where this is.
 fn drop_at(bench: &mut Bench, path: &Path, pos: Pos2) {
     bench.harness.hover_at(pos);
     bench.harness.input_mut().hovered_files.clear();

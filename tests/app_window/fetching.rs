@@ -44,8 +44,6 @@ fn bench_of(url: &str) -> Bench {
     Bench::with(|startup| {
         let paths = startup.paths.clone().expect("a test has a home");
         fs::create_dir_all(&paths.config).expect("a folder for settings");
-        let paths = startup.paths.clone().expect("a test has a home");
-        fs::create_dir_all(&paths.config).expect("a folder for settings");
         fs::write(paths.models_file(), MODELS).expect("a catalogue is written");
         let catalog = ModelCatalog::load(&paths, &Settings::default());
         startup.models = Some(FoundModels {
@@ -56,18 +54,18 @@ fn bench_of(url: &str) -> Bench {
         // The files are of no real model, so the search is a test's own.
         startup.library.load = Arc::new(move |_| {
             let is_here = paths.models().join("vae/tiny_vae.safetensors").is_file();
-            let tiny = ModelSpec {
-                id: "tiny".into(),
-                name: "Tiny Fetched".into(),
-                ..spec()
-            };
-            let tiny = is_here.then_some(tiny);
-            found([Some(spec()), tiny].into_iter().flatten().collect())
+            let mut tiny = spec();
+            (tiny.id, tiny.name) = ("tiny".into(), "Tiny Fetched".into());
+            found(
+                [spec(), tiny]
+                    .into_iter()
+                    .take(1 + usize::from(is_here))
+                    .collect(),
+            )
         });
     })
 }
 
-/// Looks at the tiny model and asks for it.
 fn ask_for_it(bench: &mut Bench) {
     bench.look_at_model("Tiny Fetched");
     bench.press("Download…");
@@ -105,19 +103,16 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     });
     let mut bench = bench_of(&server.url);
     bench.look_at_model("Tiny Fetched");
-    for text in [
+    bench.assert_shows_all(&[
         "Licence: CC0-1.0",
         "Transformer: tiny_wan.safetensors, size not known yet",
         "VAE: tiny_vae.safetensors, 3 MiB",
         "Goes into",
         "2 files to download",
-    ] {
-        bench.assert_shows(text);
-    }
+    ]);
     bench.press("Download…");
     until_sizes(&mut bench);
-    bench.assert_shows("Download 6 MiB into");
-    bench.assert_shows("are free");
+    bench.assert_shows_all(&["Download 6 MiB into", "are free"]);
     let num_requests = server.requests("GET").len();
     assert_eq!(num_requests, 0, "nothing comes before a yes");
 
@@ -165,8 +160,7 @@ fn a_failed_download_says_why_stays_on_its_page_and_moves_nothing_in_the_form() 
     // Looking at another model does not lose it.
     bench.look_at_model("Little World");
     bench.press("Downloads");
-    bench.assert_shows("Tiny Fetched");
-    bench.assert_shows("Paused or failed");
+    bench.assert_shows_all(&["Tiny Fetched", "Paused or failed"]);
     assert_eq!(bench.app().fetching.stopped().count(), 1);
     bench.press("Close");
     assert_eq!(bench.app().fetching.stopped().count(), 0);

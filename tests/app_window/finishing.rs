@@ -8,7 +8,6 @@ use safelight_core::job::{CancelToken, JobOutput, JobRequest, QueueFile, Video};
 use crate::app_window::prelude::*;
 use crate::common::networks::{write_interpolator, write_upscaler};
 
-/// A job to finish something that the window hands to the worker.
 struct SentFinish {
     id: JobId,
     request: PostprocessRequest,
@@ -229,7 +228,7 @@ fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
     let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
     bench.press_more("Upscale ×2");
     let sent = next_finish(&mut bench);
-    let paths = AppPaths::under(bench.home.path());
+    let paths = bench.paths();
     JobFolder::create(&paths.jobs(), sent.id, &sent.request.clone().into()).unwrap();
     let queue = paths.queue_file();
     bench.until("the queue is written", |_| {

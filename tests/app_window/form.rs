@@ -3,19 +3,7 @@
 use crate::app_window::prelude::*;
 
 #[test]
-fn a_dropped_image_becomes_the_start_image_with_its_thumbnail() {
-    let mut bench = Bench::new();
-    let path = bench.drop_picture("boat.png", 640, 320, "Start picture boat.png");
-    bench.assert_shows("640 × 320 pixels");
-    assert!(!bench.has("End picture"), "the model has one place");
-    assert_eq!(bench.request().image, Some(path));
-    bench.press("Remove start picture");
-    assert!(!bench.has("boat.png"));
-    bench.node(Role::Button, "Choose a start picture");
-}
-
-#[test]
-fn files_held_over_the_window_are_announced() {
+fn files_held_over_the_window_are_announced_and_a_dropped_image_starts_the_clip() {
     let mut bench = Bench::new();
     // egui repaints all the time while files are held.
     bench.hold_files(&["a.png"]);
@@ -23,6 +11,13 @@ fn files_held_over_the_window_are_announced() {
     bench.harness.input_mut().hovered_files.clear();
     bench.settle();
     assert!(!bench.has("Drop it to start"));
+    let path = bench.drop_picture("boat.png", 640, 320, "Start picture boat.png");
+    bench.assert_shows("640 × 320 pixels");
+    assert!(!bench.has("End picture"), "the model has one place");
+    assert_eq!(bench.request().image, Some(path));
+    bench.press("Remove start picture");
+    assert!(!bench.has("boat.png"));
+    bench.node(Role::Button, "Choose a start picture");
 }
 
 #[test]
@@ -80,19 +75,16 @@ fn a_size_that_the_model_cannot_make_is_explained_and_not_sent_and_one_between_t
 fn a_length_snaps_to_what_the_model_makes_and_is_shown_in_seconds_and_a_far_one_is_refused() {
     let mut bench = Bench::new();
     bench.assert_shows("2.1 s at 8 frames a second");
-    bench.form().num_frames = Some(16);
-    bench.settle();
+    bench.edit(|form| form.num_frames = Some(16));
     bench.assert_shows("2.0 s at 8 frames a second");
     bench.assert_shows("The number of frames was changed from 16 to 17");
     assert_eq!(bench.request().num_frames, 17);
     assert_eq!(bench.form().num_frames, Some(17));
     bench.assert_shows("2.1 s at 8 frames a second");
-    bench.form().num_frames = Some(500);
-    bench.settle();
+    bench.edit(|form| form.num_frames = Some(500));
     bench.assert_shows("The number of frames must be 4n+1 and at most 81");
     bench.press_in_vain("Generate");
-    bench.form().num_frames = Some(1);
-    bench.settle();
+    bench.edit(|form| form.num_frames = Some(1));
     bench.assert_shows("A single picture");
     assert_eq!(bench.request().out.extension().unwrap(), "png");
 }

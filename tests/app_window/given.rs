@@ -3,12 +3,15 @@
 use crate::app_window::prelude::*;
 
 #[test]
-fn a_dropped_folder_is_asked_about_as_its_images_are() {
+fn a_dropped_folder_is_asked_about_as_its_images_are_and_one_without_is_refused() {
     let mut bench = Bench::of(pair_spec());
     let folder = bench.home.path().join("shots");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("notes.txt"), "no picture").unwrap();
-    for name in ["b.png", "a.png", "c.png"] {
+    bench.drop_until(&folder, "There are no pictures in this folder");
+    bench.picture_file("shots/a.png", 64, 64);
+    bench.drop_until(&folder, "Start picture a.png");
+    for name in ["c.png", "b.png"] {
         bench.picture_file(&format!("shots/{name}"), 64, 64);
     }
     bench.drop_until(&folder, "3 files at once");
@@ -18,16 +21,6 @@ fn a_dropped_folder_is_asked_about_as_its_images_are() {
         assert!(sent.request.image.as_ref().unwrap().ends_with(name));
         bench.finish_job(&sent, 2);
     }
-}
-
-#[test]
-fn a_folder_with_one_image_is_that_image_and_one_without_is_refused() {
-    let mut bench = Bench::new();
-    let folder = bench.home.path().join("shots");
-    fs::create_dir(&folder).unwrap();
-    bench.drop_until(&folder, "There are no pictures in this folder");
-    bench.picture_file("shots/only.png", 64, 64);
-    bench.drop_until(&folder, "Start picture only.png");
 }
 
 #[test]
@@ -52,9 +45,7 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
     }
     let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));
     bench.wait_for_all(&["Show all 2 results in the gallery", "Show new.mp4, clip"]);
-    bench.harness.check_accessibility();
-    bench.press("Show new.mp4, clip");
-    bench.wait_for("The file new.mp4");
+    bench.press_until("Show new.mp4, clip", "The file new.mp4");
     bench.app().cx.page = MainPage::Watch;
     let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));
     bench.wait_for("Show all 2 results");
@@ -79,7 +70,6 @@ fn the_main_button_says_how_many_results_it_makes() {
     (form.is_one_a_line, form.batch_size) = (false, Some(4));
     bench.settle();
     bench.assert_shows("Generate 4 clips");
-    bench.form().batch_size = Some(1);
-    bench.settle();
+    bench.edit(|form| form.batch_size = Some(1));
     bench.press("Generate");
 }

@@ -6,7 +6,6 @@ use safelight_core::restore::{self, FileSettings};
 
 use crate::app_window::prelude::*;
 
-/// A window whose form varies this, with a model of pictures.
 fn with_grid(sides: &[&str]) -> Bench {
     let mut bench = Bench::of(flux_spec());
     let form = bench.form();
@@ -30,7 +29,6 @@ fn finish(bench: &mut Bench, sent: &Sent, colour: [u8; 3]) {
     bench.end_job(sent, output(sent, 1));
 }
 
-/// The sheets in the folder of results.
 fn sheets(bench: &Bench) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![bench.home.path().to_path_buf()];
@@ -152,12 +150,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
     let size = egui::vec2(file.width as f32, file.height as f32);
     let scale = ((area.size() - egui::Vec2::splat(2.0 * margin)) / size).min_elem();
     let place = area.center() + (egui::vec2(x as f32, y as f32) - size / 2.0) * scale;
-    bench.harness.event(egui::Event::PointerMoved(place));
-    bench.harness.step();
-    for pressed in [true, false] {
-        bench.harness.event(primary_button(place, pressed));
-        bench.harness.step();
-    }
+    bench.click_at(place);
     bench.settle();
     bench.until("the cell's result is shown", |bench| {
         let file = bench.app().watch.media();
@@ -195,7 +188,6 @@ fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
     assert!(cells.iter().all(has_file), "{cells:?}");
 }
 
-/// Opens the fold with a side's list of settings.
 fn open_side(bench: &mut Bench, side: &str) {
     if !bench.has_node(Role::ComboBox, side) {
         bench.scroll_to("Grid");
@@ -238,8 +230,7 @@ fn a_wrong_cell_behind_the_first_is_told_before_generate_is_pressed() {
     let mut bench = with_grid(&["steps=4,8,0"]);
     bench.assert_shows("Steps 0: ");
     assert!(bench.is_disabled("Generate 3 pictures"));
-    bench.form().grid = vec!["steps=4,8".parse().unwrap()];
-    bench.settle();
+    bench.edit(|form| form.grid = vec!["steps=4,8".parse().unwrap()]);
     assert!(!bench.has("Steps 0: "));
     bench.press("Generate 2 pictures");
     bench.next_job();

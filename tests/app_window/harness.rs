@@ -34,7 +34,7 @@ use safelight_core::settings::{AppPaths, LoadedSettings};
 use tempfile::TempDir;
 
 pub use made_files::{made_with, write_made};
-pub use specs::{flux_spec, framepack_spec, pair_spec, spec};
+pub use specs::{experts_spec, flux_spec, framepack_spec, pair_spec, spec};
 pub use steps::{key_event, primary_button};
 pub use worker_side::{stage_update, step_update};
 
@@ -59,7 +59,13 @@ impl Bench {
         Self::with(|_| {})
     }
 
-    /// With one other model.
+    /// A window that has begun a job, and that job.
+    pub fn at_work() -> (Self, Sent) {
+        let mut bench = Self::new();
+        let sent = bench.start_job();
+        (bench, sent)
+    }
+
     pub fn of(spec: ModelSpec) -> Self {
         Self::of_models(vec![spec])
     }
@@ -98,23 +104,19 @@ impl Bench {
         bench
     }
 
-    /// The next window in the same home, after this one was closed.
     pub fn reopened(self) -> Self {
         Self::in_home(self.close(), |_| {})
     }
 
-    /// The next window in the same home, after this one died.
     pub fn restarted(self) -> Self {
         Self::in_home(self.die(), |_| {})
     }
 
-    /// Closes the window; gives its home to the next one.
     pub fn close(mut self) -> TempDir {
         self.app().close();
         self.die()
     }
 
-    /// The program dies; gives its home to the next one.
     pub fn die(self) -> TempDir {
         let Self { harness, home, .. } = self;
         drop(harness);
@@ -125,11 +127,19 @@ impl Bench {
         &mut self.harness.state_mut().app
     }
 
+    pub fn paths(&self) -> AppPaths {
+        AppPaths::under(self.home.path())
+    }
+
     pub fn form(&mut self) -> &mut GenerateForm {
         &mut self.app().cx.form
     }
 
-    /// Gives the app a command, as a panel does.
+    pub fn edit(&mut self, change: impl FnOnce(&mut GenerateForm)) {
+        change(self.form());
+        self.settle();
+    }
+
     pub fn push(&mut self, command: impl Into<AppCommand>) {
         self.app().cx.push(command);
     }
@@ -155,7 +165,6 @@ impl Bench {
         self.run_until(what, 0.25, is_so);
     }
 
-    /// The next frame, this much later by the window's clock.
     pub fn step_after(&mut self, secs: f64) {
         let now = self.harness.ctx.input(|input| input.time);
         self.harness.input_mut().time = Some(now + secs);
@@ -181,7 +190,6 @@ impl Bench {
             .is_disabled()
     }
 
-    /// Presses a button; one that waits for a background thread, once it can be pressed.
     pub fn press(&mut self, name: &str) {
         if self.is_disabled(name) {
             let can_be_pressed = |bench: &mut Self| !bench.is_disabled(name);
@@ -190,7 +198,11 @@ impl Bench {
         self.click(Role::Button, name);
     }
 
-    /// Presses a button that must do nothing.
+    pub fn press_until(&mut self, name: &str, shown: &str) {
+        self.press(name);
+        self.wait_for(shown);
+    }
+
     pub fn press_in_vain(&mut self, name: &str) {
         assert!(self.is_disabled(name), "{name} can be pressed");
         self.click(Role::Button, name);
@@ -207,6 +219,8 @@ impl Bench {
     }
 
     pub fn type_into(&mut self, name: &str, text: &str) {
+        self.labelled(name).focus();
+        self.settle();
         self.labelled(name).type_text(text);
         self.settle();
     }
@@ -233,7 +247,12 @@ impl Bench {
         self.harness.get_by_label(name)
     }
 
-    /// Scrolls until the control of this name can be clicked.
+    pub fn assert_shows_all(&self, texts: &[&str]) {
+        for text in texts {
+            self.assert_shows(text);
+        }
+    }
+
     pub fn scroll_to(&mut self, name: &str) {
         self.labelled(name).scroll_to_me();
         self.settle();
@@ -254,12 +273,10 @@ impl Bench {
         );
     }
 
-    /// Runs until the text is shown.
     pub fn wait_for(&mut self, text: &str) {
         self.until(text, |bench| bench.has(text));
     }
 
-    /// Runs until all of these are shown at once.
     pub fn wait_for_all(&mut self, texts: &[&str]) {
         self.until(&texts.join(", "), |bench| {
             texts.iter().all(|text| bench.has(text))
@@ -270,13 +287,11 @@ impl Bench {
         self.until(&format!("no {text}"), |bench| !bench.has(text));
     }
 
-    /// Opens the list of models and works with the one of this name.
     pub fn use_model(&mut self, name: &str) {
         self.look_at_model(name);
         self.press("Use this model");
     }
 
-    /// Opens the list of models and looks at the one of this name.
     pub fn look_at_model(&mut self, name: &str) {
         self.click(Role::ComboBox, "Model");
         // It may be far down.
@@ -286,11 +301,7 @@ impl Bench {
     }
 
     pub fn write_prompt(&mut self, text: &str) {
-        let role = Role::MultilineTextInput;
-        self.node(role, "Prompt").focus();
-        self.settle();
-        self.node(role, "Prompt").type_text(text);
-        self.settle();
+        self.focus_and_type(Role::MultilineTextInput, "Prompt", text);
     }
 
     /// When the window wants to be painted again; `None` when nothing is planned.
@@ -300,7 +311,6 @@ impl Bench {
     }
 }
 
-/// A search that found these models alone.
 pub fn found(specs: Vec<ModelSpec>) -> FoundModels {
     FoundModels {
         specs,
@@ -308,12 +318,10 @@ pub fn found(specs: Vec<ModelSpec>) -> FoundModels {
     }
 }
 
-/// A picture of one colour.
 pub fn picture(side: u32, colour: [u8; 3]) -> Arc<RgbPixels> {
     Arc::new(RgbPixels::from_fn(side, side, |_, _| colour).expect("it has pixels"))
 }
 
-/// A finished clip whose frames get brighter.
 pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
     let frames = (0..num_frames)
         .map(|index| picture(64, [index * 10, 40, 30]))

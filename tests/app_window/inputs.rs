@@ -6,7 +6,6 @@ fn pair() -> Bench {
     Bench::of(pair_spec())
 }
 
-/// Drops a picture and waits until it is shown as this.
 fn drop_picture(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
     bench.drop_picture(name, 640, 320, &format!("{shown_as} {name}"))
 }
@@ -29,8 +28,7 @@ fn a_second_image_becomes_the_end_and_both_can_be_swapped_and_removed() {
     let first = drop_picture(&mut bench, "first.png", "Start picture");
     let last = drop_picture(&mut bench, "last.png", "End picture");
     bench.press("Swap pictures");
-    bench.assert_shows("Start picture last.png");
-    bench.assert_shows("End picture first.png");
+    bench.assert_shows_all(&["Start picture last.png", "End picture first.png"]);
     let request = bench.request();
     assert_eq!(request.image, Some(last));
     assert_eq!(request.last_image, Some(first));
@@ -48,11 +46,8 @@ fn a_file_dropped_onto_a_place_goes_there_and_two_dropped_together_become_start_
     let mut bench = pair();
     let paths = ["first.png", "last.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_onto("Choose an end picture", &paths[1], "End picture last.png");
-    bench.drop_onto(
-        "Choose a start picture",
-        &paths[0],
-        "Start picture first.png",
-    );
+    let first = "Start picture first.png";
+    bench.drop_onto("Choose a start picture", &paths[0], first);
     let request = bench.request();
     let sent = [request.image, request.last_image];
     assert_eq!(sent, paths.clone().map(Some));
@@ -68,14 +63,12 @@ fn of_more_files_than_places_the_first_can_go_into_the_form() {
     let paths = ["a.png", "b.png", "c.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
     bench.wait_for("files at once");
-    bench.press("Put only the first into the form");
-    bench.wait_for("Start picture a.png");
+    bench.press_until("Put only the first into the form", "Start picture a.png");
     bench.assert_shows("Only one of 3 files is used: a.png");
     let mut bench = pair();
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
     bench.wait_for("files at once");
-    bench.press("Put the first two into the form");
-    bench.wait_for("End picture b.png");
+    bench.press_until("Put the first two into the form", "End picture b.png");
     bench.assert_shows("Not all of 3 files are used, only these: a.png, b.png");
 }
 
@@ -126,8 +119,7 @@ fn a_dropped_image_picks_the_size_of_its_aspect() {
 fn a_dropped_video_is_gone_on_from_with_its_last_frame_shown() {
     let mut bench = pair();
     let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
-    bench.assert_shows("Continue this clip");
-    bench.assert_shows("5 frames, 0.5 s at 10 fps");
+    bench.assert_shows_all(&["Continue this clip", "5 frames, 0.5 s at 10 fps"]);
     // 16 new frames behind the 5 that there are.
     bench.assert_shows("1.6 s more, 2.1 s in all at 10 frames a second");
     let request = bench.request();
@@ -149,8 +141,7 @@ fn a_video_cannot_be_an_end_and_stands_at_the_start_instead() {
 
 #[test]
 fn a_finished_video_is_continued_from_its_file_or_without_one_from_its_last_frame() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     let mut made = output(&sent, 5);
     let path = bench.clip_file("made.mp4", 64, 64, 5);
     made.paths = vec![path.clone()];

@@ -1,7 +1,5 @@
 //! From the form to the worker and back: one job, its progress, its end, and those that wait.
 
-use safelight_core::job::StageTime;
-
 use crate::app_window::prelude::*;
 
 #[test]
@@ -37,9 +35,8 @@ fn an_example_is_taken_over_with_a_click() {
 }
 
 #[test]
-fn cancel_sets_the_flag_of_the_running_job_and_the_end_clears_the_window() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+fn cancel_sets_the_flag_of_the_running_job_and_so_does_closing_the_window() {
+    let (mut bench, sent) = Bench::at_work();
     assert!(!sent.cancel.is_cancelled());
     bench.press("Cancel");
     assert!(sent.cancel.is_cancelled());
@@ -47,7 +44,9 @@ fn cancel_sets_the_flag_of_the_running_job_and_the_end_clears_the_window() {
     bench.cancel_job(&sent);
     bench.assert_shows("Cancelled");
     assert!(!bench.has_node(Role::Button, "Cancel"));
-    bench.start_job();
+    let sent = bench.start_job();
+    bench.app().close();
+    assert!(sent.cancel.is_cancelled());
 }
 
 #[test]
@@ -61,36 +60,33 @@ fn the_status_line_says_the_stage_the_step_and_the_time_left() {
     for stage in [Stage::EncodeText, Stage::Denoise] {
         bench.say_stage(sent.id, stage);
         bench.assert_shows(stage.label());
-        let (section, secs) = (0, 1.0);
-        let time = StageTime {
-            stage,
-            section,
-            secs,
-        };
-        bench.say(sent.id, JobUpdate::StageEnded(time));
+        bench.say_stage_ended(sent.id, stage, 1.0);
     }
     bench.say_step(sent.id, Stage::Denoise, 5, 12);
     bench.assert_shows("Denoising  ·  5 of 12  ·  about 1 min 0 s left");
     let progress = |bench: &mut Bench| bench.app().queue.running.as_ref().unwrap().progress();
     let before = progress(&mut bench);
-    let resumed = JobUpdate::Stage {
-        stage: Stage::Decode,
-        section: 0,
-        resumed: true,
+    let (stage, section, resumed) = (Stage::Decode, 0, true);
+    let again = JobUpdate::Stage {
+        stage,
+        section,
+        resumed,
     };
-    bench.say(sent.id, resumed);
+    bench.say(sent.id, again);
     bench.assert_shows("resumed");
     assert!(progress(&mut bench) > before);
 }
 
 #[test]
-fn previews_and_then_frames_are_on_the_screen() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+fn previews_and_then_frames_are_on_the_screen_above_a_line_that_says_what_happens() {
+    let (mut bench, sent) = Bench::at_work();
+    bench.assert_shows("The job is starting…");
     bench.say_stage(sent.id, Stage::Denoise);
+    bench.say_step(sent.id, Stage::Denoise, 7, 25);
     bench.say_preview(sent.id, 0, 5, picture(16, [90, 20, 10]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [16, 16]);
     bench.labelled("Live preview");
+    bench.assert_shows("Denoising  ·  step 7 of 25  ·  about 1 min 0 s left");
     bench.say_stage(sent.id, Stage::Decode);
     bench.say_frame(sent.id, 3, 17, picture(256, [9, 20, 90]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [256, 256]);
@@ -99,8 +95,7 @@ fn previews_and_then_frames_are_on_the_screen() {
 
 #[test]
 fn events_of_another_job_change_nothing() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     let stranger = JobId(sent.id.0 - 1);
     bench.say_preview(stranger, 0, 5, picture(16, [90, 20, 10]));
     bench.say_end(stranger, JobOutcome::Cancelled);
@@ -110,20 +105,17 @@ fn events_of_another_job_change_nothing() {
 
 #[test]
 fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     bench.say_stage(sent.id, Stage::Denoise);
     bench.say(sent.id, sample(4.0, 512, 300, 0, 2048));
     bench.say(sent.id, sample(4.5, 640, 310, 0, 2048));
     bench.press("Show memory");
-    for text in [
+    bench.assert_shows_all(&[
         "Used 640 MiB",
         "Allocated 310 MiB",
         "Cap 2.0 GiB",
         "Peak used 640 MiB",
-    ] {
-        bench.assert_shows(text);
-    }
+    ]);
     assert!(!bench.has("Reserved"));
     bench.press("Hide memory");
     assert!(!bench.has("Used 640 MiB"));
@@ -132,9 +124,8 @@ fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
 }
 
 #[test]
-fn a_second_job_waits_for_the_first_to_end() {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
+fn a_second_job_waits_for_the_first_to_end_and_can_be_taken_out_of_the_queue() {
+    let (mut bench, first) = Bench::at_work();
     bench.queue_prompts(&["a second wish"]);
     bench.assert_no_job();
     bench.assert_shows("Waiting (1)");
@@ -142,17 +133,11 @@ fn a_second_job_waits_for_the_first_to_end() {
     let second = bench.next_job();
     assert_eq!(second.request.prompt, "a second wish");
     assert!(!bench.has("Waiting"));
-}
-
-#[test]
-fn a_waiting_job_can_be_taken_out_of_the_queue() {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
     bench.queue_prompts(&["keep me", "drop me"]);
     bench.assert_shows("Waiting (2)");
     bench.press("Remove from queue: drop me");
     bench.assert_shows("Waiting (1)");
-    bench.cancel_job(&first);
+    bench.cancel_job(&second);
     assert_eq!(bench.next_request().prompt, "keep me");
     bench.assert_no_job();
 }
@@ -200,17 +185,9 @@ fn every_press_within_one_slow_frame_makes_a_job_and_a_key_that_is_held_makes_on
 }
 
 #[test]
-fn closing_the_window_cancels_the_running_job() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
-    bench.app().close();
-    assert!(sent.cancel.is_cancelled());
-}
-
-#[test]
 fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
     let mut bench = Bench::new();
-    let folder = AppPaths::under(bench.home.path()).wildcards();
+    let folder = bench.paths().wildcards();
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("colour.txt"), "red\n").unwrap();
     bench.form().prompt = "a {small|small} __colour__ (boat:1.2)".into();

@@ -10,15 +10,6 @@ use safelight::app::state::SavedState;
 
 use crate::app_window::prelude::*;
 
-/// A window whose model takes a start and an end picture, and needs none.
-fn bench() -> Bench {
-    Bench::of(ModelSpec {
-        start_image: InputUse::Optional,
-        ..pair_spec()
-    })
-}
-
-/// Runs commands in one round.
 fn run<const N: usize>(bench: &mut Bench, commands: [AppCommand; N]) {
     for command in commands {
         bench.push(command);
@@ -34,7 +25,6 @@ fn open(path: &Path) -> AppCommand {
     InputsCommand::Open(vec![path.to_path_buf()], SlotTarget::default()).into()
 }
 
-/// The names of the start and the end picture.
 fn names(bench: &mut Bench) -> [Option<String>; 2] {
     let inputs = &bench.app().inputs;
     [InputSlot::Start, InputSlot::End]
@@ -50,9 +40,8 @@ fn open_behind(bench: &mut Bench, name: &str) {
     });
 }
 
-/// A window with a job that waits behind a running one.
 fn with_a_waiting_job() -> (Bench, JobId) {
-    let mut bench = bench();
+    let mut bench = Bench::of(experts_spec());
     bench.start_job();
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
@@ -83,7 +72,7 @@ fn a_video_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
 
 #[test]
 fn of_two_results_whose_settings_are_used_the_last_one_counts() {
-    let mut bench = bench();
+    let mut bench = Bench::of(experts_spec());
     open_behind(&mut bench, "of the first.png");
     let first = bench.make_clip(2);
     run(&mut bench, [InputsCommand::Remove(InputSlot::Start).into()]);
@@ -96,7 +85,7 @@ fn of_two_results_whose_settings_are_used_the_last_one_counts() {
 
 #[test]
 fn an_image_that_is_gone_leaves_no_other_in_its_place() {
-    let mut bench = bench();
+    let mut bench = Bench::of(experts_spec());
     open_behind(&mut bench, "gone.png");
     let sent = bench.make_clip(2);
     run(&mut bench, [InputsCommand::Remove(InputSlot::Start).into()]);
@@ -120,13 +109,11 @@ fn settings_that_were_read_for_the_own_form_do_not_come_into_a_job_that_is_chang
 #[test]
 fn a_failed_job_that_is_removed_or_restarted_before_its_folder_was_looked_at_does_not_come_back() {
     for what in [QueueCommand::Remove, QueueCommand::Restart] {
-        let mut bench = bench();
+        let mut bench = Bench::of(experts_spec());
         let sent = bench.start_job();
-        let jobs = AppPaths::under(bench.home.path()).jobs();
-        JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder is made");
+        bench.job_folder(&sent);
         let failure = JobError::new(JobErrorKind::Internal, "it broke");
-        let ended = JobUpdate::Ended(JobOutcome::Failed(failure));
-        bench.send(sent.id, ended);
+        bench.send(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
         run(&mut bench, [what(sent.id).into()]);
         open_behind(&mut bench, "behind.png");
         assert!(bench.app().queue.stopped.is_empty());
@@ -148,12 +135,8 @@ fn with_a_model_that_goes() -> (Bench, Arc<AtomicBool>) {
     let is_here = Arc::new(AtomicBool::new(true));
     let looked_at = Arc::clone(&is_here);
     let models = move || {
-        let pair = ModelSpec {
-            start_image: InputUse::Optional,
-            ..pair_spec()
-        };
-        let pair = looked_at.load(Ordering::Relaxed).then_some(pair);
-        found(vec![Some(spec()), pair].into_iter().flatten().collect())
+        let count = 1 + usize::from(looked_at.load(Ordering::Relaxed));
+        found([spec(), experts_spec()].into_iter().take(count).collect())
     };
     let mut bench = Bench::with(|startup| {
         startup.models = Some(models());

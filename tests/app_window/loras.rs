@@ -63,19 +63,17 @@ fn bench() -> Bench {
 }
 
 fn lora_path(bench: &Bench, name: &str) -> PathBuf {
-    let models = AppPaths::under(bench.home.path()).models();
+    let models = bench.paths().models();
     models.join(format!("loras/{name}.safetensors"))
 }
 
-/// Chooses the one that fits from the list.
 fn add(bench: &mut Bench) {
     bench.press("Add LoRA");
     // Until all are known, their order changes.
     bench.until("all are listed", |bench| {
         bench.has("sea") && !bench.app().loras.is_looking()
     });
-    bench.press("sea");
-    bench.wait_for("Remove sea");
+    bench.press_until("sea", "Remove sea");
     bench.press("Done");
 }
 
@@ -83,8 +81,7 @@ fn add(bench: &mut Bench) {
 fn escape_puts_the_list_away_and_nothing_behind_it() {
     let mut bench = bench();
     bench.run(AppCommand::Show(MainPage::Gallery));
-    bench.press("Add LoRA");
-    bench.wait_for("sea");
+    bench.press_until("Add LoRA", "sea");
     bench.press_key(Key::Escape);
     assert!(!bench.app().loras.is_open);
     assert_eq!(bench.app().cx.page, MainPage::Gallery);
@@ -104,8 +101,6 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
     assert!(matches!(&other.fit, LoraFit::No(why) if why.contains("this LoRA is for Flux")));
     bench.click(Role::CheckBox, "Only those for Little World");
     assert!(!bench.has("flux hair"));
-    bench.labelled("Search LoRAs").focus();
-    bench.settle();
     bench.type_into("Search LoRAs", "mountain");
     bench.assert_shows("No matches");
 }
@@ -114,8 +109,7 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
 fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
     let mut bench = bench();
     add(&mut bench);
-    bench.form().loras[0].strength = 0.8;
-    bench.settle();
+    bench.edit(|form| form.loras[0].strength = 0.8);
     bench.labelled("Strength of sea");
     let expected = LoraChoice {
         path: lora_path(&bench, "sea"),
@@ -131,10 +125,7 @@ fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
 
 #[test]
 fn a_model_of_two_experts_has_a_strength_for_each() {
-    let mut bench = bench_of(ModelSpec {
-        start_image: InputUse::Optional,
-        ..pair_spec()
-    });
+    let mut bench = bench_of(experts_spec());
     add(&mut bench);
     bench.labelled("Strength of sea, high noise");
     bench.labelled("Strength of sea, low noise");
@@ -150,8 +141,7 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
 #[test]
 fn a_word_that_it_was_trained_on_is_written_into_the_prompt() {
     let mut bench = bench();
-    bench.form().prompt = "a picture of".into();
-    bench.settle();
+    bench.edit(|form| form.prompt = "a picture of".into());
     add(&mut bench);
     bench.press("Insert word: b0at");
     assert_eq!(bench.form().prompt, "a picture of b0at");

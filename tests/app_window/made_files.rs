@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::Bench;
 
-/// Writes a picture or a clip of this size, whose frames get brighter, with these settings in it.
 pub fn write_made(path: &Path, size: [u32; 2], num_frames: u8, fps: f64, settings: Option<String>) {
     let frame = |index: u8| RgbPixels::from_fn(size[0], size[1], |_, _| [index * 9, 40, 90]);
     let frames: Result<Vec<RgbPixels>, _> = (0..num_frames).map(frame).collect();
@@ -22,20 +21,17 @@ pub fn write_made(path: &Path, size: [u32; 2], num_frames: u8, fps: f64, setting
     write_clip(path, &frames.expect("they have pixels"), options).expect("it is written");
 }
 
-/// What Safelight writes into a result of this request.
 pub fn made_with(request: &Value) -> String {
     json!({"app": "Safelight", "request": request}).to_string()
 }
 
 impl Bench {
-    /// A clip file of this size and length, whose frames get brighter.
     pub fn clip_file(&self, name: &str, width: u32, height: u32, num_frames: u8) -> PathBuf {
         let path = self.home.path().join(name);
         write_made(&path, [width, height], num_frames, 10.0, None);
         path
     }
 
-    /// A picture file of this size.
     pub fn picture_file(&self, name: &str, width: u32, height: u32) -> PathBuf {
         let path = self.home.path().join(name);
         image::RgbImage::from_fn(width, height, |x, y| image::Rgb([x as u8, y as u8, 90]))
@@ -44,7 +40,6 @@ impl Bench {
         path
     }
 
-    /// Drops a new clip file onto the window and waits for a text.
     pub fn drop_clip(
         &mut self,
         name: &str,
@@ -58,21 +53,18 @@ impl Bench {
         path
     }
 
-    /// Drops a new picture file onto the window and waits for a text.
     pub fn drop_picture(&mut self, name: &str, width: u32, height: u32, text: &str) -> PathBuf {
         let path = self.picture_file(name, width, height);
         self.drop_until(&path, text);
         path
     }
 
-    /// A text file.
     pub fn text_file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.home.path().join(name);
         fs::write(&path, text).expect("it is written");
         path
     }
 
-    /// Holds files over the window.
     pub fn hold_files(&mut self, paths: &[impl AsRef<Path>]) {
         let files = paths.iter().map(|path| egui::HoveredFile {
             path: Some(path.as_ref().to_owned()),
@@ -82,18 +74,15 @@ impl Bench {
         self.harness.run_steps(3);
     }
 
-    /// Drops a file onto the window.
     pub fn drop_file(&mut self, path: &Path) {
         self.drop_files(&[path]);
     }
 
-    /// Drops a file onto the window and waits for a text.
     pub fn drop_until(&mut self, path: &Path, text: &str) {
         self.drop_file(path);
         self.wait_for(text);
     }
 
-    /// Drops files onto the window, all at once.
     pub fn drop_files(&mut self, paths: &[&Path]) {
         for path in paths {
             let file = Arc::new(Dropped(path.to_path_buf()));

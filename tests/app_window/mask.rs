@@ -16,8 +16,7 @@ fn bench_at(width: u32, height: u32) -> Bench {
 pub(crate) fn bench_of(spec: ModelSpec, width: u32, height: u32) -> Bench {
     let mut bench = Bench::of(spec);
     bench.drop_picture("photo.png", width, height, "Start picture photo.png");
-    bench.press("Paint a mask");
-    bench.wait_for(CANVAS);
+    bench.press_until("Paint a mask", CANVAS);
     bench
 }
 
@@ -46,13 +45,11 @@ pub(crate) fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
     // Several places within one frame all count; of events that it is given, the harness makes a frame each.
     let moves = points.iter().map(|point| Event::PointerMoved(*point));
     bench.harness.input_mut().events.extend(moves);
-    bench.harness.step();
-    bench.harness.step();
+    bench.harness.run_steps(2);
     bench.harness.event(press(points[points.len() - 1], false));
     bench.settle();
 }
 
-/// Paints one place of a picture of this size.
 pub(crate) fn paint(bench: &mut Bench, size: Vec2, x: f32, y: f32) {
     let at = place(bench, size, x, y);
     drag(bench, PointerButton::Primary, &[at]);
@@ -69,13 +66,11 @@ fn used(bench: &mut Bench) -> RgbPixels {
     bench.until("the mask stands in its place", |bench| {
         bench.app().cx.page == MainPage::Watch && file(bench) != before
     });
-    bench.press("Edit mask");
-    bench.wait_for(CANVAS);
+    bench.press_until("Edit mask", CANVAS);
     let path = file(bench).expect("it was waited for");
     open_picture(&path).expect("it is a picture")
 }
 
-/// How much is made anew at these places.
 fn values<const N: usize>(bench: &mut Bench, places: [(u32, u32); N]) -> [u8; N] {
     let mask = used(bench);
     places.map(|(x, y)| mask.pixel(x, y)[0])
@@ -102,23 +97,22 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     assert!(path.starts_with(bench.home.path().join("data/masks")));
     let mask = open_picture(&path).expect("it is a picture");
     assert_eq!((mask.width, mask.height), (400, 300));
-    for (x, y, expected) in [
-        (100, 100, 255),
-        (150, 100, 255),
-        (150, 93, 255),
-        (200, 150, 255),
-        (150, 115, 0),
-        (100, 150, 0),
-        (250, 100, 0),
-        (20, 20, 0),
-    ] {
-        assert_eq!(mask.pixel(x, y), [expected; 3], "at {x}, {y}");
-    }
+    let painted = [(100, 100), (150, 100), (150, 93), (200, 150)];
+    assert_eq!(painted.map(|(x, y)| mask.pixel(x, y)), [[255; 3]; 4]);
+    let beside = [(150, 115), (100, 150), (250, 100), (20, 20)];
+    assert_eq!(beside.map(|(x, y)| mask.pixel(x, y)), [[0; 3]; 4]);
     bench.until("nothing is opened", |bench| {
         !bench.app().inputs.is_opening()
     });
     bench.press("Generate");
     assert_eq!(bench.next_job().request.mask, Some(path));
+
+    // A large picture is painted in its own pixels.
+    let mut bench = bench_at(4000, 3000);
+    set_brush(&mut bench, 300.0);
+    paint(&mut bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);
+    let places = [(3000, 1000), (3140, 1000), (3200, 1000)];
+    assert_eq!(values(&mut bench, places), [255, 255, 0]);
 }
 
 /// A model of clips, of whose start picture only what a mask shows moves.
@@ -147,21 +141,21 @@ fn generate_uses_the_mask_that_is_being_painted() {
 #[test]
 fn a_closed_mask_page_counts_and_an_empty_or_discarded_mask_does_not() {
     let mut bench = bench_at(400, 300);
-    let at = place(&bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
-    bench.press("Undo");
-    bench.press("Generate");
-    assert_eq!(bench.next_request().mask, None);
-    bench.press("Paint a mask");
-    drag(&mut bench, PointerButton::Primary, &[at]);
-    bench.press("Discard");
-    assert_eq!(bench.request().mask, None);
-    bench.press("Paint a mask");
-    bench.wait_for(CANVAS);
-    drag(&mut bench, PointerButton::Primary, &[at]);
-    bench.press("Close the mask");
-    bench.press("Generate");
-    assert!(bench.next_job().request.mask.is_some());
+    let mut paint = |then: &str| {
+        bench.wait_for(CANVAS);
+        paint(&mut bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
+        bench.press(then);
+        let mask = bench.request().mask;
+        bench.press(if mask.is_some() {
+            "Edit mask"
+        } else {
+            "Paint a mask"
+        });
+        mask
+    };
+    assert_eq!(paint("Undo"), None);
+    assert_eq!(paint("Discard"), None);
+    assert!(paint("Close the mask").is_some());
 }
 
 #[test]
@@ -279,19 +273,11 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
     let at = canvas(&bench).center();
     bench.harness.hover_at(at);
     bench.harness.step();
-    let wheel = |modifiers| Event::MouseWheel {
-        unit: egui::MouseWheelUnit::Line,
-        delta: Vec2::new(0.0, 1.0),
-        phase: egui::TouchPhase::Move,
-        source: egui::MouseWheelSource::Wheel,
-        modifiers,
-    };
-    bench.harness.event(wheel(Modifiers::NONE));
+    bench.turn_wheel(egui::MouseWheelUnit::Line, 1.0);
     bench.settle();
     assert!(diameter(&mut bench) > before);
-    bench
-        .harness
-        .event_modifiers(Event::Zoom(2.0), Modifiers::CTRL);
+    let zoom = Event::Zoom(2.0);
+    bench.harness.event_modifiers(zoom, Modifiers::CTRL);
     bench.settle();
     let scale = bench.panels().mask.scale;
     assert!(scale.is_some_and(|scale| scale > 1.0), "{scale:?}");
@@ -311,8 +297,7 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
         .save(&mask)
         .expect("a mask is written");
     bench.drop_onto("Choose a mask", &mask, "Mask mine.png");
-    bench.press("Edit mask");
-    bench.wait_for(CANVAS);
+    bench.press_until("Edit mask", CANVAS);
     set_brush(&mut bench, 20.0);
     paint(&mut bench, Vec2::new(200.0, 100.0), 180.0, 50.0);
     bench.press("Close the mask");
@@ -339,15 +324,6 @@ fn edges_are_softened_in_the_background() {
     assert!((1..255).contains(&edge), "{edge}");
     bench.press("Undo");
     assert_eq!(values(&mut bench, [(185, 100)]), [0]);
-}
-
-#[test]
-fn a_large_image_is_painted_in_its_own_pixels() {
-    let mut bench = bench_at(4000, 3000);
-    set_brush(&mut bench, 300.0);
-    paint(&mut bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);
-    let places = [(3000, 1000), (3140, 1000), (3200, 1000)];
-    assert_eq!(values(&mut bench, places), [255, 255, 0]);
 }
 
 #[test]

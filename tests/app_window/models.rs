@@ -33,8 +33,7 @@ fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
             ..found(vec![spec()])
         });
     });
-    bench.assert_shows("1 model cannot be used");
-    bench.assert_shows("get wan_2.1_vae.safetensors");
+    bench.assert_shows_all(&["1 model cannot be used", "get wan_2.1_vae.safetensors"]);
     bench.assert_shows("Put it beside the transformer");
     // It is said in its place, not over the picture.
     assert!(!bench.has_cards());

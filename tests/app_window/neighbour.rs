@@ -9,8 +9,7 @@ const SENTENCE: &str =
 
 #[test]
 fn a_job_that_waits_for_memory_says_so_in_a_sentence_and_goes_on_when_told() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     bench.say_stage(sent.id, Stage::Denoise);
     assert!(!bench.has_label("Continue now"));
     let crowded = MemoryWait {

@@ -53,7 +53,7 @@ fn a_hint_stays_while_the_pointer_is_on_it_or_it_has_the_keyboard() {
 }
 
 #[test]
-fn a_file_that_can_be_used_takes_what_was_said_of_one_that_cannot_with_it() {
+fn a_card_goes_when_another_file_can_be_used_or_another_folder_be_made() {
     let mut bench = Bench::new();
     let broken = bench.text_file("notes.png", "just text");
     bench.drop_until(&broken, "is a text file");
@@ -61,6 +61,13 @@ fn a_file_that_can_be_used_takes_what_was_said_of_one_that_cannot_with_it() {
     bench.drop_file(&good);
     bench.until("it is taken", |bench| !bench.app().inputs.is_empty());
     assert!(!bench.has("is a text file"));
+    let below = good.join("below");
+    bench.change_settings(|settings| settings.output.folder = Some(below));
+    bench.press_generate();
+    bench.wait_for("The folder for results cannot be made");
+    let results = bench.home.path().join("results");
+    bench.change_settings(|settings| settings.output.folder = Some(results));
+    assert!(!bench.has_cards());
 }
 
 #[test]
@@ -125,10 +132,8 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
 
 #[test]
 fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
-    let jobs = AppPaths::under(bench.home.path()).jobs();
-    let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder");
+    let (mut bench, sent) = Bench::at_work();
+    let folder = bench.job_folder(&sent);
     fs::write(folder.result(Stage::EncodeText).unwrap(), "").expect("a file");
     let failure = JobError::new(JobErrorKind::EngineLost, "the engine ended");
     let failure = JobOutcome::Failed(failure.keeping(folder.path()));
@@ -150,8 +155,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
 
 #[test]
 fn the_card_of_a_failed_job_goes_when_the_job_is_taken_from_the_queue() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     bench.press("Queue");
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     bench.assert_shows("It broke");
@@ -176,30 +180,19 @@ fn the_same_warning_of_two_jobs_stays_for_both_until_one_runs_again() {
 }
 
 #[test]
-fn the_card_of_a_folder_that_cannot_be_made_goes_when_another_is_chosen() {
-    let mut bench = Bench::new();
-    let file = bench.picture_file("file.png", 8, 8);
-    let below = file.join("below");
-    bench.change_settings(|settings| settings.output.folder = Some(below));
-    bench.press_generate();
-    bench.wait_for("The folder for results cannot be made");
-    let results = bench.home.path().join("results");
-    bench.change_settings(|settings| settings.output.folder = Some(results));
-    assert!(!bench.has_cards());
-}
-
-#[test]
 fn the_card_of_a_missing_engine_goes_when_it_is_found() {
     let is_there = Arc::new(AtomicBool::new(false));
     let known = Arc::clone(&is_there);
     let mut bench = Bench::with(|startup| {
         startup.library.check_engine = Arc::new(move |_| {
-            let missing = || JobError::new(JobErrorKind::Device, "libtorch is missing");
+            let missing = JobError::new(JobErrorKind::Device, "libtorch is missing");
+            let missing = || missing.advise("Run `cargo xtask setup`");
             let is_there = known.load(Ordering::Relaxed);
             is_there.then_some(()).ok_or_else(missing)
         });
     });
     bench.wait_for("Libtorch is missing");
+    bench.assert_shows("Run `cargo xtask setup`");
     is_there.store(true, Ordering::Relaxed);
     let folder = bench.home.path().to_path_buf();
     bench.change_settings(|settings| settings.runtime.libtorch = Some(folder));
@@ -216,8 +209,7 @@ fn cards_of_two_jobs_with_the_same_words_say_which_job_they_are_of() {
         bench.say(sent.id, warning);
         bench.finish_job(&sent, 1);
     }
-    bench.assert_shows("The job: a red boat");
-    bench.assert_shows("The job: a blue boat");
+    bench.assert_shows_all(&["The job: a red boat", "The job: a blue boat"]);
     let sent = bench.start_job();
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     let last = bench.app().cx.notices.all().last();

@@ -15,7 +15,6 @@ fn opened(path: Option<&PathBuf>) -> RgbPixels {
     open_picture(path.expect("the job has one")).expect("it is a picture")
 }
 
-/// Has the picture extended, and waits for it.
 fn extend(bench: &mut Bench, margins: OutpaintMargins, overlap: u32) {
     let outpaint = OutpaintRequest { margins, overlap };
     bench.run(MaskCommand::Extend(outpaint));
@@ -43,12 +42,10 @@ fn assert_holds_photo(picture: &RgbPixels, left: u32, top: u32) {
         }
     }
 }
-/// A window where a mask is painted over the photo.
 fn masking(spec: ModelSpec) -> Bench {
     bench_of(spec, SIZE.x as u32, SIZE.y as u32)
 }
 
-/// Room above the photo.
 fn above() -> OutpaintMargins {
     OutpaintMargins {
         top: 64,
@@ -207,8 +204,7 @@ fn numbers_extend_too_and_the_extended_image_is_painted_on_from_then_on() {
         let is_extended = start.is_some_and(|path| path.to_string_lossy().contains("-extended-"));
         is_extended && app.inputs.get(InputSlot::Mask).is_some() && app.cx.page == MainPage::Watch
     });
-    bench.press("Edit mask");
-    bench.wait_for(CANVAS);
+    bench.press_until("Edit mask", CANVAS);
     assert_eq!(size(&mut bench), SIZE + Vec2::new(112.0, 0.0));
     let margins = OutpaintMargins {
         left: 16,

@@ -19,7 +19,6 @@ use crate::app_window::prelude::*;
 
 const GIB: u64 = 1 << 30;
 
-/// A window on a machine whose card has so much memory, with a tiny model whose headers are known.
 fn on_card(mib: u64) -> Bench {
     on_card_of(move |_| mib)
 }
@@ -31,12 +30,10 @@ fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
     bench
 }
 
-/// As it is at the first start.
 fn fresh_on(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
     fresh_with(mib, TimeEstimates::default())
 }
 
-/// The same where earlier jobs took some time.
 fn fresh_with(
     mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static,
     times: TimeEstimates,
@@ -78,8 +75,7 @@ fn fresh_with(
 fn the_verdict_stands_there_before_anything_is_made() {
     let mut bench = on_card(24 << 10);
     bench.wait_for("Fits: needs ");
-    bench.assert_shows("21.8 GiB are free");
-    bench.assert_shows("Auto (");
+    bench.assert_shows_all(&["21.8 GiB are free", "Auto ("]);
 }
 
 #[test]
@@ -191,7 +187,6 @@ fn another_libtorch_or_another_search_for_models_has_plans_made_anew() {
     bench.until("it is planned anew", is_planned_anew);
 }
 
-/// A job that needs more than the card has.
 fn too_large() -> Bench {
     let mut bench = on_card(3 << 10);
     bench.form().num_frames = Some(81);
@@ -212,8 +207,7 @@ fn a_suggestion_is_a_button_that_makes_the_job_fit() {
 #[test]
 fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
     let mut bench = too_large();
-    bench.press("Hide memory");
-    bench.wait_for("Does not fit: ");
+    bench.press_until("Hide memory", "Does not fit: ");
     let generate = bench.rect(Role::Button, "Generate");
     let warning = bench.harness.get_by_label_contains("Does not fit: ");
     assert!(warning.rect().bottom() <= generate.top());
@@ -284,7 +278,6 @@ fn preserved_memory_and_cap_are_settings_of_the_user_that_the_next_job_carries()
     assert_eq!(bench.app().cx.settings.memory.cap_gib, None);
 }
 
-/// Starts a job with the plan that the window made for it.
 fn start_planned(bench: &mut Bench) -> Sent {
     let sent = bench.start_job();
     let plan = bench.app().memory.planned().unwrap().plan.clone();

@@ -4,7 +4,6 @@ use safelight::app::player::FramePlayer;
 
 use crate::app_window::prelude::*;
 
-/// A bench with a finished clip.
 fn finished(num_frames: u8) -> Bench {
     let mut bench = Bench::new();
     bench.make_clip(num_frames);
@@ -64,12 +63,13 @@ fn a_playing_video_is_painted_at_its_own_rate_and_not_faster() {
 fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
     let mut bench = finished(17);
     bench.press("Pause");
-    for (width, is_queue_open) in [
+    let layouts = [
         (1240.0, true),
         (1240.0, false),
         (900.0, false),
         (1700.0, true),
-    ] {
+    ];
+    for (width, is_queue_open) in layouts {
         bench.harness.set_size(egui::vec2(width, 760.0));
         bench.app().queue.panel.is_open = is_queue_open;
         bench.settle();
@@ -83,13 +83,7 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
         let is_wide = |it: &f32| *it == widths[0] && *it >= 150.0;
         assert!(widths.iter().all(is_wide), "{width}: {widths:?}");
         let slider = slider(&bench);
-        for name in [
-            "Play",
-            "Previous frame",
-            "Next frame",
-            "Full screen",
-            "More",
-        ] {
+        for name in "Play|Previous frame|Next frame|Full screen|More".split('|') {
             let button = bench.labelled(name).rect();
             let is_apart = !button.intersects(slider);
             assert!(is_apart, "{width} {name}: {button:?} {slider:?}");
@@ -127,8 +121,7 @@ fn nothing_is_painted_when_nothing_happens() {
 
 #[test]
 fn an_animated_preview_moves_slowly() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     bench.say_stage(sent.id, Stage::Denoise);
     for index in 0..5 {
         bench.say_preview(sent.id, index, 5, picture(16, [index as u8 * 20, 2, 3]));

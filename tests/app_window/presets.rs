@@ -28,8 +28,7 @@ fn every_model_has_a_draft_its_own_way_and_a_final() {
     bench.scroll_and_press("Balanced");
     assert_eq!(num_steps(&mut bench), Some(28));
     // A second click gives back what stood before the first.
-    bench.form().sampling.num_steps = Some(20);
-    bench.settle();
+    bench.edit(|form| form.sampling.num_steps = Some(20));
     bench.scroll_and_press("Draft");
     bench.scroll_and_press("Draft");
     assert_eq!(num_steps(&mut bench), Some(28));
@@ -50,8 +49,7 @@ fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size_also_a_size_of_on
         let form = bench.form();
         form.width.zip(form.height).unwrap()
     };
-    bench.form().size = SizeChoice::Aspect(16, 9);
-    bench.settle();
+    bench.edit(|form| form.size = SizeChoice::Aspect(16, 9));
     let (width, height) = edges(&mut bench, "Draft");
     assert!(width > height && width < 1000, "{width} × {height}");
     bench.scroll_and_press("Balanced");
@@ -71,13 +69,12 @@ fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size_also_a_size_of_on
 fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     let mut bench = Bench::of(flux_spec());
     bench.form().sampling.num_steps = Some(33);
-    bench.form().sampling.sampler = Some(SamplerKind::Heun);
-    bench.settle();
+    bench.edit(|form| form.sampling.sampler = Some(SamplerKind::Heun));
     bench.scroll_and_press("Preset menu");
     type_into(&mut bench, "Preset name", "Ink & paper");
     bench.press("Save preset");
     bench.until("it is kept", |bench| bench.app().presets.list.len() == 1);
-    let file = AppPaths::under(bench.home.path()).presets_file();
+    let file = bench.paths().presets_file();
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("name = \"Ink & paper\""), "{text}");
     assert!(text.contains("steps = 33"), "{text}");
@@ -89,8 +86,7 @@ fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     assert_eq!(num_steps(&mut bench), Some(33));
     assert_eq!(bench.form().sampling.sampler, Some(SamplerKind::Heun));
 
-    bench.form().sampling.num_steps = Some(35);
-    bench.settle();
+    bench.edit(|form| form.sampling.num_steps = Some(35));
     bench.scroll_and_press("Preset menu");
     bench.press("Update preset Ink & paper");
     bench.until("it is updated", |bench| {
@@ -121,8 +117,7 @@ fn a_broken_file_of_presets_is_named_and_kept() {
     bench.press("Dismiss");
     bench.scroll_and_press("Preset menu");
     type_into(&mut bench, "Preset name", "New");
-    bench.press("Save preset");
-    bench.wait_for("The old one is kept");
+    bench.press_until("Save preset", "The old one is kept");
     assert!(fs::read_to_string(&file).unwrap().contains("New"));
     let aside = file.with_file_name("presets.broken-1.toml");
     assert_eq!(fs::read_to_string(aside).unwrap(), broken);

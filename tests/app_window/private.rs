@@ -8,7 +8,7 @@ use crate::common::modes::{everything, mode};
 #[test]
 fn what_the_window_keeps_is_its_owners_alone() {
     let mut bench = Bench::new();
-    let paths = AppPaths::under(bench.home.path());
+    let paths = bench.paths();
     bench.write_prompt("a red boat");
     bench.paste_picture();
     bench.press("Light theme");

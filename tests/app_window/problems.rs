@@ -14,12 +14,10 @@ fn failure() -> JobError {
 
 #[test]
 fn a_failure_is_a_sentence_with_advice_and_details_to_copy() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     bench.say_end(sent.id, JobOutcome::Failed(failure()));
     bench.assert_shows("The memory did not suffice for decoding");
-    bench.assert_shows("Try a smaller size");
-    bench.assert_shows("The last job failed");
+    bench.assert_shows_all(&["Try a smaller size", "The last job failed"]);
     let copied = bench.copied_by("Copy details").unwrap();
     assert!(copied.contains("needed 9 GiB"), "{copied}");
     assert!(copied.contains("did not suffice"), "{copied}");
@@ -30,8 +28,7 @@ fn a_failure_is_a_sentence_with_advice_and_details_to_copy() {
 
 #[test]
 fn warnings_of_a_good_video_are_shown_beside_it() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     let mut made = output(&sent, 3);
     let unused = "two keys of the model were not used";
     made.warnings.push(unused.into());
@@ -41,18 +38,6 @@ fn warnings_of_a_good_video_are_shown_beside_it() {
     bench.assert_shows("The picture was cropped");
     bench.assert_shows("Two keys of the model were not used");
     bench.labelled("Finished clip");
-}
-
-#[test]
-fn without_libtorch_the_window_opens_and_says_what_to_do() {
-    let mut bench = Bench::with(|startup| {
-        startup.library.check_engine = Arc::new(|_| {
-            Err(JobError::new(JobErrorKind::Device, "libtorch is missing")
-                .advise("Run `cargo xtask setup`"))
-        });
-    });
-    bench.wait_for("Libtorch is missing");
-    bench.assert_shows("Run `cargo xtask setup`");
 }
 
 #[test]
@@ -80,8 +65,7 @@ fn without_a_model_the_window_says_how_to_get_one() {
             ..FoundModels::default()
         });
     });
-    bench.assert_shows("No model was found");
-    bench.assert_shows("/some/ComfyUI/models (not there)");
+    bench.assert_shows_all(&["No model was found", "/some/ComfyUI/models (not there)"]);
     bench.assert_shows("No model to generate with");
     assert!(bench.is_disabled("Generate"));
     bench.press("Open settings…");
@@ -127,8 +111,7 @@ fn a_results_folder_that_cannot_be_made_fails_before_anything_is_computed() {
     let mut bench = Bench::new();
     let file = bench.text_file("a-file", "");
     bench.app().cx.settings.output.folder = Some(file.join("below"));
-    bench.press("Generate");
-    bench.wait_for("The folder for results cannot be made");
+    bench.press_until("Generate", "The folder for results cannot be made");
     bench.assert_no_job();
     bench.app().cx.settings.output.folder = None;
     bench.start_job();
@@ -139,8 +122,7 @@ fn a_worker_that_is_gone_is_a_sentence_and_not_a_frozen_window() {
     let mut bench = Bench::new();
     let (_, other) = safelight::worker::WorkerHandle::detached();
     drop(std::mem::replace(&mut bench.far, other));
-    bench.press("Generate");
-    bench.wait_for("The worker of this window has ended");
+    bench.press_until("Generate", "The worker of this window has ended");
     assert!(bench.app().queue.running.is_none());
 }
 

@@ -8,7 +8,6 @@ fn tokenizer() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world/tokenizer")
 }
 
-/// A window whose model has a tokenizer.
 fn bench() -> Bench {
     let mut spec = spec();
     spec.files.tokenizer = tokenizer();
@@ -28,14 +27,13 @@ fn count_of(text: &str) -> String {
     format!("{} of 512 tokens", tokens_of(text))
 }
 
-/// Writes a prompt in the place of what is there, and generates.
 fn generate(bench: &mut Bench, text: &str) {
     text.clone_into(&mut bench.form().prompt);
     bench.request();
 }
 
 fn wildcard(bench: &Bench, name: &str, lines: &str) {
-    let path = AppPaths::under(bench.home.path()).wildcards().join(name);
+    let path = bench.paths().wildcards().join(name);
     fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
     fs::write(path, lines).expect("it is written");
 }
@@ -55,13 +53,10 @@ fn the_tokens_of_a_prompt_are_counted_whoever_wrote_it_and_those_that_are_not_re
     bench.form().prompt.clone_from(&long);
     let cut = tokens_of(long.trim()) - 512;
     bench.wait_for(&format!("the last {cut} are truncated"));
-}
 
-#[test]
-fn what_only_the_second_encoder_of_flux_reads_is_said() {
+    // What only the second encoder of Flux reads is said.
     let mut spec = flux_spec();
-    spec.files.tokenizer = tokenizer();
-    spec.files.tokenizer_2 = Some(tokenizer());
+    (spec.files.tokenizer, spec.files.tokenizer_2) = (tokenizer(), Some(tokenizer()));
     let mut bench = Bench::of(spec);
     bench.write_prompt("a red boat");
     bench.wait_for("of 512 tokens");
@@ -89,11 +84,8 @@ fn earlier_prompts_are_listed_searched_used_and_forgotten() {
     for text in ["a red boat", "a green hill", "a red boat", "two\nlines"] {
         generate(&mut bench, text);
     }
-    bench.press("Earlier prompts");
-    bench.wait_for("Use: two lines");
+    bench.press_until("Earlier prompts", "Use: two lines");
     assert!(bench.has("Use: a green hill") && bench.has("Use: a red boat"));
-    bench.labelled("Search earlier prompts").focus();
-    bench.settle();
     bench.type_into("Search earlier prompts", "RED");
     assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
     bench.press("Use: a red boat");
@@ -105,9 +97,7 @@ fn earlier_prompts_are_listed_searched_used_and_forgotten() {
         bench.app().prompt.history.entries().len() == 2
     });
     assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
-    let kept = AppPaths::under(bench.home.path())
-        .data
-        .join("prompts.jsonl");
+    let kept = bench.paths().data.join("prompts.jsonl");
     let kept = fs::read_to_string(kept).unwrap();
     assert_eq!(kept.lines().count(), 2, "{kept}");
 }
@@ -126,11 +116,20 @@ fn the_keyboard_steps_through_earlier_prompts_and_back_to_the_draft() {
         bench.press_keys(Modifiers::ALT, key);
         prompt(bench)
     };
-    assert_eq!(step(&mut bench, Key::ArrowUp), "second");
-    assert_eq!(step(&mut bench, Key::ArrowUp), "first");
-    assert_eq!(step(&mut bench, Key::ArrowUp), "first");
-    assert_eq!(step(&mut bench, Key::ArrowDown), "second");
-    assert_eq!(step(&mut bench, Key::ArrowDown), "half a thou");
+    for (key, expected) in [
+        (Key::ArrowUp, "second"),
+        (Key::ArrowUp, "first"),
+        (Key::ArrowUp, "first"),
+        (Key::ArrowDown, "second"),
+        (Key::ArrowDown, "half a thou"),
+    ] {
+        assert_eq!(step(&mut bench, key), expected);
+    }
+    // Another window has the same ones.
+    let paths = bench.paths();
+    let mut second = Bench::with(|startup| startup.paths = Some(paths));
+    second.press("Earlier prompts");
+    second.wait_for("Use: first");
 }
 
 #[test]
@@ -139,8 +138,7 @@ fn a_wildcard_is_inserted_where_the_cursor_stands() {
     let lines = "# a comment\ncalm sea\nwild sea\n";
     wildcard(&bench, "places/sea.txt", lines);
     bench.write_prompt("a boat");
-    bench.press("Wildcards");
-    bench.wait_for("Insert places/sea");
+    bench.press_until("Wildcards", "Insert places/sea");
     bench.press("Insert places/sea");
     assert_eq!(prompt(&mut bench), "a boat __places/sea__");
     bench.write_prompt(" at noon");
@@ -195,26 +193,13 @@ fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
     let mut bench = bench();
     let field = |bench: &Bench| bench.has_node(Role::MultilineTextInput, "Negative prompt");
     assert!(field(&bench) && !bench.has("No negative prompt"));
-    bench.form().sampling.guidance_scale = Some(1.0);
-    bench.settle();
+    bench.edit(|form| form.sampling.guidance_scale = Some(1.0));
     assert!(!field(&bench));
     bench.assert_shows("No negative prompt: it needs a guidance above 1");
-    bench.form().negative_prompt = Some("fog".into());
-    bench.settle();
+    bench.edit(|form| form.negative_prompt = Some("fog".into()));
     bench.assert_shows("The negative prompt is kept but not used");
     let flux = Bench::of(flux_spec());
     flux.assert_shows("it needs a CFG scale above 1");
-}
-
-#[test]
-fn another_window_has_the_same_earlier_prompts() {
-    let mut first = bench();
-    generate(&mut first, "from the first window");
-    let paths = AppPaths::under(first.home.path());
-    first.until("it is kept", |_| paths.data.join("prompts.jsonl").exists());
-    let mut second = Bench::with(|startup| startup.paths = Some(paths));
-    second.press("Earlier prompts");
-    second.wait_for("Use: from the first window");
 }
 
 #[test]
@@ -225,7 +210,7 @@ fn a_wildcard_that_was_made_since_is_completed() {
         bench.app().prompt.wildcards.is_some()
     });
     wildcard(&bench, "colour.txt", "red\n");
-    let folder = AppPaths::under(bench.home.path()).wildcards();
+    let folder = bench.paths().wildcards();
     fs::write(folder.join("cold.txt"), b"caf\xe9\n").expect("it is written");
     // Those that were looked at just now are not looked at again.
     bench.harness.run_steps(10);
@@ -256,8 +241,7 @@ fn examples_are_offered_for_an_empty_field_and_replace_nothing_unseen() {
     bench.press("Random example");
     assert_ne!(prompt(&mut bench), "my own boat");
     bench.press("Random example");
-    bench.press("Earlier prompts");
-    bench.wait_for("Use: my own boat");
+    bench.press_until("Earlier prompts", "Use: my own boat");
     assert_eq!(bench.app().prompt.history.entries().len(), 1);
 }
 
@@ -283,18 +267,16 @@ fn a_long_prompt_scrolls_in_its_field_and_moves_nothing_far_down() {
     bench.write_prompt("a red boat");
     bench.wait_for("tokens");
     assert_eq!(top(&bench), empty, "the first letters move nothing");
-    bench.form().prompt = "a line of words\n".repeat(80);
-    bench.settle();
+    bench.edit(|form| form.prompt = "a line of words\n".repeat(80));
     assert!(top(&bench) - empty < 180.0, "{} after {empty}", top(&bench));
 }
 
 #[test]
 fn a_list_that_comes_late_gets_its_full_height() {
     let mut bench = bench();
-    for name in ["a", "b", "c", "d", "e", "f"] {
+    for name in 'a'..='f' {
         wildcard(&bench, &format!("{name}.txt"), "x\n");
     }
-    bench.press("Wildcards");
-    bench.wait_for("Insert a");
+    bench.press_until("Wildcards", "Insert a");
     assert!(bench.has("Insert f"), "all rows are in sight");
 }

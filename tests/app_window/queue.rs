@@ -5,15 +5,12 @@ use safelight::app::queue::WaitingJob;
 
 use crate::app_window::prelude::*;
 
-/// A window with a running job and these behind it.
 fn waiting(prompts: &[&str]) -> (Bench, Sent) {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
+    let (mut bench, first) = Bench::at_work();
     bench.queue_prompts(prompts);
     (bench, first)
 }
 
-/// Opens a job's menu and chooses something.
 fn choose(bench: &mut Bench, prompt: &str, what: &str) {
     bench.press(&format!("More for: {prompt}"));
     bench.press(what);
@@ -21,8 +18,7 @@ fn choose(bench: &mut Bench, prompt: &str, what: &str) {
 
 #[test]
 fn the_panel_opens_by_itself_when_a_second_job_waits_and_stays_closed_for_whoever_closes_it() {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
+    let (mut bench, first) = Bench::at_work();
     assert!(!bench.app().queue.panel.is_open);
     bench.press("Generate");
     assert!(bench.app().queue.panel.is_open);
@@ -113,8 +109,7 @@ fn images_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
 
 #[test]
 fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
+    let (mut bench, first) = Bench::at_work();
     bench.fail_job(&first, JobErrorKind::Internal, "it broke");
     bench.form().prompt = "in the form".into();
     bench.push(QueueCommand::Edit(first.id));
@@ -209,10 +204,8 @@ fn a_failed_job_stops_no_other_and_can_be_tried_again() {
 
 #[test]
 fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
-    let jobs = AppPaths::under(bench.home.path()).jobs();
-    let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
+    let (mut bench, sent) = Bench::at_work();
+    let folder = bench.job_folder(&sent);
     fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
     bench.press("Queue");
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
@@ -313,17 +306,15 @@ fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     assert_eq!(bench.app().queue.after, QueueEndAction::Nothing);
 }
 
+/// `settle` checks the names.
 #[test]
 fn every_control_of_a_full_panel_has_a_name() {
     let (mut bench, first) = waiting(&["one", "two"]);
     bench.fail_job(&first, JobErrorKind::Internal, "it broke");
     bench.next_job();
     bench.press("Remove from queue: two");
-    bench.harness.check_accessibility();
     bench.press(&format!("More for: {}", first.request.prompt));
-    bench.harness.check_accessibility();
     bench.press("Edit");
-    bench.harness.check_accessibility();
 }
 
 #[test]

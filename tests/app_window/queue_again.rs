@@ -1,4 +1,5 @@
 //! Jobs that come back: one that failed is saved elsewhere, a cancelled one is put back, and an end with jobs left over.
+
 use safelight::app::choices::QueueEndAction;
 
 use crate::app_window::prelude::*;
@@ -22,8 +23,7 @@ fn a_job_whose_disk_was_full_is_saved_in_the_folder_of_now_and_stays_the_same_ot
 
 #[test]
 fn a_cancelled_job_can_be_put_back_and_is_made_from_its_beginning() {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
+    let (mut bench, first) = Bench::at_work();
     bench.press("Generate");
     bench.cancel_job(&first);
     let second = bench.next_job();
@@ -37,8 +37,7 @@ fn a_cancelled_job_can_be_put_back_and_is_made_from_its_beginning() {
 
 #[test]
 fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_back() {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
+    let (mut bench, first) = Bench::at_work();
     bench.press("Queue");
     fs::write(&first.request.out, "the clip so far").expect("a file");
     bench.say_end(first.id, JobOutcome::Kept(output(&first, 2)));
@@ -68,11 +67,8 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
         let waiting = &bench.app().queue.waiting;
         waiting.iter().position(|it| it.id == job.id)
     };
-    for (key, times, at) in [
-        (Key::ArrowDown, 30, 30),
-        (Key::ArrowUp, 2, 28),
-        (Key::Home, 1, 0),
-    ] {
+    let (down, up) = (Key::ArrowDown, Key::ArrowUp);
+    for (key, times, at) in [(down, 30, 30), (up, 2, 28), (Key::Home, 1, 0)] {
         for _ in 0..times {
             bench.press_keys(Modifiers::ALT, key);
         }
@@ -82,8 +78,7 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
 
 #[test]
 fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     bench.app().queue.after = QueueEndAction::Quit;
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     bench.assert_shows("except for 1 stopped job");
@@ -93,8 +88,7 @@ fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
 
 #[test]
 fn a_paused_queue_that_is_cleared_takes_the_next_job_at_once() {
-    let mut bench = Bench::new();
-    let first = bench.start_job();
+    let (mut bench, first) = Bench::at_work();
     bench.queue_prompts(&["one", "two"]);
     bench.press("Pause the queue");
     bench.say_end(first.id, JobOutcome::Paused);

@@ -4,9 +4,8 @@ use safelight_core::job::QueueFile;
 
 use crate::app_window::prelude::*;
 
-/// Waits until this many jobs stand in the file.
 fn until_kept(bench: &mut Bench, count: usize) {
-    let path = AppPaths::under(bench.home.path()).queue_file();
+    let path = bench.paths().queue_file();
     bench.until("the queue is written", |_| {
         path.is_file() && QueueFile::load(&path).is_ok_and(|file| file.jobs.len() == count)
     });
@@ -36,10 +35,8 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
 
 #[test]
 fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
-    let jobs = AppPaths::under(bench.home.path()).jobs();
-    JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
+    let (mut bench, sent) = Bench::at_work();
+    bench.job_folder(&sent);
     until_kept(&mut bench, 1);
     let token = sent.cancel.clone();
     // Of a program that was killed while it saved a result; no process has this number.
@@ -102,7 +99,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
     bench.start_job();
     bench.press("Generate");
     until_kept(&mut bench, 2);
-    let data = AppPaths::under(bench.home.path());
+    let data = bench.paths();
     let mut other = Bench::with(|startup| startup.paths = Some(data));
     other.wait_for("Another Safelight window already keeps the queue");
     other.assert_no_job();
@@ -115,7 +112,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
 #[test]
 fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
     let mut bench = Bench::new();
-    let path = AppPaths::under(bench.home.path()).queue_file();
+    let path = bench.paths().queue_file();
     until_kept(&mut bench, 0);
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -131,10 +128,8 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
 
 #[test]
 fn the_job_that_was_interrupted_stands_before_those_that_wait() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
-    let jobs = AppPaths::under(bench.home.path()).jobs();
-    JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
+    let (mut bench, sent) = Bench::at_work();
+    bench.job_folder(&sent);
     bench.queue_prompts(&["behind it"]);
     until_kept(&mut bench, 2);
     let mut bench = bench.restarted();

@@ -93,11 +93,8 @@ fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
     bench.press_keys(keys, Key::Q);
     bench.press_key(Key::Escape);
     assert!(!bench.has("Pause after this job"));
-    assert_eq!(
-        bench.app().cx.page,
-        MainPage::Gallery,
-        "Escape took one thing"
-    );
+    let page = bench.app().cx.page;
+    assert_eq!(page, MainPage::Gallery, "Escape took one thing");
 }
 
 #[test]
@@ -137,7 +134,6 @@ const DOCTOR: [&str; 4] = [
 const MODELS: [&str; 3] = ["First steps", "Add a models folder", "Close the models"];
 const HEADER: [&str; 5] = ["Queue", "Gallery", "Downloads", "Doctor", "Settings"];
 
-/// Asserts that these buttons are within the window, one after the other.
 fn assert_in_a_row(bench: &Bench, size: Vec2, names: &[&str]) {
     let mut left = 0.0;
     for name in names {
@@ -179,7 +175,7 @@ fn pages_and_the_header_have_their_buttons_within_every_small_window() {
 }
 
 #[test]
-fn tab_walks_the_header_as_it_is_read() {
+fn tab_walks_the_header_as_it_is_read_and_the_next_run_is_told_the_page() {
     let mut bench = Bench::new();
     bench.node(Role::Button, "Queue").focus();
     bench.settle();
@@ -187,6 +183,11 @@ fn tab_walks_the_header_as_it_is_read() {
         bench.press_key(Key::Tab);
         assert!(bench.has_focus(Role::Button, name), "{name}");
     }
+    bench.press("Settings");
+    assert_eq!(bench.app().cx.page.remembered(), MainPage::Settings);
+    bench.press("Doctor");
+    // No examination begins by itself.
+    assert_eq!(bench.app().cx.page.remembered(), MainPage::Watch);
 }
 
 #[test]
@@ -230,20 +231,9 @@ fn a_question_closes_the_menu_that_was_open() {
 }
 
 #[test]
-fn the_next_run_is_told_the_page() {
-    let mut bench = Bench::new();
-    bench.press("Settings");
-    assert_eq!(bench.app().cx.page.remembered(), MainPage::Settings);
-    bench.press("Doctor");
-    // No examination begins by itself.
-    assert_eq!(bench.app().cx.page.remembered(), MainPage::Watch);
-}
-
-#[test]
 fn a_seed_of_nine_digits_is_seen_whole() {
     let mut bench = Bench::new();
-    bench.form().seed = 888888888;
-    bench.settle();
+    bench.edit(|form| form.seed = 888888888);
     let field = bench.rect(Role::TextInput, "Seed");
     let font = egui::FontId::proportional(13.5);
     let ctx = bench.harness.ctx.clone();

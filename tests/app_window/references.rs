@@ -52,8 +52,7 @@ fn of_more_images_than_places_some_are_taken_or_each_becomes_a_job() {
     let paths = files(&bench, &["a.png", "b.png", "c.png", "d.png"]);
     drop_all(&mut bench, &paths);
     bench.wait_for("4 files at once");
-    bench.press("Put the first 3 into the form");
-    bench.wait_for("3 of 3");
+    bench.press_until("Put the first 3 into the form", "3 of 3");
     bench.assert_shows("Not all of 4 files are used");
     bench.press("Remove reference picture 3");
     bench.press("Remove reference picture 1");
@@ -136,7 +135,6 @@ fn a_model_that_edits_one_image_takes_it_in_whatever_place_it_was_named() {
     assert_eq!(bench.request().references, paths[1..]);
 }
 
-/// A model that reads pictures as prompts, and has what reads them.
 fn prompt_spec() -> ModelSpec {
     let mut spec = flux_spec();
     (spec.id, spec.name) = ("prompts".into(), "Prompts".into());
@@ -152,8 +150,7 @@ fn prompt_spec() -> ModelSpec {
 #[test]
 fn images_as_prompts_have_strengths_and_come_back_with_the_settings() {
     let mut bench = Bench::of(prompt_spec());
-    bench.assert_shows("Pictures as prompts");
-    bench.assert_shows("0 of 8");
+    bench.assert_shows_all(&["Pictures as prompts", "0 of 8"]);
     let paths = files(&bench, &["a.png", "b.png", "c.png"]);
     let place = SlotTarget::onto(Some(InputSlot::Prompt));
     bench.push(InputsCommand::Open(paths.clone(), place));

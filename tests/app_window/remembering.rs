@@ -10,7 +10,7 @@ fn what_was_written_is_there_again_after_a_close_and_after_a_crash() {
     assert_eq!(bench.form().prompt, "a red boat");
     bench.write_prompt(" at sea");
     // It is on the disk a moment later, whatever happens then.
-    let path = AppPaths::under(bench.home.path()).state_file();
+    let path = bench.paths().state_file();
     bench.until("it is written", |_| {
         fs::read_to_string(&path).is_ok_and(|text| text.contains("at sea"))
     });

@@ -30,7 +30,6 @@ fn use_file(bench: &mut Bench, path: &Path) {
     bench.harness.ctx.request_repaint();
 }
 
-/// Waits for the form with so many steps.
 fn taken_over(bench: &mut Bench, steps: u32) {
     bench.until("it is taken over", |bench| {
         bench.form().sampling.num_steps == Some(steps)
@@ -51,14 +50,17 @@ fn an_image_that_says_how_it_was_made_is_a_start_image_and_offers_its_settings()
     bench.press("Use settings");
     taken_over(&mut bench, 9);
     let form = bench.form().clone();
-    assert_eq!(form.model.as_deref(), Some("flux"));
-    assert_eq!(form.prompt, "a fox");
-    assert_eq!(form.negative_prompt.as_deref(), Some("fog"));
+    let texts = (
+        form.model.as_deref(),
+        &*form.prompt,
+        form.negative_prompt.as_deref(),
+    );
+    assert_eq!(texts, (Some("flux"), "a fox", Some("fog")));
     let sampling = &form.sampling;
-    assert_eq!(sampling.sampler, Some(SamplerKind::Heun));
-    assert_eq!(sampling.sigma_schedule, Some(SigmaSchedule::Beta));
-    assert_eq!(sampling.guidance_scale, Some(2.5));
-    assert_eq!(sampling.true_cfg_scale, Some(1.0));
+    let expected = (Some(SamplerKind::Heun), Some(SigmaSchedule::Beta));
+    assert_eq!((sampling.sampler, sampling.sigma_schedule), expected);
+    let expected = (Some(2.5), Some(1.0));
+    assert_eq!((sampling.guidance_scale, sampling.true_cfg_scale), expected);
     assert_eq!(form.size, SizeChoice::Custom);
     assert_eq!((form.width, form.height), (Some(640), Some(832)));
     assert_eq!((form.seed, form.seed_mode), (77, SeedMode::Fixed));
@@ -102,14 +104,6 @@ fn a_size_that_has_a_name_is_restored_by_its_name_also_beside_an_image_of_anothe
 }
 
 #[test]
-fn a_plain_image_offers_nothing() {
-    let mut bench = bench();
-    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
-    bench.assert_no_job();
-    assert!(!bench.has("Use settings"));
-}
-
-#[test]
 fn a_json_file_that_is_dropped_restores_at_once() {
     let mut bench = bench();
     let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves", "resolution": "256x320", "video_length": 33, "seed": 5, "num_inference_steps": 7, "guidance_scale": 2, "guidance2_scale": 1, "guidance_phases": 2, "flow_shift": 4, "sample_solver": "dpm++"}"#;
@@ -120,10 +114,10 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     assert_eq!(form.model.as_deref(), Some("pair"));
     let sampling = &form.sampling;
     assert_eq!((form.num_frames, sampling.num_steps), (Some(33), Some(7)));
-    assert_eq!(sampling.guidance_scale, Some(2.0));
-    assert_eq!(sampling.guidance_scale_2, Some(1.0));
-    assert_eq!(sampling.shift, Some(4.0));
-    assert_eq!(sampling.sampler, Some(SamplerKind::DpmPp2m));
+    let guidance = (sampling.guidance_scale, sampling.guidance_scale_2);
+    assert_eq!(guidance, (Some(2.0), Some(1.0)));
+    let expected = (Some(4.0), Some(SamplerKind::DpmPp2m));
+    assert_eq!((sampling.shift, sampling.sampler), expected);
     assert_eq!((form.width, form.height), (Some(256), Some(320)));
     assert!(bench.app().inputs.is_empty());
     // Nothing was left out.
@@ -193,8 +187,16 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
 }
 
 #[test]
-fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
+fn a_hires_fix_is_restored_as_the_second_pass_and_no_order_of_sections_for_a_model_of_another_one()
+{
     let mut bench = bench();
+    let hires = "Denoising strength: 0.35, Hires upscale: 1.5, Version";
+    let path = bench.text_file("fox.txt", &FORGE.replace("Version", hires));
+    bench.drop_file(&path);
+    taken_over(&mut bench, 9);
+    let pass = bench.form().second_pass.expect("a second pass");
+    assert_eq!((pass.scale, pass.strength), (1.5, 0.35));
+    assert_eq!(bench.form().sampling.strength, None);
     let text = r#"{"prompt": "a dancer", "negative_prompt": "", "seed": 9, "steps": 21, "total_second_length": 4.0, "cfg": 1.0, "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608}"#;
     let path = bench.text_file("dance.json", text);
     bench.drop_file(&path);
@@ -205,8 +207,11 @@ fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
 }
 
 #[test]
-fn the_menu_of_presets_offers_a_file() {
+fn a_plain_image_offers_nothing_and_the_menu_of_presets_a_file() {
     let mut bench = bench();
+    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
+    bench.assert_no_job();
+    assert!(!bench.has("Use settings"));
     bench.scroll_and_press("Preset menu");
     bench.node(Role::Button, "From a file…");
 }
@@ -226,7 +231,7 @@ fn an_image_that_was_made_from_one_stays_beside_its_settings() {
 #[test]
 fn loras_of_another_family_are_left_out_and_told() {
     let mut bench = Bench::new();
-    let folder = AppPaths::under(bench.home.path()).models().join("loras");
+    let folder = bench.paths().models().join("loras");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join("ink.safetensors"), b"").expect("it is written");
     let path = bench.text_file("fox.txt", FORGE);
@@ -273,8 +278,7 @@ fn a_restored_prompt_is_literal_until_it_is_edited_or_used_as_a_template() {
     bench.settle();
     assert!(!bench.has(LITERAL));
     // The history keeps the text that was submitted, and that it is literal.
-    bench.press("Earlier prompts");
-    bench.wait_for("Use: a {red|red} fox");
+    bench.press_until("Earlier prompts", "Use: a {red|red} fox");
     bench.press("Use: a {red|red} fox, __place__");
     bench.assert_shows(LITERAL);
     bench.press("Use as template");
@@ -341,16 +345,4 @@ fn a_prompt_that_cannot_be_read_empties_the_field_and_says_so() {
     taken_over(&mut bench, 11);
     assert_eq!(bench.form().prompt, "");
     bench.assert_shows("The prompt could not be read: node OllamaGenerate (id 2) makes it");
-}
-
-#[test]
-fn a_hires_fix_is_restored_as_the_second_pass() {
-    let mut bench = bench();
-    let hires = "Denoising strength: 0.35, Hires upscale: 1.5, Version";
-    let path = bench.text_file("fox.txt", &FORGE.replace("Version", hires));
-    bench.drop_file(&path);
-    taken_over(&mut bench, 9);
-    let pass = bench.form().second_pass.expect("a second pass");
-    assert_eq!((pass.scale, pass.strength), (1.5, 0.35));
-    assert_eq!(bench.form().sampling.strength, None);
 }

@@ -50,7 +50,6 @@ fn mend(what: &str, advice: &str, command: &str) -> RuntimeAdvice {
 /// What a thread that fetches says next: how far it is, or how it ended.
 type Said = Result<InstallProgress, Result<bool, JobError>>;
 
-/// One GiB of so many is there.
 fn fetching(total_gib: u64) -> InstallProgress {
     InstallProgress::Fetching {
         done_bytes: 1 << 30,
@@ -58,13 +57,15 @@ fn fetching(total_gib: u64) -> InstallProgress {
     }
 }
 
-/// Waits for the next errand.
 fn next(bench: &mut Bench, errands: &Receiver<RuntimeTask>) -> RuntimeTask {
     bench.until("it was asked for", |_| !errands.is_empty());
     errands.recv().unwrap()
 }
 
-/// The build that is got next, and whether there is a GPU for it.
+fn using(id: &str) -> RuntimeTask {
+    RuntimeTask::Use(id.to_owned())
+}
+
 fn next_build(bench: &mut Bench, errands: &Receiver<RuntimeTask>) -> (String, bool) {
     let RuntimeTask::Get { build, has_gpu } = next(bench, errands) else {
         panic!("another errand")
@@ -72,7 +73,6 @@ fn next_build(bench: &mut Bench, errands: &Receiver<RuntimeTask>) -> (String, bo
     (build.id, has_gpu)
 }
 
-/// A libtorch that does not work.
 fn hangs() -> JobError {
     JobError::new(JobErrorKind::Device, "this libtorch hangs at a convolution")
 }
@@ -111,12 +111,11 @@ fn bench(advice: RuntimeAdvice) -> (Bench, Sender<Said>, Receiver<RuntimeTask>) 
     });
     let has_card = bench.has("AMD gfx1151 is not used");
     bench.click(Role::ComboBox, "Model");
-    bench.press("First steps");
-    bench.wait_for("Welcome to Safelight");
+    bench.press_until("First steps", "Welcome to Safelight");
+    let leads_to_card = bench.has("Safelight runs on the CPU");
     assert_eq!(
-        has_card,
-        bench.has("Safelight runs on the CPU"),
-        "the status line leads to the card where there is one"
+        has_card, leads_to_card,
+        "the status line, where there is a card"
     );
     (bench, say, errands)
 }
@@ -124,9 +123,11 @@ fn bench(advice: RuntimeAdvice) -> (Bench, Sender<Said>, Receiver<RuntimeTask>) 
 #[test]
 fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
     let (mut bench, say, errands) = bench(get());
-    bench.assert_shows("AMD gfx1151: Safelight runs on the CPU");
-    bench.assert_shows("ROCm 7.14 of AMD, for gfx1151 serves it: about 1.3 GiB to download");
-    bench.assert_shows("has not yet run on any AMD GPU");
+    bench.assert_shows_all(&[
+        "AMD gfx1151: Safelight runs on the CPU",
+        "ROCm 7.14 of AMD, for gfx1151 serves it: about 1.3 GiB to download",
+        "has not yet run on any AMD GPU",
+    ]);
     bench.press("Get it");
     let expected = ("rocm7.14-gfx1151".to_owned(), true);
     assert_eq!(next_build(&mut bench, &errands), expected);
@@ -146,8 +147,7 @@ fn a_failure_says_what_to_do_and_the_button_is_there_again() {
     say.send(Err(Err(advised))).unwrap();
     bench.wait_for("This libtorch hangs at a convolution");
     bench.assert_shows("Choose another libtorch");
-    bench.press("Get it");
-    bench.wait_for("Cancel");
+    bench.press_until("Get it", "Cancel");
     bench.press("Cancel");
     say.send(Err(Ok(true))).unwrap();
     until_stopped(&mut bench);
@@ -159,8 +159,7 @@ fn the_card_uses_one_that_is_here_says_what_stops_a_gpu_and_is_absent_without_on
     let (mut bench, say, errands) = bench(RuntimeAdvice::Use { gpu, id });
     bench.assert_shows("The libtorch “environment” on this disk serves it");
     bench.press("Use it");
-    let expected = RuntimeTask::Use("environment".to_owned());
-    assert_eq!(next(&mut bench, &errands), expected);
+    assert_eq!(next(&mut bench, &errands), using("environment"));
     drop(say);
 
     let what = "the GPU cannot be opened";
@@ -231,7 +230,6 @@ fn strix_halo() -> RuntimeOverview {
     overview
 }
 
-/// The section in the settings on a machine that looks so.
 fn section(overview: RuntimeOverview) -> (Bench, Sender<Said>, Receiver<RuntimeTask>) {
     let (mut bench, say, errands) = window(overview);
     bench.press("Settings");
@@ -243,7 +241,7 @@ fn section(overview: RuntimeOverview) -> (Bench, Sender<Said>, Receiver<RuntimeT
 #[test]
 fn the_settings_list_what_is_here_what_fits_and_which_one_jobs_use() {
     let (mut bench, _say, errands) = section(strix_halo());
-    for text in [
+    bench.assert_shows_all(&[
         "in use",
         "ROCm · libtorch 2.11.0+rocm7.14.1 · gfx1151 · 3.0 GiB",
         "When it was last checked it computed on AMD gfx1151, 96 GiB",
@@ -252,14 +250,9 @@ fn the_settings_list_what_is_here_what_fits_and_which_one_jobs_use() {
         "ROCm 7.2 of PyTorch",
         "About 1.3 GiB to download. Licences: PyTorch's and AMD's.",
         "has not yet run on any AMD GPU",
-    ] {
-        bench.assert_shows(text);
-    }
+    ]);
     bench.press("Go back to cpu");
-    assert_eq!(
-        next(&mut bench, &errands),
-        RuntimeTask::Use("cpu".to_owned())
-    );
+    assert_eq!(next(&mut bench, &errands), using("cpu"));
 }
 
 #[test]
@@ -324,10 +317,8 @@ fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
     assert!(!bench.has("and free 3.0 GiB?"));
     bench.press("Delete old");
     bench.press("Delete it");
-    assert_eq!(
-        next(&mut bench, &errands),
-        RuntimeTask::Remove("old".to_owned())
-    );
+    let found = next(&mut bench, &errands);
+    assert_eq!(found, RuntimeTask::Remove("old".to_owned()));
     say.send(Err(Ok(true))).unwrap();
     bench.wait_for("Deleted: old.");
 }
@@ -349,11 +340,7 @@ fn a_build_is_installed_from_the_settings_and_can_be_cancelled() {
 fn assert_survives_a_double_click(bench: &mut Bench, name: &str, errands: &Receiver<RuntimeTask>) {
     let place = bench.rect(Role::Button, name).center();
     for _ in 0..2 {
-        bench.harness.hover_at(place);
-        for pressed in [true, false] {
-            bench.harness.event(primary_button(place, pressed));
-            bench.harness.step();
-        }
+        bench.click_at(place);
         bench.until("it was begun", |bench| bench.app().runtimes.is_busy());
         bench.settle();
     }
@@ -382,8 +369,7 @@ fn where_nothing_fits_the_settings_say_why_with_the_command_that_helps() {
         advice,
         ..RuntimeOverview::default()
     });
-    bench.assert_shows("AMD gfx1151 needs Linux 6.18.4");
-    bench.assert_shows("No runtime was found.");
+    bench.assert_shows_all(&["AMD gfx1151 needs Linux 6.18.4", "No runtime was found."]);
     assert!(!bench.has("Install ROCm"));
     let copied = bench.copied_by("Copy the command that helps");
     assert_eq!(copied.as_deref(), Some("uname -r"));

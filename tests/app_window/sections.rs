@@ -37,8 +37,7 @@ fn a_video_has_seconds_and_an_order_that_its_sections_are_made_in() {
     bench.assert_shows("4 sections, 4.8 s at 30 frames a second");
     bench.say_end(sent.id, JobOutcome::Cancelled);
     bench.form().secs = Some(12.0);
-    bench.form().section_order = Some(SectionOrder::F1);
-    bench.settle();
+    bench.edit(|form| form.section_order = Some(SectionOrder::F1));
     bench.assert_shows("10 sections, 12.0 s at 30 frames a second");
     let sections = bench.start_job().request.sections.unwrap();
     assert_eq!((sections.count, sections.order), (10, SectionOrder::F1));

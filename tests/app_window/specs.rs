@@ -88,7 +88,14 @@ pub fn pair_spec() -> ModelSpec {
     spec
 }
 
-/// A model of pictures as Flux dev is.
+/// The same, which needs no picture.
+pub fn experts_spec() -> ModelSpec {
+    ModelSpec {
+        start_image: InputUse::Optional,
+        ..pair_spec()
+    }
+}
+
 pub fn flux_spec() -> ModelSpec {
     let mut spec = spec();
     spec.id = "flux".into();
@@ -109,7 +116,6 @@ pub fn flux_spec() -> ModelSpec {
     spec
 }
 
-/// A model that makes clips section by section, as FramePack does.
 pub fn framepack_spec() -> ModelSpec {
     let mut spec = spec();
     spec.id = "framepack".into();

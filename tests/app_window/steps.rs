@@ -13,13 +13,11 @@ use safelight_core::settings::Settings;
 use super::Bench;
 
 impl Bench {
-    /// Whether a control of this role and name is there.
     pub fn has_node(&self, role: Role, name: &str) -> bool {
         let found = self.harness.query_by_role_and_label(role, name);
         found.is_some()
     }
 
-    /// Whether a control has exactly this name.
     pub fn has_label(&self, name: &str) -> bool {
         self.harness.query_by_label(name).is_some()
     }
@@ -28,19 +26,16 @@ impl Bench {
         self.node(role, name).rect()
     }
 
-    /// How many texts contain this.
     pub fn count(&self, text: &str) -> usize {
         self.harness.query_all_by_label_contains(text).count()
     }
 
-    /// Gives the app a command, as a panel does, and runs it.
     pub fn run(&mut self, command: impl Into<AppCommand>) {
         self.push(command);
         self.harness.step();
         self.settle();
     }
 
-    /// Changes the settings, as their page does.
     pub fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
         let mut settings = self.app().cx.settings.clone();
         change(&mut settings);
@@ -49,26 +44,23 @@ impl Bench {
         )));
     }
 
-    /// Works with the model of this identifier.
     pub fn set_model(&mut self, id: &str) {
         self.form().model = Some(id.to_owned());
         self.settle();
     }
 
-    /// Sets a size in pixels.
     pub fn set_size(&mut self, width: u32, height: u32) {
         let form = self.form();
         (form.size, form.width, form.height) = (SizeChoice::Custom, Some(width), Some(height));
         self.settle();
     }
 
-    /// Scrolls to a button and presses it.
     pub fn scroll_and_press(&mut self, name: &str) {
         self.scroll_to(name);
         self.press(name);
     }
 
-    /// Opens the menu of the result that is shown, and presses this entry.
+    /// Chooses from the menu of the result that is shown.
     pub fn press_more(&mut self, name: &str) {
         self.press("More");
         self.press(name);
@@ -79,7 +71,6 @@ impl Bench {
         self.click_label("Advanced");
     }
 
-    /// Chooses an entry of a list of the form.
     pub fn choose(&mut self, list: &str, entry: &str) {
         self.scroll_to(list);
         self.click(Role::ComboBox, list);
@@ -91,7 +82,6 @@ impl Bench {
         self.settle();
     }
 
-    /// Gives a control of this name the keyboard and types.
     pub fn focus_and_type(&mut self, role: Role, name: &str, text: &str) {
         self.node(role, name).focus();
         self.settle();
@@ -110,6 +100,28 @@ impl Bench {
         self.harness.hover_at(place);
         self.settle();
         self.drop_until(file, text);
+    }
+
+    /// Clicks at a place as a mouse does, a frame for each part of it.
+    pub fn click_at(&mut self, place: Pos2) {
+        self.harness.hover_at(place);
+        self.harness.step();
+        for pressed in [true, false] {
+            self.harness.event(primary_button(place, pressed));
+            self.harness.step();
+        }
+    }
+
+    /// Turns the wheel by this, in lines or points.
+    pub fn turn_wheel(&mut self, unit: egui::MouseWheelUnit, by: f32) {
+        self.harness.event(egui::Event::MouseWheel {
+            unit,
+            delta: egui::vec2(0.0, by),
+            phase: egui::TouchPhase::Move,
+            source: egui::MouseWheelSource::Wheel,
+            modifiers: Modifiers::NONE,
+        });
+        self.harness.step();
     }
 
     /// Drags from one place to another, a frame for each part of the way.
@@ -133,36 +145,30 @@ impl Bench {
         self.wait_for("40 × 30 pixels");
     }
 
-    /// Opens the menu of the right button.
     pub fn click_secondary(&mut self, name: &str) {
         self.labelled(name).click_secondary();
         self.settle();
     }
 
-    /// Takes back what was done last.
     pub fn undo(&mut self) {
         self.press_keys(Modifiers::COMMAND, Key::Z);
     }
 
-    /// Opens the command palette and types into it.
     pub fn search_commands(&mut self, text: &str) {
         self.press_keys(Modifiers::COMMAND, Key::K);
         self.type_into("Search commands", text);
     }
 
-    /// Runs until a clip is in the form.
     pub fn until_clip(&mut self) {
         let is_there = |bench: &mut Self| bench.app().inputs.clip().is_some();
         self.until("a clip is in the form", is_there);
     }
 
-    /// Runs until an input is in its place.
     pub fn until_input(&mut self, slot: InputSlot) {
         let is_there = |bench: &mut Self| bench.app().inputs.get(slot).is_some();
         self.until("the input is opened", is_there);
     }
 
-    /// Runs until every waiting job has the name of its file.
     pub fn until_named(&mut self) {
         self.until("all have names", |bench| {
             let waiting = &bench.app().queue.waiting;
@@ -170,13 +176,11 @@ impl Bench {
         });
     }
 
-    /// Runs until a card is there.
     pub fn until_card(&mut self) {
         let is_there = |bench: &mut Self| bench.has_cards();
         self.until("a card is there", is_there);
     }
 
-    /// Runs until no card is there.
     pub fn until_no_card(&mut self) {
         let is_gone = |bench: &mut Self| !bench.has_cards();
         self.until("the cards are gone", is_gone);
@@ -186,25 +190,21 @@ impl Bench {
         !self.app().cx.notices.all().is_empty()
     }
 
-    /// Runs until no further frame is planned.
     pub fn until_at_rest(&mut self) {
         let is_at_rest = |bench: &mut Self| bench.next_repaint().is_none();
         self.until("it rests", is_at_rest);
     }
 
-    /// Runs until all small pictures that are seen are there.
     pub fn until_pictured(&mut self) {
         let are_there = |bench: &mut Self| !bench.app().cx.thumbs.is_busy();
         self.until("the small pictures are there", are_there);
     }
 
-    /// What the cards say, the oldest first.
     pub fn told(&mut self) -> Vec<String> {
         let notices = self.app().cx.notices.all().iter();
         notices.map(|notice| notice.summary.clone()).collect()
     }
 
-    /// The titles of the waiting jobs, the next one first.
     pub fn waiting(&mut self) -> Vec<String> {
         let waiting = self.app().queue.waiting.iter();
         waiting
@@ -212,12 +212,10 @@ impl Bench {
             .collect()
     }
 
-    /// What the window asked of the window system in the last frame.
     pub fn viewport_commands(&self) -> &[egui::ViewportCommand] {
         &self.harness.output().viewport_output[&egui::ViewportId::ROOT].commands
     }
 
-    /// Presses a button, and gives what it put on the clipboard.
     pub fn copied_by(&mut self, name: &str) -> Option<String> {
         self.node(Role::Button, name).click();
         self.until_copied()
@@ -228,7 +226,6 @@ impl Bench {
         self.until_copied()
     }
 
-    /// Returns the text that the next frames copy to the clipboard.
     pub fn until_copied(&mut self) -> Option<String> {
         let mut copied = None;
         for _ in 0..4 {
@@ -245,7 +242,6 @@ impl Bench {
     }
 }
 
-/// The event of the mouse's first button.
 pub fn primary_button(pos: Pos2, pressed: bool) -> egui::Event {
     egui::Event::PointerButton {
         pos,
@@ -255,7 +251,6 @@ pub fn primary_button(pos: Pos2, pressed: bool) -> egui::Event {
     }
 }
 
-/// The event of a key.
 pub fn key_event(key: Key, modifiers: Modifiers, pressed: bool) -> egui::Event {
     egui::Event::Key {
         key,

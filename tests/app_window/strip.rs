@@ -57,8 +57,7 @@ fn the_oldest_of_very_many_results_are_forgotten() {
 
 #[test]
 fn a_large_result_and_its_small_image_come_a_moment_after_the_job_has_ended() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     let mut made = output(&sent, 1);
     made.clip = Arc::new(safelight_core::job::Video {
         frames: vec![picture(2048, [9, 90, 40])],

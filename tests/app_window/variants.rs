@@ -4,31 +4,20 @@ use safelight_core::job::{GuidanceRange, Guider, StageTime};
 
 use crate::app_window::prelude::*;
 
-/// A model of two experts that needs no picture.
-fn experts() -> ModelSpec {
-    ModelSpec {
-        start_image: InputUse::Optional,
-        ..pair_spec()
-    }
-}
-
 #[test]
 fn a_preset_sets_several_fields_and_reset_gives_them_back() {
-    let mut bench = Bench::of(experts());
-    bench.form().sampling.num_steps = Some(30);
-    bench.settle();
+    let mut bench = Bench::of(experts_spec());
+    bench.edit(|form| form.sampling.num_steps = Some(30));
     assert!(!bench.has("Needs the lightx2v LoRAs"));
     bench.scroll_and_press("Fast 4 steps");
     bench.assert_shows("Needs the lightx2v LoRAs");
     let sampling = bench.request().sampling;
-    assert_eq!(sampling.num_steps, 4);
-    assert_eq!(sampling.sampler, SamplerKind::Euler);
-    assert_eq!(sampling.shift, Some(5.0));
-    assert_eq!(sampling.guidance_scale, 1.0);
-    assert_eq!(sampling.low_guidance_scale(), 1.0);
+    let steps = (sampling.num_steps, sampling.sampler, sampling.shift);
+    assert_eq!(steps, (4, SamplerKind::Euler, Some(5.0)));
+    let guidance = (sampling.guidance_scale, sampling.low_guidance_scale());
+    assert_eq!(guidance, (1.0, 1.0));
     // A change of one's own does not take the way back.
-    bench.form().sampling.num_steps = Some(6);
-    bench.settle();
+    bench.edit(|form| form.sampling.num_steps = Some(6));
     bench.press("Reset");
     let sampling = bench.form().sampling;
     assert_eq!(sampling.num_steps, Some(30));
@@ -48,16 +37,24 @@ fn a_model_without_presets_has_those_of_every_model() {
 
 #[test]
 fn two_experts_have_two_guidances_and_one_transformer_has_one() {
-    let mut bench = Bench::of(experts());
+    let mut bench = Bench::of(experts_spec());
     bench.open_advanced();
     assert!(bench.has("Guidance, high noise") && bench.has("Guidance, low noise"));
     let form = bench.form();
-    let own = form.sampling_for(&experts());
+    let own = form.sampling_for(&experts_spec());
     assert_eq!((own.guidance_scale, own.low_guidance_scale()), (4.0, 3.0));
     (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(2.5), Some(1.5));
     let sampling = bench.request().sampling;
-    assert_eq!(sampling.guidance_scale, 2.5);
-    assert_eq!(sampling.guidance_scale_2, Some(1.5));
+    let sent = (sampling.guidance_scale, sampling.guidance_scale_2);
+    assert_eq!(sent, (2.5, Some(1.5)));
+    // The negative prompt is shown where it acts.
+    for (low, acts) in [(1.5, true), (1.0, false), (2.0, true)] {
+        bench.edit(|form| {
+            let sampling = &mut form.sampling;
+            (sampling.guidance_scale, sampling.guidance_scale_2) = (Some(1.0), Some(low));
+        });
+        assert_eq!(bench.has("Negative prompt"), acts, "{low}");
+    }
 
     let mut bench = Bench::new();
     bench.open_advanced();
@@ -98,8 +95,7 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     assert_eq!((sampling.guider, sampling.guidance_range), (None, None));
     // What cannot act is not shown.
     bench.form().sampling.guidance_scale = Some(1.0);
-    bench.form().sampling.guidance_range = Some(part);
-    bench.settle();
+    bench.edit(|form| form.sampling.guidance_range = Some(part));
     assert!(!bench.has("Guidance range"));
 }
 
@@ -107,8 +103,7 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
 fn layers_are_skipped_without_guidance_too_and_blocks_are_typed() {
     let mut bench = Bench::new();
     bench.open_advanced();
-    bench.form().sampling.guidance_scale = Some(1.0);
-    bench.settle();
+    bench.edit(|form| form.sampling.guidance_scale = Some(1.0));
     bench.choose("Guider", "Skip layers");
     let field = |bench: &Bench| bench.node(Role::TextInput, "Blocks").value();
     assert_eq!(field(&bench).as_deref(), Some("9"));
@@ -125,19 +120,6 @@ fn layers_are_skipped_without_guidance_too_and_blocks_are_typed() {
 }
 
 #[test]
-fn the_negative_prompt_is_shown_where_it_acts() {
-    let mut bench = Bench::of(experts());
-    bench.assert_shows("Negative prompt");
-    let form = bench.form();
-    (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(1.0), Some(1.0));
-    bench.settle();
-    assert!(!bench.has("Negative prompt"));
-    bench.form().sampling.guidance_scale_2 = Some(2.0);
-    bench.settle();
-    bench.assert_shows("Negative prompt");
-}
-
-#[test]
 fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job_and_a_part_of_none_is_explained() {
     let mut bench = Bench::new();
     bench.open_advanced();
@@ -151,8 +133,7 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job_and_a_part_of_none_is_ex
     let sampling = &request.sampling;
     assert_eq!((sampling.start_step, sampling.end_step), (3, Some(9)));
     assert_eq!(request.vae_tile, Some(512));
-    bench.form().sampling.start_step = Some(9);
-    bench.settle();
+    bench.edit(|form| form.sampling.start_step = Some(9));
     bench.assert_shows("The start step must be below the end step 9");
 }
 
@@ -160,7 +141,7 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job_and_a_part_of_none_is_ex
 fn both_experts_count_on_in_one_row_of_steps() {
     // An engine may count over both, or in each.
     for (high, low) in [((2, 12), (7, 12)), ((2, 5), (2, 7))] {
-        let mut bench = Bench::of(experts());
+        let mut bench = Bench::of(experts_spec());
         let sent = bench.start_job();
         let mut last = 0.0;
         let mut progress = |bench: &mut Bench| {
@@ -213,10 +194,10 @@ fn a_second_pass_is_chosen_by_its_scale_and_reset_turns_it_off() {
     bench.assert_shows("choose a smaller size or scale");
     bench.press("Reset second pass");
     assert_eq!(bench.form().second_pass, None);
-    let mut clips = Bench::of(experts());
+    let mut clips = Bench::of(experts_spec());
     clips.open_advanced();
     assert!(clips.has("Second pass"));
-    let mut fixed = experts();
+    let mut fixed = experts_spec();
     fixed.limits.fixed_size = true;
     let mut fixed = Bench::of(fixed);
     fixed.open_advanced();

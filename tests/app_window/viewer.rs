@@ -8,9 +8,7 @@ use crate::app_window::prelude::*;
 
 /// A bench with so many finished clips of three frames and more, whose files are there.
 fn finished(count: u8) -> (Bench, Vec<Sent>) {
-    let home = tempfile::tempdir().expect("a scratch folder");
-    let root = home.path().to_owned();
-    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(AppPaths::under(&root)));
+    let mut bench = Bench::new();
     let sent = (0..count)
         .map(|index| {
             bench.form().prompt = format!("clip {index}");
@@ -31,13 +29,11 @@ fn fullscreen_commands(bench: &Bench) -> Vec<bool> {
     bench.viewport_commands().iter().filter_map(of).collect()
 }
 
-/// Presses a key; gives what the window was told of its size in the frames after it.
 fn key(bench: &mut Bench, key: Key) -> Vec<bool> {
     let mut told = Vec::new();
     for pressed in [true, false] {
-        bench
-            .harness
-            .event(key_event(key, Modifiers::NONE, pressed));
+        let event = key_event(key, Modifiers::NONE, pressed);
+        bench.harness.event(event);
         bench.harness.step();
         told.extend(fullscreen_commands(bench));
     }
@@ -47,15 +43,25 @@ fn key(bench: &mut Bench, key: Key) -> Vec<bool> {
 
 #[test]
 fn a_caption_says_how_many_frames_there_are_and_not_how_many_were_asked_for() {
-    let mut bench = Bench::new();
-    let sent = bench.start_job();
+    let (mut bench, sent) = Bench::at_work();
     assert_eq!(sent.request.num_frames, 17);
     // As a clip that is extended.
     bench.finish_job(&sent, 25);
     bench.press("Pause");
-    bench.assert_shows("25 frames");
-    bench.assert_shows("/ 25");
+    bench.assert_shows_all(&["25 frames", "/ 25"]);
     assert!(!bench.has("17 frames  ·"));
+}
+
+#[test]
+fn a_result_is_dragged_from_the_strip_onto_the_start_image() {
+    let (mut bench, sent) = finished(1);
+    bench.press("Pause");
+    let thumb = bench.labelled("Result 1: clip 0").rect().center();
+    let place = bench.rect(Role::Button, "Choose a start picture");
+    bench.drag_and_drop(thumb, place.center());
+    bench.until_clip();
+    let start = bench.app().inputs.get(InputSlot::Start).unwrap();
+    assert_eq!(start.source.path(), sent[0].request.out);
 }
 
 #[test]
@@ -157,16 +163,9 @@ fn full_screen_shows_a_comparison_with_both_its_rows_of_buttons() {
 fn viewer_and_strip_have_the_menu_of_the_gallery() {
     let (mut bench, sent) = finished(2);
     bench.press("Pause");
-    let names = [
-        "Use settings",
-        "Extend clip",
-        "Open folder",
-        "Copy path",
-        "Delete",
-    ];
     for place in ["Finished clip", "Result 1: clip 0"] {
         bench.click_secondary(place);
-        for name in names {
+        for name in "Use settings|Extend clip|Open folder|Copy path|Delete".split('|') {
             bench.node(Role::Button, name);
         }
         if place == "Finished clip" {
@@ -191,14 +190,12 @@ fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
     assert!(!path(2).exists() && path(1).exists());
     // The one beside it is looked at.
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
-    bench.press("Undo");
-    bench.wait_for("Result 3: clip 2");
+    bench.press_until("Undo", "Result 3: clip 2");
     assert!(path(2).exists());
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     // One of the strip, while another one is looked at.
     bench.click_secondary("Result 1: clip 0");
-    bench.press("Delete");
-    bench.wait_for("Result 1: clip 1");
+    bench.press_until("Delete", "Result 1: clip 1");
     assert!(!path(0).exists());
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     for _ in 0..2 {
@@ -234,23 +231,18 @@ fn a_file_that_plays_is_deleted_and_plays_again_after_undo() {
 #[test]
 fn a_held_delete_key_throws_one_result_away() {
     let (mut bench, sent) = finished(2);
-    let event = |repeat| Event::Key {
-        key: Key::Delete,
-        physical_key: None,
-        pressed: true,
-        repeat,
-        modifiers: Modifiers::NONE,
+    let hold = |bench: &mut Bench, is_held: bool| {
+        let mut event = key_event(Key::Delete, Modifiers::NONE, true);
+        if let Event::Key { repeat, .. } = &mut event {
+            *repeat = is_held;
+        }
+        bench.harness.event(event);
+        bench.harness.step();
     };
-    bench.harness.event(event(false));
-    for _ in 0..20 {
-        bench.harness.event(event(true));
-        bench.harness.step();
-    }
+    hold(&mut bench, false);
+    (0..20).for_each(|_| hold(&mut bench, true));
     bench.wait_until_gone("Result 2");
-    for _ in 0..20 {
-        bench.harness.event(event(true));
-        bench.harness.step();
-    }
+    (0..20).for_each(|_| hold(&mut bench, true));
     assert!(sent[0].request.out.exists());
 }
 
@@ -315,10 +307,8 @@ fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
     bench.press_key(Key::Space);
     let widths = |bench: &mut Bench| {
         let compare = bench.app().watch.compare.as_ref().unwrap();
-        let ids = compare
-            .sides
-            .each_ref()
-            .map(|side| side.texture.handle().unwrap().0.id());
+        let sides = compare.sides.each_ref();
+        let ids = sides.map(|side| side.texture.handle().unwrap().0.id());
         let shapes = &bench.harness.output().shapes;
         ids.map(|id| {
             let of = |shape: &&egui::epaint::ClippedShape| shape.shape.texture_id() == id;
@@ -330,30 +320,11 @@ fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
     let left = bench.harness.get_by_label_contains("A: ").rect();
     bench.harness.hover_at(left.center());
     for _ in 0..6 {
-        bench.harness.event(Event::MouseWheel {
-            unit: MouseWheelUnit::Point,
-            delta: vec2(0.0, 40.0),
-            phase: egui::TouchPhase::Move,
-            source: egui::MouseWheelSource::Wheel,
-            modifiers: Modifiers::NONE,
-        });
-        bench.harness.step();
+        bench.turn_wheel(MouseWheelUnit::Point, 40.0);
         let [a, b] = widths(&mut bench);
         assert!((a - b).abs() < 0.01, "{a} and {b}");
     }
     let [after, _] = widths(&mut bench);
     assert!(after > before * 1.2, "{before} to {after}");
     assert_ne!(bench.app().watch.zoom, ZoomLevel::Fit);
-}
-
-#[test]
-fn a_result_is_dragged_from_the_strip_onto_the_start_image() {
-    let (mut bench, sent) = finished(1);
-    bench.press("Pause");
-    let thumb = bench.labelled("Result 1: clip 0").rect();
-    let place = bench.node(Role::Button, "Choose a start picture").rect();
-    bench.drag_and_drop(thumb.center(), place.center());
-    bench.until_clip();
-    let start = bench.app().inputs.get(InputSlot::Start).unwrap();
-    assert_eq!(start.source.path(), sent[0].request.out);
 }

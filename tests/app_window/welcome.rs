@@ -62,23 +62,20 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
 
 fn open(bench: &mut Bench) {
     bench.click(Role::ComboBox, "Model");
-    bench.press("First steps");
-    bench.wait_for("AMD gfx1151");
+    bench.press_until("First steps", "AMD gfx1151");
 }
 
 #[test]
 fn one_button_makes_the_first_video_with_the_example() {
     let mut bench = bench(vec![spec()], Ok(()), true);
     open(&mut bench);
-    for text in [
+    bench.assert_shows_all(&[
         "AMD gfx1151, which shares 96.0 GiB of memory",
         "1 usable model",
         "are free on the disk",
         "fits · about 14 h",
         "Models to download",
-    ] {
-        bench.assert_shows(text);
-    }
+    ]);
     bench.press("Make your first clip");
     let request = bench.next_request();
     assert_eq!(request.model, "little-world");
@@ -125,8 +122,7 @@ fn with_models_that_need_an_image_or_a_disk_that_takes_nothing_there_is_a_way_on
     };
     let mut bench = bench(vec![needy], Ok(()), false);
     open(&mut bench);
-    bench.assert_shows("need a start picture");
-    bench.assert_shows("cannot be written to");
+    bench.assert_shows_all(&["need a start picture", "cannot be written to"]);
     bench.press("See all models");
     assert_eq!(bench.app().cx.page, MainPage::Models);
 }
@@ -143,6 +139,5 @@ fn without_any_model_what_to_fetch_is_offered() {
     bench.press("Get a model…");
     bench.assert_shows("First, a model is needed");
     bench.press("Download Wan 2.1 T2V 1.3B");
-    bench.assert_shows("Goes into");
-    bench.assert_shows("Download…");
+    bench.assert_shows_all(&["Goes into", "Download…"]);
 }

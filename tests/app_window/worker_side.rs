@@ -7,15 +7,14 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{AccessKitNode, Queryable as _};
 use safelight::worker::{WorkerCommand, WorkerEvent};
 use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobRequest, JobUpdate,
-    PreviewFrame, Recipe, Stage,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput, JobRequest,
+    JobUpdate, PreviewFrame, Recipe, Stage, StageTime,
 };
 use safelight_core::media::RgbPixels;
 
 use super::{Bench, Sent, output};
 
 impl Bench {
-    /// What the window hands to the worker.
     pub fn next_command(&mut self) -> WorkerCommand {
         let mut sent = None;
         self.until("a job is sent", |bench| {
@@ -25,7 +24,6 @@ impl Bench {
         sent.expect("it was waited for")
     }
 
-    /// The job to generate that the window hands to the worker.
     pub fn next_job(&mut self) -> Sent {
         let WorkerCommand {
             id,
@@ -54,47 +52,47 @@ impl Bench {
         assert!(self.far.commands.try_recv().is_err(), "a job was sent");
     }
 
-    /// The worker says something about a job, which the window has not read yet.
     pub fn send(&self, id: JobId, update: JobUpdate) {
         let event = WorkerEvent { id, update };
         self.far.events.send(event).expect("the window listens");
     }
 
-    /// The worker says something about a job.
     pub fn say(&mut self, id: JobId, update: JobUpdate) {
         self.send(id, update);
         self.harness.step();
         self.settle();
     }
 
-    /// The job enters this stage.
     pub fn say_stage(&mut self, id: JobId, stage: Stage) {
         self.say(id, stage_update(stage, 0));
     }
 
-    /// The job has done a step of a stage, with a minute left.
     pub fn say_step(&mut self, id: JobId, stage: Stage, step: u32, num_steps: u32) {
         self.say(id, step_update(stage, step, num_steps));
     }
 
-    /// The job has a preview.
     pub fn say_preview(&mut self, id: JobId, index: u32, count: u32, picture: Arc<RgbPixels>) {
-        let frame = PreviewFrame {
-            index,
-            count,
-            picture,
-        };
-        self.say(id, JobUpdate::Preview(frame));
+        self.say(id, JobUpdate::Preview(frame(index, count, picture)));
     }
 
-    /// The job has a finished frame.
     pub fn say_frame(&mut self, id: JobId, index: u32, count: u32, picture: Arc<RgbPixels>) {
-        let frame = PreviewFrame {
-            index,
-            count,
-            picture,
+        self.say(id, JobUpdate::Frame(frame(index, count, picture)));
+    }
+
+    pub fn say_stage_ended(&mut self, id: JobId, stage: Stage, secs: f64) {
+        let section = 0;
+        let time = StageTime {
+            stage,
+            section,
+            secs,
         };
-        self.say(id, JobUpdate::Frame(frame));
+        self.say(id, JobUpdate::StageEnded(time));
+    }
+
+    /// The folder that the worker makes for a job.
+    pub fn job_folder(&self, sent: &Sent) -> JobFolder {
+        let request = sent.request.clone().into();
+        JobFolder::create(&self.paths().jobs(), sent.id, &request).expect("a folder")
     }
 
     pub fn say_end(&mut self, id: JobId, outcome: JobOutcome) {
@@ -109,7 +107,6 @@ impl Bench {
         self.say_end(sent.id, JobOutcome::Failed(JobError::new(kind, summary)));
     }
 
-    /// Presses Generate, however many results it says that it makes.
     pub fn press_generate(&mut self) {
         self.settle();
         let is_it = |node: &AccessKitNode<'_>| {
@@ -133,7 +130,6 @@ impl Bench {
         sent.request
     }
 
-    /// Puts jobs of these prompts into the queue.
     pub fn queue_prompts(&mut self, prompts: &[&str]) {
         for prompt in prompts {
             self.form().prompt = (*prompt).to_owned();
@@ -141,7 +137,6 @@ impl Bench {
         }
     }
 
-    /// Writes a prompt where there is none, presses Generate and begins the job.
     pub fn start_job(&mut self) -> Sent {
         let app = self.app();
         let example = app.cx.model().and_then(|spec| spec.example_prompts.first());
@@ -157,27 +152,31 @@ impl Bench {
         sent
     }
 
-    /// Makes a whole clip of so many frames.
     pub fn finish_job(&mut self, sent: &Sent, num_frames: u8) {
         let output = output(sent, num_frames);
         self.end_job(sent, output);
     }
 
-    /// Starts a job, and makes a whole clip of so many frames.
     pub fn make_clip(&mut self, num_frames: u8) -> Sent {
         let sent = self.start_job();
         self.finish_job(&sent, num_frames);
         sent
     }
 
-    /// The job has made this, and its small pictures are there.
     pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
         self.say_end(sent.id, JobOutcome::Finished(output));
         self.until_pictured();
     }
 }
 
-/// A stage of a section that begins.
+fn frame(index: u32, count: u32, picture: Arc<RgbPixels>) -> PreviewFrame {
+    PreviewFrame {
+        index,
+        count,
+        picture,
+    }
+}
+
 pub fn stage_update(stage: Stage, section: u32) -> JobUpdate {
     JobUpdate::Stage {
         stage,
@@ -186,7 +185,6 @@ pub fn stage_update(stage: Stage, section: u32) -> JobUpdate {
     }
 }
 
-/// A step of a stage, with a minute left.
 pub fn step_update(stage: Stage, step: u32, num_steps: u32) -> JobUpdate {
     JobUpdate::Step {
         stage,

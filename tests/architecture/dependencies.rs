@@ -51,12 +51,8 @@ fn dependencies_have_known_licences_and_come_from_the_registry() {
         .expect("cargo starts");
     assert!(output.status.success(), "{output:?}");
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    let nodes = metadata["resolve"]["nodes"].as_array();
-    let ids: BTreeSet<&str> = nodes
-        .into_iter()
-        .flatten()
-        .filter_map(|it| it["id"].as_str())
-        .collect();
+    let nodes = metadata["resolve"]["nodes"].as_array().expect("a list");
+    let ids: BTreeSet<_> = nodes.iter().filter_map(|it| it["id"].as_str()).collect();
     assert!(ids.len() > 100, "{}", ids.len());
     let packages = metadata["packages"].as_array().expect("a list");
     let mut found = Vec::new();
@@ -89,25 +85,21 @@ fn every_dependency_is_used_and_has_a_version() {
             folders.iter().max_by_key(|it| it.len()) == Some(&folder(manifest))
         };
         let files = all_rust_files();
-        let own: String = files
-            .iter()
-            .filter(is_own)
-            .map(|path| code(&read(path)))
-            .collect();
+        let own = files.iter().filter(is_own);
+        let own: String = own.map(|path| code(&read(path))).collect();
         for name in dependencies(manifest) {
             if !starts_a_path(&own, &name.replace('-', "_")) {
-                found.push(format!(
-                    "{manifest} names {name}, which no source there uses"
-                ));
+                found.push(format!("{manifest} names {name}, which nothing uses"));
             }
             named.insert(name);
         }
     }
     let workspace = parse("Cargo.toml");
-    let all = workspace["workspace"]["dependencies"]
-        .as_table()
-        .expect("a table");
-    let unused = all.keys().filter(|name| !named.contains(*name));
+    let all = workspace["workspace"]["dependencies"].as_table();
+    let unused = all
+        .expect("a table")
+        .keys()
+        .filter(|name| !named.contains(*name));
     found.extend(unused.map(|name| format!("no package names {name} of [workspace.dependencies]")));
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::root;
+
 /// Where pages are, beside those in the root.
 const FOLDERS: [&str; 6] = ["docs", "assets", "packaging", "src", "tests", "benches"];
 
@@ -73,7 +75,6 @@ fn from_root(page: &Path, path: &str) -> Option<PathBuf> {
     Some(whole)
 }
 
-/// The links to other files and headings, in order.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     for line in prose(text) {
@@ -123,7 +124,6 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Every page, named from the root: those in it, and all below the folders that have some.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = entries(Path::new(""));
     let mut waiting: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
@@ -149,10 +149,6 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     names.map(|name| folder.join(name)).collect()
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 fn read(path: &Path) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|err| panic!("{}: {err}", path.display()))
+    super::read(&path.to_string_lossy())
 }

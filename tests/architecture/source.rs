@@ -2,16 +2,12 @@
 
 /// The lines of a source without their comments. A `//` after a colon is an address.
 pub fn code(source: &str) -> String {
-    source
-        .lines()
-        .map(|line| {
-            let comment = line
-                .match_indices("//")
-                .find(|(at, _)| !line[..*at].ends_with(':'));
-            comment.map_or(line, |(at, _)| &line[..at])
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    let lines = source.lines().map(|line| {
+        let mut comments = line.match_indices("//");
+        let comment = comments.find(|(at, _)| !line[..*at].ends_with(':'));
+        comment.map_or(line, |(at, _)| &line[..at])
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The code, with `std::{io, fs}` followed by the paths that it means.
@@ -22,11 +18,8 @@ pub fn code_with_whole_paths(source: &str) -> String {
         for (start, _) in code.match_indices(prefix) {
             let inside = &code[start + prefix.len()..];
             let stem = prefix.trim_end_matches('{');
-            paths.extend(
-                items_of_group(inside)
-                    .into_iter()
-                    .map(|item| format!("{stem}{item}")),
-            );
+            let items = items_of_group(inside).into_iter();
+            paths.extend(items.map(|item| format!("{stem}{item}")));
         }
     }
     code.push('\n');
@@ -53,10 +46,7 @@ fn items_of_group(inside: &str) -> Vec<String> {
             break;
         }
     }
-    items
-        .into_iter()
-        .map(|item| item.trim().to_owned())
-        .collect()
+    items.iter().map(|item| item.trim().to_owned()).collect()
 }
 
 /// Whether a path stands in the code as whole words; one that ends with `_` may go on.

@@ -7,19 +7,10 @@ use super::{read, rust_files};
 #[test]
 fn no_more_than_three_files_of_the_app_import_each_other_in_a_circle() {
     let files = rust_files("src/app");
-    let sources = files
-        .iter()
-        .map(|path| (path.trim_start_matches("src/"), read(path)));
+    let sources = files.iter();
+    let sources = sources.map(|path| (path.trim_start_matches("src/"), read(path)));
     let circles = Imports::of(sources).circles(3);
-    let told = circles.iter().map(|circle| {
-        let names = circle.iter().map(|module| module.join("::"));
-        names.collect::<Vec<_>>().join(", ")
-    });
-    assert!(
-        circles.is_empty(),
-        "\n{}",
-        told.collect::<Vec<_>>().join("\n")
-    );
+    assert!(circles.is_empty(), "{circles:#?}");
 }
 
 #[test]
@@ -37,21 +28,13 @@ fn panels_change_nothing_but_the_form_and_what_they_remember_for_themselves() {
             continue;
         }
         let code = code(&read(&path));
-        for owned in [
-            "SafelightApp",
-            "AppContext",
-            "SavedState",
-            "GalleryState",
-            "JobQueue",
-            "LibraryState",
-            "Settings",
-        ] {
+        let states =
+            "SafelightApp AppContext SavedState GalleryState JobQueue LibraryState Settings";
+        for owned in states.split(' ') {
             let lent = format!("&mut {owned}");
             let is_draft = path.starts_with("src/ui/settings/") && owned == "Settings";
-            assert!(
-                is_draft || !names(&code, &lent),
-                "{path} takes {lent}: panels push commands"
-            );
+            let may = is_draft || !names(&code, &lent);
+            assert!(may, "{path} takes {lent}: panels push commands");
         }
     }
 }

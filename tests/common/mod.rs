@@ -76,7 +76,6 @@ impl Home {
         command
     }
 
-    /// Writes the settings file.
     pub fn write_settings(&self, text: &str) -> PathBuf {
         let file = self.path().join("config/safelight/settings.toml");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -84,7 +83,6 @@ impl Home {
         file
     }
 
-    /// What is in the folder of running and failed jobs.
     pub fn job_folders(&self) -> Vec<PathBuf> {
         std::fs::read_dir(self.path().join("data/safelight/jobs"))
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
@@ -92,7 +90,6 @@ impl Home {
     }
 }
 
-/// Copies a folder with all that is in it.
 pub fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().flatten() {
@@ -105,7 +102,6 @@ pub fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The JSON lines of standard output, each checked to be one event.
 pub fn events(output: &Output) -> Vec<Value> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     text.lines()
@@ -118,7 +114,6 @@ pub fn events(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// The events of one kind.
 pub fn events_of(output: &Output, kind: &str) -> Vec<Value> {
     let all = events(output).into_iter();
     all.filter(|event| event["event"] == kind).collect()
@@ -142,7 +137,6 @@ pub fn assert_failed(output: &Output, expected: i32, words: &str) -> Value {
     last
 }
 
-/// The last event, and the exit code.
 pub fn end(output: &Output) -> (Value, i32) {
     let last = events(output).pop().unwrap_or_else(|| {
         panic!(

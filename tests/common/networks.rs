@@ -47,7 +47,6 @@ pub fn write_interpolator(path: &Path) {
     write_zeros(path, tensors);
 }
 
-/// Writes tensors of these names and shapes whose numbers are all 0. Makes the file's folder.
 pub fn write_zeros(path: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>)>) {
     let zeros = vec![0; 1 << 20];
     let tensors = tensors.into_iter().map(|(name, shape)| {

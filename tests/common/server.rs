@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A client's request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
@@ -20,7 +19,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// First and last byte of a request for a part.
     pub fn range(&self) -> Option<(usize, usize)> {
         let range = self.headers.get("range")?;
         let (start, end) = range.strip_prefix("bytes=")?.split_once('-')?;
@@ -28,7 +26,6 @@ impl Request {
     }
 }
 
-/// The server's answer.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     pub status: u16,
@@ -41,7 +38,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A status and nothing else.
     pub fn of(status: u16) -> Self {
         Self {
             status,
@@ -49,7 +45,6 @@ impl Answer {
         }
     }
 
-    /// Sets a header.
     pub fn with(mut self, name: &str, value: impl Display) -> Self {
         self.headers.retain(|(known, _)| known != name);
         self.headers.push((name.to_owned(), format!("{value}")));

@@ -12,7 +12,6 @@ use super::server::{Answer, Request, good};
 
 pub const VERSION: &str = "2.11.0+rocm7.14.1";
 
-/// A file of a wheel.
 pub struct Entry {
     pub name: String,
     pub content: Vec<u8>,

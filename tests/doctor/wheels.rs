@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{checks, lay_strix_halo};
+use super::{checks, lay_strix_halo, on_roots};
 use crate::common::scripts::write_script;
 use crate::common::{Home, assert_finished, events_of, stubs};
 
@@ -44,19 +44,14 @@ fn set_version(site: &Path, version: &str) {
     fs::write(site.join("torch/version.py"), text).unwrap();
 }
 
-/// A command on these wheels, on a Strix Halo.
-fn on_wheels(mut command: Command, root: &Path) -> Command {
-    command
-        .env("SAFELIGHT_LIBTORCH", root.join("site-packages/torch"))
-        .env("SAFELIGHT_SYSFS_ROOT", root.join("sys"))
-        .env("SAFELIGHT_PROC_ROOT", root.join("proc"))
-        .env("SAFELIGHT_DEV_ROOT", root.join("dev"))
-        // The tests' own has the prepared libtorch.
-        .env_remove("LD_LIBRARY_PATH");
+fn on_wheels(command: Command, root: &Path) -> Command {
+    let mut command = on_roots(command, root);
+    command.env("SAFELIGHT_LIBTORCH", root.join("site-packages/torch"));
+    // The tests' own has the prepared libtorch.
+    command.env_remove("LD_LIBRARY_PATH");
     command
 }
 
-/// The verdict on the engine: its status and its sentence.
 fn engine(home: &Home) -> (String, String) {
     let mut command = on_wheels(home.safelight(), home.path());
     let output = command
@@ -75,7 +70,7 @@ fn engine(home: &Home) -> (String, String) {
 #[test]
 fn the_engine_starts_on_amds_wheels_and_a_gpu_that_cannot_be_used_is_a_failure() {
     let home = Home::new();
-    lay_strix_halo(home.path());
+    lay_strix_halo(home.path(), "6.17.1-1");
     let site = lay_wheels(home.path());
     let (status, message) = engine(&home);
     assert_eq!(status, "fail", "{message}");
@@ -99,7 +94,7 @@ fn the_engine_starts_on_amds_wheels_and_a_gpu_that_cannot_be_used_is_a_failure()
 #[test]
 fn a_job_that_a_gpu_should_have_computed_says_that_the_cpu_does() {
     let home = Home::new();
-    lay_strix_halo(home.path());
+    lay_strix_halo(home.path(), "6.17.1-1");
     lay_wheels(home.path());
     let warnings = |device: &str| -> Vec<String> {
         let mut command = on_wheels(home.generate(), home.path());
@@ -136,7 +131,7 @@ fn lay_program(root: &Path) -> PathBuf {
 #[test]
 fn the_version_of_the_wheels_chooses_the_engine_and_is_refused_where_there_is_none() {
     let home = Home::new();
-    lay_strix_halo(home.path());
+    lay_strix_halo(home.path(), "6.17.1-1");
     let site = lay_wheels(home.path());
     let folder = lay_program(home.path());
     let examine = |version: &str| {

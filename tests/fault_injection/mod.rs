@@ -206,10 +206,8 @@ mod tests {
         let marker = folder.path().join("struck: once");
         let text = format!("denoise+3:panic:{}", marker.display());
         let fault = Fault::parse(&text, Stage::Denoise).unwrap();
-        assert_eq!(
-            strikes(&fault, FaultSite::Look),
-            [false, false, true, false, false]
-        );
+        let expected = [false, false, true, false, false];
+        assert_eq!(strikes(&fault, FaultSite::Look), expected);
         assert!(marker.exists());
         let again = Fault::parse(&text, Stage::Denoise).unwrap();
         assert_eq!(strikes(&again, FaultSite::Look), [false; 5]);
@@ -239,10 +237,8 @@ mod tests {
     fn a_fault_below_a_rung_ends_where_the_stage_has_climbed_to_it() {
         let text = "as_gpu;decode<tiles512:oom;denoise:oom";
         let num = |rung| parse_all(text, Stage::Decode, rung).len();
-        assert_eq!(
-            (num(FallbackLevel::StreamMore), num(FallbackLevel::Tiles512)),
-            (1, 0)
-        );
+        let found = (num(FallbackLevel::StreamMore), num(FallbackLevel::Tiles512));
+        assert_eq!(found, (1, 0));
         assert_eq!(num(FallbackLevel::OnCpu), 0);
         assert!(parse_all("decode<roof:oom", Stage::Decode, FallbackLevel::Ground).is_empty());
     }

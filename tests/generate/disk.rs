@@ -37,6 +37,13 @@ fn failing(mut command: Command, home: &Home, kind: &str, at: u64) -> (Command, 
     (command, counter)
 }
 
+fn run_failing(command: Command, home: &Home, kind: &str, at: u64) -> Output {
+    let (mut command, counter) = failing(command, home, kind, at);
+    let output = run(&mut command);
+    fs::remove_file(counter).unwrap();
+    output
+}
+
 fn job(home: &Home) -> Command {
     let mut command = home.generate();
     command.args(["--out", "clip.webp"]);
@@ -62,13 +69,12 @@ fn assert_is_of_disk(output: &Output) {
     let kind = last["kind"].as_str().unwrap();
     assert!(kind == "disk" || kind == "invalid_request", "{last}");
     assert!(!last["advice"].as_str().unwrap().is_empty(), "{last}");
-    let message = last["message"].as_str().unwrap();
+    let message = message(&last);
     assert!(!message.contains('\n') && message.len() > 10, "{message}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("panicked"), "{said}");
 }
 
-/// The one job that was kept goes on, with these variables as before.
 fn resume(home: &Home) -> Command {
     let kept = kept_job(home);
     let mut command = home.safelight();
@@ -87,9 +93,7 @@ fn a_disk_that_is_full_when_the_result_is_written_keeps_the_job() {
     // From behind: the last writes note times and what was measured, which no job fails for.
     for at in (1..=count).rev() {
         let home = Home::new();
-        let (mut command, counter) = failing(job(&home), &home, kind, at);
-        let output = run(&mut command);
-        fs::remove_file(counter).unwrap();
+        let output = run_failing(job(&home), &home, kind, at);
         let path = home.path().join("clip.webp");
         if end(&output).1 == 0 {
             assert!(fs::read(path).unwrap() == bytes, "{kind} {at}");
@@ -109,9 +113,7 @@ fn a_disk_that_is_full_when_the_result_is_written_keeps_the_job() {
 #[test]
 fn a_disk_that_is_full_from_the_first_write_on_says_so_and_leaves_nothing() {
     let home = Home::new();
-    let (mut command, counter) = failing(job(&home), &home, "full", 1);
-    let output = run(&mut command);
-    fs::remove_file(counter).unwrap();
+    let output = run_failing(job(&home), &home, "full", 1);
     assert_is_of_disk(&output);
     assert!(home.job_folders().is_empty());
     let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
@@ -127,9 +129,7 @@ fn a_rename_or_a_flush_that_fails_costs_no_result() {
         // Every third: all would take minutes.
         for at in (1..=count).step_by(3) {
             let home = Home::new();
-            let (mut command, counter) = failing(job(&home), &home, kind, at);
-            let output = run(&mut command);
-            fs::remove_file(counter).unwrap();
+            let output = run_failing(job(&home), &home, kind, at);
             if end(&output).1 != 0 {
                 assert_is_of_disk(&output);
                 let mut again = match home.job_folders().len() {
@@ -151,15 +151,13 @@ fn a_share_that_gives_no_locks_keeps_jobs_and_lets_them_go_on() {
         let home = Home::new();
         let mut command = job(&home);
         command.env("SAFELIGHT_ENGINE_FAULT", "decode:abort");
-        let (mut command, counter) = failing(command, &home, kind, 1);
-        assert_failed(&run(&mut command), 1, "");
-        let (mut listing, _) = failing(home.safelight(), &home, kind, 1);
-        let listed = run(listing.args(["resume", "--json"]));
+        assert_failed(&run_failing(command, &home, kind, 1), 1, "");
+        let mut listing = home.safelight();
+        listing.args(["resume", "--json"]);
+        let listed = run_failing(listing, &home, kind, 1);
         let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
         assert_eq!(listed["jobs"].as_array().map(Vec::len), Some(1), "{kind}");
-        let (mut resumed, _) = failing(resume(&home), &home, kind, 1);
-        assert_finished(&run(&mut resumed));
-        fs::remove_file(counter).unwrap();
+        assert_finished(&run_failing(resume(&home), &home, kind, 1));
         assert!(home.path().join("clip.webp").exists());
     }
 }
@@ -205,11 +203,8 @@ fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
         for line in lines.map_while(Result::ok) {
             let event: Value = serde_json::from_str(&line).unwrap();
             if event["event"] == "step" && event["step"] == 2 {
-                let folder = if is_result {
-                    out.clone()
-                } else {
-                    home.job_folders()[0].clone()
-                };
+                let folder = home.job_folders().remove(0);
+                let folder = if is_result { &out } else { &folder };
                 // All at once, whatever is written into it.
                 fs::rename(folder, home.path().join("gone")).unwrap();
             }
@@ -219,9 +214,11 @@ fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
         assert!(!said.contains("panicked"), "{said}");
         assert!(!child.wait().unwrap().success(), "{last}");
         assert_eq!(last["event"], "failed", "{last}");
-        let message = last["message"].as_str().unwrap();
-        assert!(message.contains('/'), "{message}");
-        assert!(!message.contains('\n'), "{message}");
+        let message = message(&last);
+        assert!(
+            message.contains('/') && !message.contains('\n'),
+            "{message}"
+        );
         if is_result {
             // What was made is kept, and goes where its folder is again.
             fs::create_dir_all(out.join("deep")).unwrap();
@@ -239,9 +236,7 @@ fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
 fn a_result_may_have_a_name_of_255_bytes() {
     let home = Home::new();
     let name = format!("{}.webp", "n".repeat(250));
-    let mut command = home.generate();
-    let output = run(command.args(["--sidecar", "--out", &name]));
-    let last = assert_finished(&output);
+    let last = assert_finished(&makes(&home, &format!("--sidecar --out {name}")));
     assert_eq!(last["warnings"].as_array().map(Vec::len), Some(0), "{last}");
     let sidecar = home.path().join(&name).with_extension("json");
     assert!(home.path().join(&name).exists() && sidecar.exists());
@@ -251,6 +246,5 @@ fn a_result_may_have_a_name_of_255_bytes() {
     let (last, code) = end(&output);
     assert_ne!(code, 0, "{last}");
     assert!(events_of(&output, "stage").is_empty());
-    let message = last["message"].as_str().unwrap();
-    assert!(!message.contains('\n'), "{message}");
+    assert!(!message(&last).contains('\n'), "{last}");
 }

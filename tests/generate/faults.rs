@@ -77,13 +77,9 @@ fn in_its_steps(home: &Home) -> (Child, Lines<BufReader<ChildStdout>>) {
     at_a_step(command)
 }
 
-/// Runs the command until it has told of a step.
 fn at_a_step(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let is_step = |line: String| line.contains(r#""event":"step""#);
     assert!(lines.by_ref().map_while(Result::ok).any(is_step));
@@ -142,11 +138,9 @@ fn a_person_is_told_who_works_on_a_job_and_how_to_go_on_with_a_stopped_one() {
     let checkpoint = folder.join("denoise.partial.safetensors");
     let written = || fs::metadata(&checkpoint).unwrap().modified().unwrap();
     let before = written();
-    let mut child = resume()
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut resume = resume();
+    resume.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = resume.spawn().unwrap();
     while written() == before {
         assert!(child.try_wait().unwrap().is_none(), "it ended early");
         std::thread::sleep(Duration::from_millis(10));
@@ -235,7 +229,6 @@ fn an_autoencoder_of_no_numbers_fails_the_job_instead_of_a_black_video() {
     assert!(!home.path().join("clip.mp4").exists());
 }
 
-/// The processes whose parent is `pid`.
 fn children_of(pid: u32) -> Vec<u32> {
     let status_of =
         |entry: &fs::DirEntry| fs::read_to_string(entry.path().join("status")).unwrap_or_default();

@@ -1,13 +1,12 @@
-//! Grids on the command line: a job for each cell, the contact sheet, and what is refused.
+//! Grids on the command line: a job for each cell, the contact sheet; wrong grids and extensions are refused.
 
 use crate::generate::prelude::*;
 
 #[test]
 fn a_grid_makes_every_cell_and_a_sheet_that_makes_it_again() {
     let home = Home::new();
-    let sides = ["--grid", "steps=1,2", "--grid", "seed=3..4"];
-    let wish = ["--frames", "1", "--out", "fox.png"];
-    let output = run(home.generate().args(sides).args(wish));
+    let grid = "--grid steps=1,2 --grid seed=3..4 --frames 1 --out fox.png";
+    let output = run(home.generate().args(grid.split(' ')));
     let (last, code) = end(&output);
     assert_eq!((last["event"].as_str(), code), (Some("sheet"), 0), "{last}");
     let sheet = home.path().join("fox_grid.png");
@@ -23,8 +22,7 @@ fn a_grid_makes_every_cell_and_a_sheet_that_makes_it_again() {
         assert_eq!(cell["file"], format!("fox_000{number}.png"));
     }
     // A cell is what the same settings make alone.
-    let alone = "--steps 1 --seed 4 --frames 1 --out alone.png".split(' ');
-    assert_finished(&run(home.generate().args(alone)));
+    makes(&home, "--steps 1 --seed 4 --frames 1 --out alone.png");
     let read = |name: &str| media::open_picture(&home.path().join(name)).unwrap();
     assert_eq!(read("alone.png"), read("fox_0003.png"));
     // The sheet makes its grid again.
@@ -35,18 +33,28 @@ fn a_grid_makes_every_cell_and_a_sheet_that_makes_it_again() {
 }
 
 #[test]
-fn a_wrong_grid_is_refused_before_anything_is_made() {
+fn a_wrong_grid_or_extension_is_refused_before_anything_is_made_or_kept() {
     let home = Home::new();
-    for (grid, expected) in [
-        ("steps=1..1000", "more than 400 values"),
-        ("prompt=wolf,bear", "the prompt does not contain"),
-        ("steps=0,2", "must be between 1 and 1000"),
-        ("colour=red", "expected SETTING=VALUES"),
+    let sides = "expected pixels for sides such as left=128,top=64";
+    for (option, value, expected) in [
+        ("--grid", "steps=1..1000", "more than 400 values"),
+        ("--grid", "prompt=wolf,bear", "the prompt does not contain"),
+        ("--grid", "steps=0,2", "must be between 1 and 1000"),
+        ("--grid", "colour=red", "expected SETTING=VALUES"),
+        (
+            "--outpaint",
+            "left=64",
+            "give the picture to extend with --image",
+        ),
+        ("--outpaint", "left", sides),
+        ("--outpaint", "overlap=4", sides),
     ] {
-        let output = run(home.generate().args(["--grid", grid]));
-        assert_ne!(output.status.code(), Some(0), "{grid}");
+        let output = run(home.generate().args([option, value]));
+        assert_ne!(output.status.code(), Some(0), "{value}");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(expected), "{grid}: {said}");
+        assert!(said.contains(expected), "{value}: {said}");
     }
     assert!(home.job_folders().is_empty());
+    let kept = fs::read_dir(home.path().join("data/safelight/masks"));
+    assert!(kept.is_err(), "a picture was written for a refused job");
 }

@@ -9,22 +9,19 @@ use crate::generate::prelude::*;
 #[test]
 fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
     let home = Home::new();
-    let wish = ["--width", "60", "--frames", "6", "--out", "clip.mp4"];
-    let output = run(home.generate().args(wish));
+    let output = makes(&home, "--width 60 --frames 6 --out clip.mp4");
     assert_eq!(assert_finished(&output)["frames"], 5);
     let notices = events_of(&output, "notice");
     assert_eq!(notices[0]["field"], "width");
     assert_eq!(notices[1]["field"], "frames");
-    let text = notices[0]["message"].as_str().unwrap();
+    let text = message(&notices[0]);
     let told = "The width was changed from 60 to 64";
     assert!(text.starts_with(told), "{text}");
     let info = media::clip_info(&home.path().join("clip.mp4")).unwrap();
     assert_eq!((info.width, info.height, info.num_frames), (64, 32, 5));
 
-    let plain = run(home
-        .safelight()
-        .args(["generate", "--device", "cpu", "--from", "clip.mp4"])
-        .args(["--width", "60", "--out", "again.mp4"]));
+    let again = "generate --device cpu --from clip.mp4 --width 60 --out again.mp4";
+    let plain = run(home.safelight().args(again.split(' ')));
     let said = String::from_utf8_lossy(&plain.stderr).into_owned();
     assert!(said.contains(told), "{said}");
 }
@@ -32,8 +29,7 @@ fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
 #[test]
 fn a_video_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
     let home = Home::new();
-    let small = ["--fps", "12", "--out", "old.mp4"];
-    assert_finished(&run(home.generate().args(small)));
+    makes(&home, "--fps 12 --out old.mp4");
     let old = media::open_clip(&home.path().join("old.mp4")).unwrap();
     let mut clips = Vec::new();
     for (name, fault) in [
@@ -60,25 +56,19 @@ fn a_video_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
 }
 
 #[test]
-fn a_video_of_another_size_is_brought_to_the_new_one_with_a_notice() {
+fn a_video_of_another_size_is_brought_to_the_new_one_with_a_notice_and_excludes_an_image() {
     let home = Home::new();
-    assert_finished(&run(home.generate().args(["--out", "old.webp"])));
-    let wish = ["--extend", "old.webp", "--width", "32", "--out", "old.webp"];
-    let output = run(home.generate().args(wish));
+    makes(&home, "--out old.webp");
+    let output = makes(&home, "--extend old.webp --width 32 --out old.webp");
     assert_eq!(assert_finished(&output)["frames"], 9);
     let notices = events_of(&output, "notice");
-    let text = notices[0]["message"].as_str().unwrap();
+    let text = message(&notices[0]);
     assert!(text.contains("resized from 64×32 to 32×32"), "{text}");
     let info = media::clip_info(&home.path().join("old.webp")).unwrap();
     assert_eq!((info.width, info.height, info.num_frames), (32, 32, 9));
-}
 
-#[test]
-fn an_image_and_a_video_to_start_from_exclude_each_other() {
-    let home = Home::new();
     test_picture(&home.path().join("start.png"), 64, 32);
-    assert_finished(&run(home.generate().args(["--out", "old.gif"])));
-    let both = "--image start.png --extend old.gif --out clip.mp4".split(' ');
+    let both = "--image start.png --extend old.webp --out clip.mp4".split(' ');
     let output = run(home.generate().args(both));
     assert_failed(&output, 2, "either a start picture or a clip");
 }
@@ -88,8 +78,7 @@ fn a_repeated_job_tells_when_its_image_is_another_one() {
     let home = Home::new();
     let start = home.path().join("start.png");
     test_picture(&start, 64, 32);
-    let first = "--image start.png --out clip.mp4".split(' ');
-    assert_finished(&run(home.generate().args(first)));
+    makes(&home, "--image start.png --out clip.mp4");
     let again = |out: &str| {
         let output = run(&mut home.repeat("clip.mp4", out));
         assert_finished(&output);
@@ -108,8 +97,7 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     let (model, vae) = (home.path().join("model"), home.path().join("vae"));
     copy_folder(&tiny_model(), &model);
     fs::rename(model.join("vae"), &vae).unwrap();
-    let made = "--model model --vae vae --out clip.mp4".split(' ');
-    assert_finished(&run(home.generate().args(made)));
+    makes(&home, "--model model --vae vae --out clip.mp4");
     let again = |out: &str, more: &[&str]| {
         let output = run(home.repeat("clip.mp4", out).args(more));
         assert_finished(&output);
@@ -147,13 +135,12 @@ fn a_video_for_which_ffmpeg_is_missing_is_told_what_can_be_read() {
     command.env("PATH", home.path().join("empty"));
     let output = run(command.args(["--extend", HEVC, "--out", "clip.mp4"]));
     let last = assert_failed(&output, 2, "");
-    let text = last["message"].as_str().unwrap();
+    let text = message(&last);
     for part in ["HEVC", "ffmpeg", "MP4", "H.264", "hevc.mp4"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
 
-/// A command that finds these scripts in the place of ffprobe and ffmpeg.
 fn with_scripts(mut command: Command, home: &Home, probe: &str, decode: &str) -> Command {
     let bin = home.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -199,20 +186,16 @@ fn an_avi_is_read_through_ffmpeg_by_its_first_bytes_and_its_odd_sides_are_named(
     };
     let output = inspect(stream, "P6 2 1 255\\n123456");
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    for part in [
-        "2 × 1 pixels: 2 frames, 8 a second",
-        "deinterlaced",
-        "transparent parts",
-    ] {
-        assert!(shown.contains(part), "{part}: {shown}");
-    }
     let arguments = fs::read_to_string(home.path().join("bin/arguments")).unwrap();
-    for part in [
-        "-protocol_whitelist file -f avi -i file:/",
-        "bwdif",
-        "scale=",
+    for (part, text) in [
+        ("2 × 1 pixels: 2 frames, 8 a second", &shown),
+        ("deinterlaced", &shown),
+        ("transparent parts", &shown),
+        ("-protocol_whitelist file -f avi -i file:/", &arguments),
+        ("bwdif", &arguments),
+        ("scale=", &arguments),
     ] {
-        assert!(arguments.contains(part), "{part}: {arguments}");
+        assert!(text.contains(part), "{part}: {text}");
     }
     let output = inspect("format|nb_streams=1", "");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -9,7 +9,6 @@ use safetensors::tensor::TensorView;
 use crate::common::tiny_model;
 use crate::generate::prelude::*;
 
-/// Writes tensors of plain waves.
 fn write(path: &Path, tensors: &[(String, Vec<usize>)]) -> PathBuf {
     let wave = |count: usize| (0..count).map(|i| (i as f32 * 0.7).sin() * 0.3);
     let bytes = |shape: &[usize]| wave(shape.iter().product()).flat_map(f32::to_le_bytes);
@@ -23,7 +22,6 @@ fn write(path: &Path, tensors: &[(String, Vec<usize>)]) -> PathBuf {
     path.to_owned()
 }
 
-/// The two matrices of a layer.
 fn pair(layer: &str, rank: usize, output: usize, input: usize) -> [(String, Vec<usize>); 2] {
     [
         (format!("{layer}.lora_A.weight"), vec![rank, input]),
@@ -48,7 +46,6 @@ fn lora(home: &Home, name: &str, rank: usize) -> PathBuf {
     write(&home.path().join(name), &tensors)
 }
 
-/// The picture that a command makes under this name, and what it says.
 fn made(home: &Home, command: &mut Command, name: &str) -> (Vec<Value>, RgbPixels) {
     let output = run(command);
     assert_finished(&output);
@@ -58,10 +55,8 @@ fn made(home: &Home, command: &mut Command, name: &str) -> (Vec<Value>, RgbPixel
 
 fn picture(home: &Home, arguments: &[&str], name: &str) -> (Vec<Value>, RgbPixels) {
     let mut command = home.generate();
-    command
-        .args(arguments)
-        .args(["--frames", "1", "--out", name]);
-    made(home, &mut command, name)
+    command.args(["--frames", "1", "--out", name]);
+    made(home, command.args(arguments), name)
 }
 
 #[test]
@@ -106,12 +101,8 @@ fn loras_change_the_result_say_how_much_of_them_is_used_and_travel_with_it() {
 #[test]
 fn a_lora_for_another_model_ends_the_job_before_it_begins() {
     let home = Home::new();
-    let flux = pair(
-        "transformer.single_transformer_blocks.0.attn.to_q",
-        4,
-        96,
-        96,
-    );
+    let single = "transformer.single_transformer_blocks.0.attn.to_q";
+    let flux = pair(single, 4, 96, 96);
     let large = pair("diffusion_model.blocks.0.self_attn.q", 4, 5120, 5120);
     let unknown = pair("encoder.something", 4, 8, 8);
     let with = |name: &str| run(home.generate().args(["--lora", name, "--out", "x.mp4"]));

@@ -7,7 +7,7 @@ pub use std::process::{Command, Output, Stdio};
 pub use safelight_core::media::{self, ClipOptions, RgbPixels};
 pub use serde_json::Value;
 
-pub(super) use super::{kept_job, run, settings, strike, test_picture};
+pub(super) use super::{kept_job, makes, message, run, settings, strike, test_picture};
 pub use crate::common::{
     Home, assert_failed, assert_finished, copy_folder, end, events, events_of,
 };

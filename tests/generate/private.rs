@@ -1,6 +1,5 @@
 //! Who may read what a job leaves: its owner alone, but for the results, which are as the user's own files.
 
-use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::common::modes::{everything, mode};
@@ -33,12 +32,7 @@ fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
     assert_failed(&output, 1, "");
     let folder = kept_job(&home);
     let left = everything(&home.path().join("data"));
-    for expected in [
-        "request.json",
-        "start.png",
-        "latents.safetensors",
-        "prompt.safetensors",
-    ] {
+    for expected in "request.json start.png latents.safetensors prompt.safetensors".split(' ') {
         assert!(left.contains(&folder.join(expected)), "no {expected}");
     }
     let mut more = vec![home.path().join("config"), home.path().join(".cache")];
@@ -51,9 +45,8 @@ fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
         .collect();
     assert!(open.is_empty(), "others may look into {}", open.join("\n"));
 
-    let mut good = home.generate();
-    good.args(["--out", "good.mp4", "--sidecar"]);
-    assert_finished(&run(&mut with_usual_umask(&good)));
+    let mut good = with_usual_umask(home.generate().args(["--out", "good.mp4", "--sidecar"]));
+    assert_finished(&run(&mut good));
     for result in ["good.mp4", "good.json"] {
         assert_eq!(mode(&home.path().join(result)), 0o644, "{result}");
     }
@@ -64,32 +57,24 @@ fn a_file_that_is_opened_is_never_run() {
     let home = Home::new();
     let was_run = home.path().join("was-run");
     let script = format!("#!/bin/sh\ntouch {}\n", was_run.display());
-    for name in [
-        "start.png",
-        "clip.mp4",
-        "model.safetensors",
-        "adapter.safetensors",
-        "form.json",
-    ] {
+    for name in "start.png clip.mp4 model.safetensors adapter.safetensors form.json".split(' ') {
         let path = home.path().join(name);
         fs::write(&path, &script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let opened: [&[&str]; 6] = [
-        &["--image", "start.png"],
-        &["--extend", "clip.mp4"],
-        &["--lora", "adapter.safetensors"],
-        &["--from", "form.json"],
-        &["--from", "start.png"],
-        &["--model", "model.safetensors"],
-    ];
-    for arguments in opened {
-        let output = run(home.generate().args(arguments).args(["--out", "out.mp4"]));
-        assert!(!output.status.success(), "{arguments:?}");
+    for (option, name) in [
+        ("--image", "start.png"),
+        ("--extend", "clip.mp4"),
+        ("--lora", "adapter.safetensors"),
+        ("--from", "form.json"),
+        ("--from", "start.png"),
+        ("--model", "model.safetensors"),
+    ] {
+        let output = run(home.generate().args([option, name, "--out", "out.mp4"]));
+        assert!(!output.status.success(), "{option} {name}");
     }
     for name in ["model.safetensors", "start.png"] {
-        let names = [OsStr::new("inspect"), OsStr::new(name)];
-        run(home.safelight().args(names));
+        run(home.safelight().args(["inspect", name]));
     }
     assert!(!was_run.exists());
 }

@@ -7,9 +7,7 @@ use crate::generate::prelude::*;
 #[test]
 fn a_batch_of_clips_is_one_job_after_the_other_with_seeds_that_count_on() {
     let home = Home::new();
-    let wish = ["--batch", "2", "--frames", "1", "--out", "fox.png"];
-    let output = run(home.generate().args(wish));
-    assert_finished(&output);
+    let output = makes(&home, "--batch 2 --frames 1 --out fox.png");
     let begun = events_of(&output, "job").into_iter();
     let begun: Vec<_> = begun
         .map(|it| (it["number"].clone(), it["seed"].clone()))
@@ -23,8 +21,7 @@ fn a_batch_of_clips_is_one_job_after_the_other_with_seeds_that_count_on() {
     }
     assert_eq!(finished.len(), 2);
     assert_eq!(settings(&home, "fox_0002.png")["request"]["seed"], 4);
-    let alone = ["--seed", "4", "--frames", "1", "--out", "alone.png"];
-    assert_finished(&run(home.generate().args(alone)));
+    makes(&home, "--seed 4 --frames 1 --out alone.png");
     let read = |name: &str| media::open_picture(&home.path().join(name)).unwrap();
     assert_eq!(read("alone.png"), read("fox_0002.png"));
 }
@@ -34,17 +31,14 @@ fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
     let home = Home::new();
     let prompts = "\u{feff}a red fox\r\n\n  \na blue whale\n";
     fs::write(home.path().join("prompts.txt"), prompts).unwrap();
-    let lines = |arguments: &[&str]| {
+    let lines = |arguments: &str| {
+        let made =
+            "generate --json --device cpu --seed 7 --width 64 --height 32 --steps 1 --frames 1";
         let mut command = home.safelight();
-        command
-            .args(["generate", "--json", "--device", "cpu", "--seed", "7"])
-            .args(["--width", "64", "--height", "32", "--steps", "1"])
-            .args(["--frames", "1", "--model"])
-            .arg(crate::common::tiny_model())
-            .args(arguments);
-        run(&mut command)
+        command.args(made.split(' ')).args(arguments.split(' '));
+        run(command.arg("--model").arg(crate::common::tiny_model()))
     };
-    assert_finished(&lines(&["--prompts-file", "prompts.txt"]));
+    assert_finished(&lines("--prompts-file prompts.txt"));
     for (name, prompt) in [
         ("a-red-fox_7.png", "a red fox"),
         ("a-blue-whale_7.png", "a blue whale"),
@@ -53,16 +47,13 @@ fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
     }
     fs::write(home.path().join("empty.txt"), "\n \n").unwrap();
     for (arguments, expected) in [
+        ("--prompts-file empty.txt", "no line with a prompt"),
+        ("--prompts-file none.txt", "none.txt"),
         (
-            &["--prompts-file", "empty.txt"][..],
-            "no line with a prompt",
-        ),
-        (&["--prompts-file", "none.txt"], "none.txt"),
-        (
-            &["--prompts-file", "prompts.txt", "--prompt", "a"],
+            "--prompts-file prompts.txt --prompt a",
             "cannot be used with",
         ),
-        (&["--prompts-file", "prompts.txt", "--batch", "0"], "batch"),
+        ("--prompts-file prompts.txt --batch 0", "batch"),
     ] {
         let output = lines(arguments);
         assert_failed(&output, 2, expected);
@@ -114,11 +105,7 @@ fn jobs_that_come_to_the_same_name_at_once_all_keep_their_results() {
 #[test]
 fn the_settings_beside_a_file_of_an_automatic_name_replace_no_other_file() {
     let home = Home::new();
-    let make = || {
-        let output = run(home.generate().args(["--frames", "1", "--sidecar"]));
-        assert_finished(&output);
-        output
-    };
+    let make = || makes(&home, "--frames 1 --sidecar");
     make();
     let other = home.path().join("a-small-red-fox_3-2.json");
     fs::write(&other, "notes of another program").unwrap();
@@ -126,11 +113,7 @@ fn the_settings_beside_a_file_of_an_automatic_name_replace_no_other_file() {
     assert!(home.path().join("a-small-red-fox_3-2.png").is_file());
     assert_eq!(fs::read(&other).unwrap(), b"notes of another program");
     let warnings = events_of(&output, "warning");
-    let told = warnings.iter().map(Value::to_string);
-    let words = "settings could not be written";
-    assert!(
-        told.into_iter().any(|it| it.contains(words)),
-        "{warnings:?}"
-    );
+    let is_told = |it: &Value| message(it).contains("settings could not be written");
+    assert!(warnings.iter().any(is_told), "{warnings:?}");
     assert!(home.path().join("a-small-red-fox_3.json").is_file());
 }

@@ -35,7 +35,6 @@ fn assert_is_nearest(large: &RgbPixels, small: &RgbPixels) {
     assert_eq!(*large, all.expect("it has pixels"));
 }
 
-/// Writes frames with the settings of a fox.
 fn write_fox(home: &Home, name: &str, frames: &[RgbPixels]) {
     let options = ClipOptions {
         fps: 10.0,
@@ -52,20 +51,17 @@ pub(super) fn fox_video(home: &Home, name: &str, frames: &[RgbPixels]) -> Vec<Rg
     read.frames.iter().map(|frame| (**frame).clone()).collect()
 }
 
-/// The frames of a video, `small.gif`.
 fn clip(home: &Home, count: u32) -> Vec<RgbPixels> {
     let frames: Vec<RgbPixels> = (0..count).map(|index| frame(index, 20, 14)).collect();
     fox_video(home, "small.gif", &frames)
 }
 
-/// Result frames that were written as numbered pictures.
 pub(super) fn numbered(home: &Home, name: &str, count: usize) -> Vec<RgbPixels> {
     let paths = (1..=count).map(|number| home.path().join(format!("{name}_{number:04}.png")));
     let frames = paths.map(|path| media::open_picture(&path));
     frames.collect::<Result<_, _>>().expect("all are there")
 }
 
-/// Asserts that each step was told once, in order.
 pub(super) fn assert_steps_increase(output: &Output) {
     let steps = events_of(output, "step");
     let steps: Vec<u64> = steps.iter().filter_map(|it| it["step"].as_u64()).collect();
@@ -90,25 +86,13 @@ fn an_image_becomes_larger_and_carries_what_it_was_made_of() {
     assert!(home.job_folders().is_empty(), "nothing is left of the job");
 
     // Once more in tiles, to another size, and what was done before stays known.
-    let again = run(upscale(&home).args(["fox_upscaled.png", "--size", "200x100", "--tile", "64"]));
-    assert_finished(&again);
+    let again = "fox_upscaled.png --size 200x100 --tile 64".split(' ');
+    assert_finished(&run(upscale(&home).args(again)));
     let wide = "fox_upscaled_upscaled.png";
     let picture = media::open_picture(&home.path().join(wide)).unwrap();
     assert_eq!((picture.width, picture.height), (200, 100));
     let finished = settings(&home, wide)["finished"].clone();
     assert_eq!(finished.as_array().unwrap().len(), 2);
-}
-
-#[test]
-fn an_automatic_name_never_replaces_a_file() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
-    media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
-    fs::write(home.path().join("a_upscaled.png"), b"mine").unwrap();
-    assert_finished(&run(upscale(&home).arg("a.png")));
-    let old = fs::read(home.path().join("a_upscaled.png")).unwrap();
-    assert_eq!(old, b"mine");
-    assert!(home.path().join("a_upscaled-2.png").exists());
 }
 
 #[test]
@@ -124,11 +108,15 @@ fn a_video_is_the_same_whether_or_not_its_engine_dies_on_the_way() {
     assert!(home.path().join("large.struck").exists());
     assert_eq!(last["frames"], 7);
     assert_eq!(last["warnings"].as_array().map(Vec::len), Some(1), "{last}");
-    for (large, small) in numbered(&home, "large", 7).iter().zip(&small) {
-        assert_is_nearest(large, small);
-    }
+    assert_all_nearest(&home, &small);
     // Of each frame, the engine told once that it was made, but for those that died with it.
     assert_steps_increase(&output);
+}
+
+fn assert_all_nearest(home: &Home, small: &[RgbPixels]) {
+    for (large, small) in numbered(home, "large", small.len()).iter().zip(small) {
+        assert_is_nearest(large, small);
+    }
 }
 
 /// Has its user stop the program while the engine hangs in the third frame of `small.gif`; the job's number.
@@ -167,16 +155,14 @@ fn a_video_that_was_stopped_goes_on_at_its_next_frame() {
     let number = stopped_in_its_third_frame(&home);
     let list = run(home.safelight().arg("resume"));
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
-    assert!(list.contains("2 of 6 frames"), "{list}");
-    assert!(list.contains("Upscale ×4: small.gif"), "{list}");
-
+    for part in ["2 of 6 frames", "Upscale ×4: small.gif"] {
+        assert!(list.contains(part), "{list}");
+    }
     let output = resume(&home, &number);
     assert_finished(&output);
     let first = &events_of(&output, "step")[0]["step"];
     assert_eq!(first, 3, "what was done is not computed again");
-    for (large, small) in numbered(&home, "large", 6).iter().zip(&small) {
-        assert_is_nearest(large, small);
-    }
+    assert_all_nearest(&home, &small);
     assert!(home.job_folders().is_empty());
 }
 
@@ -225,17 +211,16 @@ fn memory_that_runs_out_is_met_with_smaller_tiles() {
     network(&home, "net.safetensors");
     let small = frame(3, 300, 9);
     media::write_png(&home.path().join("wide.png"), &small).unwrap();
-    let output = run(upscale(&home)
-        .args(["wide.png", "--scale", "4", "--out", "large.png"])
-        .env("SAFELIGHT_ENGINE_FAULT", "upscale<tiles256:oom"));
-    let last = assert_finished(&output);
+    let with_fault = |fault: &str| {
+        let mut command = upscale(&home);
+        command.env("SAFELIGHT_ENGINE_FAULT", fault);
+        run(command.args("wide.png --scale 4 --out large.png".split(' ')))
+    };
+    let last = assert_finished(&with_fault("upscale<tiles256:oom"));
     assert_eq!(last["rungs"][1]["rung"], "tiles256", "{last}");
     let large = media::open_picture(&home.path().join("large.png")).unwrap();
     assert_is_nearest(&large, &small);
-    let output = run(upscale(&home)
-        .args(["wide.png", "--out", "none.png"])
-        .env("SAFELIGHT_ENGINE_FAULT", "upscale:oom"));
-    let last = assert_failed(&output, 4, "");
+    let last = assert_failed(&with_fault("upscale:oom"), 4, "");
     assert_eq!(last["kind"], "out_of_memory", "{last}");
 }
 
@@ -268,23 +253,28 @@ fn a_network_is_found_where_other_programs_keep_theirs() {
 }
 
 #[test]
-fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
+fn what_cannot_work_is_told_before_anything_runs_and_an_automatic_name_replaces_no_file() {
     let home = Home::new();
     network(&home, "net.safetensors");
     media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
     fs::write(home.path().join("text.png"), "no picture").unwrap();
-    let cases: [(&[&str], &str); 6] = [
-        (&["none.png"], "does not exist"),
-        (&["text.png"], "a text file"),
-        (&["a.png", "--scale", "17"], "between 1 and 16"),
-        (&["a.png", "--out", "a.mp4"], "cannot be saved as MP4"),
-        (&["a.png", "--out", "no/such/folder/b.png"], "folder"),
-        (&["a.png", "--tile", "3"], "at least 64"),
-    ];
-    for (arguments, expected) in cases {
-        assert_failed(&run(upscale(&home).args(arguments)), 2, expected);
+    for (arguments, expected) in [
+        ("none.png", "does not exist"),
+        ("text.png", "a text file"),
+        ("a.png --scale 17", "between 1 and 16"),
+        ("a.png --out a.mp4", "cannot be saved as MP4"),
+        ("a.png --out no/such/folder/b.png", "folder"),
+        ("a.png --tile 3", "at least 64"),
+    ] {
+        let output = run(upscale(&home).args(arguments.split(' ')));
+        assert_failed(&output, 2, expected);
     }
     assert!(home.job_folders().is_empty());
+    fs::write(home.path().join("a_upscaled.png"), b"mine").unwrap();
+    assert_finished(&run(upscale(&home).arg("a.png")));
+    let old = fs::read(home.path().join("a_upscaled.png")).unwrap();
+    assert_eq!(old, b"mine");
+    assert!(home.path().join("a_upscaled-2.png").exists());
 }
 
 /// A clip with sound that ffmpeg made, 66 × 50 pixels, under a name of this home.

@@ -30,9 +30,8 @@ fn took(bytes: usize) {
         live.set(live.get().wrapping_add(bytes));
         live.get()
     });
-    if let Ok(live) = live {
-        PEAK.try_with(|peak| peak.set(peak.get().max(live))).ok();
-    }
+    PEAK.try_with(|peak| peak.set(peak.get().max(live.unwrap_or(0))))
+        .ok();
 }
 
 /// Saturates, because memory of another thread may be freed here.
@@ -76,7 +75,6 @@ pub struct Cost {
     pub time: Duration,
 }
 
-/// Runs `work` and measures it.
 pub fn of<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let before = LIVE.get();
     PEAK.set(before);
@@ -105,21 +103,15 @@ impl Cost {
         let time = MAX_TIME + Duration::from_nanos(pixels * 1000);
         if self.bytes > bytes {
             let [found, most] = [self.bytes, bytes].map(|bytes| bytes >> 20);
-            return Some(format!(
-                "it took {found} MiB of memory, and may take {most}"
-            ));
+            return Some(format!("it took {found} MiB of memory instead of {most}"));
         }
         let (found, most) = (self.time, time);
         (found > most)
-            .then(|| format!("it took {found:.1?} of the processor, and may take {most:.1?}"))
+            .then(|| format!("it took {found:.1?} of the processor instead of {most:.1?}"))
     }
 }
 
-/// Processor time of this thread.
 fn time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(now.tv_sec).unwrap_or_default(),
-        u32::try_from(now.tv_nsec).unwrap_or_default(),
-    )
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

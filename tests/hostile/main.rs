@@ -65,33 +65,18 @@ fn fault(reader: &Reader, scratch: &Scratch, bytes: &[u8]) -> Option<String> {
 
 #[test]
 fn every_reader_has_at_least_four_small_files() {
-    let folders = files(&corpus_file(""))
-        .into_iter()
-        .filter(|path| path.is_dir());
-    let folders: BTreeSet<String> = folders
-        .map(|folder| folder.file_name().unwrap().to_string_lossy().into_owned())
-        .collect();
-    let names: BTreeSet<String> = READERS
-        .iter()
-        .map(|reader| reader.name.to_owned())
-        .collect();
-    assert_eq!(folders, names);
+    let mut folders = files(&corpus_file(""));
+    folders.retain(|path| path.is_dir());
+    let names = READERS.iter().map(|reader| corpus_file(reader.name));
+    let names: BTreeSet<PathBuf> = names.collect();
+    assert!(folders.iter().eq(&names), "{folders:?} {names:?}");
     let mut total = 0;
-    for reader in READERS {
-        let paths = files(&corpus_file(reader.name));
-        assert!(
-            paths.len() >= 4,
-            "{} has {} files",
-            reader.name,
-            paths.len()
-        );
+    for folder in folders {
+        let paths = files(&folder);
+        assert!(paths.len() >= 4, "{folder:?} has {} files", paths.len());
         for path in paths {
             let size = fs::metadata(&path).unwrap().len();
-            assert!(
-                size <= MAX_FILE_BYTES,
-                "{} has {size} bytes",
-                path.display()
-            );
+            assert!(size <= MAX_FILE_BYTES, "{path:?} has {size} bytes");
             total += size;
         }
     }

@@ -12,7 +12,6 @@ use crate::cost::{self, Cost};
 /// Largest sparse file.
 const MAX_SPARSE_BYTES: u64 = 1 << 40;
 
-/// Temporary folder, removed on drop.
 pub struct Scratch {
     folder: TempDir,
     /// Largest costs of a call since the last [`Scratch::take_cost`].
@@ -85,7 +84,6 @@ impl Scratch {
 
 const MARK: &[u8] = b"=== ";
 
-/// Splits off the first file: name, content, rest.
 fn next_file(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let text = text.strip_prefix(MARK)?;
     let end = text.iter().position(|byte| *byte == b'\n')?;

@@ -73,7 +73,6 @@ impl Display {
         }
     }
 
-    /// Waits for a window whose title has this in it.
     pub fn window(&self, title: &str) -> Window {
         wait("a window", || self.find_window(title))
     }
@@ -105,7 +104,6 @@ impl Display {
         String::from_utf8_lossy(&value).into_owned()
     }
 
-    /// What the window shows.
     pub fn picture(&self, window: Window) -> RgbPixels {
         let size = self
             .connection
@@ -183,7 +181,6 @@ impl Display {
         }
     }
 
-    /// Asks the window to close, as the cross in its frame does.
     pub fn close(&self, window: Window) {
         let data = [self.atom("WM_DELETE_WINDOW"), 0, 0, 0, 0];
         self.send(window, "WM_PROTOCOLS", data);

@@ -28,7 +28,6 @@ impl Drop for App {
     }
 }
 
-/// Keeps what the window shows.
 fn keep(display: &Display, window: Window, name: &str) -> RgbPixels {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-window");
     fs::create_dir_all(&folder).unwrap();
@@ -81,7 +80,6 @@ fn at_home(command: &mut Command, home: &Path) -> App {
     App(command.spawn().expect("the program starts"))
 }
 
-/// Starts the program -> it, its window, and how that looks at first.
 fn open(display: &Display, home: &Path) -> (App, Window, RgbPixels) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
     command

@@ -76,7 +76,6 @@ impl Wayland {
         }
     }
 
-    /// A program on this desktop.
     pub fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command

@@ -1,9 +1,13 @@
 //! Jobs with control pictures and clips, and the networks that bring them in.
 
-use safelight_core::job::{ControlInput, ControlSettings};
+use safelight_core::job::ControlInput;
 
 use crate::worker_promises::inputs::{old_clip, picture, settings};
 use crate::worker_promises::prelude::*;
+
+fn control(file: &Path) -> ControlInput {
+    file.display().to_string().parse().unwrap()
+}
 
 #[test]
 fn control_images_and_videos_are_copied_with_their_masks_and_remembered() {
@@ -24,17 +28,10 @@ fn control_images_and_videos_are_copied_with_their_masks_and_remembered() {
         }
         Act::Work
     });
-    let of = |file: &Path| ControlInput {
-        file: file.to_owned(),
-        mask: None,
-        settings: ControlSettings::default(),
-    };
-    let controls = [of(&depth), of(&clip)];
-    let (_, outcome) = rig.run_with(|request| {
-        request.controls = controls.to_vec();
+    let output = rig.finishes(|request| {
+        request.controls = vec![control(&depth), control(&clip)];
         request.controls[0].mask = Some(mask.clone());
     });
-    let output = finished(outcome);
     let inside = settings(&output.paths[0]);
     let inputs = &inside["inputs"];
     for (name, expected) in [
@@ -53,18 +50,10 @@ fn a_control_network_that_is_none_fails_the_job_before_any_engine_starts() {
     let rig = Rig::working();
     let path = rig.folder.path().join("a.png");
     picture(&path, 10);
-    let (_, outcome) = rig.run_with(|request| {
-        let settings = ControlSettings {
-            network: Some(path.clone()),
-            ..ControlSettings::default()
-        };
-        request.controls = vec![ControlInput {
-            file: path.clone(),
-            mask: None,
-            settings,
-        }];
+    let err = rig.fails(|request| {
+        request.controls = vec![control(&path)];
+        request.controls[0].settings.network = Some(path.clone());
     });
-    let err = failed(outcome);
     assert!(err.summary.ends_with("a.png"), "{err}");
     assert!(rig.stages.lock().unwrap().is_empty());
 }

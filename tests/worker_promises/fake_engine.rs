@@ -48,7 +48,6 @@ pub enum Act {
 
 pub type Script = Arc<dyn Fn(u32, Stage) -> Act + Send + Sync>;
 
-/// Launches engines that follow a script.
 pub struct FakeLauncher {
     pub script: Script,
     pub state: FakeState,

@@ -1,5 +1,6 @@
 //! Jobs with pictures, clips and two experts, and the folders that old jobs left.
 
+use Stage::{Decode, DenoiseHigh, DenoiseLow, EncodeImage, EncodeText, EncodeVision, Unload};
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
@@ -8,6 +9,7 @@ use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState, SectionOrder
 use safelight_core::media::{ClipOptions, RgbPixels};
 
 use crate::worker_promises::prelude::*;
+use crate::worker_promises::request::plain;
 
 pub(crate) fn picture(path: &Path, blue: u8) {
     let picture = RgbPixels::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
@@ -45,19 +47,14 @@ fn images_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
         }
         Act::Work
     });
-    let outcome = rig.run_with(|request| {
-        request.image = Some(start);
-        request.last_image = Some(end);
-    });
-    finished(outcome.1);
+    rig.finishes(|request| (request.image, request.last_image) = (Some(start), Some(end)));
 }
 
 #[test]
 fn an_image_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
     let rig = Rig::working();
     let missing = rig.folder.path().join("missing.png");
-    let (_, outcome) = rig.run_with(|request| request.last_image = Some(missing));
-    let err = failed(outcome);
+    let err = rig.fails(|request| request.last_image = Some(missing));
     assert_eq!(err.kind, JobErrorKind::InvalidRequest);
     assert_eq!(rig.job_folders(), 0);
     assert!(rig.stages.lock().unwrap().is_empty());
@@ -70,11 +67,9 @@ fn an_extended_video_is_the_old_frames_and_the_new_ones_without_the_doubled_one(
         let old = old_clip(rig.folder.path(), 32, 32);
         let out = rig.folder.path().join("new.png");
         let target = out.clone();
-        let (_, outcome) = rig.run_with(|request| {
-            request.extend = Some(old.clone());
-            request.out = target;
+        let output = rig.finishes(|request| {
+            (request.extend, request.out) = (Some(old.clone()), target);
         });
-        let output = finished(outcome);
         assert_eq!(output.clip.frames.len(), 4 + 5 - 1);
         let written = media::open_clip(output.path()).unwrap();
         let before = media::open_clip(&old).unwrap();
@@ -107,7 +102,7 @@ fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place
         Act::Work
     });
     let target = rig.folder.path().join("new.png");
-    let (_, outcome) = rig.run_with(|request| {
+    let output = rig.finishes(|request| {
         // Two latents of the clip stand in front: five frames.
         let sections = VideoSections {
             count: 1,
@@ -121,8 +116,8 @@ fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place
         request.extend = Some(old[0].clone());
         request.out = target;
     });
-    let frames = &finished(outcome).clip.frames;
-    let levels: Vec<u8> = frames.iter().map(|frame| frame.rgb[0]).collect();
+    let levels = output.clip.frames.iter().map(|frame| frame.rgb[0]);
+    let levels: Vec<u8> = levels.collect();
     // The fake engine's frames count from 0 in each section.
     let expected: Vec<u8> = (0..75).chain(0..13).collect();
     assert_eq!(levels, expected);
@@ -137,7 +132,7 @@ fn a_video_is_extended_in_place_and_in_another_size() {
     let frames: Vec<RgbPixels> = frames.iter().map(|frame| (**frame).clone()).collect();
     media::write_clip(&clip, &frames, ClipOptions::default()).unwrap();
     let in_place = clip.clone();
-    let output = finished(rig.run_with(|request| request.extend = Some(in_place)).1);
+    let output = rig.finishes(|request| request.extend = Some(in_place));
     assert_eq!(output.path(), clip);
     let written = media::open_clip(&clip).unwrap();
     assert_eq!(written.frames.len(), 8);
@@ -153,37 +148,29 @@ fn what_is_damaged_or_taken_in_any_numbered_image_is_told_before_any_engine_star
     let old = old_clip(rig.folder.path(), 32, 32);
     let damaged = rig.folder.path().join("old_0002.png");
     fs::write(damaged, b"\x89PNG\r\n\x1a\nnothing").unwrap();
-    let err = failed(rig.run_with(|request| request.extend = Some(old)).1);
+    let err = rig.fails(|request| request.extend = Some(old));
     assert!(err.summary.contains("old_0002.png"), "{err}");
     assert_eq!(rig.job_folders(), 0);
     fs::create_dir(rig.folder.path().join("new_0005.png")).unwrap();
     let out = rig.folder.path().join("new.png");
-    let err = failed(rig.run_with(|request| request.out = out).1);
+    let err = rig.fails(|request| request.out = out);
     assert!(err.summary.contains("new_0005.png"), "{err}");
     assert!(rig.stages.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_job_with_two_experts_goes_on_in_the_one_in_which_its_engine_died() {
-    for dying in [Stage::DenoiseHigh, Stage::DenoiseLow, Stage::EncodeVision] {
+    for dying in [DenoiseHigh, DenoiseLow, EncodeVision] {
         let rig = Rig::new(first(1, dying, Act::Die));
         let start = rig.folder.path().join("start.png");
         picture(&start, 1);
-        let (_, outcome) = rig.run_with(|request| {
+        rig.finishes(|request| {
             request.image = Some(start);
             request.files.transformer_2 = Some("low".into());
             request.files.image_encoder = Some("vision".into());
         });
-        finished(outcome);
-        let mut expected = vec![
-            Stage::EncodeText,
-            Stage::EncodeImage,
-            Stage::EncodeVision,
-            Stage::DenoiseHigh,
-            Stage::DenoiseLow,
-            Stage::Unload,
-            Stage::Decode,
-        ];
+        let mut expected = vec![EncodeText, EncodeImage, EncodeVision];
+        expected.extend([DenoiseHigh, DenoiseLow, Unload, Decode]);
         let at = expected.iter().position(|stage| *stage == dying).unwrap();
         expected.insert(at, dying);
         assert_eq!(*rig.stages.lock().unwrap(), expected);
@@ -211,8 +198,6 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     let young = left_behind(&jobs, "1700000000000001", 2);
     let living = left_behind(&jobs, "1700000000000002", 30);
     let paused = left_behind(&jobs, "1700000000000004", 30);
-    let mut request = None;
-    Rig::working().run_with(|asked| request = Some(asked.clone()));
     let queue = QueueFile {
         jobs: vec![QueuedJob {
             id: JobId(1_700_000_000_000_004),
@@ -220,7 +205,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
             device: DeviceChoice::Auto,
             has_output: true,
             has_prompts: false,
-            request: request.expect("a job was asked for").into(),
+            request: plain(home.path()).into(),
             error: None,
         }],
         ..QueueFile::default()
@@ -237,37 +222,21 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     // Found old for the first time: it may be the clock.
     let unmarked = left_behind(&jobs, "1700000000000005", 30);
     let of_tomorrow = left_behind(&jobs, "1700000000000006", 30);
-    for folder in [
-        &old,
-        &young,
-        &living,
-        &paused,
-        &foreign,
-        &padded,
-        &of_tomorrow,
-    ] {
+    let mark = |folder: &Path, time: SystemTime| {
         let mark = File::create(folder.join("old")).unwrap();
-        mark.set_modified(age(2)).unwrap();
-        if folder == &of_tomorrow {
-            let tomorrow = SystemTime::now() + Duration::from_hours(24);
-            mark.set_modified(tomorrow).unwrap();
-        }
+        mark.set_modified(time).unwrap();
+    };
+    for folder in [&old, &young, &living, &paused, &foreign, &padded] {
+        mark(folder, age(2));
     }
+    mark(&of_tomorrow, SystemTime::now() + Duration::from_hours(24));
 
     let rig = Rig::in_folder(home, |_, _| Act::Work);
-    finished(rig.run().1);
+    rig.finishes(|_| {});
     assert!(!old.exists());
     assert!(unmarked.join("old").exists());
-    for kept in [
-        young,
-        living,
-        paused,
-        foreign,
-        padded,
-        empty,
-        unmarked,
-        of_tomorrow,
-    ] {
+    let by_name = [young, living, paused, foreign, padded];
+    for kept in by_name.iter().chain([&empty, &unmarked, &of_tomorrow]) {
         assert!(kept.exists(), "{}", kept.display());
     }
     drop(lock);
@@ -287,12 +256,10 @@ fn a_mask_lies_in_the_jobs_folder_beside_its_image_and_is_remembered() {
         }
         Act::Work
     });
-    let outcome = rig.run_with(|request| {
+    let output = rig.finishes(|request| {
         as_picture(request);
-        request.image = Some(start);
-        request.mask = Some(mask);
+        (request.image, request.mask) = (Some(start), Some(mask));
     });
-    let output = finished(outcome.1);
     let settings = settings(output.path());
     let fingerprint = settings["inputs"]["mask"].as_str().unwrap();
     assert!(fingerprint.starts_with("fnv1a64:"));
@@ -315,18 +282,16 @@ fn reference_images_are_copied_in_their_order_and_remembered() {
         }
         Act::Work
     });
-    let outcome = rig.run_with(|request| {
+    let output = rig.finishes(|request| {
         as_picture(request);
         request.references = paths.to_vec();
     });
-    let output = finished(outcome.1);
     let settings = settings(output.path());
     let [first, second] = [0, 1].map(GenerateRequest::reference_name);
     assert!(settings["inputs"][&first].is_string());
     assert_ne!(settings["inputs"][&first], settings["inputs"][&second]);
 }
 
-/// The request of a model of pictures.
 fn as_picture(request: &mut GenerateRequest) {
     request.family = flux::FAMILY;
     request.num_frames = 1;
@@ -341,11 +306,10 @@ pub(crate) fn settings(path: &Path) -> serde_json::Value {
 #[test]
 fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
     let rig = Rig::working();
-    let (_, outcome) = rig.run_with(|request| {
+    let output = rig.finishes(|request| {
         as_picture(request);
         (request.batch_size, request.seed, request.sidecar) = (3, 40, true);
     });
-    let output = finished(outcome);
     assert_eq!(output.clip.frames.len(), 3);
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
     let names: Vec<String> = output.paths.iter().map(name).collect();
@@ -372,11 +336,10 @@ fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() 
         } else {
             fs::create_dir(&path).unwrap();
         }
-        let (_, outcome) = rig.run_with(|request| {
+        let err = rig.fails(|request| {
             as_picture(request);
             (request.batch_size, request.sidecar) = (3, true);
         });
-        let err = failed(outcome);
         assert_eq!(err.kind, JobErrorKind::InvalidRequest);
         assert!(err.summary.ends_with(taken), "{err}");
         assert!(rig.stages.lock().unwrap().is_empty());

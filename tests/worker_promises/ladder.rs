@@ -1,5 +1,7 @@
 //! What happens when memory runs out: each stage climbs its ladder, tells of it, and ends once.
 
+use FallbackLevel::{FreeAndRetry, Ground, OnCpu, StreamMore, Tiles256, Tiles512};
+use ResourceFault::{Device, DeviceMemory, HostMemory, RuntimeMemory};
 use safelight_core::memory::counters::FallbackCounters;
 use safelight_core::memory::{FallbackLevel, ResourceFault};
 
@@ -18,7 +20,6 @@ fn run(rig: &Rig) -> (Vec<JobUpdate>, JobOutcome) {
     rig.hear()
 }
 
-/// The rungs that a stage was sent on, in order.
 fn sent(rig: &Rig, stage: Stage) -> Vec<FallbackLevel> {
     let orders = rig.told.lock().unwrap();
     let of_stage = orders.iter().filter(|(other, _)| *other == stage);
@@ -27,29 +28,16 @@ fn sent(rig: &Rig, stage: Stage) -> Vec<FallbackLevel> {
 
 #[test]
 fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so() {
-    let rig = rig(
-        Stage::Decode,
-        ResourceFault::DeviceMemory,
-        FallbackLevel::Tiles256,
-    );
+    let rig = rig(Stage::Decode, DeviceMemory, Tiles256);
     let (updates, outcome) = run(&rig);
     let output = finished(outcome);
     assert_eq!(output.clip.frames.len(), 5);
-    let expected = [
-        FallbackLevel::Ground,
-        FallbackLevel::FreeAndRetry,
-        FallbackLevel::Tiles512,
-        FallbackLevel::Tiles256,
-    ];
+    let expected = [Ground, FreeAndRetry, Tiles512, Tiles256];
     assert_eq!(sent(&rig, Stage::Decode), expected);
-    assert_eq!(sent(&rig, Stage::Denoise), [FallbackLevel::Ground]);
+    assert_eq!(sent(&rig, Stage::Denoise), [Ground]);
     assert_eq!(rig.launches(), 1);
     let climbed: Vec<_> = output.rungs.iter().map(|c| (c.rung, c.helped)).collect();
-    let expected = [
-        (FallbackLevel::FreeAndRetry, false),
-        (FallbackLevel::Tiles512, false),
-        (FallbackLevel::Tiles256, true),
-    ];
+    let expected = [(FreeAndRetry, false), (Tiles512, false), (Tiles256, true)];
     assert_eq!(climbed, expected);
     assert_eq!(warnings(&updates), output.warnings);
     let said = "Memory ran out while decoding; trying again in tiles of 512 pixels";
@@ -58,9 +46,9 @@ fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so(
 
     let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
     let device = counters.device("fake").unwrap();
-    let tally = device.rungs[&FallbackLevel::Tiles256];
+    let tally = device.rungs[&Tiles256];
     assert_eq!((tally.attempts, tally.successes), (1, 1));
-    assert_eq!(device.rungs[&FallbackLevel::Tiles512].successes, 0);
+    assert_eq!(device.rungs[&Tiles512].successes, 0);
     assert_eq!(device.engine_restarts, 0);
 }
 
@@ -70,18 +58,9 @@ fn only_rungs_that_change_the_image_are_written_into_the_file() {
         let output = finished(run(rig).1);
         crate::worker_promises::inputs::settings(output.path())
     };
-    let same = rig(
-        Stage::Denoise,
-        ResourceFault::DeviceMemory,
-        FallbackLevel::StreamMore,
-    );
+    let same = rig(Stage::Denoise, DeviceMemory, StreamMore);
     assert!(settings(&same)["memory_rungs"].is_null());
-    let tiled = rig(
-        Stage::Decode,
-        ResourceFault::DeviceMemory,
-        FallbackLevel::Tiles512,
-    );
-    let settings = settings(&tiled);
+    let settings = settings(&rig(Stage::Decode, DeviceMemory, Tiles512));
     let rungs = settings["memory_rungs"].as_array().unwrap();
     assert_eq!(rungs.len(), 1, "{settings}");
     assert_eq!(rungs[0]["rung"], "tiles512");
@@ -91,11 +70,7 @@ fn only_rungs_that_change_the_image_are_written_into_the_file() {
 
 #[test]
 fn weights_stream_and_nothing_is_kept_from_the_second_rung_on() {
-    let rig = rig(
-        Stage::Denoise,
-        ResourceFault::HostMemory,
-        FallbackLevel::StreamMore,
-    );
+    let rig = rig(Stage::Denoise, HostMemory, StreamMore);
     finished(run(&rig).1);
     let orders = rig.told.lock().unwrap();
     let of_stage = orders.iter().filter(|(stage, _)| *stage == Stage::Denoise);
@@ -105,22 +80,15 @@ fn weights_stream_and_nothing_is_kept_from_the_second_rung_on() {
 
 #[test]
 fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_smaller_tiles() {
-    for fault in [ResourceFault::RuntimeMemory, ResourceFault::Device] {
-        let rig = rig(Stage::Decode, fault, FallbackLevel::Tiles256);
+    for fault in [RuntimeMemory, Device] {
+        let rig = rig(Stage::Decode, fault, Tiles256);
         let (updates, outcome) = run(&rig);
         assert_eq!(finished(outcome).clip.frames.len(), 5, "{fault:?}");
-        let expected = [
-            FallbackLevel::Ground,
-            FallbackLevel::Tiles512,
-            FallbackLevel::Tiles256,
-        ];
+        let expected = [Ground, Tiles512, Tiles256];
         assert_eq!(sent(&rig, Stage::Decode), expected, "{fault:?}");
         assert_eq!(rig.launches(), 3, "{fault:?}");
-        assert_eq!(
-            sent(&rig, Stage::Denoise),
-            [FallbackLevel::Ground],
-            "{fault:?}"
-        );
+        let expected = [Ground];
+        assert_eq!(sent(&rig, Stage::Denoise), expected, "{fault:?}");
         assert_eq!(resumed(&updates).len(), 2, "{fault:?}");
         let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
         assert_eq!(counters.device("fake").unwrap().engine_restarts, 2);
@@ -129,25 +97,18 @@ fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_
 
 #[test]
 fn a_device_that_fails_while_denoising_gets_one_new_engine_and_no_rung() {
-    let rig = rig(Stage::Denoise, ResourceFault::Device, FallbackLevel::OnCpu);
-    let (_, outcome) = run(&rig);
-    let err = failed(outcome);
+    let rig = rig(Stage::Denoise, Device, OnCpu);
+    let err = failed(run(&rig).1);
     assert_eq!(err.kind, JobErrorKind::EngineLost);
-    assert_eq!(
-        sent(&rig, Stage::Denoise),
-        [FallbackLevel::Ground, FallbackLevel::Ground]
-    );
+    let expected = [Ground, Ground];
+    assert_eq!(sent(&rig, Stage::Denoise), expected);
     assert_eq!(rig.launches(), 2);
 }
 
 #[test]
 fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept() {
     // Nothing helps while denoising, whose last rung is streaming.
-    let rig = rig(
-        Stage::Denoise,
-        ResourceFault::DeviceMemory,
-        FallbackLevel::OnCpu,
-    );
+    let rig = rig(Stage::Denoise, DeviceMemory, OnCpu);
     let (updates, outcome) = run(&rig);
     let err = failed(outcome);
     assert_eq!(err.kind.exit_code(), 4);
@@ -165,13 +126,8 @@ fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept()
 
 #[test]
 fn a_stage_that_leaves_the_gpu_is_announced_with_the_time_it_will_take() {
-    let rig = rig(
-        Stage::EncodeText,
-        ResourceFault::DeviceMemory,
-        FallbackLevel::OnCpu,
-    );
-    let (_, outcome) = run(&rig);
-    let output = finished(outcome);
+    let rig = rig(Stage::EncodeText, DeviceMemory, OnCpu);
+    let output = finished(run(&rig).1);
     let last = output.warnings.last().unwrap();
     assert!(last.contains("on the CPU, which is slow: about "), "{last}");
     assert_eq!(sent(&rig, Stage::EncodeText).len(), 4);
@@ -182,7 +138,7 @@ fn a_cancel_on_a_rung_is_heeded_and_leaves_nothing() {
     let tries = AtomicU32::new(0);
     let rig = Rig::new(move |_, stage| match stage {
         Stage::Decode if tries.fetch_add(1, Ordering::Relaxed) == 0 => {
-            Act::FailBelow(ResourceFault::DeviceMemory, FallbackLevel::OnCpu)
+            Act::FailBelow(DeviceMemory, OnCpu)
         }
         Stage::Decode => Act::UntilCancelled,
         _ => Act::Work,
@@ -205,7 +161,7 @@ fn a_cancel_on_a_rung_is_heeded_and_leaves_nothing() {
 fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_where_nothing_smaller_is_left() {
     let rig = Rig::new(always(Stage::Decode, Act::Die));
     rig.is_out_of_memory.store(true, Ordering::Relaxed);
-    let err = failed(rig.run().1);
+    let err = rig.fails(|_| {});
     assert_eq!(err.kind, JobErrorKind::OutOfMemory);
     assert!(err.kept.is_some(), "what was finished is kept");
     assert_eq!(rig.launches(), 1);
@@ -221,7 +177,6 @@ fn a_video_without_all_its_frames_is_never_called_finished() {
 #[test]
 fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
     let rig = Rig::new(always(Stage::Denoise, Act::Fail));
-    let err = failed(rig.run().1);
-    assert_eq!(err.kind, JobErrorKind::BadModel);
+    assert_eq!(rig.fails(|_| {}).kind, JobErrorKind::BadModel);
     assert_eq!(rig.launches(), 1);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Once;
 
 use safelight_core::families::flux;
-use safelight_core::job::{ControlInput, ControlSettings, LoraChoice};
+use safelight_core::job::{ControlInput, LoraChoice};
 use safelight_core::library::ControlNetwork;
 use safelight_core::memory::{FallbackLevel, ResourceFault};
 use serde_json::Value;
@@ -27,18 +27,17 @@ fn change(file: &Path) -> Vec<u8> {
     old
 }
 
-/// Has a job paused; its folder.
 fn paused(rig: &Rig, ask: impl FnOnce(&mut GenerateRequest)) -> PathBuf {
     let token = rig.submit_with(DeviceChoice::Auto, ask);
     super::paused(rig, &token)
 }
 
 /// Whether a paused job is refused after a file of it changed, and goes on when the file is as it was.
-fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, said: &str) {
+fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, part: &str) {
     let old = change(file);
-    let (_, outcome) = rig.resume(job);
-    let err = failed(outcome);
+    let err = failed(rig.resume(job).1);
     assert_eq!(err.kind, JobErrorKind::BadModel);
+    let said = format!("the {part} has changed since the job began");
     assert_eq!(err.summary, said);
     assert!(err.advice.contains("Put the old files back"), "{err:?}");
     assert_eq!(rig.job_folders(), 1, "the old file may come back");
@@ -65,15 +64,6 @@ fn lora_in(rig: &Rig) -> LoraChoice {
 }
 
 #[test]
-fn a_job_does_not_go_on_with_another_lora_than_it_began_with() {
-    let rig = rig();
-    let lora = lora_in(&rig);
-    let job = paused(&rig, |request| request.loras = vec![lora.clone()]);
-    let said = "the LoRA style.safetensors has changed since the job began";
-    assert_refused_until_it_is_back(&rig, &job, &lora.path, said);
-}
-
-#[test]
 fn a_job_of_a_version_that_kept_no_fingerprints_goes_on() {
     let rig = rig();
     let lora = lora_in(&rig);
@@ -85,7 +75,6 @@ fn a_job_of_a_version_that_kept_no_fingerprints_goes_on() {
     finished(rig.resume(&job).1);
 }
 
-/// Writes a small ControlNet of FLUX.1 with its config into a folder; its weights.
 fn write_control_network(folder: &Path) -> PathBuf {
     let facts = fs::read(fixtures().join("control/networks.json")).unwrap();
     let facts: Value = serde_json::from_slice(&facts).unwrap();
@@ -101,27 +90,32 @@ fn write_control_network(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_job_does_not_go_on_with_another_controlnet_than_it_began_with() {
-    let rig = rig();
-    let [file, network] = ["depth.png", "net"].map(|name| rig.folder.path().join(name));
+fn a_job_does_not_go_on_with_another_transformer_lora_or_controlnet_than_it_began_with() {
+    let refused = rig();
+    let weights = refused.folder.path().join("transformer/model.safetensors");
+    fs::create_dir(weights.parent().unwrap()).unwrap();
+    fs::write(&weights, "the first weights").unwrap();
+    let job = paused(&refused, |_| {});
+    assert_refused_until_it_is_back(&refused, &job, &weights, "model's transformer");
+
+    let refused = rig();
+    let lora = lora_in(&refused);
+    let job = paused(&refused, |request| request.loras = vec![lora.clone()]);
+    assert_refused_until_it_is_back(&refused, &job, &lora.path, "LoRA style.safetensors");
+
+    let refused = rig();
+    let [file, network] = ["depth.png", "net"].map(|name| refused.folder.path().join(name));
     picture(&file, 10);
     let weights = write_control_network(&network);
-    let job = paused(&rig, |request| {
+    let job = paused(&refused, |request| {
         request.family = flux::FAMILY;
         request.num_frames = 1;
         request.out.set_extension("png");
-        let settings = ControlSettings {
-            network: Some(network),
-            ..ControlSettings::default()
-        };
-        request.controls = vec![ControlInput {
-            file,
-            mask: None,
-            settings,
-        }];
+        let mut control: ControlInput = file.display().to_string().parse().unwrap();
+        control.settings.network = Some(network);
+        request.controls = vec![control];
     });
-    let said = "the ControlNet net has changed since the job began";
-    assert_refused_until_it_is_back(&rig, &job, &weights, said);
+    assert_refused_until_it_is_back(&refused, &job, &weights, "ControlNet net");
 }
 
 #[test]

@@ -10,8 +10,7 @@ const LARGE: u32 = 16_000;
 
 /// Why the job that was asked for is refused.
 fn refusal(rig: &Rig) -> JobError {
-    let (_, outcome) = rig.hear();
-    let err = failed(outcome);
+    let err = failed(rig.hear().1);
     assert_eq!(rig.launches(), 0, "{err}");
     assert_eq!(rig.job_folders(), 0, "{err}");
     err

@@ -4,14 +4,13 @@
 use std::thread;
 use std::time::Duration;
 
-use safelight::worker::WorkerCommand;
+use Stage::{Decode, Denoise, Unload};
 use safelight_core::families::framepack;
-use safelight_core::job::{CancelToken, JobId, SectionMade, SectionOrder, Video, VideoSections};
+use safelight_core::job::{SectionMade, SectionOrder, Video, VideoSections};
 
 use crate::worker_promises::prelude::*;
 
 impl Rig {
-    /// Lets the job go on that an earlier worker left in its folder.
     pub(crate) fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
         self.resume_to(folder, |_| {})
     }
@@ -24,14 +23,7 @@ impl Rig {
     ) -> (Vec<JobUpdate>, JobOutcome) {
         let mut request = JobFolder::open(folder).request().unwrap();
         change(request.generate_mut().unwrap());
-        let command = WorkerCommand {
-            id: JobId::next(),
-            request,
-            device: DeviceChoice::Auto,
-            cancel: CancelToken::default(),
-            resume: Some(folder.to_owned()),
-        };
-        self.handle.try_send(command).unwrap();
+        self.send(request, DeviceChoice::Auto, Some(folder.to_owned()));
         self.hear()
     }
 }
@@ -59,7 +51,6 @@ fn sections_of(updates: &[JobUpdate]) -> Vec<&SectionMade> {
     made.collect()
 }
 
-/// Which frame of which section each is, by its grey.
 fn greys(clip: &Video) -> Vec<u8> {
     clip.frames.iter().map(|frame| frame.rgb[0]).collect()
 }
@@ -153,15 +144,13 @@ fn a_job_that_is_cancelled_before_its_first_section_is_there_leaves_nothing() {
 #[test]
 fn an_engine_that_dies_costs_the_running_section_alone() {
     // A new engine proves once more that it holds no transformer.
-    let (denoise, unload, decode) = (Stage::Denoise, Stage::Unload, Stage::Decode);
     for (dying, time, again) in [
-        (denoise, 2, &[(denoise, 2)][..]),
-        (unload, 1, &[(unload, 1)]),
-        (decode, 1, &[(unload, 1), (decode, 1)]),
+        (Denoise, 2, &[(Denoise, 2)][..]),
+        (Unload, 1, &[(Unload, 1)]),
+        (Decode, 1, &[(Unload, 1), (Decode, 1)]),
     ] {
         let rig = rig_with(dying, time, Act::Die);
-        let (_, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
-        let output = finished(outcome);
+        let output = rig.finishes(in_sections(3, SectionOrder::Original));
         let third = [range(2, 0..17), range(1, 5..13)].concat();
         assert_eq!(greys(&output.clip), third, "{dying:?}");
         let orders = rig.sections.lock().unwrap();
@@ -183,37 +172,27 @@ fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_n
         })
     };
     // The second section's first try, and the third one's.
-    let (_, outcome) = dies_at(&[1, 3]).run_with(in_sections(3, SectionOrder::F1));
-    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
-    let (_, outcome) = dies_at(&[1, 2]).run_with(in_sections(3, SectionOrder::F1));
-    let err = failed(outcome);
+    dies_at(&[1, 3]).finishes(in_sections(3, SectionOrder::F1));
+    let err = dies_at(&[1, 2]).fails(in_sections(3, SectionOrder::F1));
     assert!(err.kept.is_some(), "what was finished is kept");
 }
 
 #[test]
 fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
     let rig = rig_with(Stage::Denoise, 2, Act::Fail);
-    let (_, outcome) = rig.run_with(in_sections(4, SectionOrder::Original));
-    assert!(matches!(outcome, JobOutcome::Failed(_)), "{outcome:?}");
+    rig.fails(in_sections(4, SectionOrder::Original));
     let folder = only_job(&rig.folder.path().join("jobs")).path().to_owned();
 
     let next = Rig::in_folder(rig.folder, |_, _| Act::Work);
     let (updates, outcome) = next.resume(&folder);
     let output = finished(outcome);
     // What was denoised is only decoded again.
-    let (denoise, unload, decode) = (Stage::Denoise, Stage::Unload, Stage::Decode);
     let expected = [
-        (decode, 0),
-        (unload, 1),
-        (decode, 1),
-        (denoise, 2),
-        (unload, 2),
-        (decode, 2),
-        (denoise, 3),
-        (unload, 3),
-        (decode, 3),
+        [(Decode, 0), (Unload, 1), (Decode, 1)],
+        [(Denoise, 2), (Unload, 2), (Decode, 2)],
+        [(Denoise, 3), (Unload, 3), (Decode, 3)],
     ];
-    assert_eq!(*next.sections.lock().unwrap(), expected);
+    assert_eq!(*next.sections.lock().unwrap(), expected.concat());
     assert_eq!(sections_of(&updates).len(), 4);
     assert_eq!(output.clip.frames.len(), 33);
     assert!(!folder.exists());
@@ -222,8 +201,7 @@ fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
 #[test]
 fn a_section_without_all_its_frames_is_never_called_finished() {
     let rig = rig_with(Stage::Decode, 1, Act::LoseFrames);
-    let (_, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
-    let err = failed(outcome);
+    let err = rig.fails(in_sections(3, SectionOrder::Original));
     let text = "expected 13 decoded frames of section 2 and 5 before, found 3 and 5";
     assert_eq!(err.summary, text);
 }

@@ -212,16 +212,19 @@ mod tests {
         }
     }
 
+    /// The first one, and the files that it takes from others.
+    fn served(folder: &Path) -> (InstanceClaim, crossbeam_channel::Receiver<Vec<PathBuf>>) {
+        let FirstInstance { listener, claim } = first(folder);
+        let (sender, taken) = bounded(4);
+        let serves = move || serve(&listener, |files| sender.send(files).unwrap());
+        thread::Builder::new().spawn(serves).unwrap();
+        (claim, taken)
+    }
+
     #[test]
     fn a_second_start_hands_its_files_to_the_first_and_a_third_only_raises_it() {
         let folder = tempfile::tempdir().unwrap();
-        let FirstInstance { listener, claim } = first(folder.path());
-        let mode = fs::metadata(&claim.socket).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        let (sender, taken) = bounded(4);
-        thread::Builder::new()
-            .spawn(move || serve(&listener, |files| sender.send(files).unwrap()))
-            .unwrap();
+        let (_claim, taken) = served(folder.path());
         let odd = PathBuf::from(OsStr::from_bytes(b"/pictures/caf\xe9\n.png"));
         let files = [odd.clone(), "/clips/a b.mp4".into(), "relative.png".into()];
         let second = start_in(folder.path(), OsStr::new(":0"), &files);
@@ -231,10 +234,8 @@ mod tests {
         assert!(matches!(third, InstanceStart::HandedOver), "{third:?}");
         assert!(taken.recv().unwrap().is_empty());
         let elsewhere = start_in(folder.path(), OsStr::new(":1"), &[]);
-        assert!(
-            matches!(elsewhere, InstanceStart::First(_)),
-            "another display"
-        );
+        let is_first = matches!(elsewhere, InstanceStart::First(_));
+        assert!(is_first, "another display");
     }
 
     #[test]
@@ -255,15 +256,10 @@ mod tests {
     #[test]
     fn strangers_at_the_socket_are_not_listened_to_for_long() {
         let folder = tempfile::tempdir().unwrap();
-        let FirstInstance { listener, claim } = first(folder.path());
-        let (sender, taken) = bounded(4);
-        thread::Builder::new()
-            .spawn(move || serve(&listener, |files| sender.send(files).unwrap()))
-            .unwrap();
+        let (claim, taken) = served(folder.path());
         let mut stranger = UnixStream::connect(&claim.socket).unwrap();
-        stranger
-            .write_all(b"GET / HTTP/1.1\r\n/etc/passwd\0")
-            .unwrap();
+        let request = b"GET / HTTP/1.1\r\n/etc/passwd\0";
+        stranger.write_all(request).unwrap();
         drop(stranger);
         let mut flood = UnixStream::connect(&claim.socket).unwrap();
         let chunk = vec![b'/'; 1 << 20];
@@ -308,10 +304,7 @@ mod tests {
 
     #[test]
     fn without_a_folder_to_write_in_each_start_is_alone() {
-        let missing = Path::new("/nowhere/at/all");
-        assert!(matches!(
-            start_in(missing, OsStr::new(":0"), &[]),
-            InstanceStart::Alone
-        ));
+        let alone = start_in(Path::new("/nowhere/at/all"), OsStr::new(":0"), &[]);
+        assert!(matches!(alone, InstanceStart::Alone));
     }
 }

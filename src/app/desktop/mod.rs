@@ -341,10 +341,8 @@ mod tests {
         let japanese = "夕日".repeat(40);
         assert_eq!(short(&japanese).chars().count(), MAX_PROMPT + 1);
         assert_eq!(short(""), "");
-        assert_eq!(
-            title_at(0.42, "a red boat"),
-            "42 % · a red boat — Safelight"
-        );
+        let expected = "42 % · a red boat — Safelight";
+        assert_eq!(title_at(0.42, "a red boat"), expected);
         assert_eq!(title_at(0.42, ""), "42 % — Safelight");
     }
 

@@ -189,11 +189,8 @@ mod tests {
         assert_eq!(better, SCREEN);
         let better = corrected(rect(100, -300, 800, 600), &[SCREEN]).unwrap();
         assert_eq!(better.min, pos2(100.0, 0.0));
-        assert_eq!(
-            corrected(rect(-200, 900, 1240, 820), &[SCREEN]),
-            None,
-            "half of it is seen"
-        );
+        let found = corrected(rect(-200, 900, 1240, 820), &[SCREEN]);
+        assert_eq!(found, None, "half of it is seen");
     }
 
     #[test]

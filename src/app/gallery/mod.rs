@@ -299,17 +299,13 @@ mod tests {
 
     #[test]
     fn a_deletion_can_be_taken_back_from_the_moment_it_is_wished() {
-        let (mut gallery, queue, mut cx) = (
-            GalleryState::default(),
-            JobQueue::default(),
-            AppContext::alone(),
-        );
-        let wish = |name: &str| TrashRequest {
+        let (mut gallery, queue) = (GalleryState::default(), JobQueue::default());
+        let mut cx = AppContext::alone();
+        let wishes = ["/r/a.png", "/r/b.png"].map(|name| TrashRequest {
             path: PathBuf::from(name),
             is_frame: false,
-        };
-        let wishes = vec![wish("/r/a.png"), wish("/r/b.png")];
-        gallery.update(GalleryCommand::Trash(wishes), &queue, &mut cx);
+        });
+        gallery.update(GalleryCommand::Trash(wishes.into()), &queue, &mut cx);
         assert_eq!(cx.undo.last(), Some("delete 2 results"));
         let entry = cx.undo.take(None).unwrap();
         assert!(matches!(entry.what, UndoAction::Results));

@@ -223,11 +223,8 @@ mod tests {
             (3, Modifiers::NONE, "d"),
         ] {
             selection.click(&items, index, modifiers);
-            assert_eq!(
-                chosen(&selection, &items),
-                expected,
-                "{index} {modifiers:?}"
-            );
+            let found = chosen(&selection, &items);
+            assert_eq!(found, expected, "{index} {modifiers:?}");
         }
         selection.step(&items, -2, true);
         assert_eq!(chosen(&selection, &items), "bcd");
@@ -266,10 +263,8 @@ mod tests {
         selection.click(&items(&["b", "c"]), 1, Modifiers::NONE);
         let more = items(&["a", "b", "c", "d"]);
         selection.settle(&more, false);
-        assert_eq!(
-            (chosen(&selection, &more).as_str(), selection.cursor_at()),
-            ("c", Some(2))
-        );
+        assert_eq!(chosen(&selection, &more), "c");
+        assert_eq!(selection.cursor_at(), Some(2));
         let fewer = items(&["a", "b", "d"]);
         let mut moved = selection.clone();
         moved.settle(&fewer, true);

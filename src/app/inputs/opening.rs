@@ -329,10 +329,8 @@ mod tests {
         fs::create_dir(folder.path().join("deeper.png")).unwrap();
         let found = given(folder.path());
         assert!(found.problems.is_empty());
-        assert_eq!(
-            found.paths,
-            ["a.JPG", "b.png"].map(|name| folder.path().join(name))
-        );
+        let expected = ["a.JPG", "b.png"].map(|name| folder.path().join(name));
+        assert_eq!(found.paths, expected);
         let alone = folder.path().join("notes.txt");
         assert_eq!(given(&alone).paths, [alone]);
     }

@@ -257,13 +257,8 @@ mod tests {
     #[test]
     fn paths_come_out_of_the_list_that_file_managers_send() {
         let list = "# a comment\r\nfile:///home/a/red%20boat.png\r\nfile://host/b/%C3%A9.png\r\nhttps://example.org/c.png\r\n";
-        assert_eq!(
-            paths_of(list),
-            [
-                PathBuf::from("/home/a/red boat.png"),
-                PathBuf::from("/b/é.png")
-            ]
-        );
+        let expected = ["/home/a/red boat.png", "/b/é.png"].map(PathBuf::from);
+        assert_eq!(paths_of(list), expected);
     }
 
     #[test]

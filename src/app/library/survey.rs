@@ -340,12 +340,9 @@ mod tests {
         let small = fit("wan2.1-t2v-1.3b", &machine);
         assert_ne!(small.word, FitWord::TooLarge, "{}", small.text);
         assert!(small.secs.is_some_and(|secs| secs > 3600), "{small:?}");
+        // In f32 it takes twice its file.
         let whole = fit("flux1-dev", &machine);
-        assert_eq!(
-            whole.word,
-            FitWord::TooLarge,
-            "in f32 it takes twice its file"
-        );
+        assert_eq!(whole.word, FitWord::TooLarge);
         assert_eq!(whole.ways[0], "Use fp8 or GGUF files of it");
     }
 

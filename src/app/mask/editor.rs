@@ -289,12 +289,10 @@ mod tests {
         erases: false,
     };
 
-    /// So many radii to the right.
     fn at(radii: f32) -> [f32; 2] {
         [radii * BRUSH.radius, 0.0]
     }
 
-    /// All that waits or was handed over, in its order.
     fn all_orders(editor: &mut MaskEditor, taken: &Receiver<PaintCommand>) -> Vec<String> {
         let next = || {
             editor.hand_over();

@@ -302,18 +302,12 @@ mod tests {
         Rect::from_min_max(Pos2::ZERO, corner(mask.width(), mask.height()))
     }
 
-    /// Looks there and makes all of it.
     fn see(tiles: &mut TileCache, ctx: &Context, mask: &ImageMask, seen: Rect, dots_a_pixel: f32) {
-        tiles.look_at(VisibleTiles::from_view(
-            mask.width(),
-            mask.height(),
-            seen,
-            dots_a_pixel,
-        ));
+        let (width, height) = (mask.width(), mask.height());
+        tiles.look_at(VisibleTiles::from_view(width, height, seen, dots_a_pixel));
         while !tiles.renew(ctx, mask, Instant::now()) {}
     }
 
-    /// Texels that were written since the last time.
     fn num_written(ctx: &Context) -> usize {
         let mut written = ctx.tex_manager().write().take_delta();
         let deltas = written.set.values().flatten();
@@ -366,11 +360,12 @@ mod tests {
         tiles.touch(touched);
         for _ in 0..4 {
             // A stroke that goes on in one of them does not keep the others waiting.
+            let (left, top, right, bottom) = (0, 0, 1, 1);
             tiles.touch(PixelArea {
-                left: 0,
-                top: 0,
-                right: 1,
-                bottom: 1,
+                left,
+                top,
+                right,
+                bottom,
             });
             assert!(!tiles.renew(&ctx, &mask, Instant::now()));
             assert_eq!(num_written(&ctx), 512 * 512);

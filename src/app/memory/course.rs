@@ -147,38 +147,35 @@ mod tests {
         }
     }
 
+    fn band(stage: Stage, section: u32, from_secs: f64, to_secs: Option<f64>) -> StageBand {
+        StageBand {
+            stage,
+            section,
+            from_secs,
+            to_secs,
+        }
+    }
+
     fn in_sections(is_timed: bool) -> ExpectedTimeline {
-        course(
-            &[
-                (Stage::EncodeText, 0, 2.0),
-                (Stage::Denoise, 0, 10.0),
-                (Stage::Decode, 0, 4.0),
-                (Stage::Denoise, 1, 10.0),
-                (Stage::Decode, 1, 4.0),
-            ],
-            is_timed,
-        )
+        let (denoise, decode) = (Stage::Denoise, Stage::Decode);
+        let first = [
+            (Stage::EncodeText, 0, 2.0),
+            (denoise, 0, 10.0),
+            (decode, 0, 4.0),
+        ];
+        let second = [(denoise, 1, 10.0), (decode, 1, 4.0)];
+        course(&[&first[..], &second].concat(), is_timed)
     }
 
     #[test]
     fn stages_follow_each_other_from_the_beginning() {
         let spans = in_sections(true).bands();
-        let times: Vec<(f64, Option<f64>)> = spans
-            .iter()
-            .map(|span| (span.from_secs, span.to_secs))
-            .collect();
-        assert_eq!(times[0], (0.0, Some(2.0)));
-        assert_eq!(times[4], (26.0, Some(30.0)));
+        let times = |index: usize| (spans[index].from_secs, spans[index].to_secs);
+        assert_eq!((times(0), times(4)), ((0.0, Some(2.0)), (26.0, Some(30.0))));
     }
 
     #[test]
     fn what_is_to_come_begins_where_the_job_is() {
-        let band = |stage, section, from_secs, to_secs| StageBand {
-            stage,
-            section,
-            from_secs,
-            to_secs,
-        };
         // The first section was slower than expected.
         let bands = [
             band(Stage::EncodeText, 0, 0.0, Some(3.0)),
@@ -198,12 +195,7 @@ mod tests {
     #[test]
     fn without_known_times_nothing_is_promised() {
         assert!(in_sections(false).rest(&[], 1.0).is_empty());
-        let band = StageBand {
-            stage: Stage::EncodeText,
-            section: 0,
-            from_secs: 0.0,
-            to_secs: None,
-        };
+        let band = band(Stage::EncodeText, 0, 0.0, None);
         assert!(in_sections(false).rest(&[band], 1.0).is_empty());
         assert!(in_sections(true).rest(&[], 1.0).is_empty());
     }

@@ -190,12 +190,8 @@ mod tests {
         for secs in [100.0, 101.0, 102.0, 0.5, 1.5] {
             history.push(at(secs));
         }
-        let times: Vec<f64> = history
-            .samples
-            .iter()
-            .map(|sample| sample.at_secs)
-            .collect();
-        assert_eq!(times, [0.0, 1.0, 2.0, 2.0, 3.0]);
+        let times = history.samples.iter().map(|sample| sample.at_secs);
+        assert_eq!(times.collect::<Vec<_>>(), [0.0, 1.0, 2.0, 2.0, 3.0]);
     }
 
     #[test]
@@ -208,23 +204,11 @@ mod tests {
         history.push(at(15.0));
         history.end();
         history.end();
-        assert_eq!(
-            history.bands,
-            [
-                StageBand {
-                    stage: Stage::EncodeText,
-                    section: 0,
-                    from_secs: 0.0,
-                    to_secs: Some(2.0)
-                },
-                StageBand {
-                    stage: Stage::Denoise,
-                    section: 0,
-                    from_secs: 2.0,
-                    to_secs: Some(5.0)
-                },
-            ]
-        );
+        let bands = history.bands.iter();
+        let bands = bands.map(|it| (it.stage, it.section, it.from_secs, it.to_secs));
+        let first = (Stage::EncodeText, 0, 0.0, Some(2.0));
+        let second = (Stage::Denoise, 0, 2.0, Some(5.0));
+        assert_eq!(bands.collect::<Vec<_>>(), [first, second]);
     }
 
     #[test]
@@ -235,15 +219,10 @@ mod tests {
         for secs in [10.0, 12.0, 20.0] {
             history.push(at(secs));
         }
-        let nearest = |secs| history.nearest(secs).map(|sample| sample.at_secs);
-        assert_eq!(nearest(-5.0), Some(0.0));
-        assert_eq!(nearest(2.9), Some(2.0));
-        assert_eq!(nearest(8.0), Some(10.0));
-        assert_eq!(nearest(99.0), Some(10.0));
-        assert_eq!(
-            history.stage_at(5.0).map(|band| band.stage),
-            Some(Stage::Decode)
-        );
+        let nearest = |secs| history.nearest(secs).unwrap().at_secs;
+        assert_eq!([-5.0, 2.9, 8.0, 99.0].map(nearest), [0.0, 2.0, 10.0, 10.0]);
+        let expected = Some(Stage::Decode);
+        assert_eq!(history.stage_at(5.0).map(|band| band.stage), expected);
         assert!(history.stage_at(11.0).is_none());
     }
 
@@ -256,17 +235,14 @@ mod tests {
             history.begin(Stage::Decode, 0);
         }
         history.push(at(9.0));
-        let climb = |rung, helped| FallbackAttempt {
+        use safelight_core::memory::FallbackLevel::{Tiles256, Tiles512};
+        let climbs = [(Tiles512, false), (Tiles256, true)].map(|(rung, helped)| FallbackAttempt {
             stage: Stage::Decode,
             section: 0,
             rung,
             helped,
-        };
-        let climbs = vec![
-            climb(safelight_core::memory::FallbackLevel::Tiles512, false),
-            climb(safelight_core::memory::FallbackLevel::Tiles256, true),
-        ];
-        history.conclude(None, climbs);
+        });
+        history.conclude(None, climbs.into());
         let times: Vec<f64> = history.climb_marks().iter().map(|(at, _)| *at).collect();
         assert_eq!(times, [6.0, 9.0]);
     }

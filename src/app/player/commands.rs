@@ -370,12 +370,10 @@ mod tests {
         let saved = save(&frame).unwrap();
         assert!(saved.ends_with("boat_frame_0002.png"));
         assert_eq!(open_picture(&saved).unwrap(), picture);
-        let settings: Value =
-            serde_json::from_str(&read_settings(&saved).unwrap().unwrap()).unwrap();
-        assert_eq!(
-            (&settings["frame"], &settings["request"]["seed"]),
-            (&2.into(), &7.into())
-        );
+        let settings = read_settings(&saved).unwrap().unwrap();
+        let settings: Value = serde_json::from_str(&settings).unwrap();
+        let expected = (&2.into(), &7.into());
+        assert_eq!((&settings["frame"], &settings["request"]["seed"]), expected);
         // Saving it again overwrites nothing.
         assert!(save(&frame).unwrap().ends_with("boat_frame_0002-2.png"));
     }

@@ -211,14 +211,24 @@ mod tests {
         [compare.sides[0].index(secs), compare.sides[1].index(secs)]
     }
 
+    fn assert_shows(
+        compare: &mut ResultComparison,
+        rows: impl IntoIterator<Item = (usize, [usize; 2])>,
+    ) {
+        for (at, expected) in rows {
+            compare.playhead.show(at);
+            assert_eq!(indices(compare), expected, "{at}");
+        }
+    }
+
     #[test]
     fn clips_of_other_rates_are_in_step_in_time() {
         let mut compare = ResultComparison::new(clip(16, 8.0), clip(48, 24.0));
         assert_eq!((compare.playhead.len(), compare.playhead.fps()), (48, 24.0));
-        for (at, expected) in [(0, [0, 0]), (2, [0, 2]), (3, [1, 3]), (47, [15, 47])] {
-            compare.playhead.show(at);
-            assert_eq!(indices(&compare), expected);
-        }
+        assert_shows(
+            &mut compare,
+            [(0, [0, 0]), (2, [0, 2]), (3, [1, 3]), (47, [15, 47])],
+        );
     }
 
     #[test]
@@ -239,10 +249,10 @@ mod tests {
         };
         let mut compare = ResultComparison::new(uneven, clip(10, 10.0));
         assert_eq!((compare.playhead.len(), compare.playhead.fps()), (20, 20.0));
-        for (at, expected) in [(0, [0, 0]), (2, [1, 1]), (3, [2, 1]), (19, [2, 9])] {
-            compare.playhead.show(at);
-            assert_eq!(indices(&compare), expected);
-        }
+        assert_shows(
+            &mut compare,
+            [(0, [0, 0]), (2, [1, 1]), (3, [2, 1]), (19, [2, 9])],
+        );
     }
 
     #[test]
@@ -250,10 +260,7 @@ mod tests {
         for fps in [0.25, 600.0] {
             let mut compare = ResultComparison::new(clip(10, fps), clip(10, fps));
             assert_eq!(compare.playhead.len(), 10, "{fps}");
-            for at in 0..10 {
-                compare.playhead.show(at);
-                assert_eq!(indices(&compare), [at, at], "{fps}");
-            }
+            assert_shows(&mut compare, (0..10).map(|at| (at, [at, at])));
         }
     }
 
@@ -281,8 +288,7 @@ mod tests {
     fn the_shorter_one_waits_at_its_end() {
         let mut compare = ResultComparison::new(clip(10, 10.0), clip(30, 10.0));
         assert_eq!(compare.playhead.len(), 30);
-        compare.playhead.show(20);
-        assert_eq!(indices(&compare), [9, 20]);
+        assert_shows(&mut compare, [(20, [9, 20])]);
         compare.swap();
         assert_eq!(indices(&compare), [20, 9]);
     }
@@ -291,8 +297,7 @@ mod tests {
     fn a_picture_stands_beside_a_clip_and_two_pictures_stand() {
         let mut compare = ResultComparison::new(clip(1, 8.0), clip(10, 8.0));
         assert_eq!(compare.playhead.len(), 10);
-        compare.playhead.show(9);
-        assert_eq!(indices(&compare), [0, 9]);
+        assert_shows(&mut compare, [(9, [0, 9])]);
         let mut still = ResultComparison::new(clip(1, 8.0), clip(1, 24.0));
         assert!(still.is_still());
         assert_eq!(still.tick(1.0, PlaybackOptions::default()), None);

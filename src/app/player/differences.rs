@@ -181,14 +181,10 @@ mod tests {
         let b = json!({"model": "m", "seed": 13, "num_steps": 25, "width": 480, "height": 832,
             "guidance_scale": 3.5, "prompt": "a ship"});
         let lines = differences(Some(&a), Some(&b)).lines();
-        assert_eq!(
-            lines[0],
-            "832 × 480  ·  seed 12  ·  mask sky.png  ·  prompt “a boat”"
-        );
-        assert_eq!(
-            lines[1],
-            "480 × 832  ·  seed 13  ·  no mask  ·  prompt “a ship”"
-        );
+        let expected = "832 × 480  ·  seed 12  ·  mask sky.png  ·  prompt “a boat”";
+        assert_eq!(lines[0], expected);
+        let expected = "480 × 832  ·  seed 13  ·  no mask  ·  prompt “a ship”";
+        assert_eq!(lines[1], expected);
     }
 
     #[test]
@@ -208,10 +204,8 @@ mod tests {
         let same = differences(Some(&a), Some(&a));
         assert_eq!(same.lines()[0], "same settings");
         let unknown = differences(Some(&a), None);
-        assert_eq!(
-            unknown.lines(),
-            ["seed 1".to_owned(), "settings unknown".to_owned()]
-        );
+        let expected = ["seed 1".to_owned(), "settings unknown".to_owned()];
+        assert_eq!(unknown.lines(), expected);
         // Whatever a file holds.
         differences(Some(&json!([1, 2])), Some(&json!("text")));
     }

@@ -295,13 +295,9 @@ mod tests {
             write(&path, &frames, Some(json!({"seed": 3, "num_frames": 6})));
             let misnamed = folder.path().join("what.txt");
             std::fs::rename(&path, &misnamed).unwrap();
-            let opened = open_at(&misnamed);
-            assert_eq!(
-                (opened.media.num_frames, opened.media.is_clip),
-                (6, true),
-                "{name}"
-            );
-            assert_eq!(opened.media.request_of(0).unwrap()["seed"], 3, "{name}");
+            let media = open_at(&misnamed).media;
+            assert_eq!((media.num_frames, media.is_clip), (6, true), "{name}");
+            assert_eq!(media.request_of(0).unwrap()["seed"], 3, "{name}");
         }
         let still = folder.path().join("still.webp");
         write(&still, &frames[..1], None);
@@ -352,11 +348,11 @@ mod tests {
         let path = folder.path().join("notes.mp4");
         let wake: ViewerWake = Arc::new(|| {});
         assert!(open(&path, 4096, &wake).is_err_and(|err| err.summary.contains("does not exist")));
-        std::fs::write(&path, "just words").unwrap();
-        assert!(open(&path, 4096, &wake).is_err());
-        std::fs::write(&path, "").unwrap();
-        assert!(open(&path, 4096, &wake).is_err());
         assert!(open(folder.path(), 4096, &wake).is_err());
+        for text in ["just words", ""] {
+            std::fs::write(&path, text).unwrap();
+            assert!(open(&path, 4096, &wake).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -374,20 +370,15 @@ mod tests {
     fn a_file_tells_its_prompt_and_another_program_s_settings_tell_nothing() {
         let mut file = ViewedMedia {
             paths: vec!["/a/boat.mp4".into()],
-            width: 832,
-            height: 480,
-            num_frames: 81,
-            fps: 16.0,
-            is_clip: true,
             settings: vec![Some(json!({"request": {"seed": 12, "prompt": "a boat"}}))],
             ..ViewedMedia::default()
         };
         assert_eq!(file.prompt(0), Some("a boat"));
         assert_eq!(file.name_of(0), "boat.mp4");
-        file.settings = vec![None];
-        assert_eq!(file.prompt(0), None);
         // Another program's settings have other names and kinds.
-        file.settings = vec![Some(json!(["what", "is this"]))];
-        assert_eq!(file.prompt(0), None);
+        for settings in [None, Some(json!(["what", "is this"]))] {
+            file.settings = vec![settings];
+            assert_eq!(file.prompt(0), None);
+        }
     }
 }

@@ -267,15 +267,11 @@ mod tests {
     }
 
     #[test]
-    fn a_single_picture_stands_still() {
+    fn a_single_picture_stands_still_and_pictures_of_a_batch_are_looked_at_and_never_play() {
         let mut picture = FramePlayer::of_clip(clip(1, 8.0));
         assert_eq!(picture.tick(0.0, PlaybackOptions::default()), None);
         picture.playhead.toggle();
         assert!(!picture.is_playing());
-    }
-
-    #[test]
-    fn pictures_of_a_batch_are_looked_at_and_never_play() {
         let media = ViewedMedia {
             fps: 8.0,
             ..ViewedMedia::default()

@@ -310,11 +310,7 @@ mod tests {
 
     #[test]
     fn two_change_in_the_same_moment() {
-        let (ctx, mut a, mut b) = (
-            Context::default(),
-            ViewerTexture::default(),
-            ViewerTexture::default(),
-        );
+        let (ctx, mut a, mut b) = <(Context, ViewerTexture, ViewerTexture)>::default();
         for index in 0..4 {
             let contents = [small(100 + index), large(1000 + index)].map(ViewerContent::Picture);
             until(|| {

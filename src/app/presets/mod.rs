@@ -154,12 +154,12 @@ mod tests {
     fn without_a_model_a_preset_changes_nothing_and_a_broken_file_is_told_once() {
         let (mut presets, mut cx) = (OwnPresets::default(), AppContext::alone());
         let form = cx.form.clone();
-        presets.update(PresetsCommand::Undo, &InputSlots::default(), &mut cx);
-        presets.update(
+        for command in [
+            PresetsCommand::Undo,
             PresetsCommand::Save("mine".to_owned()),
-            &InputSlots::default(),
-            &mut cx,
-        );
+        ] {
+            presets.update(command, &InputSlots::default(), &mut cx);
+        }
         assert!(cx.form == form && cx.notices.all().is_empty());
         let broken = || LoadedPresets {
             problems: vec!["line 3 is no preset".to_owned()],

@@ -269,9 +269,9 @@ mod tests {
 
     use super::*;
 
-    fn entry(prompt: String) -> PromptEntry {
+    fn entry(prompt: &str) -> PromptEntry {
         PromptEntry {
-            prompt,
+            prompt: prompt.to_owned(),
             ..PromptEntry::default()
         }
     }
@@ -285,7 +285,7 @@ mod tests {
                 let path = &path;
                 scope.spawn(move || {
                     for i in 0..20 {
-                        change(path, |all| remember(all, entry(format!("{side}{i}")))).unwrap();
+                        change(path, |all| remember(all, entry(&format!("{side}{i}")))).unwrap();
                     }
                 });
             }
@@ -293,60 +293,44 @@ mod tests {
         assert_eq!(change(&path, |_| {}).unwrap().len(), 40);
     }
 
-    fn history_entry(prompt: &str) -> PromptEntry {
-        PromptEntry {
-            prompt: prompt.to_owned(),
-            ..PromptEntry::default()
-        }
-    }
-
     fn history(prompts: &[&str]) -> PromptHistory {
         let mut history = PromptHistory::default();
-        history.take(prompts.iter().map(|prompt| history_entry(prompt)).collect());
+        history.take(prompts.iter().map(|prompt| entry(prompt)).collect());
         history
     }
 
     #[test]
     fn steps_lead_back_and_forth_and_end_at_the_draft() {
         let mut history = history(&["c", "b", "a"]);
-        let mut field = history_entry("half writt");
-        let mut steps = Vec::new();
-        for step in [
-            PromptHistory::older as fn(&mut PromptHistory, &PromptEntry) -> Option<PromptEntry>,
-            PromptHistory::older,
-            PromptHistory::older,
-            PromptHistory::older,
-            PromptHistory::newer,
-            PromptHistory::newer,
-            PromptHistory::newer,
-            PromptHistory::newer,
-        ] {
-            let next = step(&mut history, &field);
-            steps.push(next.clone().map_or_else(String::new, |next| next.prompt));
+        let mut field = entry("half writt");
+        let expected = ["c", "b", "a", "", "b", "c", "half writt", ""];
+        for (step, expected) in expected.into_iter().enumerate() {
+            let next = if step < 4 {
+                history.older(&field)
+            } else {
+                history.newer(&field)
+            };
+            let text = next.as_ref().map_or("", |next| next.prompt.as_str());
+            assert_eq!(text, expected, "{step}");
             field = next.unwrap_or(field);
         }
-        assert_eq!(steps, ["c", "b", "a", "", "b", "c", "half writt", ""]);
     }
 
     #[test]
     fn the_newest_is_skipped_while_it_stands_in_the_field() {
         let mut history = history(&["c", "b"]);
-        assert_eq!(history.older(&history_entry("c")), Some(history_entry("b")));
-        assert_eq!(history.newer(&history_entry("b")), Some(history_entry("c")));
-        assert_eq!(history.newer(&history_entry("c")), None);
+        assert_eq!(history.older(&entry("c")), Some(entry("b")));
+        assert_eq!(history.newer(&entry("b")), Some(entry("c")));
+        assert_eq!(history.newer(&entry("c")), None);
     }
 
     #[test]
     fn a_prompt_that_was_changed_on_the_way_is_the_new_draft() {
         let mut history = history(&["c", "b"]);
-        history.older(&history_entry("x"));
-        assert_eq!(
-            history.older(&history_entry("c, changed")),
-            Some(history_entry("c"))
-        );
-        assert_eq!(
-            history.newer(&history_entry("c")),
-            Some(history_entry("c, changed"))
-        );
+        history.older(&entry("x"));
+        let expected = Some(entry("c"));
+        assert_eq!(history.older(&entry("c, changed")), expected);
+        let expected = Some(entry("c, changed"));
+        assert_eq!(history.newer(&entry("c")), expected);
     }
 }

@@ -156,11 +156,15 @@ mod tests {
 
     const NAMES: [&str; 4] = ["animal", "colour", "places/sea", "seasons"];
 
-    fn offered(prompt: &str) -> Vec<String> {
-        let mut typing = PromptCursor {
-            cursor: Some(prompt.chars().count()),
+    fn cursor_at(place: usize) -> PromptCursor {
+        PromptCursor {
+            cursor: Some(place),
             ..PromptCursor::default()
-        };
+        }
+    }
+
+    fn offered(prompt: &str) -> Vec<String> {
+        let mut typing = cursor_at(prompt.chars().count());
         typing.update(prompt, NAMES.into_iter());
         typing.offer.map(|offer| offer.names).unwrap_or_default()
     }
@@ -170,20 +174,21 @@ mod tests {
         assert_eq!(offered("a __an"), ["animal"]);
         assert_eq!(offered("ein Böötchen, __SEA"), ["seasons", "places/sea"]);
         assert_eq!(offered("__animal__ in __"), NAMES);
-        assert!(offered("__animal__").is_empty());
-        assert!(offered("__animal__ and").is_empty());
-        assert!(offered("__x").is_empty());
-        assert!(offered("\\__an").is_empty());
-        assert!(offered("__an, then").is_empty());
+        for text in [
+            "__animal__",
+            "__animal__ and",
+            "__x",
+            "\\__an",
+            "__an, then",
+        ] {
+            assert!(offered(text).is_empty(), "{text}");
+        }
     }
 
     #[test]
     fn an_accepted_name_takes_the_place_of_its_beginning() {
         let mut prompt = "größe: __se on it".to_owned();
-        let mut typing = PromptCursor {
-            cursor: Some(11),
-            ..PromptCursor::default()
-        };
+        let mut typing = cursor_at(11);
         typing.update(&prompt, NAMES.into_iter());
         typing.accept(&mut prompt, 0);
         assert_eq!(prompt, "größe: __seasons__ on it");
@@ -192,10 +197,7 @@ mod tests {
 
     #[test]
     fn a_declined_offer_comes_back_with_the_next_name() {
-        let mut typing = PromptCursor {
-            cursor: Some(4),
-            ..PromptCursor::default()
-        };
+        let mut typing = cursor_at(4);
         typing.update("__an", NAMES.into_iter());
         typing.decline();
         typing.update("__an", NAMES.into_iter());

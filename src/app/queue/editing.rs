@@ -155,19 +155,12 @@ mod tests {
 
     #[test]
     fn a_job_whose_model_is_gone_is_not_changed_and_the_form_stays() {
-        let (mut queue, mut inputs, mut cx) = (
-            JobQueue::default(),
-            InputSlots::default(),
-            AppContext::alone(),
-        );
+        let (mut queue, mut inputs) = (JobQueue::default(), InputSlots::default());
+        let mut cx = AppContext::alone();
         cx.form.prompt = "mine".to_owned();
-        let request: serde_json::Result<GenerateRequest> = serde_json::from_value(
-            serde_json::json!({
-                "model": "gone", "family": "wan", "prompt": "theirs", "negative_prompt": "", "width": 8, "height": 8,
-                "num_frames": 1, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
-            }),
-        );
-        queue.add(vec![request.unwrap()], &cx);
+        let mut request = crate::app::queue::tests::request("theirs");
+        request.model = "gone".to_owned();
+        queue.add(vec![request], &cx);
         let id = queue.waiting[0].id;
         queue.edit(id, &mut inputs, &mut cx);
         assert!(queue.editing.is_none() && cx.form.prompt == "mine");

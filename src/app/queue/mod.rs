@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    fn request(prompt: &str) -> GenerateRequest {
+    pub(super) fn request(prompt: &str) -> GenerateRequest {
         let json = serde_json::json!({
             "model": "m", "family": "wan", "prompt": prompt, "negative_prompt": "", "width": 8, "height": 8,
             "num_frames": 1, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
@@ -285,30 +285,25 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
+    fn put_back(queue: &mut JobQueue, cx: &mut AppContext) {
+        match cx.undo.take(None).map(|entry| entry.what) {
+            Some(UndoAction::Jobs { jobs, was_paused }) => queue.put_all_back(jobs, was_paused),
+            _ => panic!("jobs can be put back"),
+        }
+    }
+
     #[test]
     fn removed_jobs_are_one_entry_of_the_history_and_come_back_where_they_stood() {
-        let (mut queue, mut inputs, mut cx) = (
-            JobQueue::default(),
-            InputSlots::default(),
-            AppContext::alone(),
-        );
+        let (mut queue, mut inputs) = (JobQueue::default(), InputSlots::default());
+        let mut cx = AppContext::alone();
         queue.add(["a", "b", "c"].map(request).into(), &cx);
         let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
         queue.remove_all(&ids[..2], &mut inputs, &mut cx);
-        assert_eq!(
-            (queue.waiting.len(), cx.undo.last()),
-            (1, Some("remove 2 jobs"))
-        );
-        assert_eq!(
-            cx.notices.all()[0].summary,
-            "2 jobs were removed from the queue"
-        );
-        let Some(UndoAction::Jobs { jobs, was_paused }) =
-            cx.undo.take(None).map(|entry| entry.what)
-        else {
-            panic!("jobs can be put back");
-        };
-        queue.put_all_back(jobs, was_paused);
+        let expected = (1, Some("remove 2 jobs"));
+        assert_eq!((queue.waiting.len(), cx.undo.last()), expected);
+        let expected = "2 jobs were removed from the queue";
+        assert_eq!(cx.notices.all()[0].summary, expected);
+        put_back(&mut queue, &mut cx);
         let now: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
         assert_eq!(now, ids);
         // What is not there any more is nothing to take back.
@@ -318,29 +313,17 @@ mod tests {
 
     #[test]
     fn a_paused_queue_that_is_cleared_is_not_paused_any_more_until_that_is_undone() {
-        let (mut queue, mut inputs, mut cx) = (
-            JobQueue::default(),
-            InputSlots::default(),
-            AppContext::alone(),
-        );
+        let (mut queue, mut inputs) = (JobQueue::default(), InputSlots::default());
+        let mut cx = AppContext::alone();
         queue.add(["a", "b"].map(request).into(), &cx);
         queue.is_paused = true;
         let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
         queue.remove_all(&ids[..1], &mut inputs, &mut cx);
         assert!(queue.is_paused, "another job waits");
-        queue.update(
-            QueueCommand::Clear,
-            &mut inputs,
-            &LoraShelf::default(),
-            &mut cx,
-        );
+        let loras = LoraShelf::default();
+        queue.update(QueueCommand::Clear, &mut inputs, &loras, &mut cx);
         assert!(!queue.is_paused && queue.waiting.is_empty());
-        let Some(UndoAction::Jobs { jobs, was_paused }) =
-            cx.undo.take(None).map(|entry| entry.what)
-        else {
-            panic!("jobs can be put back");
-        };
-        queue.put_all_back(jobs, was_paused);
+        put_back(&mut queue, &mut cx);
         assert!(queue.is_paused && queue.waiting.len() == 1);
     }
 }

@@ -32,12 +32,8 @@ fn result(folder: &Path, name: &str, prompt: &str, seed: u64, at_secs: u64) -> P
     };
     write_clip(&path, &frames, options).unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000 + at_secs);
-    fs::File::options()
-        .append(true)
-        .open(&path)
-        .unwrap()
-        .set_modified(time)
-        .unwrap();
+    let file = fs::File::options().append(true).open(&path).unwrap();
+    file.set_modified(time).unwrap();
     path
 }
 
@@ -68,6 +64,13 @@ fn names(shelf: &GalleryIndex, query: &GalleryQuery) -> Vec<String> {
         .iter()
         .map(|entry| entry.file_name())
         .collect()
+}
+
+fn by_name() -> GalleryQuery {
+    GalleryQuery {
+        sort: SortOrder::Name,
+        ..GalleryQuery::default()
+    }
 }
 
 fn words(words: &str) -> GalleryQuery {
@@ -127,28 +130,25 @@ fn results_come_in_the_order_and_of_the_kind_that_is_asked_for() {
 }
 
 #[test]
-fn what_a_result_says_of_itself_is_known() {
+fn a_file_says_of_itself_what_made_it_also_one_of_another_program() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "two.mp4", "a boat", u64::MAX, 60);
     let facts = read_facts(&path).unwrap();
     assert_eq!((facts.width, facts.height, facts.num_frames), (64, 64, 5));
-    assert_eq!(facts.kind, MediaKind::Clip);
-    assert_eq!(facts.clip_secs(), Some(0.5));
-    assert_eq!(facts.prompt.as_str(), "a boat");
-    assert_eq!(facts.seed, Some(u64::MAX));
-    assert_eq!(facts.num_steps, Some(12));
-    assert_eq!(facts.sampler.as_str(), "unipc");
+    assert_eq!(
+        (facts.kind, facts.clip_secs()),
+        (MediaKind::Clip, Some(0.5))
+    );
+    assert_eq!((&*facts.prompt, &*facts.sampler), ("a boat", "unipc"));
+    assert_eq!((facts.seed, facts.num_steps), (Some(u64::MAX), Some(12)));
     assert!(facts.has_settings && !facts.is_frame);
-}
 
-#[test]
-fn a_file_of_another_program_is_found_by_its_prompt_too() {
-    let home = tempfile::tempdir().unwrap();
     let file = fs::File::create(home.path().join("other.png")).unwrap();
     let mut encoder = png::Encoder::new(file, 1, 1);
     let text = "a lighthouse\nNegative prompt: blur\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 42, Size: 8x8, Model: dream";
+    let text = text.to_owned();
     encoder
-        .add_text_chunk("parameters".to_owned(), text.to_owned())
+        .add_text_chunk("parameters".to_owned(), text)
         .unwrap();
     let mut writer = encoder.write_header().unwrap();
     writer.write_image_data(&[7]).unwrap();
@@ -157,8 +157,10 @@ fn a_file_of_another_program_is_found_by_its_prompt_too() {
     read_all(&mut shelf, look(home.path()));
     let found = shelf.list(&words("LIGHTHOUSE dream 42"));
     let facts = found[0].facts().unwrap();
-    assert_eq!(facts.num_steps, Some(20));
-    assert_eq!(facts.guidance_scale, Some(7.0));
+    assert_eq!(
+        (facts.num_steps, facts.guidance_scale),
+        (Some(20), Some(7.0))
+    );
     assert!(facts.has_settings);
 }
 
@@ -167,9 +169,8 @@ fn the_next_start_reads_nothing_again_but_what_has_changed() {
     let home = tempfile::tempdir().unwrap();
     let first = result(home.path(), "one.png", "a boat", 1, 0);
     result(home.path(), "two.png", "a hill", 2, 0);
-    let odd = home
-        .path()
-        .join(OsString::from_vec(b"odd\xff.png".to_vec()));
+    let odd = OsString::from_vec(b"odd\xff.png".to_vec());
+    let odd = home.path().join(odd);
     fs::copy(&first, &odd).unwrap();
     let mut before = shelf(home.path());
     assert_eq!(read_all(&mut before, look(home.path())), 3);
@@ -250,24 +251,19 @@ fn broken_half_written_and_foreign_files_are_shown_with_a_reason_or_not_at_all()
     let bytes = fs::read(&sound).unwrap();
     fs::write(home.path().join("half.png"), &bytes[..20]).unwrap();
     fs::write(home.path().join("empty.mp4"), b"").unwrap();
-    fs::write(home.path().join("text.webp"), b"hello").unwrap();
-    fs::write(home.path().join("notes.txt"), b"hello").unwrap();
-    fs::write(home.path().join(".clip.mp4.12.partial"), b"hello").unwrap();
+    for name in ["text.webp", "notes.txt", ".clip.mp4.12.partial"] {
+        fs::write(home.path().join(name), b"hello").unwrap();
+    }
     fs::create_dir(home.path().join("folder.png")).unwrap();
     std::os::unix::fs::symlink(home.path(), home.path().join("circle")).unwrap();
     let mut shelf = shelf(home.path());
     assert_eq!(read_all(&mut shelf, look(home.path())), 4);
-    let query = GalleryQuery {
-        sort: SortOrder::Name,
-        ..GalleryQuery::default()
-    };
+    let query = by_name();
     let list = shelf.list(&query);
     let is_broken = |index: usize| matches!(list[index].reading, ItemReading::Broken(_));
     assert_eq!([0, 1, 2, 3].map(is_broken), [true, true, false, true]);
-    assert_eq!(
-        names(&shelf, &query),
-        ["empty.mp4", "half.png", "sound.png", "text.webp"]
-    );
+    let expected = ["empty.mp4", "half.png", "sound.png", "text.webp"];
+    assert_eq!(names(&shelf, &query), expected);
 }
 
 #[test]
@@ -325,17 +321,13 @@ fn numbered_images_of_a_video_are_one_result_and_those_of_a_batch_are_several() 
     write("clip.png", 3, &frames);
     write("batch_0001.png", 1, &frames[..1]);
     write("batch_0002.png", 1, &frames[..1]);
-    fs::write(
-        home.path().join("clip.json"),
-        r#"{"app": "Safelight", "request": {}}"#,
-    )
-    .unwrap();
+    let ours = r#"{"app": "Safelight", "request": {}}"#;
+    fs::write(home.path().join("clip.json"), ours).unwrap();
     fs::write(home.path().join("batch_0001.json"), r#"{"app": "another"}"#).unwrap();
     // A frame that was saved alone, as the player does.
+    let settings = r#"{"request": {"prompt": "alone", "num_frames": 3}, "frame": 2}"#;
     let alone = ClipOptions {
-        settings: Some(
-            r#"{"request": {"prompt": "alone", "num_frames": 3}, "frame": 2}"#.to_owned(),
-        ),
+        settings: Some(settings.to_owned()),
         ..ClipOptions::default()
     };
     for name in ["alone_frame_0002.png", "alone_frame_0003.png"] {
@@ -343,28 +335,15 @@ fn numbered_images_of_a_video_are_one_result_and_those_of_a_batch_are_several() 
     }
     let mut shelf = shelf(home.path());
     assert_eq!(read_all(&mut shelf, look(home.path())), 7);
-    let query = GalleryQuery {
-        sort: SortOrder::Name,
-        ..GalleryQuery::default()
-    };
-    assert_eq!(
-        names(&shelf, &query),
-        [
-            "alone_frame_0002.png",
-            "alone_frame_0003.png",
-            "batch_0001.png",
-            "batch_0002.png",
-            "clip_0001.png"
-        ]
-    );
+    let query = by_name();
+    let expected =
+        "alone_frame_0002.png alone_frame_0003.png batch_0001.png batch_0002.png clip_0001.png";
+    assert_eq!(names(&shelf, &query).join(" "), expected);
     let list = shelf.list(&query);
     let frame = list[4].facts().unwrap();
     assert!(frame.is_frame && list[4].is_clip() && !list[0].is_clip());
-    assert_eq!(
-        files_of(&list[4].path, true).len(),
-        4,
-        "three pictures and their settings"
-    );
+    let found = files_of(&list[4].path, true).len();
+    assert_eq!(found, 4, "three pictures and their settings");
     assert_eq!(files_of(&list[2].path, false), [list[2].path.clone()]);
 }
 

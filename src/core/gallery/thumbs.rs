@@ -145,10 +145,8 @@ mod tests {
     fn another_version_of_decoding_makes_thumbnails_again() {
         let key =
             |version| ThumbKey::with_version(Path::new("/a.png"), FileStamp::default(), version);
-        assert_eq!(
-            key(DECODING_VERSION),
-            ThumbKey::new(Path::new("/a.png"), FileStamp::default())
-        );
+        let expected = ThumbKey::new(Path::new("/a.png"), FileStamp::default());
+        assert_eq!(key(DECODING_VERSION), expected);
         assert_ne!(key(DECODING_VERSION), key(DECODING_VERSION - 1));
     }
 }

@@ -237,6 +237,8 @@ fn of_section(name: &str, section: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use Stage::{Decode, Denoise, EncodeText, Save, Unload};
+
     use super::*;
 
     #[test]
@@ -248,11 +250,8 @@ mod tests {
             JobFolder::create_with(&jobs, id, |job| {
                 assert_ne!(job.path(), jobs.join("7"), "it is not there yet");
                 fs::write(job.path().join("request.json"), text)?;
-                if fails {
-                    Err(io::Error::other("disk full"))
-                } else {
-                    Ok(())
-                }
+                let full = || Err(io::Error::other("disk full"));
+                if fails { full() } else { Ok(()) }
             })
         };
         let there = || fs::read_dir(&jobs).unwrap().count();
@@ -269,17 +268,11 @@ mod tests {
         let jobs = tempfile::tempdir().unwrap();
         let mut dead = std::process::Command::new("true").spawn().unwrap();
         dead.wait().unwrap();
-        let at = |name: &str| {
-            jobs.path()
-                .join(name.replace("DEAD", &dead.id().to_string()))
-        };
-        let mine = partial_path(&at("9"));
+        let dead = dead.id().to_string();
+        let at = |name: &str| jobs.path().join(name.replace("DEAD", &dead));
+        let mine = partial_path(&at("9")).join("request.json");
         let (unmade, half) = (at(".7.DEAD.partial"), at("8/.model.json.DEAD.partial"));
-        let kept = [
-            mine.join("request.json"),
-            at("8/request.json"),
-            at("loose.txt"),
-        ];
+        let kept = [mine, at("8/request.json"), at("loose.txt")];
         for path in kept.iter().chain([&unmade.join("request.json"), &half]) {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
@@ -295,37 +288,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let job = JobFolder::open(folder.path());
         let recipe = Recipe {
-            stages: vec![
-                Stage::EncodeText,
-                Stage::Denoise,
-                Stage::Unload,
-                Stage::Decode,
-                Stage::Save,
-            ],
+            stages: vec![EncodeText, Denoise, Unload, Decode, Save],
         };
         assert_eq!(job.num_finished(&recipe), 0);
         fs::write(job.result(Stage::Denoise).unwrap(), b"").unwrap();
         assert_eq!(job.num_finished(&recipe), 2);
-        assert_eq!(
-            job.result(Stage::Decode),
-            None,
-            "frames go to the app, not to the folder"
-        );
+        let found = job.result(Stage::Decode);
+        assert_eq!(found, None, "frames go to the app, not to the folder");
     }
 
     #[test]
     fn the_last_finished_section_is_the_one_whose_latents_are_there() {
         let folder = tempfile::tempdir().unwrap();
         let job = JobFolder::open(folder.path());
-        let section = [Stage::Denoise, Stage::Unload, Stage::Decode];
-        let stages = [
-            &[Stage::EncodeText],
-            &section[..],
-            &section,
-            &section,
-            &[Stage::Save],
-        ]
-        .concat();
+        let sections = [Denoise, Unload, Decode].repeat(3);
+        let stages = [&[EncodeText], &sections[..], &[Save]].concat();
         let recipe = Recipe { stages };
         for (number, name, finished) in [
             (0, "latents.safetensors", 2),

@@ -213,20 +213,17 @@ mod tests {
         });
         let file = load(&text.to_string()).unwrap();
         assert_eq!(file.jobs.len(), 1);
-        assert!(
-            file.unread[0].contains("'sora' is not a family"),
-            "{:?}",
-            file.unread
-        );
+        let said = &file.unread[0];
+        assert!(said.contains("'sora' is not a family"), "{said}");
     }
 
     #[test]
     fn a_broken_file_and_one_of_a_newer_program_are_told_apart() {
         for text in [
             "",
-            "{\"version\": 1, \"jobs\": [",
+            r#"{"version": 1, "jobs": ["#,
             "[1]",
-            "{\"version\": 1}",
+            r#"{"version": 1}"#,
             "{}",
         ] {
             let err = load(text).unwrap_err().to_string();

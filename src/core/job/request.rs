@@ -326,11 +326,8 @@ mod tests {
             (10, 2.0, 0),
             (10, 0.0, 10),
         ] {
-            assert_eq!(
-                first_step(num_steps, strength),
-                expected,
-                "{num_steps} {strength}"
-            );
+            let found = first_step(num_steps, strength);
+            assert_eq!(found, expected, "{num_steps} {strength}");
         }
     }
 }

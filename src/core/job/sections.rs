@@ -217,29 +217,13 @@ mod tests {
 
     #[test]
     fn seconds_and_frames_become_as_many_sections_as_in_the_original_and_in_diffusers() {
-        for (secs, count) in [
-            (1.0, 1),
-            (2.0, 2),
-            (5.0, 4),
-            (10.0, 8),
-            (60.0, 50),
-            (0.1, 1),
-        ] {
-            assert_eq!(VideoSections::in_secs(secs, 9), count, "{secs}");
-        }
-        // 2.5 sections: Python rounds to the even number.
-        assert_eq!(VideoSections::in_secs(3.0, 9), 2);
-        for (frames, count) in [
-            (1, 1),
-            (33, 1),
-            (34, 2),
-            (40, 2),
-            (66, 2),
-            (73, 3),
-            (150, 5),
-        ] {
-            assert_eq!(VideoSections::for_frames(frames, 9), count, "{frames}");
-        }
+        // Of 3 s, 2.5 sections: Python rounds to the even number.
+        let secs = [0.1, 1.0, 2.0, 3.0, 5.0, 10.0, 60.0];
+        let counts = secs.map(|secs| VideoSections::in_secs(secs, 9));
+        assert_eq!(counts, [1, 1, 2, 2, 4, 8, 50]);
+        let frames = [1, 33, 34, 40, 66, 73, 150];
+        let counts = frames.map(|frames| VideoSections::for_frames(frames, 9));
+        assert_eq!(counts, [1, 1, 2, 2, 2, 3, 5]);
         assert_eq!(VideoSections::for_frames(40, 5), 3);
     }
 
@@ -314,40 +298,25 @@ mod tests {
         };
         let longest = read(4096, 32, 32).unwrap();
         assert_eq!(longest.num_frames(), 4096 * 4 * 32 + 125);
-        for (numbers, expected) in [
-            (
-                (u32::MAX, 9, 1),
-                "expected 1 to 4096 sections, found 4294967295",
-            ),
-            ((0, 9, 1), "expected 1 to 4096 sections, found 0"),
-            (
-                (1, u32::MAX, 1),
-                "expected 1 to 32 latent frames a section, found 4294967295",
-            ),
-            (
-                (1, 0, 0),
-                "expected 1 to 32 latent frames a section, found 0",
-            ),
-            (
-                (1, 9, 10),
-                "expected 0 to 9 latent frames in front, found 10",
-            ),
+        let window = "1 to 32 latent frames a section";
+        for ([count, window, lead], expected, found) in [
+            ([u32::MAX, 9, 1], "1 to 4096 sections", u32::MAX),
+            ([0, 9, 1], "1 to 4096 sections", 0),
+            ([1, u32::MAX, 1], window, u32::MAX),
+            ([1, 0, 0], window, 0),
+            ([1, 9, 10], "0 to 9 latent frames in front", 10),
         ] {
-            let (count, window, lead) = numbers;
+            let expected = format!("expected {expected}, found {found}");
             assert_eq!(read(count, window, lead).unwrap_err(), expected);
         }
     }
 
     #[test]
-    fn a_wish_for_any_number_of_seconds_is_counted() {
+    fn a_wish_for_any_number_of_seconds_is_counted_and_a_section_knows_its_own() {
         let count = VideoSections::in_secs(1e300, 9);
         let all = sections(count, 9, SectionOrder::Original);
         assert_eq!((count, all.num_frames()), (u32::MAX, u32::MAX));
         assert_eq!(sections(4, 9, SectionOrder::F1).secs(), 4.8);
-    }
-
-    #[test]
-    fn a_section_knows_its_seconds() {
         let all = sections(3, 9, SectionOrder::Original);
         assert_eq!(all.span(0, 30.0), (2.4, 3.6));
         assert_eq!(sections(3, 9, SectionOrder::F1).span(0, 30.0), (0.0, 1.2));

@@ -124,29 +124,17 @@ mod tests {
         let read = |text: &str| text.parse::<StepCache>();
         for kind in StepCacheKind::ALL {
             assert_eq!(read(kind.name()), Ok(StepCache::from(kind)));
-            let threshold = if kind == StepCacheKind::TaylorSeer {
-                3.0
-            } else {
-                0.03
-            };
+            let is_interval = kind == StepCacheKind::TaylorSeer;
+            let threshold = if is_interval { 3.0 } else { 0.03 };
             let named = format!("{}:{threshold}", kind.name().to_uppercase());
             assert_eq!(read(&named), Ok(StepCache { kind, threshold }));
         }
-        for wrong in [
-            "",
-            "tea",
-            "teacache:",
-            "teacache:nan",
-            "magcache:1.5",
-            "first_block:-0.1",
-            "taylorseer:0.5",
-            "taylorseer:11",
-        ] {
+        let wrong =
+            "tea teacache: teacache:nan magcache:1.5 first_block:-0.1 taylorseer:0.5 taylorseer:11";
+        for wrong in wrong.split(' ').chain([""]) {
             let message = read(wrong).unwrap_err();
-            assert!(
-                message.contains("teacache, magcache, first_block"),
-                "{message}"
-            );
+            let known = "teacache, magcache, first_block";
+            assert!(message.contains(known), "{message}");
         }
     }
 }

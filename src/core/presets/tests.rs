@@ -36,10 +36,8 @@ fn a_draft_is_smaller_and_shorter_and_a_final_is_longer() {
     assert_eq!(draft.size, Some(PresetSize::Smaller));
     assert_eq!(draft.step_cache, Some(CacheChoice(None)));
     assert_eq!(draft_size(&spec, 832.0 / 480.0), (544, 320));
-    assert_eq!(
-        QualityPreset::Final.values(&spec).size,
-        Some(PresetSize::Full)
-    );
+    let expected = Some(PresetSize::Full);
+    assert_eq!(QualityPreset::Final.values(&spec).size, expected);
 
     spec.section_order = Some(SectionOrder::Original);
     let cache = QualityPreset::Draft.values(&spec).step_cache;
@@ -66,9 +64,15 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     change(PresetEdit::Save(Box::new(own("First", 20))));
     change(PresetEdit::Save(Box::new(own("Zweites ☂", 30))));
     let loaded = load(&path);
-    assert!(loaded.error.is_none(), "{loaded:?}");
-    assert!(loaded.problems.is_empty(), "{loaded:?}");
+    assert!(
+        loaded.error.is_none() && loaded.problems.is_empty(),
+        "{loaded:?}"
+    );
     assert_eq!(loaded.presets, [own("First", 20), own("Zweites ☂", 30)]);
+    let text = own("a", 12).values.described();
+    let expected =
+        "832 × 480 pixels, 12 steps, the model's own shift, sampler DPM++ 2M, step cache MagCache";
+    assert_eq!(text, expected);
 
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("# Your own presets."), "{text}");
@@ -76,8 +80,10 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     fs::write(&path, commented).unwrap();
     let loaded = load(&path);
     let problem = loaded.problems.join("");
-    assert!(problem.contains("\"First\""), "{problem}");
-    assert!(problem.contains("future"), "{problem}");
+    assert!(
+        problem.contains("\"First\"") && problem.contains("future"),
+        "{problem}"
+    );
     assert_eq!(loaded.presets.len(), 2);
 
     change(PresetEdit::Rename {
@@ -86,10 +92,9 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     });
     change(PresetEdit::Delete("Zweites ☂".into()));
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains("# enough"), "{text}");
-    assert!(text.contains("name = \"Best\""), "{text}");
-    assert!(text.contains("future = 1"), "{text}");
-    assert!(!text.contains("Zweites"), "{text}");
+    for kept in ["# enough", "name = \"Best\"", "future = 1"] {
+        assert!(text.contains(kept) && !text.contains("Zweites"), "{text}");
+    }
     change(PresetEdit::Save(Box::new(own("Other", 5))));
     change(PresetEdit::Save(Box::new(own("Other", 6))));
     assert_eq!(load(&path).presets, [own("Best", 20), own("Other", 6)]);
@@ -114,9 +119,8 @@ fn a_broken_file_is_named_by_its_place_and_moved_aside_before_the_next_save() {
     let error = load(&path).error.unwrap().to_string();
     assert!(error.starts_with("line 3, column 9"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), broken);
-    let aside = edit(&path, &PresetEdit::Save(Box::new(own("New", 3))))
-        .unwrap()
-        .unwrap();
+    let save = PresetEdit::Save(Box::new(own("New", 3)));
+    let aside = edit(&path, &save).unwrap().unwrap();
     assert_eq!(fs::read_to_string(aside).unwrap(), broken);
     assert_eq!(load(&path).presets, [own("New", 3)]);
 }
@@ -133,9 +137,8 @@ fn presets_of_another_form_are_moved_aside_and_a_change_that_fails_moves_nothing
     let err = edit(&path, &delete).unwrap_err().to_string();
     assert!(err.contains("there is no preset"), "{err}");
     assert_eq!(fs::read_to_string(&path).unwrap(), inline);
-    let aside = edit(&path, &PresetEdit::Save(Box::new(own("New", 3))))
-        .unwrap()
-        .unwrap();
+    let save = PresetEdit::Save(Box::new(own("New", 3)));
+    let aside = edit(&path, &save).unwrap().unwrap();
     assert_eq!(fs::read_to_string(aside).unwrap(), inline);
     assert_eq!(load(&path).presets, [own("New", 3)]);
 }
@@ -151,13 +154,4 @@ fn a_wrong_preset_is_left_out_and_the_others_stay() {
     assert_eq!(names, ["c"]);
     assert_eq!(loaded.problems.len(), 3, "{:?}", loaded.problems);
     assert!(loaded.problems[1].contains("auto, 16:9 or 832x480"));
-}
-
-#[test]
-fn a_preset_says_what_it_sets() {
-    let text = own("a", 12).values.described();
-    assert_eq!(
-        text,
-        "832 × 480 pixels, 12 steps, the model's own shift, sampler DPM++ 2M, step cache MagCache"
-    );
 }

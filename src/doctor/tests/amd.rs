@@ -6,12 +6,8 @@ use crate::telemetry::fake_tree::lay;
 #[test]
 fn a_rocm_that_crashes_this_chip_is_told_before_the_engine_is_tried() {
     let case = strix_halo();
-    fs::write(
-        case.root.path().join("torch/build-version"),
-        "2.11.0+rocm7.1",
-    )
-    .unwrap();
-    let libtorch = &case.named("libtorch")[0];
+    case.set_version("2.11.0+rocm7.1");
+    let libtorch = case.first("libtorch");
     assert_eq!(libtorch.status, CheckStatus::Warn);
     assert!(libtorch.message.contains("ROCm 7.1 crashes on gfx1151"));
 }
@@ -26,19 +22,15 @@ fn firmware_that_crashes_this_chip_and_who_holds_its_memory_are_told() {
         checks.len()
     };
     assert_eq!(wrong(&case), 0);
-    lay(
-        &roots.var,
-        "lib/pacman/local/linux-firmware-20251125-1/desc",
-        "",
-    );
+    let package = "lib/pacman/local/linux-firmware-20251125-1/desc";
+    lay(&roots.var, package, "");
     assert_eq!(wrong(&case), 1);
     let holders = |case: &Case| {
         let mut checks = case.named("gpu memory");
         checks.retain(|check| check.message.starts_with("programs that hold"));
         checks.pop().map(|check| check.message)
     };
-    let library = case.root.path().join("torch/lib/libtorch_hip.so");
-    fs::write(library, b"").unwrap();
+    case.lay_libraries(&["libtorch_hip.so"]);
     assert_eq!(holders(&case), None);
     lay(&roots.proc, "70/comm", "python3\n");
     let text = "drm-client-id:\t1\ndrm-pdev:\t0000:c4:00.0\ndrm-memory-gtt:\t3145728 KiB\n";

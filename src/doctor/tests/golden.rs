@@ -3,6 +3,7 @@
 //! The engine's words are made up; everything else is examined. `UPDATE_SNAPSHOTS=1` writes the texts anew.
 
 use super::*;
+use crate::telemetry::fake_tree::lay;
 
 /// What the engine says on the CPU, with the libtorch that ships and with one for a GPU that it does not use.
 const ON_CPU: &str = "CPU, 16 threads, libtorch 2.11.0, which is built for the CPU";
@@ -10,7 +11,6 @@ const ON_CPU: &str = "CPU, 16 threads, libtorch 2.11.0, which is built for the C
 const HALO_BYTES: u64 = 64 << 30;
 const NAVI_BYTES: u64 = 24 << 30;
 
-/// A machine with the models that ship, an ordinary user and a new kernel.
 fn machine() -> Case {
     let mut case = Case::new();
     case.set_kernel("6.18.4-1-generic\n");
@@ -20,47 +20,28 @@ fn machine() -> Case {
     }
     case.patient.paths.assets = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("assets"));
     let root = case.root.path();
-    for (file, text) in [
-        ("etc/group", "video:x:44:me\nrender:x:993:me\n"),
-        (
-            "proc/self/status",
-            "Uid:\t1000\t1000\nGid:\t1000\t1000\nGroups:\t44 993\n",
-        ),
-    ] {
-        let file = root.join(file);
-        fs::create_dir_all(file.parent().expect("it is in a folder")).expect("a folder");
-        fs::write(file, text).expect("a file");
-    }
+    lay(root, "etc/group", "video:x:44:me\nrender:x:993:me\n");
+    let user = "Uid:\t1000\t1000\nGid:\t1000\t1000\nGroups:\t44 993\n";
+    lay(root, "proc/self/status", user);
     case
 }
 
-/// With the driver's module, and devices that can be opened.
 fn with_amdgpu(case: Case) -> Case {
     let roots = &case.patient.machine.roots;
-    for folder in [roots.sysfs.join("module/amdgpu"), roots.dev.join("dri")] {
-        fs::create_dir_all(folder).expect("a folder");
-    }
+    fs::create_dir_all(roots.sysfs.join("module/amdgpu")).expect("a folder");
     for device in ["kfd", "dri/renderD128"] {
-        fs::write(roots.dev.join(device), b"").expect("a file");
+        lay(&roots.dev, device, "");
     }
     case
 }
 
 fn strix_halo() -> Case {
     let case = with_amdgpu(machine());
-    let memory = [
-        ("vram_total", 512 << 20),
-        ("vram_used", 100 << 20),
-        ("gtt_total", HALO_BYTES),
-        ("gtt_used", 1 << 30),
-    ];
-    lay_card(case.sysfs(), "card0", "0x1002", "0000:c4:00.0", &memory);
     let node = "gfx_target_version 110501\nlocation_id 50176\nsimd_count 80\n";
-    lay_node(case.sysfs(), 1, node);
+    lay_halo(&case, 100 << 20, node);
     case
 }
 
-/// A Radeon RX 7900 XTX in the second slot.
 fn lay_navi(case: &Case, card: &str, node: u32) {
     let memory = [
         ("vram_total", NAVI_BYTES),
@@ -75,20 +56,16 @@ fn lay_navi(case: &Case, card: &str, node: u32) {
     lay_node(case.sysfs(), node, properties);
 }
 
-/// The libtorch in use is AMD's, of this version, with these libraries beside it.
 fn with_rocm(mut case: Case, version: &str, libraries: &[&str]) -> Case {
-    let lib = case.root.path().join("torch/lib");
-    for library in ["libtorch_hip.so", "libc10_hip.so"].iter().chain(libraries) {
-        fs::write(lib.join(library), b"").expect("a file");
-    }
-    fs::write(case.root.path().join("torch/build-version"), version).expect("a file");
+    case.lay_libraries(&["libtorch_hip.so", "libc10_hip.so"]);
+    case.lay_libraries(libraries);
+    case.set_version(version);
     if let Ok(runtime) = &mut case.patient.runtime {
         runtime.source = "the setting runtime.libtorch";
     }
     case
 }
 
-/// The engine computes on this AMD card.
 fn computing(mut case: Case, name: &str, pci: &'static str, total_bytes: u64) -> Case {
     let gib = total_bytes >> 30;
     case.engine.line = format!("{name} (cuda:0), {gib}.0 GiB, libtorch 2.11.0+rocm7.14.1");
@@ -98,9 +75,15 @@ fn computing(mut case: Case, name: &str, pci: &'static str, total_bytes: u64) ->
     case
 }
 
+fn computing_on_navi(case: Case) -> Case {
+    let case = with_rocm(case, "2.11.0+rocm7.2\n", &ROCM);
+    let mut case = computing(case, "AMD Radeon RX 7900 XTX", "0000:03:00.0", NAVI_BYTES);
+    case.engine.line = case.engine.line.replace("7.14.1", "7.2");
+    case
+}
+
 const ROCM: [&str; 2] = ["libamdhip64.so.7", "libMIOpen.so.1"];
 
-/// Compares what is printed with what was judged.
 fn assert_prints(name: &str, case: &Case) {
     let text: String = case.checks().iter().map(CheckResult::text).collect();
     let text = text.replace(&case.root.path().display().to_string(), "HOME");
@@ -112,9 +95,8 @@ fn assert_prints(name: &str, case: &Case) {
             None => format!("{line}\n"),
         });
     let text: String = lines.collect();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("src/doctor/golden")
-        .join(format!("{name}.txt"));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/doctor/golden");
+    let file = folder.join(format!("{name}.txt"));
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&file, &text).expect("a file that can be written");
     }
@@ -146,10 +128,7 @@ fn a_strix_halo_with_a_broken_runtime() {
 fn an_rx_7900_xtx() {
     let case = with_amdgpu(machine());
     lay_navi(&case, "card0", 1);
-    let case = with_rocm(case, "2.11.0+rocm7.2\n", &ROCM);
-    let mut case = computing(case, "AMD Radeon RX 7900 XTX", "0000:03:00.0", NAVI_BYTES);
-    case.engine.line = case.engine.line.replace("7.14.1", "7.2");
-    assert_prints("rx_7900_xtx", &case);
+    assert_prints("rx_7900_xtx", &computing_on_navi(case));
 }
 
 #[test]
@@ -167,27 +146,14 @@ fn two_amd_cards() {
     let raphael = "gfx_target_version 100306\nlocation_id 31232\nsimd_count 4\n";
     lay_node(case.sysfs(), 1, raphael);
     lay_navi(&case, "card1", 2);
-    let case = with_rocm(case, "2.11.0+rocm7.2\n", &ROCM);
-    let mut case = computing(case, "AMD Radeon RX 7900 XTX", "0000:03:00.0", NAVI_BYTES);
-    case.engine.line = case.engine.line.replace("7.14.1", "7.2");
-    assert_prints("two_amd_cards", &case);
+    assert_prints("two_amd_cards", &computing_on_navi(case));
 }
 
 #[test]
 fn an_nvidia_card_with_an_old_driver() {
     let mut case = machine();
-    case.patient.machine.nvidia = Ok(NvidiaReport {
-        driver: "470.256.02".to_owned(),
-        cuda: "11.4".to_owned(),
-        cards: vec![NvidiaCard {
-            name: "NVIDIA GeForce RTX 3060".to_owned(),
-            pci: "0000:01:00.0".to_owned(),
-            memory: Some(NvidiaMemory {
-                total_bytes: 12 << 30,
-                used_bytes: 400 << 20,
-            }),
-        }],
-    });
+    let (name, memory) = ("NVIDIA GeForce RTX 3060", [12 << 30, 400 << 20]);
+    case.patient.machine.nvidia = Ok(NvidiaReport::of_card(name, "470.256.02", "11.4", memory));
     assert_prints("nvidia_old_driver", &case);
 }
 

@@ -373,10 +373,8 @@ mod tests {
             rung: FallbackLevel::Tiles512,
             helped: true,
         };
-        assert_eq!(
-            climb_text(climb),
-            "Decoding continued in tiles of 512 pixels"
-        );
+        let expected = "Decoding continued in tiles of 512 pixels";
+        assert_eq!(climb_text(climb), expected);
         let failed = FallbackAttempt {
             rung: FallbackLevel::OnCpu,
             helped: false,

@@ -311,19 +311,15 @@ mod tests {
             settings: vec![Some(settings)],
             ..ViewedMedia::default()
         };
-        assert_eq!(
-            media_line(&clip, 0, 81),
-            "832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4"
-        );
+        let expected = "832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4";
+        assert_eq!(media_line(&clip, 0, 81), expected);
         let batch = ViewedMedia {
             paths: ["a.png", "b.png"].map(Into::into).to_vec(),
             width: 64,
             height: 32,
             ..ViewedMedia::default()
         };
-        assert_eq!(
-            media_line(&batch, 1, 2),
-            "64 × 32  ·  picture 2 of 2  ·  b.png"
-        );
+        let expected = "64 × 32  ·  picture 2 of 2  ·  b.png";
+        assert_eq!(media_line(&batch, 1, 2), expected);
     }
 }

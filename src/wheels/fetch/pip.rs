@@ -147,10 +147,8 @@ mod tests {
         assert_eq!(found.certificates, Some("/a.pem".into()));
         assert_eq!(found.proxy, None);
         let set = ("PIP_INDEX_URL", "https://d.example/");
-        assert_eq!(
-            pip(&[home, set], &[system, user]).indexes,
-            ["https://d.example/"]
-        );
+        let expected = ["https://d.example/"];
+        assert_eq!(pip(&[home, set], &[system, user]).indexes, expected);
         let none = ("PIP_CONFIG_FILE", "/dev/null");
         assert_eq!(pip(&[home, none], &[system, user]).indexes, [PYPI]);
     }

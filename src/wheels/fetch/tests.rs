@@ -35,7 +35,6 @@ fn lock() -> String {
     )
 }
 
-/// A folder with a wheel, and another one for what is made of it.
 struct Trial(TempDir);
 
 impl Trial {
@@ -96,14 +95,12 @@ fn a_wheel_is_checked_unpacked_and_stamped() {
     let lines: Vec<&str> = files.lines().collect();
     let version = format!("7 {} build-version", sha256(b"2.11.0\n"));
     assert_eq!(lines[..2], ["files", &version]);
-    assert!(
-        lines[2].starts_with("0 ") && lines[2].ends_with(" include/pty"),
-        "{lines:?}"
-    );
-    assert!(
-        lines[3].starts_with("9004 ") && lines[3].ends_with(" lib/libc10.so"),
-        "{lines:?}"
-    );
+    for (line, start, end) in [
+        (lines[2], "0 ", " include/pty"),
+        (lines[3], "9004 ", " lib/libc10.so"),
+    ] {
+        assert!(line.starts_with(start) && line.ends_with(end), "{lines:?}");
+    }
     assert!(!trial.downloads().exists());
 }
 
@@ -137,10 +134,8 @@ fn a_whole_wheel_that_is_not_the_known_one_is_refused() {
 #[test]
 fn an_absent_wheel_is_named() {
     let sentence = Trial::new(WHEEL).refused(&lock().replace("2.11.0 ", "2.12.0 "));
-    assert!(
-        sentence.starts_with("torch 2.12.0 could not be downloaded"),
-        "{sentence}"
-    );
+    let said = "torch 2.12.0 could not be downloaded";
+    assert!(sentence.starts_with(said), "{sentence}");
 }
 
 #[test]
@@ -176,7 +171,6 @@ fn a_server_that_sends_whole_files_only_will_do() {
     assert!(read(&trial.made(), "lib/libc10.so").ends_with("abcabc"));
 }
 
-/// A package index with one wheel.
 struct Index {
     address: String,
     has_ranges: bool,

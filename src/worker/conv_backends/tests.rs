@@ -44,36 +44,35 @@ fn order(engine: &Path) -> ProbeOrder {
     }
 }
 
-/// Probes with such an engine: what it chose, what is remembered, and how long it took.
-fn probe(cases: &str) -> (Option<ConvBackend>, Vec<ProbeResult>, Duration) {
+const AUTO: DeviceChoice = DeviceChoice::Auto;
+
+/// Backends that probe with an engine whose answers are these, in a folder.
+fn probed(cases: &str, limits: ProbeLimits) -> (ConvBackends, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let engine = fake(folder.path(), cases);
-    let file = folder.path().join("conv_backends.json");
-    let mut backends = ConvBackends::load(Some(file.clone()));
-    backends.limits = short();
+    let mut backends = ConvBackends::load(Some(folder.path().join("conv_backends.json")));
+    backends.limits = limits;
+    let mut order = |_| Some(order(&engine));
+    backends.probe(&key(), AUTO, &mut order, &|| false).unwrap();
+    (backends, folder)
+}
+
+/// Probes with such an engine: what it chose, what is remembered, and how long it took.
+fn probe(cases: &str) -> (Option<ConvBackend>, Vec<ProbeResult>, Duration) {
     let began = Instant::now();
-    let device = DeviceChoice::Cuda(0);
-    backends
-        .probe(&key(), device, &mut |_| Some(order(&engine)), &|| false)
-        .unwrap();
+    let (mut backends, folder) = probed(cases, short());
     let took = began.elapsed();
-    let backend = backends
-        .backend(&key(), wan::FAMILY)
-        .map(|(backend, _)| backend);
-    let mut again = ConvBackends::load(Some(file));
-    let kept = again
-        .backend(&key(), wan::FAMILY)
-        .map(|(backend, _)| backend);
-    assert_eq!(kept, backend);
+    let backend = |backends: &mut ConvBackends| backends.backend(&key(), wan::FAMILY);
+    let chosen = backend(&mut backends);
+    let mut again = ConvBackends::load(Some(folder.path().join("conv_backends.json")));
+    assert_eq!(backend(&mut again), chosen);
     let records = &again.known.find(&key()).unwrap().records;
     let ends = records.iter().map(|record| record.probe.clone()).collect();
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
-    let first = calls.lines().next().unwrap();
-    assert_eq!(
-        first,
-        "probe --device cuda:0 --backend direct --shape large --convolutions clips --dtype bf16"
-    );
-    (backend, ends, took)
+    let first =
+        "probe --device auto --backend direct --shape large --convolutions clips --dtype bf16";
+    assert_eq!(calls.lines().next(), Some(first));
+    (chosen.map(|(backend, _)| backend), ends, took)
 }
 
 const QUICK: MiopenMode = MiopenMode::Quick;
@@ -133,7 +132,7 @@ fn where_nothing_works_the_cpu_is_left_and_a_missing_engine_is_no_panic() {
     assert_eq!(backend, Some(ConvBackend::Cpu));
     let mut backends = ConvBackends::load(None);
     let missing = &mut |_| Some(order(Path::new("/nowhere/engine")));
-    let done = backends.probe(&key(), DeviceChoice::Auto, missing, &|| false);
+    let done = backends.probe(&key(), AUTO, missing, &|| false);
     let backend = backends.backend(&key(), wan::FAMILY);
     let cpu = (ConvBackend::Cpu, QUICK);
     assert_eq!((done, backend), (Some(()), Some(cpu)));
@@ -146,8 +145,7 @@ fn a_cancelled_probe_ends_at_once_and_is_not_remembered() {
     let mut backends = ConvBackends::load(None);
     let began = Instant::now();
     let is_cancelled = || began.elapsed() > Duration::from_millis(100);
-    let device = DeviceChoice::Cuda(0);
-    let done = backends.probe(&key(), device, &mut |_| Some(order(&engine)), &is_cancelled);
+    let done = backends.probe(&key(), AUTO, &mut |_| Some(order(&engine)), &is_cancelled);
     assert_eq!((done, backends.backend(&key(), wan::FAMILY)), (None, None));
     assert!(began.elapsed() < Duration::from_secs(20));
 }
@@ -165,26 +163,18 @@ fn stages_are_counted_for_the_backend_that_they_ran_with() {
     let verdict = ConvBackendVerdict::of_probe(key(), records, now_secs());
     backends.known.put(verdict);
     assert_eq!(backends.backend(&key(), wan::FAMILY), Some((direct, QUICK)));
-    assert_eq!(
-        backends.backend(&key(), framepack::FAMILY),
-        Some((frames, QUICK))
-    );
+    let expected = Some((frames, QUICK));
+    assert_eq!(backends.backend(&key(), framepack::FAMILY), expected);
     backends.count(&key(), (frames, QUICK), true, None);
     backends.count(&key(), (frames, QUICK), false, None);
     let records = &backends.known.find(&key()).unwrap().records;
-    let counts = records
-        .iter()
-        .map(|record| (record.attempts, record.successes));
+    let counts = records.iter().map(|it| (it.attempts, it.successes));
     assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
     // The ladder deals with want of memory, a hang is the backend's.
     backends.count(&key(), (direct, QUICK), false, Some("CUDA out of memory"));
     assert_eq!(backends.backend(&key(), wan::FAMILY), Some((direct, QUICK)));
-    backends.count(
-        &key(),
-        (direct, QUICK),
-        false,
-        Some("no progress for 600 s"),
-    );
+    let hang = Some("no progress for 600 s");
+    backends.count(&key(), (direct, QUICK), false, hang);
     assert_eq!(backends.backend(&key(), wan::FAMILY), Some((frames, QUICK)));
 }
 
@@ -206,24 +196,18 @@ fn a_choice_of_the_user_is_never_probed_and_only_amd_is() {
 #[test]
 fn an_autoencoder_of_pictures_gets_a_verdict_of_its_own_where_miopen_hangs() {
     let request = request();
-    let (pictures, clips) = (
-        key_of(flux::FAMILY, &request),
-        key_of(wan::FAMILY, &request),
-    );
+    let [pictures, clips] = [flux::FAMILY, wan::FAMILY].map(|family| key_of(family, &request));
     assert_eq!(pictures.convolutions, ConvDimensions::Pictures);
     assert_eq!(clips.convolutions, ConvDimensions::Clips);
 
     let folder = tempfile::tempdir().unwrap();
-    let engine = fake(
-        folder.path(),
-        &format!("direct) sleep 60;;\nno_miopen) answer $5 $7 {RIGHT};;"),
-    );
+    let cases = format!("direct) sleep 60;;\nno_miopen) answer $5 $7 {RIGHT};;");
+    let engine = fake(folder.path(), &cases);
     let mut backends = ConvBackends::load(None);
     backends.limits = short();
     let mut order = |_| Some(self::order(&engine));
-    let device = DeviceChoice::Cuda(0);
     backends
-        .probe(&pictures, device, &mut order, &|| false)
+        .probe(&pictures, AUTO, &mut order, &|| false)
         .unwrap();
     let backend = backends.backend(&pictures, flux::FAMILY);
     assert_eq!(backend, Some((ConvBackend::NoMiopen, QUICK)));
@@ -251,12 +235,8 @@ fn key_of(family: ModelFamily, request: &GenerateRequest) -> ConvBackendKey {
         family,
         ..request.clone()
     };
-    super::key(
-        &report,
-        &order(Path::new("engine")),
-        &request,
-        FallbackLevel::Ground,
-    )
+    let order = order(Path::new("engine"));
+    super::key(&report, &order, &request, FallbackLevel::Ground)
 }
 
 #[test]
@@ -271,27 +251,19 @@ fn a_verdict_is_of_the_numbers_that_the_autoencoder_computes_in() {
 
 #[test]
 fn compiling_is_not_counted_and_a_hang_behind_it_is_seen_soon() {
-    let folder = tempfile::tempdir().unwrap();
     let cases = format!(
         "direct) sleep 2; echo '{WARM_LINE}'; answer $5 $7 {FASTER};;\nno_miopen) exit 1;;\n\
          frames) echo '{WARM_LINE}'; sleep 600;;"
     );
-    let engine = fake(folder.path(), &cases);
-    let mut backends = ConvBackends::load(None);
-    backends.limits = ProbeLimits {
+    let limits = ProbeLimits {
         warm: Duration::from_mins(5),
         timed: Duration::from_secs(1),
         ..short()
     };
-    let mut order = |_| Some(order(&engine));
-    backends
-        .probe(&key(), DeviceChoice::Auto, &mut order, &|| false)
-        .unwrap();
+    let (mut backends, _folder) = probed(&cases, limits);
     let records = &backends.known.find(&key()).unwrap().records;
-    assert!(
-        matches!(records[0].probe, ProbeResult::Right { .. }),
-        "{records:?}"
-    );
+    let is_right = matches!(records[0].probe, ProbeResult::Right { .. });
+    assert!(is_right, "{records:?}");
     assert_eq!(records[2].probe, ProbeResult::TimedOut { secs: 1.0 });
 }
 
@@ -313,9 +285,7 @@ fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
         order.others = vec![MiopenMode::Searching, MiopenMode::Innermost];
         Some(order)
     };
-    backends
-        .probe(&key(), DeviceChoice::Auto, &mut order, &|| false)
-        .unwrap();
+    backends.probe(&key(), AUTO, &mut order, &|| false).unwrap();
     let [searching, innermost] = [MiopenMode::Searching, MiopenMode::Innermost];
     assert_eq!(asked, [QUICK, QUICK, QUICK, searching, innermost]);
     let chosen = (ConvBackend::Frames, searching);

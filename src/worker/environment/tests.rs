@@ -16,24 +16,39 @@ fn halo() -> EngineTarget {
     target("rocm", DeviceClass::Unified, &["gfx1151"])
 }
 
-/// The value and origin that a variable gets.
 fn of(
     target: &EngineTarget,
     settings: &RuntimeSettings,
     inherited: &[(&str, &str)],
     name: &str,
-) -> Option<(Option<String>, VariableOrigin)> {
-    let inherited = inherited
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+) -> Given {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let inherited = inherited.iter().map(owned).collect();
     let all = variables(target, settings, &inherited);
-    let variable = all.into_iter().find(|variable| variable.name == name)?;
-    Some((variable.value, variable.origin))
+    let variable = all.into_iter().find(|variable| variable.name == name);
+    variable.map_or(LEFT_ALONE, |it| (it.value, Some(it.origin)))
 }
 
-fn set(value: &str, origin: VariableOrigin) -> (Option<String>, VariableOrigin) {
-    (Some(value.to_owned()), origin)
+type Given = (Option<String>, Option<VariableOrigin>);
+
+const LEFT_ALONE: Given = (None, None);
+const REMOVED: Given = (None, Some(VariableOrigin::Removed));
+
+fn set(value: &str, origin: VariableOrigin) -> Given {
+    (Some(value.to_owned()), Some(origin))
+}
+
+fn ours(value: &str) -> Given {
+    set(value, VariableOrigin::Safelight)
+}
+
+fn chosen(value: &str) -> Given {
+    set(value, VariableOrigin::Settings)
+}
+
+fn say(settings: &mut RuntimeSettings, name: &str, value: &str) {
+    let environment = &mut settings.environment;
+    environment.insert(name.to_owned(), value.to_owned());
 }
 
 #[test]
@@ -61,12 +76,11 @@ fn each_class_gets_its_own_variables_and_the_allocator_none() {
 #[test]
 fn an_override_of_the_target_is_taken_from_gfx1151_and_left_to_others_who_need_it() {
     let plain = RuntimeSettings::default();
-    let inherited = [("HSA_OVERRIDE_GFX_VERSION", "11.0.0")];
     let name = "HSA_OVERRIDE_GFX_VERSION";
-    let removed = Some((None, VariableOrigin::Removed));
-    assert_eq!(of(&halo(), &plain, &inherited, name), removed);
+    let inherited = [(name, "11.0.0")];
+    assert_eq!(of(&halo(), &plain, &inherited, name), REMOVED);
     let phoenix = target("rocm", DeviceClass::Unified, &["gfx1103"]);
-    let left = Some(set("11.0.0", VariableOrigin::Inherited));
+    let left = set("11.0.0", VariableOrigin::Inherited);
     assert_eq!(of(&phoenix, &plain, &inherited, name), left);
 }
 
@@ -77,75 +91,51 @@ fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_throug
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
     ];
     let mut settings = RuntimeSettings::default();
-    let removed = Some((None, VariableOrigin::Removed));
     for (name, _) in inherited {
-        assert_eq!(of(&halo(), &settings, &inherited, name), removed);
+        assert_eq!(of(&halo(), &settings, &inherited, name), REMOVED);
     }
-    assert_eq!(
-        of(&halo(), &settings, &inherited, "PYTORCH_ALLOC_CONF"),
-        None
-    );
+    let name = "PYTORCH_ALLOC_CONF";
+    assert_eq!(of(&halo(), &settings, &inherited, name), LEFT_ALONE);
     settings.allocator = AllocatorChoice::Expandable;
-    assert_eq!(
-        of(&halo(), &settings, &inherited, "PYTORCH_ALLOC_CONF"),
-        Some(set("expandable_segments:True", VariableOrigin::Settings))
-    );
+    let expandable = chosen("expandable_segments:True");
+    assert_eq!(of(&halo(), &settings, &inherited, name), expandable);
     settings.verbose_miopen = true;
-    assert_eq!(
-        of(&halo(), &settings, &[], "MIOPEN_LOG_LEVEL"),
-        Some(set("5", VariableOrigin::Settings))
-    );
+    let level = of(&halo(), &settings, &[], "MIOPEN_LOG_LEVEL");
+    assert_eq!(level, chosen("5"));
 }
 
 #[test]
 fn a_search_for_convolutions_that_a_shell_asked_for_gives_way_and_the_settings_do_not() {
     let mut settings = RuntimeSettings::default();
-    let inherited = [("MIOPEN_FIND_MODE", "NORMAL"), ("MIOPEN_FIND_ENFORCE", "3")];
-    let ours = Some(set("2", VariableOrigin::Safelight));
-    assert_eq!(of(&halo(), &settings, &inherited, "MIOPEN_FIND_MODE"), ours);
-    let removed = Some((None, VariableOrigin::Removed));
-    assert_eq!(
-        of(&halo(), &settings, &inherited, "MIOPEN_FIND_ENFORCE"),
-        removed
-    );
-    let mut say = |name: &str, value: &str| {
-        let said = settings
-            .environment
-            .insert(name.to_owned(), value.to_owned());
-        assert_eq!(said, None);
-    };
-    say("MIOPEN_FIND_MODE", "1");
-    say("GOMP_SPINCOUNT", "");
-    say("MINE", "yes");
-    let all = |name| of(&halo(), &settings, &inherited, name);
-    assert_eq!(
-        all("MIOPEN_FIND_MODE"),
-        Some(set("1", VariableOrigin::Settings))
-    );
-    assert_eq!(
-        all("GOMP_SPINCOUNT"),
-        Some((None, VariableOrigin::Settings))
-    );
-    assert_eq!(all("MINE"), Some(set("yes", VariableOrigin::Settings)));
+    let enforce = "MIOPEN_FIND_ENFORCE";
+    let inherited = [(MIOPEN_FIND_MODE, "NORMAL"), (enforce, "3")];
+    let all = |settings: &RuntimeSettings, name| of(&halo(), settings, &inherited, name);
+    assert_eq!(all(&settings, MIOPEN_FIND_MODE), ours("2"));
+    assert_eq!(all(&settings, enforce), REMOVED);
+    for (name, value) in [
+        (MIOPEN_FIND_MODE, "1"),
+        ("GOMP_SPINCOUNT", ""),
+        ("MINE", "yes"),
+    ] {
+        say(&mut settings, name, value);
+    }
+    assert_eq!(all(&settings, MIOPEN_FIND_MODE), chosen("1"));
+    let emptied = (None, Some(VariableOrigin::Settings));
+    assert_eq!(all(&settings, "GOMP_SPINCOUNT"), emptied);
+    assert_eq!(all(&settings, "MINE"), chosen("yes"));
 }
 
 #[test]
 fn the_layout_of_convolutions_is_the_safe_one_on_amd_unless_the_user_set_another() {
     let mut settings = RuntimeSettings::default();
-    let ours = Some(set("0", VariableOrigin::Safelight));
-    assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), ours);
+    let nvidia = target("cuda", DeviceClass::Discrete, &[]);
+    assert_eq!(of(&nvidia, &settings, &[], MIOPEN_LAYOUT), LEFT_ALONE);
+    assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), ours("0"));
     // Passed on as it is.
     let shell = [(MIOPEN_LAYOUT, "1")];
-    assert_eq!(of(&halo(), &settings, &shell, MIOPEN_LAYOUT), None);
-    let said = settings
-        .environment
-        .insert(MIOPEN_LAYOUT.to_owned(), "1".to_owned());
-    assert_eq!(said, None);
-    let theirs = Some(set("1", VariableOrigin::Settings));
-    assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), theirs);
-    let nvidia = target("cuda", DeviceClass::Discrete, &[]);
-    let plain = RuntimeSettings::default();
-    assert_eq!(of(&nvidia, &plain, &[], MIOPEN_LAYOUT), None);
+    assert_eq!(of(&halo(), &settings, &shell, MIOPEN_LAYOUT), LEFT_ALONE);
+    say(&mut settings, MIOPEN_LAYOUT, "1");
+    assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), chosen("1"));
 }
 
 #[test]
@@ -157,15 +147,11 @@ fn what_a_probe_found_of_miopen_reaches_the_engine_unless_the_settings_say_other
     };
     let shell = [(MIOPEN_FIND_MODE, "1")];
     let searches = of(&found, &settings, &shell, MIOPEN_FIND_MODE);
-    assert_eq!(searches, Some((None, VariableOrigin::Safelight)));
-    let layout = of(&found, &settings, &[], MIOPEN_LAYOUT);
-    assert_eq!(layout, Some(set("1", VariableOrigin::Safelight)));
-    let said = settings
-        .environment
-        .insert(MIOPEN_FIND_MODE.to_owned(), "3".to_owned());
-    assert_eq!(said, None);
+    assert_eq!(searches, (None, Some(VariableOrigin::Safelight)));
+    assert_eq!(of(&found, &settings, &[], MIOPEN_LAYOUT), ours("1"));
+    say(&mut settings, MIOPEN_FIND_MODE, "3");
     let searches = of(&found, &settings, &shell, MIOPEN_FIND_MODE);
-    assert_eq!(searches, Some(set("3", VariableOrigin::Settings)));
+    assert_eq!(searches, chosen("3"));
 }
 
 #[test]
@@ -176,10 +162,7 @@ fn the_display_gpu_is_left_out_unless_the_shell_chose_gpus() {
         ..target("rocm", DeviceClass::Discrete, &["gfx1036", "gfx1100"])
     };
     let name = "ROCR_VISIBLE_DEVICES";
-    assert_eq!(
-        of(&two, &plain, &[], name),
-        Some(set("1", VariableOrigin::Safelight))
-    );
+    assert_eq!(of(&two, &plain, &[], name), ours("1"));
     let chose = [("HIP_VISIBLE_DEVICES", "0")];
-    assert_eq!(of(&two, &plain, &chose, name), None);
+    assert_eq!(of(&two, &plain, &chose, name), LEFT_ALONE);
 }

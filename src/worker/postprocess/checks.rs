@@ -120,10 +120,8 @@ mod tests {
         assert_eq!(found("b.webp", "upscale"), (Some(starts), None));
         let (starts, note) = found("b.png", "upscale");
         assert_eq!(starts, None);
-        assert!(
-            note.expect("a note")
-                .starts_with("Uneven frame times, 4 fps on average")
-        );
+        let expected = "Uneven frame times, 4 fps on average";
+        assert!(note.expect("a note").starts_with(expected));
         let note = "Uneven frame times: the result has an even 4 fps".to_owned();
         assert_eq!(found("b.gif", "interpolate"), (None, Some(note)));
     }

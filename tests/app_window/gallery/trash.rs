@@ -11,7 +11,6 @@ fn trash(path: PathBuf) -> GalleryCommand {
     GalleryCommand::Trash(vec![TrashRequest { path, is_frame }])
 }
 
-/// The gallery of a home whose only result is deleted in it.
 fn one_deleted(home: &Path) -> Bench {
     let mut bench = window(home);
     bench.open_gallery();
@@ -98,8 +97,7 @@ fn what_could_not_come_back_can_be_tried_again_and_what_the_trash_lost_is_told_o
     let path = result(home.path(), "a.png", "a red boat", 7);
     let mut bench = one_deleted(home.path());
     fs::create_dir(&path).unwrap();
-    bench.press("Undo");
-    bench.wait_for("another file has its name");
+    bench.press_until("Undo", "another file has its name");
     fs::remove_dir(&path).unwrap();
     bench.press("Try again");
     bench.until("it is back", |bench| bench.shown().len() == 1);
@@ -124,8 +122,7 @@ fn what_a_job_writes_or_begins_with_is_not_deleted() {
     bench.open_gallery();
     bench.until_shown(1);
     bench.choose_result("growing, clip");
-    bench.press("Delete");
-    bench.wait_for("the running job writes this file");
+    bench.press_until("Delete", "the running job writes this file");
     assert!(sent.request.out.exists());
     assert!(!bench.has("in the trash"));
 }

@@ -20,34 +20,6 @@ const MASK_SIZE: (u32, u32) = (64, 48);
 /// Frames read from the middle of a video.
 const NUM_TAKEN: usize = 3;
 
-pub fn png(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    media(scratch, "x.png", bytes)
-}
-
-pub fn jpeg(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    media(scratch, "x.jpg", bytes)
-}
-
-pub fn webp(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    media(scratch, "x.webp", bytes)
-}
-
-pub fn gif(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    media(scratch, "x.gif", bytes)
-}
-
-pub fn tiff(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    media(scratch, "x.tiff", bytes)
-}
-
-pub fn bmp(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    media(scratch, "x.bmp", bytes)
-}
-
-pub fn mp4(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    media(scratch, "x.mp4", bytes)
-}
-
 /// Texts only: the frames are ffmpeg's.
 pub fn webm(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let path = scratch.file("x.webm", bytes)?;
@@ -57,7 +29,7 @@ pub fn webm(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     Ok(0)
 }
 
-fn media(scratch: &Scratch, name: &str, bytes: &[u8]) -> io::Result<u64> {
+pub fn media(scratch: &Scratch, name: &str, bytes: &[u8]) -> io::Result<u64> {
     let path = scratch.file(name, bytes)?;
     scratch.call(|| drop(read_settings(&path)));
     scratch.call(|| drop(read_texts(&path)));
@@ -71,13 +43,9 @@ fn media(scratch: &Scratch, name: &str, bytes: &[u8]) -> io::Result<u64> {
     // The first frame of a truncated video may still be readable.
     let opened = [scratch.call(|| open_picture(&path)).ok()];
     let told = infos.iter().flatten().map(|info| (info.width, info.height));
-    let seen = opened
-        .iter()
-        .flatten()
-        .map(|picture| (picture.width, picture.height));
-    let pixels = told
-        .chain(seen)
-        .map(|(width, height)| u64::from(width) * u64::from(height));
+    let seen = opened.iter().flatten();
+    let sizes = told.chain(seen.map(|picture| (picture.width, picture.height)));
+    let pixels = sizes.map(|(width, height)| u64::from(width) * u64::from(height));
     let of_frame = pixels.max().unwrap_or(0);
     let is_picture = opened[0].is_some();
     drop(opened);

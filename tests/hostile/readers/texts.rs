@@ -144,7 +144,6 @@ pub fn wildcards(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     Ok(0)
 }
 
-/// A page of a package index.
 #[expect(clippy::unnecessary_wraps, reason = "all readers have one signature")]
 pub fn index_page(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let html = String::from_utf8_lossy(bytes);

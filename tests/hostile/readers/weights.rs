@@ -34,25 +34,12 @@ const TEXTS: [&str; 3] = [
 ];
 
 /// Files of a diffusers folder that are read before any weights.
-const MODEL_FILES: &[&str] = &[
-    "model_index.json",
-    "transformer/config.json",
-    "transformer/diffusion_pytorch_model.safetensors.index.json",
-    "transformer_2/config.json",
-    "vae/config.json",
-    "text_encoder/config.json",
-    "text_encoder_2/config.json",
-    "text_encoder/model.safetensors.index.json",
-    "image_encoder/config.json",
-    "image_processor/preprocessor_config.json",
-    "feature_extractor/preprocessor_config.json",
-    "scheduler/scheduler_config.json",
-    "tokenizer/tokenizer.json",
-    "tokenizer/tokenizer_config.json",
-    "tokenizer/vocab.json",
-    "tokenizer/merges.txt",
-    "tokenizer_2/tokenizer.json",
-];
+const MODEL_FILES: &str = "model_index.json transformer/config.json \
+    transformer/diffusion_pytorch_model.safetensors.index.json transformer_2/config.json vae/config.json \
+    text_encoder/config.json text_encoder_2/config.json text_encoder/model.safetensors.index.json \
+    image_encoder/config.json image_processor/preprocessor_config.json \
+    feature_extractor/preprocessor_config.json scheduler/scheduler_config.json tokenizer/tokenizer.json \
+    tokenizer/tokenizer_config.json tokenizer/vocab.json tokenizer/merges.txt tokenizer_2/tokenizer.json";
 /// Weight files of a diffusers folder, given by their headers.
 const MODEL_WEIGHTS: &[&str] = &[
     "transformer/diffusion_pytorch_model.safetensors",
@@ -82,12 +69,8 @@ pub fn safetensors_header(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let data = String::from_utf8_lossy(&bytes[..end]);
     let header = bytes.get(end + 1..).unwrap_or_default();
-    let path = write_safetensors(
-        scratch,
-        "x.safetensors",
-        header,
-        data.trim().parse().unwrap_or(0),
-    )?;
+    let data_bytes = data.trim().parse().unwrap_or(0);
+    let path = write_safetensors(scratch, "x.safetensors", header, data_bytes)?;
     weights(scratch, &path);
     Ok(0)
 }
@@ -103,11 +86,9 @@ pub fn gguf(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         return Ok(0);
     };
     for key in ["tokenizer.ggml.tokens", "tokenizer.ggml.scores", "a"] {
-        let Some((metadata, GgufValue::List(list))) = header
-            .gguf
-            .as_ref()
-            .and_then(|it| Some((it, it.value(key)?)))
-        else {
+        let metadata = header.gguf.as_ref();
+        let value = metadata.and_then(|it| Some((it, it.value(key)?)));
+        let Some((metadata, GgufValue::List(list))) = value else {
             continue;
         };
         if list.element == GgufElement::Text {
@@ -151,7 +132,8 @@ fn write_safetensors(
 
 /// A diffusers folder in the format of [`Scratch::tree`].
 pub fn model_folder(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
-    let names = [MODEL_FILES, MODEL_WEIGHTS].concat();
+    let names = MODEL_FILES.split(' ').chain(MODEL_WEIGHTS.iter().copied());
+    let names: Vec<&str> = names.collect();
     let folder = scratch.tree(bytes, &names)?;
     for name in MODEL_WEIGHTS {
         let Ok(header) = std::fs::read(folder.join(name)) else {
@@ -250,7 +232,6 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Tensors and metadata.
 fn parse(half: &str) -> (Shapes, Vec<(&str, &str)>) {
     let (mut shapes, mut notes) = (Shapes::new(), Vec::new());
     for line in half.lines() {

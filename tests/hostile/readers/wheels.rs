@@ -43,7 +43,6 @@ pub fn wheel(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Counter of the bytes written to it.
 struct Counted(u64);
 
 impl io::Write for Counted {

@@ -49,21 +49,15 @@ fn a_seed_of_minus_one_is_random_and_other_negative_ones_are_refused() {
 }
 
 #[test]
-fn the_help_names_every_sampler_schedule_and_guider() {
+fn the_help_names_every_sampler_schedule_guider_and_setting_that_a_grid_can_vary() {
     let help = help();
     let schedules = SigmaSchedule::ALL.map(SigmaSchedule::name);
     let guiders = GuiderKind::ALL.map(GuiderKind::name);
+    let settings = GridSetting::ALL.map(GridSetting::name);
     let all = SamplerKind::ALL.map(SamplerKind::name);
-    for name in all.iter().chain(&schedules).chain(&guiders) {
+    let all = all.iter().chain(&schedules).chain(&guiders);
+    for name in all.chain(&settings) {
         assert!(help.contains(name), "{name}");
-    }
-}
-
-#[test]
-fn the_help_names_every_setting_that_a_grid_can_vary() {
-    let help = help();
-    for setting in GridSetting::ALL {
-        assert!(help.contains(setting.name()), "{setting}");
     }
 }
 

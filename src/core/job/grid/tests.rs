@@ -11,6 +11,7 @@ use crate::job::{
 use crate::media::{RgbPixels, open_picture, write_png};
 use crate::model::{ModelSpec, test_spec};
 use crate::restore::{self, FileSettings};
+use crate::testing::table;
 
 fn form(sides: &[&str]) -> GenerateForm {
     GenerateForm {
@@ -63,29 +64,17 @@ fn two_sides_make_a_job_for_each_cell_with_everything_else_alike() {
     assert_eq!(grid.columns, ["Steps 4", "Steps 8"]);
     assert_eq!(grid.rows, ["Seed 1", "Seed 2", "Seed 3"]);
     assert_eq!(grid.to_string(), "2 × 3 grid of Steps and Seed");
-    let cells: Vec<_> = made
-        .jobs
-        .iter()
-        .map(|job| {
-            let (id, index) = cell_of(&job.request).unwrap();
-            assert_eq!(id, grid.id);
-            (index, job.request.sampling.num_steps, job.request.seed)
-        })
-        .collect();
-    let expected = [
-        (0, 4, 1),
-        (1, 8, 1),
-        (2, 4, 2),
-        (3, 8, 2),
-        (4, 4, 3),
-        (5, 8, 3),
-    ];
-    assert_eq!(cells, expected);
-    assert!(
-        made.jobs
-            .iter()
-            .all(|job| job.request.prompt == form.prompt)
-    );
+    let expected = [(4, 1), (8, 1), (4, 2), (8, 2), (4, 3), (8, 3)];
+    assert_eq!(made.jobs.len(), expected.len());
+    for (index, (job, (num_steps, seed))) in made.jobs.iter().zip(expected).enumerate() {
+        let request = &job.request;
+        assert_eq!(cell_of(request), Some((grid.id, index)));
+        assert_eq!(
+            (request.sampling.num_steps, request.seed),
+            (num_steps, seed)
+        );
+        assert_eq!(request.prompt, form.prompt);
+    }
     assert_eq!(form.num_results(&test_spec()), 6);
 }
 
@@ -94,30 +83,21 @@ fn a_model_is_changed_as_seldom_as_can_be_and_its_own_values_are_its_own() {
     let own = test_spec().id;
     let form = form(&[&format!("model={own},other"), "steps=4,8"]);
     let requests = requests(&form);
-    let ran: Vec<_> = requests
+    let ran = requests
         .iter()
-        .map(|request| (request.model.as_str(), request.sampling.num_steps))
-        .collect();
-    let expected = [
-        (own.as_str(), 4),
-        (own.as_str(), 8),
-        ("other", 4),
-        ("other", 8),
-    ];
-    assert_eq!(ran, expected);
+        .map(|it| (&*it.model, it.sampling.num_steps));
+    let expected = [(&*own, 4), (&*own, 8), ("other", 4), ("other", 8)];
+    assert_eq!(ran.collect::<Vec<_>>(), expected);
     assert_eq!(cell_of(&requests[1]).unwrap().1, 2, "below the first");
     assert_eq!(requests[3].num_frames, 33);
     // What the window fills in for its model is no wish for another one.
-    let filled = GenerateForm {
-        num_frames: Some(test_spec().defaults.num_frames),
-        ..form.clone()
-    };
-    assert_eq!(self::requests(&filled)[3].num_frames, 33);
-    let asked = GenerateForm {
-        num_frames: Some(9),
-        ..form
-    };
-    assert_eq!(self::requests(&asked)[3].num_frames, 9);
+    for (num_frames, expected) in [(test_spec().defaults.num_frames, 33), (9, 9)] {
+        let form = GenerateForm {
+            num_frames: Some(num_frames),
+            ..form.clone()
+        };
+        assert_eq!(self::requests(&form)[3].num_frames, expected);
+    }
 }
 
 #[test]
@@ -126,12 +106,8 @@ fn the_first_text_of_a_prompt_is_replaced_by_the_others() {
     form.negative_prompt = Some("red sky".to_owned());
     let requests = requests(&form);
     let prompts: Vec<&str> = requests.iter().map(|it| it.prompt.as_str()).collect();
-    let expected = [
-        "a red boat on a red sea",
-        "a blue boat on a blue sea",
-        "a  boat on a  sea",
-    ];
-    assert_eq!(prompts, expected);
+    let expected = "a red boat on a red sea|a blue boat on a blue sea|a  boat on a  sea";
+    assert_eq!(prompts.join("|"), expected);
     assert_eq!(requests[1].negative_prompt, "blue sky");
     let grids = made(&form).unwrap().grids;
     assert_eq!(grids[0].columns, ["red", "blue", "without “red”"]);
@@ -143,65 +119,39 @@ fn samplers_loras_and_guidance_are_set_by_their_names() {
     let mut form = form(&["sampler=euler,UniPC", "lora=0.5,1"]);
     form.loras = vec![ChosenLora::new("/l/ink.safetensors".into())];
     let requests = requests(&form);
-    let set: Vec<_> = requests
-        .iter()
-        .map(|it| (it.sampling.sampler, it.loras[0].strength))
-        .collect();
+    let set = requests.iter();
+    let set = set.map(|it| (it.sampling.sampler, it.loras[0].strength));
     // A LoRA is changed as seldom as can be.
-    let expected = [
-        (SamplerKind::Euler, 0.5),
-        (SamplerKind::UniPc, 0.5),
-        (SamplerKind::Euler, 1.0),
-        (SamplerKind::UniPc, 1.0),
-    ];
-    assert_eq!(set, expected);
-    form.loras
-        .push(ChosenLora::new("/l/oil.safetensors".into()));
+    let (euler, uni_pc) = (SamplerKind::Euler, SamplerKind::UniPc);
+    let expected = [(euler, 0.5), (uni_pc, 0.5), (euler, 1.0), (uni_pc, 1.0)];
+    assert_eq!(set.collect::<Vec<_>>(), expected);
+    let oil = ChosenLora::new("/l/oil.safetensors".into());
+    form.loras.push(oil);
     assert!(problem(&form).contains("choose which LoRA's strength the grid varies: ink, oil"));
     form.grid = vec!["lora:OIL=0,2".parse().unwrap()];
-    let oil: Vec<f64> = self::requests(&form)
-        .iter()
-        .map(|it| it.loras[1].strength)
-        .collect();
-    assert_eq!(oil, [0.0, 2.0]);
+    let requests = self::requests(&form);
+    let oil = requests.iter().map(|it| it.loras[1].strength);
+    assert_eq!(oil.collect::<Vec<_>>(), [0.0, 2.0]);
 }
 
 #[test]
 fn what_cannot_be_a_grid_is_refused_with_one_sentence() {
-    for (sides, expected) in [
-        (
-            &["steps=4,x"][..],
-            "Steps of the grid must be whole numbers",
-        ),
-        (
-            &["steps="],
-            "the grid has no values for Steps: write some, such as 4, 8, 12",
-        ),
-        (
-            &["steps=0,4"],
-            "Steps 0: the number of steps must be between 1 and 1000",
-        ),
-        (&["steps=1..50", "seed=1..50"], "at most 400 jobs, not 2500"),
-        (&["seed=1..99999999"], "more than 400 values"),
-        (
-            &["steps=1,2", "steps=3,4"],
-            "both sides of the grid vary the same setting",
-        ),
-        (
-            &["steps=1", "seed=1", "shift=1"],
-            "at most 2 settings, not 3",
-        ),
-        (
-            &["prompt=green,blue"],
-            "the prompt does not contain \"green\"",
-        ),
-        (&["sampler=dream"], "expected a sampler"),
-        (&["lora=0,1"], "no LoRA is chosen"),
-        (&["model=nowhere"], "there is no model nowhere"),
-        (&["strength=0.5,0.6"], "The strength is not used"),
-    ] {
-        let text = problem(&form(sides));
-        assert!(text.contains(expected), "{sides:?}: {text}");
+    for (sides, expected) in table(
+        r#"steps=4,x -> Steps of the grid must be whole numbers
+           steps= -> the grid has no values for Steps: write some, such as 4, 8, 12
+           steps=0,4 -> Steps 0: the number of steps must be between 1 and 1000
+           steps=1..50 seed=1..50 -> at most 400 jobs, not 2500
+           seed=1..99999999 -> more than 400 values
+           steps=1,2 steps=3,4 -> both sides of the grid vary the same setting
+           steps=1 seed=1 shift=1 -> at most 2 settings, not 3
+           prompt=green,blue -> the prompt does not contain "green"
+           sampler=dream -> expected a sampler
+           lora=0,1 -> no LoRA is chosen
+           model=nowhere -> there is no model nowhere
+           strength=0.5,0.6 -> The strength is not used"#,
+    ) {
+        let text = problem(&form(&sides.split(' ').collect::<Vec<_>>()));
+        assert!(text.contains(expected), "{sides}: {text}");
         assert!(!text.contains(". "), "more than one sentence: {text}");
     }
     for text in ["steps", "colour=1,2", "steps:a=1,2", ""] {
@@ -255,17 +205,12 @@ fn a_sheet_shows_each_cell_opens_its_file_and_restores_the_grid() {
     // A name that is taken stays what it was.
     let second = write_sheet(&record, &|_| false, &out).unwrap();
     assert_eq!(
-        (sheet.as_path(), second.as_path()),
-        (out.as_path(), folder.path().join("sheet-2.png").as_path())
+        [&sheet, &second],
+        [&out, &folder.path().join("sheet-2.png")]
     );
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = sheet.metadata().unwrap().permissions().mode();
-    let own = folder.path().join("0.png").metadata().unwrap();
-    assert_eq!(
-        mode,
-        own.permissions().mode(),
-        "readable as other results are"
-    );
+    let mode = |path: &Path| path.metadata().unwrap().permissions();
+    let own = mode(&folder.path().join("0.png"));
+    assert_eq!(mode(&sheet), own, "readable as other results are");
     let settings = crate::media::read_settings(&sheet).unwrap().unwrap();
     let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
     let cells = SheetCells::of_settings(&settings).unwrap();
@@ -278,12 +223,8 @@ fn a_sheet_shows_each_cell_opens_its_file_and_restores_the_grid() {
             }
         }
     }
-    let expected: BTreeMap<_, _> = record
-        .made
-        .values()
-        .map(|path| (path.clone(), 96 * 64))
-        .collect();
-    assert_eq!(found, expected);
+    let expected = record.made.values().map(|path| (path.clone(), 96 * 64));
+    assert_eq!(found, expected.collect());
     let Some(FileSettings::Own(carried)) = restore::read(&sheet).unwrap() else {
         panic!("it carries settings")
     };

@@ -197,38 +197,23 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_text_stays_and_does_not_vary() {
-        let found = longest_text(
-            "a (red:1.2) boat // no comment",
-            &WildcardFolders::default(),
-        )
-        .unwrap();
-        assert_eq!((found.text.as_str(), found.varies), ("a red boat", false));
-    }
-
-    #[test]
-    fn the_longest_branch_of_each_choice_is_taken() {
-        let none = WildcardFolders::default();
-        let found =
-            longest_text("a {red|very dark blue|} {boat|{ship|sailing ship}}", &none).unwrap();
-        assert_eq!(found.text, "a very dark blue sailing ship");
-        assert!(found.varies);
-        let several = longest_text("{1-2$$ and $$a|b c|d e f}", &none).unwrap();
-        assert_eq!(several.text, "d e f and b c");
-    }
-
-    #[test]
-    fn wildcards_are_followed_and_a_missing_one_is_named() {
+    fn the_longest_branch_of_choices_and_wildcards_is_taken_and_a_missing_one_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("sea.txt"), "calm\nwild and __deep__\n").unwrap();
         fs::write(folder.path().join("deep.txt"), "deep\nvery deep indeed\n").unwrap();
         let wildcards = WildcardFolders::new([folder.path().to_owned()]);
-        let found = longest_text("a __sea__ sea", &wildcards).unwrap();
-        assert_eq!(found.text, "a wild and very deep indeed sea");
-        let err = longest_text("a __boat__", &wildcards)
-            .unwrap_err()
-            .to_string();
-        assert!(err.contains("__boat__"), "{err}");
+        let blue = "a {red|very dark blue|} {boat|{ship|sailing ship}}";
+        for (template, expected, varies) in [
+            ("a (red:1.2) boat // no comment", "a red boat", false),
+            (blue, "a very dark blue sailing ship", true),
+            ("{1-2$$ and $$a|b c|d e f}", "d e f and b c", true),
+            ("a __sea__ sea", "a wild and very deep indeed sea", true),
+        ] {
+            let found = longest_text(template, &wildcards).unwrap();
+            assert_eq!((&*found.text, found.varies), (expected, varies));
+        }
+        let err = longest_text("a __boat__", &wildcards).unwrap_err();
+        assert!(err.to_string().contains("__boat__"), "{err}");
     }
 
     #[test]

@@ -136,7 +136,6 @@ mod tests {
         reached.unwrap_or(left.len() - 1)
     }
 
-    /// Several numbers from 0 up to but not 1.
     fn fractions() -> impl Iterator<Item = f64> {
         let numbers = (1_u64..).map(|count| mixed(STEP.wrapping_mul(count)));
         numbers.map(|number| (number >> 11) as f64 / (1_u64 << 53) as f64)

@@ -13,7 +13,6 @@ fn read(template: &str, seed: u64, wildcards: &WildcardFolders) -> String {
     expand(template, seed, wildcards).unwrap().prompt
 }
 
-/// All that a template becomes, over many seeds.
 fn all(template: &str, wildcards: &WildcardFolders) -> BTreeSet<String> {
     (0..400)
         .map(|seed| read(template, seed, wildcards))
@@ -24,7 +23,6 @@ fn set<const N: usize>(texts: [&str; N]) -> BTreeSet<String> {
     texts.into_iter().map(str::to_owned).collect()
 }
 
-/// A folder with files of these names and texts.
 fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, WildcardFolders) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -42,24 +40,23 @@ fn error(template: &str, wildcards: &WildcardFolders) -> String {
 
 #[test]
 fn a_choice_becomes_each_of_its_options() {
-    let cases: [(&str, &[&str]); 14] = [
-        ("a {red|blue} cat", &["a red cat", "a blue cat"]),
-        ("{a|{b|c}} d", &["a d", "b d", "c d"]),
-        ("a{ big|} cat", &["a big cat", "a cat"]),
-        ("{|}", &[""]),
-        ("{0::a|b}", &["b"]),
-        ("{ 2.5 ::a|b}", &["a", "b"]),
-        ("{std::vec|x}", &["std::vec", "x"]),
-        ("{2$$a|b}", &["a, b", "b, a"]),
-        ("{2$$ and $$ a | b }", &["a and b", "b and a"]),
-        ("{1-2$$a|b}", &["a", "b", "a, b", "b, a"]),
-        ("{-2$$+$$a|b}", &["a", "b", "a+b", "b+a"]),
-        ("{9$$a}", &["a"]),
-        ("{0$$a|b}", &[""]),
-        ("{é|日本|🙂}", &["é", "日本", "🙂"]),
-    ];
-    for (template, expected) in cases {
-        let expected: BTreeSet<String> = expected.iter().map(|it| (*it).to_owned()).collect();
+    for (template, expected) in [
+        ("a {red|blue} cat", "a red cat/a blue cat"),
+        ("{a|{b|c}} d", "a d/b d/c d"),
+        ("a{ big|} cat", "a big cat/a cat"),
+        ("{|}", ""),
+        ("{0::a|b}", "b"),
+        ("{ 2.5 ::a|b}", "a/b"),
+        ("{std::vec|x}", "std::vec/x"),
+        ("{2$$a|b}", "a, b/b, a"),
+        ("{2$$ and $$ a | b }", "a and b/b and a"),
+        ("{1-2$$a|b}", "a/b/a, b/b, a"),
+        ("{-2$$+$$a|b}", "a/b/a+b/b+a"),
+        ("{9$$a}", "a"),
+        ("{0$$a|b}", ""),
+        ("{é|日本|🙂}", "é/日本/🙂"),
+    ] {
+        let expected: BTreeSet<String> = expected.split('/').map(str::to_owned).collect();
         assert_eq!(all(template, &none()), expected, "{template}");
     }
 }
@@ -156,10 +153,8 @@ fn a_seed_chooses_the_same_for_ever() {
         .into_iter()
         .map(|seed| read(template, seed, &none()))
         .collect();
-    assert_eq!(
-        found,
-        ["e f, i j l", "c i, g, f j n", "d g j l", "e f, h, i j m"]
-    );
+    let expected = ["e f, i j l", "c i, g, f j n", "d g j l", "e f, h, i j m"];
+    assert_eq!(found, expected);
     for seed in 0..50 {
         assert_eq!(read(template, seed, &none()), read(template, seed, &none()));
     }
@@ -187,7 +182,7 @@ fn a_wildcard_is_a_line_of_its_file() {
         ("Ünïcode name.txt", "found"),
         ("notes.md", "no"),
     ]);
-    let cases: [(&str, &[&str]); 9] = [
+    let cases: [(&str, &[&str]); 8] = [
         ("a __colour__ cat", &["a red cat", "a blue cat"]),
         ("__COLOUR__", &["red", "blue"]),
         ("__colour.txt__", &["red", "blue"]),
@@ -196,43 +191,25 @@ fn a_wildcard_is_a_line_of_its_file() {
         ("__often__", &["always"]),
         ("__ünïcode name__", &["found"]),
         ("__animals/d*__, __animals/**f__", &["dog, wolf"]),
-        (
-            "__animals/*__",
-            &[
-                "small red cat",
-                "small blue cat",
-                " red cat",
-                " blue cat",
-                "dog",
-            ],
-        ),
     ];
     for (template, expected) in cases {
         let expected: BTreeSet<String> = expected.iter().map(|it| (*it).to_owned()).collect();
         assert_eq!(all(template, &wildcards), expected, "{template}");
     }
-    let names = [
-        "animals/cat",
-        "animals/dog",
-        "animals/wild/wolf",
-        "colour",
-        "often",
-        "Ünïcode name",
-    ];
-    assert_eq!(wildcards.names(), names);
+    let expected = "small red cat|small blue cat| red cat| blue cat|dog".split('|');
+    let expected: BTreeSet<String> = expected.map(str::to_owned).collect();
+    assert_eq!(all("__animals/*__", &wildcards), expected);
+    let names = "animals/cat animals/dog animals/wild/wolf colour often Ünïcode name";
+    assert_eq!(wildcards.names().join(" "), names);
 }
 
 #[test]
 fn a_wildcard_file_in_utf_16_is_read_and_another_encoding_named() {
     let (kept, wildcards) = folder(&[("utf8.txt", "\u{feff}größe\n")]);
-    let little: Vec<u8> = "\u{feff}größe 🙂\r\n日本"
-        .encode_utf16()
-        .flat_map(u16::to_le_bytes)
-        .collect();
-    let big: Vec<u8> = "\u{feff}größe"
-        .encode_utf16()
-        .flat_map(u16::to_be_bytes)
-        .collect();
+    let little = "\u{feff}größe 🙂\r\n日本".encode_utf16();
+    let little: Vec<u8> = little.flat_map(u16::to_le_bytes).collect();
+    let big = "\u{feff}größe".encode_utf16();
+    let big: Vec<u8> = big.flat_map(u16::to_be_bytes).collect();
     let write = |name: &str, bytes: &[u8]| fs::write(kept.path().join(name), bytes).unwrap();
     write("little.txt", &little);
     write("big.txt", &big);
@@ -246,17 +223,15 @@ fn a_wildcard_file_in_utf_16_is_read_and_another_encoding_named() {
         let message = error(&format!("__{name}__"), &wildcards);
         assert!(message.contains("save it as UTF-8"), "{message}");
     }
-    let listed: Vec<_> = wildcards.list();
-    let listed: Vec<_> = listed
-        .iter()
-        .map(|it| (&*it.name, it.num_lines, &*it.beginning[0]))
-        .collect();
+    let listed = wildcards.list();
+    let listed = listed.iter();
+    let listed = listed.map(|it| (&*it.name, it.num_lines, &*it.beginning[0]));
     let expected = [
         ("big", 1, "größe"),
         ("little", 2, "größe 🙂"),
         ("utf8", 1, "größe"),
     ];
-    assert_eq!(listed, expected);
+    assert_eq!(listed.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -338,12 +313,9 @@ fn hostile_templates_end_soon() {
         "{", "}", "(", "[", "|", "\\", "__", "/*", "#", "{|", "((a:", "$$", "{1$$",
     ] {
         let many = sign.repeat(MAX_BYTES / sign.len());
+        let closed = format!("{many}{}", "})]".repeat(9000));
         drop(expand(&many, 1, &wildcards));
-        drop(expand(
-            &format!("{many}{}", "})]".repeat(9000)),
-            1,
-            &wildcards,
-        ));
+        drop(expand(&closed, 1, &wildcards));
     }
 }
 

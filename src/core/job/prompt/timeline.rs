@@ -313,22 +313,14 @@ mod tests {
     #[test]
     fn what_stands_outside_is_said_at_all_times_and_alone_in_gaps() {
         let prompt = "a man, oil paint: [1s-2s: he  [really] waves]";
-        let expected = [
-            heard(&[("a man, oil paint:", 1.0)]),
-            heard(&[("a man, oil paint: he [really] waves", 1.0)]),
-            heard(&[("a man, oil paint:", 1.0)]),
-        ];
+        let (gap, whole) = ("a man, oil paint:", "a man, oil paint: he [really] waves");
+        let expected = [gap, whole, gap].map(|text| heard(&[(text, 1.0)]));
         assert_eq!(section_texts(prompt, 3, SectionOrder::F1), expected);
     }
 
     #[test]
     fn without_other_words_a_prompt_lasts_until_the_next_and_the_first_begins_with_the_clip() {
-        let expected = [
-            heard(&[("one", 1.0)]),
-            heard(&[("one", 1.0)]),
-            heard(&[("two", 1.0)]),
-            heard(&[("two", 1.0)]),
-        ];
+        let expected = ["one", "one", "two", "two"].map(|text| heard(&[(text, 1.0)]));
         let prompt = "[0.5 s - 1s: one][2s-3s: two]";
         assert_eq!(section_texts(prompt, 4, SectionOrder::F1), expected);
     }
@@ -345,16 +337,7 @@ mod tests {
         let problem = |prompt| PromptTimeline::parse(prompt).unwrap_err();
         assert!(problem("[2s-1s: x]").contains("must be later than the start"));
         assert!(problem("[2s: x").contains("is not closed"));
-        for plain in [
-            "[2: x]",
-            "[s: x]",
-            "[2s x]",
-            "[a-2s: x",
-            "[]",
-            "[2s",
-            "[-1s: x]",
-            "[1.2.3s: x]",
-        ] {
+        for plain in "[2: x]|[s: x]|[2s x]|[a-2s: x|[]|[2s|[-1s: x]|[1.2.3s: x]".split('|') {
             assert_eq!(PromptTimeline::parse(plain), Ok(None), "{plain}");
         }
     }

@@ -385,40 +385,30 @@ mod tests {
         let short = count(&[("UMT5", 84, 512)]);
         assert_eq!(tokens_text(&short), "84 of 512 tokens");
         let long = count(&[("UMT5", 530, 512)]);
-        assert_eq!(
-            tokens_text(&long),
-            "530 of 512 tokens: the last 18 are truncated"
-        );
+        let expected = "530 of 512 tokens: the last 18 are truncated";
+        assert_eq!(tokens_text(&long), expected);
         let varied = PromptCount {
             varies: true,
             num_prompts: 3,
             ..short.clone()
         };
-        assert_eq!(
-            tokens_text(&varied),
-            "up to 84 of 512 tokens in the longest of 3 prompts"
-        );
+        let expected = "up to 84 of 512 tokens in the longest of 3 prompts";
+        assert_eq!(tokens_text(&varied), expected);
         let timed = PromptCount {
             num_parts: 2,
             ..short
         };
-        assert_eq!(
-            tokens_text(&timed),
-            "84 of 512 tokens in the longest of 2 parts"
-        );
+        let expected = "84 of 512 tokens in the longest of 2 parts";
+        assert_eq!(tokens_text(&timed), expected);
     }
 
     #[test]
     fn what_clip_does_not_hear_is_said_once_it_is_so() {
-        assert_eq!(
-            second_encoder_text(&count(&[("T5", 60, 512), ("CLIP", 70, 77)])),
-            None
-        );
+        let found = second_encoder_text(&count(&[("T5", 60, 512), ("CLIP", 70, 77)]));
+        assert_eq!(found, None);
         let text = second_encoder_text(&count(&[("T5", 90, 512), ("CLIP", 92, 77)])).unwrap();
-        assert!(
-            text.starts_with("CLIP reads only the first 77 of its 92 tokens"),
-            "{text}"
-        );
+        let start = "CLIP reads only the first 77 of its 92 tokens";
+        assert!(text.starts_with(start), "{text}");
         assert!(text.ends_with("T5 reads all of it"), "{text}");
     }
 }

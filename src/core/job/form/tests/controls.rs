@@ -36,7 +36,6 @@ fn given(spec: &ModelSpec, controls: Vec<FormControl>) -> Result<ValidatedForm, 
     checked(spec, |form| form.controls = controls)
 }
 
-/// The errors of one control of a model that takes networks.
 fn problem(change: impl FnOnce(&mut FormControl)) -> String {
     let one = control(|it| {
         it.settings.network = Some("union.safetensors".into());
@@ -79,16 +78,12 @@ fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
     assert_eq!(inputs.join(" "), expected);
     // The first of them says which shape the result has.
     assert!(request.width > request.height);
-    let written = serde_json::to_value(&request).unwrap();
-    let again: GenerateRequest = serde_json::from_value(written).unwrap();
-    assert_eq!(again, request);
+    assert_eq!(written_and_read(&request), request);
     let form = GenerateForm {
         controls: vec![one],
         ..form()
     };
-    let written = serde_json::to_value(&form).unwrap();
-    let again: GenerateForm = serde_json::from_value(written).unwrap();
-    assert_eq!(again, form);
+    assert_eq!(written_and_read(&form), form);
     let plain = request_of(&networks(), |_| {});
     let written = serde_json::to_value(&plain).unwrap();
     assert!(written.get("controls").is_none());
@@ -98,14 +93,12 @@ fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
 fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
     let of = |count| vec![control(|_| {}); count];
     let named = |kind| vec![control(|it| it.settings.kind = Some(kind))];
-    let made = || {
-        vec![control(|it| {
-            it.settings.made = Some(CannyThresholds::default());
-        })]
-    };
-    let network = vec![control(|it| {
-        it.settings.network = Some("n.safetensors".into());
-    })];
+    let thresholds = Some(CannyThresholds::default());
+    let made = || vec![control(|it| it.settings.made = thresholds)];
+    let network = Some("n.safetensors".into());
+    let network = vec![control(|it| it.settings.network = network)];
+    let no_edges = "edges mean nothing where Test model is shown";
+    let no_network = "without a ControlNet: leave out n.safetensors";
     let (depth, edges) = (channels(ControlKind::Depth), channels(ControlKind::Edges));
     let pose = named(ControlKind::Pose);
     for (spec, controls, expected) in [
@@ -114,21 +107,13 @@ fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
         (&edges, of(0), "or a picture whose edges are computed here"),
         (&depth, of(2), "takes one control picture, not 2"),
         (&depth, pose, "takes a depth map, not a picture of a pose"),
-        (
-            &depth,
-            made(),
-            "edges mean nothing where Test model is shown",
-        ),
+        (&depth, made(), no_edges),
         (
             &networks(),
             of(5),
             "takes at most 4 control pictures, not 5",
         ),
-        (
-            &depth,
-            network,
-            "without a ControlNet: leave out n.safetensors",
-        ),
+        (&depth, network, no_network),
     ] {
         let err = given(spec, controls).unwrap_err();
         assert_starts(&err, "control: ");
@@ -164,13 +149,8 @@ fn what_is_wrong_with_a_control_is_said_in_a_sentence() {
 fn a_model_that_sees_the_image_itself_follows_it_always() {
     let half = control(|it| (it.settings.strength, it.settings.until) = (0.5, 0.8));
     let checked = given(&channels(ControlKind::Depth), vec![half]).unwrap();
-    assert_eq!(
-        checked.request.controls[0].settings,
-        ControlSettings::default()
-    );
-    let text = &checked.notices[0].message;
-    assert_starts(
-        text,
-        "The strength and the steps of the control are not used",
-    );
+    let control = &checked.request.controls[0];
+    assert_eq!(control.settings, ControlSettings::default());
+    let expected = "The strength and the steps of the control are not used";
+    assert_starts(&checked.notices[0].message, expected);
 }

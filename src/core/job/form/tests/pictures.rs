@@ -22,7 +22,6 @@ pub(super) fn dev() -> ModelSpec {
     spec
 }
 
-/// As Flux schnell: without guidance.
 pub(super) fn schnell() -> ModelSpec {
     let mut spec = dev();
     spec.guidance = GuidanceMode::None;
@@ -31,7 +30,6 @@ pub(super) fn schnell() -> ModelSpec {
     spec
 }
 
-/// As Flux Fill: an image and a mask.
 pub(super) fn fill() -> ModelSpec {
     let mut spec = dev();
     spec.image_role = ImageRole::Canvas;
@@ -80,16 +78,14 @@ fn a_mask_lies_on_an_image_of_a_model_that_takes_one() {
     assert_eq!((request.width, request.height), (1184, 880));
     let mut without = dev();
     without.mask = InputUse::No;
+    let needs_mask = "mask: Test model needs a mask: it fills the white part";
     for (text, expected) in [
         (refused(&dev(), mask), "image: a mask needs a start picture"),
         (
             refused(&without, both),
             "mask: Test model does not use masks",
         ),
-        (
-            refused(&fill(), image),
-            "mask: Test model needs a mask: it fills the white part",
-        ),
+        (refused(&fill(), image), needs_mask),
         (
             refused(&fill(), mask),
             "image: Test model needs a start picture",
@@ -207,15 +203,31 @@ fn a_guidance_and_a_negative_prompt_that_cannot_act_are_named() {
     let (request, text) = noted(&schnell(), |form| form.sampling.guidance_scale = Some(7.0));
     assert_eq!(request.sampling.guidance_scale, 0.0);
     assert_starts(&text, "The guidance is not used");
-    let negative = |form: &mut GenerateForm| form.negative_prompt = Some("blurry".into());
-    let (_, text) = noted(&dev(), negative);
-    assert_starts(&text, "The negative prompt is not used: set the CFG scale");
-    let (_, text) = noted(&test_spec(), |form| {
-        negative(form);
-        form.sampling.guidance_scale = Some(1.0);
-    });
-    assert_starts(&text, "The negative prompt is not used: set the guidance");
-    assert_eq!(noted(&test_spec(), negative).1, "");
+    let negative = |guidance: Option<f64>| {
+        move |form: &mut GenerateForm| {
+            form.negative_prompt = Some("blurry".into());
+            form.sampling.guidance_scale = guidance;
+        }
+    };
+    for (spec, guidance, told) in [
+        (
+            dev(),
+            None,
+            "The negative prompt is not used: set the CFG scale",
+        ),
+        (
+            test_spec(),
+            Some(1.0),
+            "The negative prompt is not used: set the guidance",
+        ),
+        (test_spec(), None, ""),
+    ] {
+        let text = noted(&spec, negative(guidance)).1;
+        assert!(
+            text.starts_with(told) && text.is_empty() == told.is_empty(),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -242,37 +254,33 @@ fn frames_and_videos_mean_nothing_to_an_image_model() {
     let mut text_only = dev();
     text_only.start_image = InputUse::No;
     let image = || Some(picture(64, 64));
-    for (text, expected) in [
-        (
-            refused(&dev(), |form| form.num_frames = Some(17)),
-            "frames: Test model makes pictures, which have 1 frame, not 17",
-        ),
-        (
-            noted(&dev(), |form| form.fps = Some(16.0)).1,
-            "The frame rate is not used: Test model makes pictures",
-        ),
-        (
-            refused(&dev(), |form| form.extend = Some(clip(64, 64, 8.0))),
-            "extend: Test model makes pictures and cannot continue a clip",
-        ),
-        (
-            refused(&dev(), |form| form.last_image = image()),
-            "last-image: Test model does not use end",
-        ),
-        (
-            refused(&text_only, |form| form.image = image()),
-            "image: Test model makes pictures from text only and cannot use a start picture",
-        ),
-    ] {
-        assert_starts(&text, expected);
-    }
+    let text = refused(&dev(), |form| form.num_frames = Some(17));
+    let expected = "frames: Test model makes pictures, which have 1 frame, not 17";
+    assert_starts(&text, expected);
+    let text = noted(&dev(), |form| form.fps = Some(16.0)).1;
+    assert_starts(
+        &text,
+        "The frame rate is not used: Test model makes pictures",
+    );
+    let text = refused(&dev(), |form| form.extend = Some(clip(64, 64, 8.0)));
+    assert_starts(
+        &text,
+        "extend: Test model makes pictures and cannot continue a clip",
+    );
+    let text = refused(&dev(), |form| form.last_image = image());
+    assert_starts(&text, "last-image: Test model does not use end");
+    let text = refused(&text_only, |form| form.image = image());
+    let expected = "image: Test model makes pictures from text only and cannot use a start picture";
+    assert_starts(&text, expected);
 }
 
 #[test]
 fn an_image_goes_to_a_file_for_images() {
     for name in ["a.png", "a.webp", "a.jpg", "a.JPEG"] {
-        let result = checked(&dev(), |form| form.out = name.into());
-        assert!(result.is_ok(), "{name}");
+        assert!(
+            checked(&dev(), |form| form.out = name.into()).is_ok(),
+            "{name}"
+        );
     }
     for name in ["a.mp4", "a.gif"] {
         let text = refused(&dev(), |form| form.out = name.into());

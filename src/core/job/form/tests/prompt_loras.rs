@@ -51,7 +51,6 @@ impl Library {
         request.settle_prompts(&wildcards, &LoraIndex::from(self.files.clone()))
     }
 
-    /// The settled request of a prompt, and all that is said of it.
     fn settled(&self, prompt: &str) -> (GenerateRequest, String) {
         let ValidatedForm {
             mut request,
@@ -71,7 +70,6 @@ impl Library {
     }
 }
 
-/// Folder, name and strength of each LoRA.
 fn loras(request: &GenerateRequest) -> Vec<(String, f64)> {
     let name = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
     let each = request.loras.iter().map(|lora| {
@@ -125,18 +123,18 @@ fn each_line_of_a_prompt_has_loras_of_its_own() {
         ..form()
     };
     let made = jobs_of(&form, &library.spec, &|_| Err(String::new())).unwrap();
-    let settled = made.jobs.into_iter().map(|mut job| {
+    let expected = [
+        ("a", Some(("ink", 0.5))),
+        ("b", None),
+        ("c", Some(("wan/style", 1.0))),
+    ];
+    assert_eq!(made.jobs.len(), expected.len());
+    for (mut job, (prompt, lora)) in made.jobs.into_iter().zip(expected) {
         library.settle(&mut job.request).unwrap();
-        (job.request.prompt.clone(), loras(&job.request))
-    });
-    assert_eq!(
-        settled.collect::<Vec<_>>(),
-        [
-            ("a".to_owned(), vec![("ink".to_owned(), 0.5)]),
-            ("b".to_owned(), Vec::new()),
-            ("c".to_owned(), vec![("wan/style".to_owned(), 1.0)]),
-        ]
-    );
+        assert_eq!(job.request.prompt, prompt);
+        let lora = lora.map(|(name, strength)| (name.to_owned(), strength));
+        assert_eq!(loras(&job.request), Vec::from_iter(lora));
+    }
 }
 
 #[test]

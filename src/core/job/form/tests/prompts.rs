@@ -85,10 +85,8 @@ fn a_literal_prompt_reaches_the_model_to_the_letter_and_is_a_template_again_when
     filled.set_literal_negative("{fog|fog}".to_owned());
     filled.use_prompt_as_template();
     filled.use_negative_as_template();
-    assert_eq!(
-        expanded(&filled),
-        ("a red boat".to_owned(), "fog".to_owned())
-    );
+    let expected = ("a red boat".to_owned(), "fog".to_owned());
+    assert_eq!(expanded(&filled), expected);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The second pass in forms and requests.
 
+use Stage::{Decode, Denoise, DenoiseHigh, DenoiseLow, EncodeImage, EncodeText, Save, Unload};
+
 use super::pictures::{dev, fill};
 use super::*;
 use crate::job::{EnlargedPass, GenerateRequest, Recipe, SecondPass, Stage};
@@ -33,29 +35,21 @@ fn a_second_pass_makes_the_result_larger_in_whole_steps_of_the_model() {
 fn its_stages_see_their_own_size_and_strength() {
     let made = request(|_| {});
     let recipe = Recipe::from_request(&made);
-    let expected = [
-        Stage::EncodeText,
-        Stage::Denoise,
-        Stage::Unload,
-        Stage::EncodeImage,
-        Stage::Denoise,
-        Stage::Unload,
-        Stage::Decode,
-        Stage::Save,
-    ];
-    assert_eq!(recipe.stages, expected);
-    let first = made.clone().of_pass(Stage::Denoise, 0);
+    let first = [EncodeText, Denoise, Unload];
+    let second = [EncodeImage, Denoise, Unload, Decode, Save];
+    assert_eq!(recipe.stages, [&first[..], &second].concat());
+    let first = made.clone().of_pass(Denoise, 0);
     assert_eq!((first.width, first.height), (512, 768));
     assert_eq!(first.sampling.strength, None);
-    for (stage, section) in [(Stage::EncodeImage, 0), (Stage::Denoise, 1)] {
+    for (stage, section) in [(EncodeImage, 0), (Denoise, 1)] {
         let second = made.clone().of_pass(stage, section);
         assert_eq!((second.width, second.height), (768, 1152));
         assert_eq!(second.sampling.strength, Some(0.4));
     }
     // From a picture, which the first pass reads.
     let from = request(|form| form.image = Some(picture(512, 768)));
-    assert_eq!(from.clone().of_pass(Stage::EncodeImage, 0).width, 512);
-    assert_eq!(from.of_pass(Stage::EncodeImage, 1).width, 768);
+    assert_eq!(from.clone().of_pass(EncodeImage, 0).width, 512);
+    assert_eq!(from.of_pass(EncodeImage, 1).width, 768);
 }
 
 #[test]
@@ -81,11 +75,9 @@ fn what_does_not_go_together_is_said_in_a_sentence() {
         form.second_pass = Some(SecondPass::of_scale(2.0));
     });
     let part = with(|form| form.sampling.end_step = Some(9));
+    let masked_too = "second-pass: a second pass and a mask";
     for (text, expected) in [
-        (
-            refused(&dev(), with(masked)),
-            "second-pass: a second pass and a mask",
-        ),
+        (refused(&dev(), with(masked)), masked_too),
         (refused(&fill(), with(masked)), "a second pass and a mask"),
         (passes(5.0, 0.4), "1.1 to 4 times"),
         (passes(4.0, 0.4), "choose a smaller size or scale"),
@@ -101,8 +93,7 @@ fn what_does_not_go_together_is_said_in_a_sentence() {
 #[test]
 fn a_result_is_repeated_by_what_it_carries_and_older_files_have_none() {
     let made = request(|_| {});
-    let text = serde_json::to_string(&made).unwrap();
-    let read: GenerateRequest = serde_json::from_str(&text).unwrap();
+    let read = written_and_read(&made);
     assert_eq!(read.second_pass, made.second_pass);
     let again = GenerateForm::from(&read);
     assert_eq!((again.width, again.height), (Some(512), Some(768)));
@@ -129,24 +120,11 @@ fn a_videos_second_pass_is_made_by_the_last_of_its_experts() {
         assert!(!first.is_second_pass() && !first.begins_from_clip());
         stages
     };
-    let of_two = [
-        Stage::EncodeText,
-        Stage::DenoiseHigh,
-        Stage::DenoiseLow,
-        Stage::Unload,
-        Stage::EncodeImage,
-        Stage::DenoiseLow,
-        Stage::Unload,
-        Stage::Decode,
-        Stage::Save,
-    ];
-    assert_eq!(recipe(true), of_two);
-    let of_one = of_two.into_iter().filter_map(|stage| match stage {
-        Stage::DenoiseHigh => None,
-        Stage::DenoiseLow => Some(Stage::Denoise),
-        other => Some(other),
-    });
-    assert_eq!(recipe(false), of_one.collect::<Vec<_>>());
+    let last = |denoise| [EncodeImage, denoise, Unload, Decode, Save];
+    let first = [EncodeText, DenoiseHigh, DenoiseLow, Unload];
+    assert_eq!(recipe(true), [&first[..], &last(DenoiseLow)].concat());
+    let first = [EncodeText, Denoise, Unload];
+    assert_eq!(recipe(false), [&first[..], &last(Denoise)].concat());
     let text = refused(&free_spec(), |form| {
         enlarged(form);
         form.extend = Some(clip(256, 256, 8.0));

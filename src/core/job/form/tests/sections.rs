@@ -5,7 +5,6 @@ use crate::families::framepack;
 use crate::job::{SectionOrder, VideoSections};
 use crate::model::GuidanceMode;
 
-/// A model as FramePack is.
 fn framepack(order: SectionOrder) -> ModelSpec {
     let mut spec = test_spec();
     spec.family = framepack::FAMILY;
@@ -71,7 +70,7 @@ fn seconds_are_counted_as_in_the_original_and_frames_as_in_diffusers() {
 }
 
 #[test]
-fn lengths_and_windows_that_cannot_be_are_named() {
+fn lengths_and_windows_that_cannot_be_are_named_and_a_number_of_sections_is_repeated() {
     let spec = framepack(SectionOrder::Original);
     for secs in [0.5, 121.0, f64::NAN, -1.0, f64::INFINITY] {
         let text = refused(&spec, with(|form| form.secs = Some(secs)));
@@ -89,15 +88,9 @@ fn lengths_and_windows_that_cannot_be_are_named() {
     assert_contains(&refused(&spec, both), "either seconds or frames");
     let text = refused(&spec, with(|form| form.num_sections = Some(101)));
     assert_contains(&text, "sections must be between 1 and 100,");
-}
-
-#[test]
-fn a_video_is_repeated_with_as_many_sections_as_it_had() {
     for count in [1, 2, 7, 50] {
-        let spec = framepack(SectionOrder::Original);
         let (request, text) = noted(&spec, with(|form| form.num_sections = Some(count)));
-        assert_eq!(request.num_frames, 36 * count + 1);
-        assert_eq!(text, "");
+        assert_eq!((request.num_frames, &*text), (36 * count + 1, ""));
     }
 }
 
@@ -161,8 +154,7 @@ fn times_in_a_prompt_are_read_for_sections_and_wrong_ones_refused() {
 #[test]
 fn what_only_sections_have_is_not_used_by_other_models() {
     let checked = checked(&test_spec(), |form| {
-        form.secs = Some(3.0);
-        form.window = Some(9);
+        (form.secs, form.window) = (Some(3.0), Some(9));
         form.section_order = Some(SectionOrder::F1);
     });
     let checked = checked.unwrap();
