@@ -20,7 +20,6 @@ Measures how fast the networks and loading are on this machine
 safelight-bench FAMILY [CASE…]   a step of each transformer, decoding, reading a prompt
 safelight-bench load [PLACE]     weights to the device, from page cache and from disk
 safelight-bench parity           distance of small networks from known values
-safelight-bench kernels          gain of Safelight's own kernels
 safelight-bench SUBJECT --help   more options
 
   --device DEVICE  auto, cpu or cuda:N

@@ -46,7 +46,6 @@ pub trait Denoiser {
     fn preview_latents(&self, x0: &Tensor) -> Tensor;
 }
 
-/// One call of the model.
 pub struct ModelCall {
     /// Counted from 0 in the whole schedule.
     pub index: usize,
@@ -61,7 +60,6 @@ pub struct ModelCall {
 }
 
 impl ModelCall {
-    /// The name of a part of its record.
     pub fn name(&self, part: &str) -> String {
         format!("step.{:02}.{part}", self.number)
     }

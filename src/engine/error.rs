@@ -1,4 +1,4 @@
-//! Errors of a stage. [`ResourceFault`] recognises messages about exhausted memory.
+//! Errors of a stage and of the process. [`ResourceFault`] recognises messages about exhausted memory.
 
 use std::any::Any;
 use std::io;
@@ -11,8 +11,31 @@ use safelight_core::model::CatalogError;
 use safelight_core::tokens::TokensError;
 use thiserror::Error;
 
-use crate::runtime::meminfo_bytes;
-use crate::weights::{StreamFailure, WeightsError};
+use crate::runtime::{RuntimeError, meminfo_bytes};
+use crate::weights_error::{StreamFailure, WeightsError};
+
+/// Why the process did not do what it was started for. One sentence each.
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    #[error("{0}")]
+    Arguments(String),
+    #[error(transparent)]
+    Device(#[from] RuntimeError),
+    #[error("{0}")]
+    Failed(String),
+    #[error("the results cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl ProcessError {
+    /// 2 for invalid arguments, as in the rest of the program.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arguments(_) => 2,
+            Self::Device(_) | Self::Failed(_) | Self::Output(_) => 1,
+        }
+    }
+}
 
 #[derive(Debug, Error)]
 pub enum EngineError {
@@ -87,7 +110,6 @@ impl EngineError {
     }
 
     /// Converts the error to one of a device that no longer works.
-    #[must_use]
     pub fn of_dead_device(self) -> Self {
         Self::DeviceFailed {
             message: self.to_string(),
@@ -97,7 +119,7 @@ impl EngineError {
     /// Error from a caught panic: tch's infix operators report errors by panicking.
     pub fn from_panic(payload: &(dyn Any + Send)) -> Self {
         let failure = payload.downcast_ref::<StreamFailure>();
-        if let Some(err) = failure.and_then(StreamFailure::take) {
+        if let Some(err) = failure.and_then(|failure| failure.0.take()) {
             return err.into();
         }
         let message = payload

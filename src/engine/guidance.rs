@@ -22,7 +22,6 @@ pub struct GuidanceParams {
 }
 
 impl GuidanceParams {
-    /// Guidance of a request.
     pub fn of(request: &GenerateRequest) -> Self {
         let sampling = &request.sampling;
         let scale = if request.family.guidance_is_cfg {
@@ -37,7 +36,6 @@ impl GuidanceParams {
         }
     }
 
-    /// Checks that a transformer with `num_blocks` has the blocks to skip.
     pub fn check_blocks(&self, num_blocks: usize) -> Result<(), EngineError> {
         let Guider::SkipLayers { blocks, .. } = self.guider else {
             return Ok(());
@@ -71,7 +69,6 @@ pub struct GuidanceScales {
 }
 
 impl GuidanceScales {
-    /// Both scales of a request.
     pub fn from_request(request: &GenerateRequest) -> Self {
         Self {
             distilled: request.sampling.guidance_scale,
@@ -247,7 +244,6 @@ impl<C> GuidedPasses<C> {
         Some(&guided * (length(&cond) / length(&guided)))
     }
 
-    /// Term of skip-layer guidance.
     fn skip_layer_guidance(&self, cond: &Tensor, skipped: &Tensor) -> Tensor {
         let scale = match self.guiding.guider {
             Guider::SkipLayers { scale, .. } => scale,
@@ -296,7 +292,6 @@ fn fitting(cond: &Tensor, uncond: &Tensor) -> Tensor {
     scale.view(&size[..])
 }
 
-/// `difference` no longer than `longest`, where that is above 0.
 fn at_most(difference: Tensor, longest: f64) -> Tensor {
     if longest <= 0.0 {
         return difference;

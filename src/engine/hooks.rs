@@ -1,6 +1,4 @@
 //! Callbacks of a stage to its caller: cancellation, progress, previews, frames.
-//!
-//! Knows no channels and no processes; a test implements it with a few cells.
 
 use tch::Tensor;
 

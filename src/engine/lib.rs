@@ -34,6 +34,7 @@ pub mod text;
 pub mod vae;
 pub mod vision;
 pub mod weights;
+pub mod weights_error;
 pub mod work;
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use safelight_core::memory::conv_backends::{
 use tch::{Device, Kind};
 
 use crate::error::EngineError;
+use crate::error::ProcessError;
 use crate::placement::dtype_name;
-use crate::process::ProcessError;
 use crate::runtime::{self, DeviceRuntime};
 use crate::vae::{LayerTrial, TrialLayer};
 
@@ -107,7 +107,6 @@ fn caught<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineE
     done.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())))
 }
 
-/// Writes one line and flushes it.
 fn write_line(out: &mut dyn Write, line: &ProbeLine) -> io::Result<()> {
     serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
     out.write_all(b"\n")?;

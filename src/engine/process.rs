@@ -1,6 +1,6 @@
 //! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
 //! argument it tries what may hang, with `probe-speed` it measures the device, with `try` it tries whether that computes
-//! right, with `bench` it measures networks, loading and kernels, and with `compile-kernels` it compiles where
+//! right, with `bench` it measures networks and loading, and with `compile-kernels` it compiles where
 //! AMD's compiler may end it.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
@@ -23,9 +23,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::bench;
+use crate::error::ProcessError;
 use crate::kernels::{self, child_compiler};
 use crate::probe;
-use crate::runtime::RuntimeError;
 use crate::self_test;
 use crate::serve::{OutgoingMessage, serve};
 use crate::speed;
@@ -35,29 +35,6 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Interval at which work without a protocol checks that its parent is alive.
 const PARENT_WATCH: Duration = Duration::from_millis(500);
-
-/// Why the process did not do what it was started for. One sentence each.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    #[error("{0}")]
-    Arguments(String),
-    #[error(transparent)]
-    Device(#[from] RuntimeError),
-    #[error("{0}")]
-    Failed(String),
-    #[error("the results cannot be written: {0}")]
-    Output(#[from] io::Error),
-}
-
-impl ProcessError {
-    /// 2 for invalid arguments, as in the rest of the program.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Arguments(_) => 2,
-            Self::Device(_) | Self::Failed(_) | Self::Output(_) => 1,
-        }
-    }
-}
 
 pub fn main() -> ExitCode {
     // Files in a job's folder may contain its prompt.

@@ -10,8 +10,7 @@ use safelight_core::job::DeviceChoice;
 use safelight_core::self_test::{SelfTest, TrialLine};
 use tch::{Device, Kind, Tensor};
 
-use crate::error::EngineError;
-use crate::process::ProcessError;
+use crate::error::{EngineError, ProcessError};
 use crate::runtime::{DeviceRuntime, count_cpu_tensors};
 
 /// Largest difference allowed, relative to the largest number: sums of some hundred products, rounded to eight bits, and

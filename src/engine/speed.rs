@@ -12,7 +12,7 @@ use safelight_core::job::DeviceChoice;
 use safelight_core::speed::{SpeedLine, SpeedProbe, SpeedState};
 use tch::{Device, Kind, TchError, Tensor};
 
-use crate::process::ProcessError;
+use crate::error::ProcessError;
 use crate::runtime::{
     DeviceRuntime, count_cpu_tensors, empty_cache, memory_counts, memory_peaks, reset_peaks,
     synchronize,

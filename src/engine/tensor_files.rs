@@ -74,7 +74,6 @@ impl TensorFile {
         })
     }
 
-    /// A tensor that has to be there.
     pub fn take(&mut self, name: &str) -> Result<Tensor, EngineError> {
         self.find(name)
             .ok_or_else(|| self.incomplete(&format!("it has no '{name}'")))

@@ -21,9 +21,6 @@ const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders"
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 pub(super) const FLUX2_VAE: &str = "flux2-vae.safetensors from Comfy-Org/flux2-dev";
 const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
-const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
-const QWEN3_8B: &str = "qwen_3_8b_fp8mixed.safetensors from Comfy-Org/flux2-klein-9B";
-const QWEN3_VL_4B: &str = "qwen3vl_4b_fp8_scaled.safetensors from Comfy-Org/Krea-2";
 
 /// As much as four times the size that most models of pictures were trained at.
 const MAX_PIXELS: u64 = 1 << 22;
@@ -145,79 +142,71 @@ pub(super) fn picture_wan_vae(expected: i64) -> ComponentQuery<'static> {
 
 /// A Qwen as text encoder, and its difference from the others.
 #[derive(Clone, Copy)]
-pub(super) struct WantedQwen {
-    pub usage: LanguageUse,
+pub(super) struct QwenModel {
     /// Noun phrases: the very model, and its kind.
     pub names: [&'static str; 2],
     pub example: &'static str,
     pub usual: &'static [&'static str],
-    /// The width of the hidden states that the transformer reads, and what its config calls that.
-    pub width: (i64, &'static str),
     /// Why a config is of another model that is as wide, as a noun phrase for that.
     pub objection: fn(&LanguageConfig) -> Option<&'static str>,
 }
 
-/// Qwen 3 of 4 billion, whose hidden states of `width` a transformer reads, as its `by` says. `usage`: which of them.
-pub(super) fn qwen3_4b(
-    usage: LanguageUse,
-    width: i64,
-    by: &'static str,
-) -> ComponentQuery<'static> {
-    qwen(WantedQwen {
-        usage,
-        names: ["a Qwen 3 4B text encoder", "a Qwen 3 text encoder"],
-        example: QWEN3_4B,
-        usual: &["qwen_3_4b", "qwen3_4b", "qwen3-4b", "text_encoder"],
-        width: (width, by),
-        // Of Qwen 3 VL the text half is as wide, and another one.
-        objection: |config| config.model_type.contains("vl").then_some("a Qwen 3 VL"),
-    })
-}
+/// Qwen 3 of 4 billion.
+pub(super) const QWEN3_4B: QwenModel = QwenModel {
+    names: ["a Qwen 3 4B text encoder", "a Qwen 3 text encoder"],
+    example: "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo",
+    usual: &["qwen_3_4b", "qwen3_4b", "qwen3-4b", "text_encoder"],
+    // Of Qwen 3 VL the text half is as wide, and another one.
+    objection: |config| config.model_type.contains("vl").then_some("a Qwen 3 VL"),
+};
 
-/// Qwen 3 of 8 billion; arguments as of [`qwen3_4b`].
-pub(super) fn qwen3_8b(
-    usage: LanguageUse,
-    width: i64,
-    by: &'static str,
-) -> ComponentQuery<'static> {
-    qwen(WantedQwen {
-        usage,
-        names: ["a Qwen 3 8B text encoder", "a Qwen 3 text encoder"],
-        example: QWEN3_8B,
-        usual: &["qwen_3_8b", "qwen3_8b", "qwen3-8b", "text_encoder"],
-        width: (width, by),
-        objection: |config| config.model_type.contains("vl").then_some("a Qwen 3 VL"),
-    })
-}
+/// Qwen 3 of 8 billion.
+pub(super) const QWEN3_8B: QwenModel = QwenModel {
+    names: ["a Qwen 3 8B text encoder", "a Qwen 3 text encoder"],
+    example: "qwen_3_8b_fp8mixed.safetensors from Comfy-Org/flux2-klein-9B",
+    usual: &["qwen_3_8b", "qwen3_8b", "qwen3-8b", "text_encoder"],
+    ..QWEN3_4B
+};
 
-/// The text half of Qwen 3 VL of 4 billion; arguments as of [`qwen3_4b`].
-pub(super) fn qwen3_vl_4b(
-    usage: LanguageUse,
-    width: i64,
-    by: &'static str,
-) -> ComponentQuery<'static> {
-    qwen(WantedQwen {
-        usage,
-        names: ["a Qwen 3 VL 4B text encoder", "a Qwen 3 VL text encoder"],
-        example: QWEN3_VL_4B,
-        usual: &["qwen3vl_4b", "qwen3_vl_4b", "qwen_3_vl_4b", "text_encoder"],
-        width: (width, by),
-        objection: |config| {
-            let reads_alone = !config.model_type.contains("vl");
-            reads_alone.then_some("a Qwen 3 that does not look at pictures")
-        },
-    })
-}
+/// The text half of Qwen 3 VL of 4 billion.
+pub(super) const QWEN3_VL_4B: QwenModel = QwenModel {
+    names: ["a Qwen 3 VL 4B text encoder", "a Qwen 3 VL text encoder"],
+    example: "qwen3vl_4b_fp8_scaled.safetensors from Comfy-Org/Krea-2",
+    usual: &["qwen3vl_4b", "qwen3_vl_4b", "qwen_3_vl_4b", "text_encoder"],
+    objection: |config| {
+        let reads_alone = !config.model_type.contains("vl");
+        reads_alone.then_some("a Qwen 3 that does not look at pictures")
+    },
+};
 
-pub(super) fn qwen(wanted: WantedQwen) -> ComponentQuery<'static> {
-    let WantedQwen {
-        usage,
+/// The text half of Qwen 2.5 VL of 7 billion.
+pub(super) const QWEN25_VL_7B: QwenModel = QwenModel {
+    names: [
+        "a Qwen 2.5 VL 7B text encoder",
+        "a Qwen 2.5 VL text encoder",
+    ],
+    example: "qwen_2.5_vl_7b_fp8_scaled.safetensors from Comfy-Org/Qwen-Image_ComfyUI",
+    usual: &[
+        "qwen_2.5_vl_7b",
+        "qwen2.5_vl_7b",
+        "Qwen2.5-VL-7B-Instruct",
+        "text_encoder",
+    ],
+    objection: |_| None,
+};
+
+/// `usage`: which hidden states are read; `width`: that of these by the transformer's config, and what that calls it.
+pub(super) fn qwen(
+    model: QwenModel,
+    usage: LanguageUse,
+    (width, by): (i64, &'static str),
+) -> ComponentQuery<'static> {
+    let QwenModel {
         names: [what, kind],
         example,
         usual,
-        width: (width, by),
         objection,
-    } = wanted;
+    } = model;
     ComponentQuery {
         component: ModelComponent::TextEncoder,
         part: PartKind::Qwen,
@@ -227,8 +216,8 @@ pub(super) fn qwen(wanted: WantedQwen) -> ComponentQuery<'static> {
         usual,
         word: "qwen",
         is_in: match usage.kind {
-            LanguageKind::Qwen2 => is_qwen2,
-            LanguageKind::Llama | LanguageKind::Qwen3 => is_qwen3,
+            LanguageKind::Qwen2 => |weights| kind_in(weights) == Some(LanguageKind::Qwen2),
+            _ => |weights| kind_in(weights) == Some(LanguageKind::Qwen3),
         },
         fits: Box::new(move |weights, place| {
             let config = usage.read(place)?;
@@ -249,14 +238,6 @@ pub(super) fn qwen(wanted: WantedQwen) -> ComponentQuery<'static> {
             vocab_size: |place| Ok(LanguageConfig::read(place)?.vocab_size),
         }),
     }
-}
-
-fn is_qwen2(weights: &WeightSet) -> bool {
-    kind_in(weights) == Some(LanguageKind::Qwen2)
-}
-
-fn is_qwen3(weights: &WeightSet) -> bool {
-    kind_in(weights) == Some(LanguageKind::Qwen3)
 }
 
 fn kind_in(weights: &WeightSet) -> Option<LanguageKind> {

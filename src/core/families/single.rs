@@ -31,7 +31,8 @@ use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
 use crate::model::{CatalogError, InputUse, ModelComponent, ModelFiles, ModelSpec, SizeLimits};
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
-    DeclaredConfig as _, NetworkConfig as _, SchedulerConfig, TransformerConfig,
+    DeclaredConfig as _, DenoiserConfig as _, NetworkConfig as _, SchedulerConfig,
+    TransformerConfig,
 };
 use crate::tokens::TextReader;
 
@@ -126,10 +127,9 @@ fn has_transformer<F: SingleTransformerFamily>(weights: &WeightSet) -> bool {
     TensorKeys::<F::Config>::detect(|key| weights.has(key)).is_some()
 }
 
-/// The parts next to a transformer.
 fn parts<F: SingleTransformerFamily>(config: &F::Config) -> Vec<ComponentQuery<'static>> {
     let table = F::TABLE;
-    let vae = (table.vae.wanted)((table.latent_channels)(config));
+    let vae = (table.vae.wanted)(config.latent_channels());
     let encoders = table.text_encoders.iter();
     let encoders = encoders.map(|encoder| (encoder.wanted)(config));
     [vae]
@@ -227,13 +227,7 @@ fn assemble<F: SingleTransformerFamily>(
         return Err(not_a_model(&kind_of, place));
     }
     let config = read_config::<F>(place)?;
-    let (name, folder) = names_at(place);
-    let hints = VariantHints {
-        class: None,
-        is_distilled: None,
-        names: &[&name, &folder],
-    };
-    let variant = (F::TABLE.variant)(&config, &hints).map_err(unsupported)?;
+    let variant = variant_of::<F>(&config, place).map_err(unsupported)?;
     config.check_weights(weights)?;
     let mut files = ModelFiles {
         transformer: place.to_owned(),
@@ -243,7 +237,7 @@ fn assemble<F: SingleTransformerFamily>(
     let facts = check::<F>(&files, &config, variant)?;
     Ok(AssembledModel {
         place: place.to_owned(),
-        name,
+        name: model_name(place),
         files,
         facts,
     })
@@ -252,13 +246,21 @@ fn assemble<F: SingleTransformerFamily>(
 /// The variant of the transformer at a place, where its header and its name say it.
 fn variant_at<F: SingleTransformerFamily>(place: &Path) -> Option<&'static str> {
     let config = read_config::<F>(place).ok()?;
-    let (name, folder) = names_at(place);
+    Some(variant_of::<F>(&config, place).ok()?.name)
+}
+
+/// The variant of a transformer by its config and the names of the model and of the folder around it.
+fn variant_of<F: SingleTransformerFamily>(
+    config: &F::Config,
+    place: &Path,
+) -> Result<ModelVariant, String> {
+    let folder = place.parent().map(scan::model_name).unwrap_or_default();
     let hints = VariantHints {
         class: None,
         is_distilled: None,
-        names: &[&name, &folder],
+        names: &[&model_name(place), &folder],
     };
-    Some((F::TABLE.variant)(&config, &hints).ok()?.name)
+    (F::TABLE.variant)(config, &hints)
 }
 
 pub(super) fn is_one_of(
@@ -270,13 +272,6 @@ pub(super) fn is_one_of(
     parts.any(|wanted| wanted.check(place).is_ok())
 }
 
-/// Names of the model at a place, and of the folder around it.
-fn names_at(place: &Path) -> (String, String) {
-    let folder = place.parent().map(scan::model_name).unwrap_or_default();
-    (model_name(place), folder)
-}
-
-/// Name of the model at a place.
 pub(super) fn model_name(place: &Path) -> String {
     if place.is_dir() {
         scan::model_name(place)
@@ -453,7 +448,6 @@ fn needs<F: SingleTransformerFamily>(job: &PlannedJob<'_>, stage: Stage) -> Vec<
     }
 }
 
-/// Needs of the text encoders.
 fn encode_text<F: SingleTransformerFamily>(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
     let encoders = F::TABLE.text_encoders.iter().zip(ENCODERS);
     let needs = encoders.filter_map(|(encoder, (_, part))| {

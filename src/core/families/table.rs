@@ -17,17 +17,16 @@ use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, ModelFiles};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
-    ClipTextConfig, DetectionRule, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
-    T5Config, T5Kind, TransformerConfig, WanVaeConfig,
+    ClipTextConfig, DenoiserConfig, DetectionRule, KlVaeConfig, LanguageUse, NetworkConfig as _,
+    SchedulerConfig, T5Config, T5Kind, TransformerConfig, WanVaeConfig,
 };
 use crate::tokens::{CLIP_TOKENS, TextRule};
 
 /// A network's config as the memory plan looks it up.
 pub(super) type AnyConfig = Arc<dyn Any + Send + Sync>;
 
-/// A family whose models have one transformer.
 pub(super) trait SingleTransformerFamily: 'static {
-    type Config: TransformerConfig + Default + Any + Send + Sync;
+    type Config: DenoiserConfig + Default + Any + Send + Sync;
     const FAMILY: ModelFamily;
     const TABLE: FamilyTable<Self::Config>;
 }
@@ -67,8 +66,6 @@ pub(super) struct FamilyTable<C: 'static> {
     /// The variant of a transformer, or a noun phrase for one of another model.
     pub variant: fn(&C, &VariantHints<'_>) -> Result<ModelVariant, String>,
     pub shape: fn(&C) -> TransformerShape,
-    /// Channels of the latents that the autoencoder must have.
-    pub latent_channels: fn(&C) -> i64,
     pub vae: FamilyVae,
     /// diffusers' class of the autoencoder, where only one will do.
     pub vae_class: Option<&'static str>,
@@ -79,7 +76,6 @@ pub(super) struct FamilyTable<C: 'static> {
     pub more_parts: fn(&C) -> Option<ComponentQuery<'static>>,
     /// The shift that is a model's default, by its scheduler's config; none where it depends on the image size.
     pub shift: fn(&SchedulerConfig) -> Option<f64>,
-    /// The published transformer of a shape.
     pub published: fn(&TransformerShape) -> C,
     /// Checks and changes what a table cannot say of a model.
     pub complete: fn(&C, &ModelFiles, &mut ModelFacts) -> Result<(), CatalogError>,
@@ -135,7 +131,6 @@ pub(super) struct ModelVariant {
     pub start_image: InputUse,
     pub image_role: ImageRole,
     pub mask: InputUse,
-    /// Reference images.
     pub max_references: u32,
     pub controls: ControlUse,
 }
@@ -187,7 +182,6 @@ impl<C: TransformerConfig + Default> FamilyTable<C> {
             layers: 0,
             channels: 0,
         },
-        latent_channels: |_| 0,
         vae: FamilyVae::FLUX,
         vae_class: None,
         text_encoders: &[],

@@ -14,7 +14,7 @@ use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, HEAD_DIM, SINGLE,
     StreamShape, StreamStyle,
 };
-use super::transformer::TransformerConfig;
+use super::transformer::{DenoiserConfig, TransformerConfig};
 
 /// Width of the feed-forward layers, in widths of the network.
 const MLP_RATIO: i64 = 4;
@@ -33,11 +33,10 @@ network_config! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct ChromaTransformerConfig {
-        pub patch_size: i64 = 1,
+        pub patch_size: i64 = 1 => only(),
         /// Numbers of a token.
         pub in_channels: i64 = 64 => dim("img_in.weight", 1),
         pub out_channels: Option<i64> = None,
-        /// Double blocks.
         pub num_layers: i64 = 19 => blocks(DOUBLE.own),
         pub num_single_layers: i64 = 38 => blocks(SINGLE.own),
         pub attention_head_dim: i64 = HEAD_DIM => size(),
@@ -45,7 +44,7 @@ network_config! {
         /// Width of the text's embeddings.
         pub joint_attention_dim: i64 = 4096 => dim("txt_in.weight", 1),
         /// Rotary dimensions of a head for each of a token's ids.
-        pub axes_dims_rope: [i64; 3] = AXES,
+        pub axes_dims_rope: [i64; 3] = AXES => axes(),
         /// Width of the approximator's input.
         pub approximator_num_channels: i64 = 64 => dim(APPROXIMATOR, 1),
         pub approximator_hidden_dim: i64 = 5120 => dim(APPROXIMATOR, 0),
@@ -67,12 +66,6 @@ impl TransformerConfig for ChromaTransformerConfig {
     }
 
     fn check_numbers(&self) -> Result<(), String> {
-        if self.patch_size != 1 {
-            return Err(format!(
-                "expected a patch_size of 1, found {}",
-                self.patch_size
-            ));
-        }
         let out_channels = self.out_channels.unwrap_or(self.in_channels);
         if out_channels != self.in_channels || out_channels % 4 != 0 {
             return Err(format!(
@@ -87,11 +80,7 @@ impl TransformerConfig for ChromaTransformerConfig {
                 self.approximator_num_channels
             ));
         }
-        stream_blocks::check_axes(
-            "axes_dims_rope",
-            self.axes_dims_rope,
-            self.attention_head_dim,
-        )
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -119,6 +108,16 @@ impl TransformerConfig for ChromaTransformerConfig {
     }
 }
 
+impl DenoiserConfig for ChromaTransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.in_channels / 4
+    }
+
+    fn num_blocks(&self) -> i64 {
+        self.num_layers + self.num_single_layers
+    }
+}
+
 impl ChromaTransformerConfig {
     /// Width of the hidden states.
     pub fn dim(&self) -> i64 {
@@ -134,11 +133,6 @@ impl ChromaTransformerConfig {
             told: None,
             style: StreamStyle::Own,
         }
-    }
-
-    /// Channels of latents; a token holds two by two of them.
-    pub fn latent_channels(&self) -> i64 {
-        self.in_channels / 4
     }
 
     /// Shifts, scales and gates of all blocks and of the last layer: what the approximator makes for one timestep.

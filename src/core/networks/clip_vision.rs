@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use super::clip_layers::ClipActivation;
+use super::clip_text::ClipActivation;
 use super::header::prefix_before;
 pub use super::vision::USUAL_PREFIX;
 use super::vision::{PATCHES, VisionConfig, VisionKind};

@@ -68,7 +68,6 @@ pub trait AutoencoderConfig: NetworkConfig {
     /// The tensors of one half, as the file calls them; none where it has no such autoencoder.
     fn half(&self, half: VaeHalf, weights: &WeightSet) -> Vec<TensorSpec>;
 
-    /// Those of both halves.
     fn halves(&self, weights: &WeightSet) -> Vec<TensorSpec> {
         VaeHalf::BOTH.map(|half| self.half(half, weights)).concat()
     }
@@ -145,6 +144,21 @@ pub(crate) fn check_epsilon(name: &str, found: f64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("expected a {name} of at least 0, found {found}"))
+}
+
+pub(super) fn check_only(name: &str, found: i64, only: i64) -> Result<(), String> {
+    if found == only {
+        return Ok(());
+    }
+    Err(format!("expected a {name} of {only}, found {found}"))
+}
+
+/// Checks the base of rotary frequencies.
+pub(super) fn check_base(name: &str, found: f64) -> Result<(), String> {
+    if found.is_finite() && found >= 1.0 {
+        return Ok(());
+    }
+    Err(format!("expected a {name} of at least 1, found {found}"))
 }
 
 /// The class that a `config.json` of diffusers states.

@@ -2,7 +2,7 @@
 //!
 //! `in_channels: i64 = 64 => dim("img_in.weight", 1)` is 64 where a `config.json` leaves it out, the number of columns of
 //! that matrix where there is no `config.json`, and refused where it is not a size. The other forms are methods of
-//! [`NamedShapes`], and `size()` and `layers()`, which are checked and not read.
+//! [`NamedShapes`], and those without an argument, which are checked and not read.
 
 use super::header::{count, heads, sizes};
 use super::stream_blocks;
@@ -114,9 +114,7 @@ macro_rules! network_config {
             }
         }
     };
-    (@read $config:ident $header:ident $field:ident size()) => {};
-    (@read $config:ident $header:ident $field:ident layers()) => {};
-    (@read $config:ident $header:ident $field:ident quantization()) => {};
+    (@read $config:ident $header:ident $field:ident $how:ident()) => {};
     (@read $config:ident $header:ident $field:ident has($name:expr)) => {
         $config.$field = $header.has($name);
     };
@@ -131,8 +129,20 @@ macro_rules! network_config {
     };
     (@check $self:ident $field:ident has) => {};
     (@check $self:ident $field:ident quantization) => {};
-    (@check $self:ident $field:ident layers) => {
-        $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;
+    // The default is the only value that is computed with.
+    (@check $self:ident $field:ident only) => {
+        $crate::networks::config::check_only(stringify!($field), $self.$field, Self::default().$field)?;
+    };
+    (@check $self:ident $field:ident epsilon) => {
+        $crate::networks::check_epsilon(stringify!($field), $self.$field)?;
+    };
+    // The base of rotary frequencies.
+    (@check $self:ident $field:ident base) => {
+        $crate::networks::config::check_base(stringify!($field), $self.$field)?;
+    };
+    (@check $self:ident $field:ident axes) => {
+        let head_dim = $self.attention_head_dim;
+        $crate::networks::stream_blocks::check_axes(stringify!($field), $self.$field, head_dim)?;
     };
     (@check $self:ident $field:ident blocks) => {
         $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;

@@ -16,7 +16,7 @@ use super::stream_blocks::{
     self, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, DIFFUSERS_SINGLE,
     DIFFUSERS_SINGLE_LAYERS, DOUBLE, GUIDANCE, HEAD_DIM, SINGLE, StreamShape, StreamStyle,
 };
-use super::transformer::TransformerConfig;
+use super::transformer::{DenoiserConfig, TransformerConfig};
 
 /// A norm of every attention, as wide as a head.
 const QUERY_NORM: &str = "double_blocks.0.img_attn.norm.query_norm.scale";
@@ -24,7 +24,6 @@ const QUERY_NORM: &str = "double_blocks.0.img_attn.norm.query_norm.scale";
 const AXES: [i64; 4] = [32, 32, 32, 32];
 /// The norms' number that keeps them from dividing by 0.
 const EPS: f64 = 1e-6;
-/// Latents in a token.
 const LATENTS_A_TOKEN: i64 = 4;
 
 network_config! {
@@ -32,23 +31,21 @@ network_config! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct Flux2TransformerConfig {
-        pub patch_size: i64 = 1,
+        pub patch_size: i64 = 1 => only(),
         /// Numbers of a token: two by two latents.
         pub in_channels: i64 = 128 => dim("img_in.weight", 1),
         pub out_channels: Option<i64> = None,
-        /// Double blocks.
         pub num_layers: i64 = 8 => blocks("double_blocks"),
         pub num_single_layers: i64 = 48 => blocks("single_blocks"),
         pub attention_head_dim: i64 = HEAD_DIM => width(QUERY_NORM),
         pub num_attention_heads: i64 = 48 => size(),
         /// Width of the text's embeddings.
         pub joint_attention_dim: i64 = 15_360 => dim("txt_in.weight", 1),
-        /// Width of the sinusoids of timesteps.
         pub timestep_guidance_channels: i64 = stream_blocks::SINUSOIDS,
         /// Width of the feed-forward layers after their gates, in widths of the network.
         pub mlp_ratio: f64 = 3.0,
-        pub axes_dims_rope: [i64; 4] = AXES,
-        pub rope_theta: f64 = 2000.0,
+        pub axes_dims_rope: [i64; 4] = AXES => axes(),
+        pub rope_theta: f64 = 2000.0 => base(),
         pub eps: f64 = EPS,
         /// Guidance is an input of the model: dev has it, klein does not.
         pub guidance_embeds: bool = true => has(GUIDANCE),
@@ -76,9 +73,7 @@ impl TransformerConfig for Flux2TransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let (tokens, outputs) = (self.in_channels, self.out_channels());
-        Err(if self.patch_size != 1 {
-            format!("expected a patch_size of 1, found {}", self.patch_size)
-        } else if tokens != outputs || tokens % LATENTS_A_TOKEN != 0 {
+        Err(if tokens != outputs || tokens % LATENTS_A_TOKEN != 0 {
             format!(
                 "expected in_channels that are a multiple of {LATENTS_A_TOKEN} and as many out_channels, found {tokens} and {outputs}"
             )
@@ -93,19 +88,10 @@ impl TransformerConfig for Flux2TransformerConfig {
                 "expected a mlp_ratio between 0 and 64, found {}",
                 self.mlp_ratio
             )
-        } else if !(self.rope_theta.is_finite() && self.rope_theta >= 1.0) {
-            format!(
-                "expected a rope_theta of at least 1, found {}",
-                self.rope_theta
-            )
         } else if (self.eps - EPS).abs() > EPS / 1e3 {
             format!("expected an eps of {EPS:e}, found {:e}", self.eps)
         } else {
-            return stream_blocks::check_axes(
-                "axes_dims_rope",
-                self.axes_dims_rope,
-                self.attention_head_dim,
-            );
+            return Ok(());
         })
     }
 
@@ -132,6 +118,16 @@ impl TransformerConfig for Flux2TransformerConfig {
 
     fn has_guidance(&self) -> bool {
         self.guidance_embeds
+    }
+}
+
+impl DenoiserConfig for Flux2TransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.in_channels / LATENTS_A_TOKEN
+    }
+
+    fn num_blocks(&self) -> i64 {
+        self.num_layers + self.num_single_layers
     }
 }
 
@@ -179,11 +175,6 @@ impl Flux2TransformerConfig {
     /// Numbers of a token that the model gives back.
     pub fn out_channels(&self) -> i64 {
         self.out_channels.unwrap_or(self.in_channels)
-    }
-
-    /// Channels of latents; a token holds two by two of them.
-    pub fn latent_channels(&self) -> i64 {
-        self.in_channels / LATENTS_A_TOKEN
     }
 }
 

@@ -13,7 +13,7 @@ use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
     SINGLE, StreamShape, StreamStyle, ToldShape,
 };
-use super::transformer::TransformerConfig;
+use super::transformer::{DenoiserConfig, TransformerConfig};
 
 /// Width of the feed-forward layers, in widths of the network.
 const MLP_RATIO: i64 = 4;
@@ -23,11 +23,10 @@ network_config! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct FluxTransformerConfig {
-        pub patch_size: i64 = 1,
+        pub patch_size: i64 = 1 => only(),
         /// Numbers of a token: noise, and in models that fill, image and mask next to it.
         pub in_channels: i64 = 64 => dim("img_in.weight", 1),
         pub out_channels: Option<i64> = None => size(),
-        /// Double blocks.
         pub num_layers: i64 = 19 => blocks("double_blocks"),
         pub num_single_layers: i64 = 38 => blocks("single_blocks"),
         pub attention_head_dim: i64 = HEAD_DIM => size(),
@@ -39,7 +38,7 @@ network_config! {
         /// Guidance is an input of the model: dev has it, schnell does not.
         pub guidance_embeds: bool = false => has(GUIDANCE),
         /// Rotary dimensions of a head for each of a token's ids.
-        pub axes_dims_rope: [i64; 3] = AXES,
+        pub axes_dims_rope: [i64; 3] = AXES => axes(),
         pub quantization_config: Option<Value> = None => quantization(),
     }
 }
@@ -57,12 +56,6 @@ impl TransformerConfig for FluxTransformerConfig {
     }
 
     fn check_numbers(&self) -> Result<(), String> {
-        if self.patch_size != 1 {
-            return Err(format!(
-                "expected a patch_size of 1, found {}",
-                self.patch_size
-            ));
-        }
         if self.out_channels() > self.in_channels || self.out_channels() % 4 != 0 {
             return Err(format!(
                 "expected out_channels of at most {} that are a multiple of 4, found {}",
@@ -70,11 +63,7 @@ impl TransformerConfig for FluxTransformerConfig {
                 self.out_channels()
             ));
         }
-        stream_blocks::check_axes(
-            "axes_dims_rope",
-            self.axes_dims_rope,
-            self.attention_head_dim,
-        )
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -94,6 +83,16 @@ impl TransformerConfig for FluxTransformerConfig {
     }
 }
 
+impl DenoiserConfig for FluxTransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.out_channels() / 4
+    }
+
+    fn num_blocks(&self) -> i64 {
+        self.num_layers + self.num_single_layers
+    }
+}
+
 impl FluxTransformerConfig {
     /// Every tensor but those of the last layer, which ControlNets do not have.
     pub(super) fn before_last(&self, dialect: Option<&TensorDialect>) -> Schema {
@@ -108,7 +107,6 @@ impl FluxTransformerConfig {
     }
 
     /// The config of a model that a LoRA lets see a control image: tokens of `in_channels` numbers, noise included.
-    #[must_use]
     pub fn widened(self, in_channels: i64) -> Self {
         Self {
             out_channels: Some(self.out_channels()),
@@ -143,11 +141,6 @@ impl FluxTransformerConfig {
     /// Numbers of a token that the model gives back.
     pub fn out_channels(&self) -> i64 {
         self.out_channels.unwrap_or(self.in_channels)
-    }
-
-    /// Channels of latents; a token holds two by two of them.
-    pub fn latent_channels(&self) -> i64 {
-        self.out_channels() / 4
     }
 
     /// Numbers of a token besides the noise, in models that fill: image and mask.

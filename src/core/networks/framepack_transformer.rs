@@ -16,7 +16,7 @@ use super::stream_blocks::{
     HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, StreamStyle,
     ToldShape,
 };
-use super::transformer::TransformerConfig;
+use super::transformer::{DenoiserConfig, TransformerConfig};
 
 /// Latents along an edge of a token; in time it is one.
 pub const PATCH: i64 = 2;
@@ -30,7 +30,6 @@ network_config! {
         pub out_channels: Option<i64> = Some(16) => size(),
         pub num_attention_heads: i64 = 24 => size(),
         pub attention_head_dim: i64 = HEAD_DIM => size(),
-        /// Double blocks.
         pub num_layers: i64 = 20 => blocks(DOUBLE.own),
         pub num_single_layers: i64 = 40 => blocks(SINGLE.own),
         pub num_refiner_layers: i64 = 2 => blocks(REFINER.own),
@@ -46,7 +45,7 @@ network_config! {
         pub pooled_projection_dim: i64 = 768 => dim("vector_in.in_layer.weight", 1),
         pub rope_theta: f64 = 256.0,
         /// Rotary dimensions of a head for frame, row and column.
-        pub rope_axes_dim: [i64; 3] = AXES,
+        pub rope_axes_dim: [i64; 3] = AXES => axes(),
         pub image_condition_type: Option<String> = None,
         // diffusers says no, and every published file has both. Whether they are there the schema says.
         pub has_image_proj: bool = true,
@@ -105,7 +104,7 @@ impl TransformerConfig for FramePackTransformerConfig {
                 self.rope_theta
             ));
         }
-        stream_blocks::check_axes("rope_axes_dim", self.rope_axes_dim, self.attention_head_dim)
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -127,6 +126,16 @@ impl TransformerConfig for FramePackTransformerConfig {
 
     fn has_guidance(&self) -> bool {
         self.guidance_embeds
+    }
+}
+
+impl DenoiserConfig for FramePackTransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.in_channels
+    }
+
+    fn num_blocks(&self) -> i64 {
+        self.num_layers + self.num_single_layers
     }
 }
 

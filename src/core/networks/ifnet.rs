@@ -53,7 +53,6 @@ const fn interpolator(text: &'static str, ends: &'static [&'static str]) -> Dete
 /// A network's numbers by the tensors of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IfnetConfig {
-    /// Prefix of all names.
     pub prefix: String,
     /// Prefix of a block's number.
     blocks: &'static str,
@@ -158,13 +157,11 @@ impl IfnetConfig {
     }
 
     /// Name of a block's layers, counted from 0, after the prefix.
-    #[must_use]
     pub fn block(&self, number: usize) -> String {
         format!("{}{number}", self.blocks)
     }
 
     /// Input channels of a block, counted from 0: without the flows, which are added for later ones.
-    #[must_use]
     pub fn inputs(&self, number: usize) -> i64 {
         let seen = 2 * self.head.as_ref().map_or(0, |head| head.features);
         match number {
@@ -174,13 +171,11 @@ impl IfnetConfig {
     }
 
     /// Channels of a block's last layer, before they become pixels.
-    #[must_use]
     pub fn shuffled(&self) -> i64 {
         SHUFFLE * SHUFFLE * self.outputs
     }
 
     /// By how much each block sees its frames smaller, the first by the most.
-    #[must_use]
     pub fn scales(&self) -> &'static [i64] {
         match self.widths.len() {
             4 => &[8, 4, 2, 1],
@@ -190,7 +185,6 @@ impl IfnetConfig {
     }
 
     /// The pixels that edges are a multiple of.
-    #[must_use]
     pub fn alignment(&self) -> i64 {
         // A block halves what it sees twice.
         4 * self.scales()[0]
@@ -198,7 +192,6 @@ impl IfnetConfig {
 
     /// Practical-RIFE's number of this version, or of those that no tensor tells apart; `None` of one that was never
     /// published.
-    #[must_use]
     pub fn version(&self) -> Option<&'static str> {
         let (width, end) = (self.widths[0], *self.widths.last()?);
         let head = self.head.as_ref();
@@ -225,7 +218,6 @@ impl IfnetConfig {
 
     /// Bytes for each pixel of a frame, edges as [`alignment`](Self::alignment) wants them, while the frame is made.
     /// `number_bytes`: of one number. `channel_block`: as many channels as the library of convolutions lays out together.
-    #[must_use]
     pub fn bytes_of_pixel(&self, number_bytes: u64, channel_block: u32) -> u64 {
         let block = f64::from(channel_block);
         let features = 2.0 * self.head.as_ref().map_or(0.0, |head| head.features as f64);
@@ -258,7 +250,6 @@ impl IfnetConfig {
     }
 
     /// All tensors that are read, as the file calls them.
-    #[must_use]
     pub fn schema(&self) -> Vec<TensorSpec> {
         let mut schema = Schema::default();
         if let Some(head) = &self.head {

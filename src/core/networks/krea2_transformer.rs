@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::declared::{NamedShapes, network_config};
 use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
-use super::transformer::TransformerConfig;
-use super::{Schema, TensorRole, check_epsilon, stream_blocks};
+use super::transformer::{DenoiserConfig, TransformerConfig};
+use super::{Schema, TensorRole};
 
-/// Latents along an edge of one token.
-const PATCH: i64 = 2;
+/// Two by two.
+const LATENTS_A_TOKEN: i64 = 4;
 
 network_config! {
     /// `transformer/config.json`, with diffusers' defaults where a key is left out.
@@ -31,7 +31,6 @@ network_config! {
         pub intermediate_size: i64 = 16_384 => dim("blocks.0.mlp.gate.weight", 0),
         /// Width of the sinusoids of timesteps.
         pub timestep_embed_dim: i64 = 256 => dim("tmlp.0.weight", 1),
-        /// Width of the text encoder's hidden states.
         pub text_hidden_dim: i64 = 2560 => width("txtmlp.0.scale"),
         /// Hidden states that are read of each token.
         pub num_text_layers: i64 = 12 => size(),
@@ -42,9 +41,9 @@ network_config! {
         pub num_layerwise_text_blocks: i64 = 2 => count("txtfusion.layerwise_blocks.{}.prenorm.scale"),
         pub num_refiner_text_blocks: i64 = 2 => count("txtfusion.refiner_blocks.{}.prenorm.scale"),
         /// Rotary dimensions of a head for order, row and column.
-        pub axes_dims_rope: [i64; 3] = [32, 48, 48],
-        pub rope_theta: f64 = 1000.0,
-        pub norm_eps: f64 = 1e-5,
+        pub axes_dims_rope: [i64; 3] = [32, 48, 48] => axes(),
+        pub rope_theta: f64 = 1000.0 => base(),
+        pub norm_eps: f64 = 1e-5 => epsilon(),
         pub quantization_config: Option<Value> = None => quantization(),
     }
 }
@@ -106,26 +105,14 @@ impl TransformerConfig for Krea2TransformerConfig {
     }
 
     fn check_numbers(&self) -> Result<(), String> {
-        check_epsilon("norm_eps", self.norm_eps)?;
-        let (channels, theta) = (self.in_channels, self.rope_theta);
-        if channels % (PATCH * PATCH) != 0 {
+        let channels = self.in_channels;
+        if channels % LATENTS_A_TOKEN != 0 {
             return Err(format!(
-                "expected in_channels that are a multiple of {}, found {channels}",
-                PATCH * PATCH
-            ));
-        }
-        if !(theta.is_finite() && theta >= 1.0) {
-            return Err(format!(
-                "expected a rope_theta of at least 1, found {theta}"
+                "expected in_channels that are a multiple of {LATENTS_A_TOKEN}, found {channels}"
             ));
         }
         self.block().check("num_attention_heads")?;
-        self.text_block().check("text_num_attention_heads")?;
-        stream_blocks::check_axes(
-            "axes_dims_rope",
-            self.axes_dims_rope,
-            self.attention_head_dim,
-        )
+        self.text_block().check("text_num_attention_heads")
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -157,22 +144,17 @@ impl TransformerConfig for Krea2TransformerConfig {
         schema.modulation("txtmlp.1", dim, text);
         schema.modulation("txtmlp.3", dim, dim);
         let of_text = self.text_block();
-        for (list, (count, shape)) in LISTS.iter().zip([
-            (self.num_layers, self.block()),
-            (self.num_layerwise_text_blocks, of_text),
-            (self.num_refiner_text_blocks, of_text),
+        // A block that no timestep modulates is used once for each text.
+        let (own, text) = (TensorRole::Matrix, TensorRole::Modulation);
+        for (list, (count, shape, role)) in LISTS.iter().zip([
+            (self.num_layers, self.block(), own),
+            (self.num_layerwise_text_blocks, of_text, text),
+            (self.num_refiner_text_blocks, of_text, text),
         ]) {
-            let is_modulated = list.own == LISTS[0].own;
             for number in 0..count {
                 let block = format!("{}.{number}", list.own);
-                // A block that no timestep modulates is used once for each text.
-                let role = if is_modulated {
-                    TensorRole::Matrix
-                } else {
-                    TensorRole::Modulation
-                };
                 add_block(&mut schema, &block, shape, role, is_split);
-                if is_modulated {
+                if role == own {
                     let name = format!("{block}.mod.lin");
                     schema.in_f32(|schema| schema.add(name, vectors, TensorRole::Fixed));
                 }
@@ -187,14 +169,20 @@ impl TransformerConfig for Krea2TransformerConfig {
     }
 }
 
+impl DenoiserConfig for Krea2TransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.in_channels / LATENTS_A_TOKEN
+    }
+
+    fn num_blocks(&self) -> i64 {
+        self.num_layers
+    }
+}
+
 impl Krea2TransformerConfig {
     /// Width of the hidden states.
     pub fn dim(&self) -> i64 {
         self.attention_head_dim * self.num_attention_heads
-    }
-
-    pub fn latent_channels(&self) -> i64 {
-        self.in_channels / (PATCH * PATCH)
     }
 
     /// Of the blocks that text and picture go through together.
@@ -267,7 +255,6 @@ impl Krea2TransformerKeys {
 /// Mixes the hidden states of the text encoder's layers into one.
 const PROJECTOR: &str = "txtfusion.projector.weight";
 
-/// The lists of blocks in the authors' names.
 const LISTS: [BlockList; 3] = [
     BlockList::shared("blocks", BLOCK_MARK),
     BlockList::shared("txtfusion.layerwise_blocks", BLOCK_MARK),

@@ -5,7 +5,6 @@
 //! The engine builds the network from the same config. Which networks a model consists of is its family's business.
 
 pub mod chroma_transformer;
-mod clip_layers;
 pub mod clip_text;
 pub mod clip_vision;
 mod config;
@@ -43,13 +42,13 @@ mod wan_vae;
 pub mod z_image_control;
 pub mod z_image_transformer;
 
+use config::{class_name, model_type};
+
 pub use chroma_transformer::{ChromaTransformerConfig, ChromaTransformerKeys};
-pub use clip_layers::{ClipActivation, ClipLayers};
-pub use clip_text::ClipTextConfig;
+pub use clip_text::{ClipActivation, ClipLayers, ClipTextConfig};
 pub use clip_vision::ClipVisionConfig;
 pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};
-use config::{class_name, model_type};
 pub use declared::DeclaredConfig;
 pub use flux_control::{FluxControlConfig, FluxControlKeys};
 pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
@@ -70,7 +69,7 @@ pub use schema::{Schema, TensorRole, TensorSpec};
 pub use siglip::SiglipConfig;
 pub use t5::{T5Config, T5Keys, T5Kind, T5Names};
 pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, TinyDecoderLevel};
-pub use transformer::TransformerConfig;
+pub use transformer::{DenoiserConfig, TransformerConfig};
 pub use upscaler::{RrdbConfig, RrdbNames, SPAN_BLOCKS, UpscalerConfig, UpscalerLayers};
 pub use vae::VaeHalf;
 pub use vision::{VisionConfig, VisionKind};

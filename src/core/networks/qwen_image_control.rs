@@ -29,13 +29,11 @@ pub struct QwenImageControlConfig {
 
 impl QwenImageControlConfig {
     /// Returns true if it is shown what a mask leaves of a picture, and the mask.
-    #[must_use]
     pub fn takes_mask(&self) -> bool {
         self.extra_condition_channels > 0
     }
 
     /// Numbers of a control picture's token.
-    #[must_use]
     pub fn control_channels(&self) -> i64 {
         self.blocks.in_channels + self.extra_condition_channels
     }

@@ -13,7 +13,7 @@ use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, HEAD_DIM, SINUSOIDS,
     StreamShape, StreamStyle, ToldShape,
 };
-use super::transformer::TransformerConfig;
+use super::transformer::{DenoiserConfig, TransformerConfig};
 
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
@@ -27,7 +27,7 @@ network_config! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct QwenImageTransformerConfig {
-        pub patch_size: i64 = PATCH,
+        pub patch_size: i64 = PATCH => only(),
         /// Numbers of a token.
         pub in_channels: i64 = 64 => dim("img_in.weight", 1),
         /// Channels of the latents that it gives.
@@ -40,7 +40,7 @@ network_config! {
         pub joint_attention_dim: i64 = 3584 => dim("txt_in.weight", 1),
         pub guidance_embeds: bool = false,
         /// Rotary dimensions of a head for image, row and column.
-        pub axes_dims_rope: [i64; 3] = AXES,
+        pub axes_dims_rope: [i64; 3] = AXES => axes(),
         /// Tokens of reference images have the timestep 0.
         pub zero_cond_t: bool = false => has(ZERO_TIME),
         /// Of models of layered images alone, as is the next.
@@ -64,12 +64,7 @@ impl TransformerConfig for QwenImageTransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let (latents, numbers) = (self.latent_channels(), self.in_channels);
-        Err(if self.patch_size != PATCH {
-            format!(
-                "expected a patch_size of {PATCH}, found {}",
-                self.patch_size
-            )
-        } else if numbers != latents * PATCH * PATCH {
+        Err(if numbers != latents * PATCH * PATCH {
             format!(
                 "expected in_channels of {} for out_channels of {latents}, found {numbers}",
                 latents * PATCH * PATCH
@@ -77,8 +72,7 @@ impl TransformerConfig for QwenImageTransformerConfig {
         } else if self.guidance_embeds {
             "expected a model that is told no guidance, found guidance_embeds on".to_owned()
         } else {
-            let (axes, head_dim) = (self.axes_dims_rope, self.attention_head_dim);
-            return stream_blocks::check_axes("axes_dims_rope", axes, head_dim);
+            return Ok(());
         })
     }
 
@@ -93,6 +87,16 @@ impl TransformerConfig for QwenImageTransformerConfig {
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
         schema.linear("final_layer.linear", self.in_channels, dim);
         schema
+    }
+}
+
+impl DenoiserConfig for QwenImageTransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.out_channels.unwrap_or(self.in_channels)
+    }
+
+    fn num_blocks(&self) -> i64 {
+        self.num_layers
     }
 }
 
@@ -127,11 +131,6 @@ impl QwenImageTransformerConfig {
         schema.in_f32(|schema| stream_blocks::embedder(schema, "time_in", dim, SINUSOIDS));
         stream_blocks::add_blocks(&mut schema, self.streams(), is_split);
         schema
-    }
-
-    /// Channels of latents; a token holds two by two of them.
-    pub fn latent_channels(&self) -> i64 {
-        self.out_channels.unwrap_or(self.in_channels)
     }
 }
 

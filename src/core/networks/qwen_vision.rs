@@ -23,7 +23,6 @@ network_config! {
     #[serde(default)]
     pub struct QwenVisionConfig {
         pub model_type: String = "qwen2_5_vl".to_owned(),
-        /// Blocks.
         pub depth: i64 = 32 => count("blocks.{}.norm1.weight"),
         pub hidden_size: i64 = 1280 => dim("blocks.0.mlp.gate_proj.weight", 1),
         pub intermediate_size: i64 = 3420 => dim("blocks.0.mlp.gate_proj.weight", 0),

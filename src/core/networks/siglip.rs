@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use super::clip_layers::ClipActivation;
+use super::clip_text::ClipActivation;
 use super::clip_vision;
 use super::vision::{VisionConfig, VisionKind};
 use crate::formats::weights::WeightSet;

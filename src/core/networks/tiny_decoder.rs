@@ -165,7 +165,6 @@ impl TinyDecoderConfig {
         })
     }
 
-    /// The width of the last layers.
     pub fn last_width(&self) -> i64 {
         self.widths[NUM_LEVELS]
     }

@@ -48,6 +48,15 @@ pub trait TransformerConfig: NamedTensors + DeclaredConfig + DeserializeOwned {
     }
 }
 
+/// The transformer of a denoising loop.
+pub trait DenoiserConfig: TransformerConfig {
+    /// Channels of its latents.
+    fn latent_channels(&self) -> i64;
+
+    /// Blocks that text and picture go through.
+    fn num_blocks(&self) -> i64;
+}
+
 impl<T: TransformerConfig> NetworkConfig for T {
     fn is_described_by(config: &Value) -> bool {
         class_name(config).is_some_and(|class| T::CLASSES.contains(&class))

@@ -44,7 +44,6 @@ const fn upscaler(text: &'static str, ends: &'static [&'static str]) -> Detectio
 /// An upscaler's numbers by the tensors of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpscalerConfig {
-    /// Prefix of all names.
     pub prefix: String,
     /// Channels between the first layer and the last.
     pub width: i64,

@@ -8,9 +8,7 @@ use std::marker::PhantomData;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::clip_layers::{
-    ClipActivation, ClipLayers, check_model_type, is_of_type, sizes_of_layers,
-};
+use super::clip_text::{ClipActivation, ClipLayers, check_model_type, is_of_type, sizes_of_layers};
 use super::header::{heads, not_a, sizes};
 use super::known::{DetectionRule, PartKind};
 use super::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};

@@ -65,7 +65,6 @@ with_defaults! {
 
 impl ZImageControlConfig {
     /// The numbers of its blocks, as those of a transformer.
-    #[must_use]
     pub fn blocks(&self) -> ZImageTransformerConfig {
         ZImageTransformerConfig {
             all_patch_size: self.all_patch_size.clone(),
@@ -84,19 +83,16 @@ impl ZImageControlConfig {
     }
 
     /// Returns true if it is shown a mask, and what that leaves of a picture.
-    #[must_use]
     pub fn takes_mask(&self) -> bool {
         self.control_in_dim > LATENTS
     }
 
     /// Numbers of a control picture's token.
-    #[must_use]
     pub fn token_numbers(&self) -> i64 {
         PATCH * PATCH * self.control_in_dim
     }
 
     /// Behind which blocks of the refiner of noise something is added.
-    #[must_use]
     pub fn refiner_places(&self) -> &[i64] {
         self.control_refiner_layers_places.as_deref().unwrap_or(&[])
     }

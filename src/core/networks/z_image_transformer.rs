@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::declared::{NamedShapes, network_config};
 use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::header::heads;
-use super::transformer::TransformerConfig;
-use super::{Schema, TensorRole, check_epsilon, check_sizes, stream_blocks};
+use super::transformer::{DenoiserConfig, TransformerConfig};
+use super::{Schema, TensorRole, check_sizes, stream_blocks};
 
 /// Rotary dimensions of a head for each axis, in every published file.
 const AXES: [i64; 3] = [32, 48, 48];
@@ -32,7 +32,6 @@ network_config! {
     pub struct ZImageTransformerConfig {
         pub all_patch_size: Vec<i64> = vec![PATCH],
         pub all_f_patch_size: Vec<i64> = vec![1],
-        /// Channels of latents.
         pub in_channels: i64 = 16 => size(),
         /// Width of the hidden states.
         pub dim: i64 = 3840 => dim("x_embedder.weight", 0),
@@ -42,13 +41,13 @@ network_config! {
         pub n_refiner_layers: i64 = 2 => count("noise_refiner.{}.attention_norm1.weight"),
         pub n_heads: i64 = 30 => size(),
         pub n_kv_heads: i64 = 30,
-        pub norm_eps: f64 = 1e-5,
+        pub norm_eps: f64 = 1e-5 => epsilon(),
         pub qk_norm: bool = true,
         /// Width of the text's embeddings.
         pub cap_feat_dim: i64 = 2560 => width("cap_embedder.0.weight"),
         /// Width of an image encoder's embeddings, which only Omni reads.
         pub siglip_feat_dim: Option<i64> = None,
-        pub rope_theta: f64 = 256.0,
+        pub rope_theta: f64 = 256.0 => base(),
         /// Factor of timesteps, which come between 0 and 1.
         pub t_scale: f64 = 1000.0,
         /// Rotary dimensions of a head for order, row and column.
@@ -78,7 +77,6 @@ impl TransformerConfig for ZImageTransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         check_sizes(&self.axes_lens.map(|length| ("axes_lens", length)))?;
-        check_epsilon("norm_eps", self.norm_eps)?;
         let (dim, heads) = (self.dim, self.n_heads);
         Err(
             if (&self.all_patch_size[..], &self.all_f_patch_size[..]) != (&[PATCH], &[1]) {
@@ -92,11 +90,6 @@ impl TransformerConfig for ZImageTransformerConfig {
                 format!(
                     "expected n_heads that divide a dim of {dim}, and as many n_kv_heads, found {heads} and {}",
                     self.n_kv_heads
-                )
-            } else if !(self.rope_theta.is_finite() && self.rope_theta >= 1.0) {
-                format!(
-                    "expected a rope_theta of at least 1, found {}",
-                    self.rope_theta
                 )
             } else if !(self.t_scale.is_finite() && self.t_scale > 0.0) {
                 format!("expected a t_scale above 0, found {}", self.t_scale)
@@ -143,6 +136,16 @@ impl TransformerConfig for ZImageTransformerConfig {
     }
 }
 
+impl DenoiserConfig for ZImageTransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.in_channels
+    }
+
+    fn num_blocks(&self) -> i64 {
+        self.n_layers
+    }
+}
+
 impl ZImageTransformerConfig {
     pub fn head_dim(&self) -> i64 {
         self.dim / self.n_heads
@@ -154,7 +157,6 @@ impl ZImageTransformerConfig {
         (self.dim as f64 / 3.0 * 8.0) as i64
     }
 
-    /// Numbers of a token.
     pub fn token_numbers(&self) -> i64 {
         PATCH * PATCH * self.in_channels
     }

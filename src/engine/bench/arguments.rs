@@ -1,12 +1,12 @@
 //! Arguments of `bench FAMILY`, and values that all subjects read alike. Every refusal is one sentence.
 
 use clap::{Args, Parser};
-use safelight_core::job::{DeviceChoice, StepCache};
+use safelight_core::job::DeviceChoice;
 use serde::Serialize;
 
 use super::cases::{self, BenchCase};
+use crate::error::ProcessError;
 use crate::families;
-use crate::process::ProcessError;
 
 /// Reads the arguments of a subject.
 pub(crate) fn read<T: Parser>(
@@ -49,22 +49,14 @@ pub(super) struct FamilyArguments {
     /// Memory of the device that may be used where weights stream
     #[arg(long, value_name = "GIB", value_parser = gib, requires = "preserved")]
     pub(super) cap: Option<u64>,
-    /// Instead of one call: this many denoising steps without a step cache and with each
-    #[arg(long, value_parser = count, conflicts_with = "preserved")]
-    pub(super) steps: Option<usize>,
-    /// Step caches to compare [default: the usual ones]
-    #[arg(long = "cache", value_name = "KIND[:X]", requires = "steps")]
-    pub(super) caches: Vec<StepCache>,
 }
 
 /// Replacements of a case's sizes.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct SizeArguments {
-    /// Width in pixels
     #[arg(long, value_parser = size)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) width: Option<i64>,
-    /// Height in pixels
     #[arg(long, value_parser = size)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) height: Option<i64>,
@@ -92,7 +84,7 @@ impl FamilyArguments {
         };
         let own = || cases::all().filter(|(id, _)| name_of(id) == family);
         if own().next().is_none() {
-            let names = families::measured().map(|(id, _)| name_of(id)).collect();
+            let names = families::MEASURED.map(|(id, _)| name_of(id)).to_vec();
             return Err(refused("a subject or a family", names, &family));
         }
         let mut parsed: Self = read(arguments)?;
@@ -194,11 +186,6 @@ mod tests {
             ("wan --preserved 1,x", "expected 0 to 1024 GiB, found \"x\""),
             ("wan --preserved -1", "found \"-1\""),
             ("wan --cap 20", "required arguments were not provided"),
-            (
-                "wan --cache magcache",
-                "required arguments were not provided",
-            ),
-            ("wan --steps 4 --cache quick", "quick"),
             ("wan --fast", "unexpected argument '--fast'"),
             ("wan -- --small", "expected a case (wan14b_480p_81f,"),
         ] {

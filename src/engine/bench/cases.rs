@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use safelight_core::measured::CaseKind;
-use safelight_core::networks::{LanguageConfig, T5Config};
+use safelight_core::networks::{DenoiserConfig as _, LanguageConfig, T5Config};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -14,7 +14,6 @@ use tch::{Kind, Tensor};
 use super::arguments::SizeArguments;
 use super::merged;
 use super::timing::timed;
-use super::walks::{CacheWalks, StepCall};
 use crate::error::EngineError;
 use crate::families;
 use crate::hooks::NoHooks;
@@ -22,6 +21,7 @@ use crate::sampling::CpuGenerator;
 use crate::stages::images::{
     ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
 };
+use crate::step_cache::SkipOptions;
 use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
 use crate::vae::Tiling;
 use crate::weights::Weights;
@@ -30,14 +30,14 @@ use crate::weights::Weights;
 pub(crate) const T5_LENGTH: i64 = 512;
 /// Tokens of a long prompt of models that read no padding.
 pub(crate) const TEXT_LENGTH: i64 = 256;
-/// Steps whose modulations are computed together.
-const STEPS: usize = 28;
+/// Timesteps, from 1000 for pure noise, whose modulations are computed together; the first one's step is measured.
+pub(crate) const TIMESTEPS: [f32; 28] = [500.0; 28];
 const WARM_UPS: usize = 2;
 
-/// Fields of output lines.
-pub(crate) type BenchLines = Result<Vec<Value>, EngineError>;
+/// Fields of an output line.
+pub(crate) type BenchLine = Result<Value, EngineError>;
 /// Builds a network and measures it.
-type CaseCall = fn(&CaseBench) -> BenchLines;
+type CaseCall = fn(&CaseBench) -> BenchLine;
 
 #[derive(Debug)]
 pub struct BenchCase {
@@ -52,7 +52,6 @@ pub struct BenchCase {
     pub reported: Option<ReportedCase>,
 }
 
-/// Facts of a case for reports.
 #[derive(Debug)]
 pub struct ReportedCase {
     pub label: &'static str,
@@ -64,7 +63,9 @@ pub struct ReportedCase {
 
 /// Every case, with the id of its family.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static BenchCase)> {
-    families::measured().flat_map(|(family, cases)| cases.iter().map(move |case| (family, case)))
+    families::MEASURED
+        .into_iter()
+        .flat_map(|(family, cases)| cases.iter().map(move |case| (family, case)))
 }
 
 impl BenchCase {
@@ -121,13 +122,13 @@ impl BenchCase {
         }
     }
 
-    /// Builds the network of `weights` and measures it: fields of output lines, and the network's last output.
+    /// Builds the network of `weights` and measures it: fields of an output line, and the network's last output.
     pub(super) fn run(
         &'static self,
         weights: Weights,
         (small, sizes): (bool, SizeArguments),
         purpose: BenchPurpose,
-    ) -> Result<(Vec<Value>, Option<Tensor>), EngineError> {
+    ) -> Result<(Value, Option<Tensor>), EngineError> {
         // The inputs are equal each time.
         tch::manual_seed(0);
         let bench = CaseBench {
@@ -139,8 +140,8 @@ impl BenchCase {
             output: RefCell::default(),
         };
         let done = catch_unwind(AssertUnwindSafe(|| tch::no_grad(|| (self.call)(&bench))));
-        let lines = done.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())))?;
-        Ok((lines, bench.output.take()))
+        let line = done.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())))?;
+        Ok((line, bench.output.take()))
     }
 
     /// Names and shapes of the network's tensors.
@@ -160,8 +161,6 @@ impl BenchCase {
 pub(super) enum BenchPurpose {
     /// Time and memory of this number of runs.
     Timing(usize),
-    /// Whole denoising loops, of transformers only.
-    Walking(CacheWalks),
     /// One output, of inputs that are equal on every device.
     Comparison(RefCell<CpuGenerator>),
 }
@@ -216,7 +215,6 @@ impl CaseBench {
         ]
     }
 
-    /// Shape of an image's latents.
     pub(crate) fn image_shape(&self, channels: i64) -> Result<ImageLatentShape, EngineError> {
         let [width, height, _] = self.size([128, 128, 1]);
         ImageLatentShape::new(channels, width as u32, height as u32)
@@ -259,36 +257,22 @@ impl CaseBench {
         Tensor::randint(vocab_size, [1, length], options)
     }
 
-    /// Timesteps of a transformer's calls, from 1000 for pure noise.
-    pub(crate) fn timesteps(&self) -> Vec<f32> {
-        match &self.purpose {
-            BenchPurpose::Walking(walks) => walks.timesteps(),
-            _ => vec![500.0; STEPS],
-        }
-    }
-
-    /// Returns true if devices are compared.
     pub(crate) fn is_compared(&self) -> bool {
         matches!(self.purpose, BenchPurpose::Comparison(_))
     }
 
     /// Measures a call whose tensors are dropped or [kept](Self::keep).
-    pub(crate) fn timed(&self, call: &mut dyn FnMut() -> Option<()>) -> BenchLines {
+    pub(crate) fn timed(&self, call: &mut dyn FnMut() -> Option<()>) -> BenchLine {
         let runs = match self.purpose {
             BenchPurpose::Timing(runs) => [WARM_UPS, runs],
             BenchPurpose::Comparison(_) => [0, 1],
-            BenchPurpose::Walking(_) => {
-                let what = format!("{} is no step of a transformer", self.case.name);
-                return Err(EngineError::request(what));
-            }
         };
         let line = timed(self.weights.device(), runs, call)?;
         let bytes = json!({"weights_bytes": self.weights.random_bytes()});
-        Ok(vec![merged(line, bytes)])
+        Ok(merged(line, bytes))
     }
 
-    /// [`Self::timed`] with the tensor that the call returns as output.
-    pub(crate) fn timed_output(&self, call: &mut dyn FnMut() -> Option<Tensor>) -> BenchLines {
+    pub(crate) fn timed_output(&self, call: &mut dyn FnMut() -> Option<Tensor>) -> BenchLine {
         self.timed(&mut || {
             // Never two at a time.
             drop(self.output.take());
@@ -304,46 +288,34 @@ impl CaseBench {
         }
     }
 
-    /// Measures one call of a transformer, or whole denoising loops.
-    pub(crate) fn step(&self, call: &StepCall<'_>) -> BenchLines {
-        match &self.purpose {
-            BenchPurpose::Walking(walks) => walks.lines(call),
-            _ => self.timed_output(&mut || (call.output)(&call.input, 0, Default::default())),
-        }
-    }
-
-    /// [`Self::step`] of an image model, as a job calls it. `text`: embeddings of a prompt
+    /// Measures one call of an image model, as a job calls it. `text`: embeddings of a prompt
     pub(crate) fn image_step<M: ImageModel>(
         &self,
         published: impl Serialize,
         small: Value,
         text: impl Fn(&M::Config) -> TextEmbeds,
-    ) -> BenchLines {
+    ) -> BenchLine {
         let config: M::Config = self.config(published, small)?;
         let model = self.built(M::new(&config, &self.weights))?;
         let text = text(&config);
-        let shape = self.image_shape(M::latent_channels(&config))?;
+        let shape = self.image_shape(config.latent_channels())?;
         let conditioning = ImageConditioning::of_prompt(shape, &text);
         let context = model.context(&text, &conditioning, self.batch(), &NoHooks)?;
-        let modulations = model.modulations(&self.timesteps(), &context);
+        let modulations = model.modulations(&TIMESTEPS, &context);
         let size = packed_size::<M>(shape).into_iter();
         let size: Vec<i64> = size
             .map(|edge| if edge < 0 { self.batch() } else { edge })
             .collect();
-        self.step(&StepCall {
-            input: self.random(&size, Kind::Float),
-            measured: &|num_calls| model.calibration(&conditioning, num_calls),
-            output: &|latents, call, skip| {
-                let input = model.model_input(latents, &conditioning);
-                let pass = ForwardPass::new(skip, &NoHooks);
-                model.predict(&input, &modulations[call], &context, &pass)
-            },
-            velocity: &|output| model.velocity(output, &conditioning),
+        let latents = self.random(&size, Kind::Float);
+        self.timed_output(&mut || {
+            let input = model.model_input(&latents, &conditioning);
+            let pass = ForwardPass::new(SkipOptions::default(), &NoHooks);
+            model.predict(&input, &modulations[0], &context, &pass)
         })
     }
 
     /// Measures a T5 that reads a prompt; `has_mask`: with its padding masked.
-    pub(crate) fn t5(&self, published: Value, small: Value, has_mask: bool) -> BenchLines {
+    pub(crate) fn t5(&self, published: Value, small: Value, has_mask: bool) -> BenchLine {
         let config: T5Config = self.config(published, small)?;
         let encoder = self.built(T5Encoder::new(&config, &self.weights))?;
         let ids = self.random_ids(config.vocab_size.min(32_000), T5_LENGTH);
@@ -357,7 +329,7 @@ impl CaseBench {
         published: &LanguageConfig,
         small: Value,
         length: usize,
-    ) -> BenchLines {
+    ) -> BenchLine {
         let config = LanguageConfig {
             // No file has it.
             tap: published.tap,

@@ -16,7 +16,7 @@ use tch::{Device, Kind, Tensor};
 use super::arguments::{count, in_range};
 use super::timing::{finished, gib, rounded};
 use super::{failed, write_line};
-use crate::process::ProcessError;
+use crate::error::ProcessError;
 use crate::runtime::{self, DeviceRuntime, LIBTORCH_VERSION};
 use crate::weights::{Weights, WeightsError};
 
@@ -180,7 +180,6 @@ impl TemporaryWeights {
         Self::new(tensors, &piece)
     }
 
-    /// Tensors filled with repetitions of `piece`.
     fn new(tensors: &[(String, Vec<i64>)], piece: &[u8]) -> io::Result<Self> {
         let mut header = String::from("{");
         let mut bytes = 0;
@@ -233,7 +232,6 @@ impl TemporaryWeights {
         &self.path
     }
 
-    /// Bytes of all tensors.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

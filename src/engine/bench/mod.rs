@@ -1,16 +1,14 @@
-//! `safelight-engine bench`: time and memory of networks with random weights, speed of loading, distance of small
-//! networks from known values, and gain of the own kernels. Writes one JSON object per line.
+//! `safelight-engine bench`: time and memory of networks with random weights, speed of loading, and distance of small
+//! networks from known values. Writes one JSON object per line.
 //!
 //! Ships with every installation, for reports about the machine. Judges no figure but wrong results.
 
 mod arguments;
 pub mod cases;
-mod kernels;
 mod load;
 mod networks;
 mod parity;
 mod timing;
-pub(crate) mod walks;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -24,7 +22,7 @@ use tch::{Device, Kind};
 
 pub(crate) use arguments::read;
 
-use crate::process::ProcessError;
+use crate::error::ProcessError;
 use crate::runtime::{self, DeviceRuntime};
 use arguments::FamilyArguments;
 use load::LoadArguments;
@@ -40,8 +38,6 @@ enum BenchSubject {
     Load(LoadArguments),
     /// Distance of small networks from the values that ship, and of the device from the CPU
     Parity(ParityArguments),
-    /// Gain of Safelight's own kernels
-    Kernels(kernels::KernelArguments),
     #[command(external_subcommand)]
     Family(Vec<String>),
 }
@@ -55,7 +51,6 @@ pub fn run(
         BenchSubject::List => list(out),
         BenchSubject::Load(arguments) => load::run(&arguments, out),
         BenchSubject::Parity(arguments) => parity::run(&arguments, out),
-        BenchSubject::Kernels(arguments) => kernels::run(&arguments, out),
         BenchSubject::Family(arguments) => networks::run(&FamilyArguments::parse(arguments)?, out),
     }
 }

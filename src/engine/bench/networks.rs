@@ -10,14 +10,12 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::arguments::FamilyArguments;
-use super::cases::{BenchCase, BenchPurpose};
+use super::cases::{BenchCase, BenchLine, BenchPurpose};
 use super::load::TemporaryWeights;
 use super::timing::gib;
-use super::walks::CacheWalks;
 use super::{failed, merged, open, write_line};
-use crate::error::EngineError;
+use crate::error::ProcessError;
 use crate::placement::dtype_name;
-use crate::process::ProcessError;
 use crate::runtime::{self, LIBTORCH_VERSION};
 use crate::weights::Weights;
 
@@ -30,29 +28,22 @@ pub(super) fn run(arguments: &FamilyArguments, out: &mut dyn Write) -> Result<bo
     let device = runtime.device;
     let mut all_well = true;
     for &case in &arguments.cases {
-        let mut write = |lines: Result<Vec<Value>, EngineError>, more: Value| {
+        let mut write = |line: BenchLine, more: Value| {
             runtime::empty_cache(device);
-            all_well &= lines.is_ok() && more["is_same"] != false;
-            let lines = lines.unwrap_or_else(|err| vec![json!({"error": err.to_string()})]);
-            for line in lines {
-                let common = json!({
-                    "case": case.name, "device": runtime.device_name, "dtype": dtype_name(kind),
-                    "libtorch": LIBTORCH_VERSION, "small": arguments.small,
-                });
-                let line = merged(merged(common, json!(arguments.sizes)), line);
-                write_line(out, &merged(line, more.clone()))?;
-            }
-            Ok(())
+            all_well &= line.is_ok() && more["is_same"] != false;
+            let line = line.unwrap_or_else(|err| json!({"error": err.to_string()}));
+            let common = json!({
+                "case": case.name, "device": runtime.device_name, "dtype": dtype_name(kind),
+                "libtorch": LIBTORCH_VERSION, "small": arguments.small,
+            });
+            let line = merged(merged(common, json!(arguments.sizes)), line);
+            Ok(write_line(out, &merged(line, more))?)
         };
         if arguments.preserved.is_empty() {
-            let purpose = match arguments.steps {
-                Some(steps) => BenchPurpose::Walking(CacheWalks::new(steps, &arguments.caches)),
-                None => BenchPurpose::Timing(arguments.runs),
-            };
             let weights = Weights::random(kind, device);
             let at = (arguments.small, arguments.sizes);
-            let done = case.run(weights, at, purpose);
-            write(done.map(|(lines, _)| lines), json!({}))?;
+            let done = case.run(weights, at, BenchPurpose::Timing(arguments.runs));
+            write(done.map(|(line, _)| line), json!({}))?;
         } else {
             streamed(case, arguments, (device, kind), &mut write)?;
         }
@@ -65,7 +56,7 @@ fn streamed(
     case: &'static BenchCase,
     arguments: &FamilyArguments,
     (device, kind): (Device, Kind),
-    write: &mut dyn FnMut(Result<Vec<Value>, EngineError>, Value) -> Result<(), ProcessError>,
+    write: &mut dyn FnMut(BenchLine, Value) -> Result<(), ProcessError>,
 ) -> Result<(), ProcessError> {
     let at = (arguments.small, arguments.sizes);
     let file = TemporaryWeights::of_network(&case.outline(at, kind)).map_err(failed)?;
@@ -95,8 +86,8 @@ fn streamed(
                 more[name] = gib(bytes).into();
             }
         }
-        let (lines, output) = match done {
-            Ok((lines, output)) => (Ok(lines), output),
+        let (line, output) = match done {
+            Ok((line, output)) => (Ok(line), output),
             Err(err) => (Err(err), None),
         };
         let output = output.map(|output| output.to_device(Device::Cpu));
@@ -105,7 +96,7 @@ fn streamed(
         } else if let Some((whole, output)) = whole.as_ref().zip(output) {
             more["is_same"] = whole.equal(&output).into();
         }
-        write(lines, more)?;
+        write(line, more)?;
     }
     Ok(())
 }
@@ -146,7 +137,7 @@ mod tests {
 
     #[test]
     fn every_family_has_small_cases_with_sound_figures() {
-        for (family, cases) in crate::families::measured() {
+        for (family, cases) in crate::families::MEASURED {
             let ends = [cases.first(), cases.last()].map(|case| case.unwrap().name);
             let family = name_of(family);
             let line = format!("{family} {} --device cpu --small --runs 1", ends.join(" "));
@@ -182,34 +173,5 @@ mod tests {
             assert!(number(1, "resident_gib") > number(2, "resident_gib"));
             assert!(number(2, "window_gib") > 0.0);
         }
-    }
-
-    #[test]
-    fn caches_are_compared_with_no_cache_and_those_without_figures_are_named() {
-        let walked = |line: &str| lines(&format!("{line} --device cpu --small --steps 6")).unwrap();
-        let found = walked("flux flux_1024");
-        assert_eq!(found.len(), 7);
-        assert_eq!(found[0]["cache"], "none");
-        assert_eq!(
-            (&found[0]["computed"], &found[0]["relative_l2"]),
-            (&6.into(), &0.0.into())
-        );
-        assert!(found.iter().all(|line| line["error"].is_null()));
-        let interval = &found[5];
-        let found = (&interval["cache"], &interval["computed"]);
-        assert_eq!(found, (&"taylorseer".into(), &5.into()));
-        assert!(interval["relative_l2"].as_f64().unwrap() > 0.0);
-        for (case, is_known) in [
-            ("wan wan14b_320_17f --cache teacache", true),
-            ("framepack framepack --cache magcache", true),
-            ("qwen-image qwen_image_1024 --cache teacache", false),
-            ("z-image z_image_1024 --cache magcache", false),
-        ] {
-            let line = &walked(case)[1];
-            assert_eq!(line["error"].is_null(), is_known, "{line}");
-            assert_eq!(line["computed"] != 0, is_known, "{line}");
-        }
-        let refused = &walked("wan umt5xxl")[0]["error"];
-        assert!(refused.as_str().unwrap().contains("umt5xxl is no step"));
     }
 }

@@ -44,7 +44,6 @@ pub(super) fn timed(
     }))
 }
 
-/// Waits for the device.
 pub(super) fn finished(device: Device) -> Result<(), EngineError> {
     if synchronize(device) {
         Ok(())
@@ -55,7 +54,6 @@ pub(super) fn finished(device: Device) -> Result<(), EngineError> {
     }
 }
 
-/// Rounds to millionths.
 pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

@@ -7,33 +7,23 @@ use safelight_core::families::ModelFamily;
 use safelight_core::job::Stage;
 
 use super::EngineFamily;
-use crate::bench::cases::BenchCase;
 use crate::error::EngineError;
 use crate::stages::StageContext;
 use crate::stages::images::{self, EncodedImages, ImageModel};
 use crate::tensor_files;
 use crate::text::PromptEmbeds;
 
-/// An image family with the transformer `M`.
-pub(crate) struct ImageFamily<M> {
-    family: ModelFamily,
-    cases: &'static [BenchCase],
-    model: PhantomData<fn() -> M>,
-}
+pub(crate) struct ImageFamily<M>(ModelFamily, PhantomData<fn() -> M>);
 
 impl<M> ImageFamily<M> {
-    pub(crate) const fn new(family: ModelFamily, cases: &'static [BenchCase]) -> Self {
-        Self {
-            family,
-            cases,
-            model: PhantomData,
-        }
+    pub(crate) const fn new(family: ModelFamily) -> Self {
+        Self(family, PhantomData)
     }
 }
 
 impl<M: ImageModel> EngineFamily for ImageFamily<M> {
     fn id(&self) -> &'static str {
-        self.family.id
+        self.0.id
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
@@ -70,9 +60,5 @@ impl<M: ImageModel> EngineFamily for ImageFamily<M> {
 
     fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         images::decode_stage(context)
-    }
-
-    fn cases(&self) -> &'static [BenchCase] {
-        self.cases
     }
 }

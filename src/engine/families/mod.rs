@@ -10,6 +10,7 @@ pub mod chroma;
 pub mod flux;
 pub mod flux2;
 pub mod framepack;
+mod image_cases;
 mod image_family;
 pub mod krea2;
 pub mod qwen_image;
@@ -51,11 +52,6 @@ pub(crate) trait EngineFamily: Sync {
     fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError>;
 
     fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
-
-    /// Benchmark cases with random weights, in order.
-    fn cases(&self) -> &'static [BenchCase] {
-        &[]
-    }
 }
 
 static FAMILIES: &[&dyn EngineFamily] = &[
@@ -71,11 +67,17 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &flux::FAMILY,
 ];
 
-/// Ids of families with benchmark cases, and the cases.
-pub(crate) fn measured() -> impl Iterator<Item = (&'static str, &'static [BenchCase])> {
-    let all = FAMILIES.iter().map(|family| (family.id(), family.cases()));
-    all.filter(|(_, cases)| !cases.is_empty())
-}
+/// Ids of families, and their benchmark cases with random weights.
+pub(crate) const MEASURED: [(&str, &[BenchCase]); 8] = [
+    ("framepack", framepack::CASES),
+    ("wan", wan::CASES),
+    ("z_image", image_cases::Z_IMAGE),
+    ("flux2", image_cases::FLUX2),
+    ("krea2", image_cases::KREA2),
+    ("chroma", image_cases::CHROMA),
+    ("qwen_image", image_cases::QWEN_IMAGE),
+    ("flux", image_cases::FLUX),
+];
 
 /// Runs a stage that has work for a family.
 pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {

@@ -3,6 +3,7 @@
 use tch::Tensor;
 
 use crate::runtime::disable_miopen;
+use crate::vae::channels_innermost;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -20,11 +21,9 @@ impl FinishConv {
         [inputs, outputs]: [i64; 2],
         kernel: i64,
     ) -> Result<Self, WeightsError> {
-        let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
-        Ok(Self::from_tensors(
-            &weight,
-            Some(w.tensor("bias", &[outputs])?),
-        ))
+        let conv = Self::without_bias(w, [inputs, outputs], kernel)?;
+        let bias = Some(w.tensor("bias", &[outputs])?);
+        Ok(Self { bias, ..conv })
     }
 
     pub(super) fn without_bias(
@@ -48,21 +47,9 @@ impl FinishConv {
         // No probe tries them, and MIOpen hangs in some.
         let _guard = disable_miopen(xs.device());
         let border = self.weight.size()[2] / 2;
-        xs.conv2d(
-            &self.weight,
-            self.bias.as_ref(),
-            [1, 1],
-            [border, border],
-            [1, 1],
-            1,
-        )
+        let (weight, bias) = (&self.weight, self.bias.as_ref());
+        xs.conv2d(weight, bias, [1, 1], [border; 2], [1, 1], 1)
     }
-}
-
-/// Copy with channels innermost in memory.
-pub(super) fn channels_innermost(xs: &Tensor) -> Tensor {
-    let rows = xs.permute([0, 2, 3, 1]).contiguous();
-    rows.permute([0, 3, 1, 2])
 }
 
 /// A leaky ReLU: what is below 0 becomes a part of itself.

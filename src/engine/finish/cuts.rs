@@ -29,13 +29,11 @@ const STEADY: [f64; 2] = [0.01 * 0.01, 0.03 * 0.03];
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// Returns whether the second frame is in another scene than the first. Both `(1, 3, H, W)` in 0..1.
-#[must_use]
 pub fn is_cut(first: &Tensor, second: &Tensor) -> bool {
     likeness(first, second) < ALIKE
 }
 
 /// Similarity of two frames: 1 for equal ones, about 0 for two scenes. Both `(1, 3, H, W)` in 0..1.
-#[must_use]
 pub fn likeness(first: &Tensor, second: &Tensor) -> f64 {
     let [first, second] = [first, second].map(areas);
     let brightness = ((&first + &second) * 0.5).mean(Kind::Float);

@@ -20,7 +20,7 @@ pub(super) fn run(
 ) -> Result<(), EngineError> {
     let (kind, device) = context.placement();
     let mut upscaler = LoadedUpscaler::open(network, kind, device)?;
-    let after = context.request().after;
+    let after = context.request.after;
     context.source_frames(context.order.first_frame, &mut |number, picture| {
         let mut picture =
             crop_to_aspect(&picture, after.width, after.height).map_err(|err| of_picture(&err))?;

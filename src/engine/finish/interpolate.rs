@@ -37,7 +37,7 @@ struct FrameInterpolation<'a> {
 /// The frames of the result from the order's first one on.
 pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), EngineError> {
     let (kind, device) = context.placement();
-    let request = context.request();
+    let request = context.request;
     let first = context.order.first_frame;
     let starts = frame_starts(&request.source)?;
     let retiming = FrameRetiming::between(&request.before, &request.after).with_starts(starts);
@@ -98,7 +98,6 @@ impl FrameInterpolation<'_> {
         Ok(())
     }
 
-    /// Frames at the last source frame.
     fn rest(&mut self, last: &SourceFrame) -> Result<(), EngineError> {
         while self.place().is_some_and(|place| place.frame <= last.number) {
             if !self.context.check_cancelled() {

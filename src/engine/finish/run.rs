@@ -24,12 +24,10 @@ use crate::memory::{ReleasePoint, forget_all, line_before, reclaim};
 use crate::runtime::{self, use_compute_options};
 use crate::serve::OutgoingMessage;
 
-/// Frames decoded ahead of the computation.
 const FRAMES_AHEAD: usize = 2;
 
 pub struct FinishContext<'a> {
     pub order: &'a StageOrder,
-    /// Request in `order`.
     pub request: &'a PostprocessRequest,
     pub device: Device,
     pub cancel: CancelToken,
@@ -64,10 +62,6 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
 }
 
 impl FinishContext<'_> {
-    pub fn request(&self) -> &PostprocessRequest {
-        self.request
-    }
-
     /// Returns whether the stage was not cancelled; called between blocks, tiles and frames.
     pub fn check_cancelled(&self) -> bool {
         self.ticks.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +77,7 @@ impl FinishContext<'_> {
         if self.device == Device::Cpu || is_for_cpu {
             return (Kind::Float, Device::Cpu);
         }
-        let kind = match self.request().dtype {
+        let kind = match self.request.dtype {
             // Eight bits of colour need more than bf16 has.
             DtypeChoice::F16 | DtypeChoice::Auto => Kind::Half,
             DtypeChoice::Bf16 => Kind::BFloat16,
@@ -110,7 +104,7 @@ impl FinishContext<'_> {
 
     /// Longest tile edge that was requested, or that the out-of-memory fallback left.
     pub fn most_tile(&self) -> Option<u32> {
-        let asked = self.request().tile.into_iter();
+        let asked = self.request.tile.into_iter();
         asked.chain(self.order.memory.rung.tile()).min()
     }
 
@@ -122,7 +116,7 @@ impl FinishContext<'_> {
         take: &mut dyn FnMut(u32, RgbPixels) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let (sender, frames) = bounded(FRAMES_AHEAD);
-        let request = self.request();
+        let request = self.request;
         thread::scope(|scope| {
             let reader = thread::Builder::new().name("finish-reader".to_owned());
             let reading = reader.spawn_scoped(scope, move || read(request, first, &sender));
@@ -147,7 +141,7 @@ impl FinishContext<'_> {
     /// Sends a frame of the result.
     pub fn send_frame(&self, number: u32, picture: RgbPixels) {
         fault::at(FaultSite::Frames);
-        let count = self.request().after.num_frames;
+        let count = self.request.after.num_frames;
         let header = PixelHeader {
             index: number,
             count,

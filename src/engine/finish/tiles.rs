@@ -6,8 +6,8 @@
 use safelight_core::finish::TileSize;
 use tch::{Kind, Tensor};
 
-use super::conv::channels_innermost;
 use super::upscaler::LoadedUpscaler;
+use crate::vae::channels_innermost;
 
 /// Takes a piece of what comes of a picture, `(1, 3, h, w)` where the network computes, and where its upper left corner is:
 /// row and column.

@@ -15,7 +15,7 @@ use super::KernelError;
 use super::compiler::KernelCompiler;
 use super::loaded::SOURCE;
 use super::vendor::{FunctionFinder, HIP, open};
-use crate::process::ProcessError;
+use crate::error::ProcessError;
 use crate::runtime::loaded_as;
 
 /// The engine's first argument for this; then libraries, `--`, and the compiler's options.

@@ -167,7 +167,6 @@ impl KernelDriver {
         }
     }
 
-    /// Compiler options.
     pub(super) fn options(&self, architecture: &str) -> Vec<String> {
         match self.devices {
             DeviceSelection::Cuda { .. } => vec![
@@ -182,7 +181,6 @@ impl KernelDriver {
         }
     }
 
-    /// Compiles `source` to a binary for one device.
     pub(super) fn compile(&self, source: &CStr, options: &[String]) -> Result<Vec<u8>> {
         if let DeviceSelection::Hip { .. } = self.devices
             && let Some(binary) = child_compiler::compile(options)?

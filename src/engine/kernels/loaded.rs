@@ -84,7 +84,7 @@ pub(super) struct KernelSet {
     driver: &'static KernelDriver,
     module: KernelModule,
     rows: [[DriverHandle; HELD.len()]; RowKernel::ALL.len()],
-    single: [DriverHandle; SingleKernel::ALL.len()],
+    pub(super) single: [DriverHandle; SingleKernel::ALL.len()],
     kind: Kind,
     /// For the doctor.
     line: String,
@@ -102,7 +102,6 @@ pub(super) fn kernels_for(xs: &Tensor) -> Option<&'static KernelSet> {
     kernels_of(xs.device(), xs.kind())
 }
 
-/// Kernels by device and dtype.
 pub(super) fn kernels_of(device: Device, kind: Kind) -> Option<&'static KernelSet> {
     let Device::Cuda(index) = device else {
         return None;
@@ -289,10 +288,6 @@ impl KernelSet {
     pub(super) fn row_kernel(&self, kernel: RowKernel, held: usize) -> Option<DriverHandle> {
         let number = HELD.iter().position(|&pieces| pieces == held)?;
         Some(self.rows[kernel as usize][number])
-    }
-
-    pub(super) fn single_kernel(&self, kernel: SingleKernel) -> DriverHandle {
-        self.single[kernel as usize]
     }
 
     /// Queues a kernel; `None`, and the kernels are done with, where the driver refuses.

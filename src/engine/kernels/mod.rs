@@ -17,8 +17,6 @@ mod copies;
 mod driver;
 mod error;
 mod expand;
-mod int8_reference;
-mod k_block_reference;
 mod loaded;
 mod ops;
 mod pass_params;

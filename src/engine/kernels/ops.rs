@@ -1,7 +1,7 @@
 //! One safe function per kernel pass, from tensors to a launch; `None` if the kernel does not fit the tensors.
 //!
 //! Everything that a kernel assumes is checked here: device, kind, sizes, strides, alignment. In-place passes change
-//! tensors through a shared reference, as libtorch does. The function of the same name in `twins.rs` defines the
+//! tensors through a shared reference, as libtorch does. The function of the same name in `reference.rs` defines the
 //! result.
 
 use std::ffi::c_void;
@@ -83,7 +83,7 @@ impl KernelSet {
         self.add_and_norm(xs, None, Some((norm, eps)))
     }
 
-    /// See [`super::twins::gated_add`]; `ys` without a gate is added as it is.
+    /// See [`super::reference::gated_add`]; `ys` without a gate is added as it is.
     pub(super) fn gated_add(
         &self,
         xs: &Tensor,
@@ -225,7 +225,7 @@ impl KernelSet {
         grid: LaunchGrid,
         args: &mut T,
     ) -> Option<()> {
-        self.launch_checked(self.single_kernel(kernel), grid, args)
+        self.launch_checked(self.single[kernel as usize], grid, args)
     }
 
     fn launch_checked<T>(
@@ -243,7 +243,6 @@ impl KernelSet {
         }
     }
 
-    /// Numbers in a piece.
     pub(super) fn piece_len(&self) -> usize {
         PIECE_BYTES / self.kind().elt_size_in_bytes()
     }

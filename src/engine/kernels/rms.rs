@@ -63,7 +63,7 @@ impl RmsArgs {
 }
 
 impl KernelSet {
-    /// See [`super::twins::rms_norm_rope`], but the result takes the place of `xs`.
+    /// See [`super::reference::rms_norm_rope`], but the result takes the place of `xs`.
     pub(super) fn rms_norm_rope(
         &self,
         xs: &Tensor,

@@ -21,7 +21,6 @@ pub use network_cache::{CachedNetwork, forget_all};
 pub enum ReleasePoint {
     /// The first stage of a job begins.
     WorkerStart,
-    /// A text encoder is gone.
     PostUnloadTextEncoder,
     /// The encoders' results are on disk.
     PostTextEncoding,

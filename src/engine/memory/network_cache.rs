@@ -87,7 +87,6 @@ impl CacheKey {
 /// A network for one stage. Behind it, it is kept or gone.
 pub struct CachedNetwork<T: 'static> {
     network: Option<T>,
-    /// Key under which it may be cached.
     key: Option<CacheKey>,
 }
 

@@ -15,9 +15,9 @@ pub(super) struct LoraAdapter {
     ups: Vec<UpFactor>,
     others: Vec<DenseDelta>,
     /// Factor of the layer's product, `(out)` in f32: DoRA rescales the norm of each row.
-    row_scale: Option<Tensor>,
+    pub(super) row_scale: Option<Tensor>,
     /// `(out)`
-    bias: Option<Tensor>,
+    pub(super) bias: Option<Tensor>,
 }
 
 impl LoraAdapter {
@@ -159,16 +159,6 @@ impl LoraAdapter {
 
     fn changes_products(&self) -> bool {
         self.down.is_some() || !self.others.is_empty() || self.row_scale.is_some()
-    }
-
-    /// Returns whether the layer's product has to be computed before its bias is added.
-    pub(super) fn scales_rows(&self) -> bool {
-        self.row_scale.is_some()
-    }
-
-    /// The bias to add at the end: `(out)`
-    pub(super) fn set_bias(&mut self, bias: Tensor) {
-        self.bias = Some(bias);
     }
 
     /// `xs`: `(N, in)`, `out`: the layer's own product, `(N, out)`, its rows at any one distance; changed in place.

@@ -5,6 +5,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::adapter::{AdapterRemainder, LoraAdapter};
+use super::silu_times;
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct Linear {
@@ -56,7 +57,7 @@ impl Linear {
             return Self::without_bias(in_features, 1, w);
         }
         let weight = w.tensor("weight", &[in_features])?.view([1, in_features]);
-        Self::from_parts(StoredMatrix::plain(weight), None, w.kind()).adapted(in_features, w)
+        Self::from_parts(StoredMatrix::Plain(weight), None, w.kind()).adapted(in_features, w)
     }
 
     /// Several products of one input with concatenated results: `parts` are their names and sizes.
@@ -122,7 +123,7 @@ impl Linear {
         let mut shape = vec![out_channels, in_channels];
         shape.extend_from_slice(kernel);
         // Too small to be worth a narrow storage.
-        let weight = StoredMatrix::plain(w.tensor("weight", &shape)?.view([out_channels, -1]));
+        let weight = StoredMatrix::Plain(w.tensor("weight", &shape)?.view([out_channels, -1]));
         let bias = w.tensor("bias", &[out_channels])?;
         let in_features = in_channels * kernel.iter().product::<i64>();
         Self::from_parts(weight, Some(bias), w.kind()).adapted(in_features, w)
@@ -143,16 +144,16 @@ impl Linear {
         }
         self.adapter = adapter;
         if let Some(adapter) = &mut self.adapter
-            && adapter.scales_rows()
+            && adapter.row_scale.is_some()
         {
-            // It may be added only to the scaled rows.
+            // The bias may be added only to the scaled rows.
             let (kind, device) = (self.kind, w.device());
             let take = |part: &mut LinearPart| {
                 let zeros = || Tensor::zeros([part.weight.rows()], (kind, device));
                 part.bias.take().unwrap_or_else(zeros)
             };
             let biases: Vec<Tensor> = self.parts.iter_mut().map(take).collect();
-            adapter.set_bias(Tensor::cat(&biases, 0));
+            adapter.bias = Some(Tensor::cat(&biases, 0));
         }
         if let Some(adapter) = &self.adapter {
             adapter.tensors().for_each(|tensor| w.note_fixed(tensor));
@@ -266,4 +267,41 @@ impl LinearPart {
 /// `(.., features)` -> `(N, features)`, a view
 fn as_rows(xs: &Tensor) -> Tensor {
     xs.view([-1, xs.size().last().copied().unwrap_or(1)])
+}
+
+pub struct SwiGlu {
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+}
+
+impl SwiGlu {
+    /// `names`: of the gate, the values and the way back, `(dim)` to `(inner)` twice and `(inner)` to `(dim)`.
+    pub fn new(
+        [gate, up, down]: [&str; 3],
+        dim: i64,
+        inner: i64,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            gate: Linear::without_bias(dim, inner, &(w / gate))?,
+            up: Linear::without_bias(dim, inner, &(w / up))?,
+            down: Linear::without_bias(inner, dim, &(w / down))?,
+        })
+    }
+
+    /// `(B, L, dim)` -> the same
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        self.down(&self.hidden(xs))
+    }
+
+    /// The first half: `(B, L, dim)` -> `(B, L, inner)`
+    pub fn hidden(&self, xs: &Tensor) -> Tensor {
+        silu_times(self.gate.forward(xs), &self.up.forward(xs))
+    }
+
+    /// The second half: `(B, L, inner)` -> `(B, L, dim)`
+    pub fn down(&self, hidden: &Tensor) -> Tensor {
+        self.down.forward(hidden)
+    }
 }

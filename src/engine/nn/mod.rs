@@ -10,8 +10,8 @@ mod clip;
 mod linear;
 mod norm;
 mod rope;
-mod swiglu;
-mod timestep;
+#[cfg(test)]
+mod tests;
 
 pub use crate::kernels::{
     FusedNorm, GateArgs, RopePairing, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm,
@@ -22,13 +22,9 @@ pub use attention::{
     attention, join_heads, lowest, pixel_attention, shared_attention, split_heads, wide_attention,
 };
 pub use clip::ClipTower;
-pub use linear::Linear;
+pub use linear::{Linear, SwiGlu};
 pub use norm::{LayerNorm, QkNorm, T5Norm, TokenRmsNorm};
-pub use rope::{Rope, angles_at, axis_angles};
-pub use swiglu::SwiGlu;
-pub use timestep::{
-    NUM_TIMESTEPS, rounded_timesteps, scaled_timestep_embedding, timestep_embedding,
+pub use rope::{
+    NUM_TIMESTEPS, Rope, angles_at, axis_angles, rounded_timesteps, scaled_timestep_embedding,
+    timestep_embedding,
 };
-
-#[cfg(test)]
-mod tests;

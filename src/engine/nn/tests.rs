@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::timestep::frequencies;
+use super::rope::frequencies;
 use super::*;
 use crate::closeness::{self, nearest_frequencies};
 use crate::kernels;

@@ -22,7 +22,6 @@ use crate::vae::TinyDecoder;
 /// The longest edge of what a tiny decoder makes, in pixels.
 const MAX_EDGE: i64 = 512;
 
-/// Previews of one stage.
 pub struct StagePreviewer {
     choice: PreviewChoice,
     tiny: Option<PathBuf>,

@@ -19,7 +19,6 @@ impl PreviewThrottle {
         self.next.is_none_or(|next| now >= next)
     }
 
-    /// Pictures were made from `began` to `ended`.
     pub(super) fn record(&mut self, began: Instant, ended: Instant) {
         let cost = ended.saturating_duration_since(began);
         self.next = Some(ended + LEAST.max(cost * SHARE));

@@ -79,7 +79,6 @@ pub struct DeviceRuntime {
     pub gpu_problem: Option<String>,
 }
 
-/// Why there is no GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoGpu {
     /// This libtorch is for the CPU.
@@ -292,7 +291,6 @@ type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
 type DeviceText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type DeviceAttributeFn = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
-/// Facts of a device from its driver.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DriverFacts {
     pub(super) name: String,

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tch::Device;
 
 use super::pools;
-use crate::weights::FileMapping;
 
 /// Memory that a driver and its libraries take outside libtorch's allocator once kernels of every kind are loaded, in
 /// addition to their initial use: 0.3 GiB on an H200 with CUDA 13.
@@ -28,6 +27,24 @@ unsafe extern "C" {
     fn safelight_limit_cpu_tensors(bytes: i64);
     fn safelight_limit_device(index: i8, fraction: f64) -> bool;
     fn safelight_trim_host();
+}
+
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+/// The most of them at once since the last reset.
+static MAPPED_PEAK: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of weight files that are mapped into this process at the moment, by anybody.
+pub(crate) fn mapped_bytes() -> u64 {
+    MAPPED.load(Ordering::Relaxed)
+}
+
+pub(crate) fn count_mapped(bytes: u64) {
+    let live = MAPPED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MAPPED_PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+pub(crate) fn count_unmapped(bytes: u64) {
+    MAPPED.fetch_sub(bytes, Ordering::Relaxed);
 }
 
 /// Bytes at one moment.
@@ -73,7 +90,7 @@ pub fn memory_peaks(device: Device) -> MemoryPeaks {
         // SAFETY: no requirements.
         let peak = unsafe { safelight_cpu_peak_bytes() };
         // The two need not have been at once: rather too much than too little.
-        let peak = u64::try_from(peak).unwrap_or(0) + FileMapping::peak_bytes();
+        let peak = u64::try_from(peak).unwrap_or(0) + MAPPED_PEAK.load(Ordering::Relaxed);
         return MemoryPeaks {
             allocated: peak,
             reserved: peak,
@@ -103,7 +120,7 @@ pub fn reset_peaks(device: Device) {
         }
     }
     if device == Device::Cpu {
-        FileMapping::reset_peak();
+        MAPPED_PEAK.store(mapped_bytes(), Ordering::Relaxed);
     }
 }
 
@@ -221,7 +238,7 @@ fn cpu_counts() -> MemoryCounts {
     #[expect(unsafe_code, reason = "reads one atomic number")]
     // SAFETY: no requirements.
     let live = unsafe { safelight_cpu_live_bytes() };
-    let allocated = u64::try_from(live).unwrap_or(0) + FileMapping::live_bytes();
+    let allocated = u64::try_from(live).unwrap_or(0) + mapped_bytes();
     let used = resident_bytes().unwrap_or(allocated);
     MemoryCounts {
         allocated,

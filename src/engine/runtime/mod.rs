@@ -1,6 +1,4 @@
 //! The running libtorch: which device it has, how much memory its tensors take, and its compute options.
-//!
-//! Loads no weights and computes nothing.
 
 mod compute_options;
 mod device;
@@ -9,7 +7,7 @@ mod memory;
 mod pools;
 mod team;
 #[cfg(test)]
-mod wheel_tests;
+mod tests;
 
 pub use compute_options::{ComputeOptionsGuard, use_compute_options};
 pub(crate) use compute_options::{
@@ -18,11 +16,13 @@ pub(crate) use compute_options::{
 pub use device::{DeviceRuntime, RuntimeError, libtorch_version};
 pub(crate) use device::{device_class, is_rocm};
 pub(crate) use loaded::{folder_of_loaded, libtorch_folder, loaded_as};
-pub(crate) use memory::meminfo_bytes;
+#[cfg(test)]
+pub(crate) use memory::mapped_bytes;
 pub use memory::{
     MemoryCounts, MemoryPeaks, allowance, count_cpu_tensors, empty_cache, free_bytes, limit,
     memory_counts, memory_peaks, reset_peaks, synchronize, trim_host,
 };
+pub(crate) use memory::{count_mapped, count_unmapped, meminfo_bytes};
 pub(crate) use team::for_each_range;
 
 /// The libtorch that this engine is built for, as `build.rs` found it.

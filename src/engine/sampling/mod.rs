@@ -1,37 +1,29 @@
-//! Samplers and their sigma schedules, one file per algorithm: pure arithmetic on latents.
+//! Samplers and their sigma schedules: pure arithmetic on latents.
 //!
 //! Families handle models, guidance and the use of noise.
 //!
 //! A *call* is one evaluation of the model, a *step* what the user counts. Indices here are calls, as in diffusers'
 //! timesteps; only Heun's steps have two, see [`Solver::calls`] and [`Solver::is_step_end`].
 
-mod dpmpp;
-mod euler;
 mod flow;
-mod heun;
-mod lcm;
 mod noise;
 mod schedule;
-mod spacing;
+mod steps;
 mod unipc;
 
 use std::ops::Range;
 
 use safelight_core::job::{GenerateRequest, SamplerKind};
+use steps::{DpmPp2m, EulerSampler, HeunSampler, LcmSampler};
 use tch::Tensor;
+use unipc::UniPc;
+
+use crate::error::EngineError;
 
 pub use flow::FlowSchedule;
 pub use noise::{CpuGenerator, noise};
-pub use schedule::{ModelTimesteps, NoiseSchedule, ScheduleEnd, SigmaSpacing, linspace};
-pub use spacing::spaced;
+pub use schedule::{ModelTimesteps, NoiseSchedule, ScheduleEnd, SigmaSpacing, linspace, spaced};
 pub use unipc::UniPcOptions;
-
-use crate::error::EngineError;
-use dpmpp::DpmPp2m;
-use euler::EulerSampler;
-use heun::HeunSampler;
-use lcm::LcmSampler;
-use unipc::UniPc;
 
 pub struct StepOutput {
     pub latents: Tensor,
@@ -143,7 +135,6 @@ impl SamplerAlgorithm {
     }
 }
 
-/// The steps that a request wants of its schedule.
 pub fn wanted_steps(request: &GenerateRequest) -> Range<usize> {
     let end = request
         .sampling
@@ -168,7 +159,6 @@ pub fn steps_from_picture(
     Ok(wanted.start.max(first as usize)..wanted.end)
 }
 
-/// Checks that a schedule with this number of steps and this shift exists.
 pub fn check_schedule(num_steps: usize, shift: f64) -> Result<(), EngineError> {
     if num_steps > 0 && shift.is_finite() && shift > 0.0 {
         return Ok(());

@@ -39,7 +39,6 @@ impl Default for UniPcOptions {
 
 impl UniPcOptions {
     /// The form of it that `sampler` asks for.
-    #[must_use]
     pub fn for_sampler(self, sampler: SamplerKind) -> Self {
         Self {
             is_bh1: self.is_bh1 || sampler == SamplerKind::UniPcBh1,
@@ -53,7 +52,6 @@ pub(super) struct UniPc {
     options: UniPcOptions,
     /// The predictions of x0 so far, newest last, no more than the order.
     predictions: Vec<Tensor>,
-    /// The latents that the last predictor started from.
     last_latents: Option<Tensor>,
 }
 
@@ -96,7 +94,6 @@ impl UniPc {
         c.base(last_latents, newest) - sum * f64::from(c.alpha * c.b_h)
     }
 
-    /// UniP: the latents of the call after `call`.
     fn predict(&self, at: &CallIndex<'_>, latents: &Tensor) -> Tensor {
         let order = self.order_of(at.schedule, at.call);
         let c = self.coefficients(at.schedule, [at.call, at.call + 1], order);

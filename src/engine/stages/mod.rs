@@ -42,7 +42,6 @@ use hooks::StageHooks;
 
 pub struct StageContext<'a> {
     pub order: &'a StageOrder,
-    /// Request in `order`.
     pub request: &'a GenerateRequest,
     pub device: Device,
     /// Live bytes of the engine before anything was loaded.
@@ -54,7 +53,6 @@ pub struct StageContext<'a> {
 }
 
 /// The order with the request of its pass and the tiles of its fallback level. Device and dtype: `placement`.
-#[must_use]
 pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
     if let Some(request) = order.request.generate_mut() {
         *request = request.clone().of_pass(order.stage, order.section);
@@ -165,7 +163,6 @@ impl StageContext<'_> {
         recipe.last_before(stage, own)
     }
 
-    /// Returns whether it belongs to the second pass.
     pub(crate) fn is_of_second_pass(&self) -> bool {
         let order = self.order;
         self.request().is_of_second_pass(order.stage, order.section)
@@ -231,19 +228,16 @@ impl StageContext<'_> {
         self.messages.send((message, Vec::new())).ok();
     }
 
-    /// Result path of this stage, for its section.
     pub(crate) fn own_result(&self) -> PathBuf {
         self.section_result(self.order.stage, self.order.section)
     }
 
-    /// Result path of a stage of a section.
     pub(crate) fn section_result(&self, stage: Stage, section: u32) -> PathBuf {
         self.folder()
             .section_result(stage, section)
             .unwrap_or_default()
     }
 
-    /// Checkpoint path of this stage.
     pub(crate) fn checkpoint_file(&self) -> PathBuf {
         self.folder().section_checkpoint(self.order.section)
     }

@@ -257,7 +257,6 @@ impl FittedImage {
         record(&self.source, name, capture);
     }
 
-    /// Resizes it to the size of the result.
     pub(crate) fn resized(&self, request: &GenerateRequest) -> Result<RgbPixels, EngineError> {
         let fitted = &self.fitted;
         Ok(media::resize_lanczos(

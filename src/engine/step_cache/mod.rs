@@ -1,37 +1,26 @@
 //! Step caches: calls of a network that need not run its blocks, because their residual has hardly changed, and calls
 //! that are extrapolated from earlier predictions.
 //!
-//! One interface for four algorithms, one file each. Three of them skip blocks: each decides which calls, and the
+//! One interface for four algorithms. Three of them skip blocks: each decides which calls, and the
 //! residual of the last run is reused for all. Independent of the network: it passes numbers and tensors.
 
-mod first_block;
-mod magnitude;
-mod shortcut;
+mod policies;
 mod skip;
-mod taylor;
-mod tea;
 
 use std::cell::{Cell, RefCell};
 
+use policies::{FirstBlock, MagCache, TaylorSeer, TeaCache};
 use safelight_core::job::{StepCache as Choice, StepCacheKind};
 use tch::{Kind, Tensor};
 
-use first_block::FirstBlock;
-use magnitude::MagCache;
-use taylor::TaylorSeer;
-use tea::TeaCache;
-
-pub use magnitude::{ResidualMagnitudes, stretched};
-pub use shortcut::{ContextCaches, SkipOptions};
-pub use skip::BlockSkipper;
-pub use tea::MovementPolynomial;
+pub use policies::{MovementPolynomial, ResidualMagnitudes, stretched};
+pub use skip::{BlockSkipper, ContextCaches, SkipOptions};
 
 /// Inputs of the decision, each computed only if an algorithm uses it.
 pub trait SkipSignals {
     /// Input of the first block after its norm and modulation.
     fn modulated(&self) -> Tensor;
 
-    /// Residual of the first block.
     fn first_residual(&self) -> Tensor;
 }
 

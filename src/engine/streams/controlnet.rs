@@ -35,18 +35,9 @@ impl ControlNetResiduals {
         self.each.is_empty()
     }
 
-    /// Adds to `img`, `(1, B * I, C)`, the residuals for double block `index` of `num_blocks`, spread as in diffusers;
-    /// returns whether there were any.
-    pub fn add_double(&self, index: usize, num_blocks: usize, img: &mut Tensor) -> bool {
-        self.add(0, index, num_blocks, img)
-    }
-
-    /// Adds to `img` the residuals for a single block.
-    pub fn add_single(&self, index: usize, num_blocks: usize, img: &mut Tensor) -> bool {
-        self.add(1, index, num_blocks, img)
-    }
-
-    fn add(&self, list: usize, index: usize, num_blocks: usize, img: &mut Tensor) -> bool {
+    /// Adds to `img`, `(1, B * I, C)`, the residuals for block `index` of `num_blocks` of a list, 0 for double blocks and 1
+    /// for single ones, spread as in diffusers; returns whether there were any.
+    pub fn add(&self, list: usize, index: usize, num_blocks: usize, img: &mut Tensor) -> bool {
         let lists = self.each.iter().map(|output| &output[list]);
         let mut is_changed = false;
         for samples in lists.filter(|samples| !samples.is_empty()) {
@@ -140,9 +131,9 @@ mod tests {
         let found = |residuals: &ControlNetResiduals| {
             let of_block = |index: usize| {
                 let [mut double, mut single] = [sample(0.0), sample(0.0)];
-                residuals.add_single(index.min(3), 4, &mut single);
+                residuals.add(1, index.min(3), 4, &mut single);
                 residuals
-                    .add_double(index, 7, &mut double)
+                    .add(0, index, 7, &mut double)
                     .then(|| [double, single].map(|img| img.double_value(&[0, 0, 0])))
             };
             (0..7).filter_map(of_block).collect::<Vec<_>>()

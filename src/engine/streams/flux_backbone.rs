@@ -23,13 +23,12 @@ pub struct FluxBackbone {
     sizes: TokenDims,
 }
 
-/// Embeds texts and images into one sequence.
 pub struct SequenceEmbedder {
     img_in: Linear,
     txt_in: Linear,
     dim: i64,
-    kind: Kind,
-    device: Device,
+    pub kind: Kind,
+    pub device: Device,
 }
 
 impl SequenceEmbedder {
@@ -47,14 +46,6 @@ impl SequenceEmbedder {
             kind: w.kind(),
             device: w.device(),
         })
-    }
-
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub fn device(&self) -> Device {
-        self.device
     }
 
     /// Text embedded for the blocks: `(1, T, text)` -> `(1, T, C)`
@@ -117,11 +108,7 @@ impl FluxBackbone {
     }
 
     pub fn place(&self) -> (Device, Kind) {
-        (self.streams.device(), self.streams.kind())
-    }
-
-    pub fn num_blocks(&self) -> usize {
-        self.streams.num_blocks()
+        (self.streams.blocks.device, self.streams.blocks.kind)
     }
 
     /// Embeds a text, `(1, T, text)`, for a batch of images; `txt_ids`: `(T, axes)`, `img_ids`: `(I, axes)`: position ids
@@ -144,7 +131,12 @@ impl FluxBackbone {
     pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, num_images: i64) -> Rope {
         let ids = [txt_ids, img_ids].map(|ids| ids.repeat([num_images, 1]));
         let TokenDims { axes, theta, .. } = &self.sizes;
-        Rope::of_ids(&Tensor::cat(&ids, 0), axes, *theta, self.streams.device())
+        Rope::of_ids(
+            &Tensor::cat(&ids, 0),
+            axes,
+            *theta,
+            self.streams.blocks.device,
+        )
     }
 
     /// `img`: `(B, I, input)`, `residuals`: computes ControlNet residuals -> `(B, I, output)` in f32; `None` when cancelled
@@ -163,7 +155,7 @@ impl FluxBackbone {
         };
         let mut xs = self.entry.embed(img, &context.txt, &tokens);
         let pass = BlocksForward::new(
-            self.streams.blocks(),
+            &self.streams.blocks,
             &modulations.blocks,
             &tokens,
             &context.rope,

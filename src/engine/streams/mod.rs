@@ -46,8 +46,8 @@ pub const EPS: f64 = 1e-6;
 pub struct StreamBlocks {
     double: Vec<DoubleBlock>,
     single: Vec<SingleBlock>,
-    kind: Kind,
-    device: Device,
+    pub kind: Kind,
+    pub device: Device,
 }
 
 impl StreamBlocks {
@@ -74,8 +74,10 @@ impl StreamBlocks {
 
 /// Blocks and output layer, without embedders and modulation layers.
 pub struct MmditBackbone {
-    blocks: StreamBlocks,
-    final_layer: FinalLayer,
+    pub blocks: StreamBlocks,
+    /// The final layer, and the indices of shift and scale in its modulation.
+    linear: Linear,
+    shift_and_scale: (i64, i64),
 }
 
 /// Shift, scale and gate vectors (adaLN) for one timestep.
@@ -84,11 +86,6 @@ pub struct StreamModulations {
     pub blocks: Vec<Tensor>,
     /// `(1, 2, C)` in the kind of the last layer
     pub final_layer: Tensor,
-}
-
-struct FinalLayer {
-    linear: Linear,
-    shift_and_scale: (i64, i64),
 }
 
 impl MmditBackbone {
@@ -103,27 +100,9 @@ impl MmditBackbone {
     ) -> Result<Self, WeightsError> {
         Ok(Self {
             blocks: StreamBlocks::new(shape, w)?,
-            final_layer: FinalLayer {
-                linear: layer(shape, shape.dim, outputs, &(last / "linear"))?,
-                shift_and_scale,
-            },
+            linear: layer(shape, shape.dim, outputs, &(last / "linear"))?,
+            shift_and_scale,
         })
-    }
-
-    pub fn kind(&self) -> Kind {
-        self.blocks.kind
-    }
-
-    pub fn device(&self) -> Device {
-        self.blocks.device
-    }
-
-    pub fn blocks(&self) -> &StreamBlocks {
-        &self.blocks
-    }
-
-    pub fn num_blocks(&self) -> usize {
-        self.blocks.count()
     }
 
     /// Applies the final layer to `tokens` hidden states, `(1, N, C)`, which `norm` brings through the given norm
@@ -135,7 +114,7 @@ impl MmditBackbone {
         norm: impl FnOnce(&FusedNorm<'_>) -> Tensor,
     ) -> Tensor {
         let ranges = [(0, tokens)];
-        let (shift, scale) = self.final_layer.shift_and_scale;
+        let (shift, scale) = self.shift_and_scale;
         let normed = norm(&FusedNorm::Modulated {
             rows: TokenRows {
                 values: &modulations.final_layer,
@@ -144,7 +123,7 @@ impl MmditBackbone {
             shift,
             scale,
         });
-        let hidden = self.final_layer.linear.forward(&normed);
+        let hidden = self.linear.forward(&normed);
         hidden.to_kind(Kind::Float)
     }
 }
@@ -157,7 +136,6 @@ pub struct BlocksForward<'a> {
     tokens: &'a TokenRanges,
     rope: &'a Rope,
     hooks: &'a dyn Hooks,
-    /// Blocks to skip.
     without: BlockSet,
     /// Token ranges that each vector of a double block's modulation applies to.
     ranges: Vec<(i64, i64)>,
@@ -199,7 +177,6 @@ impl<'a> BlocksForward<'a> {
     }
 
     /// A pass that ends with double blocks and the norm `last`; `ranges`: tokens of each vector of their modulation.
-    #[must_use]
     pub fn ending_with(self, last: FusedNorm<'a>, ranges: Vec<(i64, i64)>) -> Self {
         Self {
             ranges,
@@ -279,8 +256,7 @@ impl<'a> BlocksForward<'a> {
                 return Some(DoubleOutput::Skipped(hidden));
             }
             let num_double = self.num_double();
-            if !residuals.is_empty()
-                && residuals.add_double(i, num_double, &mut self.tokens.of_img(xs))
+            if !residuals.is_empty() && residuals.add(0, i, num_double, &mut self.tokens.of_img(xs))
             {
                 normed = layer_norm(xs, &self.next(i), EPS);
             }
@@ -303,7 +279,7 @@ impl<'a> BlocksForward<'a> {
         let add = |number: usize, xs: &Tensor| {
             if !residuals.is_empty() {
                 let mut img = self.tokens.of_img(xs);
-                residuals.add_single(number, others.len() + 1, &mut img);
+                residuals.add(1, number, others.len() + 1, &mut img);
             }
         };
         for number in 0..others.len() {

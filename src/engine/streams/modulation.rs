@@ -12,13 +12,12 @@ use crate::weights::{Weights, WeightsError};
 /// Factor of the guidance before its sinusoidal embedding.
 const GUIDANCE_FACTOR: f32 = 1000.0;
 
-/// Embedders and the modulation layers of the blocks.
 pub struct BlockModulationLayers {
     time_in: MlpEmbedder,
     vector_in: MlpEmbedder,
     guidance_in: Option<MlpEmbedder>,
     double: Vec<DoubleModulation>,
-    single: Vec<ModulationLayer>,
+    single: Vec<Linear>,
     dim: i64,
     kind: Kind,
     device: Device,
@@ -26,9 +25,9 @@ pub struct BlockModulationLayers {
 
 /// Modulation layers of the blocks and of the final layer.
 pub struct PerBlockModulation {
-    blocks: BlockModulationLayers,
+    pub blocks: BlockModulationLayers,
     /// `adaLN_modulation.1` and its dtype.
-    last: (ModulationLayer, Kind),
+    last: (Linear, Kind),
 }
 
 /// Two linear layers with SiLU between them, in f32.
@@ -51,28 +50,12 @@ impl MlpEmbedder {
     }
 }
 
-/// Linear layer from the timestep vector to shift, scale and gate vectors.
-struct ModulationLayer {
-    lin: Linear,
-}
-
-impl ModulationLayer {
-    /// `name`: `lin` in the blocks.
-    fn new(dim: i64, count: i64, name: &str, w: &Weights) -> Result<Self, WeightsError> {
-        Ok(Self {
-            // Run once for all steps.
-            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
-        })
-    }
-
-    /// `vec`: `(N, C)` -> `(1, N, count * C)`
-    fn forward(&self, vec: &Tensor) -> Tensor {
-        self.lin.forward(vec).unsqueeze(0)
-    }
+/// Layer from the timestep vector to `count` shift, scale and gate vectors; run once for all steps.
+fn modulation_layer(dim: i64, count: i64, w: &Weights) -> Result<Linear, WeightsError> {
+    Linear::new(dim, count * dim, &w.seldom())
 }
 
 impl BlockModulationLayers {
-    /// `w`: the transformer's weights
     pub fn new(shape: &StreamShape, told: ToldShape, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
         let exact = w.with_kind(Kind::Float);
@@ -80,7 +63,7 @@ impl BlockModulationLayers {
         let guidance = || embedder(SINUSOIDS, "guidance_in");
         let double = |i| DoubleModulation::new(dim, &(w / "double_blocks" / i));
         let single =
-            |i| ModulationLayer::new(dim, 3, "lin", &(w / "single_blocks" / i / "modulation"));
+            |i| modulation_layer(dim, 3, &(w / "single_blocks" / i / "modulation" / "lin"));
         Ok(Self {
             time_in: embedder(SINUSOIDS, "time_in")?,
             vector_in: embedder(told.pooled, "vector_in")?,
@@ -122,7 +105,10 @@ impl BlockModulationLayers {
     fn of_all(&self, wide: &Tensor) -> Vec<Tensor> {
         let vec = &wide.to_kind(self.kind);
         let double = self.double.iter().map(|layers| layers.forward(vec));
-        let single = self.single.iter().map(|layer| layer.forward(vec));
+        let single = self
+            .single
+            .iter()
+            .map(|layer| layer.forward(vec).unsqueeze(0));
         double.chain(single).collect()
     }
 
@@ -143,31 +129,21 @@ impl PerBlockModulation {
         w: &Weights,
         last: &Weights,
     ) -> Result<Self, WeightsError> {
-        let of_last = ModulationLayer::new(shape.dim, 2, "adaLN_modulation.1", last)?;
+        let of_last = modulation_layer(shape.dim, 2, &(last / "adaLN_modulation.1"))?;
         Ok(Self {
             blocks: BlockModulationLayers::new(shape, told, w)?,
             last: (of_last, last.kind()),
         })
     }
 
-    /// As [`BlockModulationLayers::vec`].
-    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Tensor {
-        self.blocks.vec(pooled, distilled_guidance)
-    }
-
-    /// As [`BlockModulationLayers::sinusoids`].
-    pub fn sinusoids(&self, values: &[f32]) -> Tensor {
-        self.blocks.sinusoids(values)
-    }
-
-    /// Modulation for each timestep: `sinusoids`: `(N, 256)`, `vec`: see [`vec`](Self::vec).
+    /// Modulation for each timestep: `sinusoids`: `(N, 256)`, `vec`: see [`vec`](BlockModulationLayers::vec).
     ///
     /// These layers are a quarter of the model. Many timesteps at once read them no more often than one does.
     pub fn modulations(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<StreamModulations> {
         let wide = self.blocks.wide(sinusoids, vec);
         let blocks = self.blocks.of_all(&wide);
         let (last, kind) = &self.last;
-        let final_layer = last.forward(&wide.to_kind(*kind));
+        let final_layer = last.forward(&wide.to_kind(*kind)).unsqueeze(0);
         each_timestep(&blocks, &final_layer, self.blocks.dim)
     }
 }
@@ -186,7 +162,6 @@ pub(super) fn each_timestep(
         .collect()
 }
 
-/// Modulation of each block for timestep `i`.
 pub fn of_timestep(blocks: &[Tensor], i: i64, dim: i64) -> Vec<Tensor> {
     blocks.iter().map(|all| one_of(all, i, dim)).collect()
 }
@@ -208,14 +183,13 @@ pub(super) fn both_of([txt, img]: [&Linear; 2], vec: &Tensor) -> Tensor {
 
 /// `txt_mod` and `img_mod` of one double block.
 pub struct DoubleModulation {
-    txt: ModulationLayer,
-    img: ModulationLayer,
+    txt: Linear,
+    img: Linear,
 }
 
 impl DoubleModulation {
-    /// `w`: the block's weights
     pub fn new(dim: i64, w: &Weights) -> Result<Self, WeightsError> {
-        let of = |name| ModulationLayer::new(dim, 6, "lin", &(w / name));
+        let of = |name| modulation_layer(dim, 6, &(w / name / "lin"));
         Ok(Self {
             txt: of("txt_mod")?,
             img: of("img_mod")?,
@@ -224,6 +198,6 @@ impl DoubleModulation {
 
     /// `vec`: `(N, C)` -> text vectors, then image vectors: `(2, N, 6 C)`
     pub fn forward(&self, vec: &Tensor) -> Tensor {
-        both_of([&self.txt.lin, &self.img.lin], vec)
+        both_of([&self.txt, &self.img], vec)
     }
 }

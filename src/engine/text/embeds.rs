@@ -1,7 +1,5 @@
 //! Text embeddings of a job, for the later stages: saved on disk between processes, and blended where a prompt changes
 //! over the video's time.
-//!
-//! Independent of encoders and of the networks that read them.
 
 use std::path::Path;
 
@@ -15,7 +13,6 @@ use crate::tensor_files::{self, TensorFile};
 
 const NEGATIVE: &str = "negative_";
 
-/// Embeddings of one text.
 #[derive(Debug)]
 pub struct TextEmbeds {
     /// `(1, T, C)`, padding included

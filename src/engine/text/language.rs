@@ -188,7 +188,6 @@ fn hidden_pairs(mask: &Tensor, kind: Kind) -> Tensor {
     Tensor::zeros(hidden.size(), (kind, device)).masked_fill(&hidden, lowest(kind))
 }
 
-/// RoPE table of `length` positions.
 fn turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
     // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
     let places = Tensor::arange(length, (Kind::Float, Device::Cpu));

@@ -8,22 +8,20 @@ mod embeds;
 mod encode;
 mod language;
 mod t5;
-mod tokenizer;
-
-pub use clip::{ClipTextEmbeds, ClipTextEncoder};
-pub use embeds::{PromptEmbeds, TextEmbeds};
-pub use encode::{
-    EncodedText, EncoderFiles, PaddingMode, ReadText, TextImages, language_embeds, read_clip,
-    read_language, read_t5, read_with_pictures,
-};
-pub use language::{LanguageEncoder, SeenPictures};
-pub use t5::T5Encoder;
-pub use tokenizer::{TokenBatch, within_template};
 
 use safelight_core::job::LoraChoice;
 use safelight_core::lora::{Expert, LoraTarget};
 
 use crate::weights::{Weights, WeightsError};
+
+pub use clip::{ClipTextEmbeds, ClipTextEncoder};
+pub use embeds::{PromptEmbeds, TextEmbeds};
+pub use encode::{
+    EncodedText, EncoderFiles, PaddingMode, ReadText, TextImages, TokenBatch, language_embeds,
+    read_clip, read_language, read_t5, read_with_pictures, within_template,
+};
+pub use language::{LanguageEncoder, SeenPictures};
+pub use t5::T5Encoder;
 
 /// A text encoder's weights with what LoRAs do to them, for [`ClipTextEncoder::new`] or [`T5Encoder::new`].
 pub fn with_loras(

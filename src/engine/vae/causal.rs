@@ -383,7 +383,6 @@ pub(super) fn with_zeros_in_front(frames: Tensor, count: i64) -> Tensor {
     }
 }
 
-/// A copy of the last `count` frames of both.
 fn last_frames(before: &Tensor, newest: &Tensor, count: i64) -> Tensor {
     let new = newest.size()[0];
     if new >= count {
@@ -418,7 +417,7 @@ pub(super) fn convolve_strided(
 }
 
 /// `(O, C, h, w)` with channels innermost in memory, as in frames: the same size
-pub(super) fn channels_innermost(weight: &Tensor) -> Tensor {
+pub(crate) fn channels_innermost(weight: &Tensor) -> Tensor {
     let rows = weight.permute([0, 2, 3, 1]).contiguous();
     rows.permute([0, 3, 1, 2])
 }

@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
 
-use super::bias::ConvBias;
+use super::ConvBias;
 use super::causal::{channels_innermost, convolve_pictures};
 use super::slices::{floats, run_all, shared};
 

@@ -18,7 +18,6 @@ pub(super) fn wan(weights: &Weights, cfg: &WanVaeConfig) -> Weights {
     }
 }
 
-/// An image autoencoder with `levels` levels.
 pub(super) fn kl(weights: &Weights, levels: usize) -> Weights {
     by_kl_keys(weights, KlVaeKeys::detect(weights.keys()), levels)
 }

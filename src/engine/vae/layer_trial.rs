@@ -1,6 +1,4 @@
 //! One layer of an autoencoder, computed by any backend: what a probe and a benchmark of backends run.
-//!
-//! Measures no time and chooses no backend.
 
 use std::ops::Range;
 

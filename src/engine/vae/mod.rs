@@ -1,16 +1,12 @@
 //! Autoencoders: pixels to latents and back, one folder per autoencoder.
-//!
-//! Knows neither prompts nor transformers nor files of pictures, and does not choose where a model lives.
 
 mod attention;
-mod bias;
 mod causal;
 mod doubling;
 pub mod hunyuan;
 mod keys;
 pub mod kl;
 mod layer_trial;
-mod level;
 mod pointwise;
 pub(crate) mod slices;
 mod tiles;
@@ -18,11 +14,13 @@ pub mod tiny;
 mod toom;
 pub mod wan;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::capture::StageCapture;
+use crate::weights::WeightsError;
 
 pub use self::causal::ConvForm;
+pub(crate) use self::causal::channels_innermost;
 pub use self::hunyuan::{HunyuanVaeDecoder, HunyuanVaeEncoder};
 pub use self::kl::{KlVaeDecoder, KlVaeEncoder, KlWay, RowBands};
 pub use self::layer_trial::{LayerTrial, TRIAL_LAYERS, TrialLayer};
@@ -61,5 +59,71 @@ impl Posterior {
     pub fn sample(&self, draws: &Tensor) -> Tensor {
         let deviation = (&self.logvar * 0.5).exp();
         &self.mean + deviation * draws.to_device(self.mean.device())
+    }
+}
+
+/// Convolution bias, `(O)`. On a GPU, where libtorch adds it in a slow separate pass, it is kept separately in f32 and
+/// added by a pass that runs anyway.
+#[derive(Debug)]
+struct ConvBias {
+    own: Tensor,
+    apart: Option<Tensor>,
+}
+
+impl ConvBias {
+    fn new(own: Tensor) -> Self {
+        let is_on_gpu = own.device() != Device::Cpu;
+        Self {
+            apart: is_on_gpu.then(|| own.to_kind(Kind::Float)),
+            own,
+        }
+    }
+
+    /// Bias that the convolution adds itself.
+    fn fused(&self) -> Option<&Tensor> {
+        self.apart.is_none().then_some(&self.own)
+    }
+
+    /// Bias that has to be added to each channel of the convolution's output.
+    fn lacking(&self) -> Option<&Tensor> {
+        self.apart.as_ref()
+    }
+}
+
+#[derive(Debug)]
+struct ResolutionLevel<B, S> {
+    blocks: Vec<B>,
+    step: Option<S>,
+}
+
+impl<B, S> ResolutionLevel<B, S> {
+    /// `count` blocks, the first of which is as wide as what comes `before`, and all the others as the level itself.
+    fn new(
+        count: i64,
+        [before, own]: [i64; 2],
+        block: impl Fn(i64, [i64; 2]) -> Result<B, WeightsError>,
+        step: Option<Result<S, WeightsError>>,
+    ) -> Result<Self, WeightsError> {
+        let blocks = (0..count).map(|i| block(i, [if i == 0 { before } else { own }, own]));
+        Ok(Self {
+            blocks: blocks.collect::<Result<_, _>>()?,
+            step: step.transpose()?,
+        })
+    }
+
+    /// `xs` through `block` with each block and `step` with the step; `None` when cancelled.
+    fn forward<X>(
+        &self,
+        mut xs: X,
+        block: impl Fn(&B, X) -> Option<X>,
+        step: impl FnOnce(&S, X) -> Option<X>,
+    ) -> Option<X> {
+        for own in &self.blocks {
+            xs = block(own, xs)?;
+        }
+        match &self.step {
+            Some(own) => step(own, xs),
+            None => Some(xs),
+        }
     }
 }

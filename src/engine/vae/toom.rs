@@ -5,7 +5,6 @@
 //! In f32 the result is as close to exact as the direct sum (measured: 1.1e-6 against 0.9e-6 through the whole
 //! decoder). Builds the matrices only; `pointwise` computes and reads the planes.
 
-/// Taps in time.
 pub(super) const TAPS: usize = 3;
 
 /// The matrices for one number of frames.

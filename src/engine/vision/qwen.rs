@@ -32,7 +32,6 @@ pub struct QwenVisionTower {
     kind: Kind,
 }
 
-/// Output of the vision tower.
 pub struct TowerOutput {
     /// Before they are merged: `(N, C)`, window by window
     pub last_hidden_state: Tensor,
@@ -261,7 +260,6 @@ pub fn size_of_area(picture: &RgbPixels, area: f64) -> (u32, u32) {
     (step(width), step(width / ratio))
 }
 
-/// The picture at that size.
 pub fn resized_to_area(picture: &RgbPixels, area: f64) -> Result<RgbPixels, EngineError> {
     let (width, height) = size_of_area(picture, area);
     Ok(media::resize_lanczos(picture, width, height)?)

@@ -1,15 +1,21 @@
-//! A vision transformer over patches of pictures: what CLIP's and SigLIP's have in common.
+//! Vision transformers over patches of pictures: CLIP's (Wan 2.1's ViT-H/14) and SigLIP's (FramePack's so400m).
 //!
-//! Reads the names of `transformers`. Has no projection, no dropout, and reads pictures of one size only.
+//! Reads the names of `transformers` below any prefix; the other parts of a whole CLIP or SigLIP are ignored. Has no
+//! projection, no dropout, and reads pictures of one size only. After
+//! <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/clip/modeling_clip.py> and
+//! <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/siglip/modeling_siglip.py>.
 //!
 //! Shapes: `N` pictures, `L` tokens of each, `C` width.
 
-use safelight_core::networks::{VisionConfig, VisionKind};
+use safelight_core::networks::{
+    ClipVisionConfig, ReduxConfig, SiglipConfig, VisionConfig, VisionKind, clip_vision, siglip,
+};
 use tch::Tensor;
 
+use crate::encoder_prefix;
 use crate::fault::FaultSite;
 use crate::hooks::Hooks;
-use crate::nn::{ClipTower, LayerNorm};
+use crate::nn::{ClipTower, LayerNorm, Linear, attention, join_heads, split_heads};
 use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
@@ -88,14 +94,9 @@ impl VisionTower {
         let size = [self.image_size; 2];
         assert_eq!(pixel_values.size()[2..], size, "the processor fits");
         let _guard = disable_miopen(device);
-        let patches = pixel_values.to_device(device).to_kind(kind).conv2d(
-            &self.patch_embedding,
-            self.patch_bias.as_ref(),
-            [self.patch_size; 2],
-            [0, 0],
-            [1, 1],
-            1,
-        );
+        let (weight, bias) = (&self.patch_embedding, self.patch_bias.as_ref());
+        let pixels = pixel_values.to_device(device).to_kind(kind);
+        let patches = pixels.conv2d(weight, bias, [self.patch_size; 2], [0, 0], [1, 1], 1);
         // n c h w -> n (h w) c
         let patches = patches.flatten(2, 3).transpose(1, 2);
         let Some((class, norm)) = self
@@ -108,5 +109,195 @@ impl VisionTower {
         let whole = class.expand([patches.size()[0], 1, -1], false);
         let xs = Tensor::cat(&[whole, patches], 1) + &self.position_embedding;
         norm.forward(&xs).to_kind(kind)
+    }
+}
+
+pub struct ClipVisionEncoder(VisionTower);
+
+/// Output of the whole network. Wan reads none of it.
+pub struct ClipVisionOutput {
+    /// `(N, L, C)`
+    pub last_hidden_state: Tensor,
+    /// `(N, C)`
+    pub pooler_output: Tensor,
+}
+
+impl ClipVisionEncoder {
+    /// `config` has been read, or is as sound.
+    pub fn new(config: &ClipVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
+        VisionTower::new(config, &encoder_prefix::behind(clip_prefix(w), w)).map(Self)
+    }
+
+    /// The keys of a file that an image encoder should not have. The other parts of a whole CLIP are expected.
+    pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
+        let others = [
+            "text_model.",
+            "text_projection.",
+            "visual_projection.",
+            "logit_scale",
+        ];
+        let whole = clip_prefix(weights).trim_end_matches(clip_vision::USUAL_PREFIX);
+        encoder_prefix::left_over(whole, weights, &others)
+    }
+
+    /// Penultimate hidden states, which Wan reads.
+    ///
+    /// `pixel_values`: `(N, 3, image_size, image_size)`, from [`pixel_values`](super::pixel_values) with a processor
+    /// that
+    /// [fits](super::ClipImageProcessor::check). Returns `(N, L, C)`; `None` when cancelled.
+    pub fn encode_pictures(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
+        self.0.encode(pixel_values, 1, hooks)
+    }
+
+    /// The rest of the network, for the record. `xs`: what [`Self::encode_pictures`] gave
+    pub fn finish(&self, xs: &Tensor) -> ClipVisionOutput {
+        let (last_hidden_state, pooler_output) = self.0.last(xs);
+        ClipVisionOutput {
+            last_hidden_state,
+            pooler_output,
+        }
+    }
+}
+
+/// Prefix of the names, including `vision_model.`.
+fn clip_prefix(w: &Weights) -> &str {
+    clip_vision::prefix(w.keys()).unwrap_or(clip_vision::USUAL_PREFIX)
+}
+
+pub struct SiglipVisionEncoder(VisionTower);
+
+impl SiglipVisionEncoder {
+    /// `config` has been read, or is as sound.
+    pub fn new(config: &SiglipConfig, w: &Weights) -> Result<Self, WeightsError> {
+        VisionTower::new(config, &position(w)).map(Self)
+    }
+
+    /// Keys of the file that an image encoder does not have. Other parts of a whole SigLIP are expected; anything
+    /// outside its prefix is ignored.
+    pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
+        let others = [
+            "text_model.",
+            "logit_scale",
+            "logit_bias",
+            "vision_model.head.",
+            "head.",
+        ];
+        let whole = siglip_prefix(weights).trim_end_matches(clip_vision::USUAL_PREFIX);
+        encoder_prefix::left_over(whole, weights, &others)
+    }
+
+    /// Hidden states after the last layer and its norm, which FramePack reads.
+    ///
+    /// `pixel_values`: `(N, 3, image_size, image_size)`, from a [processor](super::SiglipImageProcessor) that
+    /// [fits](super::SiglipImageProcessor::check). Returns `(N, L, C)`; `None` when cancelled.
+    pub fn encode_pictures(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
+        let xs = self.0.encode(pixel_values, 0, hooks)?;
+        Some(self.0.normed(&xs))
+    }
+}
+
+/// The position from which a SigLIP's names count.
+pub(super) fn position(w: &Weights) -> Weights {
+    encoder_prefix::behind(siglip_prefix(w), w)
+}
+
+/// Prefix of the names, including `vision_model.`.
+fn siglip_prefix(w: &Weights) -> &str {
+    siglip::prefix(&w.keys()).unwrap_or(clip_vision::USUAL_PREFIX)
+}
+
+/// The head by which a SigLIP makes one vector of a picture, for records: a learnt question attends to all patches.
+pub struct SiglipHead {
+    /// `(1, 1, C)`
+    probe: Tensor,
+    /// Of queries, keys and values in one: `(3 C, C)`
+    in_proj: [Tensor; 2],
+    out_proj: [Tensor; 2],
+    layernorm: LayerNorm,
+    fc1: [Tensor; 2],
+    fc2: [Tensor; 2],
+    num_heads: i64,
+}
+
+impl SiglipHead {
+    /// `None` where the file has none.
+    pub fn read(config: &SiglipConfig, w: &Weights) -> Result<Option<Self>, WeightsError> {
+        let w = &(&position(w) / "head");
+        if !w.has("probe") {
+            return Ok(None);
+        }
+        let (dim, inner) = (config.hidden_size, config.intermediate_size);
+        let linear = |weight: &str, bias: &str, [output, input]: [i64; 2]| {
+            Ok::<_, WeightsError>([
+                w.tensor(weight, &[output, input])?,
+                w.tensor(bias, &[output])?,
+            ])
+        };
+        Ok(Some(Self {
+            probe: w.tensor("probe", &[1, 1, dim])?,
+            in_proj: linear(
+                "attention.in_proj_weight",
+                "attention.in_proj_bias",
+                [3 * dim, dim],
+            )?,
+            out_proj: linear(
+                "attention.out_proj.weight",
+                "attention.out_proj.bias",
+                [dim, dim],
+            )?,
+            layernorm: LayerNorm::new(dim, config.layer_norm_eps, &(w / "layernorm"))?,
+            fc1: linear("mlp.fc1.weight", "mlp.fc1.bias", [inner, dim])?,
+            fc2: linear("mlp.fc2.weight", "mlp.fc2.bias", [dim, inner])?,
+            num_heads: config.num_attention_heads,
+        }))
+    }
+
+    /// `states`: `(N, L, C)`, after the last norm. Returns `(N, C)`.
+    pub fn pooled(&self, states: &Tensor) -> Tensor {
+        let [weights, biases] = self.in_proj.each_ref().map(|all| all.chunk(3, 0));
+        let heads = |xs: &Tensor, part: usize| {
+            let xs = xs.linear(&weights[part], Some(&biases[part]));
+            split_heads(&xs, self.num_heads)
+        };
+        let asked = self.probe.expand([states.size()[0], -1, -1], false);
+        let (q, k, v) = (heads(&asked, 0), heads(states, 1), heads(states, 2));
+        let answers = join_heads(&attention(&q, &k, &v, None, None));
+        let xs = linear(&answers, &self.out_proj);
+        let normal = self.layernorm.forward_as_kind(&xs);
+        let inner = linear(&normal, &self.fc1).gelu("tanh");
+        (xs + linear(&inner, &self.fc2)).select(1, 0)
+    }
+}
+
+fn linear(xs: &Tensor, [weight, bias]: &[Tensor; 2]) -> Tensor {
+    xs.linear(weight, Some(bias))
+}
+
+/// Redux: tokens of a text of what SigLIP sees in a picture, by two layers, as diffusers' `ReduxImageEncoder`
+/// (`pipelines/flux/modeling_flux.py` of 0.42.1) computes them.
+pub struct ReduxEmbedder {
+    redux_up: Linear,
+    redux_down: Linear,
+}
+
+impl ReduxEmbedder {
+    /// `config` has been read, or is as sound.
+    pub fn new(config: &ReduxConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (seen, inner, text) = (config.redux_dim, config.inner_dim(), config.txt_in_features);
+        Ok(Self {
+            redux_up: Linear::new(seen, inner, &(w / "redux_up"))?,
+            redux_down: Linear::new(inner, text, &(w / "redux_down"))?,
+        })
+    }
+
+    /// The keys of a file that it should not have.
+    pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
+        encoder_prefix::left_over("", weights, &[])
+    }
+
+    /// `states`: after SigLIP's last norm, `(1, L, C)`. Returns `(1, L, width of text tokens)`.
+    pub fn forward(&self, states: &Tensor) -> Tensor {
+        self.redux_down
+            .forward(&self.redux_up.forward(states).silu())
     }
 }

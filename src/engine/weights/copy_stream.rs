@@ -1,28 +1,30 @@
 //! Copies from one thread to a device: the driver's asynchronous copies, or libtorch's blocking ones.
-//!
-//! Reads no files.
 
 use std::io;
+use std::path::Path;
 use std::slice;
 
 use tch::{Device, Kind, TchError, Tensor};
+use thiserror::Error;
 
 use crate::kernels::{CopyLane, CopyMark, KernelError};
+use crate::weights_error::WeightsError;
 
+#[derive(Debug, Error)]
 pub(super) enum StagingError {
-    Io(io::Error),
-    Tensor(TchError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Tensor(#[from] TchError),
 }
 
-impl From<io::Error> for StagingError {
-    fn from(err: io::Error) -> Self {
-        Self::Io(err)
-    }
-}
-
-impl From<TchError> for StagingError {
-    fn from(err: TchError) -> Self {
-        Self::Tensor(err)
+impl StagingError {
+    /// Error of a tensor's transfer to its device.
+    pub(super) fn of(self, key: &str, path: &Path) -> WeightsError {
+        match self {
+            Self::Io(source) => WeightsError::io(path)(source),
+            Self::Tensor(source) => WeightsError::tensor(key, path)(source),
+        }
     }
 }
 

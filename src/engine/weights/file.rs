@@ -1,7 +1,6 @@
 //! One weight file, safetensors or GGUF: its checked header, its mapping (CPU) or its reader (other devices).
 //!
 //! The header is read and checked by the catalogue, which trusts no length, text, offset or size in it.
-//! Does not know about keys of models, shards or folders.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -90,11 +89,6 @@ impl OpenWeightFile {
         if let Some((staging, _)) = &self.staging {
             staging.read_only_tiny_ahead();
         }
-    }
-
-    /// `None` when the file has no such key.
-    pub(super) fn shape(&self, key: &str) -> Option<Vec<i64>> {
-        Some(shape_of(self.header.info(key)?))
     }
 
     pub(super) fn stored_kind(&self, key: &str, info: &TensorInfo) -> Result<Kind, WeightsError> {
@@ -188,7 +182,7 @@ impl OpenWeightFile {
             return Err(WeightsError::header(reason, &self.path));
         };
         let numbers = staging.bring(*number, stored, shape, kind, device);
-        numbers.map_err(|err| WeightsError::staging(err, key, &self.path))
+        numbers.map_err(|err| err.of(key, &self.path))
     }
 
     /// `key`, which the file has, on the CPU in its own type; in f32 where that is one of blocks.

@@ -1,4 +1,4 @@
-//! A file mapped read-only into memory, tensors over it, and the count of all such bytes that are alive.
+//! A file mapped read-only into memory, and tensors over it.
 //!
 //! A tensor keeps its mapping alive: the last one gone, whoever held it, the file is unmapped.
 
@@ -6,14 +6,11 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::Mmap;
 use tch::{Kind, TchError, Tensor};
 
-static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
-/// The most of them at once since the last reset.
-static PEAK_BYTES: AtomicU64 = AtomicU64::new(0);
+use crate::runtime;
 
 // See `view.cpp`.
 #[expect(
@@ -31,7 +28,7 @@ unsafe extern "C" {
     ) -> *mut c_void;
 }
 
-pub(crate) struct FileMapping {
+pub(in crate::weights) struct FileMapping {
     map: Mmap,
 }
 
@@ -41,9 +38,7 @@ impl FileMapping {
         // SAFETY: the map is private to this process and read-only. A file that is shortened while mapped ends the
         // engine process with SIGBUS, which the worker survives; wrong values are no memory error.
         let map = unsafe { Mmap::map(file)? };
-        let len = map.len() as u64;
-        let live = LIVE_BYTES.fetch_add(len, Ordering::Relaxed) + len;
-        PEAK_BYTES.fetch_max(live, Ordering::Relaxed);
+        runtime::count_mapped(map.len() as u64);
         Ok(Self { map })
     }
 
@@ -86,25 +81,11 @@ impl FileMapping {
         // SAFETY: the pointer is a fresh `at::Tensor *`, which tch wraps, and has no other owner.
         Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
     }
-
-    /// Bytes of weight files that are mapped into this process at the moment, by anybody.
-    pub(crate) fn live_bytes() -> u64 {
-        LIVE_BYTES.load(Ordering::Relaxed)
-    }
-
-    /// The most of them since [`reset_peak`](Self::reset_peak).
-    pub(crate) fn peak_bytes() -> u64 {
-        PEAK_BYTES.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn reset_peak() {
-        PEAK_BYTES.store(Self::live_bytes(), Ordering::Relaxed);
-    }
 }
 
 impl Drop for FileMapping {
     fn drop(&mut self) {
-        LIVE_BYTES.fetch_sub(self.map.len() as u64, Ordering::Relaxed);
+        runtime::count_unmapped(self.map.len() as u64);
     }
 }
 

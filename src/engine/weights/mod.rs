@@ -4,7 +4,6 @@
 //! No file is copied as a whole; [`Weights::random`] reads none. Key dialects: [`Weights::translated`].
 
 mod copy_stream;
-mod error;
 mod file;
 mod folder;
 mod fp8;
@@ -30,18 +29,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use safelight_core::formats::weights::TensorInfo;
 use tch::{Device, Kind, Tensor};
 
-pub use self::error::WeightsError;
 use self::file::OpenWeightFile;
-use self::gguf::BlockMatrix;
+use self::int8::Int8Side;
 use self::lora::OpenLoras;
 pub use self::lora::{LayerDelta, LayerUpdate, warn_unused_updates};
-pub(crate) use self::mapping::FileMapping;
-use self::random::RandomTensors;
+use self::random::{RandomTensors, RandomValues};
 pub use self::read_ahead::ReadAhead;
 pub use self::stored_matrix::StoredMatrix;
+pub use self::stream::StreamBytes;
 use self::stream::{MatrixFormat, StreamedMatrix, WeightStreamer};
-pub use self::stream::{StreamBytes, StreamFailure};
 use crate::fault::{self, FaultSite};
+pub use crate::weights_error::WeightsError;
 
 type KeyTranslation = dyn Fn(&str) -> String + Send + Sync;
 
@@ -93,17 +91,17 @@ impl Weights {
     /// No file: every requested tensor is created on the device with the requested shape and plausible random values.
     /// Accepts any name, and [has](Self::has) none.
     pub fn random(kind: Kind, device: Device) -> Self {
-        Self::without_files(RandomTensors::new(device), kind, device)
+        Self::without_files(RandomValues::Seeded, kind, device)
     }
 
     /// Like [`Self::random`], with equal values on every device, so that devices can be compared.
     pub fn random_alike(kind: Kind, device: Device) -> Self {
-        Self::without_files(RandomTensors::alike(), kind, device)
+        Self::without_files(RandomValues::Alike, kind, device)
     }
 
     /// No file and no numbers, only the names and shapes that a network asks for, [afterwards](Self::outlined).
     pub fn outline(kind: Kind) -> Self {
-        Self::without_files(RandomTensors::outline(), kind, Device::Cpu)
+        Self::without_files(RandomValues::Outline(Mutex::default()), kind, Device::Cpu)
     }
 
     /// Requested tensors in order, if this is an [outline](Self::outline).
@@ -112,13 +110,13 @@ impl Weights {
         random.map_or_else(Vec::new, RandomTensors::outlined)
     }
 
-    fn without_files(random: RandomTensors, kind: Kind, device: Device) -> Self {
+    fn without_files(values: RandomValues, kind: Kind, device: Device) -> Self {
         let source = WeightSource {
             path: PathBuf::from("random weights"),
             files: Vec::new(),
             keys: BTreeMap::new(),
             has_scales: false,
-            random: Some(random),
+            random: Some(RandomTensors::new(values, device)),
             asked: Mutex::default(),
             rotations: Mutex::default(),
         };
@@ -139,7 +137,6 @@ impl Weights {
         }
     }
 
-    /// Bytes of the [random](Self::random) tensors that were requested.
     pub fn random_bytes(&self) -> u64 {
         let random = self.source.random.as_ref();
         random.map_or(0, RandomTensors::bytes)
@@ -223,12 +220,8 @@ impl Weights {
 
     /// The stored shape of a key, if it is there.
     pub fn shape_of(&self, name: &str) -> Option<Vec<i64>> {
-        self.shape_of_key(&self.file_key(name))
-    }
-
-    fn shape_of_key(&self, key: &str) -> Option<Vec<i64>> {
-        let index = *self.source.keys.get(key)?;
-        self.source.files[index].shape(key)
+        let (_, info) = self.entry(&self.file_key(name))?;
+        Some(info.shape.iter().map(|&n| n as i64).collect())
     }
 
     /// The tensor `name` under this position, which must have exactly `shape`.
@@ -250,26 +243,28 @@ impl Weights {
             return made.map_err(WeightsError::tensor(&key, &self.source.path));
         }
         let (file, info) = self.find(&key, shape)?;
-        if let Some(block) = info.dtype.blocks() {
-            let bytes = file.blocks(&key, info, self.device)?;
-            self.requested_keys().insert(key);
-            return Ok(gguf::expand(&bytes, block, self.kind).view(shape));
-        }
-        if let Some(side) = self.int8_of(&key, info)? {
-            let codes = file.tensor(&key, info, Kind::Int8, self.device)?;
-            self.requested_keys().insert(key);
-            return Ok(side.matrix(codes).expand(self.kind));
-        }
-        let scale = self.scale_of(&key, info.dtype)?;
-        let tensor = match (file.stored_kind(&key, info)?, scale) {
-            (stored, scale) if fp8::is_fp8(stored) => {
-                let numbers = file.tensor(&key, info, stored, self.device)?;
-                fp8::expand(&numbers, scale.unwrap_or(1.0), self.kind)
+        let (form, side) = self.format_of(&key, file, info)?;
+        let tensor = match form {
+            MatrixFormat::Plain { scale: None, .. } => {
+                file.tensor(&key, info, self.kind, self.device)?
             }
-            (_, None) => file.tensor(&key, info, self.kind, self.device)?,
-            (_, Some(scale)) => {
+            MatrixFormat::Plain {
+                scale: Some(scale), ..
+            } => {
                 let exact = file.tensor(&key, info, Kind::Float, self.device)?;
                 (exact * f64::from(scale)).to_kind(self.kind)
+            }
+            form => {
+                let bytes = file.blocks(&key, info, self.device)?;
+                let size = [1, shape.iter().product()];
+                let size = if let [rows, columns] = *shape {
+                    [rows, columns]
+                } else {
+                    size
+                };
+                let sides: Vec<&Int8Side> = side.iter().collect();
+                let matrix = form.matrix(&bytes.view_dtype(form.stored()), size, &sides);
+                matrix.expand(self.kind).view(shape)
             }
         };
         self.requested_keys().insert(key);
@@ -280,36 +275,25 @@ impl Weights {
     /// storage where it has one, and is otherwise what [`tensor`](Self::tensor) gives; or it stays in its file.
     pub fn matrix(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
         if let Some(wide) = self.widened(name, size)? {
-            return Ok(StoredMatrix::plain(wide));
+            return Ok(StoredMatrix::Plain(wide));
         }
         if let Some(stream) = &self.stream {
             let matrix = self.in_file(stream, name, size)?;
             stream.know(&matrix);
-            return Ok(StoredMatrix::streamed(matrix));
+            return Ok(StoredMatrix::Streamed(matrix));
         }
         if self.source.random.is_none() {
             let key = self.file_key(name);
             let (file, info) = self.find(&key, &size)?;
-            if let Some(side) = self.int8_of(&key, info)? {
-                let codes = file.tensor(&key, info, Kind::Int8, self.device)?;
+            let (form, side) = self.format_of(&key, file, info)?;
+            if !matches!(form, MatrixFormat::Plain { .. }) {
+                let bytes = file.blocks(&key, info, self.device)?;
                 self.requested_keys().insert(key);
-                return Ok(StoredMatrix::int8(side.matrix(codes)));
-            }
-            match self.form_of(&key, file, info)? {
-                MatrixFormat::Blocks(block) => {
-                    let bytes = file.blocks(&key, info, self.device)?;
-                    self.requested_keys().insert(key);
-                    return Ok(StoredMatrix::blocks(BlockMatrix::new(&bytes, block, size)));
-                }
-                MatrixFormat::Fp8 { stored, scale } => {
-                    let numbers = file.tensor(&key, info, stored, self.device)?;
-                    self.requested_keys().insert(key);
-                    return Ok(StoredMatrix::fp8(numbers, scale));
-                }
-                MatrixFormat::Plain { .. } | MatrixFormat::Int8 { .. } => {}
+                let sides: Vec<&Int8Side> = side.iter().collect();
+                return Ok(form.matrix(&bytes.view_dtype(form.stored()), size, &sides));
             }
         }
-        self.tensor(name, &size).map(StoredMatrix::plain)
+        self.tensor(name, &size).map(StoredMatrix::Plain)
     }
 
     /// Like `matrix`, for a matrix of which only some rows are [looked up](StoredMatrix::look_up): if not all of the
@@ -318,7 +302,7 @@ impl Weights {
         let Some(stream) = &self.stream else {
             return self.matrix(name, size);
         };
-        self.in_file(stream, name, size).map(StoredMatrix::streamed)
+        self.in_file(stream, name, size).map(StoredMatrix::Streamed)
     }
 
     /// A matrix that is in its file until its stream knows of it; that counts as asking for it.
@@ -330,33 +314,32 @@ impl Weights {
     ) -> Result<Rc<StreamedMatrix>, WeightsError> {
         let key = self.file_key(name);
         let (file, info) = self.find(&key, &size)?;
-        let side = self.int8_of(&key, info)?;
-        let form = match &side {
-            Some(side) => MatrixFormat::Int8 {
-                group: side.group(),
-            },
-            None => self.form_of(&key, file, info)?,
-        };
+        let (form, side) = self.format_of(&key, file, info)?;
         if let Some(side) = &side {
-            self.note_fixed(side.scales());
+            self.note_fixed(&side.scales);
         }
         let source = (file.source(info), form, side.map(Rc::new));
         self.requested_keys().insert(key.clone());
         Ok(StreamedMatrix::new(self, stream, key, source, size))
     }
 
-    fn form_of(
+    /// Storage of a tensor of a file, and what is stored next to its codes.
+    fn format_of(
         &self,
         key: &str,
         file: &OpenWeightFile,
         info: &TensorInfo,
-    ) -> Result<MatrixFormat, WeightsError> {
+    ) -> Result<(MatrixFormat, Option<Int8Side>), WeightsError> {
+        if let Some(side) = self.int8_of(key, info)? {
+            let group = side.group();
+            return Ok((MatrixFormat::Int8 { group }, Some(side)));
+        }
         if let Some(block) = info.dtype.blocks() {
-            return Ok(MatrixFormat::Blocks(block));
+            return Ok((MatrixFormat::Blocks(block), None));
         }
         let stored = file.stored_kind(key, info)?;
         let scale = self.scale_of(key, info.dtype)?;
-        Ok(if fp8::is_fp8(stored) {
+        let form = if fp8::is_fp8(stored) {
             let scale = scale.unwrap_or(1.0);
             MatrixFormat::Fp8 { stored, scale }
         } else {
@@ -366,7 +349,8 @@ impl Weights {
                 kind,
                 scale,
             }
-        })
+        };
+        Ok((form, None))
     }
 
     fn entry(&self, key: &str) -> Option<(&OpenWeightFile, &TensorInfo)> {

@@ -31,7 +31,6 @@ const CONVERTED_BYTES: usize = 64 << 20;
 /// A tensor in one of a component's files.
 pub(super) struct TensorLocation<'a> {
     pub(super) name: &'a str,
-    /// Index of the file.
     pub(super) file: usize,
     pub(super) start: u64,
     pub(super) len: usize,
@@ -70,7 +69,6 @@ struct HeldBatches {
     ages: VecDeque<usize>,
     bytes: usize,
     last_asked: Option<usize>,
-    /// Device of the copies.
     device: Option<Device>,
     /// Spans that were fetched once, and are not fetched again unasked.
     fetched: Vec<bool>,

@@ -20,48 +20,37 @@ type TensorOutline = Vec<(String, Vec<i64>)>;
 
 pub(super) struct RandomTensors {
     bytes: AtomicU64,
-    /// Equal values on every device; slower.
-    is_alike: bool,
-    /// Names and shapes of requests, if the values are not needed.
-    outline: Option<Mutex<TensorOutline>>,
+    values: RandomValues,
+}
+
+pub(super) enum RandomValues {
+    /// The same in every run, on one device.
+    Seeded,
+    /// Equal on every device; slower.
+    Alike,
+    /// None: names and shapes of the requests, whose tensors are never filled, so that even a large network takes no memory.
+    Outline(Mutex<TensorOutline>),
 }
 
 impl RandomTensors {
-    pub(super) fn new(device: Device) -> Self {
-        if let Device::Cuda(_) = device {
+    pub(super) fn new(values: RandomValues, device: Device) -> Self {
+        if let (RandomValues::Seeded, Device::Cuda(_)) = (&values, device) {
             tch::manual_seed(SEED);
         }
         Self {
             bytes: AtomicU64::new(0),
-            is_alike: false,
-            outline: None,
-        }
-    }
-
-    /// Equal values on every device.
-    pub(super) fn alike() -> Self {
-        Self {
-            bytes: AtomicU64::new(0),
-            is_alike: true,
-            outline: None,
-        }
-    }
-
-    /// Tensors that are never filled, so that even a large network takes no memory.
-    pub(super) fn outline() -> Self {
-        Self {
-            bytes: AtomicU64::new(0),
-            is_alike: false,
-            outline: Some(Mutex::default()),
+            values,
         }
     }
 
     pub(super) fn outlined(&self) -> TensorOutline {
-        let outline = self.outline.iter().flat_map(|outline| {
-            let outline = outline.lock().unwrap_or_else(PoisonError::into_inner);
-            outline.clone()
-        });
-        outline.collect()
+        match &self.values {
+            RandomValues::Outline(outline) => {
+                let outline = outline.lock().unwrap_or_else(PoisonError::into_inner);
+                outline.clone()
+            }
+            _ => Vec::new(),
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -75,13 +64,13 @@ impl RandomTensors {
         kind: Kind,
         device: Device,
     ) -> Result<Tensor, TchError> {
-        if let Some(outline) = &self.outline {
+        if let RandomValues::Outline(outline) = &self.values {
             let mut outline = outline.lock().unwrap_or_else(PoisonError::into_inner);
             outline.push((key.to_owned(), shape.to_vec()));
             return Tensor::f_empty(shape, (kind, device));
         }
         let mean = if scales_norm(key) { 1.0 } else { 0.0 };
-        let tensor = if self.is_alike {
+        let tensor = if matches!(self.values, RandomValues::Alike) {
             // Every layer gives half of what it gets: what one does wrong is seen at the end, and attention without a
             // scale, as T5's, is not so sharp that rounding decides who wins.
             let inputs: i64 = shape.iter().skip(1).product();

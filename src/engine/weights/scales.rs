@@ -111,10 +111,8 @@ impl Weights {
         let scales = Tensor::from_slice(&numbers).view([-1, 1]);
         let scales = scales.expand([count as i64, 1], false).contiguous();
         let rotation = group.map(|group| self.rotation(group));
-        Ok(Some(Int8Side::new(
-            scales.to_device(self.device()),
-            rotation,
-        )))
+        let scales = scales.to_device(self.device());
+        Ok(Some(Int8Side { scales, rotation }))
     }
 
     /// Inverse rotation of groups of `group` columns, shared by all matrices of the files.

@@ -20,10 +20,7 @@ const MAX_ROWS_FOR_PIECES: i64 = 256;
 
 /// `(rows, columns)` numbers in their storage.
 #[derive(Debug)]
-pub struct StoredMatrix(WeightStorage);
-
-#[derive(Debug)]
-enum WeightStorage {
+pub enum StoredMatrix {
     /// Already of the compute type.
     Plain(Tensor),
     /// Of a kind of eight bits, each number to be multiplied with the scale.
@@ -38,109 +35,89 @@ enum WeightStorage {
 }
 
 impl StoredMatrix {
-    /// `matrix`: two dimensions, in the type that is computed with.
-    pub fn plain(matrix: Tensor) -> Self {
-        Self(WeightStorage::Plain(matrix))
-    }
-
-    /// `numbers`: two dimensions of fp8.
     pub(super) fn fp8(numbers: Tensor, scale: f32) -> Self {
-        Self(WeightStorage::Fp8 { numbers, scale })
-    }
-
-    pub(super) fn int8(matrix: Int8Matrix) -> Self {
-        Self(WeightStorage::Int8(matrix))
-    }
-
-    pub(super) fn blocks(matrix: BlockMatrix) -> Self {
-        Self(WeightStorage::Blocks(matrix))
-    }
-
-    pub(super) fn streamed(matrix: Rc<StreamedMatrix>) -> Self {
-        Self(WeightStorage::Streamed(matrix))
+        Self::Fp8 { numbers, scale }
     }
 
     pub fn rows(&self) -> i64 {
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => matrix.rows(),
-            WeightStorage::Blocks(matrix) => matrix.rows(),
-            WeightStorage::Int8(matrix) => matrix.codes().size()[0],
-            WeightStorage::Plain(numbers) | WeightStorage::Fp8 { numbers, .. } => numbers.size()[0],
+        match self {
+            Self::Streamed(matrix) => matrix.rows(),
+            Self::Blocks(matrix) => matrix.rows,
+            Self::Int8(matrix) => matrix.codes.size()[0],
+            Self::Plain(numbers) | Self::Fp8 { numbers, .. } => numbers.size()[0],
         }
     }
 
     pub fn columns(&self) -> i64 {
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => matrix.columns(),
-            WeightStorage::Blocks(matrix) => matrix.columns(),
-            WeightStorage::Int8(matrix) => matrix.codes().size()[1],
-            WeightStorage::Plain(numbers) | WeightStorage::Fp8 { numbers, .. } => numbers.size()[1],
+        match self {
+            Self::Streamed(matrix) => matrix.columns(),
+            Self::Blocks(matrix) => matrix.columns,
+            Self::Int8(matrix) => matrix.codes.size()[1],
+            Self::Plain(numbers) | Self::Fp8 { numbers, .. } => numbers.size()[1],
         }
     }
 
     pub fn device(&self) -> Device {
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => matrix.device(),
-            WeightStorage::Plain(numbers) | WeightStorage::Fp8 { numbers, .. } => numbers.device(),
-            WeightStorage::Blocks(matrix) => matrix.bytes().device(),
-            WeightStorage::Int8(matrix) => matrix.codes().device(),
+        match self {
+            Self::Streamed(matrix) => matrix.device(),
+            Self::Plain(numbers) | Self::Fp8 { numbers, .. } => numbers.device(),
+            Self::Blocks(matrix) => matrix.bytes.device(),
+            Self::Int8(matrix) => matrix.codes.device(),
         }
     }
 
     /// Bytes on its device while it is not in use.
     pub fn bytes(&self) -> u64 {
         let bytes = |numbers: &Tensor| numbers.numel() * numbers.kind().elt_size_in_bytes();
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => matrix.resident_bytes(),
-            WeightStorage::Plain(numbers) | WeightStorage::Fp8 { numbers, .. } => {
-                bytes(numbers) as u64
-            }
-            WeightStorage::Blocks(matrix) => bytes(matrix.bytes()) as u64,
-            WeightStorage::Int8(matrix) => matrix.bytes(),
+        match self {
+            Self::Streamed(matrix) => matrix.resident_bytes(),
+            Self::Plain(numbers) | Self::Fp8 { numbers, .. } => bytes(numbers) as u64,
+            Self::Blocks(matrix) => bytes(&matrix.bytes) as u64,
+            Self::Int8(matrix) => matrix.bytes(),
         }
     }
 
     /// All of it: `(rows, columns)` of `kind`. Never write to it: it may be what is stored. Of a matrix that streams it
     /// is there until another one is used.
     pub fn expand(&self, kind: Kind) -> Tensor {
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => matrix.with(|it| it.expand(kind)),
-            WeightStorage::Plain(numbers) if numbers.kind() == kind => numbers.shallow_clone(),
-            WeightStorage::Plain(numbers) => numbers.to_kind(kind),
-            WeightStorage::Fp8 { numbers, scale } => fp8::expand(numbers, *scale, kind),
-            WeightStorage::Blocks(matrix) => matrix.expand(kind),
-            WeightStorage::Int8(matrix) => matrix.expand(kind),
+        match self {
+            Self::Streamed(matrix) => matrix.with(|it| it.expand(kind)),
+            Self::Plain(numbers) if numbers.kind() == kind => numbers.shallow_clone(),
+            Self::Plain(numbers) => numbers.to_kind(kind),
+            Self::Fp8 { numbers, scale } => fp8::expand(numbers, *scale, kind),
+            Self::Blocks(matrix) => matrix.expand(kind),
+            Self::Int8(matrix) => matrix.expand(kind, Tensor::shallow_clone),
         }
     }
 
     /// Like `expand`, while the network is being built; valid as long as it is held.
     pub fn expand_early(&self, kind: Kind) -> Tensor {
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => matrix.apart(|it| it.expand(kind)),
+        match self {
+            Self::Streamed(matrix) => matrix.apart(|it| it.expand(kind)),
             _ => self.expand(kind),
         }
     }
 
     /// Some rows, `(count, columns)`, of `kind`; read-only and valid as long as `expand`'s result.
     pub fn expand_rows(&self, first: i64, count: i64, kind: Kind) -> Tensor {
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => matrix.with(|it| it.expand_rows(first, count, kind)),
-            WeightStorage::Plain(numbers) => numbers.narrow(0, first, count).to_kind(kind),
-            WeightStorage::Fp8 { numbers, scale } => {
+        match self {
+            Self::Streamed(matrix) => matrix.with(|it| it.expand_rows(first, count, kind)),
+            Self::Plain(numbers) => numbers.narrow(0, first, count).to_kind(kind),
+            Self::Fp8 { numbers, scale } => {
                 fp8::expand(&numbers.narrow(0, first, count), *scale, kind)
             }
-            WeightStorage::Blocks(matrix) => matrix.expand_rows(first, count, kind),
-            WeightStorage::Int8(matrix) => matrix.expand_rows(first, count, kind),
+            Self::Blocks(matrix) => matrix.expand_rows(first, count, kind),
+            Self::Int8(matrix) => matrix.expand(kind, |all| all.narrow(0, first, count)),
         }
     }
 
     /// Number of rows to dequantize at a time for a product with `others` rows in `kind`; all of them on a GPU.
     pub fn rows_per_piece(&self, others: i64, kind: Kind) -> i64 {
-        let is_ready = match &self.0 {
-            WeightStorage::Plain(numbers) => numbers.kind() == kind,
-            WeightStorage::Fp8 { .. } | WeightStorage::Int8(_) => false,
-            WeightStorage::Blocks(matrix) => !matrix.has_whole_rows(),
-            WeightStorage::Streamed(matrix) => matrix.needs_no_expansion(kind),
+        let is_ready = match self {
+            Self::Plain(numbers) => numbers.kind() == kind,
+            Self::Fp8 { .. } | Self::Int8(_) => false,
+            Self::Blocks(matrix) => !matrix.has_whole_rows(),
+            Self::Streamed(matrix) => matrix.needs_no_expansion(kind),
         };
         let rows = self.rows().max(1);
         if is_ready || others > MAX_ROWS_FOR_PIECES || self.device() != Device::Cpu {
@@ -154,16 +131,16 @@ impl StoredMatrix {
         let mut size = ids.size();
         size.push(self.columns());
         let rows = |numbers: &Tensor| numbers.index_select(0, &ids.flatten(0, -1));
-        let found = match &self.0 {
-            WeightStorage::Plain(numbers) => rows(numbers).to_kind(kind),
-            WeightStorage::Fp8 { numbers, scale } => {
+        let found = match self {
+            Self::Plain(numbers) => rows(numbers).to_kind(kind),
+            Self::Fp8 { numbers, scale } => {
                 // Bytes can be picked on every device.
                 let found = rows(&numbers.view_dtype(Kind::Uint8));
                 fp8::expand(&found.view_dtype(numbers.kind()), *scale, kind)
             }
-            WeightStorage::Blocks(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
-            WeightStorage::Int8(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
-            WeightStorage::Streamed(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
+            Self::Blocks(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
+            Self::Int8(matrix) => matrix.expand(kind, rows),
+            Self::Streamed(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
         };
         found.view(&size[..])
     }
@@ -180,66 +157,54 @@ impl StoredMatrix {
             let bytes = numbers.map(|numbers| numbers.view_dtype(Kind::Uint8));
             Tensor::cat(&bytes.collect::<Vec<_>>(), 0).view_dtype(like.kind())
         };
-        Some(match &first.0 {
-            WeightStorage::Plain(numbers) => Self::plain(joined(numbers)),
-            WeightStorage::Fp8 { numbers, scale } => Self::fp8(joined(numbers), *scale),
-            WeightStorage::Blocks(_) => {
-                let matrices = parts.iter().filter_map(|part| part.as_blocks());
-                Self::blocks(BlockMatrix::stack(&matrices.collect::<Vec<_>>())?)
+        Some(match first {
+            Self::Plain(numbers) => Self::Plain(joined(numbers)),
+            Self::Fp8 { numbers, scale } => Self::fp8(joined(numbers), *scale),
+            Self::Blocks(_) => {
+                let matrices = parts.iter().filter_map(|part| match part {
+                    Self::Blocks(matrix) => Some(matrix),
+                    _ => None,
+                });
+                Self::Blocks(BlockMatrix::stack(&matrices.collect::<Vec<_>>())?)
             }
-            WeightStorage::Int8(_) => {
-                let matrices = parts.iter().filter_map(|part| part.as_int8());
-                Self::int8(Int8Matrix::stack(&matrices.collect::<Vec<_>>())?)
+            Self::Int8(_) => {
+                let matrices = parts.iter().filter_map(|part| match part {
+                    Self::Int8(matrix) => Some(matrix),
+                    _ => None,
+                });
+                Self::Int8(Int8Matrix::stack(&matrices.collect::<Vec<_>>())?)
             }
-            WeightStorage::Streamed(_) => {
-                let matrices = parts.iter().filter_map(|part| part.as_streamed());
-                Self::streamed(StreamedMatrix::stack(&matrices.collect::<Vec<_>>())?)
+            Self::Streamed(_) => {
+                let matrices = parts.iter().filter_map(|part| match part {
+                    Self::Streamed(matrix) => Some(matrix),
+                    _ => None,
+                });
+                Self::Streamed(StreamedMatrix::stack(&matrices.collect::<Vec<_>>())?)
             }
         })
     }
 
     fn is_stored_as(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (WeightStorage::Plain(a), WeightStorage::Plain(b)) => a.kind() == b.kind(),
+        match (self, other) {
+            (Self::Plain(a), Self::Plain(b)) => a.kind() == b.kind(),
             (
-                WeightStorage::Fp8 { numbers, scale },
-                WeightStorage::Fp8 {
+                Self::Fp8 { numbers, scale },
+                Self::Fp8 {
                     numbers: others,
                     scale: of_others,
                 },
             ) => numbers.kind() == others.kind() && scale.to_bits() == of_others.to_bits(),
             // The matrices check that their types agree.
-            (WeightStorage::Blocks(_), WeightStorage::Blocks(_))
-            | (WeightStorage::Int8(_), WeightStorage::Int8(_))
-            | (WeightStorage::Streamed(_), WeightStorage::Streamed(_)) => true,
+            (Self::Blocks(_), Self::Blocks(_))
+            | (Self::Int8(_), Self::Int8(_))
+            | (Self::Streamed(_), Self::Streamed(_)) => true,
             _ => false,
         }
     }
 
-    fn as_int8(&self) -> Option<&Int8Matrix> {
-        match &self.0 {
-            WeightStorage::Int8(matrix) => Some(matrix),
-            _ => None,
-        }
-    }
-
-    fn as_blocks(&self) -> Option<&BlockMatrix> {
-        match &self.0 {
-            WeightStorage::Blocks(matrix) => Some(matrix),
-            _ => None,
-        }
-    }
-
-    fn as_streamed(&self) -> Option<&Rc<StreamedMatrix>> {
-        match &self.0 {
-            WeightStorage::Streamed(matrix) => Some(matrix),
-            _ => None,
-        }
-    }
-
     fn as_numbers(&self) -> Option<&Tensor> {
-        match &self.0 {
-            WeightStorage::Plain(numbers) | WeightStorage::Fp8 { numbers, .. } => Some(numbers),
+        match self {
+            Self::Plain(numbers) | Self::Fp8 { numbers, .. } => Some(numbers),
             _ => None,
         }
     }
@@ -248,8 +213,9 @@ impl StoredMatrix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::mapped_bytes;
     use crate::weights::tests::made_up::write;
-    use crate::weights::{FileMapping, Weights, WeightsError};
+    use crate::weights::{Weights, WeightsError};
 
     fn numbers(rows: i64, columns: i64, kind: Kind) -> Tensor {
         let flat = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)).sin();
@@ -269,7 +235,7 @@ mod tests {
         for kind in [Kind::Float8e4m3fn, Kind::Float8e5m2] {
             let stored = numbers(6, 8, kind);
             let (_folder, weights) = written(&[("a.weight", &stored)]);
-            let mapped = FileMapping::live_bytes();
+            let mapped = mapped_bytes();
             let matrix = weights.matrix("a.weight", [6, 8]).unwrap();
             assert_eq!(matrix.rows(), 6);
             assert_eq!(matrix.columns(), 8);
@@ -281,7 +247,7 @@ mod tests {
             let tensor = weights.tensor("a.weight", &[6, 8]).unwrap();
             assert!(tensor.equal(&exact) && weights.finish().is_empty());
             assert!(weights.matrix("a.weight", [8, 6]).is_err());
-            assert!(mapped > 0 && FileMapping::live_bytes() > 0);
+            assert!(mapped > 0 && mapped_bytes() > 0);
         }
     }
 
@@ -348,7 +314,7 @@ mod tests {
         let expected = Tensor::embedding(&exact, &ids, -1, false, false);
         let narrow = StoredMatrix::fp8(stored, 0.5);
         assert!(narrow.look_up(&ids, Kind::Float).equal(&(&expected * 0.5)));
-        let plain = StoredMatrix::plain(exact);
+        let plain = StoredMatrix::Plain(exact);
         assert!(plain.look_up(&ids, Kind::Float).equal(&expected));
         assert_eq!(plain.look_up(&ids, Kind::Half).size(), [2, 2, 8]);
     }
@@ -364,7 +330,7 @@ mod tests {
         assert_eq!(whole.bytes(), 48);
         let expected = stored.to_kind(Kind::Float) * 0.25;
         assert!(whole.expand(Kind::Float).equal(&expected));
-        let plain = StoredMatrix::plain(numbers(6, 8, Kind::Float));
+        let plain = StoredMatrix::Plain(numbers(6, 8, Kind::Float));
         let two = StoredMatrix::stack(&[&plain, &plain]).unwrap();
         assert_eq!((two.rows(), two.bytes()), (12, 384));
         let other_scale = StoredMatrix::fp8(stored.shallow_clone(), 0.5);

@@ -335,7 +335,11 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
     for (name, bytes, found) in [
         ("clip.mp4", &video[..], "this is an MP4 video, not a model"),
         ("x.gguf", &[0xff; 64], no_gguf),
-        ("y.gguf", b"", "this GGUF file is damaged: the file is empty"),
+        (
+            "y.gguf",
+            b"",
+            "this GGUF file is damaged: the file is empty",
+        ),
         ("z.gguf", b"\x89PNG\r\n\x1a\n....", "this is a PNG picture"),
         (
             "a.safetensors",

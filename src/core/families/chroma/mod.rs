@@ -80,7 +80,6 @@ impl SingleTransformerFamily for ChromaFamily {
         tiny_decoder: TinyDecoderRules::FLUX,
         variant: |_, hints| Ok(ModelVariant::new(variant_by_names(hints))),
         shape: |config| stream_shape(&config.streams(), config.in_channels),
-        latent_channels: ChromaTransformerConfig::latent_channels,
         vae: FamilyVae::FLUX,
         vae_class: Some("AutoencoderKL"),
         text_encoders: &[TextEncoder::t5_xxl(
@@ -156,13 +155,11 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<ChromaTransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
-    let sequence = TokenSequence {
-        text: text_length(job),
-        picture: f64::from(job.request.width) * f64::from(job.request.height) / PIXELS,
-        pictures: f64::from(job.request.batch_size.max(1)),
-        channels: config.in_channels as f64,
-        shape: config.streams(),
-    };
+    let tokens = [
+        text_length(job),
+        f64::from(job.request.width) * f64::from(job.request.height) / PIXELS,
+    ];
+    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
     let one = sequence.text + sequence.picture;
     let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
     let bias = (passes + 1.0) * one * one * size;

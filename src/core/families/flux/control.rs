@@ -21,7 +21,6 @@ const KINDS: [ControlKind; 7] = [
 ];
 
 /// The row for a kind of control image.
-#[must_use]
 pub fn mode(kind: ControlKind) -> Option<i64> {
     let found = KINDS.iter().position(|known| *known == kind);
     found.map(|number| number as i64)

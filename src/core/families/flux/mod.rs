@@ -115,7 +115,6 @@ impl SingleTransformerFamily for FluxFamily {
         tiny_decoder: TinyDecoderRules::FLUX,
         variant: variant::variant,
         shape: |config| stream_shape(&config.streams(), config.in_channels),
-        latent_channels: FluxTransformerConfig::latent_channels,
         vae: FamilyVae::FLUX,
         vae_class: Some("AutoencoderKL"),
         text_encoders: &[
@@ -304,13 +303,11 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) = job.configured::<FluxTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let references = job.request.references.len() as f64 * REFERENCE_PIXELS;
-    let sequence = TokenSequence {
-        text: text_length(job) + seen_tokens(job),
-        picture: pixels / PIXELS + references / PIXELS,
-        pictures: f64::from(job.request.batch_size.max(1)),
-        channels: config.in_channels as f64,
-        shape: config.streams(),
-    };
+    let tokens = [
+        text_length(job) + seen_tokens(job),
+        pixels / PIXELS + references / PIXELS,
+    ];
+    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
     let mut need = streams(job, network, &sequence);
     let controls = job.weights.controls::<FluxControlConfig>();
     let controls = controls.map(|(_, control)| control.blocks.streams());

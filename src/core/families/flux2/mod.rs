@@ -7,7 +7,7 @@ pub(crate) mod tests;
 use std::sync::Arc;
 
 use super::def::LoraSignature;
-use super::parts::{FLUX2_VAE, qwen3_4b, qwen3_8b};
+use super::parts::{FLUX2_VAE, QWEN3_4B, QWEN3_8B, qwen};
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
@@ -115,7 +115,6 @@ impl SingleTransformerFamily for Flux2Family {
         ],
         variant,
         shape: |config| stream_shape(&config.streams(), config.in_channels),
-        latent_channels: Flux2TransformerConfig::latent_channels,
         vae: FamilyVae::FLUX2,
         vae_class: Some("AutoencoderKLFlux2"),
         text_encoders: &[TextEncoder {
@@ -126,8 +125,8 @@ impl SingleTransformerFamily for Flux2Family {
             wanted: |config| {
                 let width = config.joint_attention_dim / STATES;
                 let is_large = width >= LARGE_FROM;
-                let qwen = if is_large { qwen3_8b } else { qwen3_4b };
-                qwen(LANGUAGE, width, "joint_attention_dim / 3")
+                let model = if is_large { QWEN3_8B } else { QWEN3_4B };
+                qwen(model, LANGUAGE, (width, "joint_attention_dim / 3"))
             },
             published: |config| {
                 let small = LanguageConfig::qwen3_4b(LANGUAGE.tap);
@@ -247,12 +246,7 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     // A start image is in the sequence, as references are.
     let given = f64::from(u8::from(request.image.is_some())) * pixels;
     let references = request.references.len() as f64 * SEEN_PIXELS;
-    let sequence = TokenSequence {
-        text: PROMPT.room as f64,
-        picture: (pixels + given + references) / PIXELS,
-        pictures: f64::from(job.request.batch_size.max(1)),
-        channels: config.in_channels as f64,
-        shape: config.streams(),
-    };
+    let tokens = [PROMPT.room as f64, (pixels + given + references) / PIXELS];
+    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
     Some(streams(job, network, &sequence))
 }

@@ -55,7 +55,6 @@ const TRAINED_SIZES: [(u32, u32); 14] = [
     (416, 960),
 ];
 
-/// The pipeline in diffusers.
 const PIPELINE: &str = "HunyuanVideoFramepackPipeline";
 /// About twice each edge that the models were trained at.
 const MAX_PIXELS: u64 = 1 << 21;
@@ -169,7 +168,6 @@ impl SingleTransformerFamily for FramePackTable {
             })
         },
         shape: |config| stream_shape(&config.streams(), config.in_channels),
-        latent_channels: |config| config.in_channels,
         vae: FamilyVae {
             time_convolutions: TemporalConvPolicy::FrameByFrame,
             wanted: parts::vae,

@@ -6,7 +6,7 @@ pub(crate) mod tests;
 use std::sync::Arc;
 
 use super::def::{LoraSignature, TinyDecoderRules};
-use super::parts::qwen3_vl_4b;
+use super::parts::{QWEN3_VL_4B, qwen};
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
@@ -99,14 +99,16 @@ impl SingleTransformerFamily for Krea2Family {
             layers: config.num_layers,
             channels: config.in_channels,
         },
-        latent_channels: Krea2TransformerConfig::latent_channels,
         vae: FamilyVae::QWEN_IMAGE,
         text_encoders: &[TextEncoder {
             network: TextNetwork::Language(LANGUAGE),
             name: "Qwen 3 VL",
             limit: |_| PROMPT.room as u32,
             rule: TextRule::Within(&PROMPT),
-            wanted: |config| qwen3_vl_4b(LANGUAGE, config.text_hidden_dim, "text_hidden_dim"),
+            wanted: |config| {
+                let width = (config.text_hidden_dim, "text_hidden_dim");
+                qwen(QWEN3_VL_4B, LANGUAGE, width)
+            },
             published: |_| Some(Arc::new(LanguageConfig::qwen3_4b(LANGUAGE.tap))),
             tokens: |_| PROMPT.length() as f64,
             weights: 4_000_000_000,

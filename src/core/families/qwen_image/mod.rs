@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::def::{LoraSignature, TinyDecoderRules};
-use super::parts::{WantedQwen, qwen};
+use super::parts::{QWEN25_VL_7B, qwen};
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, TextNetwork,
@@ -77,8 +77,6 @@ const PIXELS: f64 = 256.0;
 /// Pixels of a reference image, about, and tokens that the text encoder sees of it.
 const REFERENCE_PIXELS: f64 = 1048576.0;
 const SEEN_TOKENS: f64 = 210.0;
-const TEXT_ENCODER: &str =
-    "qwen_2.5_vl_7b_fp8_scaled.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 
 pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
@@ -157,7 +155,6 @@ impl SingleTransformerFamily for QwenImage {
         },
         variant: variant::variant,
         shape: |config| stream_shape(&config.streams(), config.in_channels),
-        latent_channels: QwenImageTransformerConfig::latent_channels,
         vae: FamilyVae::QWEN_IMAGE,
         vae_class: Some("AutoencoderKLQwenImage"),
         text_encoders: &[TextEncoder {
@@ -166,22 +163,8 @@ impl SingleTransformerFamily for QwenImage {
             limit: |_| PROMPT.room as u32,
             rule: TextRule::Within(&PROMPT),
             wanted: |config| {
-                qwen(WantedQwen {
-                    usage: LANGUAGE,
-                    names: [
-                        "a Qwen 2.5 VL 7B text encoder",
-                        "a Qwen 2.5 VL text encoder",
-                    ],
-                    example: TEXT_ENCODER,
-                    usual: &[
-                        "qwen_2.5_vl_7b",
-                        "qwen2.5_vl_7b",
-                        "Qwen2.5-VL-7B-Instruct",
-                        "text_encoder",
-                    ],
-                    width: (config.joint_attention_dim, "joint_attention_dim"),
-                    objection: |_| None,
-                })
+                let width = (config.joint_attention_dim, "joint_attention_dim");
+                qwen(QWEN25_VL_7B, LANGUAGE, width)
             },
             published: |_| Some(Arc::new(LanguageConfig::qwen25_vl_7b(LANGUAGE.tap))),
             tokens: text_length,
@@ -246,7 +229,7 @@ fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), C
     let weights = WeightSet::open(place)?;
     let what = "a Qwen 2.5 VL 7B text encoder with the part that looks at pictures";
     let fits = |fits: bool, found: &str| {
-        fits_transformer(fits, what, TEXT_ENCODER, place, || found.to_owned())
+        fits_transformer(fits, what, QWEN25_VL_7B.example, place, || found.to_owned())
     };
     fits(QwenVisionConfig::is_in(&weights), "one without it")?;
     let sees = QwenVisionConfig::read(place)?;
@@ -268,7 +251,6 @@ fn more_networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), C
     Ok(())
 }
 
-/// Reference images.
 fn references(job: &PlannedJob<'_>) -> f64 {
     job.request.references.len() as f64
 }
@@ -315,13 +297,11 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<QwenImageTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
-    let sequence = TokenSequence {
-        text: PROMPT.room as f64 + references(job) * SEEN_TOKENS,
-        picture: (pixels + references(job) * REFERENCE_PIXELS) / PIXELS,
-        pictures: f64::from(job.request.batch_size.max(1)),
-        channels: config.in_channels as f64,
-        shape: config.streams(),
-    };
+    let tokens = [
+        PROMPT.room as f64 + references(job) * SEEN_TOKENS,
+        (pixels + references(job) * REFERENCE_PIXELS) / PIXELS,
+    ];
+    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
     let mut need = streams(job, network, &sequence);
     let controls = job.weights.controls::<QwenImageControlConfig>();
     let controls = controls.map(|(_, control)| control.blocks.streams());

@@ -141,7 +141,6 @@ fn sizes<'a>(job: &PlannedJob<'a>, config: &'a WanTransformerConfig) -> Option<W
         .floor()
         .max(0.0)
         + 1.0;
-    // Each reference image precedes the video as a frame of its latents.
     let latent_frames = clip_frames + request.references.len() as f64;
     let latents =
         latent_frames * (f64::from(request.width) / space) * (f64::from(request.height) / space);

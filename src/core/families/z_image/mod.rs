@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::def::{LoraSignature, TinyDecoderRules};
-use super::parts::qwen3_4b;
+use super::parts::{QWEN3_4B, qwen};
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
@@ -34,7 +34,6 @@ pub const LANGUAGE: LanguageUse = LanguageUse {
     tap: LanguageTap::BeforeLast(1),
 };
 
-/// The template around a prompt.
 pub const PROMPT: PromptTemplate = QWEN_CHAT;
 
 /// Turbo's published shift is 3, Base's 6.
@@ -119,7 +118,6 @@ impl SingleTransformerFamily for ZImageFamily {
             layers: config.n_layers,
             channels: config.in_channels,
         },
-        latent_channels: |config| config.in_channels,
         vae: FamilyVae::FLUX,
         vae_class: Some("AutoencoderKL"),
         text_encoders: &[TextEncoder {
@@ -127,7 +125,7 @@ impl SingleTransformerFamily for ZImageFamily {
             name: "Qwen 3",
             limit: |_| PROMPT.room as u32,
             rule: TextRule::Within(&PROMPT),
-            wanted: |config| qwen3_4b(LANGUAGE, config.cap_feat_dim, "cap_feat_dim"),
+            wanted: |config| qwen(QWEN3_4B, LANGUAGE, (config.cap_feat_dim, "cap_feat_dim")),
             published: |_| Some(Arc::new(LanguageConfig::qwen3_4b(LANGUAGE.tap))),
             tokens: |_| PROMPT.room as f64,
             weights: 4_000_000_000,

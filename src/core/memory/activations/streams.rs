@@ -20,6 +20,24 @@ pub(crate) struct TokenSequence {
     pub(crate) shape: StreamShape,
 }
 
+impl TokenSequence {
+    /// Of a batch of pictures.
+    pub(crate) fn of_pictures(
+        job: &PlannedJob<'_>,
+        [text, picture]: [f64; 2],
+        channels: i64,
+        shape: StreamShape,
+    ) -> Self {
+        Self {
+            text,
+            picture,
+            pictures: f64::from(job.request.batch_size.max(1)),
+            channels: channels as f64,
+            shape,
+        }
+    }
+}
+
 /// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
 /// and the product itself: 7 widths, or 9 where the feed-forward part is gated) and never below that of a double block.
 pub(crate) fn streams(

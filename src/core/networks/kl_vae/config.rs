@@ -283,7 +283,6 @@ impl<K: KlKind> KlConfig<K> {
     }
 
     /// The config with the widths of one half.
-    #[must_use]
     pub fn of_half(&self, half: VaeHalf) -> Self {
         let own = match half {
             VaeHalf::Encoder => None,

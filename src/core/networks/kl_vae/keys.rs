@@ -68,7 +68,6 @@ impl KlVaeKeys {
     }
 
     /// The names for a config of a number of levels, whatever the file has.
-    #[must_use]
     pub fn of_levels(&self, levels: usize) -> Self {
         Self {
             levels,
@@ -110,7 +109,6 @@ impl KlVaeKeys {
     }
 }
 
-/// Number of levels.
 fn levels<'a>(keys: impl Iterator<Item = &'a str>) -> usize {
     let index = |key: &str| -> Option<usize> {
         let mut parts = key.split('.');
@@ -154,7 +152,6 @@ fn diffusers_from_original(original: &str, levels: usize, dialect: KlVaeDialect)
     }
 }
 
-/// Inside of a level.
 fn level_part<'a>(rest: &[&'a str]) -> Vec<&'a str> {
     match rest {
         ["block", index, rest @ ..] => [&["resnets", index], &residual(rest)[..]].concat(),

@@ -34,7 +34,6 @@ const STD_48: [f64; 48] = [
 /// More than any autoencoder has, so that a hostile header cannot keep a search busy.
 const MAX_BLOCKS: i64 = 16;
 
-/// One level of the encoder.
 struct EncoderLevel {
     width: i64,
     num_blocks: i64,

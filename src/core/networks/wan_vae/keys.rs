@@ -42,7 +42,6 @@ impl WanVaeKeys {
     }
 
     /// The names for an autoencoder of other numbers than the published ones.
-    #[must_use]
     pub fn of_levels(&self, cfg: &WanVaeConfig) -> Self {
         Self {
             parts_per_level: cfg.num_res_blocks + 2,

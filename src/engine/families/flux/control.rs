@@ -6,7 +6,7 @@
 //! is spread over the transformer's blocks by its own number of blocks, as in ComfyUI: diffusers cuts all lists off at the
 //! shortest.
 //!
-//! Shapes: as in [`transformer`](super::transformer).
+//! Shapes: as in [`flux`](super).
 
 use safelight_core::families::flux::control::mode;
 use safelight_core::job::ControlInput;
@@ -15,11 +15,11 @@ use safelight_core::networks::flux_control::MODES;
 use safelight_core::networks::{FluxControlConfig, FluxControlKeys};
 use tch::Tensor;
 
-use super::transformer::FluxTransformer;
+use super::FluxTransformer;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::{Rope, rounded_timesteps};
-use crate::stages::images::{ControlNet, ImageLatentShape, ImageModel as _, StreamControlNet};
+use crate::stages::images::{ControlNet, ImageLatentShape, StreamControlNet};
 use crate::streams::{
     BlockModulationLayers, ControlNetBlocks, ControlNetOutput, SequenceEmbedder, StreamBlocks,
     TokenRanges,
@@ -93,7 +93,7 @@ impl FluxControl {
                 "this union ControlNet must be told which of its kinds the control picture shows",
             )
         })?;
-        let (kind, device) = (self.entry.kind(), self.entry.device());
+        let (kind, device) = (self.entry.kind, self.entry.device);
         let number = Tensor::from_slice(&[number]).to_device(device);
         Ok(modes.look_up(&number, kind).unsqueeze(0))
     }
@@ -111,7 +111,7 @@ impl ControlNet for FluxControl {
         latents: &Tensor,
         control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
-        self.embed_for(model.config().dim(), shape, latents, control)
+        self.embed_for(model.config.dim(), shape, latents, control)
     }
 
     fn modulations(
@@ -135,7 +135,7 @@ impl StreamControlNet for FluxControl {
     }
 
     fn embed_tokens(&self, control: &Tensor) -> Tensor {
-        let (kind, device) = (self.entry.kind(), self.entry.device());
+        let (kind, device) = (self.entry.kind, self.entry.device);
         self.control
             .embedded(&control.to_device(device).to_kind(kind))
     }

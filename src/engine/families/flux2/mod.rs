@@ -4,20 +4,248 @@
 //! the negative prompt need not be empty, a distilled model obeys a guidance above 1, and unmasked pixels stay exactly.
 //! An image without a mask is treated as one with a white mask.
 //!
-//! Shapes: `B` images of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
+//! The transformer has FLUX.1's two kinds of blocks with modulation that all blocks of a kind share, gated feed-forward
+//! layers and no biases. klein of both sizes are configurations of it.
+//!
+//! After <https://github.com/black-forest-labs/flux2/blob/main/src/flux2/model.py> in the arithmetic of diffusers 0.42.1
+//! (`models/transformers/transformer_flux2.py`). Fields have the original names; the blocks are in
+//! [`streams`](crate::streams).
+//!
+//! Shapes: `B` images of one text; `T` tokens of text, `I` of an image with its references; `C` width.
 
-mod cases;
-mod references;
-mod transformer;
+use std::rc::Rc;
 
-pub use transformer::Flux2Transformer;
-
-use safelight_core::families;
+use safelight_core::families::flux2::{self, LANGUAGE, PROMPT, lora};
+use safelight_core::job::JobFolder;
+use safelight_core::lora::LoraTarget;
+use safelight_core::media::{self, RgbPixels};
+use safelight_core::networks::{Flux2TransformerConfig, Flux2TransformerKeys, SchedulerConfig};
+use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
+use crate::capture::StageCapture;
+use crate::denoise::fits;
+use crate::error::EngineError;
+use crate::hooks::Hooks;
+use crate::nn::rounded_timesteps;
+use crate::sampling::FlowSchedule;
+use crate::stages::images::{
+    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet, ReferenceEncoding,
+    record_ids,
+};
+use crate::streams::{
+    FluxBackbone, FluxSequence, SharedModulation, StreamModulations, TokenDims, image_ids,
+};
+use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
+use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
 
-pub(crate) static FAMILY: ImageFamily<Flux2Transformer> =
-    ImageFamily::new(families::flux2::FAMILY, cases::CASES);
+pub(crate) static FAMILY: ImageFamily<Flux2Transformer> = ImageFamily::new(flux2::FAMILY);
+
+/// Denoising strength of diffusers' pipeline.
+const STRENGTH: f64 = 0.8;
+/// Distance in time between the position ids of images.
+const TIME_STEP: i64 = 10;
+
+pub struct Flux2Transformer {
+    backbone: FluxBackbone,
+    modulation: SharedModulation,
+    config: Flux2TransformerConfig,
+}
+
+/// Position ids of text tokens: time, row, column, and their order: `(tokens, 4)`
+fn text_ids(text: &TextEmbeds) -> Tensor {
+    let order = Tensor::arange(text.prompt.size()[1], (Kind::Int64, Device::Cpu));
+    let zeros = order.zeros_like();
+    Tensor::stack(&[&zeros, &zeros, &zeros, &order], -1)
+}
+
+/// Position ids of images, the first at time 0, each other one ten further: `(tokens, 4)`
+fn img_ids<'a>(first: i64, shapes: impl IntoIterator<Item = &'a ImageLatentShape>) -> Tensor {
+    let ids = (first..).zip(shapes).map(|(number, shape)| {
+        image_ids(shape.grid(), TIME_STEP * number, Kind::Int64).constant_pad_nd([0, 1])
+    });
+    Tensor::cat(&ids.collect::<Vec<_>>(), 0)
+}
+
+/// Position ids of the image's tokens and of its references'.
+fn all_img_ids(conditioning: &ImageConditioning<'_, Flux2Transformer>) -> Tensor {
+    let references = &conditioning.references.shapes;
+    img_ids(0, std::iter::once(&conditioning.shape).chain(references))
+}
+
+impl ImageModel for Flux2Transformer {
+    type Config = Flux2TransformerConfig;
+    type Control = NoControlNet<Self>;
+    type Context = FluxSequence;
+    type Modulation = StreamModulations;
+
+    const LORA: fn(bool) -> LoraTarget = lora::network;
+    const STRENGTH: f64 = STRENGTH;
+    const REFERENCES: Option<ReferenceEncoding> =
+        Some(ReferenceEncoding::of(|image, _| prepared(image)));
+    const SEES_START_IMAGE: bool = true;
+
+    fn new(config: &Flux2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let keys = Flux2TransformerKeys::of(|key| w.has(key));
+        let w = &Self::dialect(w).weights;
+        let shape = config.streams();
+        let dims = TokenDims {
+            input: config.in_channels,
+            text: config.joint_attention_dim,
+            output: config.out_channels(),
+            axes: config.axes_dims_rope.to_vec(),
+            theta: config.rope_theta,
+        };
+        Ok(Self {
+            backbone: FluxBackbone::new(&shape, dims, keys.final_shift_and_scale(), w)?,
+            modulation: SharedModulation::new(&shape, w)?,
+            config: config.clone(),
+        })
+    }
+
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        num_images: i64,
+        _: &dyn Hooks,
+    ) -> Result<FluxSequence, EngineError> {
+        let (txt_ids, img_ids) = (text_ids(text), all_img_ids(conditioning));
+        let prompt = &text.prompt;
+        Ok(self
+            .backbone
+            .context(prompt, &txt_ids, &img_ids, num_images))
+    }
+
+    fn modulations(&self, timesteps: &[f32], _: &FluxSequence) -> Vec<StreamModulations> {
+        self.modulation.modulations(&rounded_timesteps(timesteps))
+    }
+
+    /// `img`: `(B, I, in_channels)` -> velocity, as large
+    fn predict(
+        &self,
+        img: &Tensor,
+        modulation: &StreamModulations,
+        context: &FluxSequence,
+        pass: &ForwardPass<'_, Self::Control>,
+    ) -> Option<Tensor> {
+        let none = || Some(Rc::default());
+        self.backbone
+            .forward(img, modulation, context, pass.skip, none, pass.hooks)
+    }
+
+    /// The model was trained to attend to padding.
+    fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
+        language_embeds((LANGUAGE, &PROMPT), work)
+    }
+
+    /// The shift depends on tokens and steps.
+    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
+        let published = || SchedulerConfig::of_flux(true);
+        let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
+        schedule.mu_by_steps = Some(mu);
+        schedule
+    }
+
+    /// The mean of the four pixels around the middle of a token, for all of it.
+    fn latent_mask(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
+        let mask = mask.upsample_bilinear2d(shape.grid(), false, None, None);
+        mask.upsample_nearest2d([shape.height, shape.width], None, None)
+    }
+
+    fn config(&self) -> &Flux2TransformerConfig {
+        &self.config
+    }
+
+    fn place(&self) -> (Device, Kind) {
+        self.backbone.place()
+    }
+
+    fn accepts(&self, text: &TextEmbeds) -> bool {
+        fits(&text.prompt, &[1, -1, self.config.joint_attention_dim])
+    }
+
+    /// Two by two latents are channels.
+    fn noise_for_capture(noise: &Tensor) -> Tensor {
+        ImageLatentShape::fold(noise)
+    }
+
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
+        let ids = img_ids(0, [&conditioning.shape]);
+        capture.put("latent_image_ids", &ids.unsqueeze(0));
+        let references = &conditioning.references;
+        if let Some(tokens) = &references.tokens {
+            let ids = img_ids(1, &references.shapes);
+            capture.put("image_latents", tokens);
+            capture.put("image_latent_ids", &ids.unsqueeze(0));
+        }
+        if let Some(inpaint) = &conditioning.inpaint {
+            // One value for all channels of a token.
+            capture.put("mask", &inpaint.mask.narrow(2, 0, 1));
+        }
+    }
+
+    fn record_text(
+        &self,
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        branch: &str,
+        capture: &mut StageCapture,
+    ) {
+        let ids = [text_ids(text), all_img_ids(conditioning)];
+        let [txt_ids, img_ids] = ids.map(|ids| ids.unsqueeze(0));
+        record_ids(branch, &txt_ids, &img_ids, capture);
+        let name = format!("transformer.in.{branch}.encoder_hidden_states");
+        capture.put(name, &text.prompt);
+    }
+}
+
+/// Logarithm of the schedule's shift, as the authors fitted it: `compute_empirical_mu` of diffusers.
+fn mu(tokens: i64, num_steps: usize) -> f64 {
+    const SEVERAL_STEPS: f64 = 10.0;
+    const MANY_STEPS: f64 = 200.0;
+    const LARGE_FROM: i64 = 4300;
+    let large = 0.000_169_27 * tokens as f64 + 0.456_666_66;
+    if tokens > LARGE_FROM {
+        return large;
+    }
+    let few = 8.738_095_24e-5 * tokens as f64 + 1.898_333_33;
+    let slope = (large - few) / (MANY_STEPS - SEVERAL_STEPS);
+    slope * num_steps as f64 + (large - MANY_STEPS * slope)
+}
+
+/// Larger images are downscaled.
+const SEEN_PIXELS: f64 = 1024.0 * 1024.0;
+/// Edge of a token in pixels.
+const TOKEN_PIXELS: u32 = 16;
+/// Limits of diffusers: the shorter edge, and the aspect ratio.
+const SMALLEST_EDGE: u32 = 64;
+const LARGEST_RATIO: u32 = 8;
+
+/// Downscales to at most a megapixel and crops to the middle that whole tokens cover.
+fn prepared(picture: &RgbPixels) -> Result<RgbPixels, EngineError> {
+    let (width, height) = (picture.width, picture.height);
+    let (least, most) = (width.min(height), width.max(height));
+    if least < SMALLEST_EDGE || most > LARGEST_RATIO * least {
+        return Err(EngineError::request(format!(
+            "a reference picture has {width} × {height} pixels, and this model sees pictures from {SMALLEST_EDGE} × {SMALLEST_EDGE} pixels on whose one edge is at most {LARGEST_RATIO} times the other"
+        )));
+    }
+    let pixels = f64::from(width) * f64::from(height);
+    let smaller = (pixels > SEEN_PIXELS).then(|| {
+        let scale = (SEEN_PIXELS / pixels).sqrt();
+        let scaled = |edge: u32| (f64::from(edge) * scale) as u32;
+        media::resize_lanczos(picture, scaled(width), scaled(height))
+    });
+    let picture = smaller.transpose()?.unwrap_or_else(|| picture.clone());
+    let cut = |edge: u32| edge / TOKEN_PIXELS * TOKEN_PIXELS;
+    Ok(media::crop_centre(
+        &picture,
+        cut(picture.width),
+        cut(picture.height),
+    )?)
+}
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -7,11 +7,10 @@ use safelight_core::tokens::HUNYUAN_PROMPT;
 use serde_json::{Value, json};
 use tch::{Device, Kind};
 
-use super::measured::measured;
 use super::{FramePackTransformer, SectionHistory, layout};
-use crate::bench::cases::{BenchCase, BenchLines, CaseBench};
-use crate::bench::walks::StepCall;
+use crate::bench::cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS};
 use crate::hooks::NoHooks;
+use crate::step_cache::SkipOptions;
 use crate::vae::HunyuanVaeDecoder;
 
 /// Tokens of a prompt, and of an image.
@@ -22,7 +21,7 @@ const SIZE: [i64; 3] = [544, 704, WINDOW as i64];
 const SMALL_SIZE: [i64; 3] = [96, 64, 2];
 const SMALL_TILE: i64 = 64;
 
-pub(crate) const CASES: &[BenchCase] = &[
+pub(in crate::families) const CASES: &[BenchCase] = &[
     BenchCase::step("framepack", SIZE, section_step).reported(
         "FramePack, a step of a section at 544×704",
         26.5,
@@ -54,8 +53,7 @@ fn latent_edges(bench: &CaseBench) -> [i64; 2] {
     [height, width].map(|edge| edge / 16 * 2)
 }
 
-/// One step of the second of three sections.
-fn section_step(bench: &CaseBench) -> BenchLines {
+fn section_step(bench: &CaseBench) -> BenchLine {
     let small = json!({"num_layers": 2, "num_single_layers": 4, "num_attention_heads": 4, "attention_head_dim": 64,
         "rope_axes_dim": [8, 28, 28], "text_embed_dim": 256, "pooled_projection_dim": 64, "image_proj_dim": 72});
     let config: FramePackTransformerConfig =
@@ -87,28 +85,25 @@ fn section_step(bench: &CaseBench) -> BenchLines {
     };
     let section = transformer.section(&history, &layout, size);
     let rope = transformer.rope(&context, &section);
-    let modulations = transformer.modulations(&bench.timesteps(), &context);
-    bench.step(&StepCall {
-        input: frames(&layout.latents),
-        measured: &|num_calls| measured(SectionOrder::Original, 640, num_calls),
-        output: &|latents, call, shortcut| {
-            let modulations = &modulations[call];
-            transformer.forward(
-                latents,
-                modulations,
-                &context,
-                &section,
-                &rope,
-                shortcut,
-                &NoHooks,
-            )
-        },
-        velocity: &|output| output.shallow_clone(),
+    let modulations = transformer.modulations(&TIMESTEPS, &context);
+    let latents = frames(&layout.latents);
+    let skip = SkipOptions::default;
+    bench.timed_output(&mut || {
+        let modulations = &modulations[0];
+        transformer.forward(
+            &latents,
+            modulations,
+            &context,
+            &section,
+            &rope,
+            skip(),
+            &NoHooks,
+        )
     })
 }
 
 /// Latents to pixels, on a GPU in f16 as in a job.
-fn decoder(bench: &CaseBench) -> BenchLines {
+fn decoder(bench: &CaseBench) -> BenchLine {
     let width = if bench.small { 32 } else { 128 };
     let config = HunyuanVaeConfig {
         block_out_channels: [1, 2, 4, 4].map(|factor| factor * width).to_vec(),

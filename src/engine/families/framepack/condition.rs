@@ -2,15 +2,20 @@
 //!
 //! The caller opens, crops and resizes the images.
 
+use std::path::{Path, PathBuf};
+
+use safelight_core::families::framepack::LANGUAGE;
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
+use safelight_core::tokens::HUNYUAN_PROMPT;
 use tch::{Device, Kind, Tensor};
 
 use super::prepare::{FramePackNoise, FramePackShape};
-use super::state::GivenImages;
 use crate::error::EngineError;
 use crate::fault::FaultSite;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::siglip::SiglipStage;
+use crate::tensor_files::{self, TensorFile};
+use crate::text::{EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, read_clip, read_language};
 use crate::vae::{HunyuanVaeEncoder, hunyuan};
 use crate::work::StageWork;
 
@@ -94,4 +99,64 @@ pub fn encode_vision(
         drop(look("last_image", end)?);
     }
     Ok(seen)
+}
+
+pub fn encode_text(work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
+    let texts = EncodedText::all_of(work.request)?;
+    tch::no_grad(|| {
+        let llama = EncoderFiles::first(&work.request.files);
+        // Llama is gone before CLIP is there.
+        let prompts = read_language(&llama, &texts, (LANGUAGE, &HUNYUAN_PROMPT), work)?;
+        let clip = EncoderFiles::second(&work.request.files)?;
+        let pooled = read_clip(&clip, &texts, work)?;
+        let embeds = prompts.into_iter().zip(pooled);
+        let embeds = embeds.map(|(read, pooled)| TextEmbeds {
+            prompt: read.states,
+            mask: Some(read.mask),
+            pooled: Some(pooled),
+        });
+        PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
+    })
+}
+
+/// Given pictures in latents as the transformer has them, `(1, C, 1, h, w)` each, in f32.
+#[derive(Debug)]
+pub struct GivenImages {
+    pub start: Tensor,
+    pub end: Option<Tensor>,
+    /// The last frames of a clip that is gone on from, `(1, C, f, h, w)`.
+    pub clip: Option<Tensor>,
+}
+
+impl GivenImages {
+    /// Latents before the first section: this number of latent frames of the extended video, or the start.
+    pub fn lead(&self, frames: i64) -> Tensor {
+        match &self.clip {
+            Some(clip) if (1..=clip.size()[2]).contains(&frames) => {
+                clip.narrow(2, clip.size()[2] - frames, frames)
+            }
+            _ => self.start.shallow_clone(),
+        }
+    }
+
+    pub fn save(&self, path: &Path) -> Result<(), EngineError> {
+        let mut tensors = vec![("image_latents", &self.start)];
+        tensors.extend(self.end.iter().map(|end| ("last_image_latents", end)));
+        tensors.extend(self.clip.iter().map(|clip| ("clip_latents", clip)));
+        tensor_files::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
+    }
+
+    pub fn load(path: &Path) -> Result<Self, EngineError> {
+        let mut stored = TensorFile::read(path)?;
+        Ok(Self {
+            start: stored.take("image_latents")?,
+            end: stored.find("last_image_latents"),
+            clip: stored.find("clip_latents"),
+        })
+    }
+}
+
+/// File of a section's frames that the next one is blended with: `(1, 3, n, H, W)`, as decoded.
+pub fn overlap_file(folder: &Path, section: u32) -> PathBuf {
+    folder.join(format!("overlap.{section:03}.safetensors"))
 }

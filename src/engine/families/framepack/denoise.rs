@@ -6,9 +6,9 @@ use safelight_core::job::{GenerateRequest, SamplerKind};
 use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
 use tch::{Kind, Tensor};
 
+use super::condition::GivenImages;
 use super::prepare::{FramePackNoise, FramePackShape, history, layout, sections};
 use super::sample::{FramePackConditioning, sample};
-use super::state::GivenImages;
 use super::transformer::FramePackTransformer;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;

@@ -22,23 +22,7 @@ mod prepare;
 mod refiner;
 mod sample;
 mod stages;
-mod state;
-mod text;
 mod transformer;
-
-pub(crate) use cases::CASES;
-pub use condition::{GivenPixels, encode_image, encode_vision};
-pub use decode::{SectionLatents, decode};
-pub use denoise::{SectionInputs, denoise};
-pub use layout::{SectionHistory, SectionLayout};
-pub use prepare::{FramePackNoise, FramePackShape, decoded_latents, history, layout, sections};
-pub use sample::{FramePackConditioning, sample};
-pub(crate) use stages::FramePackFamily;
-pub use state::{GivenImages, overlap_file};
-pub use text::encode_text;
-pub use transformer::{
-    FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
-};
 
 use safelight_core::families::framepack::lora;
 use safelight_core::job::LoraChoice;
@@ -46,6 +30,20 @@ use safelight_core::lora::Expert;
 use safelight_core::networks::FramePackTransformerKeys;
 
 use crate::weights::{Weights, WeightsError};
+
+pub(super) use cases::CASES;
+pub use condition::{
+    GivenImages, GivenPixels, encode_image, encode_text, encode_vision, overlap_file,
+};
+pub use decode::{SectionLatents, decode};
+pub use denoise::{SectionInputs, denoise};
+pub use layout::{SectionHistory, SectionLayout};
+pub use prepare::{FramePackNoise, FramePackShape, decoded_latents, history, layout, sections};
+pub use sample::{FramePackConditioning, sample};
+pub(crate) use stages::FramePackFamily;
+pub use transformer::{
+    FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
+};
 
 /// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FramePackTransformer::new`].
 pub fn with_loras(weights: &Weights, loras: &[LoraChoice]) -> Result<Weights, WeightsError> {

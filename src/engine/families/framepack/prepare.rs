@@ -4,8 +4,8 @@ use safelight_core::job::{GenerateRequest, SectionOrder, VideoSections};
 use safelight_core::networks::framepack_transformer::PATCH;
 use tch::{Device, Kind, Tensor};
 
+use super::condition::GivenImages;
 use super::layout::{SectionHistory, SectionLayout};
-use super::state::GivenImages;
 use crate::error::EngineError;
 use crate::pixels::check_multiples;
 use crate::sampling::CpuGenerator;
@@ -55,7 +55,6 @@ impl FramePackShape {
     }
 }
 
-/// Sections of the job's video.
 pub fn sections(request: &GenerateRequest) -> Result<VideoSections, EngineError> {
     let sections = request.sections.filter(|it| it.count > 0 && it.window > 0);
     sections.ok_or_else(|| {

@@ -3,6 +3,7 @@
 //! The sampler, the transformer and the generic loop do the arithmetic. Opens no files.
 
 use safelight_core::job::{BlockSet, SectionOrder, StepCache as Choice};
+use safelight_core::networks::DenoiserConfig as _;
 use tch::{Kind, Tensor};
 
 use super::layout::{SectionHistory, SectionLayout};
@@ -47,7 +48,9 @@ pub fn sample(
 ) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
         check(transformer, conditions, state)?;
-        scales.real.check_blocks(transformer.num_blocks())?;
+        scales
+            .real
+            .check_blocks(transformer.config().num_blocks() as usize)?;
         let place = ComputePlacement::new(transformer.device(), transformer.kind());
         begin(state, solver, place.device, capture)?;
         let timesteps = solver.all_timesteps();

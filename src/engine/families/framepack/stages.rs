@@ -6,7 +6,6 @@ use safelight_core::families;
 use safelight_core::job::Stage;
 use tch::Tensor;
 
-use crate::bench::cases::BenchCase;
 use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::families::EngineFamily;
@@ -104,10 +103,6 @@ impl EngineFamily for FramePackFamily {
             fs::remove_file(overlap(old)).ok(); // Of no use any more, and gone with the folder anyway.
         }
         Ok(())
-    }
-
-    fn cases(&self) -> &'static [BenchCase] {
-        framepack::CASES
     }
 }
 

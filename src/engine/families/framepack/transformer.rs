@@ -110,21 +110,20 @@ impl FramePackTransformer {
         w.finish_behind(FramePackTransformerKeys::of(|key| w.has(key)).prefix)
     }
 
-    /// Blocks of all lists.
-    pub fn num_blocks(&self) -> usize {
-        self.streams.num_blocks()
-    }
-
     pub fn config(&self) -> &FramePackTransformerConfig {
         &self.config
     }
 
     pub fn kind(&self) -> Kind {
-        self.streams.kind()
+        self.streams.blocks.kind
     }
 
     pub fn device(&self) -> Device {
-        self.streams.device()
+        self.streams.blocks.device
+    }
+
+    fn here(&self, xs: &Tensor) -> Tensor {
+        xs.to_device(self.device()).to_kind(self.kind())
     }
 
     /// `prompt_embeds`: `(1, T, text_embed_dim)`, of which the first `text_len` tokens are text and the rest padding,
@@ -138,11 +137,7 @@ impl FramePackTransformer {
         image_embeds: &Tensor,
         distilled_guidance: f64,
     ) -> FramePackContext {
-        let here = |xs: &Tensor| {
-            xs.to_device(self.device())
-                .to_kind(self.kind())
-                .contiguous()
-        };
+        let here = |xs: &Tensor| self.here(xs).contiguous();
         let (up, down) = &self.image_projection;
         let mut image = up.forward(&here(image_embeds));
         let image = down.forward(&image.silu_());
@@ -150,7 +145,7 @@ impl FramePackTransformer {
         FramePackContext {
             image,
             text: self.txt_in.embed(&text),
-            vec: self.told.vec(pooled, distilled_guidance),
+            vec: self.told.blocks.vec(pooled, distilled_guidance),
         }
     }
 
@@ -161,14 +156,13 @@ impl FramePackTransformer {
         layout: &SectionLayout,
         [height, width]: [i64; 2],
     ) -> SectionTokens {
-        let here = |xs: &Tensor| xs.to_device(self.device()).to_kind(self.kind());
         let parts = [
             (&history.history_4x, PACKED_4X, &self.clean[2]),
             (&history.history_2x, PACKED_2X, &self.clean[1]),
             (&history.clean, TOKEN, &self.clean[0]),
         ];
-        let tokens =
-            parts.map(|(latents, kernel, embed)| embed.forward(&patches(&here(latents), kernel)));
+        let tokens = parts
+            .map(|(latents, kernel, embed)| embed.forward(&patches(&self.here(latents), kernel)));
         let places = [height / PATCH, width / PATCH];
         let turns = [
             (&layout.history_4x, 4),
@@ -197,7 +191,7 @@ impl FramePackTransformer {
         timesteps: &[f32],
         context: &FramePackContext,
     ) -> Vec<FramePackModulations> {
-        let sinusoids = self.told.sinusoids(timesteps);
+        let sinusoids = self.told.blocks.sinusoids(timesteps);
         let refiner = self.txt_in.gates(&sinusoids, &context.text);
         let streams = self.told.modulations(&sinusoids, &context.vec);
         (0..)
@@ -215,10 +209,6 @@ impl FramePackTransformer {
     ///
     /// Residuals of an earlier call may replace blocks if `shortcut` has a cache, with the number of the call in the
     /// loop.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a call is given, made by as many others"
-    )]
     pub fn forward(
         &self,
         latents: &Tensor,
@@ -229,11 +219,11 @@ impl FramePackTransformer {
         shortcut: SkipOptions<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let latents = latents.to_device(self.device()).to_kind(self.kind());
+        let latents = self.here(latents);
         let tokens = Self::tokens(context, section);
         let mut xs = self.embed(&latents, modulations, context, section, &tokens);
         let pass = BlocksForward::new(
-            self.streams.blocks(),
+            &self.streams.blocks,
             &modulations.streams.blocks,
             &tokens,
             rope,

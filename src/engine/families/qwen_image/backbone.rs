@@ -1,6 +1,6 @@
 //! Layers that Qwen-Image's transformer and its ControlNets share: embedders, modulation layers, blocks.
 //!
-//! Shapes: as in [`transformer`](super::transformer).
+//! Shapes: as in [`qwen_image`](super).
 
 use safelight_core::networks::QwenImageTransformerConfig;
 use safelight_core::networks::stream_blocks::SINUSOIDS;
@@ -40,7 +40,7 @@ impl QwenImageBackbone {
     }
 
     pub(super) fn place(&self) -> (Device, Kind) {
-        (self.entry.device(), self.entry.kind())
+        (self.entry.device, self.entry.kind)
     }
 
     /// `(1, T, joint_attention_dim)` -> `(1, T, C)`

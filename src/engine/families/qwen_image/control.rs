@@ -3,18 +3,18 @@
 //!
 //! In the arithmetic of diffusers 0.42.1 (`models/controlnets/controlnet_qwenimage.py`).
 //!
-//! Shapes: as in [`transformer`](super::transformer).
+//! Shapes: as in [`qwen_image`](super).
 
 use safelight_core::job::ControlInput;
 use safelight_core::networks::{QwenImageControlConfig, QwenImageControlKeys};
 use tch::Tensor;
 
+use super::QwenImageTransformer;
 use super::backbone::QwenImageBackbone;
-use super::transformer::QwenImageTransformer;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::stages::images::{ControlNet, ImageLatentShape, ImageModel as _, StreamControlNet};
+use crate::stages::images::{ControlNet, ImageLatentShape, StreamControlNet};
 use crate::streams::{ControlNetBlocks, ControlNetOutput, TokenRanges, of_timestep};
 use crate::weights::{Weights, WeightsError};
 
@@ -65,7 +65,7 @@ impl ControlNet for QwenImageControl {
         latents: &Tensor,
         control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
-        self.embed_for(model.config().dim(), shape, latents, control)
+        self.embed_for(model.config.dim(), shape, latents, control)
     }
 
     fn modulations(

@@ -99,7 +99,7 @@ const SIZE: (u32, u32) = (48, 32);
 
 fn input<M: TinyModel>(model: &M, name: &str, num_images: i64) -> Tensor {
     let config = model.config();
-    let shape = ImageLatentShape::new(M::latent_channels(config), SIZE.0, SIZE.1).unwrap();
+    let shape = ImageLatentShape::new(config.latent_channels(), SIZE.0, SIZE.1).unwrap();
     M::input(config, shape, name, num_images)
 }
 
@@ -111,7 +111,7 @@ fn predict<M: ControlledModel>(
     kind: ControlKind,
 ) -> Tensor {
     let config = model.config();
-    let shape = ImageLatentShape::new(M::latent_channels(config), SIZE.0, SIZE.1).unwrap();
+    let shape = ImageLatentShape::new(config.latent_channels(), SIZE.0, SIZE.1).unwrap();
     let text = M::text(config, 5);
     let control = |strength| ControlInput {
         file: "given.png".into(),

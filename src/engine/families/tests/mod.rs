@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::families::ModelFamily;
 use safelight_core::job::{BlockSet, LoraChoice};
+use safelight_core::networks::DenoiserConfig as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
@@ -268,7 +269,7 @@ pub(crate) fn predictions<M: TinyModel>(
     let unread = M::dialect(w).unexpected_keys(w);
     let facts = M::facts();
     let (width, height) = facts.size;
-    let shape = ImageLatentShape::new(M::latent_channels(config), width, height).unwrap();
+    let shape = ImageLatentShape::new(config.latent_channels(), width, height).unwrap();
     let text = M::text(config, 5);
     let input = M::input(config, shape, facts.input, 1);
     let conditioning = ImageConditioning::of_prompt(shape, &text);

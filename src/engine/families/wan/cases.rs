@@ -4,11 +4,10 @@ use safelight_core::networks::{WanTransformerConfig, WanVaeConfig};
 use serde_json::{Value, json};
 use tch::Kind;
 
-use super::measured::{CalibrationKey, measured};
 use super::{CallInputs, TokenTimesteps, WanTransformer};
-use crate::bench::cases::{BenchCase, BenchLines, CaseBench, T5_LENGTH};
-use crate::bench::walks::StepCall;
+use crate::bench::cases::{BenchCase, BenchLine, CaseBench, T5_LENGTH, TIMESTEPS};
 use crate::hooks::NoHooks;
+use crate::step_cache::SkipOptions;
 use crate::vae::WanVaeDecoder;
 
 const SIZE_480P: [i64; 3] = [832, 480, 81];
@@ -16,7 +15,7 @@ const SIZE_320: [i64; 3] = [320, 320, 17];
 const SIZE_704P: [i64; 3] = [1280, 704, 121];
 const SMALL_TILE: i64 = 32;
 
-pub(crate) const CASES: &[BenchCase] = &[
+pub(in crate::families) const CASES: &[BenchCase] = &[
     BenchCase::step("wan14b_480p_81f", SIZE_480P, |bench| {
         transformer(bench, large())
     }),
@@ -93,7 +92,7 @@ fn latents(bench: &CaseBench, channels: i64, factor: i64) -> [i64; 5] {
     [1, channels, frames, height / factor, width / factor]
 }
 
-fn transformer(bench: &CaseBench, published: Value) -> BenchLines {
+fn transformer(bench: &CaseBench, published: Value) -> BenchLine {
     let small = json!({"num_attention_heads": 2, "attention_head_dim": 64, "ffn_dim": 256, "num_layers": 2,
         "text_dim": 128});
     let config: WanTransformerConfig = bench.config(published, small)?;
@@ -116,34 +115,18 @@ fn transformer(bench: &CaseBench, published: Value) -> BenchLines {
     };
     let [pt, ph, pw] = config.patch_size;
     let tokens = (f / pt) * (h / ph) * (w / pw);
-    let timesteps = bench.timesteps();
-    let [width, height, _] = bench.size([832, 480, 81]);
-    let figures = |num_calls| {
-        let walk = CalibrationKey {
-            num_calls,
-            expert: None,
-            given_frame: is_dense.then_some(false),
-            pixels: width * height,
-        };
-        measured(&config, walk)
-    };
-    bench.step(&StepCall {
-        input,
-        measured: &figures,
-        output: &|latents, call, shortcut| {
-            let timesteps = TokenTimesteps::uniform(timesteps[call], tokens);
-            transformer.forward_beside(latents, &timesteps, beside, shortcut, &NoHooks)
-        },
-        velocity: &|output| output.shallow_clone(),
+    let timesteps = TokenTimesteps::uniform(TIMESTEPS[0], tokens);
+    bench.timed_output(&mut || {
+        transformer.forward_beside(&input, &timesteps, beside, SkipOptions::default(), &NoHooks)
     })
 }
 
-fn wan21_decoder(bench: &CaseBench) -> BenchLines {
+fn wan21_decoder(bench: &CaseBench) -> BenchLine {
     let config = json!({"base_dim": 96, "z_dim": 16, "is_residual": false});
     decoder(bench, config, json!({"base_dim": 16}))
 }
 
-fn decoder(bench: &CaseBench, published: Value, small: Value) -> BenchLines {
+fn decoder(bench: &CaseBench, published: Value, small: Value) -> BenchLine {
     let config: WanVaeConfig = bench.config(published, small)?;
     let decoder = bench.built(WanVaeDecoder::new(&config, &bench.weights))?;
     let size = latents(bench, config.z_dim, config.spatial_factor());

@@ -289,7 +289,6 @@ pub(super) fn fitted(
     }
 }
 
-/// Makes every frame the first one.
 fn fill_with_first(frames: &mut Tensor) {
     let first = frames.narrow(0, 0, 1).copy();
     frames.copy_(&first.expand_as(frames));

@@ -11,16 +11,14 @@ use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::checks::check_inputs;
-use super::condition::KeptClip;
+use super::condition::{KeptClip, check_inputs};
 use super::config::WanConfig;
 use super::control_blocks::ControlVideo;
-use super::guidance::{CfgBatching, guidance};
+use super::guidance::{CfgBatching, guidance, new_solver};
 use super::measured::{CalibrationKey, measured};
 use super::prepare::{
     TokenTimesteps, WanLatentShape, first_frame_mask, latent_mask, with_first_frame,
 };
-use super::solver::new_solver;
 use super::source::first_latents;
 use super::transformer::{CallInputs, WanContext, WanTransformer};
 use crate::capture::StageCapture;
@@ -75,7 +73,6 @@ struct WanDenoiser<'a> {
     control: Option<(ControlVideo, ControlSettings)>,
     /// Latent frames before the clip.
     before: i64,
-    /// True if each token has a separate timestep.
     has_token_timesteps: bool,
     shape: WanLatentShape,
     patch_size: [i64; 3],

@@ -1,7 +1,7 @@
-//! Batching of the conditional and unconditional pass: together if the device has room for both and gains by it,
-//! otherwise one after the other.
+//! Batching of the guidance passes of Wan, and the sampler of a request.
 
-use safelight_core::job::StepCache as Choice;
+use safelight_core::job::{GenerateRequest, StepCache as Choice};
+use safelight_core::networks::SchedulerConfig;
 use tch::{Device, Tensor};
 
 use super::denoise::{WanCachedContext, WanConditioning};
@@ -9,6 +9,10 @@ use super::transformer::WanTransformer;
 use crate::error::EngineError;
 use crate::guidance::{GuidanceParams, GuidedPasses};
 use crate::runtime::free_bytes;
+use crate::sampling::{
+    SamplerAlgorithm, ScheduleEnd, SigmaSpacing, Solver, UniPcOptions, check_schedule,
+    steps_from_picture, wanted_steps,
+};
 use crate::step_cache::{CacheCalibration, ContextCache, ContextCaches};
 
 /// Memory of one pass above which batching does not pay: it fills a GPU alone.
@@ -19,7 +23,6 @@ pub(super) struct CfgBatching {
     pub cache: Option<Choice>,
     /// Of the whole schedule.
     pub num_calls: usize,
-    /// Step cache calibration of the model.
     pub measured: CacheCalibration,
     /// Memory of one pass in addition to the weights.
     pub bytes: u64,
@@ -66,4 +69,43 @@ impl CfgBatching {
         // Twice the room, as the estimate is one.
         self.bytes <= LARGEST_JOINED_PASS && free / 4 >= self.bytes
     }
+}
+
+/// The sampler and schedule that the request asks for, with the model's own settings.
+pub fn new_solver(
+    scheduler: &SchedulerConfig,
+    request: &GenerateRequest,
+) -> Result<Solver, EngineError> {
+    let num_steps = request.sampling.num_steps as usize;
+    let shift = request
+        .sampling
+        .shift
+        .or_else(|| scheduler.stated_shift())
+        .unwrap_or(1.0);
+    check_schedule(num_steps, shift)?;
+    let spacing = SigmaSpacing {
+        schedule: request.sampling.sigma_schedule,
+        num_steps,
+        shift,
+        num_train_timesteps: scheduler.num_train_timesteps,
+    };
+    let unipc = UniPcOptions {
+        order: scheduler.solver_order,
+        is_bh1: scheduler.solver_type == "bh1",
+        is_of_sigma: false,
+        lower_order_final: scheduler.lower_order_final,
+        end: match scheduler.final_sigmas_type.as_str() {
+            "sigma_min" => ScheduleEnd::SigmaMin,
+            _ => ScheduleEnd::Zero,
+        },
+        disable_corrector: scheduler.disable_corrector.clone(),
+    };
+    let algorithm =
+        SamplerAlgorithm::spaced(request.sampling.sampler, &spacing, unipc, request.seed);
+    let strength = request.sampling.strength;
+    let steps = match strength.filter(|_| request.begins_from_clip()) {
+        Some(strength) => steps_from_picture(request, strength)?,
+        None => wanted_steps(request),
+    };
+    Solver::of_steps(algorithm, steps, num_steps)
 }

@@ -16,7 +16,6 @@
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
 
 mod cases;
-mod checks;
 mod condition;
 mod config;
 mod control;
@@ -25,7 +24,6 @@ mod denoise;
 mod guidance;
 mod measured;
 mod prepare;
-mod solver;
 mod source;
 mod stages;
 mod text;
@@ -44,18 +42,18 @@ use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
 use crate::work::StageWork;
 
-pub(crate) use cases::CASES;
+pub(super) use cases::CASES;
 pub use condition::{KeptClip, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
 pub use control::{ControlClip, control_of_job, encode_control};
 pub use control_blocks::ControlVideo;
 pub use denoise::{ControlLatents, WanConditioning, denoise, open_transformer};
+pub use guidance::new_solver;
 pub use prepare::{
     TokenTimesteps, WanLatentShape, clip_of_given, first_frame_mask, given_frames_mask,
     latent_mask, still_clip, with_first_frame,
 };
 pub use safelight_core::lora::Expert;
-pub use solver::new_solver;
 pub use source::{encode_source, enlarged, source_of_job};
 pub(crate) use stages::WanFamily;
 pub use text::encode_text;

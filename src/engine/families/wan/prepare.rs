@@ -142,7 +142,6 @@ pub struct TokenTimesteps {
 }
 
 impl TokenTimesteps {
-    /// One timestep for all `tokens`.
     pub fn uniform(timestep: f32, tokens: i64) -> Self {
         Self {
             runs: vec![(timestep, tokens)],

@@ -4,7 +4,6 @@ use safelight_core::families;
 use safelight_core::job::{JobFolder, Stage};
 use tch::Tensor;
 
-use crate::bench::cases::BenchCase;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::families::EngineFamily;
@@ -17,7 +16,6 @@ use crate::tensor_files::{self, TensorFile};
 use crate::text::PromptEmbeds;
 use crate::work::StageWork;
 
-/// Name of the given images' latents.
 const LATENTS: &str = "image_latents";
 const BASE: &str = "base_latents";
 const KEPT: &str = "kept_latents";
@@ -125,10 +123,6 @@ impl EngineFamily for WanFamily {
         let kept = kept.transpose()?;
         context
             .part(|work| work.decoded(|work| wan::decode(&config, &latents, kept.as_ref(), work)))
-    }
-
-    fn cases(&self) -> &'static [BenchCase] {
-        wan::CASES
     }
 }
 

@@ -1,6 +1,6 @@
 //! A block of Z-Image: attention and a gated feed-forward layer, each between two norms.
 //!
-//! Shapes: as in [`transformer`](super::transformer).
+//! Shapes: as in [`z_image`](super).
 
 use safelight_core::networks::ZImageTransformerConfig;
 use tch::{Kind, Tensor};

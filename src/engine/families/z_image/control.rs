@@ -5,7 +5,7 @@
 //! affect the ControlNet alone, not the transformer. Fields have the authors' names. Each block runs right before its
 //! output is added, so that nothing waits in memory.
 //!
-//! Shapes: as in [`transformer`](super::transformer).
+//! Shapes: as in [`z_image`](super).
 
 use safelight_core::job::ControlInput;
 use safelight_core::networks::{
@@ -14,7 +14,7 @@ use safelight_core::networks::{
 use tch::Tensor;
 
 use super::block::ZImageBlock;
-use super::transformer::{ZImageTransformer, padded};
+use super::{ZImageTransformer, padded};
 use crate::controls::unfit;
 use crate::error::EngineError;
 use crate::fault::FaultSite;
@@ -35,7 +35,6 @@ pub struct ZImageControl {
 
 /// Blocks that run before the common layers.
 enum ControlRefinerBlocks {
-    /// Blocks that read the control image alone.
     Alone(Vec<ZImageBlock>),
     /// Blocks that read the noise refiner's hidden states, too.
     Along(Vec<ZImageControlBlock>),
@@ -194,7 +193,7 @@ impl ControlNet for ZImageControl {
         latents: &Tensor,
         control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
-        if let Some(problem) = self.problem(model.config()) {
+        if let Some(problem) = self.problem(&model.config) {
             return Err(unfit(&problem, control));
         }
         let (device, kind) = model.place();
@@ -205,7 +204,7 @@ impl ControlNet for ZImageControl {
         let zeros = Tensor::zeros(zeros, (kind, device));
         let tokens = ZImageTransformer::patches(&Tensor::cat(&[latents, zeros], 1));
         let embedded = self.x_embedder.forward(&tokens.contiguous());
-        Ok(padded(&embedded, model.image_pad()))
+        Ok(padded(&embedded, &model.x_pad_token))
     }
 
     fn modulations(
@@ -298,7 +297,7 @@ impl ActiveControlNet<'_, ZImageControl> {
                 added.push(block.added(&cs, self.settings.strength));
             }
         }
-        let own = input.transformer.noise_refiner().iter();
+        let own = input.transformer.noise_refiner.iter();
         for (i, (block, factors)) in own.zip(input.factors).enumerate() {
             hooks.check_cancelled(FaultSite::Block)?;
             block.forward(&mut xs, factors, rope);

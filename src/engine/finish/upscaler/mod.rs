@@ -4,18 +4,14 @@
 //! needed, the end after it sees a few pixels and is computed in bands. After spandrel's networks, which ComfyUI loads:
 //! <https://github.com/chaiNNer-org/spandrel/tree/v0.4.2/libs/spandrel/spandrel/architectures>.
 
-mod compact;
-mod rrdb;
-mod span;
+mod networks;
 
 use std::path::Path;
 
 use safelight_core::networks::{UpscalerConfig, UpscalerLayers};
 use tch::{Device, Kind, Tensor};
 
-use self::compact::CompactUpscaler;
-use self::rrdb::RrdbUpscaler;
-use self::span::SpanUpscaler;
+use self::networks::{CompactUpscaler, RrdbUpscaler, SpanUpscaler};
 use crate::error::EngineError;
 use crate::weights::Weights;
 

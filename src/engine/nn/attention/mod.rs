@@ -18,7 +18,6 @@ use crate::runtime::{attention_choice, is_rocm};
 /// libtorch's fastest kernels for GPUs take heads up to this width.
 const MAX_FAST_WIDTH: i64 = 256;
 
-/// Inputs of one attention call.
 #[derive(Clone, Copy)]
 struct AttentionCall<'a> {
     /// `(B, H, L, D)`

@@ -4,7 +4,7 @@
 use safelight_core::job::{GenerateRequest, SamplerKind, SigmaSchedule};
 use tch::{Kind, Tensor};
 
-use super::super::spacing::beta_quantile;
+use super::super::schedule::beta_quantile;
 use super::super::{FlowSchedule, SamplerAlgorithm, SigmaSpacing, Solver, UniPcOptions, linspace};
 use super::{SEED, fixture, off, sampler, start, walk};
 

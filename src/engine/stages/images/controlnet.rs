@@ -77,7 +77,6 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
     /// Width of its hidden states, which must be the transformer's.
     fn dim(&self) -> i64;
 
-    /// Channels of a control token.
     fn control_channels(&self) -> i64;
 
     /// Returns whether an inpainting mask is among them.

@@ -3,7 +3,7 @@
 use safelight_core::media::RgbPixels;
 use tch::{Device, Kind, Tensor};
 
-use super::autoencoder::ImageAutoencoder;
+use super::autoencoder::{ImageAutoencoder, ImageDecoder};
 use crate::error::EngineError;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::pictures::PixelRestore;
@@ -14,11 +14,7 @@ pub(crate) fn decoded_picture(
     latents: &Tensor,
     work: &StageWork<'_>,
 ) -> Result<RgbPixels, EngineError> {
-    let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
-    check(latents, &autoencoder)?;
-    let decoder = autoencoder.decoder(work)?;
-    let own = autoencoder.own_shape(&latents.to_kind(Kind::Float));
-    let own = autoencoder.denormalize(&own);
+    let (autoencoder, decoder, own) = open(latents, work)?;
     let own = decoder.decode(&own, autoencoder.spatial_factor(), work)?;
     let bytes = checked_rgb8(&autoencoder.pictures(&own).unsqueeze(2))?.squeeze_dim(0);
     let (height, width, _) = bytes.size3()?;
@@ -33,11 +29,7 @@ pub(crate) fn decode(
     kept: Option<&PixelRestore>,
     work: &mut StageWork<'_>,
 ) -> Result<(), EngineError> {
-    let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
-    check(latents, &autoencoder)?;
-    let decoder = autoencoder.decoder(work)?;
-    let latents = autoencoder.own_shape(&latents.to_kind(Kind::Float));
-    let latents = autoencoder.denormalize(&latents);
+    let (autoencoder, decoder, latents) = open(latents, work)?;
     work.capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     for one in latents.split(1, 0) {
@@ -64,12 +56,20 @@ pub(crate) fn decode(
     Ok(())
 }
 
-fn check(latents: &Tensor, autoencoder: &ImageAutoencoder) -> Result<(), EngineError> {
+/// The job's autoencoder, its decoder, and what that takes of `latents`.
+fn open(
+    latents: &Tensor,
+    work: &StageWork<'_>,
+) -> Result<(ImageAutoencoder, ImageDecoder, Tensor), EngineError> {
+    let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
     let size = latents.size();
-    if size.len() == 4 && size[1] == autoencoder.latent_channels() && latents.numel() > 0 {
-        return Ok(());
+    if size.len() != 4 || size[1] != autoencoder.latent_channels() || latents.numel() == 0 {
+        return Err(EngineError::internal(format!(
+            "these are no latents of this model: {size:?}"
+        )));
     }
-    Err(EngineError::internal(format!(
-        "these are no latents of this model: {size:?}"
-    )))
+    let decoder = autoencoder.decoder(work)?;
+    let own = autoencoder.own_shape(&latents.to_kind(Kind::Float));
+    let own = autoencoder.denormalize(&own);
+    Ok((autoencoder, decoder, own))
 }

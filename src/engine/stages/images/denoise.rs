@@ -3,13 +3,12 @@
 //! Samplers compute steps, transformers predict velocities, `crate::denoise` runs the loop.
 
 use safelight_core::job::BlockSet;
-use safelight_core::networks::SchedulerConfig;
+use safelight_core::networks::{DenoiserConfig as _, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::controlnet::{ActiveControlNets, ControlNet};
 use super::encode::StartImageMode;
-use super::inpaint::InpaintBlend;
-use super::latents::{ImageLatentShape, NoiseDraws, noised, seeds};
+use super::latents::{ImageLatentShape, InpaintBlend, NoiseDraws, noised, seeds};
 use super::model::{
     ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, packed, packed_size, unpacked,
 };
@@ -43,7 +42,7 @@ pub fn denoise<M: ImageModel>(
     let networks = M::load_controls(&config, home, work)?;
     let weights = work.place.open(home)?;
     let weights = M::dialect(&weights).with_loras(&weights, &request.loras)?;
-    let shape = ImageLatentShape::new(M::latent_channels(&config), request.width, request.height)?;
+    let shape = ImageLatentShape::new(config.latent_channels(), request.width, request.height)?;
     let condition = M::condition(&config, images, mode, shape)?;
 
     let image = images.image.as_ref();
@@ -70,7 +69,7 @@ pub fn denoise<M: ImageModel>(
             ..draws
         }
     } else {
-        let num_controls = images.num_drawn_controls(M::SAMPLES_CONTROLS);
+        let num_controls = images.controls.len() * usize::from(M::SAMPLES_CONTROLS);
         let of_image = image.map_or(0, |image| 1 + usize::from(image.mask.is_some()));
         solver.set_draws_before(num_controls + 1 + of_image);
         NoiseDraws::after_controls(num_controls, shape, 1 + of_image, seeds(request))?
@@ -110,8 +109,8 @@ pub fn denoise<M: ImageModel>(
         guidance: GuidanceScales::from_request(request),
         step_cache: request.step_cache,
         inpaint,
-        condition: condition.map(|xs| xs.to_device(model.device()).to_kind(Kind::Float)),
-        references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), model.device())?,
+        condition: condition.map(|xs| xs.to_device(model.place().0).to_kind(Kind::Float)),
+        references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), model.place().0)?,
         controls,
     };
 
@@ -154,8 +153,8 @@ pub fn denoise_latents<M: ImageModel>(
         conditioning
             .guidance
             .real
-            .check_blocks(model.num_blocks())?;
-        begin(state, solver, model.device(), capture)?;
+            .check_blocks(model.config().num_blocks() as usize)?;
+        begin(state, solver, model.place().0, capture)?;
         let run = ImageDenoiser::new(model, conditioning, solver, size[0], hooks)?;
         run.record(capture);
         let end = solver.all_calls().end;
@@ -176,7 +175,6 @@ type AllModulations<M> = (
     Vec<<<M as ImageModel>::Control as ControlNet>::Modulation>,
 );
 
-/// Context of one text with its step caches.
 struct CachedContext<M: ImageModel> {
     context: M::Context,
     /// Per batch of images.
@@ -238,7 +236,7 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
         Ok(Self {
             passes,
             modulations: ModulationCache::default(),
-            inpaint: inpaint.map(|inpaint| inpaint.to_device(model.device())),
+            inpaint: inpaint.map(|inpaint| inpaint.to_device(model.place().0)),
             batch,
             timesteps,
             model,

@@ -38,7 +38,6 @@ impl StartImageMode {
     }
 }
 
-/// Encoding of reference images.
 #[derive(Clone, Copy)]
 pub struct ReferenceEncoding {
     /// Resizes an opened image to whole tokens.

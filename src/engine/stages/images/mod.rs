@@ -1,17 +1,16 @@
 //! Stages that all image models share: encoding of start, reference and control images, the denoising loop, decoding.
-//!
-//! Knows no transformer and no family.
 
 mod autoencoder;
 mod controlnet;
 mod decode;
 mod denoise;
 mod encode;
-mod inpaint;
 mod latents;
 mod model;
 mod state;
 
+use decode::{decode, decoded_picture};
+use encode::{encode_controls, encode_image, encode_images};
 use safelight_core::job::{JobFolder, Stage};
 use tch::Tensor;
 
@@ -24,13 +23,12 @@ use crate::work::StageWork;
 pub use controlnet::{
     ActiveControlNet, ActiveControlNets, ControlNet, NoControlNet, StreamControlNet,
 };
-use decode::{decode, decoded_picture};
 pub use denoise::{denoise, denoise_latents};
 pub use encode::{ReferenceEncoding, StartImageMode};
 pub(crate) use encode::{binary_mask, grey, soft_mask};
-use encode::{encode_controls, encode_image, encode_images};
-pub use inpaint::InpaintBlend;
-pub use latents::{ImageLatentShape, NoiseDraws, corner_mask, folded_mask, noised, seeds};
+pub use latents::{
+    ImageLatentShape, InpaintBlend, NoiseDraws, corner_mask, folded_mask, noised, seeds,
+};
 pub use model::{
     ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, WeightsDialect, packed_size,
     record_ids,
@@ -60,11 +58,7 @@ pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<
             return encode_images(image, &references, encoding, work);
         }
         let controls = controls_of(&folder, M::SAMPLES_CONTROLS, work)?;
-        let drawn = if M::SAMPLES_CONTROLS {
-            controls.len()
-        } else {
-            0
-        };
+        let drawn = controls.len() * usize::from(M::SAMPLES_CONTROLS);
         let image = image.map(|(image, mask)| encode_image(image, mask, work, drawn));
         Ok(EncodedImages {
             image: image.transpose()?,

@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use safelight_core::job::{JobFolder, LoraChoice, StepCache as StepCacheChoice};
 use safelight_core::lora::{Expert, LoraTarget};
-use safelight_core::networks::{NetworkConfig, SchedulerConfig};
+use safelight_core::networks::dialects::TensorKeys;
+use safelight_core::networks::{DenoiserConfig, NetworkConfig as _, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::controlnet::{ActiveControlNets, ControlNet, StreamControlNet};
 use super::encode::{ReferenceEncoding, StartImageMode};
-use super::inpaint::InpaintBlend;
-use super::latents::{ImageLatentShape, corner_mask};
+use super::latents::{ImageLatentShape, InpaintBlend, corner_mask};
 use super::state::EncodedImages;
 use crate::capture::StageCapture;
 use crate::controls::LoadedControls;
@@ -55,13 +55,15 @@ impl WeightsDialect {
 
 /// A transformer for images: its file, the start of its jobs, and its forward pass.
 pub trait ImageModel: Sized + 'static {
-    type Config: NetworkConfig;
+    type Config: DenoiserConfig;
     type Control: ControlNet<Model = Self>;
     /// A text embedded once for all steps, for one image size and batch.
     type Context;
     /// Modulation of all blocks for one timestep.
     type Modulation;
 
+    /// Layers that LoRAs change, in a file with diffusers' names and in one with others.
+    const LORA: fn(is_diffusers: bool) -> LoraTarget;
     /// Denoising strength if the request has none.
     const STRENGTH: f64 = BASE_STRENGTH;
     /// Encoding of reference images, in models that see some.
@@ -73,7 +75,6 @@ pub trait ImageModel: Sized + 'static {
     const SAMPLES_CONTROLS: bool = true;
     /// Set if latents are packed two by two into tokens, `(B, tokens, 4 C)`; else they are `(B, C, h, w)`.
     const PACKS: bool = true;
-    /// Set if [`modulations`](Self::modulations) depend on the text.
     const MODULATES_BY_TEXT: bool = false;
     /// Set if guided predictions keep the norm of the conditional ones, token by token.
     const RESCALES_TO_COND: bool = false;
@@ -91,8 +92,6 @@ pub trait ImageModel: Sized + 'static {
     fn read_config(home: &Path, _loras: &[LoraChoice]) -> Result<Self::Config, EngineError> {
         Ok(Self::Config::read(home)?)
     }
-
-    fn latent_channels(config: &Self::Config) -> i64;
 
     /// Loads the job's ControlNets before the transformer at `home`.
     fn load_controls(
@@ -122,7 +121,15 @@ pub trait ImageModel: Sized + 'static {
         Ok(None)
     }
 
-    fn dialect(w: &Weights) -> WeightsDialect;
+    /// The weights of a file by the names that [`new`](Self::new) asks for.
+    fn dialect(w: &Weights) -> WeightsDialect {
+        let keys = TensorKeys::<Self::Config>::of(|key| w.has(key));
+        WeightsDialect {
+            prefix: keys.prefix,
+            lora: (Self::LORA)(keys.is_diffusers),
+            weights: w.translated(move |name| keys.file_key(name)),
+        }
+    }
 
     /// `w`: the file's own names, in any dialect.
     fn new(config: &Self::Config, w: &Weights) -> Result<Self, WeightsError>;
@@ -131,13 +138,6 @@ pub trait ImageModel: Sized + 'static {
 
     fn place(&self) -> (Device, Kind);
 
-    fn device(&self) -> Device {
-        self.place().0
-    }
-
-    fn num_blocks(&self) -> usize;
-
-    /// Returns whether these are embeddings that it reads.
     fn accepts(&self, text: &TextEmbeds) -> bool;
 
     /// Returns the reason why `conditioning` does not fit a batch of `num_images`.
@@ -148,7 +148,7 @@ pub trait ImageModel: Sized + 'static {
     /// Returns the largest batch for one call, at most `num_images`. It is 1 on the CPU, where matrix products of other
     /// row counts round differently and batching gains nothing.
     fn max_batch(&self, num_images: i64, _: &ImageConditioning<'_, Self>) -> i64 {
-        match self.device() {
+        match self.place().0 {
             Device::Cpu => 1,
             _ => num_images,
         }
@@ -166,7 +166,6 @@ pub trait ImageModel: Sized + 'static {
     /// Modulation for each timestep of the scheduler; 1000 is pure noise.
     fn modulations(&self, timesteps: &[f32], context: &Self::Context) -> Vec<Self::Modulation>;
 
-    /// Latents with what the model reads besides them.
     fn model_input(&self, latents: &Tensor, conditioning: &ImageConditioning<'_, Self>) -> Tensor {
         conditioning.joined_with(latents)
     }
@@ -185,7 +184,6 @@ pub trait ImageModel: Sized + 'static {
         prediction.narrow(1, 0, conditioning.shape.tokens())
     }
 
-    /// Calibration for step caches, for `num_calls` calls.
     fn calibration(&self, _: &ImageConditioning<'_, Self>, _num_calls: usize) -> CacheCalibration {
         CacheCalibration::default()
     }
@@ -347,10 +345,8 @@ pub fn record_ids(branch: &str, txt_ids: &Tensor, img_ids: &Tensor, capture: &mu
     capture.put(format!("transformer.in.{branch}.img_ids"), img_ids);
 }
 
-/// One forward pass besides its tensors.
 pub struct ForwardPass<'a, C: ControlNet> {
     pub skip: SkipOptions<'a>,
-    /// ControlNets, and the modulation of each.
     pub controls: Option<(&'a ActiveControlNets<'a, C>, &'a [C::Modulation])>,
     pub hooks: &'a dyn Hooks,
 }

@@ -18,10 +18,8 @@ pub struct EncodedImage {
     pub masked: Option<Tensor>,
 }
 
-/// All encoded images of a job.
 #[derive(Debug, Default)]
 pub struct EncodedImages {
-    /// Start image.
     pub image: Option<EncodedImage>,
     /// Reference images: each `(1, C, h', w')`, in the request's order.
     pub references: Vec<Tensor>,
@@ -30,15 +28,6 @@ pub struct EncodedImages {
 }
 
 impl EncodedImages {
-    /// Control images whose latents were sampled before the noise was drawn.
-    pub fn num_drawn_controls(&self, samples_controls: bool) -> usize {
-        if samples_controls {
-            self.controls.len()
-        } else {
-            0
-        }
-    }
-
     /// Images that the model sees besides its own; `sees_start`: whether the start image is one of them.
     pub fn seen(&self, sees_start: bool) -> impl Iterator<Item = &Tensor> {
         let start = self.image.iter().filter(move |_| sees_start);

@@ -12,8 +12,7 @@
 
 mod blocks;
 mod conv;
-mod decoder;
-mod encoder;
+mod halves;
 #[cfg(test)]
 mod tests;
 mod time_tiles;
@@ -21,8 +20,7 @@ mod time_tiles;
 use safelight_core::networks::HunyuanVaeConfig;
 use tch::Tensor;
 
-pub use self::decoder::HunyuanVaeDecoder;
-pub use self::encoder::HunyuanVaeEncoder;
+pub use self::halves::{HunyuanVaeDecoder, HunyuanVaeEncoder};
 
 /// The latents that a diffusion model takes, from those that the encoder gives.
 pub fn normalize(cfg: &HunyuanVaeConfig, latents: &Tensor) -> Tensor {

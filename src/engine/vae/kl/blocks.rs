@@ -8,8 +8,8 @@ use tch::Tensor;
 use super::canvas::{BandedTensor, ImagePass, RowBand, RowMapping};
 use super::norm::{ChannelMoments, GroupNorm};
 use crate::kernels;
+use crate::vae::ConvBias;
 use crate::vae::attention::PixelAttention;
-use crate::vae::bias::ConvBias;
 use crate::vae::causal::{channels_innermost, convolve_pictures, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
@@ -259,7 +259,6 @@ pub(super) struct KlUpsample {
 }
 
 impl KlUpsample {
-    /// `next`: the width of the next level.
     pub(super) fn new(w: &Weights, width: i64, next: i64) -> Result<Self, WeightsError> {
         let conv = KlConv::new(&(w / "conv"), [width, width], 3)?;
         Ok(Self {

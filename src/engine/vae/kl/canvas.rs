@@ -92,10 +92,6 @@ impl<'a> ImagePass<'a> {
         (!(self.cancelled)()).then_some(())
     }
 
-    pub(super) fn is_in_bands(&self) -> bool {
-        self.bands.is_some()
-    }
-
     /// `layer` over all of `canvas`. It gets `(1, h, W, C)`, the rows that a band needs, and gives `(1, h', W', channels)`,
     /// the rows of the band alone.
     pub(super) fn over(
@@ -290,9 +286,7 @@ impl BandedTensor {
 
     /// Of all numbers of each channel; `None` where whoever has the picture has all of it.
     pub(super) fn moments(&self, pass: &ImagePass<'_>) -> Option<ChannelMoments> {
-        if !pass.is_in_bands() {
-            return None;
-        }
+        pass.bands?;
         let known = self.moments.clone();
         Some(known.unwrap_or_else(|| ChannelMoments::from_pixels(&self.whole(pass))))
     }

@@ -10,7 +10,6 @@ use tch::{Device, Kind, Tensor};
 use crate::vae::keys;
 use crate::weights::{Weights, WeightsError};
 
-/// Number of batches counted by the batch norm.
 const COUNT: &str = "bn.num_batches_tracked";
 
 /// Of each channel at each place in a square of latents: `(1, C, 1, 2, 1, 2)` in f32

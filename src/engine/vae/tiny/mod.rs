@@ -5,7 +5,6 @@
 //! doubled: one picture a latent frame, one frame at a time. Encodes nothing.
 //! After <https://github.com/madebyollin/taehv> and diffusers' `AutoencoderTiny`.
 
-mod blocks;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,7 +13,6 @@ use std::path::Path;
 use safelight_core::networks::{TinyDecoderConfig, TinyDecoderLevel};
 use tch::{Device, Kind, Tensor};
 
-use self::blocks::{TinyBlock, TinyConv};
 use crate::error::EngineError;
 use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
@@ -101,15 +99,10 @@ impl TinyDecoder {
         self.latent_channels
     }
 
-    /// Number of times that the size of a latent can be doubled.
-    pub fn max_doublings(&self) -> u32 {
-        self.levels.len() as u32
-    }
-
     /// The most doublings with which no edge is longer than `max_edge` pixels; `None` where even none is too many.
     pub fn doublings_within(&self, latents: [i64; 2], max_edge: i64) -> Option<u32> {
         let edge = latents.into_iter().max().unwrap_or(0) * self.patch_size;
-        let all = (0..=self.max_doublings()).rev();
+        let all = (0..=self.levels.len() as u32).rev();
         all.into_iter().find(|&n| edge << n <= max_edge)
     }
 
@@ -158,5 +151,84 @@ impl TinyDecoder {
             xs
         };
         xs.squeeze_dim(0)
+    }
+}
+
+#[derive(Debug)]
+struct TinyConv {
+    /// `(O, C, k, k)`
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl TinyConv {
+    fn new(w: &Weights, widths: [i64; 2]) -> Result<Self, WeightsError> {
+        Ok(Self {
+            bias: Some(w.tensor("bias", &widths[1..])?),
+            ..Self::without_bias(w, widths)?
+        })
+    }
+
+    fn without_bias(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Self, WeightsError> {
+        Ok(Self {
+            weight: w.tensor("weight", &[outputs, inputs, 3, 3])?,
+            bias: None,
+        })
+    }
+
+    /// Of what makes several frames of one, all as wide as it: only the last of them.
+    fn last_frame(w: &Weights, width: i64, frames: i64) -> Result<Self, WeightsError> {
+        let all = w.tensor("weight", &[frames * width, width, 1, 1])?;
+        let last = all.narrow(0, (frames - 1) * width, width);
+        Ok(Self {
+            weight: last.copy(),
+            bias: None,
+        })
+    }
+
+    /// `(1, C, h, w)` -> `(1, O, h, w)`
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        let border = self.weight.size()[2] / 2;
+        let (weight, bias) = (&self.weight, self.bias.as_ref());
+        xs.conv2d(weight, bias, [1, 1], [border; 2], [1, 1], 1)
+    }
+}
+
+/// Three convolutions with a shortcut; keeps the width.
+#[derive(Debug)]
+struct TinyBlock {
+    convs: [TinyConv; 3],
+    /// True if it also sees the previous frame.
+    remembers: bool,
+}
+
+impl TinyBlock {
+    fn new(w: &Weights, width: i64, remembers: bool) -> Result<Self, WeightsError> {
+        let seen = if remembers { 2 * width } else { width };
+        Ok(Self {
+            convs: [
+                TinyConv::new(&(w / "conv.0"), [seen, width])?,
+                TinyConv::new(&(w / "conv.2"), [width, width])?,
+                TinyConv::new(&(w / "conv.4"), [width, width])?,
+            ],
+            remembers,
+        })
+    }
+
+    fn remembers(&self) -> bool {
+        self.remembers
+    }
+
+    /// `past`: what it saw in the frame before; nothing before the first.
+    fn forward(&self, xs: &Tensor, past: Option<&Tensor>) -> Tensor {
+        let seen = match (self.remembers, past) {
+            (false, _) => xs.shallow_clone(),
+            (true, Some(past)) => Tensor::cat(&[xs, past], 1),
+            (true, None) => Tensor::cat(&[xs, &xs.zeros_like()], 1),
+        };
+        let [first, second, third] = &self.convs;
+        let ys = first.forward(&seen).relu_();
+        let ys = third.forward(&second.forward(&ys).relu_());
+        (ys + xs).relu_()
     }
 }

@@ -109,7 +109,8 @@ impl WanVaeDecoder {
             }
             for (i, (start, len)) in self.chunks_of(size[2]).enumerate() {
                 pass.cache.begin(i);
-                let chunk = self.decode_chunk(&latents.narrow(2, start, len), &mut pass)?;
+                let chunk = self.whole_part(&latents.narrow(2, start, len), &mut pass)?;
+                let chunk = self.tiled_part(&chunk, &mut pass)?;
                 frames(self.pixels(&chunk));
             }
             Some(())
@@ -162,7 +163,7 @@ impl WanVaeDecoder {
     ) -> Option<Tensor> {
         match uncut {
             TileSource::Wholes(wholes) => {
-                let part = tile.cut(&wholes[i], 1, self.whole_cell());
+                let part = tile.cut(&wholes[i], 1, 1 << self.whole_levels());
                 Some(part.to_device(self.entrance.device()).contiguous())
             }
             TileSource::Latents(latents) => {
@@ -190,20 +191,9 @@ impl WanVaeDecoder {
         unpatchify(xs, self.patch_size).clamp_(-1.0, 1.0)
     }
 
-    /// `latents`: `(1, C, f, h, w)` → `(n, H/p, W/p, 3 · p · p)`, not yet clamped
-    fn decode_chunk(&self, latents: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
-        let xs = self.whole_part(latents, pass)?;
-        self.tiled_part(&xs, pass)
-    }
-
     /// Number of levels that seamless tiling does not cut: the one at latent resolution, if there are others.
     fn whole_levels(&self) -> usize {
         self.upsamples.len().saturating_sub(1).min(1)
-    }
-
-    /// Pixels after those levels per latent along an edge.
-    fn whole_cell(&self) -> i64 {
-        1 << self.whole_levels()
     }
 
     /// The network up to those levels. `latents`: `(1, C, f, h, w)` → `(t, 2h, 2w, C)`

@@ -19,12 +19,11 @@ use super::residency::ResidencyCandidate;
 use super::{PendingTransfer, WeightStreamer, give_up};
 use crate::weights::copy_stream::StagingError;
 use crate::weights::gguf::BlockMatrix;
-use crate::weights::int8::Int8Side;
+use crate::weights::int8::{Int8Matrix, Int8Side};
 use crate::weights::mapping::FileMapping;
 use crate::weights::stored_matrix::StoredMatrix;
 use crate::weights::{Weights, WeightsError};
 
-/// Storage format of a matrix in its file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::weights) enum MatrixFormat {
     /// Of one kind, which becomes another, times a scale.
@@ -73,7 +72,7 @@ pub(super) enum Residency {
 }
 
 /// `(rows, columns)` numbers in a file.
-pub(in crate::weights) struct StreamedMatrix {
+pub struct StreamedMatrix {
     stream: Rc<WeightStreamer>,
     key: String,
     parts: Rc<Vec<MatrixPart>>,
@@ -84,7 +83,7 @@ pub(in crate::weights) struct StreamedMatrix {
 
 impl MatrixFormat {
     /// Stored dtype of the file's bytes.
-    fn stored(self) -> Kind {
+    pub(in crate::weights) fn stored(self) -> Kind {
         match self {
             Self::Plain { stored, .. } | Self::Fp8 { stored, .. } => stored,
             Self::Int8 { .. } => Kind::Int8,
@@ -94,7 +93,7 @@ impl MatrixFormat {
 
     /// Matrix as a resident load would give it, bit for bit. `numbers`: flat, of the [stored](Self::stored_matrix) kind,
     /// `rows` × `columns`; `sides`: scales and other tensors, in the order of their rows
-    fn matrix(
+    pub(in crate::weights) fn matrix(
         self,
         numbers: &Tensor,
         [rows, columns]: [i64; 2],
@@ -104,24 +103,30 @@ impl MatrixFormat {
         match self {
             Self::Int8 { .. } => {
                 let side = Int8Side::stack(sides).expect("whole numbers have scales");
-                StoredMatrix::int8(side.matrix(shaped()))
+                let codes = shaped();
+                StoredMatrix::Int8(Int8Matrix { codes, side })
             }
             Self::Plain {
                 kind, scale: None, ..
-            } => StoredMatrix::plain(shaped().to_kind(kind)),
+            } => StoredMatrix::Plain(shaped().to_kind(kind)),
             Self::Plain {
                 kind,
                 scale: Some(scale),
                 ..
             } => {
                 let exact = shaped().to_kind(Kind::Float);
-                StoredMatrix::plain((exact * f64::from(scale)).to_kind(kind))
+                StoredMatrix::Plain((exact * f64::from(scale)).to_kind(kind))
             }
             Self::Fp8 { scale, .. } => StoredMatrix::fp8(shaped(), scale),
             Self::Blocks(block) => {
-                StoredMatrix::blocks(BlockMatrix::new(numbers, block, [rows, columns]))
+                StoredMatrix::Blocks(BlockMatrix::new(numbers, block, [rows, columns]))
             }
         }
+    }
+
+    /// Returns whether every row of `columns` numbers begins with a block, where there are blocks.
+    fn has_whole_rows(self, columns: i64) -> bool {
+        !matches!(self, Self::Blocks(block) if columns % block.block_len() as i64 != 0)
     }
 
     /// Returns whether rows of both can form one matrix.
@@ -173,11 +178,7 @@ impl StreamedMatrix {
             let forms = other.parts.iter().all(|part| part.form.stacks_with(form));
             forms && other.columns == first.columns
         };
-        let has_whole_rows = match form {
-            MatrixFormat::Blocks(block) => first.columns % block.block_len() as i64 == 0,
-            _ => true,
-        };
-        if !has_whole_rows || !others.iter().all(is_alike) {
+        if !form.has_whole_rows(first.columns) || !others.iter().all(is_alike) {
             return None;
         }
         let parts = matrices.iter().flat_map(|it| it.parts.iter().cloned());
@@ -210,7 +211,7 @@ impl StreamedMatrix {
         self.parts.iter().all(|part| match part.form {
             MatrixFormat::Plain { kind: own, .. } => own == kind,
             MatrixFormat::Fp8 { .. } | MatrixFormat::Int8 { .. } => false,
-            MatrixFormat::Blocks(block) => self.columns % block.block_len() as i64 != 0,
+            MatrixFormat::Blocks(_) => !part.form.has_whole_rows(self.columns),
         })
     }
 
@@ -264,7 +265,7 @@ impl StreamedMatrix {
         };
         let (MatrixPart { source, form, .. }, rows) = (part, part.rows as usize);
         let has_whole_rows = match form {
-            MatrixFormat::Blocks(block) => self.columns % block.block_len() as i64 == 0,
+            MatrixFormat::Blocks(_) => form.has_whole_rows(self.columns),
             // Each row has a separate scale.
             MatrixFormat::Int8 { .. } => false,
             _ => source.len % rows.max(1) == 0,
@@ -384,7 +385,7 @@ impl StreamedMatrix {
             }
             err => err,
         };
-        WeightsError::staging(err, &self.key, &self.parts[0].source.path)
+        err.of(&self.key, &self.parts[0].source.path)
     }
 
     fn torch(&self, source: tch::TchError) -> WeightsError {

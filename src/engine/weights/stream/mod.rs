@@ -29,22 +29,13 @@ use self::window::{ALIGNMENT, RingWindow};
 use super::copy_stream::StagingError;
 use super::ring::{self, TransferBatch};
 use super::{Weights, WeightsError};
+use crate::weights_error::StreamFailure;
 
 /// Size of the ring buffer of non-resident matrices. A block of Wan's 14B has 700 MB, of which long attention leaves
 /// time for half. The networks of tests would fit into it whole.
 const WINDOW_BYTES: usize = if cfg!(test) { 0 } else { 512 << 20 };
 /// Limit of bytes in flight while resident matrices are loaded.
 const LOADED_AHEAD_BYTES: u64 = 256 << 20;
-
-/// A failure in the middle of a product, which has no other way to say so: [`Weights`] unwinds with it.
-pub struct StreamFailure(Cell<Option<WeightsError>>);
-
-impl StreamFailure {
-    /// Error of the stream, for the first caller.
-    pub fn take(&self) -> Option<WeightsError> {
-        self.0.take()
-    }
-}
 
 /// The matrices of one network and what of them may stay.
 pub(super) struct WeightStreamer {

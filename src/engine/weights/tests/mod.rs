@@ -12,7 +12,7 @@ use std::path::Path;
 use safelight_core::model::CatalogError;
 use tch::{Device, Kind, Tensor};
 
-use super::{FileMapping, Weights, WeightsError};
+use super::{Weights, WeightsError};
 
 /// A file from its raw header text and data.
 fn write_raw(path: &Path, header: &[u8], data: &[u8]) {
@@ -39,7 +39,7 @@ fn a_tensor_outlives_its_cursor_and_keeps_the_file_mapped() {
     let weights = open(dir.path()).unwrap();
     let tensor = (&weights / "a").tensor("weight", &[10, 100]).unwrap();
     drop(weights);
-    assert!(FileMapping::live_bytes() >= 4000);
+    assert!(crate::runtime::mapped_bytes() >= 4000);
     let copy = tensor.shallow_clone();
     drop(tensor);
     assert!(copy.equal(&stored));

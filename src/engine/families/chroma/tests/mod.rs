@@ -1,6 +1,9 @@
 //! Fixtures of the tiny transformer, and its quirks. Tests of every transformer are in `families/tests`, whole jobs in
 //! `stages/tests`.
 
+mod padding;
+
+use safelight_core::networks::DenoiserConfig as _;
 use tch::{Device, Kind, Tensor};
 
 use super::*;
@@ -10,7 +13,6 @@ use crate::families::tests::{
     Facts, Fixtures, Tensors, TinyModel, diffusers, model_of, predictions_of, renamed,
 };
 use crate::hooks::NoHooks;
-use crate::stages::images::{ImageConditioning, ImageLatentShape, ImageModel as _};
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;

@@ -1,7 +1,7 @@
 //! Flux in fp8, in the names and joins of its authors, against diffusers with the same numbers
 //! (`tests/fixtures/fp8`).
 
-use safelight_core::networks::{T5Config, T5Kind};
+use safelight_core::networks::{DenoiserConfig as _, T5Config, T5Kind};
 
 use super::dialects::originals;
 use super::*;

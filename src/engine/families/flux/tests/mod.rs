@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use safelight_core::job::{SamplerKind, first_step};
-use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
+use safelight_core::networks::{DenoiserConfig as _, FluxTransformerConfig, NetworkConfig as _};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
@@ -23,10 +23,7 @@ use crate::families::tests::{
 use crate::guidance::GuidanceScales;
 use crate::hooks::{Hooks, NoHooks};
 use crate::sampling::{FlowSchedule, SamplerAlgorithm, Solver, UniPcOptions};
-use crate::stages::images::{
-    ImageConditioning, ImageLatentShape, ImageModel as _, NoiseDraws, ReferenceTokens,
-    denoise_latents, noised,
-};
+use crate::stages::images::{NoiseDraws, ReferenceTokens, denoise_latents, noised};
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::weights::Weights;
@@ -38,6 +35,7 @@ mod fp8;
 mod lora;
 mod parity;
 mod promises;
+mod references;
 mod streaming;
 
 impl TinyModel for FluxTransformer {

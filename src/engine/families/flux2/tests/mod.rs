@@ -1,6 +1,9 @@
 //! Fixtures of the tiny transformer, and its quirks. Tests of every transformer are in `families/tests`, whole jobs in
 //! `stages/tests`.
 
+mod position_ids;
+mod references;
+
 use super::*;
 use crate::families::flux::tests::dialects::NAMES;
 use crate::families::tests::{Facts, Fixtures, Tensors, TinyModel, renamed, with_halves_swapped};

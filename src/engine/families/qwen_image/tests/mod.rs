@@ -6,7 +6,6 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::families::tests::{Facts, Fixtures, TinyModel, config_of, diffusers, opened, written};
-use crate::stages::images::ImageModel as _;
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 

@@ -1,13 +1,12 @@
 //! Errors of weight files. The caller adds what to do next.
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::formats::weights::header::HeaderError;
 use safelight_core::model::CatalogError;
 use thiserror::Error;
-
-use super::copy_stream::StagingError;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {
@@ -45,27 +44,23 @@ pub enum WeightsError {
 }
 
 impl WeightsError {
-    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| CatalogError::io(source, path).into()
     }
 
-    pub(super) fn header(reason: impl Into<String>, path: &Path) -> Self {
+    pub(crate) fn header(reason: impl Into<String>, path: &Path) -> Self {
         CatalogError::of_header(HeaderError::Unsound(reason.into()), path).into()
     }
 
-    pub(super) fn tensor(key: &str, path: &Path) -> impl Fn(tch::TchError) -> Self {
+    pub(crate) fn tensor(key: &str, path: &Path) -> impl Fn(tch::TchError) -> Self {
         move |source| Self::Tensor {
             key: key.to_owned(),
             source,
             path: path.to_owned(),
         }
     }
-
-    /// Error of a tensor's transfer to its device.
-    pub(super) fn staging(err: StagingError, key: &str, path: &Path) -> Self {
-        match err {
-            StagingError::Io(source) => Self::io(path)(source),
-            StagingError::Tensor(source) => Self::tensor(key, path)(source),
-        }
-    }
 }
+
+/// A failure in the middle of a product, which has no other way to say so: [`Weights`](crate::weights::Weights) unwinds
+/// with it. The first caller takes the error.
+pub struct StreamFailure(pub(crate) Cell<Option<WeightsError>>);
