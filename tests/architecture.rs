@@ -88,7 +88,7 @@ fn folders_are_there_and_name_only_what_their_walls_allow() {
 const OTHER_PROGRAMS: [&str; 3] = [
     "src/core/library/places/installs.rs",
     "src/core/library/scan.rs",
-    "src/core/restore/others.rs",
+    "src/core/restore/programs.rs",
 ];
 
 #[test]

@@ -20,6 +20,9 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// No picture is larger: 16,384 × 16,384 RGB.
 const MAX_PAYLOAD_BYTES: usize = 3 << 28;
 
+/// A message of the engine with the pixels that follow it.
+pub type OutgoingMessage = (EngineMessage, Vec<u8>);
+
 /// From the app to the engine. The end of the stream ends the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]

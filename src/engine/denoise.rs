@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::fault::{self, FaultSite};
-use crate::hooks::Hooks;
+use crate::hooks::{DenoiseState, Hooks};
 use crate::placement::{ComputePlacement, dtype_name};
 use crate::runtime::disable_fused_attention;
 use crate::sampling::Solver;
@@ -94,18 +94,6 @@ impl<M> ModulationCache<M> {
         }
         Ref::map(self.0.borrow(), |(first, told)| &told[call - first])
     }
-}
-
-/// State of the loop between two calls, enough to resume bit for bit, except for the rounding of a GPU that has room for
-/// both passes of the guidance in one batch only before or only after.
-#[derive(Debug)]
-pub struct DenoiseState {
-    /// Next call, counted from 0 in the whole schedule: a step, except for Heun, whose steps have two.
-    pub step: usize,
-    /// In f32, in the family's form.
-    pub latents: Tensor,
-    /// The sampler's, see [`Solver::history`].
-    pub history: Vec<Tensor>,
 }
 
 impl DenoiseState {

@@ -2,8 +2,19 @@
 
 use tch::Tensor;
 
-use crate::denoise::DenoiseState;
 use crate::fault::{self, FaultSite};
+
+/// State of the loop between two calls, enough to resume bit for bit, except for the rounding of a GPU that has room for
+/// both passes of the guidance in one batch only before or only after.
+#[derive(Debug)]
+pub struct DenoiseState {
+    /// Next call, counted from 0 in the whole schedule: a step, except for Heun, whose steps have two.
+    pub step: usize,
+    /// In f32, in the family's form.
+    pub latents: Tensor,
+    /// The sampler's, see [`Solver::history`](crate::sampling::Solver::history).
+    pub history: Vec<Tensor>,
+}
 
 /// Everything has a default, so that a caller implements what it needs.
 pub trait Hooks {

@@ -31,6 +31,7 @@ pub mod tensor_files;
 #[cfg(test)]
 mod testing;
 pub mod text;
+mod timing;
 pub mod vae;
 pub mod vision;
 pub mod weights;

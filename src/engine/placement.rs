@@ -8,7 +8,7 @@ use tch::{Device, Kind};
 
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::weights::{Weights, WeightsError, warn_unused_updates};
+use crate::weights::{Weights, WeightsError};
 
 /// As in settings.
 pub fn dtype_name(kind: Kind) -> &'static str {
@@ -73,4 +73,19 @@ pub fn build<T>(
     }
     warn_unused_updates(weights, hooks);
     Ok(network)
+}
+
+/// Says so when a network turns out not to have layers that LoRAs change.
+fn warn_unused_updates(weights: &Weights, hooks: &dyn Hooks) {
+    let unused = weights.unused_updates();
+    match &unused[..] {
+        [] => {}
+        [only] => hooks.warn(format!("LoRAs change a layer that is not used: '{only}'")),
+        [first, ..] => {
+            let count = unused.len();
+            hooks.warn(format!(
+                "LoRAs change {count} layers that are not used, such as '{first}'"
+            ));
+        }
+    }
 }

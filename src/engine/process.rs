@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::Mode;
 use rustix::process::{Signal, getpid, getppid, kill_process};
 use safelight_core::job::DeviceChoice;
-use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
+use safelight_core::protocol::{EngineCommand, OutgoingMessage, read_frame, write_frame};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -27,7 +27,7 @@ use crate::error::ProcessError;
 use crate::kernels::{self, child_compiler};
 use crate::probe;
 use crate::self_test;
-use crate::serve::{OutgoingMessage, serve};
+use crate::serve::serve;
 use crate::speed;
 
 /// Time that a stage has to notice that the app is gone.

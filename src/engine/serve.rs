@@ -14,7 +14,8 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, JobError, JobErrorKind, JobRequest, MemorySample,
 };
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, StageEnd, StageOrder,
+    EngineCommand, EngineMessage, EngineReport, OutgoingMessage, PROTOCOL_VERSION, StageEnd,
+    StageOrder,
 };
 use tch::Device;
 
@@ -25,9 +26,6 @@ use crate::finish::{self, FinishContext};
 use crate::memory::{ReleasePoint, forget_all, reclaim};
 use crate::runtime::{self, DeviceRuntime};
 use crate::stages::{self, StageContext};
-
-/// A message with the pixels that follow it.
-pub type OutgoingMessage = (EngineMessage, Vec<u8>);
 
 /// Interval of memory measurements while a stage runs.
 const PULSE: Duration = Duration::from_millis(150);

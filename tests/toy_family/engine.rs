@@ -7,8 +7,9 @@ use tch::{Kind, Tensor};
 
 use super::EngineFamily;
 use crate::capture::StageCapture;
-use crate::denoise::{DenoiseState, Denoiser, ModelCall, walk};
+use crate::denoise::{Denoiser, ModelCall, walk};
 use crate::error::EngineError;
+use crate::hooks::DenoiseState;
 use crate::pixels::rgb8_from_pixels;
 use crate::sampling::{SamplerAlgorithm, Solver, noise};
 use crate::stages::StageContext;

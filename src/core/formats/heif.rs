@@ -40,7 +40,7 @@ pub(crate) struct HeifItem<'a> {
     pub is_alpha: bool,
     /// Its colours are stored multiplied by alpha.
     pub is_premultiplied: bool,
-    /// It is not shown by itself, such as a tile.
+    /// Not shown alone, such as a tile.
     pub is_hidden: bool,
     pub tiles: Vec<u32>,
     /// The item that this one belongs to: of alpha, a depth map or a small copy.

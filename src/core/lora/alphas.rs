@@ -78,7 +78,7 @@ fn number_of(file: &File, info: &TensorInfo) -> std::io::Result<f64> {
     Ok(decode(info.dtype, bytes).unwrap_or(f64::NAN))
 }
 
-/// Returns true if one element of a type is a number by itself.
+/// Returns true if each element of a type is one number.
 pub(super) fn is_number(dtype: TensorType) -> bool {
     decode(dtype, [0; 8]).is_some()
 }

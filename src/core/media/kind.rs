@@ -111,7 +111,7 @@ fn listed(mut names: Vec<&str>) -> String {
 /// Description of a text file.
 pub(super) const TEXT: &str = "a text file";
 /// Description of a file without images.
-pub(super) const SOUND: &str = "a sound file";
+pub(crate) const SOUND: &str = "a sound file";
 
 /// As many bytes as [`sniff`] looks at.
 const HEAD_BYTES: usize = 1024;

@@ -38,7 +38,7 @@ pub use edges::canny;
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
-pub(crate) use kind::{FileFormat, sniff};
+pub(crate) use kind::{FileFormat, SOUND, sniff};
 pub use kind::{image_formats, video_formats};
 pub use look::{clip_or_picture_info, describe_media, media_info};
 pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_picture, open_mask, softened, write_mask};

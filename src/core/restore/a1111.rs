@@ -79,7 +79,7 @@ fn split_words<'w>(words: &'w str, tool: &str) -> (&'w str, &'w str) {
     };
     match labels.next().or_else(inside) {
         Some(at) => (&words[..at], &words[at + NEGATIVE.len()..]),
-        // Its texts for people have `-fog` in a line of its own.
+        // Its texts for people have a separate line `-fog`.
         None if tool == "Draw Things" => words.rsplit_once("\n-").unwrap_or((words, "")),
         None => (words, ""),
     }

@@ -367,7 +367,7 @@ fn of_text(text: &MetadataText) -> Option<ForeignSettings> {
     match text.name.as_str() {
         "prompt" => studio.prompt = plain(&text.text),
         "seed" => _ = studio.take_seed(&text.text.as_str().into()),
-        // NovelAI's name of the model, beside its other settings.
+        // NovelAI's name of the model, outside of its other settings.
         "Source" if text.text.starts_with("NovelAI") => studio.model = Some(text.text.clone()),
         _ => return others::of_labels(&text.text).or_else(|| a1111::read(&text.text)),
     }

@@ -35,7 +35,7 @@ pub(super) fn read(value: &Value) -> Option<ForeignSettings> {
     let known = programs::read(fields, all);
     let is_known = known.is_some();
     let mut restored = known.or_else(|| plain(fields))?;
-    // Civitai's own size of an image is beside its settings.
+    // Civitai's own size of an image is outside of its settings.
     restored.take_size(all.count("width").zip(all.count("height")));
     let mut unread = unread(fields, UNMENTIONED);
     if !is_known {
@@ -156,7 +156,7 @@ pub(super) fn common(fields: JsonFields<'_>, tool: &str) -> ForeignSettings {
     restored
 }
 
-/// A text, also one in a list of its own, perhaps with a weight.
+/// A text, perhaps in a list, perhaps with a weight.
 fn words(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -1,12 +1,11 @@
 //! Arguments of `bench FAMILY`, and values that all subjects read alike. Every refusal is one sentence.
 
-use clap::{Args, Parser};
+use clap::Parser;
 use safelight_core::job::DeviceChoice;
-use serde::Serialize;
 
-use super::cases::{self, BenchCase};
 use crate::error::ProcessError;
 use crate::families;
+use crate::families::bench_cases::{BenchCase, SizeArguments, in_range};
 
 /// Reads the arguments of a subject.
 pub(crate) fn read<T: Parser>(
@@ -51,28 +50,6 @@ pub(super) struct FamilyArguments {
     pub(super) cap: Option<u64>,
 }
 
-/// Replacements of a case's sizes.
-#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct SizeArguments {
-    #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) width: Option<i64>,
-    #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) height: Option<i64>,
-    #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) frames: Option<i64>,
-    /// Images, or texts of a video, computed together
-    #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) batch: Option<i64>,
-    /// Edge of an autoencoder's tiles in pixels
-    #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tile: Option<i64>,
-}
-
 impl FamilyArguments {
     /// Parses the name of a family, then options and cases.
     pub(super) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, ProcessError> {
@@ -82,7 +59,7 @@ impl FamilyArguments {
             let names = names.join(", ");
             ProcessError::Arguments(format!("expected {what} ({names}), found {found:?}"))
         };
-        let own = || cases::all().filter(|(id, _)| name_of(id) == family);
+        let own = || families::measured().filter(|(id, _)| name_of(id) == family);
         if own().next().is_none() {
             let names = families::MEASURED.map(|(id, _)| name_of(id)).to_vec();
             return Err(refused("a subject or a family", names, &family));
@@ -106,18 +83,6 @@ impl FamilyArguments {
 /// A number of runs or steps.
 pub(super) fn count(text: &str) -> Result<usize, String> {
     in_range(text, 1000).map(|count| count as usize)
-}
-
-fn size(text: &str) -> Result<i64, String> {
-    in_range(text, 16_384)
-}
-
-/// A whole number from 1 to `most`.
-pub(super) fn in_range(text: &str, most: i64) -> Result<i64, String> {
-    match text.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("expected 1 to {most}, found {text:?}")),
-    }
 }
 
 /// A number of GiB, in bytes.
@@ -161,7 +126,7 @@ mod tests {
 
     #[test]
     fn no_two_cases_have_one_name() {
-        let mut names: Vec<&str> = cases::all().map(|(_, case)| case.name).collect();
+        let mut names: Vec<&str> = families::measured().map(|(_, case)| case.name).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

@@ -13,11 +13,12 @@ use safelight_core::job::DeviceChoice;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use super::arguments::{count, in_range};
-use super::timing::{finished, gib, rounded};
+use super::arguments::count;
 use super::{failed, write_line};
 use crate::error::ProcessError;
+use crate::families::bench_cases::in_range;
 use crate::runtime::{self, DeviceRuntime, LIBTORCH_VERSION};
+use crate::timing::{finished, gib, rounded};
 use crate::weights::{Weights, WeightsError};
 
 const LARGE_BYTES: u64 = 64 << 20;

@@ -4,11 +4,9 @@
 //! Ships with every installation, for reports about the machine. Judges no figure but wrong results.
 
 mod arguments;
-pub mod cases;
 mod load;
 mod networks;
 mod parity;
-mod timing;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -17,12 +15,12 @@ use clap::Parser;
 use safelight_core::job::DeviceChoice;
 use safelight_core::measured::CaseLine;
 use serde::Serialize;
-use serde_json::Value;
 use tch::{Device, Kind};
 
 pub(crate) use arguments::read;
 
 use crate::error::ProcessError;
+use crate::families;
 use crate::runtime::{self, DeviceRuntime};
 use arguments::FamilyArguments;
 use load::LoadArguments;
@@ -56,7 +54,7 @@ pub fn run(
 }
 
 fn list(out: &mut dyn Write) -> Result<bool, ProcessError> {
-    for (family, case) in cases::all() {
+    for (family, case) in families::measured() {
         let Some(reported) = &case.reported else {
             continue;
         };
@@ -98,14 +96,6 @@ fn write_line(out: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")?;
     out.flush()
-}
-
-/// `base` with the fields of `others` added or replaced.
-fn merged(mut base: Value, others: Value) -> Value {
-    if let (Value::Object(base), Value::Object(others)) = (&mut base, others) {
-        base.extend(others);
-    }
-    base
 }
 
 #[cfg(test)]

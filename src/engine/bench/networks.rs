@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::arguments::FamilyArguments;
-use super::cases::{BenchCase, BenchLine, BenchPurpose};
 use super::load::TemporaryWeights;
-use super::timing::gib;
-use super::{failed, merged, open, write_line};
+use super::{failed, open, write_line};
 use crate::error::ProcessError;
+use crate::families::bench_cases::{BenchCase, BenchLine, BenchPurpose, merged};
 use crate::placement::dtype_name;
 use crate::runtime::{self, LIBTORCH_VERSION};
+use crate::timing::gib;
 use crate::weights::Weights;
 
 /// Interval between readings of the memory in use.
@@ -149,10 +149,8 @@ mod tests {
                 let number = |name: &str| line[name].as_f64().unwrap();
                 let holds = number("min_s") > 0.0 && number("min_s") == number("median_s");
                 assert!(holds, "{line}");
-                let weights = gib(line["weights_bytes"].as_u64().unwrap());
-                let holds = weights > 0.0 && number("weights_gib") >= weights - 1e-6;
-                assert!(holds, "{line}");
-                assert!(number("peak_gib") >= number("weights_gib"), "{line}");
+                // The other figures of memory count the whole process, in which other tests run.
+                assert!(line["weights_bytes"].as_u64().unwrap() > 0, "{line}");
                 assert!(number("peak_reserved_gib") >= number("peak_gib"), "{line}");
             }
         }

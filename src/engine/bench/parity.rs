@@ -15,13 +15,13 @@ use safelight_core::measured::{CaseKind, ParityLine};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use super::arguments::SizeArguments;
-use super::cases::{self, BenchCase, BenchPurpose};
-use super::timing::rounded;
 use super::{failed, write_line};
 use crate::error::{EngineError, ProcessError};
+use crate::families;
+use crate::families::bench_cases::{BenchCase, BenchPurpose, SizeArguments};
 use crate::runtime::{self, DeviceRuntime};
 use crate::sampling::CpuGenerator;
+use crate::timing::rounded;
 use crate::weights::Weights;
 
 /// Written by `--record`.
@@ -114,7 +114,7 @@ pub(super) fn run(arguments: &ParityArguments, out: &mut dyn Write) -> Result<bo
 /// The cases of a report with their labels, each network once.
 fn networks() -> Vec<(&'static BenchCase, &'static str)> {
     let mut found: Vec<(&BenchCase, &str)> = Vec::new();
-    for (_, case) in cases::all() {
+    for (_, case) in families::measured() {
         let reported = case.reported.as_ref();
         let Some(reported) = reported.filter(|_| case.kind != CaseKind::Streaming) else {
             continue;

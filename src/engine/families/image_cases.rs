@@ -9,13 +9,13 @@ use safelight_core::networks::{
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
+use super::bench_cases::{BenchCase, BenchLine, CaseBench, T5_LENGTH, TEXT_LENGTH};
 use super::chroma::ChromaTransformer;
 use super::flux::FluxTransformer;
 use super::flux2::Flux2Transformer;
 use super::krea2::Krea2Transformer;
 use super::qwen_image::QwenImageTransformer;
 use super::z_image::ZImageTransformer;
-use crate::bench::cases::{BenchCase, BenchLine, CaseBench, T5_LENGTH, TEXT_LENGTH};
 use crate::text::TextEmbeds;
 use crate::vae::{KlVaeDecoder, KlWay, RowBands};
 

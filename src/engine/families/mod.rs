@@ -6,12 +6,13 @@
 //! A family implements `EngineFamily` over shared networks, samplers and stores; image families are an `ImageFamily` over an
 //! `ImageModel`. Nothing outside of this folder names a family; `safelight_core::families` recognises and plans them.
 
+pub(crate) mod bench_cases;
 pub mod chroma;
+mod family;
 pub mod flux;
 pub mod flux2;
 pub mod framepack;
 mod image_cases;
-mod image_family;
 pub mod krea2;
 pub mod qwen_image;
 // See safelight_core::families.
@@ -23,36 +24,10 @@ pub mod z_image;
 
 use safelight_core::job::Stage;
 
-use crate::bench::cases::BenchCase;
 use crate::error::EngineError;
 use crate::stages::StageContext;
-pub(crate) use image_family::ImageFamily;
-
-/// The stages of one family's recipes. Each reads results of earlier stages from the job's folder and writes its own there.
-pub(crate) trait EngineFamily: Sync {
-    /// Id of the family in `safelight_core::families`.
-    fn id(&self) -> &'static str;
-
-    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
-
-    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    /// Upscales the first pass's image for the second pass.
-    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    /// Noise to latents; `stage` names the transformer.
-    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError>;
-
-    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
-}
+use bench_cases::BenchCase;
+pub(crate) use family::{EngineFamily, ImageFamily};
 
 static FAMILIES: &[&dyn EngineFamily] = &[
     #[cfg(debug_assertions)]
@@ -78,6 +53,12 @@ pub(crate) const MEASURED: [(&str, &[BenchCase]); 8] = [
     ("qwen_image", image_cases::QWEN_IMAGE),
     ("flux", image_cases::FLUX),
 ];
+
+/// Every benchmark case, with the id of its family.
+pub(crate) fn measured() -> impl Iterator<Item = (&'static str, &'static BenchCase)> {
+    let cases = |(family, cases): (_, &'static [_])| cases.iter().map(move |case| (family, case));
+    MEASURED.into_iter().flat_map(cases)
+}
 
 /// Runs a stage that has work for a family.
 pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {

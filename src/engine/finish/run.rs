@@ -14,7 +14,7 @@ use safelight_core::job::{CancelToken, DtypeChoice};
 use safelight_core::media::{ClipReader, MediaError, RgbPixels, open_image};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::ConvBackend;
-use safelight_core::protocol::{EngineMessage, PixelHeader, StageOrder};
+use safelight_core::protocol::{EngineMessage, OutgoingMessage, PixelHeader, StageOrder};
 use tch::{Device, Kind};
 
 use super::{enlarge, interpolate};
@@ -22,7 +22,6 @@ use crate::error::EngineError;
 use crate::fault::{self, FaultSite};
 use crate::memory::{ReleasePoint, forget_all, line_before, reclaim};
 use crate::runtime::{self, use_compute_options};
-use crate::serve::OutgoingMessage;
 
 const FRAMES_AHEAD: usize = 2;
 

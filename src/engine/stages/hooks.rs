@@ -9,9 +9,8 @@ use safelight_core::protocol::{EngineMessage, PixelHeader};
 use tch::{Kind, Tensor};
 
 use super::StageContext;
-use crate::denoise::DenoiseState;
 use crate::fault::{self, FaultSite};
-use crate::hooks::Hooks;
+use crate::hooks::{DenoiseState, Hooks};
 use crate::preview::StagePreviewer;
 
 pub(crate) struct StageHooks<'a> {

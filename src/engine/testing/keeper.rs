@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use tch::Tensor;
 
-use crate::denoise::DenoiseState;
-use crate::hooks::Hooks;
+use crate::hooks::{DenoiseState, Hooks};
 
 /// Keeps what it is told; asks for a stop when it has been asked often enough.
 #[derive(Default)]

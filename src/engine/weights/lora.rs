@@ -16,7 +16,6 @@ use tch::{Device, Kind, Tensor};
 
 use super::file::OpenWeightFile;
 use super::{Weights, WeightsError, folder};
-use crate::hooks::Hooks;
 
 #[derive(Default)]
 pub(super) struct OpenLoras {
@@ -252,25 +251,10 @@ impl Weights {
     }
 
     /// Layers that a LoRA changes and that were not requested.
-    fn unused_updates(&self) -> Vec<String> {
+    pub(crate) fn unused_updates(&self) -> Vec<String> {
         self.loras
             .as_ref()
             .map_or_else(Vec::new, |loras| loras.left_over())
-    }
-}
-
-/// Says so when a network turns out not to have layers that LoRAs change.
-pub fn warn_unused_updates(weights: &Weights, hooks: &dyn Hooks) {
-    let unused = weights.unused_updates();
-    match &unused[..] {
-        [] => {}
-        [only] => hooks.warn(format!("LoRAs change a layer that is not used: '{only}'")),
-        [first, ..] => {
-            let count = unused.len();
-            hooks.warn(format!(
-                "LoRAs change {count} layers that are not used, such as '{first}'"
-            ));
-        }
     }
 }
 

@@ -32,7 +32,7 @@ use tch::{Device, Kind, Tensor};
 use self::file::OpenWeightFile;
 use self::int8::Int8Side;
 use self::lora::OpenLoras;
-pub use self::lora::{LayerDelta, LayerUpdate, warn_unused_updates};
+pub use self::lora::{LayerDelta, LayerUpdate};
 use self::random::{RandomTensors, RandomValues};
 pub use self::read_ahead::ReadAhead;
 pub use self::stored_matrix::StoredMatrix;

@@ -24,7 +24,7 @@ pub(super) struct RandomTensors {
 }
 
 pub(super) enum RandomValues {
-    /// The same in every run, on one device.
+    /// Equal in every run on one device.
     Seeded,
     /// Equal on every device; slower.
     Alike,

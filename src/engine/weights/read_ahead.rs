@@ -9,10 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use tch::Device;
-
 use super::folder;
-use crate::placement::ComputePlacement;
 use crate::runtime::meminfo_bytes;
 
 /// Bytes read between two checks of the flag and the memory.
@@ -28,12 +25,11 @@ pub struct ReadAhead {
 
 impl ReadAhead {
     /// Begins to read the weight files of a component, a folder or a file. What cannot be read is left: whoever
-    /// wants the weights says why.
-    pub fn start(next: &Path, place: ComputePlacement) -> Self {
+    /// wants the weights says why. `uses_cache`: weights in use are mapped files, or come from theirs again and again, so
+    /// nothing may push those out.
+    pub fn start(next: &Path, uses_cache: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let next = next.to_owned();
-        // Nothing may push out the weights in use where they are mapped files, or come from theirs again and again.
-        let uses_cache = place.device == Device::Cpu || place.resident_bytes.is_some();
         let room = if uses_cache {
             "MemFree"
         } else {
@@ -85,15 +81,12 @@ fn read(place: &Path, room: &str, stop: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
-    use tch::Kind;
-
     use super::*;
 
     #[test]
     fn reading_ahead_ends_with_its_owner_and_forgives_what_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        let place = ComputePlacement::new(Device::Cpu, Kind::Float);
-        drop(ReadAhead::start(folder.path(), place));
-        drop(ReadAhead::start(&folder.path().join("gone"), place));
+        drop(ReadAhead::start(folder.path(), true));
+        drop(ReadAhead::start(&folder.path().join("gone"), true));
     }
 }

@@ -340,7 +340,7 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
             b"",
             "this GGUF file is damaged: the file is empty",
         ),
-        ("z.gguf", b"\x89PNG\r\n\x1a\n....", "this is a PNG picture"),
+        ("z.gguf", b"\x89PNG\r\n\x1a\n....", "this is a PNG image"),
         (
             "a.safetensors",
             b"<html>Sign in</html>",

@@ -172,7 +172,7 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
             kind.described(),
             "A server may have answered with a text instead of the file: log in where it is published, accept its licence if it asks for that, and download the file again",
         )),
-        kind @ FileFormat::Other(_) => Some((
+        kind @ FileFormat::Other(words) if words != media::SOUND => Some((
             kind.described(),
             "To use it as an image, save it as PNG or JPEG first; a model is a .safetensors or .gguf file",
         )),

@@ -28,7 +28,7 @@ const BLACK_IS_ZERO: u16 = 1;
 const PALETTE: u16 = 3;
 /// The value of the tag that names the compression.
 const JPEG: u16 = 7;
-/// Values of the tag that says what samples beside the colours mean.
+/// Values of the tag that says what samples other than the colours mean.
 const UNSPECIFIED: u16 = 0;
 const ASSOCIATED_ALPHA: u16 = 1;
 

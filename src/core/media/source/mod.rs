@@ -166,7 +166,7 @@ struct VideoFacts {
     conversions: Vec<String>,
 }
 
-/// Notices on tracks beside the first one of video. Sound has its own.
+/// Notices on all tracks but the first video track. Sound has its own.
 fn track_notices(num_videos: usize, num_subtitles: usize) -> Vec<String> {
     let videos =
         (num_videos > 1).then(|| format!("Only the first of {num_videos} video tracks is used"));

@@ -16,7 +16,7 @@ pub(super) const BROADCASTERS: &str = "everywhere globalseed globalsampler";
 pub(super) struct BroadcastLinks {
     /// By node and number of the input.
     listed: BTreeMap<(Id, u64), NodeLink>,
-    /// By type, with the names of the inputs; `None` from a node that chooses by rules of its own.
+    /// By type, with the names of the inputs; `None` from a node with rules.
     by_kind: BTreeMap<String, Vec<(String, Option<NodeLink>)>>,
 }
 

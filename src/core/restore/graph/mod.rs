@@ -271,7 +271,7 @@ impl ComfyGraph {
                 inputs: inputs.collect(),
                 ..ComfyNode::default()
             };
-            // The links that it stands for are there.
+            // The links that it replaces are there.
             if node.is_called(broadcasts::BROADCASTERS) {
                 return None;
             }

@@ -330,7 +330,7 @@ fn read_model<'a>(
     }
 }
 
-/// Nodes that give unlinked inputs what they need, by rules of their own.
+/// Nodes that give unlinked inputs what they need, by rules.
 pub(super) fn broadcasters<'a>(walk: &GraphWalk<'a>) -> impl Iterator<Item = &'a ComfyNode> {
     let nodes = walk.graph.nodes.values();
     nodes.filter(|node| node.runs() && node.is_called(BROADCASTERS))

@@ -156,8 +156,10 @@ fn of_a_swarmui_prompt_the_parts_for_other_stages_and_their_loras_are_named_and_
     assert_eq!(
         found.notes,
         [
-            "The parts of the prompt for other stages and regions are not used: <refiner>, <segment:face,0.6>, <refiner>",
-            "The LoRA Fine of another stage or region is not used",
+            "The part <refiner>sharp <lora:Fine:0.5> of the prompt is not used: it was for another stage or region",
+            "The part <segment:face,0.6>an <eye> of the prompt is not used: it was for another stage or region",
+            "The part <refiner>noise of the prompt is not used: it was for another stage or region",
+            "The LoRA Fine acted on another stage alone and is not used",
         ]
     );
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tch::{Device, Kind};
 
 use super::{FramePackTransformer, SectionHistory, layout};
-use crate::bench::cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS};
+use crate::families::bench_cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS};
 use crate::hooks::NoHooks;
 use crate::step_cache::SkipOptions;
 use crate::vae::HunyuanVaeDecoder;

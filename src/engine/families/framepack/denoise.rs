@@ -10,9 +10,9 @@ use super::condition::GivenImages;
 use super::prepare::{FramePackNoise, FramePackShape, history, layout, sections};
 use super::sample::{FramePackConditioning, sample};
 use super::transformer::FramePackTransformer;
-use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
+use crate::hooks::DenoiseState;
 use crate::sampling::{
     FlowSchedule, NoiseSchedule, SamplerAlgorithm, Solver, UniPcOptions, wanted_steps,
 };

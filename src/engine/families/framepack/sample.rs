@@ -12,10 +12,10 @@ use super::transformer::{
     FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
 };
 use crate::capture::StageCapture;
-use crate::denoise::{DenoiseState, Denoiser, ModelCall, ModulationCache, begin, fits, walk};
+use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::error::EngineError;
 use crate::guidance::{GuidanceScales, GuidedPasses};
-use crate::hooks::Hooks;
+use crate::hooks::{DenoiseState, Hooks};
 use crate::nn::Rope;
 use crate::placement::ComputePlacement;
 use crate::sampling::Solver;

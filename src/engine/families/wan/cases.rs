@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tch::Kind;
 
 use super::{CallInputs, TokenTimesteps, WanTransformer};
-use crate::bench::cases::{BenchCase, BenchLine, CaseBench, T5_LENGTH, TIMESTEPS};
+use crate::families::bench_cases::{BenchCase, BenchLine, CaseBench, T5_LENGTH, TIMESTEPS};
 use crate::hooks::NoHooks;
 use crate::step_cache::SkipOptions;
 use crate::vae::WanVaeDecoder;

@@ -22,10 +22,10 @@ use super::prepare::{
 use super::source::first_latents;
 use super::transformer::{CallInputs, WanContext, WanTransformer};
 use crate::capture::StageCapture;
-use crate::denoise::{DenoiseState, Denoiser, ModelCall, record_start as record_walk, walk};
+use crate::denoise::{Denoiser, ModelCall, record_start as record_walk, walk};
 use crate::error::EngineError;
 use crate::guidance::{GuidanceParams, GuidedPasses};
-use crate::hooks::Hooks;
+use crate::hooks::{DenoiseState, Hooks};
 use crate::memory::CachedNetwork;
 use crate::nn::Rope;
 use crate::placement::ComputePlacement;
@@ -165,7 +165,8 @@ fn read_ahead(
     let next = config.files.transformer_2.as_deref()?;
     let is_next =
         expert == Expert::HighNoise && !calls_of(config, Expert::LowNoise, solver).is_empty();
-    is_next.then(|| ReadAhead::start(next, place))
+    let uses_cache = place.device == Device::Cpu || place.resident_bytes.is_some();
+    is_next.then(|| ReadAhead::start(next, uses_cache))
 }
 
 /// The calls of the model that an expert answers, of those that the request wants.

@@ -4,12 +4,12 @@ use safelight_core::families;
 use safelight_core::job::{JobFolder, Stage};
 use tch::Tensor;
 
-use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::families::EngineFamily;
 use crate::families::wan::{
     self, ControlClip, ControlLatents, Expert, KeptClip, WanConditioning, WanConfig,
 };
+use crate::hooks::DenoiseState;
 use crate::stages::pictures::PixelRestore;
 use crate::stages::{StageContext, pictures};
 use crate::tensor_files::{self, TensorFile};

@@ -14,10 +14,10 @@ use super::model::{
 };
 use super::state::EncodedImages;
 use crate::capture::StageCapture;
-use crate::denoise::{DenoiseState, Denoiser, ModelCall, ModulationCache, begin, fits, walk};
+use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::error::EngineError;
 use crate::guidance::{GuidanceScales, GuidedPasses};
-use crate::hooks::Hooks;
+use crate::hooks::{DenoiseState, Hooks};
 use crate::placement::ComputePlacement;
 use crate::sampling::{Solver, steps_from_picture, wanted_steps};
 use crate::step_cache::{ContextCache, ContextCaches};

@@ -15,13 +15,12 @@ use tch::{Device, Kind, Tensor};
 use super::*;
 use crate::capture::StageCapture;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
-use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::families::tests::{
     Facts, Fixtures, Tensors, TinyModel, config_of, opened, predictions_of, written,
 };
 use crate::guidance::GuidanceScales;
-use crate::hooks::{Hooks, NoHooks};
+use crate::hooks::{DenoiseState, Hooks, NoHooks};
 use crate::sampling::{FlowSchedule, SamplerAlgorithm, Solver, UniPcOptions};
 use crate::stages::images::{NoiseDraws, ReferenceTokens, denoise_latents, noised};
 use crate::step_cache::SkipOptions;

@@ -1,4 +1,4 @@
-//! Stages of image families: which results of a job each one reads and writes.
+//! Stages of a family, and those that image families share: which results of a job each one reads and writes.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -6,12 +6,37 @@ use std::path::Path;
 use safelight_core::families::ModelFamily;
 use safelight_core::job::Stage;
 
-use super::EngineFamily;
 use crate::error::EngineError;
 use crate::stages::StageContext;
 use crate::stages::images::{self, EncodedImages, ImageModel};
 use crate::tensor_files;
 use crate::text::PromptEmbeds;
+
+/// The stages of one family's recipes. Each reads results of earlier stages from the job's folder and writes its own there.
+pub(crate) trait EngineFamily: Sync {
+    /// Id of the family in `safelight_core::families`.
+    fn id(&self) -> &'static str;
+
+    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
+
+    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        Err(context.no_such_stage())
+    }
+
+    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        Err(context.no_such_stage())
+    }
+
+    /// Upscales the first pass's image for the second pass.
+    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        Err(context.no_such_stage())
+    }
+
+    /// Noise to latents; `stage` names the transformer.
+    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError>;
+
+    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
+}
 
 pub(crate) struct ImageFamily<M>(ModelFamily, PhantomData<fn() -> M>);
 

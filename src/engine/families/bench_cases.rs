@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use clap::Args;
 pub use safelight_core::measured::CaseKind;
 use safelight_core::networks::{DenoiserConfig as _, LanguageConfig, T5Config};
 use serde::Serialize;
@@ -11,11 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tch::{Kind, Tensor};
 
-use super::arguments::SizeArguments;
-use super::merged;
-use super::timing::timed;
 use crate::error::EngineError;
-use crate::families;
 use crate::hooks::NoHooks;
 use crate::sampling::CpuGenerator;
 use crate::stages::images::{
@@ -23,6 +20,7 @@ use crate::stages::images::{
 };
 use crate::step_cache::SkipOptions;
 use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
+use crate::timing::timed;
 use crate::vae::Tiling;
 use crate::weights::Weights;
 
@@ -38,6 +36,28 @@ const WARM_UPS: usize = 2;
 pub(crate) type BenchLine = Result<Value, EngineError>;
 /// Builds a network and measures it.
 type CaseCall = fn(&CaseBench) -> BenchLine;
+
+/// Replacements of a case's sizes.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct SizeArguments {
+    #[arg(long, value_parser = size)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) width: Option<i64>,
+    #[arg(long, value_parser = size)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) height: Option<i64>,
+    #[arg(long, value_parser = size)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) frames: Option<i64>,
+    /// Images, or texts of a video, computed together
+    #[arg(long, value_parser = size)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<i64>,
+    /// Edge of an autoencoder's tiles in pixels
+    #[arg(long, value_parser = size)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tile: Option<i64>,
+}
 
 #[derive(Debug)]
 pub struct BenchCase {
@@ -59,13 +79,6 @@ pub struct ReportedCase {
     pub gib: f64,
     /// Estimated work of one call.
     pub tflop: f64,
-}
-
-/// Every case, with the id of its family.
-pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static BenchCase)> {
-    families::MEASURED
-        .into_iter()
-        .flat_map(|(family, cases)| cases.iter().map(move |case| (family, case)))
 }
 
 impl BenchCase {
@@ -123,7 +136,7 @@ impl BenchCase {
     }
 
     /// Builds the network of `weights` and measures it: fields of an output line, and the network's last output.
-    pub(super) fn run(
+    pub(crate) fn run(
         &'static self,
         weights: Weights,
         (small, sizes): (bool, SizeArguments),
@@ -145,7 +158,7 @@ impl BenchCase {
     }
 
     /// Names and shapes of the network's tensors.
-    pub(super) fn outline(
+    pub(crate) fn outline(
         &'static self,
         at: (bool, SizeArguments),
         kind: Kind,
@@ -158,7 +171,7 @@ impl BenchCase {
 }
 
 /// Measurement that a case is built for.
-pub(super) enum BenchPurpose {
+pub(crate) enum BenchPurpose {
     /// Time and memory of this number of runs.
     Timing(usize),
     /// One output, of inputs that are equal on every device.
@@ -340,4 +353,24 @@ impl CaseBench {
         let mask = ids.ones_like();
         self.timed_output(&mut || encoder.forward(&ids, &mask, &NoHooks))
     }
+}
+
+fn size(text: &str) -> Result<i64, String> {
+    in_range(text, 16_384)
+}
+
+/// A whole number from 1 to `most`.
+pub(crate) fn in_range(text: &str, most: i64) -> Result<i64, String> {
+    match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("expected 1 to {most}, found {text:?}")),
+    }
+}
+
+/// `base` with the fields of `others` added or replaced.
+pub(crate) fn merged(mut base: Value, others: Value) -> Value {
+    if let (Value::Object(base), Value::Object(others)) = (&mut base, others) {
+        base.extend(others);
+    }
+    base
 }

@@ -11,7 +11,7 @@ use crate::runtime::{memory_counts, memory_peaks, reset_peaks, synchronize};
 
 /// Times `call`, which gives `None` on failure, and returns the fields of an output line: median, best and first time in
 /// seconds, memory allocated between two runs and the peaks in a run in GiB.
-pub(super) fn timed(
+pub(crate) fn timed(
     device: Device,
     [warm_ups, runs]: [usize; 2],
     call: &mut dyn FnMut() -> Option<()>,
@@ -44,7 +44,7 @@ pub(super) fn timed(
     }))
 }
 
-pub(super) fn finished(device: Device) -> Result<(), EngineError> {
+pub(crate) fn finished(device: Device) -> Result<(), EngineError> {
     if synchronize(device) {
         Ok(())
     } else {
@@ -54,11 +54,11 @@ pub(super) fn finished(device: Device) -> Result<(), EngineError> {
     }
 }
 
-pub(super) fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-pub(super) fn gib(bytes: u64) -> f64 {
+pub(crate) fn gib(bytes: u64) -> f64 {
     rounded(in_gib(bytes))
 }
 
