@@ -13,7 +13,9 @@ pub enum InputSlot {
     Start,
     End,
     Mask,
+    /// Added after the existing reference images.
     Reference,
+    /// Added after the existing control images.
     Control,
     /// Behind those that are read as parts of the prompt.
     Prompt,
@@ -36,7 +38,9 @@ impl InputSlot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskOf {
+    /// The start image, or the video that is changed.
     Start,
+    /// Index of the control.
     Control(usize),
 }
 
@@ -51,11 +55,13 @@ pub enum ControlPart {
 pub struct SlotTarget {
     /// Slot chosen by the user; otherwise the first free one.
     pub slot: Option<InputSlot>,
+    /// Replaces this part of a control instead of adding a control.
     pub part: Option<ControlPart>,
     /// Numbered pictures are one clip.
     pub joins_frames: bool,
     /// The clip's size stays as the form has it, instead of following the picture.
     pub keeps_size: bool,
+    /// The file is shown in the viewer, too.
     pub is_shown: bool,
     /// A picture is looked at with the part of it that is used, unless a job runs.
     pub is_seen: bool,
@@ -117,6 +123,7 @@ pub enum MoveTarget {
 pub struct MultiFilePrompt {
     pub paths: Vec<PathBuf>,
     pub(in crate::app) placing: SlotTarget,
+    /// Number of free slots in the form.
     pub takes: usize,
 }
 
@@ -152,6 +159,7 @@ impl QueueEndAction {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GalleryLook {
+    /// Edge of a thumbnail, in points.
     pub side: f32,
     pub sort: SortOrder,
 }
@@ -191,8 +199,11 @@ impl TrashRequest {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PresetKey {
+    /// Available for every model.
     Quality(QualityPreset),
+    /// Id of a preset that the model brings.
     Model(String),
+    /// Name of a preset of the user's.
     Own(String),
 }
 
@@ -213,6 +224,7 @@ const MAX_RECENT: usize = 12;
 #[serde(default)]
 pub struct RememberedModels {
     pub favourites: Vec<String>,
+    /// Most recently used first.
     pub recent: Vec<String>,
 }
 

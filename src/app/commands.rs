@@ -53,7 +53,9 @@ macro_rules! app_command {
         pub enum AppCommand {
             /// Another page, for which several parts get ready.
             Show(MainPage),
+            /// Undoes the entry with this number, or the last one.
             Undo(Option<u64>),
+            /// Empties the form, its input images included.
             ClearForm,
             DismissNotice(u64),
             DismissNotices,
@@ -103,16 +105,20 @@ pub enum QueueCommand {
     Move(JobId, MoveTarget),
     Edit(JobId),
     CancelEdit,
+    /// Queues a copy directly after the job.
     Duplicate(JobId),
     Remove(JobId),
+    /// Removes all waiting jobs of a grid and cancels the one that runs.
     CancelGrid(GridId),
     Restart(JobId),
+    /// Resumes the jobs of the last run.
     ReleaseHeld,
     ClearHeld,
     /// Take all jobs out that do not run.
     Clear,
     /// Pauses the running job, and starts no other.
     PauseAll,
+    /// Starts no other job after the running one.
     PauseAfter(bool),
     /// Pauses the running job; others start.
     PauseRunning,
@@ -122,6 +128,7 @@ pub enum QueueCommand {
     Take(DropChoice),
     StopOpening(u64),
     After(QueueEndAction),
+    /// Neither quits nor suspends.
     StopCountdown,
 }
 
@@ -132,8 +139,10 @@ pub enum LibraryCommand {
     ResetForm,
     Reload,
     Search(String),
+    /// Selects the model this number of rows further.
     Step(i64),
     Look(String),
+    /// Selects the model with this id for the form, if it can be used.
     Use(String),
     Favour(String, bool),
     /// Show the files of one that lacks some to be fetched.
@@ -146,12 +155,15 @@ pub enum LibraryCommand {
 
 #[derive(Clone, Debug)]
 pub enum FetchCommand {
+    /// Shows the model with this id, or none.
     Show(Option<String>),
     Offer(Box<CatalogEntry>),
+    /// Another model was chosen.
     Leave,
     Ask,
     Begin,
     Pause,
+    /// Id of a download that was paused or failed.
     Resume(String),
     /// Say nothing more of one that was paused or failed; what has come stays on the disk.
     Forget(String),
@@ -168,10 +180,12 @@ pub enum InputsCommand {
     Take(InputSlot, Arc<RgbPixels>, PathBuf),
     /// Fill the form with what a result was made of.
     TakeOver(Box<GenerateRequest>),
+    /// Continues from this video; a numbered image represents all of its video.
     ContinueFrom(PathBuf),
     Remove(InputSlot),
     RemoveOne(InputSlot, usize),
     MoveOne(InputSlot, usize, usize),
+    /// Index of an image prompt, and its weight.
     SetStrength(usize, f64),
     SetControl(usize, ControlSettings),
     PickControlMask(usize),
@@ -228,12 +242,14 @@ pub enum PromptCommand {
     Begin,
     Use(PromptEntry),
     Older,
+    /// The prompt submitted after the one in the field, and finally the unsubmitted one.
     Newer,
     Forget(PromptEntry),
     Insert(String),
     LookAtWildcards,
     /// Like `LookAtWildcards`, unless they were just read.
     GlanceAtWildcards,
+    /// Shows the wildcard folder in the file manager; creates it if it is missing.
     OpenWildcardFolder,
 }
 
@@ -250,6 +266,7 @@ pub enum MemoryCommand {
     Apply(PlanChange),
     /// The preserved memory in GiB while it is dragged: what it would do is seen before it is kept.
     DraftPreserved(Option<f64>),
+    /// Like [`Self::DraftPreserved`], of the memory limit.
     DraftCap(Option<f64>),
     /// Show what is expected of the form's job, though there is one to look back on.
     ShowPlan(bool),
@@ -267,9 +284,11 @@ pub enum PlayerCommand {
     ShowSheet(PathBuf),
     /// Look at a picture that came into the form, unless a job runs.
     ShowInput(PathBuf),
+    /// The file left the form and is no longer shown as an input.
     LeaveInput(PathBuf),
     CompareFiles(PathBuf, PathBuf),
     Toggle,
+    /// Moves this number of frames forwards, or backwards if negative, and stops there.
     Step(i64),
     ShowFrame(usize),
     UseSettingsOf(JobId),
@@ -279,9 +298,11 @@ pub enum PlayerCommand {
     NextRepeat,
     ToggleFull,
     Zoom(ZoomLevel),
+    /// One pixel of the image for each pixel of the screen.
     OwnSize,
     CompareWith(JobId),
     CompareAs(CompareMode),
+    /// Shows more of A, or of B, by a share of the image.
     MoveDivider(f32),
     Amplify(u8),
     SwapSides,
@@ -297,10 +318,13 @@ pub enum PlayerCommand {
 #[derive(Clone, Debug)]
 pub enum GalleryCommand {
     Ask(GalleryQuery),
+    /// Thumbnail size in points.
     Resize(f32),
     Click(usize, Modifiers),
+    /// Moves the selection by this number; true extends it from the anchor.
     Step(isize, bool),
     ChooseAll,
+    /// True makes them favourites; false removes them from the favourites.
     Favour(Vec<PathBuf>, bool),
     Trash(Vec<TrashRequest>),
     OpenFolder(PathBuf),
@@ -308,6 +332,7 @@ pub enum GalleryCommand {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeCommand {
+    /// Follows the advice: installs a runtime, or uses the one that is present.
     Follow,
     Install(Box<RuntimeBuild>),
     Use(String),
@@ -322,6 +347,7 @@ pub enum DoctorCommand {
     Examine,
     ClearMiopen,
     MakeReport,
+    /// Stops measuring and writes down the values so far.
     StopReport,
     OpenReport,
     ShowReportFolder,
@@ -331,6 +357,7 @@ pub enum DoctorCommand {
 pub enum SettingsCommand {
     Change(Box<Settings>),
     PickFolder(FolderSetting),
+    /// Resets one key, such as `interface.theme`.
     Reset(&'static str),
     Show(&'static str),
     OpenFile,
@@ -356,6 +383,7 @@ pub enum DesktopCommand {
 pub enum PaletteCommand {
     Toggle,
     ToggleShortcuts,
+    /// Id of the chosen entry, and its command.
     Run(String, Box<AppCommand>),
 }
 
@@ -369,7 +397,9 @@ pub enum MaskCommand {
     Fill,
     Clear,
     Invert,
+    /// Softens all edges by this number of pixels.
     Soften(u32),
+    /// Outpaints these margins; none removes them again.
     Extend(OutpaintRequest),
     See(VisibleTiles),
     Undo,

@@ -29,6 +29,7 @@ pub struct AppContext {
     pub ctx: Context,
     /// Paths of files; without a home folder nothing is saved.
     pub paths: Option<AppPaths>,
+    /// Settings in effect, saved or not.
     pub settings: Settings,
     /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
@@ -38,6 +39,7 @@ pub struct AppContext {
     pub form_number: u64,
     pub field_errors: Vec<FieldError>,
     pub field_notices: Vec<FieldNotice>,
+    /// True if the form's seed has made a result already.
     pub is_seed_used: bool,
     /// Number of seeds of the last jobs, counted from that one.
     pub num_seeds_used: u64,
@@ -47,9 +49,11 @@ pub struct AppContext {
     pub background: BackgroundThreads,
     pub thumbs: ThumbCache,
     pub page: MainPage,
+    /// If there is no room for both: the view is shown instead of the form.
     pub is_view_shown: bool,
     /// If there is no room for the queue next to the view, it covers the view.
     pub is_queue_over: bool,
+    /// Like `is_view_shown`, of the memory panel.
     pub is_memory_over: bool,
     pub folds: FoldState,
     pub drawn: DrawnFrame,
@@ -116,6 +120,7 @@ impl AppContext {
         )
     }
 
+    /// Queues a command to run before the next frame.
     pub fn push(&mut self, command: impl Into<AppCommand>) {
         self.commands.push_back(command.into());
     }
@@ -155,6 +160,7 @@ impl AppContext {
         self.is_seed_used = false;
     }
 
+    /// Images have a separate folder; `None` if neither settings nor system paths name one.
     pub fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
         let output = &self.settings.output;
         match (&self.paths, is_picture) {
@@ -182,6 +188,7 @@ impl AppContext {
         self.models.model_of(&self.form)
     }
 
+    /// Opens a page next to the form; if there is no room for both, in the whole window.
     pub fn show(&mut self, page: MainPage) {
         self.page = page;
         self.is_view_shown = true;

@@ -46,6 +46,7 @@ impl DoctorState {
         self.examining.is_busy()
     }
 
+    /// Number of checks with this status, among those that can fail.
     pub fn count(&self, status: CheckStatus) -> usize {
         let verdicts = self.checks.iter().filter(|check| check.is_verdict());
         verdicts.filter(|check| check.status == status).count()
@@ -101,6 +102,7 @@ impl DoctorState {
         }
     }
 
+    /// Starts the checks when the page is opened for the first time.
     pub(super) fn open(&mut self, is_idle: bool, cx: &mut AppContext) {
         if self.checks.is_empty() && !self.is_examining() {
             self.update(DoctorCommand::Examine, is_idle, cx);
@@ -138,6 +140,7 @@ pub type ReportMaker = Arc<
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeReport {
     pub path: ReportPath,
+    /// False if it was stopped before its end.
     pub is_whole: bool,
 }
 

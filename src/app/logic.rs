@@ -226,6 +226,7 @@ impl SafelightApp {
         }
     }
 
+    /// Copy of the form, without its images.
     fn form_before(&self) -> FormBefore {
         FormBefore {
             form: self.cx.form.clone(),
@@ -336,6 +337,7 @@ impl SafelightApp {
     }
 }
 
+/// True if memory ran out in a job, even if a fallback helped.
 fn ran_short(outcome: &JobOutcome) -> bool {
     match outcome {
         JobOutcome::Finished(output) => !output.rungs.is_empty(),

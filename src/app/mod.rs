@@ -77,8 +77,10 @@ use state_writer::StateWriter;
 
 pub struct StartupOptions {
     pub settings: Settings,
+    /// `None` without a home folder: nothing is saved.
     pub paths: Option<AppPaths>,
     pub remembered: Option<SavedState>,
+    /// `None` searches for models in the background.
     pub models: Option<FoundModels>,
     pub library: LibraryLinks,
     pub examine: ExaminationRun,
@@ -86,9 +88,11 @@ pub struct StartupOptions {
     pub read_plan: ReadPlan,
     pub hub: ModelHub,
     pub runtimes: RuntimeLinks,
+    /// Problems to show at once, such as an unreadable settings file.
     pub problems: Vec<JobError>,
     /// Why the settings file could not be used: what one of the problems says.
     pub broken_settings: Option<String>,
+    /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
     pub files: Vec<PathBuf>,
     pub desktop: DesktopLinks,
@@ -264,6 +268,7 @@ impl SafelightApp {
         }
     }
 
+    /// Saves everything that is not on the disk yet.
     pub fn close(&mut self) {
         self.settings.save(&self.cx);
         if let Some(job) = &self.queue.running {

@@ -14,6 +14,7 @@ use crate::telemetry::host;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FetchState {
+    /// No server was contacted.
     #[default]
     Shown,
     Asking,
@@ -53,6 +54,7 @@ pub struct ModelDownload {
     pub folder: PathBuf,
     pub state: FetchState,
     pub board: DownloadProgress,
+    /// Form when the download began.
     form: GenerateForm,
     cancel: CancelToken,
 }
@@ -77,6 +79,7 @@ impl ModelDownload {
     }
 }
 
+/// A downloaded model that the search has yet to find.
 #[derive(Clone, Debug)]
 struct ArrivingModel {
     id: String,
@@ -93,6 +96,7 @@ pub struct ModelFetch {
     pub fetch: Option<ModelDownload>,
     /// Paused or failed, while another is looked at; the last one first.
     pub parked: Vec<ModelDownload>,
+    /// Names of the models downloaded in this session, the last one first.
     pub arrived: Vec<String>,
     arriving: Option<ArrivingModel>,
     hub: ModelHub,
@@ -191,6 +195,7 @@ impl ModelFetch {
         });
     }
 
+    /// Requests sizes, or starts after the confirmation; on a separate thread.
     fn send(&mut self, state: FetchState, cx: &AppContext) {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| !fetch.is_busy()) else {
             return;

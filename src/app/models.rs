@@ -11,6 +11,7 @@ use safelight_core::library::{FolderWatch, SearchPath};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, Settings};
 
+/// Searches for models; runs on a separate thread.
 pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
 
 #[derive(Clone, Debug, Default)]
@@ -59,6 +60,7 @@ impl ModelChoice {
         self.number += 1;
     }
 
+    /// Models that can be used.
     pub fn all(&self) -> &[ModelSpec] {
         if self.are_loading {
             &[]
@@ -71,6 +73,7 @@ impl ModelChoice {
         self.all().iter().find(|spec| spec.id == id)
     }
 
+    /// Model with this id or name; the error is a sentence.
     pub fn find(&self, wanted: &str) -> Result<ModelSpec, String> {
         let is_it = |spec: &&ModelSpec| {
             spec.id.eq_ignore_ascii_case(wanted) || spec.name.eq_ignore_ascii_case(wanted)

@@ -45,6 +45,7 @@ pub enum NoticeCause {
     /// The engine, which could not start.
     Engine,
     Models,
+    /// Id of the downloaded model.
     Fetched(String),
     Inputs,
     Form,
@@ -64,6 +65,7 @@ enum NoticeLifetime {
 /// Something to tell the user: a sentence, what to do, and details to copy.
 #[derive(Clone, Debug)]
 pub struct UserNotice {
+    /// Assigned when it is shown.
     pub id: u64,
     pub severity: NoticeSeverity,
     pub summary: String,
@@ -192,6 +194,7 @@ impl NoticeList {
         self.shown.push(UserNotice { id, ..notice });
     }
 
+    /// Shows an action with an undo button, in place of the previous such card.
     pub fn show_undo(&mut self, id: u64, done: impl Into<String>) {
         self.end_where(|cause| matches!(cause, NoticeCause::Undo(_)));
         let done = JobError::new(JobErrorKind::InvalidRequest, done);

@@ -19,6 +19,7 @@ use crate::app::queue::JobQueue;
 
 /// The networks that do one thing, and the one among them that is used.
 pub struct NetworkChoice<C> {
+    /// In the order of their names.
     pub found: Vec<InstalledNetwork<C>>,
     /// The one that was chosen; the first where none was, or it is gone.
     chosen: Option<PathBuf>,

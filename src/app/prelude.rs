@@ -1,4 +1,4 @@
-//! Names that most parts of the window go by. Files that this one leads to cannot use it.
+//! Imports shared by most of the window's logic; modules re-exported here must not use it.
 
 pub use egui::Context;
 pub use safelight_core::job::{

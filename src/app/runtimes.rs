@@ -13,6 +13,7 @@ use crate::runtimes::{
     RuntimeOverview, RuntimeSearch, WheelSource,
 };
 
+/// Examines this machine. Blocks, so it runs on a separate thread.
 pub type LookAtMachine = Arc<dyn Fn(&Settings) -> RuntimeOverview + Send + Sync>;
 
 pub fn look(paths: AppPaths) -> LookAtMachine {
@@ -26,6 +27,7 @@ pub enum RuntimeTask {
         has_gpu: bool,
     },
     Use(String),
+    /// Tests it without using it.
     Check(String),
     Remove(String),
 }

@@ -35,6 +35,7 @@ pub struct FoldState {
     pub is_grid_open: bool,
     pub is_graph_open: bool,
     pub are_problems_open: bool,
+    /// Width of the form in points, if the user changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form_width: Option<u16>,
 }

@@ -15,6 +15,7 @@ const WRITE_WITHIN_SECS: f64 = 3.0;
 
 #[derive(Default)]
 pub(super) struct StateWriter {
+    /// Content of the file, or the one being written.
     written: SavedState,
     /// Since when something else is to be remembered.
     changed_at: Option<f64>,

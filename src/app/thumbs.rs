@@ -31,6 +31,7 @@ const MAX_BYTES: usize = 192 << 20;
 pub enum ThumbSource {
     /// A result's file: its first frame, which is kept on the disk, too.
     Result(Arc<GalleryItem>),
+    /// Input of a job: for a video its last frame.
     Input(PathBuf),
     /// The edges of a control picture, or of a clip's first frame.
     Edges(PathBuf, CannyThresholds),
@@ -99,8 +100,10 @@ struct ThumbRequest {
 type MadeThumb = (ThumbId, u32, Result<ColorImage, String>);
 
 struct ThumbState {
+    /// Texture, or a sentence on why there is none.
     texture: Result<TextureHandle, String>,
     bytes: usize,
+    /// Requested size in pixels.
     side: u32,
     /// In which round it was drawn last.
     drawn: Cell<u64>,

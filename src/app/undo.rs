@@ -27,10 +27,12 @@ pub enum UndoAction {
 #[derive(Debug)]
 pub struct UndoEntry {
     pub id: u64,
+    /// Name of the action, such as `remove 3 jobs`.
     pub name: String,
     pub what: UndoAction,
 }
 
+/// Entries that can be undone, oldest first.
 #[derive(Debug, Default)]
 pub struct UndoHistory {
     entries: VecDeque<UndoEntry>,
@@ -60,6 +62,7 @@ impl UndoHistory {
         self.entries.back().map(|entry| entry.name.as_str())
     }
 
+    /// Removes the entry with this number, else the last one.
     pub fn take(&mut self, id: Option<u64>) -> Option<UndoEntry> {
         match id {
             Some(id) => {
@@ -74,9 +77,11 @@ impl UndoHistory {
 #[derive(Debug)]
 pub struct FormBefore {
     pub form: GenerateForm,
+    /// Its inputs, if those were replaced too.
     pub inputs: Option<SlotContents>,
     /// Text that replaced its negative prompt.
     pub negative_after: Option<String>,
+    /// The job whose settings it held.
     pub edited: Option<JobId>,
 }
 

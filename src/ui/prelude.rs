@@ -1,4 +1,4 @@
-//! Names that nearly every panel draws with.
+//! Imports shared by most panels.
 
 pub use egui::text::LayoutJob;
 pub use egui::{

@@ -1,6 +1,6 @@
 //! Every colour and size of the interface, and the two looks made from them: the darkroom and daylight.
 //!
-//! It draws nothing. No other file names a colour or a width.
+//! Lengths are in points. No other file names a colour or a width.
 
 use egui::style::{Selection, WidgetVisuals, Widgets};
 use egui::{
@@ -13,6 +13,7 @@ pub const FORM_WIDTH: f32 = 384.0;
 /// It can be as narrow and as wide as this.
 pub const FORM_WIDTHS: std::ops::RangeInclusive<f32> = 340.0..=600.0;
 pub const BESIDE_FORM_WIDTH: f32 = 420.0;
+/// A long prompt scrolls beyond this height.
 pub const PROMPT_HEIGHT: f32 = 176.0;
 /// The line below the prompt: its tokens, or examples while it is empty.
 pub const BELOW_PROMPT_HEIGHT: f32 = 22.0;
@@ -21,9 +22,11 @@ pub const ABOVE_MAIN_HEIGHT: f32 = 24.0;
 pub const FRAMES_WIDTH: f32 = 92.0;
 /// Maximum share of the height for the memory panel: the image takes the rest.
 pub const MEMORY_SHARE: f32 = 0.36;
+/// Height of the memory graph with the lines of text above it.
 pub const GRAPH_HEIGHT: f32 = 176.0;
 /// The graph alone is no lower.
 pub const GRAPH_MIN_HEIGHT: f32 = 64.0;
+/// The longer side of a thumbnail in the strip of results.
 pub const THUMB_SIDE: f32 = 64.0;
 /// The longer side of a picture of a batch below the one that is looked at.
 pub const BATCH_SIDE: f32 = 84.0;
@@ -46,9 +49,12 @@ pub const TILE_MARGIN: i8 = 8;
 pub const ICON_PADDING: f32 = 3.0;
 pub const DROP_TEXT: f32 = 13.0;
 pub const BADGE_SIZE: f32 = 20.0;
+/// The open list of models scrolls beyond this height.
 pub const PICKER_HEIGHT: f32 = 380.0;
+/// The list of models with problems scrolls beyond this height.
 pub const PROBLEMS_HEIGHT: f32 = 132.0;
 pub const LIST_WIDTH: f32 = 320.0;
+/// Width of the list of LoRAs.
 pub const SHELF_WIDTH: f32 = 560.0;
 /// Heights of that list, and of one LoRA in it.
 pub const SHELF_HEIGHT: f32 = 380.0;
@@ -60,6 +66,7 @@ pub const SEED_MODE_WIDTH: f32 = 102.0;
 pub const SEED_DICE_WIDTH: f32 = 30.0;
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 pub const WINDOW_MIN_SIZE: Vec2 = vec2(800.0, 500.0);
+/// Includes the scroll bar.
 pub const FORM_MARGIN: i8 = 14;
 pub const SIGN_SIZE: f32 = 26.0;
 /// A button of the header: its icon, and below it its label.
@@ -74,12 +81,14 @@ pub const GAP: f32 = 12.0;
 pub const SMALL_GAP: f32 = 6.0;
 pub const MAIN_BUTTON_HEIGHT: f32 = 40.0;
 pub const CARD_WIDTH: f32 = 460.0;
+/// Limit for readable lines.
 pub const PAGE_WIDTH: f32 = 860.0;
 pub const CHECK_ICON_WIDTH: f32 = 20.0;
 pub const CHECK_NAME_WIDTH: f32 = 104.0;
 pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
+/// Width of a slider among the tools of the mask.
 pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
 /// Of such a slider with its name and its value.
 pub const TOOL_WIDTH: f32 = 228.0;
@@ -108,6 +117,7 @@ pub const VARIABLE_WIDTH: f32 = 250.0;
 pub const SETTINGS_SLIDER_WIDTH: f32 = 180.0;
 pub const RESET_WIDTH: f32 = 36.0;
 pub const PALETTE_WIDTH: f32 = 560.0;
+/// The list scrolls beyond this height.
 pub const PALETTE_HEIGHT: f32 = 380.0;
 /// The keys of a shortcut, before its name.
 pub const KEYS_WIDTH: f32 = 150.0;
@@ -136,6 +146,7 @@ pub const QUEUE_GAP: f32 = 4.0;
 pub const QUEUE_THUMB: Vec2 = vec2(62.0, 46.0);
 pub const QUEUE_SIGN: f32 = 22.0;
 pub const QUESTION_WIDTH: f32 = 400.0;
+/// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
 /// Width of the labels before controls, with room for a small button.
 pub const LABEL_WIDTH: f32 = 106.0;

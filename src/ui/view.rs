@@ -106,6 +106,7 @@ pub struct GalleryPanel {
     pub is_cell_focused: bool,
     /// A field had the keyboard in the last frame.
     pub is_typing: bool,
+    /// Scroll offset and visible height, in points.
     pub scrolled: (f32, f32),
     pub is_search_wanted: bool,
 }
@@ -118,6 +119,7 @@ pub struct LibraryPanel {
     pub num_moves: u64,
     /// Another field had the keyboard in the last frame.
     pub is_typing: bool,
+    /// In points.
     pub scroll_offset: f32,
 }
 
@@ -165,6 +167,7 @@ pub struct ShownLoras {
 #[derive(Default)]
 pub struct PresetsPanel {
     pub new_name: String,
+    /// Old and new name of a preset.
     pub renaming: Option<(String, String)>,
 }
 
@@ -191,7 +194,9 @@ pub struct MaskPanel {
     /// The part of the brush's radius over which it fades, in percent.
     pub softness: f32,
     pub is_erasing: bool,
+    /// Of the overlay, from 0 to 1.
     pub opacity: f32,
+    /// Radius of softening in pixels.
     pub soften_by: u32,
     /// Points per pixel of the image; `None` fits the whole image.
     pub scale: Option<f32>,
@@ -212,6 +217,7 @@ pub struct ExtendPanel {
 
 #[derive(Default)]
 pub struct SectionState {
+    /// Id of the runtime whose deletion is to be confirmed.
     pub asked: Option<String>,
 }
 

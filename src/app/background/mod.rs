@@ -17,6 +17,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 
 use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
 
+/// Tasks that may wait for a background thread.
 const TASK_ROOM: usize = 64;
 /// Time that quitting waits for pending saves, above all of the settings.
 pub(in crate::app) const FINISH_WITHIN: Duration = Duration::from_secs(2);
@@ -27,6 +28,7 @@ pub(in crate::app) const NOT_SURVIVED: &str = "the file is damaged and cannot be
 
 type BackgroundWork = Box<dyn FnOnce() + Send>;
 
+/// While it lives, quitting waits.
 #[derive(Clone)]
 pub struct QuitGuard {
     _end: Sender<()>,
@@ -38,6 +40,7 @@ pub struct BackgroundThreads {
     searches: Sender<BackgroundWork>,
     /// Closed when nothing is left that quitting waits for.
     end: Receiver<()>,
+    /// `None` once quitting has begun.
     hold: Option<QuitGuard>,
     is_asking: Arc<AtomicBool>,
     problem_box: TaskChannel<JobError>,
@@ -127,6 +130,7 @@ impl BackgroundThreads {
         sent.ok().map(|()| pending)
     }
 
+    /// Runs a task and reports only its failure.
     pub fn attempt(
         &self,
         name: &str,
@@ -170,6 +174,7 @@ impl BackgroundThreads {
         )
     }
 
+    /// Like [`Self::ask`], with other advice if there is no file chooser.
     pub fn ask_or<T: Send + 'static>(
         &self,
         instead: impl Into<String>,
@@ -229,6 +234,7 @@ fn spawn<T: Send + 'static>(
         .ok()
 }
 
+/// Opens a file or folder with the desktop's default application; the error is its reason.
 pub fn open_outside(path: &Path) -> Result<(), String> {
     let output = Command::new("xdg-open").arg(path).output();
     let output = output.map_err(|err| format!("xdg-open: {err}"))?;
@@ -243,6 +249,7 @@ pub(in crate::app) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
+/// Runs work that opens a file; a panic becomes an error.
 pub(in crate::app) fn survived<T>(
     work: impl FnOnce() -> Result<T, JobError>,
 ) -> Result<T, JobError> {

@@ -110,6 +110,7 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> InstanceSt
     InstanceStart::Alone
 }
 
+/// `None` if another instance is the first.
 fn claim(socket: &Path) -> io::Result<Option<FirstInstance>> {
     // The kernel lets go of it when its owner is gone, however that went.
     let lock = match FileLock::take(&socket.with_extension("lock")) {

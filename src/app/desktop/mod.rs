@@ -30,6 +30,7 @@ use notification::UnseenResults;
 /// The name of the desktop file, so that the desktop shows the right icon and name.
 pub const APP_ID: &str = "org.safelight.Safelight";
 const TITLE: &str = "Safelight";
+/// Shorter work sends no notification.
 const LONG_WORK: Duration = Duration::from_secs(30);
 /// The title does not change more often than this while a job runs.
 const TITLE_EVERY_SECS: f64 = 0.5;
@@ -82,6 +83,7 @@ pub struct DesktopState {
     looks: Option<TaskStream<ThemeChoice>>,
     /// A notification was clicked: the user wants to see the window.
     clicks: BackgroundTask<()>,
+    /// Files that later starts of the program were given.
     handed: TaskStream<Vec<PathBuf>>,
     adding: BackgroundTask<io::Result<PathBuf>>,
     /// Keeps other starts from opening a second window.

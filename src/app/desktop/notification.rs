@@ -29,6 +29,7 @@ pub struct DesktopMessage {
     pub body: String,
 }
 
+/// Shows a notification from a separate thread; `clicked` runs when it is clicked.
 pub(super) fn send(message: DesktopMessage, clicked: Box<dyn FnOnce() + Send>) {
     let spawned = thread::Builder::new()
         .name("notification".to_owned())
@@ -114,10 +115,12 @@ pub(super) async fn signals(
     MessageStream::for_match_rule(rule, connection, None).await
 }
 
+/// Blocks until the future ends.
 pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
     async_io::block_on(work)
 }
 
+/// Like [`wait`]; `None` when it takes longer.
 pub(super) fn wait_at_most<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let late = async {
         Timer::after(limit).await;
@@ -147,6 +150,7 @@ impl UnseenResults {
         }
     }
 
+    /// `last` is the job that has just ended.
     fn message(&self, last: &RunningJob, outcome: &JobOutcome, after: &str) -> DesktopMessage {
         let prompt = short(&last.request.title());
         if let (1, 0, JobOutcome::Finished(output)) = (self.num_done, self.num_failed, outcome) {

@@ -73,6 +73,7 @@ fn rect(x: i32, y: i32, width: u32, height: u32) -> Rect {
     Rect::from_min_size(pos2(x as f32, y as f32), vec2(width as f32, height as f32))
 }
 
+/// A better position in pixels; `None` if the window is visible where it is.
 fn corrected(window: Rect, screens: &[Rect]) -> Option<Rect> {
     let seen = |screen: &Rect| {
         let part = window.intersect(*screen);
@@ -120,6 +121,7 @@ pub fn adopt(ctx: &Context, looks: ThemeChoice) {
     ctx.options_mut(|options| options.fallback_theme = looks);
 }
 
+/// Theme that is not shown.
 pub fn other(ctx: &Context) -> ThemeChoice {
     match ctx.theme() {
         egui::Theme::Dark => ThemeChoice::Light,

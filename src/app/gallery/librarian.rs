@@ -22,6 +22,7 @@ const LIST_EVERY: Duration = Duration::from_millis(150);
 const AT_ONCE: usize = 1000;
 /// Delay after the last change before the index is saved.
 const SAVE_AFTER: Duration = Duration::from_secs(2);
+/// Interval of saves while many files are read.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
 /// Two, so that one large file does not hold up all others.
 pub(super) const NUM_READERS: usize = 2;
@@ -37,6 +38,7 @@ pub(super) enum IndexCommand {
 pub(super) enum ScanCommand {
     Watch(Vec<PathBuf>),
     Look,
+    /// The gallery is closed.
     Rest,
 }
 
@@ -48,8 +50,10 @@ pub(super) enum IndexEvent {
 #[derive(Clone, Debug, Default)]
 pub struct GalleryListing {
     pub items: Vec<Arc<GalleryItem>>,
+    /// Number of all results, regardless of the query.
     pub num_all: usize,
     pub num_unread: usize,
+    /// True while more files are being found.
     pub is_looking: bool,
     /// Folders that cannot be read, a sentence each.
     pub problems: Vec<String>,
@@ -137,6 +141,7 @@ impl ResultIndex {
         librarian.save();
     }
 
+    /// Sleeps as long as there is nothing to do.
     fn next(
         &self,
         asked: &Receiver<IndexCommand>,

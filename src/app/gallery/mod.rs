@@ -37,10 +37,12 @@ pub struct GalleryState {
     folders: Vec<PathBuf>,
     output: OutputSettings,
     pub query: GalleryQuery,
+    /// `None` before the first answer.
     pub listing: Option<GalleryListing>,
     pub selection: GallerySelection,
     /// The chosen ones, of the choice and the list with these numbers.
     chosen: RefCell<Option<KnownChoice>>,
+    /// Number of lists so far.
     pub generation: u64,
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
@@ -48,6 +50,7 @@ pub struct GalleryState {
     gone: RemovedFiles,
     is_open: bool,
     is_following: bool,
+    /// True if the neighbour of a deleted result is to be selected.
     moves_on: bool,
     threads: Option<GalleryThreads>,
 }
@@ -64,11 +67,13 @@ impl GalleryState {
         self.listing.as_ref().map_or(&[], |listing| &listing.items)
     }
 
+    /// True once the folders were scanned to the end.
     fn is_listed(&self) -> bool {
         let listing = self.listing.as_ref();
         listing.is_some_and(|listing| !listing.is_looking)
     }
 
+    /// At most `count` results, the newest first.
     pub fn newest(&self, count: usize) -> Vec<Arc<GalleryItem>> {
         let mut items: Vec<&Arc<GalleryItem>> = self.items().iter().collect();
         items.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.stamp.modified_ns));
@@ -83,6 +88,7 @@ impl GalleryState {
             .or_else(|| self.selection.entries(self.items()).next())
     }
 
+    /// Path of a result relative to its result folder.
     pub fn place_of<'a>(&self, path: &'a Path) -> &'a Path {
         let mut below = self
             .folders
@@ -163,6 +169,7 @@ impl GalleryState {
         }
     }
 
+    /// Result after the first of these in the list, or else before it.
     fn next_to(&self, wishes: &[TrashRequest]) -> Option<PathBuf> {
         let is_wished =
             |entry: &&Arc<GalleryItem>| wishes.iter().any(|wish| wish.path == entry.path);
@@ -198,6 +205,7 @@ impl GalleryState {
         self.is_following = is_wanted;
     }
 
+    /// Clears the selection; false if it was empty.
     pub(super) fn unchoose(&mut self) -> bool {
         let had_any = self.is_open && !self.selection.is_empty();
         if had_any {

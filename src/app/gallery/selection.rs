@@ -55,6 +55,7 @@ impl GallerySelection {
         };
     }
 
+    /// Selects results as soon as they are listed.
     pub fn expect(&mut self, paths: Vec<PathBuf>) {
         self.expected = paths;
     }

@@ -28,6 +28,7 @@ pub struct TrashedResults {
     trashed: Vec<TrashedResult>,
     /// Files that are not there any more, under the names by which they are listed.
     gone: Vec<PathBuf>,
+    /// Reasons why other files stayed, a sentence each.
     problems: Vec<String>,
 }
 
@@ -35,6 +36,7 @@ pub struct TrashedResults {
 pub struct RestoredResults {
     /// Under the names by which they are listed.
     restored: Vec<PathBuf>,
+    /// They are still in the trash.
     failed: Vec<TrashedResult>,
     problems: Vec<String>,
 }
@@ -47,6 +49,7 @@ enum TrashErrand {
 
 #[derive(Default)]
 pub struct TrashBin {
+    /// By undo number: files deleted together are restored together.
     batches: BTreeMap<u64, Vec<TrashedResult>>,
     waiting: VecDeque<TrashErrand>,
     trashing: BackgroundTask<(u64, TrashedResults)>,

@@ -16,6 +16,7 @@ use crate::app::pending::BackgroundTask;
 
 #[derive(Default)]
 pub struct ControlNetChoice {
+    /// In the order of their names.
     pub found: Vec<FoundControl>,
     has_looked: bool,
     looking: BackgroundTask<Vec<FoundControl>>,
@@ -83,6 +84,7 @@ impl InputSlots {
         takes.takes_masks && (takes.by != ControlBy::Networks || self.needs_control_mask(index))
     }
 
+    /// `None` if its network was not found.
     fn network_of(&self, index: usize) -> Option<&FoundControl> {
         let control = self.inputs_in(InputSlot::Control).get(index);
         let network = control.and_then(|input| input.control.network.as_ref())?;
@@ -112,6 +114,7 @@ impl InputSlots {
         has_mask && spec.limits.controls.is_possible() && !self.may_mask_control(index, spec)
     }
 
+    /// Index of the first control without a mask whose network needs one.
     pub fn lacks_control_mask(&self, spec: &ModelSpec) -> Option<usize> {
         let controls = self.inputs_in(InputSlot::Control).iter().enumerate();
         let acting = controls.filter(|(_, input)| input.control.strength != 0.0);

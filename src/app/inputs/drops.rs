@@ -18,6 +18,7 @@ use crate::app::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoveredFiles {
     pub num_files: usize,
+    /// True if the first file has the name of a video.
     pub is_clip: bool,
 }
 
@@ -46,6 +47,7 @@ pub struct DroppedFiles {
     pub held: Option<HoveredFiles>,
     /// Number of dragged files that the window system reported and never withdrew.
     num_stale: usize,
+    /// Drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
     /// Files that came before the models were known.
     early: Vec<(Vec<PathBuf>, SlotTarget)>,
@@ -79,6 +81,7 @@ impl DropZones {
         }
     }
 
+    /// True if a file dropped here is used for its settings; for itself.
     fn at(&self, pos: Pos2) -> [bool; 2] {
         self.places
             .map(|place| place.is_some_and(|place| place.contains(pos)))

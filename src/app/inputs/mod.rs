@@ -24,7 +24,9 @@ use opening::{InputFiles, OpenedInputs};
 #[derive(Clone, Debug)]
 pub struct ChosenInput {
     pub source: InputMedia,
+    /// Parts of the file that are not used, in sentences.
     pub notices: Vec<String>,
+    /// Weight as an image prompt.
     pub strength: f64,
     pub control: ControlSettings,
     /// Mask of the regenerated part, as a control.
@@ -55,10 +57,12 @@ pub struct FormSources<'a> {
 }
 
 impl<'a> FormSources<'a> {
+    /// Video in the start slot, in any role.
     pub fn clip(&self) -> Option<&'a SourceClip> {
         self.extend.or(self.source_clip)
     }
 
+    /// Width and height of the input that decides the aspect ratio.
     pub fn size(&self) -> Option<(u32, u32)> {
         let clip = self.clip().map(|clip| (clip.info.width, clip.info.height));
         let size_of = |picture: &StartPicture| (picture.width, picture.height);
@@ -101,6 +105,7 @@ pub struct SlotRules {
     pub second: Option<InputSlot>,
     pub max_references: usize,
     pub max_controls: usize,
+    /// Generates nothing without a control image.
     needs_control: bool,
     pub max_prompts: usize,
     /// The only reference image is edited, and there is no start image.
@@ -149,16 +154,20 @@ impl SlotRules {
 #[derive(Default)]
 pub struct InputSlots {
     placed: SlotContents,
+    /// Files being opened for these slots.
     opening: BackgroundTask<OpenedInputs>,
+    /// Files to open, whose folders are being listed.
     given: BackgroundTask<InputFiles>,
     picking: BackgroundTask<Option<(SlotTarget, Vec<PathBuf>)>>,
     /// Control settings of a request whose images are being opened.
     awaited: Vec<ControlInput>,
     pub control_networks: ControlNetChoice,
+    /// Strengths of images that are being opened as image prompts.
     strengths: Vec<(PathBuf, f64)>,
 }
 
 impl InputSlots {
+    /// Content of a slot, or the first of several.
     pub fn get(&self, slot: InputSlot) -> Option<&ChosenInput> {
         self.inputs_in(slot).first()
     }
@@ -223,6 +232,7 @@ impl InputSlots {
         self.all().next().is_none()
     }
 
+    /// Video that is continued or regenerated.
     pub fn clip(&self) -> Option<&SourceClip> {
         self.get(InputSlot::Start).and_then(clip)
     }
@@ -259,6 +269,7 @@ impl InputSlots {
         }
     }
 
+    /// Number of further images that a slot with several accepts.
     fn free_in(&self, slot: InputSlot, places: SlotRules) -> usize {
         let most = match slot {
             InputSlot::Prompt => places.max_prompts,
@@ -285,6 +296,7 @@ impl InputSlots {
         places.second.filter(free).unwrap_or(InputSlot::Start)
     }
 
+    /// Number of files, of `count` with this request, that have a free slot.
     pub fn room(&self, count: usize, wish: Option<InputSlot>, places: SlotRules) -> usize {
         if let Some(slot) = places.list_for(wish) {
             return self.free_in(slot, places).max(1);

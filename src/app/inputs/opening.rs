@@ -36,6 +36,7 @@ pub struct OpenedInputs {
     pub num_files: usize,
 }
 
+/// Opens files in order until `room` of them are open.
 pub fn open_inputs(paths: &[PathBuf], placing: SlotTarget, room: usize) -> OpenedInputs {
     let mut found = OpenedInputs {
         placing,
@@ -139,6 +140,7 @@ fn clip_input(reader: &ClipReader) -> Result<OpenedInput, JobError> {
     })
 }
 
+/// Continues from the file of a result, or else from its frame alone.
 pub fn continue_result(result: &ContinuedResult) -> Result<OpenedInput, JobError> {
     let opened = guarded(&result.path, || Ok(reopen(result)));
     let name = if result.is_clip {
@@ -199,6 +201,7 @@ pub fn keep_picture(
     picture_input(path, picture, Vec::new())
 }
 
+/// New file named by the time: results refer to it, so names are never reused.
 fn new_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
     let first = folder.join(format!("{name}-{}.png", timestamp()));
     let mut names = names_like(&first);
@@ -237,6 +240,7 @@ pub struct InputFiles {
     pub played: Option<PathBuf>,
 }
 
+/// Replaces each folder with the images in it.
 pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> InputFiles {
     let mut given = InputFiles {
         paths: Vec::new(),
@@ -270,6 +274,7 @@ fn is_clip_with_settings(path: &Path) -> bool {
         && media_info(path).is_ok_and(|info| info.num_frames > 1)
 }
 
+/// Images directly in the folder, in the order of their names.
 fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     let refused = |what: String| {
         let text = format!("{what}: {}", folder.display());

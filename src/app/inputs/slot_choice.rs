@@ -75,6 +75,7 @@ impl InputSlots {
         cx.form = form;
     }
 
+    /// For a form that need not be the one that is shown.
     pub(in crate::app) fn poll_for(
         &mut self,
         form: &mut GenerateForm,
@@ -154,6 +155,7 @@ impl InputSlots {
         });
     }
 
+    /// Opens files as inputs: a folder means its images, and LoRAs are added as such.
     fn open(&mut self, mut paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut AppContext) {
         let loras: Vec<PathBuf> = paths
             .extract_if(.., |path| {

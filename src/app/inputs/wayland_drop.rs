@@ -33,6 +33,7 @@ pub enum FileDrag {
     Dropped(Vec<PathBuf>, (f64, f64)),
 }
 
+/// `None` unless the window is on Wayland.
 pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
     let RawDisplayHandle::Wayland(display) = cc.display_handle().ok()?.as_raw() else {
         return None;

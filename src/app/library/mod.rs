@@ -42,6 +42,7 @@ pub struct LibraryState {
     pub remembered: RememberedModels,
     pub rows: LibraryRows,
     pub query: String,
+    /// Id of the model whose details are shown.
     pub chosen: Option<String>,
     pub num_opened: u64,
     /// Counts how often the choice went to where it may not be seen.
@@ -49,6 +50,7 @@ pub struct LibraryState {
     pub survey: ModelSurvey,
     /// The parts of models that were looked at; empty while they are read.
     pub cards: HashMap<String, ModelCard>,
+    /// Result of the engine check; `None` before the check.
     pub engine: Option<Result<(), JobError>>,
     aside: Option<ParkedForm>,
     links: LibraryLinks,
@@ -244,6 +246,7 @@ impl LibraryState {
     }
 }
 
+/// Offers the files that a model lacks.
 fn complete(id: &str, cx: &mut AppContext) {
     let unusable = &cx.models.found.unusable;
     let model = unusable

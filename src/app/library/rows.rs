@@ -29,6 +29,7 @@ pub enum ModelPosition {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModel {
+    /// Id in the catalogue, or a path.
     pub id: String,
     pub place: ModelPosition,
     pub name: String,
@@ -43,6 +44,7 @@ pub struct ListedModel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LibraryRow {
     Heading(&'static str),
+    /// Index in [`LibraryRows::models`].
     Model(usize),
 }
 
@@ -105,6 +107,7 @@ impl LibraryRows {
         }
     }
 
+    /// `None` for a heading.
     pub fn model_at(&self, line: usize) -> Option<&ListedModel> {
         match self.shown.get(line)? {
             LibraryRow::Heading(_) => None,
@@ -116,6 +119,7 @@ impl LibraryRows {
         (0..self.shown.len()).find(|line| self.model_at(*line).is_some_and(|it| it.id == id))
     }
 
+    /// Line this number of models further, without headings.
     pub fn step(&self, from: Option<usize>, by: i64) -> Option<usize> {
         let lines: Vec<usize> = (0..self.shown.len())
             .filter(|line| self.model_at(*line).is_some())

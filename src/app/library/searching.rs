@@ -201,6 +201,7 @@ fn watch(watched: &Receiver<FolderWatch>, postbox: &TaskChannel<()>) {
     }
 }
 
+/// Checks that the engine can start; runs on a separate thread.
 pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sync>;
 
 /// Looks whether the engine's executable and a libtorch for it are there. Names only: what they can do, the first job

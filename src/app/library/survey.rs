@@ -59,6 +59,7 @@ pub struct MachineInfo {
     pub device: TelemetryDevice,
     /// `cpu`, `cuda` or `rocm`.
     pub kind: &'static str,
+    /// Path of libtorch, or the reason why there is none.
     pub libtorch: Result<PathBuf, String>,
     pub models: PathBuf,
     pub free_bytes: Option<u64>,
@@ -143,6 +144,7 @@ pub fn examine(paths: AppPaths) -> SurveyRun {
     })
 }
 
+/// True if the folder, or the one it would be created in, is writable.
 fn can_write(folder: &Path) -> bool {
     let there = folder.ancestors().find(|folder| folder.is_dir());
     there.is_some_and(|there| access(there, Access::WRITE_OK).is_ok())

@@ -21,9 +21,11 @@ pub struct LoraShelf {
     pub is_open: bool,
     /// Results of the last search so far: fitting ones first.
     pub found: Arc<Vec<Arc<FoundLora>>>,
+    /// Reason why it is unknown which LoRAs fit.
     pub problem: Option<String>,
     /// More files, or at the end why it cannot be said what fits.
     search: TaskStream<Result<Vec<FoundLora>, String>>,
+    /// Id of the model of the last search.
     model: Option<String>,
     /// Facts on chosen files, once they were read, and the model that they were matched to.
     chosen: HashMap<PathBuf, Option<FoundLora>>,
@@ -43,6 +45,7 @@ impl LoraShelf {
         self.chosen.get(path)?.as_ref()
     }
 
+    /// Coverage of a file in the last job with it.
     pub fn used(&self, path: &Path) -> Option<&LoraCoverage> {
         self.coverage.get(path)
     }
@@ -57,6 +60,7 @@ impl LoraShelf {
         .collect()
     }
 
+    /// True if its file no longer exists.
     pub fn is_gone(&self, lora: &ChosenLora) -> bool {
         let known = self.chosen(&lora.path);
         known.is_some_and(|known| matches!(known.fit, LoraFit::Gone))
@@ -68,12 +72,14 @@ impl LoraShelf {
         lora.is_on && known.is_some_and(|known| matches!(known.fit, LoraFit::No(_)))
     }
 
+    /// The form without the LoRAs that do not fit the model.
     pub(in crate::app) fn acting(&self, form: &GenerateForm) -> GenerateForm {
         let mut form = form.clone();
         form.loras.retain(|lora| !self.is_parked(lora));
         form
     }
 
+    /// Reason why a chosen LoRA has no effect, in a sentence.
     pub fn objection(&self, lora: &ChosenLora) -> Option<String> {
         match &self.chosen(&lora.path)?.fit {
             LoraFit::Yes(_) => None,

@@ -19,13 +19,16 @@ use crate::app::prelude::*;
 pub struct PaintedMask {
     /// Width and height of the picture with its room.
     pub size: Option<(u32, u32)>,
+    /// Size without the outpainted margins.
     pub own_size: (u32, u32),
     pub margins: OutpaintMargins,
+    /// Visible tiles, from back to front.
     pub shown: Vec<ShownTile>,
     pub can_undo: bool,
     pub can_redo: bool,
 }
 
+/// Tasks during which painting is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskTask {
     Softening,
@@ -42,12 +45,15 @@ pub struct MaskEditor {
     mask_file: Option<PathBuf>,
     width: u32,
     height: u32,
+    /// True if the image can be outpainted.
     pub can_extend: bool,
     /// The control that gets it, before, and how many of its frames.
     pub(super) extending: Option<(InputMedia, u32)>,
     pub painted: PaintedMask,
     pub busy: Option<MaskTask>,
+    /// True if it was painted on since it was opened or saved.
     pub(super) is_changed: bool,
+    /// Jobs are submitted as soon as the mask is in its slot.
     pub(super) is_submit_due: bool,
     /// Last position of the current stroke, and whether it erases.
     stroke: Option<([f32; 2], bool)>,

@@ -82,7 +82,9 @@ fn can_extend(of: MaskOf, source: &InputMedia, spec: &ModelSpec) -> bool {
 #[derive(Default)]
 pub struct MaskPage {
     pub editor: Option<MaskEditor>,
+    /// Events of the mask that is being opened.
     opening: TaskStream<MaskEvent>,
+    /// Number of opened editors so far; the last one has this number.
     num_opened: u64,
 }
 
@@ -157,6 +159,7 @@ impl MaskPage {
         inputs.masked(of).is_some_and(is_still) && cx.model().is_some_and(takes)
     }
 
+    /// Continues the mask of this image; otherwise opens the image and its existing mask.
     fn open(&mut self, of: MaskOf, inputs: &InputSlots, cx: &mut AppContext) {
         let Some((source, mask)) = inputs.masked(of).filter(|_| self.can_open(of, inputs, cx))
         else {
@@ -268,6 +271,7 @@ struct MaskCanvas {
     /// The picture as it was opened, and what was painted on it, where it has room at its sides.
     pub own: Option<(Rc<RgbPixels>, ImageMask)>,
     pub outpaint: OutpaintRequest,
+    /// True if it was painted on since it got this size.
     pub is_painted: bool,
 }
 

@@ -31,7 +31,9 @@ const STINT: Duration = Duration::from_millis(8);
 
 #[derive(Debug)]
 pub(super) enum PaintCommand {
+    /// The strokes that follow are one step for undo.
     Begin,
+    /// From, to, and with this brush; in pixels of the image.
     Stroke([f32; 2], [f32; 2], MaskBrush),
     Fill(u8),
     Invert,
@@ -47,6 +49,7 @@ pub(super) enum PaintCommand {
         /// Destination of the outpainted image.
         picture_place: TaskChannel<OpenedInputs>,
         may_be_empty: bool,
+        /// Number of frames of an outpainted control video.
         num_frames: u32,
     },
     Look(VisibleTiles),
@@ -182,6 +185,7 @@ impl<'a> MaskPainter<'a> {
         area
     }
 
+    /// Undoes the last step: a change of the mask, else the extension before its first one.
     fn undo(&mut self) -> PixelArea {
         if self.mask.can_undo() {
             return self.mask.undo();

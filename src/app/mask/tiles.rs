@@ -20,6 +20,7 @@ const MAX_TILES: usize = 96;
 pub struct ImagePyramid(Vec<RgbPixels>);
 
 impl ImagePyramid {
+    /// Takes some time for large images.
     pub fn from_image(picture: RgbPixels) -> Result<Self, MediaError> {
         let mut levels = vec![picture];
         while let Some(last) = levels.last()
@@ -86,6 +87,7 @@ struct TileKey {
 
 struct TextureTile {
     shown: ShownTile,
+    /// Area painted since its texture was created, in pixels of the image.
     touched: PixelArea,
     /// When it was last in sight and as it should be.
     seen: u64,
@@ -93,6 +95,7 @@ struct TextureTile {
 
 #[derive(Clone)]
 pub struct ShownTile {
+    /// In pixels of the image.
     pub rect: Rect,
     pub picture: TextureHandle,
     pub mask: TextureHandle,
@@ -120,6 +123,7 @@ impl TileCache {
         std::mem::replace(&mut self.levels, levels)
     }
 
+    /// The image at full size.
     pub(super) fn picture(&self) -> &RgbPixels {
         &self.levels.0[0]
     }

@@ -45,6 +45,7 @@ impl ExpectedTimeline {
         }
     }
 
+    /// Seconds of the job; a sum of shares unless `is_timed`.
     pub fn total_secs(&self) -> f64 {
         self.stages.iter().map(|stage| stage.secs).sum()
     }
@@ -93,6 +94,7 @@ fn laid_out(times: impl Iterator<Item = StageTime>, from_secs: f64) -> Vec<Stage
     bands.collect()
 }
 
+/// True for stages whose times are needed to estimate the whole job.
 fn is_long(stage: Stage) -> bool {
     stage.is_denoising() || stage == Stage::Decode
 }

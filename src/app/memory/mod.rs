@@ -19,6 +19,7 @@ pub struct StageBand {
     /// Occurrence in the recipe, counted from 0.
     pub section: u32,
     pub from_secs: f64,
+    /// `None` while the stage runs.
     pub to_secs: Option<f64>,
 }
 
@@ -39,7 +40,9 @@ pub struct MemoryHistory {
     last_engine_secs: f64,
     pub plan: Option<Box<MemoryPlan>>,
     pub course: Option<ExpectedTimeline>,
+    /// Out-of-memory fallbacks.
     pub climbs: Vec<FallbackAttempt>,
+    /// Predicted and measured peaks of a job that has ended.
     pub outcome: Option<PlanOutcome>,
 }
 

@@ -36,6 +36,7 @@ pub struct PlanRequest {
     pub loras: Vec<LoraChoice>,
     pub controls: Vec<ControlInput>,
     pub device: DeviceChoice,
+    /// Smaller models for the same job.
     pub others: Vec<ModelSpec>,
 }
 
@@ -76,8 +77,11 @@ pub struct MemoryPlanning {
     exporting: BackgroundTask<Option<Result<PathBuf, JobError>>>,
     basis: Option<(PlanRequest, PlanBasis)>,
     planned: Option<FormPlan>,
+    /// Preserved memory in GiB while the slider is dragged.
     pub preserved_draft: Option<f64>,
+    /// Memory limit in GiB while it is dragged.
     pub cap_draft: Option<f64>,
+    /// True if the graph shows the form's job, not the last one.
     pub is_shown: bool,
 }
 
@@ -267,6 +271,7 @@ fn apply(change: &PlanChange, cx: &mut AppContext) {
     cx.push(SettingsCommand::Change(Box::new(settings)));
 }
 
+/// GiB, rounded up to one decimal.
 fn rounded_up(bytes: u64) -> f64 {
     (in_gib(bytes) * 10.0).ceil() / 10.0
 }
@@ -302,6 +307,7 @@ pub fn read_plan(paths: AppPaths) -> ReadPlan {
     })
 }
 
+/// Asks for a file and writes the telemetry of a job to it; returns its path.
 fn export(
     background: &BackgroundThreads,
     records: PathBuf,

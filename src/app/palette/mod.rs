@@ -19,8 +19,10 @@ const MAX_GAP: i32 = 6;
 
 #[derive(Default)]
 pub struct CommandPalette {
+    /// `None` while the list is closed.
     pub entries: Option<Vec<PaletteEntry>>,
     pub are_shortcuts_shown: bool,
+    /// Ids of the most recently used entries, newest first.
     pub recent: Vec<String>,
 }
 
@@ -30,6 +32,7 @@ pub struct PaletteEntry {
     pub id: String,
     pub name: String,
     pub kind: &'static str,
+    /// Empty without a shortcut.
     pub keys: String,
     pub command: AppCommand,
 }

@@ -124,10 +124,12 @@ impl ResultViewer {
         }
     }
 
+    /// Index of the image of this result that is shown; `None` if something else is shown.
     fn shown_of(&self, id: JobId) -> Option<usize> {
         (self.mode == ViewerMode::Result(id)).then(|| self.batch_index())
     }
 
+    /// `None` for a running job and a comparison.
     fn shown_path(&self) -> Option<&Path> {
         let shown = self.batch_index();
         self.media().map(|media| media.path_of(shown))
@@ -225,6 +227,7 @@ impl ResultViewer {
         is_compared
     }
 
+    /// `None` for a comparison, which shows two.
     fn shown_frame(&self, queue: &JobQueue) -> Option<ShownFrame> {
         let (player, path) = match self.mode {
             ViewerMode::Live => {
@@ -312,6 +315,7 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut AppCont
     cx.say(format!("Frame {number} saved: {}", path.display()));
 }
 
+/// Writes the frame next to its video, with the video's settings and its own number.
 fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
     let folder = frame.path.parent().unwrap_or_else(|| Path::new(""));
     let stem = frame.path.file_stem().unwrap_or_default().to_string_lossy();

@@ -22,6 +22,7 @@ pub struct ComparedSide {
     frames: ViewerFrames,
     fps: f64,
     is_clip: bool,
+    /// Index of the image in its batch, or 0.
     first: usize,
     pub texture: ViewerTexture,
 }
@@ -76,6 +77,7 @@ impl ComparedSide {
 pub struct ResultComparison {
     pub sides: [ComparedSide; 2],
     pub mode: CompareMode,
+    /// Position of the line between A and B, from 0 to 1.
     pub divider: f32,
     pub gain: u8,
     pub difference: ViewerTexture,
@@ -97,6 +99,7 @@ impl ResultComparison {
         }
     }
 
+    /// True if both are images.
     pub fn is_still(&self) -> bool {
         self.playhead.len() <= 1
     }

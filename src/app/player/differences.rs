@@ -57,6 +57,7 @@ impl SettingDifferences {
     }
 }
 
+/// Compares two requests; `None` is a file without settings.
 pub fn differences(a: Option<&Value>, b: Option<&Value>) -> SettingDifferences {
     let (Some(a), Some(b)) = (a, b) else {
         let all = |request: Option<&Value>| match request {

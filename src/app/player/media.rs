@@ -21,6 +21,7 @@ const MAX_BATCH: usize = 64;
 pub struct ViewedMedia {
     /// The job of this session that made it, where its frames are in memory.
     pub job: Option<JobId>,
+    /// Several for the images of a batch.
     pub paths: Vec<PathBuf>,
     pub width: u32,
     pub height: u32,
@@ -28,6 +29,7 @@ pub struct ViewedMedia {
     pub fps: f64,
     /// It plays; else it is one image, or several.
     pub is_clip: bool,
+    /// Seconds that its job took; `None` for results of earlier sessions.
     pub secs: Option<f64>,
     /// Settings that Safelight embedded in each file, if any.
     pub settings: Vec<Option<Value>>,
@@ -59,6 +61,7 @@ impl ViewedMedia {
         }
     }
 
+    /// File of one image of a batch; the only file of others.
     pub fn path_of(&self, index: usize) -> &Path {
         let path = self.paths.get(index).or_else(|| self.paths.first());
         path.map_or_else(|| Path::new(""), PathBuf::as_path)

@@ -51,10 +51,13 @@ pub struct ResultViewer {
     pub is_full: bool,
     full: FullScreen,
     pub playback: PlaybackOptions,
+    /// An input image that is shown because it was put into the form.
     input: Option<PathBuf>,
+    /// A file that is shown because a job has made it.
     made: Option<PathBuf>,
     /// The user chose what is shown; the next job does not replace it.
     is_chosen: bool,
+    /// The job that ran in the last frame.
     running: Option<JobId>,
     /// A new video plays until this time, also while the next job runs; then that job is shown.
     live_at: Option<f64>,
@@ -63,12 +66,14 @@ pub struct ResultViewer {
     opening: Option<OpeningMedia>,
     /// The mode that a comparison returns to.
     before_compare: ViewerMode,
+    /// Number of a saved frame, from 1, and its file.
     saving: BackgroundTask<Result<(usize, PathBuf), MediaError>>,
 }
 
 struct OpeningMedia {
     name: String,
     files: BackgroundTask<Result<Vec<OpenedFile>, JobError>>,
+    /// True for an input image, which the user did not choose to see.
     is_input: bool,
 }
 
@@ -84,6 +89,7 @@ impl ResultViewer {
         self.opening.as_ref().map(|opening| opening.name.as_str())
     }
 
+    /// `None` for a running job and a comparison.
     pub fn media(&self) -> Option<&ViewedMedia> {
         let is_one = matches!(self.mode, ViewerMode::Result(_) | ViewerMode::File);
         let player = self.player.as_ref().filter(|_| is_one)?;
@@ -129,6 +135,7 @@ impl FramePlayer {
         Self::new(media, ViewerFrames::Memory(clip), 0)
     }
 
+    /// True for a video of more than one frame.
     pub fn can_play(&self) -> bool {
         self.media.is_clip && self.len() > 1
     }
@@ -158,6 +165,7 @@ impl FramePlayer {
         self.frames.picture(self.index())
     }
 
+    /// The current frame; `None` while it is being read.
     pub fn exact(&self) -> Option<Arc<RgbPixels>> {
         self.frames.exact(self.index())
     }

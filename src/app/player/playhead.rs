@@ -51,6 +51,7 @@ impl RepeatMode {
 #[serde(default)]
 pub struct PlaybackOptions {
     pub repeat: RepeatMode,
+    /// Relative to the frame rate of the video.
     pub speed: f64,
 }
 
@@ -142,6 +143,7 @@ impl PlaybackPosition {
         self.is_playing
     }
 
+    /// True if it plays and the next frame is the one before.
     pub fn is_backward(&self) -> bool {
         self.is_playing && self.is_backward
     }
@@ -170,6 +172,7 @@ impl PlaybackPosition {
         }
     }
 
+    /// Moves by frames, wrapping at the ends, and stops there.
     pub fn step(&mut self, by: i64) {
         let len = self.len.max(1) as i64;
         self.show((self.index as i64).saturating_add(by).rem_euclid(len) as usize);

@@ -30,6 +30,7 @@ impl ViewerFrames {
         }
     }
 
+    /// `None` for an even frame rate.
     pub fn starts(&self) -> Option<&FrameStarts> {
         match self {
             Self::Memory(_) => None,
@@ -37,6 +38,7 @@ impl ViewerFrames {
         }
     }
 
+    /// The frame, or the nearest one that has been read.
     pub fn picture(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(clip) => clip.frames.get(index).cloned(),
@@ -44,6 +46,7 @@ impl ViewerFrames {
         }
     }
 
+    /// The frame; `None` while it is being read.
     pub fn exact(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(clip) => clip.frames.get(index).cloned(),
@@ -77,6 +80,7 @@ struct SharedReading {
     window: FrameWindow,
     is_closed: bool,
     failure: Option<MediaError>,
+    /// Largest edge of a texture, in pixels.
     max_side: u32,
 }
 
@@ -117,6 +121,7 @@ impl FileFrames {
         }
     }
 
+    /// Number of frames, as far as is known.
     fn len(&self) -> usize {
         self.shared.lock().window.len()
     }

@@ -95,6 +95,7 @@ impl ResultViewer {
         }
     }
 
+    /// Shows a new result; the next job is shown once its video has played.
     fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &AppContext) {
         self.show_result(item.id, queue, cx);
         let plays = item.is_in_memory() && is_playable(item);
@@ -179,6 +180,7 @@ impl ResultViewer {
         self.is_chosen = self.mode != ViewerMode::Live;
     }
 
+    /// Opens an image, batch or video and plays it; two of them are compared.
     pub(super) fn open(&mut self, paths: Vec<PathBuf>, cx: &mut AppContext) {
         cx.page = MainPage::Watch;
         cx.is_queue_over = false;
@@ -257,6 +259,7 @@ impl ResultViewer {
         self.is_chosen = false;
     }
 
+    /// Shows the running job, else the last result.
     fn show_newest(&mut self, queue: &JobQueue, cx: &AppContext) {
         match queue.results.last() {
             Some(item) if queue.running.is_none() => self.show_result(item.id, queue, cx),

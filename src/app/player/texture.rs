@@ -21,6 +21,7 @@ const MAX_DIFFERENCE_PIXELS: f64 = 1_000_000.0;
 #[derive(Clone, Debug)]
 pub enum ViewerContent {
     Picture(Arc<RgbPixels>),
+    /// Absolute difference of each pixel, times `gain`.
     Difference {
         a: Arc<RgbPixels>,
         b: Arc<RgbPixels>,
@@ -39,6 +40,7 @@ impl ViewerContent {
         all <= SMALL_PIXELS
     }
 
+    /// Width and height in pixels; its image may be larger.
     fn size(&self) -> [u32; 2] {
         match self {
             Self::Picture(picture) => [picture.width, picture.height],
@@ -80,6 +82,7 @@ fn enlarged(picture: &RgbPixels) -> ColorImage {
         .map_or_else(|_| color_image(picture), |large| color_image(&large))
 }
 
+/// Size of the first image, or less.
 fn difference_size(a: &RgbPixels) -> [u32; 2] {
     let pixels = f64::from(a.width) * f64::from(a.height);
     let scale = (MAX_DIFFERENCE_PIXELS / pixels).sqrt().min(1.0);
@@ -123,6 +126,7 @@ enum NextImage {
 }
 
 impl ViewerTexture {
+    /// Shows an image; a small one at once.
     pub fn show_picture(&mut self, ctx: &Context, picture: &Arc<RgbPixels>) {
         self.show(ctx, ViewerContent::Picture(Arc::clone(picture)));
     }
@@ -145,6 +149,7 @@ impl ViewerTexture {
         Some(vec2(width as f32, height as f32))
     }
 
+    /// The texture, and the size of its content in pixels.
     pub fn handle(&self) -> Option<(&TextureHandle, [u32; 2])> {
         Some((self.texture.as_ref()?, self.shown.as_ref()?.size()))
     }
@@ -213,6 +218,7 @@ fn turn_together(ctx: &Context, wanted: &mut [(&mut ViewerTexture, ViewerContent
     }
 }
 
+/// Converts on a thread that wakes the window.
 fn made_aside(ctx: &Context, content: &ViewerContent) -> Receiver<ColorImage> {
     let (sender, receiver) = bounded(1);
     let (ctx, content) = (ctx.clone(), content.clone());

@@ -34,6 +34,7 @@ impl ZoomLevel {
         }
     }
 
+    /// Points per pixel.
     pub fn scale(self, area: Rect, size: Vec2) -> f32 {
         self.rect(area, size).width() / size.x.max(1.0)
     }

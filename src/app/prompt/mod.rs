@@ -25,6 +25,7 @@ pub fn field_id() -> egui::Id {
 #[derive(Default)]
 pub struct PromptDesk {
     pub history: PromptHistory,
+    /// `None` until the first search.
     pub wildcards: Option<Arc<Vec<WildcardFile>>>,
     pub counting: PromptCounting,
     has_begun: bool,
@@ -108,6 +109,7 @@ impl PromptDesk {
         }
     }
 
+    /// Puts an example into the field. The previous text stays in the history.
     fn use_example(&mut self, example: String, cx: &mut AppContext) {
         let written = cx.form.prompt.trim();
         let mut specs = cx.models.all().iter();
@@ -197,9 +199,11 @@ impl PromptDesk {
 #[derive(Default)]
 pub struct PromptHistory {
     entries: Arc<Vec<PromptEntry>>,
+    /// Index of the prompt in the field; `None` for a draft.
     at: Option<usize>,
     /// Prompt that was being written before the first step back.
     draft: PromptEntry,
+    /// True once the file has been read.
     pub is_known: bool,
 }
 
@@ -221,6 +225,7 @@ impl PromptHistory {
         self.take(entries);
     }
 
+    /// Makes the next text a draft.
     fn leave(&mut self) {
         self.at = None;
     }

@@ -10,6 +10,7 @@ const MAX_BEGINNING: usize = 60;
 pub struct PromptCursor {
     /// Letters before it, when it was last seen.
     pub cursor: Option<usize>,
+    /// Cursor position that is requested, in characters.
     pub wanted_cursor: Option<usize>,
     /// The wildcards that are offered, and which of them the keyboard chose.
     pub offer: Option<WildcardOffer>,
@@ -25,6 +26,7 @@ pub struct PromptCursor {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WildcardOffer {
+    /// Number of characters before the `__`.
     pub start: usize,
     pub names: Vec<String>,
     pub chosen: usize,

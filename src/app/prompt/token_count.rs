@@ -11,6 +11,7 @@ use crate::app::prelude::*;
 
 const PAUSE_SECS: f64 = 0.15;
 
+/// Count, or a sentence on a problem.
 type CountResult = Result<PromptCount, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,7 @@ struct CountedPrompts {
 #[derive(Default)]
 pub struct PromptCounting {
     has_begun: bool,
+    /// `None` while it counts.
     counter: Option<TokenCounter>,
     running: BackgroundTask<CountedPrompts>,
     /// Request that was counted last, or is being counted.
@@ -44,6 +46,7 @@ impl PromptCounting {
         self.prompt.as_ref()
     }
 
+    /// `None` if the negative prompt has no effect.
     pub fn negative(&self) -> Option<&CountResult> {
         self.negative.as_ref()
     }
@@ -157,6 +160,7 @@ impl PromptCounting {
 enum CountDue {
     Nothing,
     Now,
+    /// After this number of seconds.
     In(f64),
 }
 

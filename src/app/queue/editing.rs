@@ -86,6 +86,7 @@ impl JobQueue {
         }
     }
 
+    /// Puts new jobs in the place of the edited one; those of a stopped one go to the end of the queue.
     pub(super) fn replace_edited(
         &mut self,
         jobs: impl Iterator<Item = WaitingJob>,
@@ -110,6 +111,7 @@ impl JobQueue {
         cx.say("The job was changed");
     }
 
+    /// Queues a copy after the job, with another seed unless the form keeps its seed.
     pub(super) fn duplicate(&mut self, id: JobId, cx: &AppContext) {
         let Some(job) = self.idle_job(id) else {
             return;

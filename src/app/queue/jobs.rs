@@ -34,6 +34,7 @@ pub struct WaitingJob {
 pub enum StopReason {
     Failed(JobError),
     Paused,
+    /// The program ended while it ran.
     Unfinished,
 }
 
@@ -42,6 +43,7 @@ pub enum StopReason {
 pub struct StoppedJob {
     pub job: WaitingJob,
     pub why: StopReason,
+    /// Text on its progress; empty if nothing of it exists.
     pub progress: String,
 }
 
@@ -57,6 +59,7 @@ pub enum PauseWish {
 pub enum RemovedJob {
     Waiting(usize, WaitingJob),
     Stopped(usize, StoppedJob),
+    /// It was running.
     Cancelled(WaitingJob),
 }
 
@@ -90,6 +93,7 @@ impl WaitingJob {
         self.has_output = false;
     }
 
+    /// The image or video that it starts from.
     pub fn picture(&self) -> Option<&PathBuf> {
         self.request.picture()
     }
@@ -135,6 +139,7 @@ impl ResultItem {
         Some(request.of_one(index))
     }
 
+    /// `None` for post-processing.
     pub fn seed(&self) -> Option<u64> {
         self.request.generate().map(|request| request.seed)
     }
@@ -168,6 +173,7 @@ impl ResultItem {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ActionCountdown {
     pub action: QueueEndAction,
+    /// On the window's clock.
     pub(super) ends_at: f64,
     pub secs_left: u32,
 }

@@ -36,6 +36,7 @@ impl JobQueue {
         }
     }
 
+    /// Searches for jobs that can resume.
     pub(super) fn find_left(&mut self, cx: &AppContext) {
         if let Some(jobs) = cx.paths.as_ref().map(AppPaths::jobs) {
             let left = cx.background.on_files(move || left_in(&jobs));

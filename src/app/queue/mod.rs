@@ -53,16 +53,19 @@ pub struct JobQueue {
     pub forgotten: BTreeSet<JobId>,
     /// Counts the changes to what is kept on disk.
     revision: u64,
+    /// Oldest first.
     pub results: Vec<ResultItem>,
     /// Results whose files are in the trash, and the places that they had.
     gone: Vec<(usize, ResultItem)>,
     /// The graph of the last job, so that it can be read when the job has ended.
     pub last_memory: MemoryHistory,
+    /// Job of the memory graph.
     pub last_job: Option<JobId>,
     /// Saved state of the panel.
     pub panel: QueuePanel,
     /// True if the user has closed the panel: it does not open automatically.
     was_closed: bool,
+    /// The job whose settings are in the form.
     pub editing: Option<EditedJob>,
     /// Files that were added together, whose purpose is to be chosen.
     pub several: Option<MultiFilePrompt>,

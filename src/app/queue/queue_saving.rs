@@ -183,6 +183,7 @@ fn keep_aside(restored: &mut RestoredQueue, path: &Path, problem: JobError) {
     });
 }
 
+/// Makes this program the one that has the queue.
 fn lock(paths: &AppPaths) -> Result<FileLock, JobError> {
     let path = paths.data.join("queue.lock");
     let taken = make_private_folder(&paths.data).and_then(|()| FileLock::take(&path));

@@ -28,11 +28,13 @@ pub struct RunningJob {
     pub section: u32,
     pub has_resumed: bool,
     pub waiting: Option<MemoryWait>,
+    /// Step and number of steps of the running stage.
     pub step: Option<(u32, u32)>,
     pub secs_left: Option<f64>,
     pub num_frames_decoded: u32,
     /// The latents as pictures, by latent frame.
     previews: Vec<Option<Arc<RgbPixels>>>,
+    /// The newest decoded frame, as opposed to a preview.
     pub frame: Option<PreviewFrame>,
     /// The clip so far, where it grows section by section: it plays while the next section is made.
     pub growing: Option<FramePlayer>,
@@ -162,6 +164,7 @@ impl RunningJob {
         }
     }
 
+    /// Number of latent frames with a preview.
     pub fn num_previews(&self) -> usize {
         self.previews.iter().flatten().count()
     }

@@ -24,6 +24,7 @@ pub struct SettingsKeeping {
     /// Why the file cannot be used, while it cannot.
     pub broken: Option<String>,
     pub path: String,
+    /// Keys of the last changed settings, newest first.
     pub recent: Vec<String>,
     /// The row that is to be shown, and how often there was one.
     pub shown: (u64, &'static str),

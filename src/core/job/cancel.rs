@@ -20,6 +20,7 @@ struct CancelFlags {
 }
 
 impl CancelToken {
+    /// Asks the job to stop. Cannot be undone.
     pub fn cancel(&self) {
         self.0.state.store(IS_CANCELLED, Ordering::Relaxed);
     }
@@ -43,10 +44,12 @@ impl CancelToken {
         self.0.waits_no_more.load(Ordering::Relaxed)
     }
 
+    /// True if the job is to stop, temporarily or for good.
     pub fn is_cancelled(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) != RUNS
     }
 
+    /// True if it stops only temporarily.
     pub fn is_paused(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) == IS_PAUSED
     }

@@ -15,12 +15,14 @@ pub use crate::model::{ControlBy, ControlKind, ControlUse};
 pub struct CannyThresholds {
     /// Gradient above which a pixel continues an edge.
     pub low: u16,
+    /// Gradient above which a pixel begins an edge.
     pub high: u16,
 }
 
 impl CannyThresholds {
     pub const THRESHOLDS: RangeInclusive<u16> = 1..=1000;
 
+    /// `None` if both are valid, else a sentence.
     #[must_use]
     pub fn problem(self) -> Option<String> {
         let (least, most) = Self::THRESHOLDS.into_inner();
@@ -119,6 +121,7 @@ impl ControlInput {
         format!("control_{}_network", index + 1)
     }
 
+    /// Its files, and that of its network.
     pub fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
         let others = [&self.mask, &self.settings.network];
         std::iter::once(&self.file).chain(others.into_iter().flatten())

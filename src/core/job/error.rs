@@ -27,7 +27,9 @@ pub enum JobErrorKind {
     EngineLost,
     /// The disk is full or a folder cannot be written.
     Disk,
+    /// A server did not answer, or not as it should.
     Network,
+    /// A fault of this program.
     Internal,
 }
 
@@ -49,6 +51,7 @@ pub struct JobError {
     pub kind: JobErrorKind,
     /// One sentence, no full stop.
     pub summary: String,
+    /// May be empty.
     pub advice: String,
     /// The chain of causes, for the log and for "Copy details".
     pub details: String,

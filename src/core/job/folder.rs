@@ -86,6 +86,7 @@ impl JobFolder {
         self.0.join("mask")
     }
 
+    /// Copy of a reference image, counted from 0, like [`Self::start_picture`].
     pub fn reference(&self, index: usize) -> PathBuf {
         self.0.join(format!("reference.{index:03}.png"))
     }
@@ -95,6 +96,7 @@ impl JobFolder {
         self.0.join(format!("prompt_picture.{index:03}.png"))
     }
 
+    /// Copy of a control image, counted from 0, like [`Self::start_picture`].
     pub fn control(&self, index: usize) -> PathBuf {
         self.0.join(format!("control.{index:03}.png"))
     }
@@ -163,6 +165,7 @@ impl JobFolder {
         serde_json::from_slice(&text).map_err(io::Error::other)
     }
 
+    /// File that marks the folder of a job.
     pub fn request_file(&self) -> PathBuf {
         self.0.join("request.json")
     }
@@ -172,6 +175,7 @@ impl JobFolder {
         self.0.join("computed.json")
     }
 
+    /// Finished frames of a post-processing job.
     pub fn parts(&self) -> PathBuf {
         self.0.join("parts")
     }

@@ -45,6 +45,7 @@ impl From<PostprocessRequest> for JobRequest {
 }
 
 impl JobRequest {
+    /// `None` for post-processing.
     pub fn generate(&self) -> Option<&GenerateRequest> {
         match self {
             Self::Generate(request) => Some(request),
@@ -59,6 +60,7 @@ impl JobRequest {
         }
     }
 
+    /// The grid that it belongs to, and the cell's number from 0.
     pub fn cell(&self) -> Option<(GridId, usize)> {
         self.generate().and_then(cell_of)
     }
@@ -85,6 +87,7 @@ impl JobRequest {
         }
     }
 
+    /// Width and height of the result, in pixels.
     pub fn size(&self) -> (u32, u32) {
         match self {
             Self::Generate(request) => (request.width, request.height),
@@ -127,6 +130,7 @@ impl JobRequest {
         }
     }
 
+    /// The image or video that it starts from.
     pub fn picture(&self) -> Option<&PathBuf> {
         match self {
             Self::Generate(request) => {
@@ -143,6 +147,7 @@ impl JobRequest {
         }
     }
 
+    /// Input files, without the model's.
     pub fn inputs(&self) -> Vec<&PathBuf> {
         match self {
             Self::Generate(request) => request.inputs().collect(),

@@ -18,6 +18,7 @@ const VERSION: u64 = 1;
 /// A file beyond this is no queue of anybody's.
 const MAX_BYTES: u64 = 256 << 20;
 
+/// State of a job when the file was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuedState {
@@ -52,6 +53,7 @@ pub struct QueueFile {
     pub forgotten: BTreeSet<JobId>,
     /// The grids of which some jobs are not finished, or the contact sheet is not made.
     pub grids: Vec<GridRecord>,
+    /// Reasons why jobs could not be read, a sentence for each.
     pub unread: Vec<String>,
 }
 
@@ -119,6 +121,7 @@ impl QueueFile {
         Ok(file)
     }
 
+    /// Writes the file as a whole or not at all.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let json = serde_json::json!({
             "version": VERSION,

@@ -91,6 +91,7 @@ impl Recipe {
         times.checked_sub(1)
     }
 
+    /// Position of a stage's occurrence number `section`; `None` if it occurs less often.
     pub fn position(&self, stage: Stage, section: u32) -> Option<usize> {
         let all = self.stages.iter().enumerate();
         let mut same = all.filter(|(_, other)| **other == stage);

@@ -22,6 +22,7 @@ pub const CARRIED_APP: &str = "Safelight";
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
+    /// Id in the catalogue, or the path given by the user.
     pub model: String,
     pub family: ModelFamily,
     /// Paths of the model's components. Not embedded in files.
@@ -39,6 +40,7 @@ pub struct GenerateRequest {
     /// Role of `image` for the model. Not embedded in files.
     #[serde(default)]
     pub image_role: ImageRole,
+    /// Text for the text encoders.
     pub prompt: String,
     /// Text as the user wrote it, if `prompt` differs: with choices, wildcards and comments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,6 +81,7 @@ pub struct GenerateRequest {
     pub prompt_pictures: Vec<PromptPicture>,
     #[serde(default)]
     pub fit: ResizeMode,
+    /// Of the result, in pixels.
     pub width: u32,
     pub height: u32,
     /// Made at another size first; absent where it is not.
@@ -133,6 +136,7 @@ pub struct GenerateRequest {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PromptPicture {
+    /// As the user named it.
     pub path: PathBuf,
     /// Factor of its tokens: 1 as the model was trained.
     pub strength: f64,

@@ -14,6 +14,7 @@ use crate::model::ImageRole;
 /// Options of a second pass in addition to the size of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecondPass {
+    /// Scale factor of the edges.
     pub scale: f64,
     /// Denoising strength: above 0, and 1 regenerates everything.
     pub strength: f64,

@@ -62,6 +62,7 @@ pub struct MemorySample {
     pub machine: MachineSample,
 }
 
+/// State of the machine at one moment; unknown values are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineSample {
@@ -102,6 +103,7 @@ pub struct MemoryWait {
     /// True for the GPU's memory, false for the computer's.
     pub is_device: bool,
     pub others_bytes: u64,
+    /// Limit for all programs together.
     pub limit_bytes: u64,
 }
 
@@ -139,6 +141,7 @@ pub struct Video {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     pub stage: Stage,
+    /// Run number of the stage, from 0.
     #[serde(default)]
     pub section: u32,
     pub secs: f64,
@@ -159,6 +162,7 @@ pub struct SectionMade {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FallbackAttempt {
     pub stage: Stage,
+    /// Run number of the stage, from 0.
     #[serde(default)]
     pub section: u32,
     pub rung: FallbackLevel,
@@ -182,7 +186,9 @@ pub struct JobOutput {
     pub peak_bytes: u64,
     /// Sentences on deviations from the request.
     pub warnings: Vec<String>,
+    /// Planned and measured memory.
     pub plan: Option<PlanOutcome>,
+    /// Out-of-memory fallbacks in order.
     pub rungs: Vec<FallbackAttempt>,
 }
 

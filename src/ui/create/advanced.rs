@@ -8,6 +8,7 @@ use crate::ui::prelude::*;
 
 /// Sizes of tiles in pixels; a preset or a file may have others.
 const TILES_PX: [u32; 2] = [256, 512];
+/// Initial value for models without a shift.
 const USUAL_SHIFT: f64 = 3.0;
 const STEPS_HOVER: &str = "How many times the result is refined. More is slower and cleaner";
 const SHIFT_HOVER: &str =
@@ -325,6 +326,7 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
     }
 }
 
+/// `offered`: step caches that the model supports.
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
     let hover = "Reuses results of similar steps: up to 2× faster with some quality loss. For \
                 drafts. A job that was paused begins its steps again";

@@ -231,6 +231,7 @@ fn part_ui(ui: &mut Ui, part: &mut GuidanceRange, hover: &str, names: [&str; 2])
     number_pair(ui, RUN_TO, names, [hover; 2], values);
 }
 
+/// A number from 0 to 1.
 fn fraction(value: &mut f64) -> DragValue<'_> {
     DragValue::new(value)
         .range(0.0..=1.0)

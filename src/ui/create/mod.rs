@@ -75,6 +75,7 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     problems_ui(ui, view);
 }
 
+/// Opens the page of models; pressed again, it goes back.
 fn picker_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, label: egui::Id) {
     let is_open = view.app.cx.page == MainPage::Models;
     let caret = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);

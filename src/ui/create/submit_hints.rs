@@ -197,6 +197,7 @@ fn extend_elsewhere(
     (Some(help), Some(text))
 }
 
+/// Inputs that the selected model does not use, each with the command that removes it.
 fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
     let mut parked = Vec::new();
     for slot in InputSlot::ALL {

@@ -66,6 +66,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.on_click(&button, AppCommand::Show(MainPage::Models));
 }
 
+/// Progress of the running download in percent, and the number of stopped ones.
 pub(super) fn state(view: &UiContext<'_>) -> (Option<u32>, usize) {
     let fetching = &view.app.fetching;
     let is_running =

@@ -261,6 +261,7 @@ fn row_ui(ui: &mut Ui, name: &str, contents: impl FnOnce(&mut Ui)) {
     });
 }
 
+/// Actions on the selected results; `entry` is the one with details.
 fn main_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     let chosen = view.app.gallery.chosen();
     match &chosen[..] {
@@ -293,6 +294,7 @@ fn are_favourites(view: &UiContext<'_>) -> bool {
     chosen.iter().all(|entry| entry.is_favourite)
 }
 
+/// Makes the selected results favourites, or removes them if all of them are.
 fn favour(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
     let paths = chosen.iter().map(|entry| entry.path.clone()).collect();
@@ -318,7 +320,7 @@ pub(super) fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryI
     }
 }
 
-/// Those that are signs alone.
+/// Icon buttons without labels.
 pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     let is_favourite = are_favourites(view);
     ui.horizontal(|ui| {

@@ -44,6 +44,7 @@ impl GridLayout {
         self.side + theme::GALLERY_GAP
     }
 
+    /// Scroll offset at which a row is visible; `None` if it already is.
     fn offset_for(self, index: usize, (offset, height): (f32, f32)) -> Option<f32> {
         let top = (index / self.num_columns) as f32 * self.row_height();
         if top < offset {
@@ -214,6 +215,7 @@ pub(super) fn cell_ui(
     response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
 }
 
+/// Text for screen readers.
 pub(in crate::ui) fn name_of(entry: &GalleryItem) -> String {
     let prompt = entry.facts().map_or("", |facts| facts.prompt.as_str());
     let what = if prompt.is_empty() {
@@ -269,6 +271,7 @@ pub(in crate::ui) fn picture_ui(
     }
 }
 
+/// Texture edge in pixels, for an image of `points` points.
 pub(super) fn thumb_side(ui: &Ui, points: f32) -> u32 {
     if points * ui.pixels_per_point() > SMALL_SIDE as f32 {
         THUMB_SIDE

@@ -74,6 +74,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
+/// From the last to the first.
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.close_button(ui, "Close the models");
     let button = icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER);
@@ -172,6 +173,7 @@ fn fit_colour(ui: &Ui, fit: Option<&SurveyedFit>) -> egui::Color32 {
     }
 }
 
+/// Memory verdict of a model, with the time of one result if known: `fits · about 14 h`.
 fn fit_text(fit: &SurveyedFit) -> String {
     match (fit.word, fit.secs.map(about_rough_text)) {
         (FitWord::Fits, Some(time)) => format!("fits · {time}"),
@@ -222,6 +224,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.panels.library.scroll_offset = output.state.clamped_offset().y;
 }
 
+/// Scroll offset at which the newly selected model is visible; `None` if it already is.
 fn offset_of_chosen(view: &mut UiContext<'_>, room: f32) -> Option<f32> {
     let (library, panel) = (&view.app.library, &mut view.panels.library);
     if std::mem::replace(&mut panel.num_moves, library.num_moves) == library.num_moves {

@@ -138,6 +138,7 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.add_space(theme::GAP);
 }
 
+/// Shell command that a sentence has between backquotes.
 fn command_in(advice: &str) -> Option<&str> {
     advice.split('`').nth(1).filter(|text| !text.is_empty())
 }

@@ -7,11 +7,13 @@ use crate::ui::mask::extend::{draw_edges, edges_ui};
 use crate::ui::prelude::*;
 use crate::ui::view::MaskPanel;
 
+/// Maximum zoom in points per pixel.
 const MAX_SCALE: f32 = 24.0;
 
 #[derive(Clone, Copy)]
 pub(super) struct ImagePlacement {
     origin: Pos2,
+    /// Points per pixel.
     pub scale: f32,
 }
 

@@ -39,6 +39,7 @@ impl ImageEdge {
         }
     }
 
+    /// Unit vector out of the image.
     fn outwards(self) -> Vec2 {
         match self {
             Self::Left => vec2(-1.0, 0.0),
@@ -48,6 +49,7 @@ impl ImageEdge {
         }
     }
 
+    /// Strip outside of this edge, `by` wide.
     fn strip(self, picture: Rect, by: f32) -> Rect {
         let out = self.outwards();
         let edge = match self {

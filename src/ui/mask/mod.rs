@@ -11,8 +11,10 @@ use crate::app::mask::{MaskEditor, MaskTask};
 use crate::ui::prelude::*;
 use crate::ui::view::MaskPanel;
 
+/// Smallest and largest diameter, in pixels of the image.
 const MIN_BRUSH: f32 = 1.0;
 pub const MAX_BRUSH: f32 = 2000.0;
+/// Maximum width of softened edges, in pixels of the image.
 const MAX_SOFTEN: u32 = 200;
 const USE: &str = "Use this mask";
 

@@ -40,6 +40,7 @@ impl GraphExtent {
     }
 }
 
+/// The graph of a job. Without samples it shows the expected memory.
 pub(super) fn plot_ui(
     ui: &mut Ui,
     history: &MemoryHistory,

@@ -25,6 +25,7 @@ struct GraphSeries {
     is_thin: bool,
 }
 
+/// The panel, in at most this height if possible.
 pub(super) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
     plan::plan_ui(ui, view);
     let series = series(palette(ui));

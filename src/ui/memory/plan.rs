@@ -65,6 +65,7 @@ fn all_jobs_text(planned: &FormPlan) -> Option<String> {
     is_told.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
 }
 
+/// The verdict in the status line, unless a job runs or the panel shows it.
 pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
     if is_said || view.app.queue.running.is_some() {

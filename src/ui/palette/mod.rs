@@ -53,6 +53,7 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut UiContext<'_>) {
     }
 }
 
+/// Returns whether the chosen entry is to be run, and whether the palette is closed.
 fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &CommandPalette) -> (bool, bool) {
     let pressed = |key| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let (is_run, is_closed) = (pressed(Key::Enter), pressed(Key::Escape));

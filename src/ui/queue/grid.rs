@@ -16,6 +16,7 @@ use crate::ui::queue::row::{
 
 pub(super) enum QueueRow<'a> {
     Stopped(&'a StoppedJob),
+    /// Index among the waiting jobs.
     Waiting(usize),
     Grid(WaitingGrid),
 }
@@ -23,6 +24,7 @@ pub(super) enum QueueRow<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct WaitingGrid {
     id: GridId,
+    /// Index of the first of them.
     first: usize,
     num_waiting: usize,
 }

@@ -145,6 +145,7 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
+/// Jobs of the last run.
 fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let count = view.app.queue.held_jobs().count();
     if count == 0 {

@@ -61,6 +61,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
 }
 
+/// Progress over the image: the rest is darkened.
 fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
     let palette = palette(ui);
     let done = pos2(thumb.left() + thumb.width() * progress, thumb.top());

@@ -116,6 +116,7 @@ struct NetworkChooser<'a, C> {
 }
 
 impl<C> NetworkChooser<'_, C> {
+    /// `None` without a choice.
     fn action(&self) -> Option<ResultAction> {
         let chosen = self.networks.chosen()?;
         if self.networks.found.len() < 2 {

@@ -70,6 +70,7 @@ impl ResultAction {
         Self { obstacle, ..self }
     }
 
+    /// `None` for an action with choices.
     pub fn command(self) -> Option<AppCommand> {
         match self.does {
             ActionEffect::Push(command) => Some(command),
@@ -133,6 +134,7 @@ pub struct ResultSubject {
     job: Option<JobId>,
     is_unreadable: bool,
     has_settings: bool,
+    /// `None` if unknown.
     is_favourite: Option<bool>,
     trash: Vec<TrashRequest>,
     is_shown: bool,
@@ -286,6 +288,7 @@ fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
     ResultAction::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
 }
 
+/// Other slots in which the selected model accepts an image, or a video.
 fn other_places(
     view: &UiContext<'_>,
     subject: &ResultSubject,
@@ -355,6 +358,7 @@ pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
     actions
 }
 
+/// Makes all of these favourites, or none of them if all are.
 pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultAction {
     let (name, explanation) = if are_favourites {
         ("Not a favourite", "Take the star away (F in the gallery)")

@@ -191,6 +191,7 @@ impl SettingEdit<'_> {
         self.settings.runtime.device = device;
     }
 
+    /// A path that can be typed or chosen; empty means what the hint says.
     fn folder(&mut self, ui: &mut Ui, folder: &str, hint: &str) -> String {
         let mut chosen = folder.to_owned();
         ui.horizontal(|ui| {

@@ -138,6 +138,7 @@ fn play_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
+/// A batch from disk; one of this session has a row of thumbnails.
 fn is_batch_file(view: &UiContext<'_>) -> bool {
     let player = view.app.watch.player.as_ref();
     view.app.watch.mode == ViewerMode::File && player.is_some_and(|player| player.len() > 1)

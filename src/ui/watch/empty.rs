@@ -6,6 +6,7 @@ use crate::ui::gallery::grid;
 use crate::ui::prelude::*;
 
 const MAX_NEWEST: usize = 5;
+/// Size of each result, in points.
 const NEWEST_SIDE: f32 = 96.0;
 
 pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>) {

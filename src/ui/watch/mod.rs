@@ -24,6 +24,7 @@ use crate::ui::status::stage_text;
 
 const SEPARATOR: &str = "  ·  ";
 
+/// Returns the area of the image.
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     let is_empty = view.app.watch.is_empty(&view.app.queue);
     if view.app.watch.is_full && !is_empty {

@@ -9,8 +9,10 @@ use crate::app::player::zoom::ZoomLevel;
 use crate::ui::prelude::*;
 use crate::ui::watch::playhead;
 
+/// Exponent of the zoom factor for each point of scrolling.
 const WHEEL_SPEED: f32 = 0.004;
 
+/// Share of a small area that is left around the image.
 const MARGIN_SHARE: f32 = 0.06;
 const MODES: [(CompareMode, &str, &str); 3] = [
     (

@@ -74,6 +74,7 @@ pub struct ChosenLora {
     pub is_on: bool,
     /// 1 as trained.
     pub strength: f64,
+    /// Strength in the low-noise expert, if it differs.
     #[serde(default)]
     pub strength_2: Option<f64>,
 }
@@ -88,6 +89,7 @@ impl ChosenLora {
         }
     }
 
+    /// File name without its extension.
     pub fn name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or(self.path.as_os_str());
         stem.to_string_lossy().into_owned()
@@ -220,6 +222,7 @@ impl GenerateForm {
         sampling.is_guided(spec.guidance == GuidanceMode::Cfg, &spec.files)
     }
 
+    /// True if a source video is regenerated rather than continued.
     pub fn changes_clip(&self, spec: &ModelSpec) -> bool {
         spec.clip_strength().is_some() && (self.remakes_clip || !spec.can_extend())
     }
@@ -245,6 +248,7 @@ impl GenerateForm {
         }
     }
 
+    /// Given width and height, or those of a chosen aspect ratio.
     pub(super) fn edges(&self, spec: &ModelSpec) -> (Option<u32>, Option<u32>) {
         match self.size {
             SizeChoice::Auto => (None, None),
@@ -315,6 +319,7 @@ impl GenerateForm {
         sampling.start_step = sampling.start_step.map(|start| start.min(last));
     }
 
+    /// Takes over the corrected values of a checked form.
     pub fn settle(&mut self, request: &GenerateRequest) {
         if self.num_frames.is_some() {
             self.num_frames = Some(request.num_frames);

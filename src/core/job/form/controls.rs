@@ -11,6 +11,7 @@ use crate::model::{ControlBy, ControlKind, ControlUse, ModelSpec};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormControl {
     pub source: InputMedia,
+    /// Mask of the regenerated part: white is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<InputMedia>,
     #[serde(flatten)]

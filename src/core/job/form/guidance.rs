@@ -7,6 +7,7 @@ use super::{FormProblems, GenerateForm};
 use crate::job::{GuidanceRange, Guider, SamplingOptions};
 use crate::model::{GuidanceMode, ModelSpec};
 
+/// Removes from `sampling` the options without effect in this model, and says so.
 pub(super) fn settle(
     form: &GenerateForm,
     spec: &ModelSpec,

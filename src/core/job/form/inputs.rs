@@ -13,6 +13,7 @@ const MAX_ENCODED_ASPECT: u64 = 1500;
 
 /// Each makes the prompt longer by more than a whole text.
 pub const MAX_PROMPT_PICTURES: usize = 8;
+/// As in ComfyUI.
 pub const PROMPT_STRENGTHS: RangeInclusive<f64> = 0.0..=10.0;
 
 pub(super) fn check(

@@ -15,6 +15,7 @@ const MAX_REPEATS: u32 = 1000;
 pub struct ExpandedJobs {
     /// In the order in which they are made.
     pub jobs: Vec<ValidatedForm>,
+    /// Number of seeds used, counted from the first.
     pub num_seeds: u64,
     /// One for each prompt of a form that varies settings; its jobs are among them.
     pub grids: Vec<JobGrid>,
@@ -82,6 +83,7 @@ fn jobs_of_prompt(
     }))
 }
 
+/// First job of a form with one prompt, and the number of its jobs.
 fn checked(
     mut form: GenerateForm,
     spec: &ModelSpec,

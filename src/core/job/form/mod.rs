@@ -49,6 +49,7 @@ pub use seed::{SeedChoice, SeedMode, random_seed};
 pub struct GenerateForm {
     pub model: Option<String>,
     pub prompt: String,
+    /// True if each line of the prompt is a separate job.
     pub is_one_a_line: bool,
     /// Text that is not expanded, see [`Self::unedited_prompt`].
     #[serde(skip_serializing_if = "is_default")]
@@ -89,8 +90,10 @@ pub struct GenerateForm {
     #[serde(skip_serializing_if = "is_default")]
     pub preset: Option<String>,
     pub size: SizeChoice,
+    /// Used when the size is custom.
     pub width: Option<u32>,
     pub height: Option<u32>,
+    /// Off if absent.
     #[serde(skip_serializing_if = "is_default")]
     pub second_pass: Option<SecondPass>,
     pub num_frames: Option<u32>,
@@ -99,6 +102,7 @@ pub struct GenerateForm {
     /// As many as another clip had; wins over seconds and frames.
     #[serde(skip_serializing_if = "is_default")]
     pub num_sections: Option<u32>,
+    /// Latent frames of a section.
     #[serde(skip_serializing_if = "is_default")]
     pub window: Option<u32>,
     pub section_order: Option<SectionOrder>,
@@ -112,6 +116,7 @@ pub struct GenerateForm {
     pub before_preset: Option<Box<PresetValues>>,
     /// Edge of the VAE's tiles in pixels; whole frames when absent.
     pub vae_tile: Option<u32>,
+    /// Seed of the first result.
     pub seed: u64,
     /// Text of the seed's field while it is no number.
     #[serde(skip_serializing_if = "is_default")]
@@ -171,6 +176,7 @@ impl InputMedia {
         }
     }
 
+    /// Width and height in pixels.
     pub fn size(&self) -> (u32, u32) {
         match self {
             Self::Picture(picture) => (picture.width, picture.height),

@@ -37,6 +37,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProbl
     }
 }
 
+/// Returns 1; any other requested number is an error.
 pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> u32 {
     if let Some(frames) = form.num_frames.filter(|frames| *frames != 1) {
         let text = format!(

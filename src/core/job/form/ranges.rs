@@ -7,6 +7,7 @@ use crate::families::ModelFamily;
 use crate::job::{GenerateRequest, SamplingOptions};
 use crate::model::ModelSpec;
 
+/// Slowest and fastest rate of a written video.
 pub(super) const FPS: (f64, f64) = (1.0, 240.0);
 
 /// Stronger, a LoRA drowns the model.

@@ -9,6 +9,7 @@ use crate::job::prompt::PromptTimeline;
 use crate::job::{SectionOrder, StepCache, VideoSections, WINDOW};
 use crate::model::ModelSpec;
 
+/// Shortest and longest video, in seconds.
 const SECS: (f64, f64) = (1.0, 120.0);
 /// Shortest and longest section, in latent frames: the published models know 9.
 const WINDOWS: std::ops::RangeInclusive<u32> = 2..=32;

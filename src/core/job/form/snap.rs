@@ -73,6 +73,7 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
     }
 }
 
+/// Requested size, before the model's rules.
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     let seen = [&form.image, &form.last_image].into_iter().flatten();
     let controls = form.controls.iter().map(|it| it.source.size());

@@ -73,6 +73,7 @@ fn refused(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> String {
     checked(spec, change).unwrap_err()
 }
 
+/// Request of the changed form, and its notices, a line each.
 fn noted(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> (GenerateRequest, String) {
     let checked = checked(spec, change).unwrap();
     let notices = checked.notices.iter().map(|notice| &notice.message[..]);

@@ -11,6 +11,7 @@ use crate::model::ModelSpec;
 /// Finds an installed model by its id or its name; the error is a sentence.
 pub type FindModel<'a> = &'a dyn Fn(&str) -> Result<ModelSpec, String>;
 
+/// Longer labels are cut, not values.
 const MAX_LABEL: usize = 120;
 
 type FormChange = Box<dyn Fn(&mut GenerateForm, &ModelSpec)>;
@@ -153,6 +154,7 @@ fn value_of(
     })
 }
 
+/// Parses a name or its label in the interface.
 fn choice<T: std::str::FromStr<Err = String>>(
     text: &str,
     setting: GridSetting,

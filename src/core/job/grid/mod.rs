@@ -157,6 +157,7 @@ impl JobGrid {
         self.columns.len() * self.rows.len()
     }
 
+    /// Column and row of a cell.
     pub fn place(&self, index: usize) -> (usize, usize) {
         let columns = self.columns.len().max(1);
         (index % columns, index / columns)
@@ -221,6 +222,7 @@ impl GridRecord {
         self.made.len() > self.on_sheet
     }
 
+    /// Folder of its first result, also used for the sheet.
     pub fn folder(&self) -> Option<&Path> {
         self.made.values().next()?.parent()
     }

@@ -137,6 +137,7 @@ impl SplitMix64 {
         mixed(self.0)
     }
 
+    /// From 0 up to but not 1.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -16,9 +16,11 @@ const MAX_MEASURED: usize = 24;
 /// Choices and wildcards that are followed, those within others included.
 const MAX_FOLLOWED: usize = 4000;
 
+/// A text as long as a template can become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongestText {
     pub text: String,
+    /// True if another seed may give another text.
     pub varies: bool,
 }
 

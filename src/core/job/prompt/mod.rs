@@ -44,6 +44,7 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandedPrompt {
+    /// Text for the text encoders.
     pub prompt: String,
     pub template: Option<String>,
     /// Sentences on syntax without effect.

@@ -8,6 +8,7 @@
 const UNITS: f64 = 1e8;
 
 pub(super) struct WeightedChoice {
+    /// 0 for an option that was taken.
     weights: Vec<f64>,
     /// A Fenwick tree of the weights in whole units: at each place the sum of those that end there.
     sums: Vec<u128>,

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::PromptError;
 
+/// Nesting of braces.
 const MAX_DEPTH: usize = 20;
 
 #[derive(Debug, PartialEq)]

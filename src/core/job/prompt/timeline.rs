@@ -23,6 +23,7 @@ pub struct TimedPrompt {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptTimeline {
+    /// Text that applies to all sections.
     pub common: String,
     /// In the order of their starts.
     pub timed: Vec<TimedPrompt>,

@@ -23,7 +23,9 @@ const MAX_READ_BYTES: usize = 64 * 1024 * 1024;
 const MAX_LINES: usize = 1_000_000;
 /// Of lines that are chosen for one prompt, which may become a small part of that.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
+/// Nesting of wildcards in wildcards.
 const MAX_WILDCARDS_DEEP: usize = 12;
+/// Nesting of folders in folders.
 const MAX_DEPTH: usize = 8;
 const MAX_FILES: usize = 100_000;
 const MAX_FOLDERS: usize = 10_000;
@@ -92,8 +94,10 @@ impl WildcardFile {
 pub(super) struct WildcardLookup<'a> {
     folders: &'a [PathBuf],
     read: BTreeMap<String, Rc<WildcardLines>>,
+    /// Of all files that were read.
     num_lines: usize,
     num_read_bytes: usize,
+    /// Of the lines that were chosen.
     num_text_bytes: usize,
     /// The wildcards that are being read, outermost first.
     names: Vec<String>,

@@ -250,6 +250,7 @@ fn offered(view: &UiContext<'_>, side: usize) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Appends a value; one with a comma is quoted.
 fn add(values: &mut String, value: &str) {
     values.truncate(values.trim_end().trim_end_matches(',').trim_end().len());
     if !values.is_empty() {

@@ -163,6 +163,7 @@ fn strengths_ui(
     }
 }
 
+/// Returns true if it was changed.
 fn strength_ui(
     ui: &mut Ui,
     label: &str,

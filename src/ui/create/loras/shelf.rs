@@ -120,6 +120,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
+/// Returns true if "Done" was pressed.
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> bool {
     ui.horizontal(|ui| {
         let palette = palette(ui);
@@ -143,6 +144,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> bool {
     .inner
 }
 
+/// Returns true if it was clicked.
 fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
     let fits = lora.fits();
     let name = lora.name();

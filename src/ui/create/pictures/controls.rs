@@ -138,6 +138,7 @@ fn networks<'a>(view: &UiContext<'a>) -> impl Iterator<Item = &'a FoundControl> 
     found.filter(move |found| Some(found.config.family) == family)
 }
 
+/// Control types of the network; all types if they are unknown.
 fn kinds_of(
     view: &UiContext<'_>,
     settings: &ControlSettings,

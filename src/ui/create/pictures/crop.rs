@@ -12,6 +12,7 @@ const TOLD_BELOW: f32 = 0.7;
 /// Share above which the crop is invisible.
 const WHOLE: f32 = 0.995;
 
+/// Shares of the width and height that remain when an image is cropped to another shape.
 fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
     let (wide, wanted) = (picture.x * size.y, picture.y * size.x);
     if wide <= 0.0 || wanted <= 0.0 {
@@ -23,6 +24,7 @@ fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
     }
 }
 
+/// Size of the result in pixels.
 fn made_size(view: &UiContext<'_>) -> Option<(u32, u32)> {
     let spec = view.model()?;
     Some(view.form.shown_size(spec, view.sources().size()))

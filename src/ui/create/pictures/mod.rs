@@ -166,6 +166,7 @@ fn swap_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
+/// Problems with the inputs, and deviations; a missing one is not an error yet.
 fn notes_ui(ui: &mut Ui, view: &UiContext<'_>, slots: &[InputSlot]) {
     let palette = palette(ui);
     let missing: Vec<&str> = slots
@@ -216,6 +217,7 @@ fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
+/// Use of a video, for models that can both extend and regenerate it.
 fn clip_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
     if view.sources().clip().is_none() || !view.model().is_some_and(does_both) {

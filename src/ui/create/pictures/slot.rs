@@ -64,6 +64,7 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: b
     rect
 }
 
+/// An area for files to be dropped on. Returns true if it was clicked, which opens a file dialog.
 pub(super) fn drop_target(
     ui: &Ui,
     view: &UiContext<'_>,
@@ -302,6 +303,7 @@ fn brush_button(
     });
 }
 
+/// True if a control shows a mask slot: the model uses one, or one is set.
 fn has_place(view: &UiContext<'_>, index: usize, input: &ChosenInput) -> bool {
     let takes = |spec| view.app.inputs.takes_control_mask(index, spec);
     input.control_mask.is_some() || view.model().is_some_and(takes)

@@ -174,6 +174,7 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
+/// Returns true if it was clicked.
 fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
     let count = RichText::new(counted(file.num_lines, "1 line", "{} lines"))

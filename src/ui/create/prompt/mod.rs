@@ -80,7 +80,7 @@ fn negative_idle_text(guidance: GuidanceMode, is_empty: bool) -> &'static str {
     }
 }
 
-/// They take the place of what is written, so they are there while that is nothing.
+/// Examples replace the text of the prompt, so they are shown only while it is empty.
 fn examples_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) {
     let shown = examples.get(..NUM_CHIPS).unwrap_or(examples);
     ui.columns(shown.len(), |columns| {
@@ -107,6 +107,7 @@ fn is_right_to_left(text: &str) -> bool {
     })
 }
 
+/// Label and its buttons; returns the label's id.
 fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id {
     let explanation = format!(
         "Describe the {} in plain words. {{a|b}} picks one of them, __name__ a line of a wildcard file",
@@ -226,6 +227,7 @@ fn negative_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     }
 }
 
+/// The line below a literal prompt that looks like a template; true if its button is clicked.
 fn literal_ui(ui: &mut Ui, literal: Option<&LiteralPrompt>, name: &str) -> bool {
     let Some(literal) = literal.filter(|literal| literal.differs_from_template()) else {
         return false;
@@ -310,6 +312,7 @@ fn tokens_text(count: &PromptCount) -> String {
     }
 }
 
+/// Warning that the second text encoder truncates the prompt; `None` if it reads all of it.
 fn second_encoder_text(count: &PromptCount) -> Option<String> {
     let [main, others @ ..] = &count.encoders[..] else {
         return None;
