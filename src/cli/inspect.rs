@@ -18,6 +18,8 @@ use serde_json::json;
 use super::{CliEnvironment, made_with, out};
 
 const CANNOT_RUN: &str = "Safelight cannot run it";
+const RUNS_NONE: &str =
+    "Safelight cannot run it: choose one of the models that `safelight models` lists";
 const A_COMPONENT: &str = "a component to use with a transformer";
 /// Characters of a path or of what is wrong with a file.
 const MAX_PROBLEM: usize = 1000;
@@ -126,7 +128,11 @@ fn use_of(card: &IdentityCard) -> &'static str {
     let is = |role: &str| card.components.iter().any(|part| part.name == role);
     // Of a whole model that no family runs, the parts are not used either.
     if card.kind == "diffusers folder" || is("transformer") {
-        return CANNOT_RUN;
+        return if card.is_supported {
+            CANNOT_RUN
+        } else {
+            RUNS_NONE
+        };
     }
     let uses = [
         ("lora", "use it with `safelight generate --lora`"),
@@ -149,6 +155,10 @@ fn use_of(card: &IdentityCard) -> &'static str {
         ),
     ];
     match uses.into_iter().find(|(role, _)| is(role)) {
+        Some(("lora", _)) if card.lora.is_none() => "Safelight cannot use it",
+        Some(("lora", _)) if card.lora.as_ref().is_some_and(|it| !it.changes_transformer) => {
+            "models whose text encoder Safelight does not change refuse it; try it with `safelight generate --lora`"
+        }
         Some(("lora", _)) if card.family.is_empty() => {
             "its model is not known; try it with `safelight generate --lora`"
         }
@@ -157,7 +167,7 @@ fn use_of(card: &IdentityCard) -> &'static str {
         Some(("vae" | "text_encoder" | "image_encoder", _)) => {
             "no model that Safelight runs uses it"
         }
-        _ => CANNOT_RUN,
+        _ => RUNS_NONE,
     }
 }
 

@@ -172,7 +172,12 @@ pub(super) fn as_text(
             };
             (restored, request.carried()["request"].take())
         }
-        FileSettings::Other(restored) => ((**restored).clone(), json!(restored)),
+        FileSettings::Other(restored) => {
+            let mut all = json!(restored);
+            // Sentences name them.
+            all["controls"].take();
+            ((**restored).clone(), all)
+        }
     };
     writeln!(text, "  made with {}", found.tool()).ok();
     for (name, value) in lines(&restored).into_iter().chain(more_lines(&all)) {
@@ -240,8 +245,14 @@ fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
             restored.section_order.map(|it| it.name().to_owned()),
         ),
         (
+            "latent frames of a section",
+            restored.window.map(|it| it.to_string()),
+        ),
+        (
             "step cache",
-            restored.step_cache.map(|it| it.kind.name().to_owned()),
+            restored
+                .step_cache
+                .map(|it| format!("{} at threshold {}", it.kind.name(), it.threshold)),
         ),
         ("LoRAs", Some(loras)),
     ];
@@ -256,7 +267,7 @@ fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
 
 /// Members of settings that [`lines`] does not name and that differ from what is usual.
 fn more_lines(all: &Value) -> impl Iterator<Item = (String, String)> {
-    const NAMED: &str = "model model_2 model_hash prompt negative_prompt width height num_frames secs sections fps seed num_steps guidance_scale cfg_scale cfg_scale_2 distilled_guidance shift sampler sigma_schedule strength second_pass loras tool family notes from_image memory";
+    const NAMED: &str = "model model_2 model_hash prompt negative_prompt width height num_frames secs sections fps seed num_steps guidance_scale cfg_scale cfg_scale_2 distilled_guidance shift sampler sigma_schedule strength second_pass section_order window step_cache has_random_seed loras tool family notes from_image memory";
     let usual = [
         ("batch_size", json!(1)),
         ("fit", json!(ResizeMode::default())),

@@ -190,6 +190,8 @@ pub(super) fn error_of(err: &MediaError) -> JobError {
         return JobError::from_error(JobErrorKind::Disk, err)
             .advise("Free some space or choose another folder");
     }
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose another file name or folder")
+    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(match err {
+        MediaError::FrameRate(_) => "Change the clip's frame rate in another program first",
+        _ => "Choose another file name or folder",
+    })
 }

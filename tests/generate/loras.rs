@@ -108,7 +108,7 @@ fn a_lora_for_another_model_ends_the_job_before_it_begins() {
     let with = |name: &str| run(home.generate().args(["--lora", name, "--out", "x.mp4"]));
     for (tensors, words) in [
         (flux, "Flux"),
-        (large, "Wan 14B"),
+        (large, "another size of Wan"),
         (unknown, "this LoRA does not fit the model"),
     ] {
         write(&home.path().join("x.safetensors"), &tensors);

@@ -72,6 +72,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         assemble,
         variant_at: |_| Some("squares"),
         are_experts: |_, _| false,
+        boundary_of: |_| None,
         is_published_part: |_: ModelComponent, _, _| false,
         kinds: &[DetectionRule::transformer(
             "toy",

@@ -356,6 +356,7 @@ fn fill_form(
         second_pass: said.second_pass,
         num_frames: said.num_frames,
         secs: said.secs.or(form.secs),
+        window: said.window,
         section_order: order.filter(|order| Some(*order) != own_order),
         step_cache: said.step_cache,
         fps: said.fps,

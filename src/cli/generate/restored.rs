@@ -20,11 +20,17 @@ impl GenerateArgs {
         environment: &CliEnvironment,
     ) -> Result<(Self, Vec<String>), JobError> {
         let with_loras = self.loras.is_empty();
-        let fitted = fit(restored, with_loras, self.model.as_deref(), environment)?;
+        let mut fitted = fit(restored, with_loras, self.model.as_deref(), environment)?;
         self.model = Some(fitted.spec.id);
         let mut form = fitted.form;
-        if self.image.is_none() {
-            form.sampling.strength = None;
+        if self.image.is_none()
+            && self.source_clip.is_none()
+            && let Some(strength) = form.sampling.strength.take().filter(|it| *it < 1.0)
+            && self.sampling.strength.is_none()
+        {
+            fitted.warnings.push(format!(
+                "Its denoising strength, {strength}, is not used: it needs a start image (--image)"
+            ));
         }
         // One edge of another size goes with the model's aspect, and not with the file's.
         if self.width.is_some() || self.height.is_some() {

@@ -10,7 +10,7 @@ use safelight_core::job::{GuidanceRange, Guider, PartialSampling, SamplerKind, S
 pub struct SamplingArgs {
     /// Denoising strength of image-to-image, for models that support it: from above 0 up to 1, where nothing of the picture is kept [default: the model's own]
     #[arg(long, value_name = "X")]
-    strength: Option<f64>,
+    pub(super) strength: Option<f64>,
     /// Denoising steps
     #[arg(long, value_name = "N")]
     steps: Option<u32>,

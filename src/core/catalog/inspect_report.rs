@@ -180,7 +180,10 @@ impl IdentityCard {
                 self.family = card.family.to_owned();
                 self.lora = Some(card);
             }
-            Err(err) => self.problems.push(err.to_string()),
+            Err(err) => {
+                self.is_supported = false;
+                self.problems.push(err.to_string());
+            }
         }
         self
     }

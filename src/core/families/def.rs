@@ -139,6 +139,8 @@ pub(crate) struct FileRules {
     /// The variant of the transformer at a place as far as its header and its name say it.
     pub variant_at: fn(&Path) -> Option<&'static str>,
     pub are_experts: fn(&Path, &Path) -> bool,
+    /// Share of the timesteps at which the published low-noise expert of a model of this plain name takes over.
+    pub boundary_of: fn(&str) -> Option<f64>,
     /// Returns true if a place holds this part of the published models with such a transformer.
     pub is_published_part: fn(ModelComponent, TransformerShape, &Path) -> bool,
     /// By which its files and those of relatives are known, in the order in which rules are tried.

@@ -79,6 +79,7 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
             assemble: assemble::<F>,
             variant_at: variant_at::<F>,
             are_experts: |_, _| false,
+            boundary_of: |_| None,
             is_published_part: |component, shape, place| {
                 let is_wide =
                     component != ModelComponent::Vae || (F::TABLE.vae.is_published)(place);

@@ -102,6 +102,22 @@ fn is_other_model(kind: &TensorKind) -> bool {
 /// Error of a file without a transformer of a known family.
 pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let (path, what) = (place.to_owned(), before_comma(&kind.text).to_owned());
+    let finishers = [
+        ("upscaler", "Use it with `safelight upscale --model`"),
+        (
+            "interpolator",
+            "Use it with `safelight interpolate --model`",
+        ),
+    ];
+    let finisher = finishers.iter().find(|(role, _)| *role == kind.role);
+    if let Some((_, advice)) = finisher.filter(|_| kind.is_supported) {
+        let reason = format!("this is {what}, which makes nothing alone");
+        return CatalogError::WrongFile {
+            reason,
+            advice,
+            path,
+        };
+    }
     let is_part = matches!(kind.role, "vae" | "text_encoder" | "image_encoder");
     if kind.role == "lora" || (is_part && kind.is_supported) {
         CatalogError::PartAlone { what, path }

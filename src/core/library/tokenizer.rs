@@ -192,7 +192,7 @@ impl TokenizerTraits {
         };
         match found {
             Some(found) if found.num_ids > 0 => Ok(found),
-            _ => Err(CatalogError::config(
+            _ => Err(CatalogError::damaged(
                 "the tokenizer is damaged: it has no pieces",
                 path,
             )),
@@ -223,7 +223,7 @@ fn count_json(path: &Path) -> Result<TokenizerTraits, CatalogError> {
 fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     let text = read_capped(path, MAX_JSON_BYTES)?;
     serde_json::from_slice(&text)
-        .map_err(|err| CatalogError::config(format!("the tokenizer is damaged: {err}"), path))
+        .map_err(|err| CatalogError::damaged(format!("the tokenizer is damaged: {err}"), path))
 }
 
 fn of_pieces(count: Option<u64>) -> Option<TokenizerTraits> {

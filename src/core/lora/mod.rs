@@ -239,7 +239,8 @@ fn misfit_text(
     first: &LayerMismatch,
 ) -> String {
     let model = origin::model_label(family, tables);
-    if origin.label != model && !origin.label.is_empty() && !origin.has_other_sizes {
+    // A name without a size fits models of every size.
+    if !origin.label.starts_with(&model) && !origin.label.is_empty() && !origin.has_other_sizes {
         return format!("this LoRA is for {}, not for {model}", origin.label);
     }
     let ((outputs, inputs), (found_outputs, found_inputs)) = (first.expected, first.found);

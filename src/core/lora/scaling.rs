@@ -230,15 +230,18 @@ impl LoraScaling {
 
 /// PEFT's settings next to its weights; an absent or unreadable file has none.
 fn config_beside(path: &Path) -> Option<Map<String, Value>> {
-    let folder = if path.is_dir() {
-        path
-    } else if path.ends_with(PEFT_FILE) {
-        path.parent()?
-    } else {
-        return None;
-    };
+    let is_folder = path.is_dir();
+    let folder = if is_folder { path } else { path.parent()? };
     let text = read_capped(&folder.join(PEFT_CONFIG), MAX_CONFIG_BYTES).ok()?;
-    serde_json::from_slice(&text).ok()
+    // A config among several files is not of any of them.
+    let is_only = || {
+        let files = WeightSet::open(folder)
+            .map(|it| it.files)
+            .unwrap_or_default();
+        files.len() == 1 && files[0].file_name() == path.file_name()
+    };
+    let is_its_own = is_folder || path.ends_with(PEFT_FILE) || is_only();
+    serde_json::from_slice(&text).ok().filter(|_| is_its_own)
 }
 
 /// A positive number; `None` where the value says that there is none.

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::clip::{MAX_FPS, MIN_FPS};
 use super::{MAX_SETTINGS_BYTES, RgbPixels, kind};
 use crate::units::size_text;
 
@@ -62,6 +63,8 @@ pub enum MediaError {
     Settings { found: String, path: PathBuf },
     #[error("this is {found}, which carries no settings; use a picture, a clip or a JSON file: {path}", path = path.display())]
     NoCarrier { found: String, path: PathBuf },
+    #[error("the frame rate must be between {MIN_FPS} and {MAX_FPS}, not {0}")]
+    FrameRate(f64),
     /// Any other error.
     #[error("{0}")]
     Other(String),

@@ -124,6 +124,11 @@ impl FromStr for LoraChoice {
             numbers.push(value);
             rest = before;
         }
+        if let Some((_, end)) = rest.rsplit_once(':')
+            && end.trim().parse::<f64>().is_ok_and(|it| !it.is_finite())
+        {
+            return Err(format!("{end:?} is not a strength: give a number"));
+        }
         if rest.is_empty() {
             return Err(format!(
                 "{text:?} is not a LoRA: give its file, optionally followed by :STRENGTH or :STRENGTH:STRENGTH_LOW"

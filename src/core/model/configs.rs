@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::CatalogError;
 use crate::files::{self, read_bounded};
+use crate::formats::weights::git_lfs_pointer;
 
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// `model_index.json`: which pipeline this is, and which class each component has.
@@ -56,14 +57,18 @@ impl ModelIndex {
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     let text = read_capped(path, MAX_CONFIG_BYTES)?;
     serde_json::from_slice(&text)
-        .map_err(|err| CatalogError::config(format!("this config is damaged: {err}"), path))
+        .map_err(|err| CatalogError::damaged(format!("this config is damaged: {err}"), path))
 }
 
 /// Reads a whole file that must be a plain one of at most `max_bytes`.
 pub(crate) fn read_capped(path: &Path, max_bytes: u64) -> Result<Vec<u8>, CatalogError> {
+    if let Some((found, _)) = git_lfs_pointer(path) {
+        let reason = format!("this is {found}: run `git lfs pull` in its folder");
+        return Err(CatalogError::config(reason, path));
+    }
     read_bounded(path, max_bytes).map_err(|source| {
         if source.kind() == ErrorKind::InvalidData {
-            return CatalogError::config(source.to_string(), path);
+            return CatalogError::damaged(source.to_string(), path);
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         CatalogError::unread(&format!("the file {name}"), source, path)

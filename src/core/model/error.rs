@@ -119,6 +119,15 @@ impl CatalogError {
         Self::Config { reason, path }
     }
 
+    /// Of a file that says something about a model, and is to be downloaded again.
+    pub fn damaged(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self::WrongFile {
+            reason: reason.into(),
+            advice: "The download may be incomplete: download this file again",
+            path: path.into(),
+        }
+    }
+
     pub fn missing(what: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         let (what, path) = (what.into(), path.into());
         Self::Missing { what, path }

@@ -101,7 +101,7 @@ fn of_json<T: NetworkConfig>(mut config: Value, place: &Path) -> Result<T, Catal
         config = inner.take();
     }
     serde_json::from_value(config).map_err(|err| {
-        CatalogError::config(format!("this config is damaged: {err}"), config_path(place))
+        CatalogError::damaged(format!("this config is damaged: {err}"), config_path(place))
     })
 }
 

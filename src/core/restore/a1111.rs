@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::fields::{self, size};
-use super::{ForeignSettings, RestoredControl, RestoredLora, civitai, file_name, names, short};
+use super::{ForeignSettings, RestoredLora, civitai, controls, file_name, names, short};
 use crate::job::SecondPass;
 
 const NEGATIVE: &str = "Negative prompt:";
@@ -23,7 +23,7 @@ const KEYWORDS: [(&str, &str); 2] = [
 ];
 
 /// Names and values of the settings, in order.
-type A1111Settings = Vec<(String, String)>;
+pub(super) type A1111Settings = Vec<(String, String)>;
 
 /// Reads a text; `None` where it has no settings.
 pub(super) fn read(text: &str) -> Option<ForeignSettings> {
@@ -35,7 +35,8 @@ pub(super) fn read(text: &str) -> Option<ForeignSettings> {
     let prompt = prompt.strip_prefix("Prompt: ").unwrap_or(prompt);
     restored.prompt = Some(restored.take_tags(prompt, true));
     let mut ignored = ForeignSettings::default();
-    restored.negative_prompt = Some(ignored.take_tags(negative.trim(), true));
+    let negative: Vec<&str> = negative.lines().map(without_label).collect();
+    restored.negative_prompt = Some(ignored.take_tags(negative.join("\n").trim(), true));
     restored.add_notes(ignored.notes);
     if !ignored.loras.is_empty() {
         let names = RestoredLora::listed(&ignored.loras);
@@ -85,6 +86,14 @@ fn split_words<'w>(words: &'w str, tool: &str) -> (&'w str, &'w str) {
     }
 }
 
+/// A line of the negative prompt, whose label may be repeated.
+fn without_label(line: &str) -> &str {
+    match line.trim().split_at_checked(NEGATIVE.len()) {
+        Some((label, rest)) if label.eq_ignore_ascii_case(NEGATIVE) => rest.trim_start(),
+        _ => line,
+    }
+}
+
 /// Takes settings, of two of one name the first. Returns those that are not used.
 pub(super) fn take_settings(
     restored: &mut ForeignSettings,
@@ -122,7 +131,9 @@ pub(super) fn take_settings(
         seen.push((name, value, is_used));
     }
     take_second_pass(restored, &settings);
-    restored.from_image |= restored.strength.is_some();
+    if restored.second_pass.is_some() {
+        unused.retain(|(name, _)| name != "second pass");
+    }
     unused
 }
 
@@ -164,7 +175,7 @@ fn split(text: &str) -> Option<(&str, A1111Settings)> {
 }
 
 /// First value of a name.
-fn value_of<'s>(settings: &'s [(String, String)], wanted: &str) -> Option<&'s str> {
+pub(super) fn value_of<'s>(settings: &'s [(String, String)], wanted: &str) -> Option<&'s str> {
     let mut settings = settings.iter();
     let found = settings.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
     found.map(|(_, value)| value.as_str())
@@ -172,7 +183,7 @@ fn value_of<'s>(settings: &'s [(String, String)], wanted: &str) -> Option<&'s st
 
 /// Reads `Name: value, Name: "a value, quoted", Name: {"json": 1}, …`, or with `|` as SD.Next may write it. What is no
 /// pair has an empty name.
-fn pairs(line: &str) -> A1111Settings {
+pub(super) fn pairs(line: &str) -> A1111Settings {
     const MOST: usize = 500;
     let first = line.find([',', '|']);
     let has_bars = first.is_some_and(|at| line[at..].starts_with("| "));
@@ -264,6 +275,8 @@ fn tool(settings: &[(String, String)]) -> &'static str {
         "Fooocus"
     } else if app.contains("sd.next") || app.contains("sdnext") {
         "SD.Next"
+    } else if version.is_empty() && !value("Civitai resources").is_empty() {
+        "Civitai"
     } else if version.starts_with('f') || version.contains("forge") || version.contains("neo") {
         "Forge"
     } else {
@@ -278,7 +291,7 @@ fn set<T>(field: &mut Option<T>, value: Option<T>) -> bool {
     has_value
 }
 
-fn number(value: &str) -> Option<f64> {
+pub(super) fn number(value: &str) -> Option<f64> {
     fields::number(&value.into())
 }
 
@@ -326,7 +339,10 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
         // Said of every image.
         "mask blur" | "seed mode" if restored.tool == "Draw Things" => {}
         "mask blur" | "inpaint area" => {
-            restored.note_input("It was made with a mask, which the file does not carry");
+            restored.note_input(
+                "Its start image and its mask are not in the file: add the image, and set the mask again",
+            );
+            return false;
         }
         "civitai resources" | "civitairesources" | "resources" => {
             civitai::take_resources(restored, value);
@@ -358,7 +374,7 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
             }
         }
         "ti hashes" => restored.note(format!("Textual inversions are not used: {}", short(value))),
-        _ if name.starts_with("controlnet") => return take_control(restored, value),
+        _ if name.starts_with("controlnet") => return controls::take_a1111(restored, value),
         "adetailer model" => restored.note(format!(
             "ADetailer ({}) changed the finished image, which is not repeated",
             short(value)
@@ -398,41 +414,6 @@ fn note_other_lora(restored: &mut ForeignSettings, name: &str) {
     }
 }
 
-/// Reads `Module: canny, Model: name [hash], Weight: 0.8, Guidance Start: 0, Guidance End: 1`; returns whether it is
-/// that.
-fn take_control(restored: &mut ForeignSettings, text: &str) -> bool {
-    let settings = pairs(text);
-    let value = |wanted: &str| value_of(&settings, wanted);
-    let Some(network) = value("Model") else {
-        return false;
-    };
-    let network = network.split_once(" [").map_or(network, |(name, _)| name);
-    if names::is_automatic(network) {
-        // With a module it did something else than a network does.
-        return value("Module").is_none_or(names::is_automatic);
-    }
-    let part = |wanted: &str| value(wanted).and_then(number);
-    // `starting/ending: (0.1, 0.9)` in older texts.
-    let range = text
-        .split_once("starting/ending: (")
-        .and_then(|(_, range)| {
-            let (from, until) = range.split_once(')')?.0.split_once(',')?;
-            Some((number(from)?, number(until.trim())?))
-        });
-    restored.add_control(RestoredControl {
-        network: Some(short(network)),
-        image: None,
-        strength: part("Weight").unwrap_or(1.0),
-        from: part("Guidance Start")
-            .or_else(|| range.map(|range| range.0))
-            .unwrap_or(0.0),
-        until: part("Guidance End")
-            .or_else(|| range.map(|range| range.1))
-            .unwrap_or(1.0),
-    });
-    true
-}
-
 /// Takes a hires fix. A1111 writes its strength as that of image to image, SD.Next apart.
 fn take_second_pass(restored: &mut ForeignSettings, settings: &[(String, String)]) {
     let hires: A1111Settings = settings
@@ -450,10 +431,12 @@ fn take_second_pass(restored: &mut ForeignSettings, settings: &[(String, String)
     let scale = value("upscale").or_else(|| value("scale"));
     let scale = scale.and_then(number).filter(|scale| *scale > 0.0);
     let scale = scale.or_else(|| take_resize(restored, value("resize")?));
-    let strength = match value("strength").and_then(number) {
-        Some(strength) => strength,
-        None => restored.strength.take().unwrap_or(SecondPass::STRENGTH),
-    };
+    let strength = value("strength").and_then(number);
+    // SD.Next says it twice.
+    let own = restored
+        .strength
+        .take_if(|own| strength.is_none_or(|it| it == *own));
+    let strength = strength.or(own).unwrap_or(SecondPass::STRENGTH);
     let own = hires.iter().filter_map(|(name, value)| {
         let is_own = !matches!(&**name, "upscale" | "resize" | "scale" | "strength")
             && !value.starts_with("Use same");

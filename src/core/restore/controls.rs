@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::a1111::{number, pairs, value_of};
 use super::matching::stem;
 use super::{ForeignSettings, file_name, names, short};
 use crate::job::{ControlBy, ControlSettings};
@@ -24,16 +25,17 @@ impl RestoredControl {
     pub(super) fn described(&self) -> String {
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
         let network = format!(" {}", name(&self.network));
+        let percent = |part: f64| (part * 1000.0).round() / 10.0;
         let image = match &self.image {
             Some(image) => format!(", {image},"),
             None => String::new(),
         };
         format!(
-            "It was made with the ControlNet{} at strength {} in the steps {} to {}: its control image{image} is not in the file, add it separately",
+            "It was made with the ControlNet{} at strength {} from {} % to {} % of the steps: its control image{image} is not in the file, add it separately",
             network.trim_end(),
             self.strength,
-            self.from,
-            self.until
+            percent(self.from),
+            percent(self.until)
         )
     }
 
@@ -74,6 +76,20 @@ impl ForeignSettings {
         }
     }
 
+    /// Names how a control was prepared, weighed and resized, where that is not as here.
+    pub(super) fn note_control_ways(&mut self, network: &str, ways: [(&str, Option<&str>); 3]) {
+        let is_usual = |way: &str| matches!(&*names::plain(way), "balanced" | "justresize");
+        let ways = ways.into_iter().filter_map(|(name, way)| {
+            let way = way.filter(|it| !names::is_automatic(it) && !is_usual(it))?;
+            Some(format!("{name} {}", short(way)))
+        });
+        let ways: Vec<String> = ways.collect();
+        if !ways.is_empty() {
+            let (network, ways) = (short(network), ways.join(", "));
+            self.note(format!("Not used with the ControlNet {network}: {ways}"));
+        }
+    }
+
     /// Returns the settings of as many controls as the model takes, with the networks of their names among `networks`,
     /// and a sentence for each network that is missing.
     pub fn find_controls(
@@ -101,4 +117,50 @@ impl ForeignSettings {
         });
         (controls.collect(), missing)
     }
+}
+
+/// Reads A1111's `Module: canny, Model: name [hash], Weight: 0.8, Guidance Start: 0, Guidance End: 1`; returns whether it is
+/// that.
+pub(super) fn take_a1111(restored: &mut ForeignSettings, text: &str) -> bool {
+    let settings = pairs(text);
+    let value = |wanted: &str| value_of(&settings, wanted);
+    let Some(network) = value("Model") else {
+        return false;
+    };
+    let network = network.split_once(" [").map_or(network, |(name, _)| name);
+    if names::is_automatic(network) {
+        // With a module it did something else than a network does.
+        return value("Module").is_none_or(names::is_automatic);
+    }
+    restored.note_control_ways(
+        network,
+        [
+            (
+                "preprocessor",
+                value("Module").or_else(|| value("preprocessor")),
+            ),
+            ("control mode", value("Control Mode")),
+            ("resize mode", value("Resize Mode")),
+        ],
+    );
+    let part = |wanted: &str| value(wanted).and_then(number);
+    // `starting/ending: (0.1, 0.9)` in older texts.
+    let range = text
+        .split_once("starting/ending: (")
+        .and_then(|(_, range)| {
+            let (from, until) = range.split_once(')')?.0.split_once(',')?;
+            Some((number(from)?, number(until.trim())?))
+        });
+    restored.add_control(RestoredControl {
+        network: Some(short(network)),
+        image: None,
+        strength: part("Weight").unwrap_or(1.0),
+        from: part("Guidance Start")
+            .or_else(|| range.map(|range| range.0))
+            .unwrap_or(0.0),
+        until: part("Guidance End")
+            .or_else(|| range.map(|range| range.1))
+            .unwrap_or(1.0),
+    });
+    true
 }

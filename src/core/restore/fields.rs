@@ -249,8 +249,9 @@ pub(super) fn too_large_seed(value: &Value) -> Option<String> {
     .filter(|_| seed(value).is_none())
 }
 
-/// `832x480`, `1024 × 1024`, `1280*720`, `(896, 1152)`.
+/// `832x480`, `1024 × 1024`, `1280*720`, `(896, 1152)`, `720x1280 (9:16)`.
 pub(super) fn size(text: &str) -> Option<(u32, u32)> {
+    let text = text.split_once(" (").map_or(text, |(size, _)| size);
     let text = text.trim().trim_start_matches('(').trim_end_matches(')');
     let (width, height) = text.split_once(['x', 'X', '×', '*', ','])?;
     let edge = |text: &str| text.trim().parse::<u32>().ok().filter(|edge| *edge > 0);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{ForeignSettings, RestoredLora, run_steps};
 use crate::job::{
-    ChosenLora, ControlSettings, GenerateForm, PartialSampling, SecondPass, SeedMode,
+    ChosenLora, ControlSettings, GenerateForm, PartialSampling, SecondPass, SeedMode, WINDOW,
 };
 use crate::library::FoundControl;
 use crate::lora::fitting_test;
@@ -34,7 +34,7 @@ impl ForeignSettings {
         (self.cfg_scale, self.cfg_scale_2) = (None, None);
         self.distilled_guidance = None;
         (self.sampler, self.sigma_schedule) = (None, None);
-        (self.section_order, self.step_cache) = (None, None);
+        (self.section_order, self.window, self.step_cache) = (None, None, None);
         let loras = std::mem::take(&mut self.loras);
         if !loras.is_empty() {
             let names = RestoredLora::listed(&loras);
@@ -235,6 +235,10 @@ impl ForeignSettings {
             let secs = self.secs.or(frames).filter(|secs| secs.is_finite());
             form.secs = secs.map(|secs| secs.clamp(SECS.0, SECS.1));
             form.section_order = self.section_order;
+            let window = self.window.map(f64::from);
+            form.window = within("section length", window, 2.0..=32.0, notes)
+                .map(|window| window as u32)
+                .filter(|window| *window != WINDOW);
             form.step_cache = self.step_cache;
             return;
         }
@@ -267,6 +271,9 @@ impl From<&crate::job::GenerateRequest> for ForeignSettings {
             height: Some(request.first_size().1),
             num_frames: sections.is_none().then_some(request.num_frames),
             secs: sections.map(|sections| sections.secs()),
+            section_order: sections.map(|sections| sections.order),
+            window: sections.map(|sections| sections.window),
+            step_cache: request.step_cache,
             fps: Some(request.fps),
             strength: request.sampling.strength,
             second_pass: request.second_pass.map(|it| it.pass),

@@ -10,6 +10,7 @@ mod controls;
 mod fields;
 mod fitting;
 mod graph;
+mod invoke;
 mod loras;
 mod matching;
 mod names;
@@ -25,7 +26,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::families::ModelFamily;
-use crate::formats::weights::git_lfs_pointer;
+use crate::formats::weights::without_content;
 use crate::job::{
     JobError, JobErrorKind, SamplerKind, SecondPass, SectionOrder, SigmaSchedule, StepCache,
 };
@@ -107,6 +108,8 @@ pub struct ForeignSettings {
     /// Denoising strength.
     pub strength: Option<f64>,
     pub section_order: Option<SectionOrder>,
+    /// Latent frames of a section.
+    pub window: Option<u32>,
     pub step_cache: Option<StepCache>,
     pub loras: Vec<RestoredLora>,
     pub second_pass: Option<SecondPass>,
@@ -266,7 +269,7 @@ impl ForeignSettings {
         }
         fill!(prompt negative_prompt unread_prompt unread_size second_pass model model_2 model_hash family seed num_steps sampler);
         fill!(sigma_schedule cfg_scale cfg_scale_2 distilled_guidance shift num_frames fps secs);
-        fill!(strength section_order step_cache);
+        fill!(strength section_order window step_cache);
         self
     }
 }
@@ -309,7 +312,7 @@ pub fn says_nothing(path: &Path) -> JobError {
         return JobError::new(JobErrorKind::InvalidRequest, summary)
             .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like. One inside a group node of an older ComfyUI is not read: convert that to a subgraph first");
     }
-    if let Some((found, advice)) = git_lfs_pointer(path) {
+    if let Some((found, advice)) = without_content(path) {
         let summary = format!("the file {name} is {found}");
         return JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
     }
@@ -353,22 +356,29 @@ fn of_texts(texts: &[MetadataText]) -> Option<ForeignSettings> {
             (best, found) => best.or(found),
         };
     }
-    best.map(|mut found| {
-        found.from_image |= found.strength.is_some();
-        found
-    })
+    best
 }
 
 /// Reads a text that is not JSON.
 fn of_text(text: &MetadataText) -> Option<ForeignSettings> {
-    // FramePack Studio's own texts in a PNG, next to those of graphs with the same names.
-    let plain = |text: &str| (!text.trim_start().starts_with(['{', '['])).then(|| text.to_owned());
+    // FramePack Studio's own texts in a PNG, next to those of graphs with the same names, which may be cut off.
+    let starts_graph = |text: &str| {
+        let inside = text.trim_start().strip_prefix('{');
+        text.trim() == "null" || inside.is_some_and(|inside| inside.trim_start().starts_with('"'))
+    };
     let mut studio = ForeignSettings::of("FramePack Studio");
     match text.name.as_str() {
-        "prompt" => studio.prompt = plain(&text.text),
+        "prompt" => studio.prompt = Some(text.text.clone()).filter(|text| !starts_graph(text)),
         "seed" => _ = studio.take_seed(&text.text.as_str().into()),
         // NovelAI's name of the model, outside of its other settings.
-        "Source" if text.text.starts_with("NovelAI") => studio.model = Some(text.text.clone()),
+        "Source"
+            if ["NovelAI", "Stable Diffusion"]
+                .iter()
+                .any(|it| text.text.starts_with(it)) =>
+        {
+            studio.tool = "NovelAI".to_owned();
+            studio.model = Some(text.text.clone());
+        }
         _ => return others::of_labels(&text.text).or_else(|| a1111::read(&text.text)),
     }
     Some(studio)

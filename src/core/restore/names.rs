@@ -85,6 +85,15 @@ pub(super) fn family(name: &str) -> Option<ModelFamily> {
     ModelFamily::all().find(|family| (family.is_named)(&name))
 }
 
+/// First of `total` steps in the simple schedule that the low-noise expert of a model of this name runs.
+pub(super) fn expert_step(model: &str, shift: f64, total: u32) -> Option<u32> {
+    let boundary = (family(model)?.files.boundary_of)(&plain(model))?;
+    (0..total).find(|step| {
+        let time = 1.0 - f64::from(*step) / f64::from(total);
+        shift * time / (1.0 + (shift - 1.0) * time) < boundary
+    })
+}
+
 /// Returns whether models of these names are the experts of one model for high and for low noise.
 pub(super) fn are_experts(high: &str, low: &str) -> bool {
     let mut known = family(high).or_else(|| family(low)).into_iter();

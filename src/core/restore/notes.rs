@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ForeignSettings, names};
+use super::{ForeignSettings, file_name, names};
 use crate::job::prompt;
 use crate::media::media_info;
 
@@ -79,10 +79,25 @@ impl ForeignSettings {
         self.note(sentence);
     }
 
+    /// Notes an image or video by its use, and by its path where the file says one.
+    pub(super) fn note_file(&mut self, what: &str, path: Option<&str>) {
+        let name = path.map(|path| format!(", {},", short(file_name(path))));
+        let name = name.unwrap_or_default();
+        self.note_input(format!(
+            "Its {what}{name} is not in the file: add it separately"
+        ));
+    }
+
     /// Adds the notes that depend on all readings of a file. A prompt that is missing comes first.
     pub(super) fn with_last_notes(mut self, path: &Path) -> Self {
         // `None`, or another word for no name.
         self.model.take_if(|name| names::is_automatic(name));
+        // At 1 nothing is left of it. Graphs name their images, or have an empty latent.
+        let is_changed = self.strength.is_some_and(|it| it < 1.0) && self.tool != "ComfyUI";
+        if is_changed && !self.from_image {
+            self.note_file("start image", None);
+        }
+        self.from_image |= self.strength.is_some();
         self.note_size(path);
         self.leave_out_long_prompts();
         self.note_weights();
@@ -183,7 +198,9 @@ impl ForeignSettings {
     fn unescape_brackets(&mut self) {
         let escaped = match self.tool.as_str() {
             "ComfyUI" | "SwarmUI" | "InvokeAI" => "()",
-            "A1111" | "Forge" | "SD.Next" | "Fooocus" | "stable-diffusion.cpp" => "()[]\\",
+            "A1111" | "Civitai" | "Forge" | "SD.Next" | "Fooocus" | "stable-diffusion.cpp" => {
+                "()[]\\"
+            }
             _ => return,
         };
         let texts = [&mut self.prompt, &mut self.negative_prompt].into_iter();

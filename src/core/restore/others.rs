@@ -48,13 +48,14 @@ pub(super) fn read(value: &Value) -> Option<ForeignSettings> {
     Some(restored)
 }
 
-/// Reads Easy Diffusion's settings, each of which is a separate text.
+/// Reads settings of Easy Diffusion and FramePack Studio, each of which is a separate text.
 pub(super) fn of_separate_texts(texts: &[MetadataText]) -> Option<ForeignSettings> {
     let mut texts_by_name = Map::new();
     for text in texts {
         texts_by_name.insert(text.name.clone(), text.text.clone().into());
     }
-    let is_it = texts_by_name.contains_key("use_stable_diffusion_model");
+    let known = ["use_stable_diffusion_model", "total_second_length"];
+    let is_it = known.iter().any(|name| texts_by_name.contains_key(*name));
     is_it.then(|| read(&texts_by_name.into()))?
 }
 

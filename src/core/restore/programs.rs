@@ -1,14 +1,13 @@
-//! JSON of known programs: SwarmUI, Wan2GP, FramePack and its Studio, InvokeAI, Draw Things, and the characters of
-//! NovelAI.
+//! JSON of known programs: SwarmUI, Wan2GP, FramePack and its Studio, Draw Things, and the characters of NovelAI.
 
 use serde_json::Value;
 
 use super::fields::{JsonFields, ReadNames};
 use super::matching::stem;
 use super::others::{common, take_loras, take_names, unread, words_of};
-use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, names, short};
+use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, invoke, names, short};
 use crate::families::ModelFamily;
-use crate::job::{SecondPass, SectionOrder, StepCache, StepCacheKind};
+use crate::job::{SectionOrder, StepCache, StepCacheKind};
 
 /// Reads the settings of the program that its members tell; `all` is the object around them.
 pub(super) fn read(fields: JsonFields<'_>, all: JsonFields<'_>) -> Option<ForeignSettings> {
@@ -24,8 +23,9 @@ pub(super) fn read(fields: JsonFields<'_>, all: JsonFields<'_>) -> Option<Foreig
         framepack(fields)
     } else if fields.has("c") && (fields.has("uc") || fields.has("sampler")) {
         draw_things(fields)
-    } else if fields.has("positive_prompt") || fields.has("app_version") {
-        invoke(fields)
+    } else if fields.has("positive_prompt") || fields.has("app_version") || all.has("model_weights")
+    {
+        invoke::read(fields, all)
     } else {
         return None;
     })
@@ -128,7 +128,7 @@ fn swarm(params: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettings {
         ));
     }
     if params.get("initimage").is_some() {
-        restored.note_input("Its start image is not in the file: add it separately");
+        restored.note_file("start image", None);
     }
     restored
 }
@@ -195,9 +195,23 @@ fn wan2gp(fields: JsonFields<'_>) -> ForeignSettings {
     }
     take_names(&mut restored, fields, "sample_solver", "");
     wan2gp_loras(fields, &mut restored);
-    for name in ["image_start", "image_end", "video_source", "video_guide"] {
-        if fields.name(name).is_some() || !fields.list(name).is_empty() {
-            restored.note_input("Its images or videos are not in the file: add them separately");
+    // It makes images as videos of one frame.
+    if fields.number("image_mode").is_some_and(|mode| mode > 0.0) {
+        restored.num_frames = Some(1);
+    }
+    for (name, what) in [
+        ("image_start", "start image"),
+        ("image_end", "end image"),
+        ("image_refs", "reference image"),
+        ("video_source", "video to extend"),
+        ("video_guide", "control video"),
+    ] {
+        let files = fields.read(name, words_of);
+        let others = fields.list(name).iter().take(1);
+        let others = others.filter(|_| files.is_none()).map(|_| None);
+        let files = files.iter().flatten().map(|file| Some(file.as_str()));
+        for file in files.chain(others) {
+            restored.note_file(what, file);
         }
     }
     if fields.number("repeat_generation").unwrap_or(1.0) > 1.0 {
@@ -230,7 +244,8 @@ fn wan2gp_loras(fields: JsonFields<'_>, restored: &mut ForeignSettings) {
         .filter(|line| !line.trim_start().starts_with('#'))
         .flat_map(|line| line.split([' ', '|']))
         .filter(|word| !word.is_empty());
-    for name in fields.read("activated_loras", words_of).unwrap_or_default() {
+    let names = fields.read("activated_loras, loras_choices", words_of);
+    for name in names.unwrap_or_default() {
         let word = strengths.next().unwrap_or("1");
         // Of strengths that change with the steps the first.
         let phases = word.split(';').map(|phase| phase.split(',').next());
@@ -272,21 +287,38 @@ fn framepack(fields: JsonFields<'_>) -> ForeignSettings {
     restored.secs = fields.number("total_second_length");
     let width = fields.count("resolutionW");
     restored.take_size(width.zip(fields.count("resolutionH")));
-    if fields.is_on("use_teacache") {
-        let mut cache = StepCache::from(StepCacheKind::TeaCache);
-        let named = fields.number("teacache_rel_l1_thresh, teacache_thresh");
-        if let Some(threshold) = named.filter(|it| cache.kind.thresholds().contains(it)) {
-            cache.threshold = threshold;
+    restored.window = fields.count("latent_window_size");
+    for (kind, switch, thresholds) in [
+        (
+            StepCacheKind::TeaCache,
+            "use_teacache",
+            "teacache_rel_l1_thresh, teacache_thresh",
+        ),
+        (
+            StepCacheKind::MagCache,
+            "use_magcache",
+            "magcache_threshold",
+        ),
+    ] {
+        let named = fields.number(thresholds);
+        if fields.is_on(switch) && restored.step_cache.is_none() {
+            let mut cache = StepCache::from(kind);
+            let named = named.filter(|it| kind.thresholds().contains(it));
+            cache.threshold = named.unwrap_or(cache.threshold);
+            restored.step_cache = Some(cache);
         }
-        restored.step_cache = Some(cache);
-    } else if fields.is_on("use_magcache") {
-        restored.step_cache = Some(StepCacheKind::MagCache.into());
     }
-    if fields.is_on("has_input_image") || fields.name("input_image_path").is_some() {
-        restored.note_input("Its start image is not in the file: add it separately");
+    for (switch, path, what) in [
+        ("has_input_image", "input_image_path", "start image"),
+        ("end_frame_used", "end_frame_image_path", "end image"),
+    ] {
+        let path = fields.name(path).filter(|it| !names::is_automatic(it));
+        if fields.is_on(switch) || path.is_some() {
+            restored.note_file(what, path.as_deref());
+        }
     }
-    if fields.is_on("end_frame_used") {
-        restored.note_input("Its end image is not in the file: add it separately");
+    if !restored.loras.is_empty() {
+        fields.get("lora_values");
     }
     restored
 }
@@ -374,6 +406,19 @@ fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
             (restored.width, restored.height) = first.unzip();
         }
     }
+    for control in all
+        .list("controls")
+        .iter()
+        .filter_map(JsonFields::from_value)
+    {
+        restored.add_control(RestoredControl {
+            network: control.name("file"),
+            image: None,
+            strength: control.number("weight").unwrap_or(1.0),
+            from: control.number("guidanceStart").unwrap_or(0.0),
+            until: control.number("guidanceEnd").unwrap_or(1.0),
+        });
+    }
     let is_usual = |name: &str, value: &str| {
         let value: f64 = value.parse().unwrap_or(f64::NAN);
         USUAL
@@ -383,56 +428,6 @@ fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
     let mut unused = unread(all, IDLE);
     unused.retain(|(name, value)| !is_usual(name, value));
     restored.note_unused(&unused);
-    restored
-}
-
-fn invoke(fields: JsonFields<'_>) -> ForeignSettings {
-    let mut restored = common(fields, "InvokeAI");
-    let mut notes = Vec::new();
-    let model = fields.object("model");
-    restored.model = model
-        .and_then(|model| model.name("name, model_name, key"))
-        .or_else(|| fields.name("model"));
-    restored.model_hash = model.and_then(|model| model.name("hash"));
-    for control in fields
-        .list("controlnets")
-        .iter()
-        .filter_map(JsonFields::from_value)
-    {
-        let named = |object: &str, name: &str| control.object(object)?.name(name);
-        restored.add_control(RestoredControl {
-            network: named("control_model", "name, model_name, key"),
-            image: named("image", "image_name"),
-            strength: control.number("control_weight").unwrap_or(1.0),
-            from: control.number("begin_step_percent").unwrap_or(0.0),
-            until: control.number("end_step_percent").unwrap_or(1.0),
-        });
-    }
-    if fields.is_on("hrf_enabled") {
-        let strength = fields
-            .number("hrf_strength")
-            .unwrap_or(SecondPass::STRENGTH);
-        let method = fields.name("hrf_method").unwrap_or_default();
-        let described = format!("high resolution fix {}", short(&method));
-        restored.add_second_pass(None, strength, described.trim(), "");
-    }
-    for (prompt, style) in [
-        (&mut restored.prompt, "positive_style_prompt"),
-        (&mut restored.negative_prompt, "negative_style_prompt"),
-    ] {
-        let style = fields.name(style);
-        if let Some(style) = style.filter(|style| prompt.as_ref() != Some(style)) {
-            let note = format!(
-                "Its style prompt, {}, is added to the prompt",
-                short(&style)
-            );
-            notes.push(note);
-            let own = prompt.take().filter(|own| !own.is_empty());
-            *prompt = Some(own.map_or_else(|| style.clone(), |own| format!("{own}, {style}")));
-        }
-    }
-    restored.add_notes(notes);
-    take_names(&mut restored, fields, "scheduler", "");
     restored
 }
 

@@ -59,7 +59,8 @@ pub(super) fn unused_of(request: &PostprocessRequest, reader: Option<&ClipReader
         format!("The source's transparency is lost: {why}")
     });
     let video = reader.map_or_else(Vec::new, |reader| reader.format_notices().to_vec());
-    let own = image.notice.into_iter().chain(image.unused);
+    let hdr = image.hdr_notice().filter(|_| reader.is_none());
+    let own = hdr.into_iter().chain(image.notice).chain(image.unused);
     lost.into_iter().chain(own).chain(video).collect()
 }
 

@@ -88,11 +88,21 @@ fn every_config_that_is_cut_is_an_error_and_never_a_panic() {
         let root = tempfile::tempdir().unwrap();
         let folder = write_pipeline(root.path());
         let whole = fs::read(folder.join(name)).unwrap();
+        fs::write(
+            folder.join(name),
+            "version https://git-lfs.github.com/spec/v1\n",
+        )
+        .unwrap();
+        let pointer = ModelSpec::open(&folder).unwrap_err().to_string();
+        assert!(pointer.contains("run `git lfs pull`"), "{pointer}");
         for cut in (0..whole.len()).step_by(whole.len() / 7) {
             fs::write(folder.join(name), &whole[..cut]).unwrap();
             let err = ModelSpec::open(&folder).unwrap_err();
-            let is_of_config = matches!(err, CatalogError::Config { .. });
-            assert!(is_of_config, "{name} {cut}: {err}");
+            let is_named = err.to_string().ends_with(name);
+            assert!(
+                is_named && err.advice().contains("download this file again"),
+                "{name} {cut}: {err}"
+            );
         }
     }
 }
@@ -352,6 +362,7 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
             "this is a Git LFS pointer, not a model",
         ),
         ("c.safetensors", &header, "this safetensors file is damaged"),
+        ("e.safetensors", &[0; 9], "damaged: its header is empty"),
         (
             "d.safetensors",
             &[0xff; 64],

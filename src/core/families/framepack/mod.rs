@@ -122,12 +122,12 @@ impl SingleTransformerFamily for FramePackTable {
             ),
             DetectionRule::transformer(
                 "hunyuan",
-                "a HunyuanVideo transformer in the original layout",
+                "a HunyuanVideo transformer",
                 &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
             ),
             DetectionRule::transformer(
                 "hunyuan",
-                "a HunyuanVideo transformer in the layout of ComfyUI",
+                "a HunyuanVideo transformer",
                 &["txt_in.individual_token_refiner.blocks.0.self_attn.qkv.weight"],
             ),
             DetectionRule::new(

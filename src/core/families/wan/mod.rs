@@ -79,6 +79,15 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         assemble: |place, _, companions, library| experts::assemble(place, companions, library),
         variant_at: transformer::variant_at,
         are_experts: experts::are_experts,
+        boundary_of: |name| {
+            let is_i2v = name.contains("i2v");
+            let variant = if is_i2v {
+                WanVariant::I2vA14b
+            } else {
+                WanVariant::T2vA14b
+            };
+            variant.boundary_ratio()
+        },
         is_published_part: files::is_published_part,
         kinds: &[
             DetectionRule::transformer(

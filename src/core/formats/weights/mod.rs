@@ -24,7 +24,7 @@ use header::{HeaderError, WeightHeader};
 pub use header::{TensorInfo, TensorType};
 pub(crate) use keys::ends_with_path;
 use keys::is_aside;
-pub(crate) use sniff::{git_lfs_pointer, is_gguf};
+pub(crate) use sniff::{git_lfs_pointer, is_gguf, without_content};
 use sniff::{other_than_pickle, other_than_weights, unfinished_download};
 
 /// An index of a model with thousands of layers has a few MB.

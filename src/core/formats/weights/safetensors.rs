@@ -56,9 +56,12 @@ pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
         ));
     }
     let wrong = |err: &dyn fmt::Display| format!("its header is wrong: {err}");
+    if header_bytes == 0 {
+        return unsound("its header is empty".to_owned());
+    }
     let mut first = [0];
     file.read_exact_at(&mut first, 8)?;
-    if header_bytes > 0 && first != *b"{" {
+    if first != *b"{" {
         return unsound(wrong(&"it does not begin with a brace"));
     }
     if header_bytes > MAX_HEADER_BYTES {
@@ -70,30 +73,28 @@ pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
     if text.len() > SUSPICIOUS_BYTES {
         check_runs(&text).map_err(|reason| too_large(reason.to_owned()))?;
     }
-    let ParsedHeader { mut tensors, notes } = match serde_json::from_slice(&text) {
-        Ok(parsed) => parsed,
-        Err(err) => {
-            let text = err.to_string();
-            return Err(match text.split_once(" at line ") {
-                Some((limit, _)) if limit.starts_with(TOO_MANY) => too_large(limit.to_owned()),
-                _ => HeaderError::Unsound(wrong(&text)),
-            });
+    let ParsedHeader { mut tensors, notes } = serde_json::from_slice(&text).map_err(|err| {
+        let text = err.to_string();
+        match text.split_once(" at line ") {
+            Some((limit, _)) if limit.starts_with(TOO_MANY) => too_large(limit.to_owned()),
+            _ => HeaderError::Unsound(wrong(&text)),
         }
-    };
+    })?;
     drop(text);
     let data_start = 8 + header_bytes;
-    let data_bytes = match place(&mut tensors, data_start) {
-        Ok(data_bytes) => data_bytes,
-        Err(reason) => return unsound(wrong(&reason)),
-    };
+    let data_bytes =
+        place(&mut tensors, data_start).map_err(|reason| HeaderError::Unsound(wrong(&reason)))?;
     // Offsets are as hostile as the rest: their sum may not fit.
     let expected = data_start.checked_add(data_bytes);
     if expected != Some(file_bytes) {
-        let missing = expected.map_or(0, |n| n.saturating_sub(file_bytes));
-        let fault = if missing > 0 { "cut off" } else { "damaged" };
+        let fault = match expected {
+            Some(n) if n < file_bytes => format!("damaged (bytes too many: {})", file_bytes - n),
+            Some(n) => format!("cut off (bytes missing: {})", n - file_bytes),
+            None => "damaged".to_owned(),
+        };
         let expected = expected.map_or_else(|| "too many".to_owned(), |n| n.to_string());
         return unsound(format!(
-            "its header describes {expected} bytes, the file has {file_bytes}: it is {fault} (bytes missing: {missing})"
+            "its header describes {expected} bytes, the file has {file_bytes}: it is {fault}"
         ));
     }
     tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -392,13 +393,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_refused() {
+    fn what_is_cut_anywhere_too_long_or_stands_twice_is_refused() {
         let whole = file(ONE, 24);
         for cut in 0..whole.len() {
             assert!(read(&whole[..cut]).is_err(), "cut at {cut}");
         }
-        let longer = file(ONE, 25);
-        assert!(read(&longer).unwrap_err().to_string().contains("damaged"));
+        let twice = r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
+        for (bytes, said) in [
+            (file(ONE, 120), "it is damaged (bytes too many: 96)"),
+            (file("", 0), "its header is empty"),
+            (file(twice, 2), "'a' twice"),
+        ] {
+            let err = read(&bytes).unwrap_err().to_string();
+            assert!(err.contains(said), "{err}");
+        }
     }
 
     #[test]
@@ -479,13 +487,6 @@ mod tests {
             let err = read(&file(&entry(shape), 0)).unwrap_err().to_string();
             assert!(err.contains("'a' has 0 bytes"), "{err}");
         }
-    }
-
-    #[test]
-    fn a_name_that_stands_twice_is_refused() {
-        let twice = r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
-        let err = read(&file(twice, 2)).unwrap_err().to_string();
-        assert!(err.contains("'a' twice"), "{err}");
     }
 
     #[test]

@@ -58,6 +58,11 @@ const GIT_LFS: OtherFile = (
     "Run `git lfs pull` in its folder, or download the file itself",
 );
 
+const SOUND: OtherFile = (
+    media::SOUND,
+    "It has no picture: choose an image or a video; a model is a .safetensors or .gguf file, or a diffusers folder",
+);
+
 /// First bytes of a file that Git LFS has not fetched.
 const LFS_START: &[u8] = b"version https://git-lfs";
 
@@ -122,6 +127,12 @@ pub(crate) fn unfinished_download(path: &Path) -> Option<OtherFile> {
     Path::new(&control).exists().then_some(UNFINISHED)
 }
 
+/// Returns what a file is that Git LFS has not fetched, whatever its name; or a sound file.
+pub(crate) fn without_content(path: &Path) -> Option<OtherFile> {
+    let is_sound = || media::sniff(&head(path)) == FileFormat::Other(media::SOUND);
+    git_lfs_pointer(path).or_else(|| is_sound().then_some(SOUND))
+}
+
 /// Returns what a file is that Git LFS has not fetched, whatever its name.
 pub(crate) fn git_lfs_pointer(path: &Path) -> Option<OtherFile> {
     head(path).starts_with(LFS_START).then_some(GIT_LFS)
@@ -166,13 +177,14 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
         FileFormat::Other("a file of another kind") if is_gguf_by_name => Some(NOT_GGUF),
         // In safetensors the JSON header follows 8 bytes of length.
         FileFormat::Other("a file of another kind") => {
-            (head.get(8) != Some(&b'{')).then_some(UNKNOWN)
+            (head.get(8) != Some(&b'{') && !head.starts_with(&[0; 8])).then_some(UNKNOWN)
         }
         kind @ (FileFormat::Json | FileFormat::Other("a text file")) => Some((
             kind.described(),
             "A server may have answered with a text instead of the file: log in where it is published, accept its licence if it asks for that, and download the file again",
         )),
-        kind @ FileFormat::Other(words) if words != media::SOUND => Some((
+        FileFormat::Other(media::SOUND) => Some(SOUND),
+        kind @ FileFormat::Other(_) => Some((
             kind.described(),
             "To use it as an image, save it as PNG or JPEG first; a model is a .safetensors or .gguf file",
         )),

@@ -65,8 +65,12 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
         None => ("source-clip", "changes"),
     };
     if old != size {
+        let what = match clip.info.num_frames {
+            1 => "The picture is",
+            _ => "The clip's frames are",
+        };
         let text = format!(
-            "The clip's frames are resized from {}×{} to {}×{}, the size in which {} {does} it",
+            "{what} resized from {}×{} to {}×{}, the size in which {} {does} it",
             old.0, old.1, size.0, size.1, spec.name
         );
         found.note(field, text);

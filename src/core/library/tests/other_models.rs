@@ -375,7 +375,7 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
         (
             "p.mp3",
             b"ID3\x04\0\0\0\0\x02\xffTSSE".to_vec(),
-            "A model is a .safetensors or .gguf file",
+            "choose an image or a video",
         ),
         (
             "q.bin",

@@ -95,6 +95,8 @@ fn strengths_stand_behind_the_files_name() {
         of("a.safetensors:strong", 1.0, None)
     );
     assert!(parsed(":1").is_err() && parsed("").is_err());
+    let said = parsed("style:NaN").unwrap_err();
+    assert!(said.starts_with("\"NaN\" is not a strength"), "{said}");
 }
 
 #[test]

@@ -113,6 +113,29 @@ fn alpha_and_rank_of_the_metadata_scale_a_layer_without_alpha() {
     }
 }
 
+#[test]
+fn the_config_beside_a_lora_counts_by_its_folder_and_by_its_path_but_not_among_others() {
+    let files = Files::new();
+    let folder = files.0.path();
+    let path = folder.join("pytorch_lora_weights.safetensors");
+    write_as(&path, &diffusers(), &|_| "F32", 0, &json!({}));
+    std::fs::write(
+        folder.join("adapter_config.json"),
+        r#"{"r": 4, "lora_alpha": 1}"#,
+    )
+    .unwrap();
+    let factor = |place| update(&LoraFile::read(place).unwrap()).factor;
+    assert_eq!([factor(folder), factor(&path)], [0.25; 2]);
+    write_as(
+        &folder.join("b.safetensors"),
+        &diffusers(),
+        &|_| "F32",
+        0,
+        &json!({}),
+    );
+    assert_eq!(factor(&path), 1.0);
+}
+
 /// Writes a LoRA of one layer with an alpha tensor, whose bytes are those given, and metadata that would scale it too.
 fn with_alpha(files: &Files, bytes: &[u8], dtype: &'static str, shape: &[u64]) -> PathBuf {
     let key = format!("transformer.{LAYER}.alpha");

@@ -38,8 +38,8 @@ use frame_times::FrameTimes;
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
 
 /// The frame rates that every format can keep.
-const MIN_FPS: f64 = 0.01;
-const MAX_FPS: f64 = 240.0;
+pub(super) const MIN_FPS: f64 = 0.01;
+pub(super) const MAX_FPS: f64 = 240.0;
 
 const MP4: &str = "mp4";
 
@@ -147,10 +147,7 @@ with_defaults! {
 impl ClipOptions {
     fn check(&self, path: &Path) -> Result<(), MediaError> {
         if !(MIN_FPS..=MAX_FPS).contains(&self.fps) {
-            return Err(MediaError::Other(format!(
-                "the frame rate must be between {MIN_FPS} and {MAX_FPS}, not {}",
-                self.fps
-            )));
+            return Err(MediaError::FrameRate(self.fps));
         }
         let wrong = |found: String| {
             let path = path.to_path_buf();

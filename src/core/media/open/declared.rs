@@ -5,7 +5,7 @@ use image::DynamicImage;
 use moxcms::{ColorProfile, ProfileText};
 
 use super::super::colour::{ColourConversion, PrimariesXy, hdr_words};
-use super::{DecodeFailure, other};
+use super::{DecodeFailure, TONE_MAPPED, other};
 use crate::media::RgbPixels;
 use crate::sanitize::one_line;
 
@@ -54,7 +54,7 @@ impl CicpColours {
     /// In words, such as `BT.2020, narrow range`.
     pub fn in_words(&self) -> String {
         let words = match (hdr_words(self.transfer, self.peak), self.primaries) {
-            (Some(words), _) => format!("HDR {words}, tone mapped"),
+            (Some(words), _) => format!("HDR {words}{TONE_MAPPED}"),
             (None, 5 | 6) => "BT.601".to_owned(),
             (None, 7) => "SMPTE 240M".to_owned(),
             (None, 9) => "BT.2020".to_owned(),

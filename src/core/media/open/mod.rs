@@ -72,6 +72,9 @@ pub struct OpenedImage {
     pub unused: Vec<String>,
 }
 
+/// Ends the words for colours that are HDR.
+const TONE_MAPPED: &str = ", tone mapped";
+
 const BECOMES_OPAQUE: &str =
     "Transparent parts become opaque, in the colours stored under them (often black or white)";
 
@@ -84,7 +87,14 @@ impl OpenedImage {
             Err(_) => Some("Only the first frame is used: the file is incomplete".to_owned()),
         };
         let own = self.notice.iter().chain(&self.unused).cloned();
+        let own = self.hdr_notice().into_iter().chain(own);
         opaque.into_iter().chain(frames).chain(own).collect()
+    }
+
+    /// HDR that the pixels do not keep, as a sentence.
+    pub fn hdr_notice(&self) -> Option<String> {
+        let (hdr, _) = self.colours.as_deref()?.split_once(TONE_MAPPED)?;
+        Some(format!("{hdr} is tone mapped to SDR"))
     }
 }
 

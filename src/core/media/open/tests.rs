@@ -206,11 +206,32 @@ fn colours_of_a_tiff_are_divided_by_an_alpha_that_they_are_multiplied_by() {
         );
         assert_eq!(found, (expected, alpha), "{pixel:?} {extra:?}");
     }
-    let words = sentence(&tiff_pixel(8, &[100, 30, 20], None, 0));
-    assert!(
-        words.contains("(it has 8-bit CIELab pixels): save it as PNG"),
-        "{words}"
-    );
+    let with = |tag: u16, value: u16| {
+        let [from, to] = [(278_u16, 1_u16), (tag, value)].map(|(tag, value)| {
+            let [low, high] = value.to_le_bytes();
+            [&tag.to_le_bytes()[..], &[3, 0, 1, 0, 0, 0, low, high]].concat()
+        });
+        let mut file = tiff_pixel(2, &[1, 2, 3], None, 0);
+        let at = file.windows(10).position(|found| found == from).unwrap();
+        file[at..at + 10].copy_from_slice(&to);
+        file
+    };
+    let whole = {
+        let mut file = tiff_pixel(2, &[1, 2, 3], None, 0);
+        file[16..22].copy_from_slice(&[32, 0].repeat(3));
+        file
+    };
+    for (file, said) in [
+        (
+            tiff_pixel(8, &[100, 30, 20], None, 0),
+            "it has 8-bit CIELab pixels",
+        ),
+        (whole, "it has 32-bit RGB pixels"),
+        (with(50706, 1), "it is DNG, a camera's raw file"),
+    ] {
+        let (words, said) = (sentence(&file), format!("({said}): save it as PNG"));
+        assert!(words.contains(&said), "{words}");
+    }
 }
 
 #[test]

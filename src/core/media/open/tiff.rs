@@ -31,6 +31,10 @@ const JPEG: u16 = 7;
 /// Values of the tag that says what samples other than the colours mean.
 const UNSPECIFIED: u16 = 0;
 const ASSOCIATED_ALPHA: u16 = 1;
+/// The value of the tag that says how samples are stored.
+const FLOAT: u16 = 3;
+/// The tag that makes a TIFF a DNG.
+const DNG_VERSION: Tag = Tag::Unknown(50706);
 
 pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
     let mut bytes = Vec::new();
@@ -42,6 +46,11 @@ pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
     let len = bytes.len() as u64;
     check_lists(&mut Cursor::new(&bytes), len)?;
     let mut decoder = open(&bytes)?;
+    if decoder.find_tag(DNG_VERSION)?.is_some() {
+        return Err(DecodeFailure::Unsupported(
+            "it is DNG, a camera's raw file".to_owned(),
+        ));
+    }
     let extra = number(&mut decoder, Tag::ExtraSamples);
     let mut decoded = decode_page(&mut decoder, &bytes, has_palette).map_err(|err| match err {
         DecodeFailure::Unsupported(words) if words == OTHER_MAKE => {
@@ -101,6 +110,12 @@ fn decode_page(
             return Err(DecodeFailure::Unsupported(
                 "its palette is not of 8 bits".to_owned(),
             ));
+        }
+        // Whole numbers of 32 bits would be read as fractions.
+        _ if number(decoder, Tag::BitsPerSample) > Some(16)
+            && number(decoder, Tag::SampleFormat) != Some(FLOAT) =>
+        {
+            return Err(DecodeFailure::Unsupported(OTHER_MAKE.to_owned()));
         }
         _ => return plain(colours),
     };

@@ -7,7 +7,7 @@ use super::text::{UnreadText, is_schedule};
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput, has_word};
 use crate::job::prompt::TaggedPrompt;
-use crate::restore::ForeignSettings;
+use crate::restore::{ForeignSettings, short};
 
 /// Nodes on the way of one prompt.
 const MAX_VISITED: usize = 500;
@@ -75,8 +75,9 @@ impl<'a> GraphWalk<'a> {
             return self
                 .encoded(self.follow(input, side), side, found)
                 .or_else(|unread| {
+                    let text = self.text(input, side).or(Err(unread))?;
                     found.visited.truncate(before);
-                    self.text(input, side).or(Err(unread))
+                    Ok(text)
                 });
         }
         let is_named = names.iter().any(|name| named_side(name) == Some(side));
@@ -167,10 +168,12 @@ impl<'a> GraphWalk<'a> {
         }
         let mut others = texts[1..]
             .iter()
-            .filter_map(|(name, it)| self.text(it, name).ok());
-        if others.any(|other| !other.is_empty() && other != text) && *name != "populated_text" {
+            .filter_map(|(name, it)| Some((name, self.text(it, name).ok()?)));
+        let other = others.find(|(_, other)| !other.is_empty() && *other != text);
+        if let Some((other, dropped)) = other.filter(|_| *name != "populated_text") {
+            let dropped = short(&dropped);
             found.notes.push(format!(
-                "had different texts for its encoders ({node}): the first is used for all"
+                "had different texts for its encoders ({node}): that of {name} is used for all, and that of {other} is not: {dropped}"
             ));
         }
         if node.is_called("wildcardencode powerprompt") {

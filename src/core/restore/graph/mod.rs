@@ -255,7 +255,11 @@ impl ComfyGraph {
             let inputs = inputs.0.iter().map(|(name, value)| {
                 let link = value.as_array().filter(|pair| pair.len() == 2);
                 let link = link.and_then(|pair| Some((id_of(&pair[0])?, pair[1].as_u64()?)));
+                let held = link
+                    .as_ref()
+                    .and_then(|(from, _)| broadcast_seed(object.get(from)?));
                 let input = match link {
+                    _ if held.is_some() => NodeInput::Value(held.unwrap_or_default()),
                     Some((from, slot)) if object.contains_key(&from) => NodeInput::Link(NodeLink {
                         from,
                         slot,
@@ -300,6 +304,14 @@ impl ComfyGraph {
             }
         }
     }
+}
+
+/// Seed of a node that gives it to others: the links to it are as good as the value.
+fn broadcast_seed(node: &Value) -> Option<Value> {
+    let node = JsonFields::from_value(node)?;
+    let class = node.text("class_type")?.to_lowercase();
+    let seed = node.object("inputs")?.get("seed")?;
+    (has_word(&class, broadcasts::BROADCASTERS) && seed.is_number()).then(|| seed.clone())
 }
 
 /// Returns whether a text contains one of these words, which spaces separate.

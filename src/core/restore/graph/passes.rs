@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput};
-use crate::restore::{ForeignSettings, fields};
+use crate::restore::{ForeignSettings, RestoredLora, fields, file_name, short};
 
 /// Inputs with the latents from which a sampler starts.
 const LATENTS: &str = "latent_image, samples, latent, image_embeds";
@@ -210,14 +212,14 @@ pub(super) fn adds_no_noise<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) ->
 }
 
 /// Steps from `start` to `end` that a sampler runs of a schedule.
-struct StepRange {
-    start: f64,
+pub(super) struct StepRange {
+    pub start: f64,
     end: f64,
-    total: f64,
+    pub total: f64,
 }
 
 /// Steps that a sampler runs by its own numbers, and by the nodes that split its sigmas.
-fn step_range<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Option<StepRange> {
+pub(super) fn step_range<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Option<StepRange> {
     let parts = parts(walk, sampler);
     let total = parts.iter().find_map(|it| walk.number(it, "steps"))?;
     let step = |names| {
@@ -314,12 +316,30 @@ pub(super) fn read_refinement<'a>(
         ));
         return;
     }
+    for node in &pass.before {
+        if let Some((width, height)) = walk.size(node).filter(|own| !is_alike(*own, size)) {
+            restored.note(format!(
+                "The second pass had another shape, {width} × {height} ({node}): Safelight's keeps that of the first"
+            ));
+        }
+    }
+    let mut differences = differences(own, restored, &[]);
+    let mut networks = pass.before.iter();
+    let network =
+        networks.find_map(|it| walk.name(walk.linked(it, "upscale_model")?, "model_name"));
+    differences.extend(network.map(|name| format!("upscaler {}", short(file_name(&name)))));
     restored.add_second_pass(
         scale,
         strength,
         &format!("{node} with its own {values}"),
-        &differences(own, restored, &[]),
+        &differences.join(", "),
     );
+}
+
+/// Returns whether two sizes have one shape, but for rounding.
+fn is_alike((width, height): (u32, u32), other: Option<(u32, u32)>) -> bool {
+    let shape = |width, height| f64::from(width) / f64::from(height);
+    other.is_none_or(|it| (shape(width, height) / shape(it.0, it.1) - 1.0).abs() < 0.03)
 }
 
 fn described_values(own: &ForeignSettings, strength: f64) -> String {
@@ -334,34 +354,36 @@ pub(super) fn differences(
     own: &ForeignSettings,
     first: &ForeignSettings,
     ignored: &[&str],
-) -> String {
-    fn other<T: PartialEq + Copy>(own: Option<T>, first: Option<T>) -> bool {
+) -> Vec<String> {
+    fn other<T: PartialEq>(own: Option<&T>, first: Option<&T>) -> bool {
         own.is_some() && own != first
     }
+    fn shown<T: ToString>(it: Option<T>) -> String {
+        it.map_or_else(String::new, |it| short(&it.to_string()))
+    }
+    let name = |it: Value| shown(it.as_str());
     let guidances = |it: &ForeignSettings| (it.cfg_scale, it.distilled_guidance);
-    let samplers = |it: &ForeignSettings| (it.sampler, it.sigma_schedule);
+    let cfg_scale = own.cfg_scale.filter(|it| Some(*it) != first.cfg_scale);
+    #[rustfmt::skip]
     let all = [
-        ("steps", other(own.num_steps, first.num_steps)),
-        ("seed", other(own.seed, first.seed)),
-        ("prompt", own.prompt != first.prompt),
-        (
-            "negative prompt",
-            other(own.negative_prompt.as_ref(), first.negative_prompt.as_ref()),
-        ),
-        ("model", own.model != first.model),
-        ("LoRAs", own.loras != first.loras),
-        ("sampler", samplers(own) != samplers(first)),
-        ("guidance", guidances(own) != guidances(first)),
-        ("shift", other(own.shift, first.shift)),
+        ("steps", other(own.num_steps.as_ref(), first.num_steps.as_ref()), shown(own.run_steps())),
+        ("seed", other(own.seed.as_ref(), first.seed.as_ref()), shown(own.seed)),
+        ("prompt", own.prompt != first.prompt, shown(own.prompt.as_ref())),
+        ("negative prompt", other(own.negative_prompt.as_ref(), first.negative_prompt.as_ref()), shown(own.negative_prompt.as_ref())),
+        ("model", own.model != first.model, shown(own.model.as_ref())),
+        ("LoRAs", own.loras != first.loras, RestoredLora::listed(&own.loras)),
+        ("sampler", own.sampler != first.sampler, name(json!(own.sampler))),
+        ("schedule", own.sigma_schedule != first.sigma_schedule, name(json!(own.sigma_schedule))),
+        ("guidance", guidances(own) != guidances(first), shown(cfg_scale.or(own.distilled_guidance))),
+        ("shift", other(own.shift.as_ref(), first.shift.as_ref()), shown(own.shift)),
     ];
     let all = all.into_iter();
-    let all = all.filter(|(name, is_other)| *is_other && !ignored.contains(name));
-    let described = all.map(|(name, _)| match (name, own.run_steps(), own.seed) {
-        ("steps", Some(steps), _) => format!("{steps} steps"),
-        ("seed", _, Some(seed)) => format!("seed {seed}"),
-        _ => name.to_owned(),
+    let all = all.filter(|(name, is_other, _)| *is_other && !ignored.contains(name));
+    let described = all.map(|(name, _, value)| match name {
+        "steps" => format!("{value} steps"),
+        _ => format!("{name} {value}").trim_end().to_owned(),
     });
-    described.collect::<Vec<_>>().join(", ")
+    described.collect()
 }
 
 /// Factor by which the nodes between two passes enlarge; `None` where one of them does so by an unknown factor.
@@ -383,7 +405,15 @@ fn scale<'a>(
             let (width, height) = size?;
             (pixels * 1024.0 * 1024.0 / (f64::from(width) * f64::from(height))).sqrt()
         } else {
-            f64::from(walk.size(node)?.0) / f64::from(size?.0)
+            let (width, height) = size?;
+            // 0 keeps the shape.
+            match walk.size(node) {
+                Some(own) => f64::from(own.0) / f64::from(width),
+                None => match walk.count(node, "width") {
+                    Some(own) => f64::from(own) / f64::from(width),
+                    None => f64::from(walk.count(node, "height")?) / f64::from(height),
+                },
+            }
         };
     }
     Some((scale * 1000.0).round() / 1000.0).filter(|scale| scale.is_finite())

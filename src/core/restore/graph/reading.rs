@@ -7,13 +7,14 @@ use super::conditioning::named_side;
 use super::controls::read_controls;
 use super::loras::NodeLoras;
 use super::passes::{
-    self, DENOISE, SamplerPass, adds_no_noise, denoise, differences, parts, read_refinement,
-    restores_image, starts_within, takes_image,
+    self, DENOISE, SPLITTER, SamplerPass, adds_no_noise, denoise, differences, parts,
+    read_refinement, restores_image, starts_within, takes_image,
 };
-use super::sizes::{RESIZERS, read_latents, read_size};
+use super::sizes::{RESIZERS, read_latents, read_size, starts_from_noise};
 use super::unused::note_unused;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyGraph, ComfyNode, MAX_CHAIN, NodeInput, has_word};
+use crate::job::SigmaSchedule;
 use crate::restore::{ForeignSettings, fields, file_name, names, short};
 
 /// Nodes that Safelight has as steps after a job.
@@ -129,7 +130,9 @@ fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut
     let is_seed_known = seed.is_some_and(|seed| restored.take_seed(&seed));
     restored.num_steps = passes::num_steps(walk, sampler);
     restored.cfg_scale = number("cfg, cfg_conds");
-    restored.shift = number("shift, sigma_shift");
+    let shift = number("shift, sigma_shift");
+    // 0 of a sampler leaves it to the model.
+    restored.shift = shift.filter(|shift| *shift != 0.0);
     restored.distilled_guidance = number("guidance_scale, guidance");
     restored.secs = number("total_second_length");
     read_names(walk, &parts, sampler, restored);
@@ -149,12 +152,12 @@ fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut
             restored.distilled_guidance.is_some(),
             "guidance_scale, guidance",
         ),
-        ("shift", restored.shift.is_some(), "shift, sigma_shift"),
+        ("shift", shift.is_some(), "shift, sigma_shift"),
         ("denoising strength", number(DENOISE).is_some(), DENOISE),
         ("sampler", has_name(SAMPLERS), SAMPLERS),
         (
             "schedule",
-            has_name("scheduler") || is_own_schedule,
+            has_name("scheduler") || is_own_schedule || restored.sigma_schedule.is_some(),
             "scheduler, sigmas",
         ),
     ] {
@@ -200,6 +203,16 @@ fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut
         });
     }
     restored.strength = denoise(walk, sampler).filter(|strength| *strength < 1.0);
+    let mut whole = parts.iter().filter(|part| !part.is_called(SPLITTER));
+    let own = whole.find_map(|part| walk.number(part, DENOISE));
+    let own = own.filter(|strength| *strength < 1.0);
+    if let Some(strength) = own.filter(|_| starts_from_noise(walk, sampler)) {
+        restored.strength = None;
+        restored.num_steps = number("steps").and_then(|steps| fields::count(&steps.into()));
+        restored.note(format!(
+            "Its denoising strength, {strength}, was for an empty image, which cannot be repeated: 1 is used"
+        ));
+    }
 }
 
 fn read_names<'a>(
@@ -222,6 +235,10 @@ fn read_names<'a>(
     if let Some(name) = name("scheduler") {
         restored.take_schedule(&name);
     }
+    // Such as a KarrasScheduler, which has no name of a schedule.
+    let classes = parts.iter().map(|part| part.plain_class());
+    let mut own = classes.filter_map(|it| names::schedule(it.strip_suffix("scheduler")?));
+    restored.sigma_schedule = restored.sigma_schedule.or_else(|| own.next());
 }
 
 /// Reads the model; of samplers with two experts both, with a guidance for each.
@@ -456,7 +473,7 @@ fn read_later<'a>(
     if is_expert {
         ignored.extend(["model", "LoRAs", "guidance"]);
     }
-    let differences = differences(&own, restored, &ignored);
+    let differences = differences(&own, restored, &ignored).join(", ");
     if !differences.is_empty() {
         let node = pass.sampler;
         restored.note(format!(
@@ -464,6 +481,18 @@ fn read_later<'a>(
         ));
     }
     if is_expert {
+        let range = passes::step_range(walk, pass.sampler);
+        let shift = restored.shift.or(own.shift);
+        let shift = shift.filter(|_| restored.sigma_schedule == Some(SigmaSchedule::Simple));
+        let (model, steps) = (restored.model.as_deref(), restored.num_steps.unwrap_or(0));
+        let here = shift.and_then(|shift| names::expert_step(model?, shift, steps));
+        let is_other = |start: f64| start > 0.0 && here.map(f64::from) != Some(start);
+        if let Some(range) = range.filter(|it| is_other(it.start)) {
+            restored.note(format!(
+                "The second expert took over at step {} of {}: Safelight changes experts by the noise level, which may be another step",
+                range.start, range.total
+            ));
+        }
         restored.take_second_expert(own);
     }
 }

@@ -1,5 +1,7 @@
 //! Size and length of a result: widths and heights, presets, and the sizes of images that are encoded.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::passes::takes_image;
@@ -10,6 +12,8 @@ use crate::restore::{ForeignSettings, fields};
 
 /// Nodes that change the size of an image.
 pub(super) const RESIZERS: &str = "scale resize crop pad fit stitch";
+/// Words in the names of inputs that choose a size.
+const PRESETS: &str = "aspect resolution preset dimension ratio size";
 
 impl<'a> GraphWalk<'a> {
     /// Size that a node sets: by a preset such as `3:4 portrait 896x1152`, else by width and height.
@@ -25,17 +29,18 @@ impl<'a> GraphWalk<'a> {
         }
         let preset = size_preset(node);
         let size = |width, height| Some((self.count(node, width)?, self.count(node, height)?));
-        let Some(preset) = preset else {
-            return size(
+        let mut found = match &preset {
+            None => size(
                 "width, generation_width, empty_latent_width",
                 "height, generation_height, empty_latent_height",
-            );
+            ),
+            Some(preset) if node.class == "ResolutionSelector" => self.size_of_aspect(node, preset),
+            Some(preset) => {
+                let is_part = |it: char| it.is_ascii_digit() || "x×* ".contains(it);
+                let mut words = preset.split(|it| !is_part(it));
+                words.find_map(|word| fields::size(word.trim()))
+            }
         };
-        let mut words = preset.split(|it: char| !(it.is_ascii_digit() || "x×* ".contains(it)));
-        let mut found = words.find_map(|word| fields::size(word.trim()));
-        if node.class == "ResolutionSelector" {
-            found = self.size_of_aspect(node, &preset);
-        }
         for name in node.inputs.keys() {
             if has_word(name, "swap flip invert") {
                 let is_on = self.value(node, name)?;
@@ -44,6 +49,11 @@ impl<'a> GraphWalk<'a> {
                 }
             }
         }
+        if node.has("prescale_factor") {
+            let scale = self.number(node, "prescale_factor")?;
+            let scaled = |edge| fields::count(&(f64::from(edge) * scale).floor().into());
+            found = found.and_then(|(width, height)| Some((scaled(width)?, scaled(height)?)));
+        }
         // 0 leaves the edge of the preset.
         let edge = |name: &str, of_preset: Option<u32>| match self.number(node, name) {
             None if node.has(name) => None,
@@ -51,8 +61,41 @@ impl<'a> GraphWalk<'a> {
             Some(_) => self.count(node, name),
         };
         let width = edge("width_override", found.map(|it| it.0))?;
-        self.use_node(node);
+        if preset.is_some() {
+            let inputs = node.inputs.iter();
+            let inputs = inputs.filter(|(name, _)| has_word(&name.to_lowercase(), PRESETS));
+            inputs
+                .filter(|(name, _)| !name.contains("batch"))
+                .for_each(|(_, input)| self.use_input(input));
+        }
         Some((width, edge("height_override", found.map(|it| it.1))?))
+    }
+
+    /// Returns whether a slot of a node gives its height: by the slot's name, else by the slots that are linked to the
+    /// edges of others, of which the first gives the width; `wanted` is the edge that is looked for.
+    pub fn is_height(&self, node: &ComfyNode, slot: u64, wanted: &str) -> bool {
+        match node.output(slot).map(|slot| slot.name.to_lowercase()) {
+            Some(name) if name.contains("height") => return true,
+            Some(name) if name.contains("width") => return false,
+            _ => {}
+        }
+        let nodes = &self.graph.nodes;
+        if slot == 0 || !self.spend(nodes.len() / 16) {
+            return false;
+        }
+        let links = nodes.values().flat_map(|other| &other.inputs);
+        let slots: BTreeSet<u64> = links
+            .filter_map(|(name, input)| match input {
+                NodeInput::Link(link) if link.from == node.id => {
+                    has_word(name, "width height").then_some(link.slot)
+                }
+                _ => None,
+            })
+            .collect();
+        match slots.first() {
+            Some(first) if slots.len() > 1 => slot.abs_diff(*first) % 2 == 1,
+            _ => wanted == "height",
+        }
     }
 
     /// Size of an aspect such as `16:9 (Widescreen)` and a number of megapixels.
@@ -80,8 +123,7 @@ pub(super) fn size_preset(node: &ComfyNode) -> Option<String> {
         let (name, text) = (name.to_lowercase(), text.to_lowercase());
         let is_own = has_word(&text, "custom none manual");
         let is_switch = matches!(text.as_str(), "on" | "off" | "true" | "false");
-        let is_size = has_word(&name, "aspect resolution preset dimension ratio size");
-        (is_size && !is_own && !is_switch).then_some(text)
+        (has_word(&name, PRESETS) && !is_own && !is_switch).then_some(text)
     })
 }
 
@@ -100,6 +142,23 @@ fn keeps_aspect(node: &ComfyNode) -> bool {
         }
         _ => false,
     })
+}
+
+/// Returns whether a sampler starts from noise alone: its latents are empty ones of some size.
+pub(super) fn starts_from_noise<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
+    let mut node = sampler;
+    for _ in 0..MAX_CHAIN {
+        let next = match walk.links_of(node, LinkKind::Latent)[..] {
+            [] => break,
+            [(name, input)] => walk.follow(input, name).and_then(InputSource::node),
+            _ => None,
+        };
+        match next {
+            Some(next) if !is_sampler(next) => node = next,
+            _ => return false,
+        }
+    }
+    !is_sampler(node) && !takes_image(walk, node) && walk.size(node).is_some()
 }
 
 /// Reads the size and length of a node.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::controls::{loaded_file, shown_file};
 use super::passes::{PassChain, takes_image};
-use super::walk::{GraphWalk, LinkKind, is_sampler};
+use super::walk::{GraphWalk, LinkKind};
 use super::{ComfyNode, NodeInput, has_word};
 use crate::media::has_clip_name;
 use crate::restore::{ForeignSettings, fields, short};
@@ -18,7 +18,7 @@ use crate::restore::{ForeignSettings, fields, short};
 /// Words in the classes of nodes that have no effect on the result, or one that follows from the rest.
 const IDLE: &str = "load decode preview display show debug note reroute primitive save pipe vram memory sage compile \
     blockswap torch accumulation getimagesize videocomponents createvideo trimvideolatent zeroout basicguider \
-    disablenoise tokenizeroptions";
+    disablenoise tokenizeroptions imagetomask masktoimage";
 /// Classes of nodes that hand an image on as it is, with other ends that have an effect.
 const ENCODERS: &str = "vaeencode vaeencodetiled clipvisionencode wanvideoencode";
 /// Words in the classes of nodes that hold or compute numbers.
@@ -82,9 +82,6 @@ pub(super) fn note_unused<'a>(
             continue;
         }
         let (is_used, is_idle) = (walk.is_used(node), is_idle(node));
-        if is_sampler(node) && !is_used {
-            continue;
-        }
         let is_pixels = |kind| matches!(kind, LinkKind::Image | LinkKind::Other);
         let is_value = |name: &str, kind| {
             matches!(kind, LinkKind::Text | LinkKind::Number)
@@ -93,6 +90,7 @@ pub(super) fn note_unused<'a>(
         let mut links: Vec<_> = node.links().collect();
         // The first way to a file says what it was: as a reference rather than as the latents of its size.
         links.sort_by_key(|(name, link)| match walk.kind(name, link) {
+            _ if is_inpaint_mask(node, name) => 5,
             kind if is_value(name, kind) => 4,
             _ if has_word(name, "vision mask") => 2,
             LinkKind::Latent => 3,
@@ -102,7 +100,7 @@ pub(super) fn note_unused<'a>(
         for (name, link) in links.into_iter().rev() {
             let kind = walk.kind(name, link);
             if is_inpaint_mask(node, name) {
-                continue;
+                walk.use_input(&node.inputs[name]);
             }
             let is_value = is_value(name, kind);
             if let Some(source) = source(walk, node, name).filter(|_| is_used || !is_value) {
@@ -149,7 +147,6 @@ fn is_inpaint_mask(node: &ComfyNode, name: &str) -> bool {
 
 fn note_mask<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, restored: &mut ForeignSettings) {
     for (name, _) in node.links().filter(|(name, _)| is_inpaint_mask(node, name)) {
-        walk.use_input(&node.inputs[name]);
         let file = loaded_file(walk, node, name);
         let file = file.map_or_else(String::new, |file| format!(", {file},"));
         restored.note_input(format!(
@@ -201,6 +198,9 @@ fn note_files<'a>(
             others.push(file);
             continue;
         };
+        if is_inpaint_mask(node, input) {
+            continue;
+        }
         let what = input_named(walk, node, input, &file);
         let Some(what) = what.filter(|_| !is_value) else {
             others.push(format!("{file} ({} of {node})", short(input)));
@@ -276,7 +276,9 @@ fn described<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Option<String> {
                 // Such values change nothing.
                 (Some(number), _) => {
                     let acts = !is_idle && !matches!(number.abs(), 0.0 | 1.0);
-                    acts.then(|| format!("{} {number}", short(name)))
+                    // A list of layers, `7,8`, is no number.
+                    let text = value.as_str().map_or_else(|| number.to_string(), short);
+                    acts.then(|| format!("{} {text}", short(name)))
                 }
                 (None, Value::String(text)) if !is_used && says_what(name, text) => {
                     Some(format!("{} {}", short(name), short(text)))

@@ -395,11 +395,7 @@ impl<'a> GraphWalk<'a> {
             && (size_preset(node).is_some() || node.has("height") || measures_image(node))
         {
             let (width, height) = self.size(node)?;
-            let is_height = match node.output(slot).map(|slot| slot.name.to_lowercase()) {
-                Some(name) if name.contains("height") => true,
-                Some(name) if name.contains("width") => false,
-                _ => slot == 1,
-            };
+            let is_height = self.is_height(node, slot, name);
             return Some(if is_height { height } else { width }.into());
         }
         if node.is_switch() {
@@ -474,6 +470,7 @@ fn is_member(name: &str, wanted: &str) -> bool {
         "images" | "pixels" => "image".to_owned(),
         "pos" => "positive".to_owned(),
         "neg" => "negative".to_owned(),
+        "sampler_name" => "sampler".to_owned(),
         name => name.to_owned(),
     };
     plain(name) == plain(wanted)

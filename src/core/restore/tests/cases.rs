@@ -230,6 +230,46 @@ fn sizes_steps_shifts_and_rates_are_those_of_the_saved_result() {
 }
 
 #[test]
+fn edges_and_seeds_are_read_at_the_slots_that_give_them() {
+    let resized = |class: &str, slots: [u32; 2]| {
+        let edges = json!({"width": 704, "height": 1280, "image": ["20", 0]});
+        let measured = json!({"image": ["21", 0]});
+        let inputs = if class.contains("Get") {
+            measured
+        } else {
+            edges.clone()
+        };
+        json!({"20": image(), "21": node("ImageScale", edges), "22": node(class, inputs),
+            "6.width": ["22", slots[0]], "6.height": ["22", slots[1]]})
+    };
+    assert_cases(&[
+        // Nodes that give an image first have its width at the second slot.
+        (
+            resized("ImageResizeKJv2", [1, 2]),
+            json!({"width": 704, "height": 1280}),
+            &["Not used: cat.png ("],
+        ),
+        (
+            resized("GetImageSizeAndCount", [1, 2]),
+            json!({"width": 704, "height": 1280}),
+            &["Not used: cat.png ("],
+        ),
+        (
+            resized("GetImageSize", [1, 0]),
+            json!({"width": 1280, "height": 704}),
+            &["Not used: cat.png ("],
+        ),
+        (
+            json!({"7.denoise": 0.6, "7.seed": ["20", 0], "20": node("Seed Everywhere", json!({"seed": 5151}))}),
+            json!({"seed": 5151, "num_steps": 24, "strength": null, "from_image": false}),
+            &[
+                "Its denoising strength, 0.6, was for an empty image, which cannot be repeated: 1 is used",
+            ],
+        ),
+    ]);
+}
+
+#[test]
 fn files_are_named_by_what_they_were_used_for() {
     assert_cases(&[
         // Of merged contexts the last one that has the member.
@@ -243,6 +283,12 @@ fn files_are_named_by_what_they_were_used_for() {
                 MASK,
                 "Not used: grow_mask_by 6 of node VAEEncodeForInpaint (id 21)",
             ],
+        ),
+        (
+            json!({"20": image(), "21": node("VAEEncode", json!({"pixels": ["20", 0]})), "22": node("GrowMask", json!({"expand": 6, "mask": ["20", 1]})),
+                "23": node("SetLatentNoiseMask", json!({"samples": ["21", 0], "mask": ["22", 0]})), "7.latent_image": ["23", 0]}),
+            json!({"from_image": true}),
+            &[START, MASK, "Not used: node GrowMask (id 22) with expand 6"],
         ),
         (
             json!({"20": image(), "21": node("InpaintModelConditioning", json!({"positive": ["4", 0], "negative": ["5", 0],
@@ -264,7 +310,7 @@ fn files_are_named_by_what_they_were_used_for() {
         // Files of which only a text or a size was used.
         (
             json!({"20": image(), "21": node("Florence2Run", json!({"image": ["20", 0], "task": "caption", "seed": 1})), "3.text": ["21", 2]}),
-            json!({"prompt": null, "from_image": false}),
+            json!({"prompt": null, "from_image": false, "distilled_guidance": 3.1}),
             &[
                 "The prompt could not be read: node Florence2Run (id 21)",
                 "Not used: cat.png (image of node Florence2Run (id 21))",

@@ -19,6 +19,8 @@ fn assert_reads(found: Option<ForeignSettings>, expected: &Value, file: &str) {
     }
 }
 
+const START: &str = "Its start image is not in the file: add it separately";
+
 fn loras(all: &[(&str, f64)]) -> Value {
     let lora = |(name, strength): &(&str, f64)| json!({"name": name, "path": name, "strength": strength, "strength_2": null});
     all.iter().map(lora).collect()
@@ -53,7 +55,7 @@ fn texts_are_read_with_all_they_say() {
         ),
         (
             "a fox\nSteps: 9, Seed: 7, CFG scale: 3.5, Civitai resources: [{\"type\":\"lora\",\"weight\":0.8,\"modelVersionName\":\"v1\",\"air\":\"urn:air:flux1:lora:civitai:1@2\"}]",
-            json!({"loras": loras(&[("v1 Civitai urn:air:flux1:lora:civitai:1@2", 0.8)])}),
+            json!({"tool": "Civitai", "loras": loras(&[("v1 Civitai urn:air:flux1:lora:civitai:1@2", 0.8)])}),
         ),
         (
             "a fox <lora:ink:0.8>\nSteps: 20| Size: 640x832| Sampler: Euler FlowMatch| Seed: 42| CFG scale: 6| App: SD.Next| Model: a, b| LoRA networks: ink:0.8 grain:0.3",
@@ -80,6 +82,24 @@ fn texts_are_read_with_all_they_say() {
         (
             "Metadata Version: 2\nInclude in Image: a red; cube\\nin snow\nExclude from Image: a\\\\b\nModel: flux1-dev\nSteps: 8\nSeed: 42\nGenerator: Mochi Diffusion 6.1",
             json!({"prompt": "a red; cube\nin snow", "negative_prompt": "a\\b", "num_steps": 8}),
+        ),
+        (
+            "a fox\nNegative prompt: fog\nNegative prompt: rain\nSteps: 9, Seed: 7, CFG scale: 3, Denoising strength: 0.6, Mask blur: 4",
+            json!({"strength": 0.6, "from_image": true, "negative_prompt": "fog\nrain", "notes": [
+                "Its start image and its mask are not in the file: add the image, and set the mask again", "Not used: mask blur 4"]}),
+        ),
+        (
+            "a fox\nSteps: 9, Seed: 7, CFG scale: 3, Denoising strength: 0.6",
+            json!({"strength": 0.6, "from_image": true, "notes": [START]}),
+        ),
+        (
+            "a fox\nSteps: 9, Seed: 7, CFG scale: 3, App: SD.Next, Second pass: True, Hires strength: 0.3, Hires scale: 1.5, Denoising strength: 0.3",
+            json!({"strength": null, "from_image": false, "second_pass": {"scale": 1.5, "strength": 0.3}}),
+        ),
+        (
+            "a fox\nSteps: 9, Seed: 7, CFG scale: 3, ControlNet 0: \"preprocessor: midas, model: depth [ab], weight: 0.75, starting/ending: (0.1, 0.8), resize mode: Just Resize, control mode: My prompt is more important\"",
+            json!({"notes": ["Not used with the ControlNet depth: preprocessor midas, control mode My prompt is more important",
+                "It was made with the ControlNet depth at strength 0.75 from 10 % to 80 % of the steps: its control image is not in the file, add it separately"]}),
         ),
         (
             "prompt: a fox\nseed: 3\nsteps: 20",
@@ -202,6 +222,40 @@ fn json_is_read_with_all_it_says() {
 }
 
 #[test]
+fn json_with_images_and_windows_is_read_with_all_it_says() {
+    for (text, expected) in [
+        (
+            json!({"model": "stable diffusion", "model_weights": "dev", "app_version": "2.3", "image": {"prompt": [{"prompt": "a fox [fog] in snow", "weight": 1}],
+                "steps": 9, "cfg_scale": 6.5, "seed": 7, "type": "txt2img", "sampler": "k_euler", "variations": []}}).to_string(),
+            json!({"tool": "InvokeAI", "model": "dev", "prompt": "a fox  in snow", "negative_prompt": "fog", "sampler": "euler", "num_steps": 9}),
+        ),
+        (
+            json!({"positive_prompt": "a fox", "app_version": "5.6", "seed": 7, "steps": 9, "num_steps": 9, "strength": 0.45, "init_image": "in.png"}).to_string(),
+            json!({"strength": 0.45, "notes": ["Its start image, in.png, is not in the file: add it separately"]}),
+        ),
+        (
+            json!({"prompt": "a fox", "total_second_length": 6, "seed": 7, "steps": 25, "latent_window_size": 12, "use_teacache": false, "teacache_rel_l1_thresh": 0.15,
+                "use_magcache": true, "magcache_threshold": 0.12, "loras": {"ink": 0.8}, "lora_values": [0.8], "end_frame_image_path": "/x/end.png"}).to_string(),
+            json!({"window": 12, "step_cache": {"kind": "mag_cache", "threshold": 0.12}, "notes": ["Its end image, end.png, is not in the file: add it separately"]}),
+        ),
+        (
+            json!({"prompt": "a fox", "num_inference_steps": 9, "resolution": "832x480 (16:9)", "video_length": 81, "seed": 7, "image_mode": 1,
+                "loras_choices": ["ink"], "image_refs": ["a.png", "b.png"]}).to_string(),
+            json!({"tool": "Wan2GP", "num_frames": 1, "width": 832, "height": 480, "loras": loras(&[("ink", 1.0)]), "notes": ["Its reference image, a.png, is not in the file: add it separately",
+                "Its reference image, b.png, is not in the file: add it separately"]}),
+        ),
+        (
+            json!({"c": "a fox", "uc": "", "model": "x.ckpt", "scale": 1, "seed": 2, "size": "64x64", "steps": 8, "strength": 0.7,
+                "v2": {"controls": [{"file": "canny.ckpt", "weight": 0.6, "guidanceStart": 0, "guidanceEnd": 0.57}]}}).to_string(),
+            json!({"strength": 0.7, "notes": [START,
+                "It was made with the ControlNet canny.ckpt at strength 0.6 from 0 % to 57 % of the steps: its control image is not in the file, add it separately"]}),
+        ),
+    ] {
+        assert_reads(read_file("a.json", text.as_bytes()), &expected, &text);
+    }
+}
+
+#[test]
 fn broken_json_is_named_as_such() {
     let (_folder, path) =
         folder_of(&[("a.json", br#"{"prompt": "a fox", "seed": 1, "steps": 4,}"#)]);
@@ -244,6 +298,30 @@ fn settings_in_several_texts_of_a_png_are_read_together() {
     let expected =
         json!({"tool": "NovelAI", "model": "NovelAI Diffusion V4.5 4BDE2A90", "cfg_scale": 5.0});
     assert_reads(read(&texts), &expected, "NovelAI");
+    let texts = [
+        "Source=Stable Diffusion XL 7BCCAA2C",
+        r#"Comment={"prompt": "a fox", "uc": "", "steps": 28, "scale": 5, "seed": 1}"#,
+    ];
+    assert_reads(
+        read(&texts),
+        &json!({"tool": "NovelAI", "model": "Stable Diffusion XL 7BCCAA2C"}),
+        "an older NovelAI",
+    );
+    for prompt in ["[1s: she waves] [3s: she sits]", "{she|he} waves"] {
+        let expected = json!({"tool": "FramePack Studio", "prompt": prompt, "seed": 31});
+        let text = format!("prompt={prompt}");
+        assert_reads(read(&[&text, "seed=31"]), &expected, prompt);
+        let all = [
+            &text,
+            "seed=31",
+            "total_second_length=6",
+            "loras={'ink': 0.8}",
+            "use_magcache=True",
+        ];
+        let expected = json!({"prompt": prompt, "secs": 6.0, "loras": loras(&[("ink", 0.8)]),
+            "step_cache": {"kind": "mag_cache", "threshold": 0.1}});
+        assert_reads(read(&all), &expected, prompt);
+    }
     let long = format!(
         r#"Comment={{"prompt": "{}", "steps": 28, "seed": 1}}"#,
         "a ".repeat(40_000)
@@ -280,6 +358,18 @@ fn one_scale_is_the_distilled_guidance_where_the_program_has_no_other() {
             GuidanceMode::Distilled,
             [None, Some(3.5)],
             "",
+        ),
+        (
+            r#"{"c": "a fox", "uc": "", "model": "x.ckpt", "scale": 3.5, "seed": 2, "steps": 8}"#.to_owned(),
+            GuidanceMode::Distilled,
+            [Some(3.5), None],
+            moved,
+        ),
+        (
+            r#"{"meta": {"prompt": "a fox", "cfgScale": 3.5, "steps": 9, "seed": 7, "resources": []}}"#.to_owned(),
+            GuidanceMode::Distilled,
+            [Some(3.5), None],
+            moved,
         ),
         (a1111(""), GuidanceMode::None, [None, None], idle),
         (a1111(""), GuidanceMode::Cfg, [Some(3.5), None], ""),

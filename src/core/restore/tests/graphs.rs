@@ -272,10 +272,13 @@ fn two_samplers_of_wan_are_two_experts() {
         lora("low.safetensors", 0.0, Some(1.0)),
     ];
     assert_eq!(found.loras, expected);
-    assert_eq!(
-        found.notes,
-        ["Its start image, boat.png, is not in the file: add it separately"]
-    );
+    let (expert, others) = found.notes.split_first().unwrap();
+    assert!(expert.starts_with("The second expert took over at step 4 of 8: "));
+    let start = "Its start image, boat.png, is not in the file: add it separately";
+    assert_eq!(others, [start]);
+    let mut own = wan();
+    own["85"]["inputs"]["start_at_step"] = json!(3);
+    assert_eq!(run(&own).notes, [start]);
 }
 
 #[test]
@@ -489,7 +492,7 @@ fn a_control_picture_is_named_with_its_network() {
         found.notes,
         [
             "Not used: node SetUnionControlNetType (id 5); node Canny (id 3) with high_threshold 0.4, low_threshold 0.1",
-            "It was made with the ControlNet union.safetensors at strength 0.6 in the steps 0 to 0.8: its control image, room.png, is not in the file, add it separately"
+            "It was made with the ControlNet union.safetensors at strength 0.6 from 0 % to 80 % of the steps: its control image, room.png, is not in the file, add it separately"
         ]
     );
 }

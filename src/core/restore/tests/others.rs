@@ -186,10 +186,15 @@ fn members_that_are_set_and_not_read_are_named_once() {
 }
 
 #[test]
-fn a_pointer_of_git_lfs_is_told_whatever_its_name() {
+fn a_pointer_of_git_lfs_and_a_sound_file_are_told_whatever_their_names() {
     let text = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
     let (_folder, path) = folder_of(&[("a.png", text)]);
     let err = says_nothing(&path);
     assert_eq!(err.summary, "the file a.png is a Git LFS pointer");
     assert!(err.advice.contains("git lfs pull"));
+    let (_folder, path) = folder_of(&[("a.mp4", b"ID3\x04\0\0\0\0\x02")]);
+    assert_eq!(
+        says_nothing(&path).summary,
+        "the file a.mp4 is a sound file"
+    );
 }

@@ -19,19 +19,30 @@ fn an_upscale_between_two_samplers_is_a_second_pass() {
     let network =
         json!({"class_type": "UpscaleModelLoader", "inputs": {"model_name": "4x-UltraSharp.pth"}});
     let enlarged = json!({"class_type": "ImageUpscaleWithModel", "inputs": {"image": ["8", 0], "upscale_model": ["25", 0]}});
-    for (scale, parts) in [
+    for (scale, notes, parts) in [
         (
             1.5,
+            &[][..],
             json!({"20": {"class_type": "LatentUpscaleBy", "inputs": {"scale_by": 1.5, "samples": ["7", 0]}},
             "21": second_sampler("20")}),
         ),
         (
             2.0,
-            json!({"20": {"class_type": "LatentUpscale", "inputs": {"width": 1792, "height": 1280, "samples": ["7", 0]}},
+            &[],
+            json!({"20": {"class_type": "LatentUpscale", "inputs": {"width": 1792, "height": 0, "samples": ["7", 0]}},
+            "21": second_sampler("20")}),
+        ),
+        (
+            1.25,
+            &[
+                "The second pass had another shape, 1120 × 1120 (node LatentUpscale (id 20)): Safelight's keeps that of the first",
+            ],
+            json!({"20": {"class_type": "LatentUpscale", "inputs": {"width": 1120, "height": 1120, "samples": ["7", 0]}},
             "21": second_sampler("20")}),
         ),
         (
             2.0,
+            &[],
             json!({"20": {"class_type": "ImageScaleBy", "inputs": {"scale_by": 0.5, "image": ["24", 0]}},
             "24": enlarged, "25": network, "22": encode, "21": second_sampler("22")}),
         ),
@@ -51,12 +62,15 @@ fn an_upscale_between_two_samplers_is_a_second_pass() {
             (found.seed, found.num_steps, found.strength),
             (Some(9), Some(24), None)
         );
-        assert_eq!(
-            found.notes,
-            [
-                "The second pass had settings of its own: 10 steps, seed 6. Safelight's has those of the first"
-            ]
+        let upscaler = if parts["25"].is_null() {
+            ""
+        } else {
+            ", upscaler 4x-UltraSharp.pth"
+        };
+        let own = format!(
+            "The second pass had settings of its own: 10 steps, seed 6{upscaler}. Safelight's has those of the first"
         );
+        assert_eq!(found.notes, [notes, &[&*own]].concat());
     }
 }
 
@@ -171,7 +185,7 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
     assert_eq!(
         other.notes,
         [
-            "Some of the steps had settings of their own (node KSamplerAdvanced (id 12)): prompt, sampler, guidance. Those of the first sampler are used for all"
+            "Some of the steps had settings of their own (node KSamplerAdvanced (id 12)): prompt at night, schedule beta, guidance 4. Those of the first sampler are used for all"
         ]
     );
 
@@ -183,7 +197,10 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
     let refined = read_parts(&first(), &second);
     assert_eq!(refined.model.as_deref(), Some("flux1-dev.safetensors"));
     assert_eq!(refined.model_2, None);
-    assert_note(&refined, "(node KSamplerAdvanced (id 12)): model.");
+    assert_note(
+        &refined,
+        "(node KSamplerAdvanced (id 12)): model flux1-schnell.safetensors.",
+    );
 }
 
 #[test]
@@ -301,6 +318,10 @@ fn sizes_are_swapped_replaced_and_enlarged_before_the_first_pass() {
     let presets = "EmptyLatentImagePresets";
     assert_eq!(size(presets, preset(false)), Some((832, 1216)));
     assert_eq!(size(presets, preset(true)), Some((1216, 832)));
+    let ratio = |swap: &str, scale: f64| json!({"width": 1024, "height": 768, "aspect_ratio": "custom", "swap_dimensions": swap, "prescale_factor": scale});
+    let class = "CR Aspect Ratio";
+    assert_eq!(size(class, ratio("On", 0.5)), Some((384, 512)));
+    assert_eq!(size(class, ratio("Off", 1.0)), Some((1024, 768)));
     let picker =
         json!({"resolution": "1024x1024 (1.0)", "width_override": 0, "height_override": 1280});
     assert_eq!(

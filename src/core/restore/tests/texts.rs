@@ -293,10 +293,7 @@ fn values_that_other_nodes_compute_are_named() {
         "22": {"class_type": "KarrasScheduler", "inputs": {"steps": 20, "sigma_max": 14.6}},
     }));
     assert_eq!(found.sampler, Some(SamplerKind::Euler));
-    assert_note(
-        &found,
-        "The schedule could not be read: node KarrasScheduler (id 22)",
-    );
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
     assert_note(
         &found,
         "Not used: node DetailDaemonSamplerNode (id 20) with detail_amount 0.1",

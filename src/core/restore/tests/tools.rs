@@ -32,7 +32,10 @@ fn a_text_of_forge_gives_everything_that_it_names() {
     assert_eq!(found.model.as_deref(), Some("flux1-dev-bnb-nf4-v2"));
     assert_eq!(found.model_hash.as_deref(), Some("06f96f89f6"));
     assert_eq!(found.strength, Some(0.6));
-    assert_eq!(found.notes, [] as [&str; 0]);
+    assert_eq!(
+        found.notes,
+        ["Its start image is not in the file: add it separately"]
+    );
 }
 
 #[test]
@@ -336,7 +339,8 @@ fn a_controlnet_is_named_with_its_settings() {
     assert_eq!(
         found.notes,
         [
-            "It was made with the ControlNet control_canny at strength 0.8 in the steps 0.1 to 0.9: its control image is not in the file, add it separately"
+            "Not used with the ControlNet control_canny: preprocessor canny, resize mode Crop and Resize",
+            "It was made with the ControlNet control_canny at strength 0.8 from 10 % to 90 % of the steps: its control image is not in the file, add it separately"
         ]
     );
 }

@@ -23,6 +23,12 @@ fn a_changed_video_gives_its_shape_its_rate_and_its_length() {
     assert_eq!(request.source_clip.as_deref(), Some(Path::new("a.mp4")));
     let expected = "The clip's frames are resized from 512×256 to 352×192, the size in which Test model changes it";
     assert_eq!(text, expected);
+    let picture = changing(|form| form.source_clip.as_mut().unwrap().info.num_frames = 1);
+    let (_, text) = noted(&free_spec(), picture);
+    assert_eq!(
+        text,
+        expected.replace("The clip's frames are", "The picture is")
+    );
     let change = changing(|form| {
         (form.fps, form.sampling.strength) = (Some(24.0), Some(0.5));
         in_its_own_size(form);
