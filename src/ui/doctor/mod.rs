@@ -242,7 +242,9 @@ fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
         ui.horizontal(|ui| {
             let name = format!("Copy command {command}");
             let button = icon_button(ui, icons::COPY, &name, "Copy this command for a terminal");
-            view.on_click(&button, DesktopCommand::CopyText(command.to_owned()));
+            if button.clicked() {
+                view.push(DesktopCommand::CopyText(command.to_owned()));
+            }
             ui.add(Label::new(RichText::new(command).monospace()).wrap());
         });
     });

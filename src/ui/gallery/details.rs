@@ -110,7 +110,9 @@ fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
         ui.horizontal(|ui| {
             ui.label(RichText::new(name).color(palette(ui).weak));
             let button = icon_button(ui, icons::COPY, copy, "Put it on the clipboard");
-            view.on_click(&button, DesktopCommand::CopyText(text.clone()));
+            if button.clicked() {
+                view.push(DesktopCommand::CopyText(text.clone()));
+            }
         });
         ScrollArea::vertical()
             .id_salt(name)

@@ -74,7 +74,9 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
     };
     let button = second_button(ui, true, icons::CHECK_CIRCLE, text)
         .on_hover_text("Fills in its default size and steps; your prompt stays (Enter)");
-    view.on_click(&button, LibraryCommand::Use(spec.id.clone()));
+    if button.clicked() {
+        view.push(LibraryCommand::Use(spec.id.clone()));
+    }
     ui.add_space(theme::GAP);
     parts_ui(ui, view, spec);
 }
@@ -319,6 +321,8 @@ fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &
         let files = ui.button("Show its files…");
         let button =
             files.on_hover_text("What would be downloaded, how large it is, and where it goes");
-        view.on_click(&button, LibraryCommand::Look(entry.id.clone()));
+        if button.clicked() {
+            view.push(LibraryCommand::Look(entry.id.clone()));
+        }
     }
 }

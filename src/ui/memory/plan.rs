@@ -53,7 +53,9 @@ fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
                 .fill(palette.raised)
                 .corner_radius(CornerRadius::same(theme::RADIUS));
             let button = ui.add(button).on_hover_text(&suggestion.verdict);
-            view.on_click(&button, MemoryCommand::Apply(suggestion.change.clone()));
+            if button.clicked() {
+                view.push(MemoryCommand::Apply(suggestion.change.clone()));
+            }
         }
     });
 }

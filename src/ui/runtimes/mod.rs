@@ -204,7 +204,9 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &
         let button = button.on_hover_text(
             "Try the runtime that jobs used before the one in use, and use it again",
         );
-        view.on_click(&button, RuntimeCommand::Use(id.clone()));
+        if button.clicked() {
+            view.push(RuntimeCommand::Use(id.clone()));
+        }
     }
     fitting_ui(ui, view, &overview);
     true
@@ -296,7 +298,9 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     if !found.is_used {
         let button = ui.button(USE).on_hover_text(USE_HOVER);
         let button = button.accessible_name(format!("Use {id}"));
-        view.on_click(&button, RuntimeCommand::Use(id.clone()));
+        if button.clicked() {
+            view.push(RuntimeCommand::Use(id.clone()));
+        }
     }
     let has_failed =
         matches!(view.app.runtimes.state, RuntimeState::Failed(_)) && is_about(view, id);
@@ -310,14 +314,18 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
             use it",
         );
         let button = button.accessible_name(format!("Repair {id}"));
-        view.on_click(&button, RuntimeCommand::Install(Box::new(build.clone())));
+        if button.clicked() {
+            view.push(RuntimeCommand::Install(Box::new(build.clone())));
+        }
     }
     let button = ui.button("Check").on_hover_text(
         "Compare its files with those that were installed, and a matrix product, a convolution and \
         attention with the CPU, in a process of its own",
     );
     let button = button.accessible_name(format!("Check {id}"));
-    view.on_click(&button, RuntimeCommand::Check(id.clone()));
+    if button.clicked() {
+        view.push(RuntimeCommand::Check(id.clone()));
+    }
     if found.is_own && !found.is_used {
         let is_kept = found.before == PreviousRuntime::Kept;
         let explanation = if is_kept {
@@ -397,7 +405,9 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
         let name = format!("Install {}", build.name);
         let button = button.on_hover_text(GET_HOVER);
         let button = button.accessible_name(name);
-        view.on_click(&button, RuntimeCommand::Install(Box::new(build.clone())));
+        if button.clicked() {
+            view.push(RuntimeCommand::Install(Box::new(build.clone())));
+        }
     });
 }
 

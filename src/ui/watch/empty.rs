@@ -84,7 +84,9 @@ fn newest_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
             ui.painter()
                 .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
         }
-        view.on_click(&response, PlayerCommand::PlayFile(entry.path.clone()));
+        if response.clicked() {
+            view.push(PlayerCommand::PlayFile(entry.path.clone()));
+        }
         response.on_hover_ui(|ui| grid::hover_ui(ui, entry, broken.as_deref()));
     }
 }

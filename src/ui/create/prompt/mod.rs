@@ -88,7 +88,9 @@ fn examples_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) {
             ui.spacing_mut().button_padding.y = 1.0;
             ui.spacing_mut().interact_size.y = 0.0;
             let button = chip(ui, example, "Click to use this prompt");
-            view.on_click(&button, PromptCommand::UseExample(example.clone()));
+            if button.clicked() {
+                view.push(PromptCommand::UseExample(example.clone()));
+            }
         }
     });
 }
