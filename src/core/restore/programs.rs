@@ -326,7 +326,7 @@ fn framepack(fields: JsonFields<'_>) -> ForeignSettings {
 /// Members of Draw Things' `v2` that act with others alone, or not on models that run here.
 const IDLE: &str = "id, name, model, steps, seed, sampler, width, height, guidanceScale, guidanceEmbed, strength, shift, resolutionDependentShift, speedUpWithGuidanceEmbed, t5TextEncoder, t5TextEncoderDecoding, preserveOriginalAfterInpaint, negativePromptForImagePrior, imagePriorSteps, seedMode, numFrames, fps, motionScale, guidingFrameNoise, startFrameGuidance, stage2Steps, stage2Guidance, stage2Shift, aestheticScore, negativeAestheticScore, originalImageWidth, originalImageHeight, targetImageWidth, targetImageHeight, negativeOriginalImageWidth, negativeOriginalImageHeight, cropTop, cropLeft, refinerStart, hiresFix, hiresFixWidth, hiresFixHeight, hiresFixStrength, decodingTileWidth, decodingTileHeight, decodingTileOverlap, diffusionTileWidth, diffusionTileHeight, diffusionTileOverlap, causalInference, causalInferencePad, compressionArtifactsQuality, batchCount, batchSize, maskBlur, maskBlurOutset";
 
-/// What `v2` has of the rest where it was not changed.
+/// Defaults of the other members of `v2`.
 const USUAL: [(&str, f64); 5] = [
     ("clipSkip", 1.0),
     ("clipWeight", 1.0),

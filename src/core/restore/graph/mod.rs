@@ -11,6 +11,7 @@ mod canvas;
 mod conditioning;
 mod controls;
 mod loras;
+mod pass_differences;
 mod passes;
 mod reading;
 mod sizes;

@@ -6,9 +6,10 @@ use super::broadcasts::BROADCASTERS;
 use super::conditioning::named_side;
 use super::controls::read_controls;
 use super::loras::NodeLoras;
+use super::pass_differences::differences;
 use super::passes::{
-    self, DENOISE, SPLITTER, SamplerPass, adds_no_noise, denoise, differences, parts,
-    read_refinement, restores_image, starts_within, takes_image,
+    self, DENOISE, SPLITTER, SamplerPass, adds_no_noise, denoise, parts, read_refinement,
+    restores_image, starts_within, takes_image,
 };
 use super::sizes::{RESIZERS, read_latents, read_size, starts_from_noise};
 use super::unused::note_unused;
