@@ -124,7 +124,7 @@ impl Case {
         self.first(name).status
     }
 
-    /// Puts these files beside libtorch's libraries.
+    /// Writes these files next to libtorch's libraries.
     fn lay_libraries(&self, names: &[&str]) {
         for name in names {
             fs::write(self.root.path().join("torch/lib").join(name), b"").unwrap();

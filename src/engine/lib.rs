@@ -39,4 +39,4 @@ pub mod weights_error;
 pub mod work;
 
 #[cfg(test)]
-use testing::{closeness, drawn, keeper};
+use testing::{closeness, drawn, hook_recorder};

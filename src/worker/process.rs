@@ -249,13 +249,13 @@ impl EngineLauncher for ProcessLauncher {
                 child.kill().ok();
                 JobError::from_error(JobErrorKind::Internal, &err)
             })
-            .map(|(commands, messages, lines, keeper)| EngineLink {
+            .map(|(commands, messages, lines, recorder)| EngineLink {
                 commands,
                 messages,
                 control: Box::new(ProcessControl {
                     child: Some(child),
                     lines,
-                    keeper: Some(keeper),
+                    recorder: Some(recorder),
                     oom_kills,
                 }),
             })
@@ -289,11 +289,11 @@ fn connect(child: &mut Child) -> io::Result<EngineConnection> {
         "engine-stdout",
         Box::new(move || read_messages(stdout, &message_sender)),
     )?;
-    let keeper = spawn(
+    let recorder = spawn(
         "engine-stderr",
         Box::new(move || keep_lines(stderr, &kept, KEPT_LINES, log_engine_line)),
     )?;
-    Ok((commands, messages, lines, keeper))
+    Ok((commands, messages, lines, recorder))
 }
 
 /// Repeats a line of the engine's standard error in the log.
@@ -350,7 +350,7 @@ struct ProcessControl {
     child: Option<Child>,
     lines: Arc<StderrLines>,
     /// Ends when the engine's standard error does.
-    keeper: Option<JoinHandle<()>>,
+    recorder: Option<JoinHandle<()>>,
     /// Out-of-memory kills of the system before this process started.
     oom_kills: u64,
 }
@@ -388,8 +388,8 @@ impl EngineControl for ProcessControl {
         if status.is_none() {
             self.kill();
         }
-        if let Some(keeper) = self.keeper.take().filter(|_| status.is_some()) {
-            keeper.join().ok();
+        if let Some(recorder) = self.recorder.take().filter(|_| status.is_some()) {
+            recorder.join().ok();
         }
         let signal = status.and_then(|status| status.signal());
         let how = match (signal, status.and_then(|status| status.code())) {

@@ -184,7 +184,7 @@ fn a_config_that_nobody_can_run_is_refused_with_what_was_expected() {
     }
 }
 
-/// What a LoRA that changes one layer is for. `sizes`: how many numbers go in and come out.
+/// Origin of a LoRA that changes one layer with these numbers of inputs and outputs.
 fn origin_of_lora(layer: &str, [input, output]: [u64; 2]) -> LoraOrigin {
     let root = tempfile::tempdir().unwrap();
     let mut shapes = Shapes::new();

@@ -210,7 +210,7 @@ mod tests {
              final_layer.linear.bias -> proj_out.bias
              single_blocks.3.linear1.weight -> single_transformer_blocks.3.linear1.weight",
         ) {
-            // No file has the last name: its parts are asked for instead.
+            // No file has the last name: its parts are requested instead.
             assert_eq!(diffusers.file_key(original), expected);
         }
         let prefixed = FluxTransformerKeys::behind("model.diffusion_model.", false);

@@ -396,7 +396,7 @@ mod tests {
             let theirs = [hunyuan.file_key(comfy), diffusers.file_key(comfy)];
             assert_eq!(theirs.join(", "), names);
         }
-        // The parts of an attention, which Hunyuan's files hold as one, are asked of Diffusers alone.
+        // Only diffusers' files have the parts of an attention that Hunyuan's fuse.
         for (comfy, theirs) in crate::testing::table(
             "double_blocks.3.img_attn.qkv.q.weight -> transformer_blocks.3.attn.to_q.weight
              single_blocks.12.linear1.mlp.bias -> single_transformer_blocks.12.proj_mlp.bias",

@@ -129,7 +129,7 @@ pub(crate) fn transformer(dims: Dims) -> Shapes {
     shapes_of(config.tensors_in(TransformerKeys::bare(false)))
 }
 
-/// The same tensors under other names.
+/// Shapes with their tensors renamed.
 pub(crate) fn renamed(shapes: &Shapes, rename: impl Fn(&str) -> String) -> Shapes {
     let named = shapes.iter();
     named
@@ -137,7 +137,7 @@ pub(crate) fn renamed(shapes: &Shapes, rename: impl Fn(&str) -> String) -> Shape
         .collect()
 }
 
-/// The same tensors in another dialect.
+/// Shapes with the tensor names of a dialect.
 pub(crate) fn in_dialect(shapes: &Shapes, keys: TransformerKeys) -> Shapes {
     renamed(shapes, |key| keys.file_key(key))
 }

@@ -51,7 +51,7 @@ pub(crate) fn edited(mut shapes: Shapes, key: &str, shape: &[u64]) -> Shapes {
     shapes
 }
 
-/// The same tensors where one size is another wherever it stands.
+/// Shapes with every size `from` replaced by `to`.
 pub(crate) fn resized(mut shapes: Shapes, from: u64, to: u64) -> Shapes {
     let sizes = shapes.values_mut().flatten();
     sizes.filter(|n| **n == from).for_each(|n| *n = to);
@@ -255,8 +255,8 @@ pub(crate) fn assert_needs_all_read<T: NetworkConfig>(
     config.check_weights(&weights).unwrap();
 }
 
-/// Asserts that published transformers are the network of a config behind every prefix, and that of the first none of its
-/// tensors can be missing. `numbers`: of each.
+/// Asserts that the tensors of each published transformer match the config under every prefix, and that none of the
+/// first one's may be missing. `numbers`: parameters of each.
 pub(crate) fn assert_published<T>(
     transformers: &[Shapes],
     config: &T,
@@ -483,7 +483,7 @@ pub(crate) fn assert_pipelines_unsupported(pipelines: &[(&str, &str)]) {
     }
 }
 
-/// The same of values of a transformer's config.
+/// Asserts that each changed value of a transformer's config is refused with its part of a sentence.
 pub(crate) fn assert_configs_refused(folder: Folder, refused: &[(&str, Value, &str)]) {
     let root = tempfile::tempdir().unwrap();
     folder.write(root.path());

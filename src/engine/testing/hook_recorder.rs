@@ -1,4 +1,4 @@
-//! Hooks that keep what a loop tells.
+//! Hooks that record the reports of a loop.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,7 +8,7 @@ use crate::hooks::{DenoiseState, Hooks};
 
 /// Keeps what it is told; asks for a stop when it has been asked often enough.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct HookRecorder {
     pub(crate) frames: RefCell<Vec<Tensor>>,
     pub(crate) states: RefCell<Vec<DenoiseState>>,
     pub(crate) steps: RefCell<Vec<(usize, usize)>>,
@@ -19,7 +19,7 @@ pub(crate) struct Keeper {
     patience: Option<usize>,
 }
 
-impl Keeper {
+impl HookRecorder {
     /// Asks for a stop after `patience` questions.
     pub(crate) fn impatient(patience: usize) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Keeper {
     }
 }
 
-impl Hooks for Keeper {
+impl Hooks for HookRecorder {
     fn cancelled(&self) -> bool {
         self.asked.set(self.asked.get() + 1);
         self.patience

@@ -3,4 +3,4 @@
 
 pub(crate) mod closeness;
 pub(crate) mod drawn;
-pub(crate) mod keeper;
+pub(crate) mod hook_recorder;

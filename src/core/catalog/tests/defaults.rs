@@ -149,7 +149,7 @@ fn every_known_model_that_can_be_fetched_says_how_much_that_is() {
 #[test]
 fn published_loras_of_few_steps_are_known_by_their_names() {
     let entries = entry::built_in();
-    // A model, a name, and the preset that it stands for.
+    // A model, the name of a LoRA, and the preset that it has.
     for (row, expected) in table(
         "wan2.1-t2v-14b Wan21_T2V_14B_lightx2v_cfg_step_distill_lora_rank32 -> fast-4
          wan2.1-t2v-14b lightx2v_T2V_14B_cfg_step_distill_v2_lora_rank64_bf16 -> fast-4

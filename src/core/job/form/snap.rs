@@ -237,19 +237,19 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProb
     nearest
 }
 
-/// Frames of a regenerated video, from its first frame and at most its length. `wish`: requested number of
-/// frames, `nearest`: the nearest one that the model makes.
+/// Number of frames of a regenerated video, at most those of its source. `wanted`: requested number, `nearest`: the
+/// nearest one that the model makes.
 fn of_source(
     frames: u32,
-    (wish, nearest): (u32, u32),
+    (wanted, nearest): (u32, u32),
     spec: &ModelSpec,
     found: &mut FormProblems,
 ) -> u32 {
     let stride = spec.limits.frame_stride.max(1);
     let made = nearest.min((frames - 1) / stride * stride + 1);
-    if made != wish {
+    if made != wanted {
         let text = format!(
-            "The number of frames was changed from {wish} to {made}: the clip has {frames}, and {} makes {stride}n+1 of them",
+            "The number of frames was changed from {wanted} to {made}: the clip has {frames}, and {} makes {stride}n+1 of them",
             spec.name
         );
         found.note("frames", text);

@@ -90,7 +90,7 @@ fn size_of(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> (u32, u3
     (request.width, request.height)
 }
 
-/// What comes back from a file.
+/// Value after a round trip through JSON.
 fn written_and_read<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
     serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
 }

@@ -311,8 +311,8 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
 /// The state of a job's first section that is cancelled as soon as there is a checkpoint.
 fn stopped_at_a_checkpoint(job: &Job) -> DenoiseState {
     #[derive(Default)]
-    struct Stops(std::cell::RefCell<Option<DenoiseState>>);
-    impl Hooks for Stops {
+    struct StopAtCheckpoint(std::cell::RefCell<Option<DenoiseState>>);
+    impl Hooks for StopAtCheckpoint {
         fn cancelled(&self) -> bool {
             self.0.borrow().is_some()
         }
@@ -327,7 +327,7 @@ fn stopped_at_a_checkpoint(job: &Job) -> DenoiseState {
         image_embeds: &tensor_files::read_one(&vision, "image_embeds").unwrap(),
         earlier: &[],
     };
-    let hooks = Stops::default();
+    let hooks = StopAtCheckpoint::default();
     let work = &mut StageWork {
         request: &job.request,
         place: ComputePlacement::new(Device::Cpu, Kind::Float),

@@ -180,7 +180,7 @@ impl Job {
         JobFolder::open(self.folder.path()).result(stage).unwrap()
     }
 
-    /// What a job that was run with a capture recorded.
+    /// Tensors captured by a job.
     pub(super) fn captured(&self) -> BTreeMap<String, Tensor> {
         let delivered = self.request.capture.as_ref().unwrap();
         tensors_in(&delivered.join("capture.safetensors"))

@@ -31,7 +31,7 @@ pub fn fixture(path: &str) -> PathBuf {
     fixtures.join(path)
 }
 
-/// The same tensors behind a prefix.
+/// Tensors with a prefix before their names.
 pub fn behind(prefix: &str, tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
     let tensors = tensors.into_iter();
     tensors

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::hook_recorder::HookRecorder;
 use crate::hooks::NoHooks;
-use crate::keeper::Keeper;
 
 impl Run {
     fn denoise(
@@ -30,16 +30,16 @@ impl Run {
 #[test]
 fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
     let mut run = Run::open("dev");
-    let keeper = Keeper::default();
+    let recorder = HookRecorder::default();
     let start = run.start_with_steps(6);
-    let whole = run.denoise(start, &keeper).unwrap();
-    keeper.assert_steps(6, "dev");
-    let previews = keeper.previews.borrow();
+    let whole = run.denoise(start, &recorder).unwrap();
+    recorder.assert_steps(6, "dev");
+    let previews = recorder.previews.borrow();
     assert_eq!(previews[0].size(), [1, 16, 1, 6, 8]);
     // The last step ends where it points to.
     let last = run.shape.pack(&previews[5].squeeze_dim(2));
     assert_close("preview", &last, &whole.latents, 1e-6);
-    let state = keeper.states.borrow_mut().pop().unwrap();
+    let state = recorder.states.borrow_mut().pop().unwrap();
     assert_eq!(state.step, 4);
     let (solver, _) = run.start();
     let again = run.denoise((solver, state), &NoHooks).unwrap();
@@ -64,12 +64,12 @@ fn every_step_of_a_long_run_is_told_its_own_timestep() {
 #[test]
 fn a_run_can_be_stopped_between_blocks() {
     let run = Run::open("true_cfg");
-    let whole = Keeper::default();
+    let whole = HookRecorder::default();
     assert!(run.denoise(run.start(), &whole).is_ok());
     // Two steps, two answers each, several blocks an answer.
     assert!(whole.asked.get() >= 2 * 2 * 3);
     for patience in 0..whole.asked.get() {
-        let stopped = run.denoise(run.start(), &Keeper::impatient(patience));
+        let stopped = run.denoise(run.start(), &HookRecorder::impatient(patience));
         assert!(matches!(stopped, Err(EngineError::Cancelled)));
     }
 }

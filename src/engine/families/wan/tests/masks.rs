@@ -64,14 +64,14 @@ fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
     let plain = run.latents();
     run.kept = Some(kept_of(&run));
     let kept = kept_of(&run).latents;
-    let (whole, keeper) = run.assert_resumes("masked");
+    let (whole, recorder) = run.assert_resumes("masked");
     assert_eq!(behind_first(&left(&whole)), behind_first(&left(&kept)));
     assert!(distance(&behind_first(&right(&whole)), &behind_first(&right(&kept))) > 0.1);
     assert!(distance(&whole, &plain) > 0.01);
 
     let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
     let noise = noise(&run.shape().size(), run.request.seed).unwrap();
-    for state in keeper.states.take() {
+    for state in recorder.states.take() {
         let sigma = f64::from(solver.sigmas()[state.step]);
         let noised = &noise * sigma + &kept * (1.0 - sigma);
         assert_close("on the way", &left(&state.latents), &left(&noised), 1e-6);
@@ -141,12 +141,12 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
         let made = clip.made().to_kind(Kind::Float);
         let expected = run.get("mask_u8").gt(0).to_kind(Kind::Float);
         assert_eq!(made.squeeze_dim(0).squeeze_dim(0), expected, "{name}");
-        let (whole, keeper) = run.resumed(name);
+        let (whole, recorder) = run.resumed(name);
         let steps = (0..).map_while(|step| run.step(step, "latents"));
         let steps: Vec<&Tensor> = steps.collect();
         let limit = run.limit(&latents_of(steps.len() - 1), FINAL_LIMIT);
         assert_close(name, &whole, steps.last().unwrap(), limit);
-        for state in keeper.states.take() {
+        for state in recorder.states.take() {
             let step = state.step - (run.request.sampling.num_steps as usize - steps.len());
             let limit = run.limit(&latents_of(step - 1), 3e-5);
             assert_close(name, &state.latents, steps[step - 1], limit);

@@ -15,8 +15,8 @@ use tch::{Device, Kind, Tensor};
 use super::*;
 use crate::capture::StageCapture;
 use crate::closeness::{assert_close, distance, limit};
+use crate::hook_recorder::HookRecorder;
 use crate::hooks::{DenoiseState, Hooks, NoHooks};
-use crate::keeper::Keeper;
 use crate::placement::ComputePlacement;
 use crate::sampling::noise;
 use crate::tensor_files;
@@ -186,31 +186,31 @@ impl Run {
 
     /// Asserts that the loop saves states, and goes on from each to the same latents, bit for bit. Returns these and what the
     /// whole loop told.
-    fn assert_resumes(&self, what: &str) -> (Tensor, Keeper) {
-        let (whole, keeper) = self.resumed(what);
-        assert!(!keeper.states.borrow().is_empty(), "{what}");
-        (whole, keeper)
+    fn assert_resumes(&self, what: &str) -> (Tensor, HookRecorder) {
+        let (whole, recorder) = self.resumed(what);
+        assert!(!recorder.states.borrow().is_empty(), "{what}");
+        (whole, recorder)
     }
 
     /// As [`Self::assert_resumes`], of a loop that may be too short for a state.
-    fn resumed(&self, what: &str) -> (Tensor, Keeper) {
-        let keeper = Keeper::default();
-        let whole = self.denoise(None, &keeper).unwrap();
+    fn resumed(&self, what: &str) -> (Tensor, HookRecorder) {
+        let recorder = HookRecorder::default();
+        let whole = self.denoise(None, &recorder).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.safetensors");
-        for state in keeper.states.borrow().iter() {
+        for state in recorder.states.borrow().iter() {
             state.save(&path).unwrap();
             let again = self.denoise(Some(DenoiseState::load(&path).unwrap()), &NoHooks);
             assert!(again.unwrap().equal(&whole), "{what}");
         }
-        (whole, keeper)
+        (whole, recorder)
     }
 
     /// Asserts that the loop ends with the question at which it is told to.
     fn assert_stops(&self, patience: usize) {
-        let keeper = Keeper::impatient(patience);
-        assert!(self.denoise(None, &keeper).is_none());
-        assert_eq!(keeper.asked.get(), patience + 1);
+        let recorder = HookRecorder::impatient(patience);
+        assert!(self.denoise(None, &recorder).is_none());
+        assert_eq!(recorder.asked.get(), patience + 1);
     }
 
     /// Why the loop of an expert is refused.
@@ -270,7 +270,7 @@ impl Run {
     }
 }
 
-/// What a stage gives, and what it records.
+/// Result of a stage, and its capture.
 fn recorded<T>(run: impl FnOnce(&mut StageCapture) -> T) -> (T, BTreeMap<String, Tensor>) {
     let folder = tempfile::tempdir().unwrap();
     let mut capture = StageCapture::stage(folder.path(), "stage").unwrap();

@@ -179,10 +179,10 @@ fn latents_become_the_frames_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
         let latents = run.final_latents();
-        let keeper = Keeper::default();
+        let recorder = HookRecorder::default();
         let off = &mut StageCapture::off();
-        decode(&run.config, &latents, None, &mut run.work(off, &keeper)).unwrap();
-        let frames = keeper.frames.take();
+        decode(&run.config, &latents, None, &mut run.work(off, &recorder)).unwrap();
+        let frames = recorder.frames.take();
         let found = frames.len() as i64;
         assert_eq!(found, latents.size()[2], "frames come in pieces");
         let found = Tensor::cat(&frames, 0).unsqueeze(0);

@@ -8,9 +8,9 @@ fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
     for (name, num_steps) in [("text_to_video", 6), ("image_to_video", 7), ("euler", 5)] {
         let mut run = Run::open(name);
         run.request.sampling.num_steps = num_steps;
-        let (whole, keeper) = run.assert_resumes(name);
-        keeper.assert_steps(num_steps as usize, name);
-        let previews = keeper.previews.take();
+        let (whole, recorder) = run.assert_resumes(name);
+        recorder.assert_steps(num_steps as usize, name);
+        let previews = recorder.previews.take();
         assert_eq!(previews.len(), num_steps as usize);
         assert_close("the last preview", previews.last().unwrap(), &whole, 1e-6);
     }
@@ -24,12 +24,12 @@ fn a_resumed_run_records_what_a_whole_one_does() {
         let dir = tempfile::tempdir().unwrap();
         let mut record = StageCapture::stage(dir.path(), "denoise").unwrap();
         // One question before a step, and one in each of three blocks for two texts: dies in the fifth step.
-        let keeper = Keeper::impatient(if resume { 4 * 7 + 3 } else { usize::MAX });
-        let mut done = run.denoise_part(Expert::Only, None, &mut record, &keeper);
+        let recorder = HookRecorder::impatient(if resume { 4 * 7 + 3 } else { usize::MAX });
+        let mut done = run.denoise_part(Expert::Only, None, &mut record, &recorder);
         if resume {
             assert!(done.is_none());
             record = StageCapture::stage(dir.path(), "denoise").unwrap();
-            let state = keeper.states.take().pop();
+            let state = recorder.states.take().pop();
             assert!(state.is_some());
             done = run.denoise_part(Expert::Only, state, &mut record, &NoHooks);
         }
@@ -69,17 +69,17 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
     let off = &mut StageCapture::off();
     for patience in [0, 1, 4] {
         run.assert_stops(patience);
-        let keeper = Keeper::impatient(patience);
-        let embeds = encode_text(&run.config, &mut run.work(off, &keeper));
+        let recorder = HookRecorder::impatient(patience);
+        let embeds = encode_text(&run.config, &mut run.work(off, &recorder));
         assert!(matches!(embeds, Err(EngineError::Cancelled)));
-        assert_eq!(keeper.asked.get(), patience + 1);
-        let keeper = Keeper::impatient(patience);
+        assert_eq!(recorder.asked.get(), patience + 1);
+        let recorder = HookRecorder::impatient(patience);
         let rgb = run.picture().unwrap();
-        let latents = encode_image(&run.config, &rgb, None, &mut run.work(off, &keeper));
+        let latents = encode_image(&run.config, &rgb, None, &mut run.work(off, &recorder));
         assert!(matches!(latents, Err(EngineError::Cancelled)));
-        let keeper = Keeper::impatient(patience);
+        let recorder = HookRecorder::impatient(patience);
         let latents = run.get("latents.final");
-        let frames = decode(&run.config, latents, None, &mut run.work(off, &keeper));
+        let frames = decode(&run.config, latents, None, &mut run.work(off, &recorder));
         assert!(matches!(frames, Err(EngineError::Cancelled)));
     }
 }

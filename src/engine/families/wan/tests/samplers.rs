@@ -10,9 +10,9 @@ fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
         let mut run = Run::open("text_to_video");
         run.request.sampling.sampler = sampler;
         run.request.sampling.num_steps = 9;
-        let (_, keeper) = run.assert_resumes(sampler.name());
-        keeper.assert_steps(9, sampler.name());
-        assert_eq!(keeper.states.take().len(), 2, "{}", sampler.name());
+        let (_, recorder) = run.assert_resumes(sampler.name());
+        recorder.assert_steps(9, sampler.name());
+        assert_eq!(recorder.states.take().len(), 2, "{}", sampler.name());
     }
 }
 
@@ -44,12 +44,12 @@ fn a_part_of_the_schedule_begins_and_ends_at_its_own_noise() {
         run.request.sampling.start_step = 2;
         run.request.sampling.end_step = Some(5);
         let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
-        let keeper = Keeper::default();
+        let recorder = HookRecorder::default();
         let ((), found) = recorded(|capture| {
-            let done = run.denoise_part(Expert::Only, None, capture, &keeper);
+            let done = run.denoise_part(Expert::Only, None, capture, &recorder);
             assert!(done.is_some());
         });
-        keeper.assert_steps(3, sampler.name());
+        recorder.assert_steps(3, sampler.name());
         let noise = run.get("latents.initial");
         let calls = solver.all_calls();
         let sigma = f64::from(solver.sigmas()[calls.start]);

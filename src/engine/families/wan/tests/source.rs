@@ -98,8 +98,8 @@ fn the_steps_that_are_left_are_those_of_the_reference() {
     for name in RUNS.into_iter().chain(["ti2v"]) {
         let opened = ClipRun::open(name);
         let run = &opened.run;
-        let keeper = Keeper::default();
-        let (state, found) = recorded(|capture| denoise_all(run, capture, &keeper));
+        let recorder = HookRecorder::default();
+        let (state, found) = recorded(|capture| denoise_all(run, capture, &recorder));
         let first = run.get("latents.initial");
         assert_close(name, &found["latents.initial"], first, 1e-6);
         let steps = (0..).map_while(|step| run.step(step, "latents"));
@@ -107,7 +107,7 @@ fn the_steps_that_are_left_are_those_of_the_reference() {
         let facts = &run.request.sampling;
         let expected = (f64::from(facts.num_steps) * facts.strength.unwrap()) as usize;
         assert_eq!(steps.len(), expected, "{name}");
-        let last = keeper.steps.take().pop();
+        let last = recorder.steps.take().pop();
         assert_eq!(last, Some((expected, expected)), "{name}");
         for (index, expected) in steps.iter().enumerate() {
             // Counted in the whole schedule.
@@ -125,16 +125,18 @@ fn the_steps_that_are_left_are_those_of_the_reference() {
 fn the_high_noise_expert_makes_no_step_where_all_are_below_the_boundary() {
     let opened = ClipRun::open("low_noise");
     let run = &opened.run;
-    let keeper = Keeper::default();
+    let recorder = HookRecorder::default();
     let off = &mut StageCapture::off();
-    let high = run.denoise_part(Expert::HighNoise, None, off, &keeper);
-    assert!(keeper.steps.take().is_empty());
+    let high = run.denoise_part(Expert::HighNoise, None, off, &recorder);
+    assert!(recorder.steps.take().is_empty());
     let given = run.get("latents.initial");
     assert_close("as given", &high.unwrap().latents, given, 1e-6);
     // Both have steps where the strength leaves enough.
     let both = ClipRun::open("experts");
-    let high = both.run.denoise_part(Expert::HighNoise, None, off, &keeper);
-    let made = keeper.steps.take().len();
+    let high = both
+        .run
+        .denoise_part(Expert::HighNoise, None, off, &recorder);
+    let made = recorder.steps.take().len();
     assert!(made > 0 && made < 4, "{made}");
     assert_eq!(high.unwrap().step, 1 + made);
 }
@@ -199,9 +201,9 @@ fn a_second_pass_is_the_low_noise_experts_alone_whatever_its_strength() {
         first_width: run.request.width / 2,
         first_height: run.request.height / 2,
     });
-    let keeper = Keeper::default();
+    let recorder = HookRecorder::default();
     let off = &mut StageCapture::off();
-    let made = run.denoise_part(Expert::LowNoise, None, off, &keeper);
-    keeper.assert_steps(4, "second pass");
+    let made = run.denoise_part(Expert::LowNoise, None, off, &recorder);
+    recorder.assert_steps(4, "second pass");
     assert!(distance(&made.unwrap().latents, run.step(3, "latents").unwrap()) > 1e-3);
 }

@@ -9,9 +9,9 @@ use super::*;
 fn made(run: &mut Run, num_steps: u32, cache: Option<StepCache>) -> (Tensor, (usize, usize)) {
     run.request.sampling.num_steps = num_steps;
     run.request.step_cache = cache;
-    let keeper = Keeper::default();
-    let latents = run.denoise(None, &keeper).unwrap();
-    (latents, keeper.skipped.get())
+    let recorder = HookRecorder::default();
+    let latents = run.denoise(None, &recorder).unwrap();
+    (latents, recorder.skipped.get())
 }
 
 #[test]

@@ -105,8 +105,8 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
     let variant = VariantRun::open("vace_two");
     let mut run = variant.run;
     run.request.sampling.num_steps = 5;
-    let (whole, keeper) = run.assert_resumes("references");
-    let previews = keeper.previews.take();
+    let (whole, recorder) = run.assert_resumes("references");
+    let previews = recorder.previews.take();
     assert_eq!(previews.last().unwrap().size(), whole.size());
     for patience in [0, 2, 7] {
         run.assert_stops(patience);

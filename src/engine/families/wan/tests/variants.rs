@@ -111,9 +111,9 @@ fn every_variant_denoises_as_the_reference_does() {
     for name in RUNS {
         let variant = VariantRun::open(name);
         let run = &variant.run;
-        let keeper = Keeper::default();
-        let (state, found) = recorded(|capture| denoise_all(run, capture, &keeper));
-        keeper.assert_steps(run.request.sampling.num_steps as usize, name);
+        let recorder = HookRecorder::default();
+        let (state, found) = recorded(|capture| denoise_all(run, capture, &recorder));
+        recorder.assert_steps(run.request.sampling.num_steps as usize, name);
         for (key, expected) in &run.tensors {
             let limit = match key.rsplit('.').next().unwrap() {
                 "timestep" | "timesteps" => 0.0,
@@ -134,9 +134,9 @@ fn every_variant_denoises_as_the_reference_does() {
 fn the_experts_share_the_steps_at_the_boundary_and_neither_makes_the_others() {
     let variant = VariantRun::open("t2v22");
     let run = &variant.run;
-    let keeper = Keeper::default();
+    let recorder = HookRecorder::default();
     let off = &mut StageCapture::off();
-    let high = run.denoise_part(Expert::HighNoise, None, off, &keeper);
+    let high = run.denoise_part(Expert::HighNoise, None, off, &recorder);
     let high = high.unwrap();
     let boundary = run.config.boundary().unwrap();
     let timesteps: Vec<f64> = run.get("timesteps").try_into().unwrap();
@@ -151,14 +151,14 @@ fn an_expert_that_dies_goes_on_where_it_was() {
     let mut variant = VariantRun::open("t2v22");
     let run = &mut variant.run;
     run.request.sampling.num_steps = 20;
-    let keeper = Keeper::default();
-    let whole = denoise_all(run, &mut StageCapture::off(), &keeper);
+    let recorder = HookRecorder::default();
+    let whole = denoise_all(run, &mut StageCapture::off(), &recorder);
     let part = |expert, state| {
         let off = &mut StageCapture::off();
         run.denoise_part(expert, state, off, &NoHooks).unwrap()
     };
     let high = part(Expert::HighNoise, None);
-    let states = keeper.states.take();
+    let states = recorder.states.take();
     let is_of_high = |state: &DenoiseState| state.step < high.step;
     assert!(states.iter().any(is_of_high) && !states.iter().all(is_of_high));
     for mut state in states {

@@ -1,4 +1,4 @@
-//! The same weights wherever they lie: files of their own, one file with everything.
+//! Equal results of all file layouts: separate files, and one file with everything.
 
 use super::*;
 
