@@ -11,8 +11,8 @@ use safelight::cli::{CliEnvironment, log, out, print_comparison};
 use safelight::report::compare::{self, ReportFigures};
 use safelight::report::line_text;
 use safelight::worker::not_started;
-use safelight_core::families::ModelFamily;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
+use safelight_core::model::ModelFamily;
 
 const HELP: &str = "\
 Measures how fast the networks and loading are on this machine

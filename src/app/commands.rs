@@ -11,7 +11,7 @@ use safelight_core::finish::NewRate;
 use safelight_core::gallery::GalleryQuery;
 use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
 use safelight_core::media::{MaskBrush, OutpaintRequest, RgbPixels};
-use safelight_core::memory::PlanChange;
+use safelight_core::plan::PlanChange;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 

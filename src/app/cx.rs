@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use egui::Context;
+use safelight_core::fitting::LoraIndex;
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{
     FieldError, FormNotice as FieldNotice, GenerateForm, JobError, JobErrorKind,
 };
-use safelight_core::lora::LoraIndex;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, LiveSettings, Settings};
 

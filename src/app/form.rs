@@ -43,8 +43,8 @@ pub(in crate::app) fn whole_form(
         ..form.clone()
     }
     .as_shown(spec);
-    form.take_settings(settings);
-    form.out = PathBuf::from("result").with_extension(form.extension(spec, settings));
+    settings.apply_to(&mut form);
+    form.out = PathBuf::from("result").with_extension(settings.extension(form.makes_picture(spec)));
     form
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
-use safelight_core::job::{JobOutcome, JobUpdate};
+use safelight_core::job_update::{JobOutcome, JobUpdate};
 
 use crate::app::SafelightApp;
 use crate::app::form::{clear_form, whole_form};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::catalog::{CatalogEntry, ModelCatalog, UnusableModel};
+use safelight_core::families::with_control_lora;
 use safelight_core::job::{GenerateForm, JobError};
 use safelight_core::library::{FolderWatch, SearchPath};
 use safelight_core::model::ModelSpec;
@@ -103,7 +104,7 @@ impl ModelChoice {
         if !is_known {
             let with = wanted.and_then(|(spec, lora)| {
                 // One that does not go with the model is parked.
-                let with = spec.with_control_lora(lora).ok()?;
+                let with = with_control_lora(spec, lora).ok()?;
                 Some((lora.to_owned(), with))
             });
             self.controlled = with;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::finish::{
     FoundInterpolator, FoundUpscaler, InstalledNetwork, PostprocessForm, PostprocessOptions,
-    PostprocessRequest, TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
+    TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
 };
 use safelight_core::job::DtypeChoice;
+use safelight_core::job::PostprocessRequest;
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
 use crate::app::commands::PostprocessAction;

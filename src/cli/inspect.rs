@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::catalog::{ComponentCard, IdentityCard, ModelCatalog};
+use safelight_core::fitting::LoraInfo;
 use safelight_core::job::JobErrorKind;
-use safelight_core::lora::LoraInfo;
 use safelight_core::media::{MediaError, describe_media};
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::sanitize::one_line;

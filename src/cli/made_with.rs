@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::ModelCatalog;
+use safelight_core::fitting;
 use safelight_core::job::{DtypeChoice, GenerateRequest, JobError, JobErrorKind, ResizeMode};
-use safelight_core::lora;
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, FileSettings, ForeignSettings};
 use safelight_core::sanitize;
@@ -62,7 +62,7 @@ struct SettingsUse {
 
 impl SettingsUse {
     fn of(found: &FileSettings, environment: &CliEnvironment) -> Self {
-        let files = || lora::find(&environment.paths, environment.settings());
+        let files = || fitting::find(&environment.paths, environment.settings());
         match found {
             FileSettings::Own(carried) => {
                 let mut carried = carried.clone();

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::catalog::{CatalogEntry, ModelCatalog};
+use safelight_core::model::advice_for;
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::units::size_text;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ fn as_json(catalog: &ModelCatalog) -> Value {
     let errors = |errors: &[CatalogError]| -> Vec<Value> {
         errors
             .iter()
-            .map(|err| json!({"message": err.to_string(), "advice": err.advice()}))
+            .map(|err| json!({"message": err.to_string(), "advice": advice_for(err)}))
             .collect()
     };
     json!({

@@ -7,17 +7,20 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::catalog::{DefaultJob, ModelCatalog};
-use safelight_core::finish::PostprocessRequest;
+use safelight_core::families::read_footprint;
+use safelight_core::fitting;
+use safelight_core::footprint::ModelFootprint;
+use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, ValidatedForm,
 };
-use safelight_core::lora::{self, CheckedLora};
-use safelight_core::memory::{
-    DeviceClass, DeviceFacts, LargestFit, MemoryPlan, MemoryPlanner, ModelAlternative,
-    ModelFootprint, PeakCorrections, PlanSuggestion, PreservedRow, largest, preserved_table,
-    suggestions,
-};
+use safelight_core::lora::CheckedLora;
+use safelight_core::memory::{DeviceClass, DeviceFacts};
 use safelight_core::model::{ControlUse, SizeLimits};
+use safelight_core::plan::{
+    LargestFit, MemoryPlan, MemoryPlanner, ModelAlternative, PeakCorrections, PlanSuggestion,
+    PreservedRow, largest, preserved_table, suggestions,
+};
 use safelight_core::units::{from_gib, gib_text};
 use serde_json::json;
 
@@ -123,9 +126,9 @@ fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob
     let jobs = generate::jobs_of(&generate, environment)?;
     let none = || JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan");
     let ValidatedForm { request, notices } = jobs.into_iter().next().ok_or_else(none)?;
-    let loras = lora::check(&request.loras, request.family, &request.files)
+    let loras = fitting::check(&request.loras, request.family, &request.files)
         .map_err(|err| JobError::from(&err))?;
-    let weights = ModelFootprint::read(
+    let weights = read_footprint(
         request.family,
         &request.files,
         &request.loras,

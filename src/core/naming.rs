@@ -8,8 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Local};
 
-use crate::media::numbered_path;
-
 /// Limit of characters from the prompt.
 const MAX_SLUG_CHARS: usize = 40;
 
@@ -53,6 +51,17 @@ pub fn free_path(
     let path = names_like(&first).find(is_free).unwrap_or_default();
     taken.insert(path.clone());
     path
+}
+
+/// `dir/name.png` becomes `dir/name_0001.png`: the name of one of several files of one job.
+pub fn numbered_path(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push(format!("_{number:04}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension.to_ascii_lowercase());
+    }
+    path.with_file_name(name)
 }
 
 /// `a.mp4`, then `a-2.mp4`, `a-3.mp4` and so on, without end.

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{DeviceChoice, JobError, JobId, JobRequest, MemoryReclaim, MemorySample, Stage};
+use crate::job::{DeviceChoice, JobError, JobId, JobRequest, Stage};
+use crate::job_update::{MemoryReclaim, MemorySample};
 use crate::memory::{DeviceClass, StageMemory};
 
 /// Counted up when the messages change; both ends must agree.

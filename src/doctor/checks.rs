@@ -7,6 +7,7 @@ use std::path::Path;
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::model::CatalogError;
+use safelight_core::model::advice_for;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{
     InstallationKind, LibtorchRuntime, LoadedSettings, RuntimeMissing, libtorch_versions,
@@ -171,7 +172,7 @@ pub(super) fn models(catalog: Option<&ModelCatalog>) -> Vec<CheckResult> {
         CheckResult::ok("models", message)
     };
     let problem =
-        |it: &CatalogError| CheckResult::warn("models", it.to_string()).advise(it.advice());
+        |it: &CatalogError| CheckResult::warn("models", it.to_string()).advise(advice_for(it));
     let problems = catalog.problems.iter().map(problem);
     std::iter::once(first).chain(problems).collect()
 }

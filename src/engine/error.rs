@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobError, JobErrorKind, disk_advice};
 use safelight_core::media::MediaError;
-use safelight_core::memory::{HostMemory, ResourceFault, explain_shortage};
+use safelight_core::memory::ResourceFault;
 use safelight_core::model::CatalogError;
+use safelight_core::plan::{HostMemory, explain_shortage};
 use safelight_core::tokens::TokensError;
 use thiserror::Error;
 

@@ -10,9 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use safelight_core::job::{
-    CancelToken, DeviceChoice, JobError, JobErrorKind, JobRequest, MemorySample,
-};
+use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind, JobRequest};
+use safelight_core::job_update::MemorySample;
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, OutgoingMessage, PROTOCOL_VERSION, StageEnd,
     StageOrder,

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use safelight_core::job::{JobId, MachineSample, MemoryReclaim, MemorySample, Stage};
+use safelight_core::job::{JobId, Stage};
+use safelight_core::job_update::{MachineSample, MemoryReclaim, MemorySample};
 use safelight_core::memory::DeviceClass;
 
 use super::SystemRoots;

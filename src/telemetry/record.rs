@@ -8,7 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::files::{read_bounded, write_atomically, write_json};
-use safelight_core::job::{JobId, MemoryReclaim, MemorySample, Stage};
+use safelight_core::job::{JobId, Stage};
+use safelight_core::job_update::{MemoryReclaim, MemorySample};
 use serde::{Deserialize, Serialize};
 
 /// An hour at ten a second; beyond it every second sample goes, so that the whole job stays.
@@ -281,7 +282,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
-    use safelight_core::job::MachineSample;
+    use safelight_core::job_update::MachineSample;
 
     use super::*;
 

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::{Device, Nvml};
-use safelight_core::job::{DeviceChoice, MachineSample, MemorySample};
+use safelight_core::job::DeviceChoice;
+use safelight_core::job_update::{MachineSample, MemorySample};
 use safelight_core::memory::DeviceClass;
 
 use super::SystemRoots;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use safelight_core::lora::FoundLora;
+use safelight_core::fitting::FoundLora;
 use safelight_core::media::{OutpaintMargins, OutpaintRequest};
 
 use crate::app::SafelightApp;

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use safelight_core::families::{ModelFamily, TemporalConvPolicy};
+use safelight_core::families::TemporalConvPolicy;
 use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
 use safelight_core::memory::conv_backends::{
     ConvBackend, ConvBackendChoice, ConvBackendFile, ConvBackendKey, ConvBackendRecord,
     ConvBackendVerdict, MiopenMode, ProbeLine, ProbeResult, ShapeClass, WARM_LINE, best,
 };
 use safelight_core::memory::{FallbackLevel, ResourceFault};
+use safelight_core::model::ModelFamily;
 use safelight_core::naming::now_secs;
 use safelight_core::protocol::EngineReport;
 

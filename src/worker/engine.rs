@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest, JobUpdate, MemorySample,
-    PreviewFrame, Recipe, Stage,
+    DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage,
 };
+use safelight_core::job_update::{JobUpdate, MemorySample, PreviewFrame};
 use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
 use safelight_core::memory::conv_backends::{ConvBackend, ConvBackendKey, MiopenMode};
 use safelight_core::memory::{FallbackLevel, StageMemory};

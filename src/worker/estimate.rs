@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use safelight_core::files::{read_json_or_default, write_json};
-use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime};
+use safelight_core::job::{GenerateRequest, Recipe, Stage};
+use safelight_core::job_update::StageTime;
 
 /// Seconds of each stage, by kind of job; seconds a megapixel, by what decides the pace.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use safelight_core::job::{CancelToken, JobId, JobUpdate, PreviewFrame};
+use safelight_core::job::{CancelToken, JobId};
+use safelight_core::job_update::{JobUpdate, PreviewFrame};
 use safelight_core::media::RgbPixels;
 use safelight_core::protocol::{EngineReport, PixelHeader};
 use safelight_core::settings::kind_of;

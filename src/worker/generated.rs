@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobFolder, JobUpdate, PreviewFrame, Recipe,
-    SectionMade, Stage, StageTime, Video,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, Recipe, Stage, Video,
 };
+use safelight_core::job_update::{JobUpdate, PreviewFrame, SectionMade, StageTime};
 use safelight_core::media::{ClipFormat, RgbPixels};
 
 use super::inputs::JobInputs;

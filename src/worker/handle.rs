@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use safelight_core::job::{CancelToken, DeviceChoice, JobId, JobRequest, JobUpdate};
+use safelight_core::job::{CancelToken, DeviceChoice, JobId, JobRequest};
+use safelight_core::job_update::JobUpdate;
 
 /// Events that may wait. Lossy ones are dropped beyond that, the others wait for room.
 const EVENT_ROOM: usize = 256;

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use safelight_core::families::control_network;
 use safelight_core::files::{
     copy_private, make_private, make_private_folder, read_json_or_default, write_json,
 };
+use safelight_core::fitting;
 use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, ResizeMode, SEEN_FRAMES, Video, disk_advice,
 };
-use safelight_core::library::ControlNetwork;
-use safelight_core::lora;
 use safelight_core::lora::CheckedLora;
 use safelight_core::media::{self, ClipReader, MAX_CLIP_PIXELS, MediaError, RgbPixels};
 use safelight_core::model::CatalogError;
@@ -87,7 +87,7 @@ impl JobInputs {
                 inputs.fingerprints.insert(field.to_owned(), fingerprint);
             }
         }
-        inputs.loras = lora::check(&request.loras, request.family, &request.files)
+        inputs.loras = fitting::check(&request.loras, request.family, &request.files)
             .map_err(|err| JobError::from(&err))?;
         inputs.fingerprints.extend(fingerprints::of_added(request));
         Ok(inputs)
@@ -107,7 +107,7 @@ impl JobInputs {
             inputs.num_extended = info.num_frames as usize;
             inputs.extended = Some(copy);
         }
-        inputs.loras = lora::check(&request.loras, request.family, &request.files)
+        inputs.loras = fitting::check(&request.loras, request.family, &request.files)
             .map_err(|err| JobError::from(&err))?;
         Ok(inputs)
     }
@@ -134,7 +134,7 @@ impl JobInputs {
                 self.copy_shown(&field, source, (picture, clip), request)?;
             }
             if let Some(network) = &control.settings.network {
-                let found = ControlNetwork::read(network).map_err(|err| JobError::from(&err))?;
+                let found = control_network(network).map_err(|err| JobError::from(&err))?;
                 let (kind, has_mask) = (control.settings.kind, control.mask.is_some());
                 if let Some(problem) = found.problem(request.family, kind, has_mask) {
                     return Err(JobError::from(&CatalogError::config(problem, network)));

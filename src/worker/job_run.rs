@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use safelight_core::files::write_json;
 use safelight_core::job::{
-    JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput, JobRequest, JobUpdate,
-    MemorySample, PreviewFrame, Recipe, Stage, StageTime, Video,
+    JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage, Video,
+};
+use safelight_core::job_update::{
+    JobOutcome, JobOutput, JobUpdate, MemorySample, PreviewFrame, StageTime,
 };
 use safelight_core::locks::FileLock;
 use safelight_core::memory::{FallbackLevel, StageMemory};

@@ -7,7 +7,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use safelight_core::job::{JobError, JobUpdate, MemorySample, MemoryWait};
+use safelight_core::job::JobError;
+use safelight_core::job_update::{JobUpdate, MemorySample, MemoryWait};
 use safelight_core::memory::ResourceFault;
 
 use super::WorkerOptions;

@@ -39,7 +39,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobUpdate};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
+use safelight_core::job_update::{JobOutcome, JobUpdate};
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::ConvBackendChoice;
 use safelight_core::protocol::{EngineMessage, EngineReport};

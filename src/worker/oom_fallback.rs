@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{FallbackAttempt, JobError, JobErrorKind, JobRequest, Stage};
+use safelight_core::job::{JobError, JobErrorKind, JobRequest, Stage};
+use safelight_core::job_update::FallbackAttempt;
 use safelight_core::memory::counters::{DeviceCounters, FallbackCounters};
 use safelight_core::memory::{FallbackLevel, ResourceFault, StageMemory};
 use safelight_core::units::about_rough_text;

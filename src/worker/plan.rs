@@ -6,12 +6,17 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobRequest, MemorySample, Stage};
+use safelight_core::families::read_footprint;
+use safelight_core::footprint::ModelFootprint;
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobRequest, Stage};
+use safelight_core::job_update::MemorySample;
 use safelight_core::memory::compute_options::DecodeChunk;
 use safelight_core::memory::{
-    CONTEXT_BYTES, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, MeasuredPeak, MemoryPlan,
-    MemoryPlanner, ModelFootprint, PeakCorrections, PlanOutcome, StageMemory, StageOutcome,
-    StagePlan, suggestions,
+    CONTEXT_BYTES, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, StageMemory,
+};
+use safelight_core::plan::{
+    MeasuredPeak, MemoryPlan, MemoryPlanner, PeakCorrections, PlanOutcome, StageOutcome, StagePlan,
+    suggestions,
 };
 use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
@@ -54,7 +59,7 @@ impl JobPlan {
     pub(super) fn new(request: &JobRequest, times: Option<&Path>) -> Self {
         let weights = match request {
             JobRequest::Generate(it) => {
-                ModelFootprint::read(it.family, &it.files, &it.loras, &it.controls)
+                read_footprint(it.family, &it.files, &it.loras, &it.controls)
             }
             JobRequest::Finish(request) => ModelFootprint::of_postprocess(request),
         };

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::files::{read_json_or_default, write_atomically};
-use safelight_core::job::{
-    CARRIED_APP, FallbackAttempt, GenerateRequest, JobError, JobErrorKind, Video,
-};
+use safelight_core::job::{CARRIED_APP, GenerateRequest, JobError, JobErrorKind, Video};
+use safelight_core::job_update::FallbackAttempt;
 use safelight_core::media::{self, ClipOptions, MediaError, RgbPixels, VideoWriter};
 use safelight_core::memory::compute_options::ComputeOptions;
+use safelight_core::naming::numbered_path;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::rocm_of;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn outs(request: &GenerateRequest) -> Vec<PathBuf> {
     match request.batch_size {
         0 | 1 => vec![request.out.clone()],
         size => (1..=size as usize)
-            .map(|number| media::numbered_path(&request.out, number))
+            .map(|number| numbered_path(&request.out, number))
             .collect(),
     }
 }
@@ -139,7 +139,7 @@ fn write_frames<'a>(
 fn write_sidecar(request: &GenerateRequest, result: &Path, settings: &Value) -> Result<(), String> {
     // Beside the name of all frames where they are numbered.
     let out = request.out.as_path();
-    let first = media::numbered_path(out, 1);
+    let first = numbered_path(out, 1);
     let path = if result == first { out } else { result }.with_extension("json");
     let pretty = serde_json::to_vec_pretty(settings).unwrap_or_default();
     let written = if request.is_out_automatic {

@@ -1,8 +1,7 @@
 //! Handling of a stage that failed: the next out-of-memory fallback, a new engine, or the job's error.
 
-use safelight_core::job::{
-    JobError, JobErrorKind, JobRequest, JobUpdate, Recipe, Stage, StageTime,
-};
+use safelight_core::job::{JobError, JobErrorKind, JobRequest, Recipe, Stage};
+use safelight_core::job_update::{JobUpdate, StageTime};
 use safelight_core::memory::{FallbackLevel, ResourceFault};
 
 use super::engine::EngineManager;

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use safelight_core::job::{JobError, JobErrorKind, JobUpdate, MemorySample};
+use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job_update::{JobUpdate, MemorySample};
 use safelight_core::memory::ResourceFault;
 use safelight_core::protocol::{EngineCommand, EngineMessage, StageEnd, StageOrder};
 

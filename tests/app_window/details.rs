@@ -1,6 +1,6 @@
 //! The gallery's details: everything that a result was made of.
 
-use safelight_core::media::numbered_path;
+use safelight_core::naming::numbered_path;
 
 use crate::app_window::prelude::*;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use safelight::app::doctor::MadeReport;
 use safelight::doctor::{CheckGroup, CheckResult, CheckStatus};
 use safelight::report::{ReportPath, ReportProgress};
-use safelight_core::job::{MemoryReclaim, MemorySample};
+use safelight_core::job_update::{MemoryReclaim, MemorySample};
 
 use crate::app_window::prelude::*;
 

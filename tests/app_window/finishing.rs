@@ -2,8 +2,9 @@
 //! result, and the networks to choose from.
 
 use safelight::worker::WorkerCommand;
-use safelight_core::finish::{PostprocessKind, PostprocessRequest};
-use safelight_core::job::{CancelToken, JobOutput, JobRequest, QueueFile, Video};
+use safelight_core::job::{CancelToken, JobRequest, QueueFile, Video};
+use safelight_core::job::{PostprocessKind, PostprocessRequest};
+use safelight_core::job_update::JobOutput;
 
 use crate::app_window::prelude::*;
 use crate::common::networks::{write_interpolator, write_upscaler};

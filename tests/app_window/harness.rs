@@ -24,10 +24,8 @@ use safelight::app::{SafelightApp, StartupOptions};
 use safelight::runtimes::RuntimeOverview;
 use safelight::window::AppWindow;
 use safelight::worker::{WorkerFarEnd, WorkerHandle};
-use safelight_core::job::{
-    CancelToken, GenerateForm, GenerateRequest, JobId, JobOutput, JobUpdate, MemorySample, Stage,
-    StageTime, Video,
-};
+use safelight_core::job::{CancelToken, GenerateForm, GenerateRequest, JobId, Stage, Video};
+use safelight_core::job_update::{JobOutput, JobUpdate, MemorySample, StageTime};
 use safelight_core::media::RgbPixels;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, LoadedSettings};

@@ -1,9 +1,10 @@
 //! LoRAs of the form: found, fitted, weighed, dropped, and what a job says of them.
 
 use safelight::app::commands::LorasCommand;
+use safelight_core::fitting::LoraFit;
 use safelight_core::formats::weights::WeightSet;
 use safelight_core::job::{ChosenLora, LoraChoice};
-use safelight_core::lora::{CheckedLora, LoraCoverage, LoraFit};
+use safelight_core::lora::{CheckedLora, LoraCoverage};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 

@@ -1,6 +1,6 @@
 //! A job that waits for other programs says so, and can be told to go on.
 
-use safelight_core::job::MemoryWait;
+use safelight_core::job_update::MemoryWait;
 
 use crate::app_window::prelude::*;
 

@@ -3,6 +3,7 @@
 use safelight_core::job::{SigmaSchedule, StepCacheKind};
 use safelight_core::media;
 use safelight_core::model::{GuidanceMode, ImageRole};
+use safelight_core::naming::numbered_path;
 
 use crate::app_window::prelude::*;
 
@@ -226,7 +227,7 @@ fn batch() -> (Bench, Vec<PathBuf>) {
     let sent = bench.start_job();
     assert_eq!((sent.request.batch_size, sent.request.seed), (3, 40));
     let mut made = output(&sent, 3);
-    let names = (1..=3).map(|number| media::numbered_path(&sent.request.out, number));
+    let names = (1..=3).map(|number| numbered_path(&sent.request.out, number));
     made.paths = names.collect();
     for (path, frame) in made.paths.iter().zip(&made.clip.frames) {
         media::write_png(path, frame).expect("a picture is written");

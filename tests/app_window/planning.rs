@@ -6,13 +6,12 @@ use egui::vec2;
 use safelight::app::memory::planning::PlanBasis;
 use safelight::telemetry::TelemetryDevice;
 use safelight::worker::TimeEstimates;
+use safelight_core::families::read_footprint;
 use safelight_core::families::wan;
-use safelight_core::job::FallbackAttempt;
-use safelight_core::memory::{
-    DeviceClass, DeviceFacts, FallbackLevel, ModelFootprint, PeakCorrections, PlanOutcome,
-    StageOutcome,
-};
+use safelight_core::job_update::FallbackAttempt;
+use safelight_core::memory::{DeviceClass, DeviceFacts, FallbackLevel};
 use safelight_core::model::ModelFiles;
+use safelight_core::plan::{PeakCorrections, PlanOutcome, StageOutcome};
 use safelight_core::settings::Settings;
 
 use crate::app_window::prelude::*;
@@ -40,8 +39,7 @@ fn fresh_with(
 ) -> Bench {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
     let files = ModelFiles::of_folder(&folder).expect("the fixture is a pipeline");
-    let weights =
-        ModelFootprint::read(wan::FAMILY, &files, &[], &[]).expect("its headers can be read");
+    let weights = read_footprint(wan::FAMILY, &files, &[], &[]).expect("its headers can be read");
     Bench::with(move |startup| {
         let mut spec = pair_spec();
         spec.files = ModelFiles::default();

@@ -17,9 +17,10 @@ pub use safelight::app::models::FoundModels;
 pub use safelight::app::player::ViewerMode;
 pub use safelight::app::state::MainPage;
 pub use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate, SamplerKind,
-    SeedMode, SizeChoice, Stage,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, SamplerKind, SeedMode, SizeChoice,
+    Stage,
 };
+pub use safelight_core::job_update::{JobOutcome, JobUpdate};
 pub use safelight_core::media::RgbPixels;
 pub use safelight_core::model::{InputUse, ModelSpec};
 pub use safelight_core::settings::AppPaths;

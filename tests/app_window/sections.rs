@@ -1,6 +1,7 @@
 //! Clips that are made section by section: their length and order in the form, and the clip that grows on the screen.
 
-use safelight_core::job::{SectionMade, SectionOrder, Video, VideoSections, WINDOW};
+use safelight_core::job::{SectionOrder, Video, VideoSections, WINDOW};
+use safelight_core::job_update::SectionMade;
 
 use crate::app_window::prelude::*;
 

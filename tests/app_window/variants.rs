@@ -1,6 +1,7 @@
 //! What models of other kinds can be told: presets, two guidances, samplers, parts and tiles.
 
-use safelight_core::job::{GuidanceRange, Guider, StageTime};
+use safelight_core::job::{GuidanceRange, Guider};
+use safelight_core::job_update::StageTime;
 
 use crate::app_window::prelude::*;
 

@@ -7,9 +7,9 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{AccessKitNode, Queryable as _};
 use safelight::worker::{WorkerCommand, WorkerEvent};
 use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput, JobRequest,
-    JobUpdate, PreviewFrame, Recipe, Stage, StageTime,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage,
 };
+use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate, PreviewFrame, StageTime};
 use safelight_core::media::RgbPixels;
 
 use super::{Bench, Sent, output};

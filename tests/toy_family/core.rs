@@ -8,49 +8,28 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FamilyDef, FileRules, LoraRules, ModelFamily, TemporalConvPolicy, TinyDecoderRules};
+use super::{FamilyDef, FileRules, LoraRules, ModelFamily};
+use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::ComponentLibrary;
-use crate::library::component_search::ComponentOverrides;
 use crate::library::single::AssembledModel;
-use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::ComponentOverrides;
 use crate::model::choices::SamplerKind;
 use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
 use crate::model::{
     CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, ModelComponent, ModelFiles,
     SizeLimits,
 };
-use crate::networks::{DetectionRule, NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
+use crate::networks::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::TOY;
 
 /// Pixels along an edge of one latent.
 pub const FACTOR: u32 = 8;
 
 pub(super) static DEF: FamilyDef = FamilyDef {
-    id: "toy",
-    label: "Toy",
-    models: "",
-    makes_pictures: true,
-    clip_strength: |_| None,
-    has_second_pass: true,
-    has_dynamic_shift: false,
-    guidance_is_cfg: false,
-    step_caches: |_| &[],
-    token_limit: |_| None,
-    time_convolutions: TemporalConvPolicy::None,
-    vae_in_f16: false,
-    trained_sizes: &[],
-    recipe: |_| {
-        vec![
-            Stage::EncodeText,
-            Stage::Denoise,
-            Stage::Unload,
-            Stage::Decode,
-            Stage::Save,
-        ]
-    },
+    family: FAMILY,
     text_readers: |_| Vec::new(),
     networks: |files, reader| {
         reader.read::<ToyConfig>(PlannedNetwork::Transformer, &files.transformer)
@@ -58,9 +37,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     needs,
     published: |_| Vec::new(),
     text_encoder_weights: [0, 0],
-    matrices_a_block: |_| 1.0,
-    is_named: |name| name.contains("safelighttoy"),
-    wan2gp_types: &[],
     files: FileRules {
         owns_pipeline: |class| class == "ToyPipeline",
         check_folder: |folder, _, _, _| {
@@ -74,19 +50,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         are_experts: |_, _| false,
         boundary_of: |_| None,
         is_published_part: |_: ModelComponent, _, _| false,
-        kinds: &[DetectionRule::transformer(
-            "toy",
-            "a Toy transformer",
-            &[MIX],
-        )],
-        published_name: |_| None,
-        instead: |_| None,
         ships_tokenizers: true,
         picture_prompts: None,
-        tiny_decoder: TinyDecoderRules {
-            words: &["toy"],
-            is_f16: false,
-        },
         control_network: |_, _| None,
         control_weights: None,
         control_lora: None,

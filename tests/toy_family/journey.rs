@@ -11,9 +11,9 @@ use safelight::worker::{
     ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
 };
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, JobOutcome, JobUpdate,
-    PartialSampling, PreviewChoice,
+    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, PartialSampling, PreviewChoice,
 };
+use safelight_core::job_update::{JobOutcome, JobUpdate};
 use safelight_core::media;
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::ConvBackendChoice;

@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use safelight_core::families::{ModelFamily, framepack};
+use safelight_core::families::framepack;
 use safelight_core::job::SectionOrder;
 use safelight_core::memory::conv_backends::{ConvBackend, MiopenMode};
+use safelight_core::model::ModelFamily;
 
 use crate::common::scripts::write_script;
 use crate::worker_promises::prelude::*;

@@ -14,11 +14,11 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight::worker::link::{
     EngineControl, EngineLauncher, EngineLink, ExitReport, IncomingMessage, ProbeOrder,
 };
-use safelight_core::finish::PostprocessRequest;
+use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest, MemorySample,
-    Stage,
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest, Stage,
 };
+use safelight_core::job_update::MemorySample;
 use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::memory::{FallbackLevel, ResourceFault, StageMemory};
 use safelight_core::protocol::{

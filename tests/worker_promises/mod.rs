@@ -24,11 +24,12 @@ use Stage::{Decode, Denoise, EncodeText, Save, Unload};
 use fake_engine::{Act, FakeLauncher, FakeState};
 use safelight::telemetry::SystemRoots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::finish::PostprocessRequest;
+use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId,
-    JobOutcome, JobOutput, JobRequest, JobUpdate, Stage,
+    JobRequest, Stage,
 };
+use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::{ConvBackendChoice, MiopenMode};
 

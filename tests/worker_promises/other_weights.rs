@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Once;
 
+use safelight_core::families::control_network;
 use safelight_core::families::flux;
 use safelight_core::job::{ControlInput, LoraChoice};
-use safelight_core::library::ControlNetwork;
 use safelight_core::memory::{FallbackLevel, ResourceFault};
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ fn write_control_network(folder: &Path) -> PathBuf {
     let shapes = facts["shapes"].clone();
     let shapes: BTreeMap<String, Vec<usize>> = serde_json::from_value(shapes).unwrap();
     write_zeros(&weights, shapes);
-    assert!(ControlNetwork::read(folder).is_ok());
+    assert!(control_network(folder).is_ok());
     weights
 }
 

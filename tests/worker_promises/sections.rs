@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use Stage::{Decode, Denoise, Unload};
 use safelight_core::families::framepack;
-use safelight_core::job::{SectionMade, SectionOrder, Video, VideoSections};
+use safelight_core::job::{SectionOrder, Video, VideoSections};
+use safelight_core::job_update::SectionMade;
 
 use crate::worker_promises::prelude::*;
 

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use safelight::cli::Surroundings;
 use safelight::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
-use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, JobOutcome, JobUpdate,
-    MemorySample, Sampling, StartPicture,
-};
+use safelight_core::job::{CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, Sampling, StartPicture};
+use safelight_core::job_update::{JobOutcome, JobUpdate, MemorySample};
 use safelight_core::library::Companions;
 
 use super::{Random, Result};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_io::Timer;
 use futures_lite::{StreamExt as _, future};
-use safelight_core::job::JobOutcome;
+use safelight_core::job_update::JobOutcome;
 use safelight_core::units::duration_text;
 use zbus::zvariant::Value;
 use zbus::{Connection, MatchRule, MessageStream, message};

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use safelight_core::fitting::find_controls;
 use safelight_core::job::{
     ControlBy, ControlInput, ControlSettings, FieldError, GenerateForm, InputMedia,
 };
-use safelight_core::library::{FoundControl, find_controls};
+use safelight_core::library::FoundControl;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, Settings};
 

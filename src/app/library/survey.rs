@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, DefaultJob};
-use safelight_core::memory::{
-    DeviceClass, MemoryPlan, MemoryPlanner, ModelFootprint, PeakCorrections, PlanSuggestion,
-    suggestions,
+use safelight_core::families::read_footprint;
+use safelight_core::footprint::ModelFootprint;
+use safelight_core::memory::DeviceClass;
+use safelight_core::plan::{
+    MemoryPlan, MemoryPlanner, PeakCorrections, PlanSuggestion, suggestions,
 };
 use safelight_core::settings::own_runtime;
 use safelight_core::units::gib_text;
@@ -181,7 +183,7 @@ impl FitChecker<'_> {
         };
         let form = whole_form(&form, spec, sources, self.settings);
         let request = form.validate(spec).ok()?.request;
-        let weights = ModelFootprint::read(spec.family, &spec.files, &[], &[]).ok()?;
+        let weights = read_footprint(spec.family, &spec.files, &[], &[]).ok()?;
         Some(self.planned(&request, &weights))
     }
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use safelight_core::fitting::{FoundLora, LoraFit, LoraMatcher, find};
 use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError, JobErrorKind};
-use safelight_core::lora::{CheckedLora, FoundLora, LoraCoverage, LoraFit, LoraMatcher, find};
+use safelight_core::lora::{CheckedLora, LoraCoverage};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, Settings};
 

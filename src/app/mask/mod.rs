@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crossbeam_channel::bounded;
 use safelight_core::files::{make_private, make_private_folder};
-use safelight_core::job::margins_for;
+use safelight_core::job::{self, margins_for};
 use safelight_core::media::{self, ExtendedImage, ImageMask, OutpaintMargins, OutpaintRequest};
 use safelight_core::naming;
 
@@ -343,7 +343,7 @@ fn open(
     source: InputMedia,
     mask_file: Option<PathBuf>,
 ) -> Result<OpenedMask, JobError> {
-    let picture = media::first_of(&source).map_err(|err| opening_error(&err))?;
+    let picture = job::first_of(&source).map_err(|err| opening_error(&err))?;
     let (width, height) = (picture.width, picture.height);
     let mask = match &mask_file {
         Some(path) => media::open_mask(path, width, height).map_err(|err| opening_error(&err))?,
@@ -397,7 +397,7 @@ fn keep_extended_control(
     margins: OutpaintMargins,
     mask: &ImageMask,
 ) -> Result<(InputMedia, PathBuf), JobError> {
-    let made = media::write_extended_clip(folder, source, num_frames, margins, mask);
+    let made = job::write_extended_clip(folder, source, num_frames, margins, mask);
     let (source, mask) = kept(made, folder)?;
     Ok((source, mask.path))
 }

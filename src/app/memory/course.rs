@@ -3,8 +3,9 @@
 //! Peaks come from the plan, times from earlier jobs of this kind on this device; without any, stages have their usual
 //! shares instead of seconds.
 
-use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime};
-use safelight_core::memory::MemoryPlan;
+use safelight_core::job::{GenerateRequest, Recipe, Stage};
+use safelight_core::job_update::StageTime;
+use safelight_core::plan::MemoryPlan;
 
 use crate::app::memory::StageBand;
 

@@ -5,8 +5,10 @@
 pub mod course;
 pub mod planning;
 
-use safelight_core::job::{FallbackAttempt, MemoryReclaim, MemorySample, Stage};
-use safelight_core::memory::{DeviceClass, MemoryPlan, PlanOutcome};
+use safelight_core::job::Stage;
+use safelight_core::job_update::{FallbackAttempt, MemoryReclaim, MemorySample};
+use safelight_core::memory::DeviceClass;
+use safelight_core::plan::{MemoryPlan, PlanOutcome};
 
 use course::ExpectedTimeline;
 

@@ -5,13 +5,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use safelight_core::families::ModelFamily;
+use safelight_core::families::read_footprint;
+use safelight_core::footprint::ModelFootprint;
 use safelight_core::job::{ControlInput, DeviceChoice, LoraChoice};
-use safelight_core::memory::{
-    MemoryPlan, MemoryPlanner, ModelAlternative, ModelFootprint, PeakCorrections, PlanChange,
-    PlanSuggestion, suggestions,
-};
+use safelight_core::model::ModelFamily;
 use safelight_core::model::ModelFiles;
+use safelight_core::plan::{
+    MemoryPlan, MemoryPlanner, ModelAlternative, PeakCorrections, PlanChange, PlanSuggestion,
+    suggestions,
+};
 use safelight_core::settings::{RuntimeSettings, own_runtime};
 use safelight_core::units::{from_gib, in_gib};
 
@@ -284,7 +286,7 @@ pub fn read_plan(paths: AppPaths) -> ReadPlan {
             controls,
             ..
         } = wish;
-        let weights = ModelFootprint::read(wish.family, files, loras, controls).ok()?;
+        let weights = read_footprint(wish.family, files, loras, controls).ok()?;
         let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.map_or("cpu", |runtime| runtime.kind());
         let alternatives = wish.others.iter();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use safelight_core::job::{SheetCells, Video};
 use safelight_core::media::{self, ClipReader};
+use safelight_core::naming::numbered_path;
 use serde_json::{Value, json};
 
 use crate::app::choices::TrashRequest;
@@ -246,7 +247,7 @@ fn batch_of(path: &Path, settings: Option<&Value>) -> Vec<PathBuf> {
                 theirs["prompt"] == request["prompt"] && theirs["model"] == request["model"]
             })
     };
-    let numbered = (1..=MAX_BATCH).map(|number| media::numbered_path(&base, number));
+    let numbered = (1..=MAX_BATCH).map(|number| numbered_path(&base, number));
     let batch: Vec<PathBuf> = numbered
         .take_while(|other| other.is_file())
         .filter(is_alike)
@@ -258,7 +259,7 @@ fn batch_of(path: &Path, settings: Option<&Value>) -> Vec<PathBuf> {
     }
 }
 
-/// The name before [`media::numbered_path`] gave it a number.
+/// The name before [`numbered_path`] gave it a number.
 fn unnumbered(path: &Path) -> Option<PathBuf> {
     let stem = path.file_stem()?.to_str()?;
     let (base, number) = stem.rsplit_once('_')?;
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn the_pictures_of_a_batch_are_opened_together_and_strangers_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |number| media::numbered_path(&folder.path().join("cat.png"), number);
+        let path = |number| numbered_path(&folder.path().join("cat.png"), number);
         for number in 1..=4_usize {
             let prompt = if number == 4 { "a dog" } else { "a cat" };
             let request = json!({"seed": number, "prompt": prompt, "num_frames": 1});
@@ -333,7 +334,7 @@ mod tests {
         let frames: Vec<RgbPixels> = (0..5).map(|index| picture(index * 20)).collect();
         let path = folder.path().join("walk.png");
         write(&path, &frames, Some(json!({"num_frames": 5, "fps": 8.0})));
-        let opened = open_at(&media::numbered_path(&path, 3));
+        let opened = open_at(&numbered_path(&path, 3));
         assert_eq!((opened.media.num_frames, opened.media.fps), (5, 8.0));
         let saved = folder.path().join("clip_frame_0042.png");
         let settings = json!({"request": {"num_frames": 81}, "frame": 42});

@@ -3,8 +3,10 @@
 //! Runs on a separate thread when typing pauses; the tokenizers are passed along and returned, so that the largest is
 //! opened once. Nothing is opened before there is a prompt.
 
+use safelight_core::families::text_readers;
+
 use safelight_core::job::prompt::PromptError;
-use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
+use safelight_core::token_count::{CountWish, PromptCount, TokenCounter};
 
 use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::prelude::*;
@@ -166,7 +168,7 @@ enum CountDue {
 
 fn wish_of(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
     let of = |prompts: Vec<String>, is_literal: bool| CountWish {
-        readers: TextReader::of_model(spec),
+        readers: text_readers(spec),
         prompts,
         is_literal,
         wildcards: cx.wildcard_folders(),

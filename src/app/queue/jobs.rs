@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobErrorKind, JobGrid, JobId,
-    JobOutput, JobRequest,
+    JobRequest,
 };
+use safelight_core::job_update::JobOutput;
 use safelight_core::media::MediaError;
 
 use crate::app::choices::QueueEndAction;

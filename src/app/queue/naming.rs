@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::fitting::LoraIndex;
 use safelight_core::job::FormNotice;
 use safelight_core::job::prompt::WildcardFolders;
-use safelight_core::lora::LoraIndex;
 use safelight_core::naming;
 
 use crate::app::prelude::*;

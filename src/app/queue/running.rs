@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use safelight_core::job::{
-    DeviceChoice, JobUpdate, MemoryWait, PreviewFrame, Recipe, SectionOrder, Stage,
-};
+use safelight_core::job::{DeviceChoice, Recipe, SectionOrder, Stage};
+use safelight_core::job_update::{JobUpdate, MemoryWait, PreviewFrame};
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::usual_share;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use safelight_core::job::{JobOutcome, JobOutput, JobUpdate};
+use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::duration_text;
 

@@ -4,9 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
+use safelight_core::fitting;
+use safelight_core::fitting::find_controls;
 use safelight_core::job::SeedMode;
-use safelight_core::library::{FoundControl, find_controls};
-use safelight_core::lora;
+use safelight_core::library::FoundControl;
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
 use safelight_core::model::InputUse;
 use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
@@ -52,7 +53,7 @@ impl FoundSettings {
         })?;
         let found = found.ok_or_else(|| (NoticeSeverity::Info, restore::says_nothing(path)))?;
         let lora_files = || {
-            let files = places.map(|(paths, settings)| lora::find(paths, settings));
+            let files = places.map(|(paths, settings)| fitting::find(paths, settings));
             files.unwrap_or_default()
         };
         let mut this = Self {

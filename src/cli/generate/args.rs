@@ -12,8 +12,8 @@ use safelight_core::job::{
     PromptPicture, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice, SourceClip,
     StartPicture, StepCache, prompt, random_seed,
 };
-use safelight_core::library::ComponentOverrides;
 use safelight_core::media::{self, MediaError, OutpaintRequest};
+use safelight_core::model::ComponentOverrides;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
@@ -270,7 +270,7 @@ impl GenerateArgs {
         } else {
             settings.runtime.dtype
         };
-        form.take_settings(settings);
+        settings.apply_to(&mut form);
         let mut form = GenerateForm {
             fit: self.fit.or(form.fit),
             preset: self.preset.clone(),
@@ -293,7 +293,7 @@ impl GenerateArgs {
             sidecar: self.sidecar || settings.output.sidecar,
             ..form
         };
-        let extension = form.extension(spec, settings);
+        let extension = settings.extension(form.makes_picture(spec));
         let unnamed = || PathBuf::from("result").with_extension(extension);
         form.out = self.out.clone().unwrap_or_else(unnamed);
         Ok(form)

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use safelight_core::fitting;
 use safelight_core::job::{GenerateForm, GenerateRequest, JobError, LoraChoice};
-use safelight_core::lora;
 use safelight_core::media;
 use safelight_core::restore::{self, EmbeddedSettings, FileSettings};
 
@@ -24,7 +24,7 @@ impl GenerateArgs {
         };
         match restore::read(file).map_err(|err| unusable(&err))? {
             Some(FileSettings::Own(mut carried)) => {
-                let files = || lora::find(&environment.paths, environment.settings());
+                let files = || fitting::find(&environment.paths, environment.settings());
                 let mut warnings = Vec::new();
                 if self.loras.is_empty() {
                     warnings = carried.find_moved_loras(files);

@@ -5,15 +5,18 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
+use safelight_core::fitting;
+use safelight_core::fitting::LoraIndex;
+use safelight_core::fitting::control_named;
 use safelight_core::job::{
     ChosenLora, ControlInput, FieldError, FormNotice, GenerateRequest, GridRecord, JobError,
     JobErrorKind, LoraChoice, ValidatedForm, jobs_of,
 };
-use safelight_core::library::{ComponentOverrides, control_named};
-use safelight_core::lora::{self, LoraIndex};
-use safelight_core::media;
+use safelight_core::model::ComponentOverrides;
 use safelight_core::model::ModelSpec;
+use safelight_core::model::advice_for;
 use safelight_core::naming;
+use safelight_core::naming::numbered_path;
 
 use super::GenerateArgs;
 use super::outpaint;
@@ -36,14 +39,16 @@ pub(super) fn jobs_from_args(
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
     let spec = catalog
         .open_with(wanted, &args.companions())
-        .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
+        .map_err(|err| {
+            JobError::from_error(JobErrorKind::BadModel, &err).advise(advice_for(&err))
+        })?;
     let mut form = args.form(&spec, settings)?;
     let lora_index = LoraIndex::new(&environment.paths, settings);
     for lora in &mut form.loras {
         find_named(lora, &lora_index, &spec)?;
     }
     let loras: Vec<LoraChoice> = form.acting_loras().map(LoraChoice::from).collect();
-    let spec = lora::model_with(&spec, &loras).map_err(|err| JobError::from(&err))?;
+    let spec = fitting::model_with(&spec, &loras).map_err(|err| JobError::from(&err))?;
     for settings in form.controls.iter_mut().map(|it| &mut it.settings) {
         if let Some(network) = &mut settings.network {
             let found = control_named(
@@ -52,7 +57,7 @@ pub(super) fn jobs_from_args(
                 environment.settings(),
             );
             *network = found.map_err(|err| {
-                JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(err.advice())
+                JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(advice_for(&err))
             })?;
         }
     }
@@ -103,11 +108,11 @@ pub(super) fn jobs_from_args(
         // As requested, numbered if there are several; otherwise named by the prompt, like no existing file.
         if args.out.is_none() {
             let stem = format!("{}_{}", naming::slug(&request.prompt), request.seed);
-            let extension = form.extension(&spec, settings);
+            let extension = settings.extension(form.makes_picture(&spec));
             request.out = naming::free_path(Path::new(""), &stem, extension, &mut taken);
             request.is_out_automatic = true;
         } else if !is_single {
-            request.out = media::numbered_path(&form.out, index + 1);
+            request.out = numbered_path(&form.out, index + 1);
         }
         if request.model == spec.id {
             request.companions = companions.clone();
@@ -127,7 +132,7 @@ fn find_named(lora: &mut ChosenLora, index: &LoraIndex, spec: &ModelSpec) -> Res
         return Ok(());
     }
     let name = lora.path.to_string_lossy();
-    let fits = lora::fitting_test(spec.family, &spec.files);
+    let fits = fitting::fitting_test(spec.family, &spec.files);
     let found = index.file_named(name.trim_start_matches("./"), &fits);
     lora.path = found
         .map_err(|reason| JobError::new(JobErrorKind::BadModel, format!("--lora: {reason}")))?;

@@ -17,11 +17,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use safelight_core::finish::PostprocessRequest;
+use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, FormNotice, GridId, GridRecord, JobError, JobErrorKind, JobId,
-    JobOutcome, JobRequest, JobUpdate, ValidatedForm, write_sheet,
+    JobRequest, ValidatedForm, write_sheet,
 };
+use safelight_core::job_update::{JobOutcome, JobUpdate};
 
 pub use args::GenerateArgs;
 pub use memory::gib_value;

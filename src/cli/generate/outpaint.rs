@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    FieldError, FormNotice, GenerateForm, InputMedia, JobError, StartPicture, margins_for,
+    self, FieldError, FormNotice, GenerateForm, InputMedia, JobError, StartPicture, margins_for,
 };
 use safelight_core::media::{self, OutpaintFill, OutpaintRequest};
 use safelight_core::model::ModelSpec;
@@ -98,9 +98,9 @@ fn extend_control(
     let margins = margins_for(spec, source.size(), wanted.margins).map_err(refused)?;
     let outpaint = OutpaintRequest { margins, ..wanted };
     let most = form.frames_to_extend(spec, source);
-    let made = media::first_of(source).and_then(|first| {
+    let made = job::first_of(source).and_then(|first| {
         let mask = media::extend_picture(&first, None, outpaint, OutpaintFill::Gray)?.mask;
-        media::write_extended_clip(folder, source, most, margins, &mask)
+        job::write_extended_clip(folder, source, most, margins, &mask)
     });
     let (extended, mask) = made.map_err(|err| unusable(&err))?;
     let size = extended.size();

@@ -5,10 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use safelight_core::job::{
-    FormNotice, GenerateRequest, JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Recipe,
-    Stage,
-};
+use safelight_core::job::{FormNotice, GenerateRequest, JobError, Recipe, Stage};
+use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate, MemorySample};
 use safelight_core::lora::CheckedLora;
 use safelight_core::sanitize::printable;
 use safelight_core::units::{measured_text, size_text};

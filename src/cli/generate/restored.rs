@@ -3,10 +3,11 @@
 //! Given arguments take precedence. The model is the closest installed one, unless one is named.
 
 use safelight_core::catalog::ModelCatalog;
+use safelight_core::fitting::find;
+use safelight_core::fitting::find_controls;
 use safelight_core::job::{ControlSettings, GenerateForm, JobError, JobErrorKind};
-use safelight_core::library::find_controls;
-use safelight_core::lora::find;
 use safelight_core::model::ModelSpec;
+use safelight_core::model::advice_for;
 use safelight_core::restore::{ForeignSettings, match_model};
 
 use super::args::GenerateArgs;
@@ -72,7 +73,7 @@ pub(in crate::cli) fn fit(
     let mut warnings = Vec::new();
     let spec = match model {
         Some(model) => catalog.find(model).map_err(|err| {
-            JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice())
+            JobError::from_error(JobErrorKind::BadModel, &err).advise(advice_for(&err))
         })?,
         None => nearest(restored, &catalog, &mut warnings)?,
     };

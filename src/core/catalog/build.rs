@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use super::details::{ModelMetadata, PartialDefaults};
 use super::entry::{self, ModelEntry};
 use super::extra::DownloadableRedux;
+use crate::families::def_of;
+use crate::formats::read_json;
 use crate::job::{GenerateForm, InputMedia, SizeChoice, StartPicture, form};
 use crate::library::single::AssembledModel;
 use crate::library::{ComponentCandidate, tiny_decoder};
@@ -13,7 +15,7 @@ use crate::model::choices::SamplerKind;
 use crate::model::facts::{ModelFacts, SchedulerDefaults};
 use crate::model::{
     CatalogError, InputUse, LatentRgb, ModelDefaults, ModelFiles, ModelSpec, PartialSampling,
-    SamplingOptions, SizeLimits, configs,
+    SamplingOptions, SizeLimits,
 };
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
@@ -62,7 +64,7 @@ pub(super) fn build(
     };
     let own_file = model.place.join("safelight.json");
     let own: ModelMetadata = if own_file.exists() {
-        configs::read_json(&own_file)?
+        read_json(&own_file)?
     } else {
         ModelMetadata::default()
     };
@@ -71,7 +73,7 @@ pub(super) fn build(
         Some(_) => None,
         None => tiny_decoder::for_model(facts.family, facts.latent_channels, parts),
     };
-    let rules = facts.family.files.picture_prompts;
+    let rules = def_of(facts.family).files.picture_prompts;
     let extra = DownloadableRedux::for_family(facts.family).filter(|_| rules.is_some());
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);

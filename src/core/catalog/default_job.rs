@@ -8,9 +8,11 @@ use std::path::PathBuf;
 
 use super::entry::CatalogEntry;
 use super::source::DownloadSource;
+use crate::families::def_of;
+use crate::footprint::{ModelFootprint, NetworkFootprint, PlannedNetwork};
 use crate::job::GenerateRequest;
-use crate::library::ComponentOverrides;
-use crate::memory::{MemoryOptions, ModelFootprint, NetworkFootprint, PlannedNetwork};
+use crate::memory::MemoryOptions;
+use crate::model::ComponentOverrides;
 use crate::model::choices::DtypeChoice;
 use crate::model::{ImageRole, ModelComponent, ModelDefaults, ModelFiles, SamplingOptions};
 
@@ -39,7 +41,9 @@ impl CatalogEntry {
 
     fn published_weights(&self, in_8_bits: bool) -> Option<ModelFootprint> {
         let shape = self.shape?;
-        let configs: BTreeMap<_, _> = (self.family.published)(&shape).into_iter().collect();
+        let configs: BTreeMap<_, _> = (def_of(self.family).published)(&shape)
+            .into_iter()
+            .collect();
         let networks = configs.into_iter().filter_map(|(part, config)| {
             let (component, number) = match part {
                 PlannedNetwork::Transformer => (ModelComponent::Transformer, 0),

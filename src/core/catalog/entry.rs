@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::details::{ModelMetadata, PartialDefaults, PartialLimits};
 use super::source::{DownloadSource, EntrySources, RawSource, TextFault};
-use crate::families::ModelFamily;
+use crate::families::def_of;
 use crate::files::FileError;
+use crate::formats::read_capped;
 use crate::library::names::model_words;
-use crate::model::configs::read_capped;
+use crate::model::ModelFamily;
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, LatentRgb, ModelComponent, SamplingPreset};
 
@@ -87,7 +88,7 @@ impl CatalogEntry {
     }
 
     fn numbers_by_kind(&self, component: ModelComponent) -> u64 {
-        let [first, second] = self.family.text_encoder_weights;
+        let [first, second] = def_of(self.family).text_encoder_weights;
         match component {
             ModelComponent::Transformer => self.transformer_numbers,
             ModelComponent::TextEncoder => first,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::entry::BUILT_IN;
-use crate::families::ModelFamily;
+use crate::model::ModelFamily;
 use crate::units::size_text;
 
 #[derive(Deserialize)]

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::families::ModelFamily;
+use crate::families;
+use crate::fitting::LoraInfo;
 use crate::formats::weights::WeightSet;
 use crate::library::identify::ModelTarget;
 use crate::library::other_models::pipeline_name;
 use crate::library::single::CheckpointParts;
-use crate::library::{ComponentLibrary, ControlNetwork, identify, single, tensor_kind};
-use crate::lora::{LoraFile, LoraInfo};
+use crate::library::{ComponentLibrary, identify, tensor_kind};
+use crate::lora::LoraFile;
+use crate::model::ModelFamily;
 use crate::model::configs::ModelIndex;
 use crate::model::{CatalogError, ModelSpec};
 
@@ -74,7 +76,7 @@ impl IdentityCard {
             }
             // The transformer of a diffusers folder gets a separate report.
             ModelTarget::Pipeline(_) => (path.to_owned(), path.to_owned()),
-            ModelTarget::Parts(path) => match single::transformer_at(&path, library) {
+            ModelTarget::Parts(path) => match families::transformer_at(&path, library) {
                 Ok(place) => (path, place),
                 // One component's own folder is as good as its file.
                 Err(CatalogError::NoModel { path }) => match WeightSet::open(&path) {
@@ -126,7 +128,7 @@ impl IdentityCard {
                 (self.what, self.is_supported) = (what, false);
             }
             Err(err) => {
-                self.variant = single::variant_at(place).unwrap_or_default();
+                self.variant = families::variant_at(place).unwrap_or_default();
                 self.problems.push(err.to_string());
             }
         }
@@ -150,7 +152,7 @@ impl IdentityCard {
             is_runnable: false,
             // Not all ControlNets are of a kind that is used here.
             is_supported: match tensors.role {
-                "controlnet" => ControlNetwork::read(path).is_ok(),
+                "controlnet" => families::control_network(path).is_ok(),
                 _ => tensors.is_supported,
             },
             parameters: weights.parameters(),
@@ -198,7 +200,7 @@ impl IdentityCard {
                 Err(err) => problems.push(err.to_string()),
             }
         }
-        let family = identify::family_of_pipeline(&index.class);
+        let family = families::family_of_pipeline(&index.class);
         let mut is_supported = family.is_some();
         let (model, what) = match ModelSpec::open(folder) {
             Ok(spec) => {

@@ -24,15 +24,16 @@ pub use inspect_report::{ComponentCard, IdentityCard};
 pub use source::DownloadSource;
 pub use unusable::{ModelProblem, NeededFile, UnusableModel};
 
+use crate::families;
+use crate::fitting;
 use crate::library::identify::{self, ModelTarget};
 use crate::library::scan::{self, PipelineFolder, ScanResult};
 use crate::library::single::{self, AssembledModel};
 use crate::library::watch::{self, FolderWatch, PathStamp};
 use crate::library::{
-    self, ComponentCandidate, ComponentLibrary, ComponentOverrides, SearchPath, SearchPaths,
-    WeightFileRole,
+    self, ComponentCandidate, ComponentLibrary, SearchPath, SearchPaths, WeightFileRole,
 };
-use crate::lora;
+use crate::model::ComponentOverrides;
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::PartKind;
 use crate::settings::{AppPaths, Settings};
@@ -216,7 +217,7 @@ impl ModelCatalog {
             let models = models.filter(|spec| spec.family.id == lora.family);
             let fits = models.take(MAX_COMPARED);
             lora.fits
-                .extend(fits.map(|spec| lora::fit_with(spec, path)));
+                .extend(fits.map(|spec| fitting::fit_with(spec, path)));
         }
         Ok(card)
     }
@@ -315,7 +316,7 @@ impl ModelCatalog {
             if taken.contains(place) || folders.any(|folder| place.starts_with(folder)) {
                 continue;
             }
-            let model = single::assemble(place, &ComponentOverrides::default(), library);
+            let model = families::assemble(place, &ComponentOverrides::default(), library);
             if let Ok(model) = &model {
                 taken.insert(model.files.transformer.clone());
                 taken.extend(model.files.transformer_2.clone());
@@ -352,11 +353,11 @@ fn open(
     let model = match identify::target(path)? {
         ModelTarget::Pipeline(folder) => pipeline(&folder, companions, library)?,
         ModelTarget::Parts(path) => {
-            let place = match single::transformer_at(&path, library) {
+            let place = match families::transformer_at(&path, library) {
                 Err(CatalogError::NoModel { path }) => return Err(identify::without_index(&path)),
                 other => other?,
             };
-            single::assemble(&place, companions, library)?
+            families::assemble(&place, companions, library)?
         }
     };
     let mut parts = library.known.clone();
@@ -374,7 +375,7 @@ fn pipeline(
     companions: &ComponentOverrides,
     library: &ComponentLibrary,
 ) -> Result<AssembledModel, CatalogError> {
-    let (files, facts) = identify::check_folder(folder, companions, library)?;
+    let (files, facts) = families::check_folder(folder, companions, library)?;
     Ok(AssembledModel {
         place: folder.to_owned(),
         name: scan::model_name(folder),

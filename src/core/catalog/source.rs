@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::entry::ModelEntry;
-use crate::families::ModelFamily;
+use crate::families::def_of;
 use crate::formats::weights::WeightSet;
 use crate::library::names::{possible_side, side_beside};
 use crate::library::single::file_stem;
 use crate::library::{ComponentCandidate, WeightFileRole, storage, tokenizer};
 use crate::model::ModelComponent;
+use crate::model::ModelFamily;
 use crate::model::facts::TransformerShape;
 
 /// Extensions of files to download: only formats that run no code when opened.
@@ -256,10 +257,10 @@ impl<'a> LocalFileCheck<'a> {
             return found.clone();
         }
         let needs_tokenizer = component == ModelComponent::TextEncoder
-            && !family.files.ships_tokenizers
+            && !def_of(family).files.ships_tokenizers
             && !self.has_tokenizer;
         let fits = |place: &Path| {
-            let is_part = (family.files.is_published_part)(component, shape, place);
+            let is_part = (def_of(family).files.is_published_part)(component, shape, place);
             is_part && (!needs_tokenizer || tokenizer::is_place(place))
         };
         let mut items = self.parts.iter();
@@ -332,7 +333,7 @@ fn is_published(entry: &ModelEntry, component: ModelComponent, place: &Path) -> 
         let found = WeightSet::open(place).map_or(0, |weights| weights.parameters());
         return found as f64 >= LEAST_SHARE * shape.numbers(family) as f64;
     }
-    (family.files.is_published_part)(component, shape, place)
+    (def_of(family).files.is_published_part)(component, shape, place)
 }
 
 fn is_whole(place: &Path) -> bool {

@@ -8,6 +8,7 @@ use super::entry::ModelEntry;
 use super::{CatalogEntry, DownloadSource, ModelCatalog};
 use crate::library::names;
 use crate::model::CatalogError;
+use crate::model::advice_for;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelProblem {
@@ -58,7 +59,7 @@ impl ModelCatalog {
                     .flatten(),
                 needs,
                 summary: problem.to_string(),
-                advice: problem.advice().into_owned(),
+                advice: advice_for(problem).into_owned(),
             })
         });
         models.collect()

@@ -8,23 +8,22 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::def::recipe_of_pictures;
 use super::parts::picture_limits;
 use super::table::{ModelVariant, SingleTransformerFamily, VariantHints};
 use super::{FamilyDef, FileRules, LoraRules, ModelFamily, PublishedNetwork};
+use crate::footprint::autoencoder::picture;
+use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::ComponentLibrary;
 use crate::library::component_search;
-use crate::library::component_search::ComponentOverrides;
 use crate::library::component_search::wanted;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::library::identify::check_components;
 use crate::library::single::{AssembledModel, before_comma, file_stem, not_a_model};
 use crate::library::{scan, storage, tensor_kind};
 use crate::lora::{self, LayerTable, LoraTarget};
-use crate::memory::autoencoder::picture;
-use crate::memory::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::ComponentOverrides;
 use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
@@ -40,20 +39,7 @@ use crate::tokens::TextReader;
 pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
     let table = F::TABLE;
     FamilyDef {
-        id: table.id,
-        label: table.label,
-        models: table.models,
-        makes_pictures: true,
-        clip_strength: |_| None,
-        has_second_pass: true,
-        has_dynamic_shift: table.has_dynamic_shift,
-        guidance_is_cfg: table.guidance_is_cfg,
-        step_caches: |_| F::TABLE.step_caches,
-        token_limit: table.token_limit,
-        time_convolutions: table.vae.time_convolutions,
-        vae_in_f16: false,
-        trained_sizes: &[],
-        recipe: recipe_of_pictures,
+        family: F::FAMILY,
         text_readers: text_readers::<F>,
         networks: networks::<F>,
         needs: needs::<F>,
@@ -63,12 +49,6 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
             [one] => [one.weights, 0],
             [first, second, ..] => [first.weights, second.weights],
         },
-        matrices_a_block: |_| F::TABLE.matrices_a_block,
-        is_named: |name| {
-            let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-            has(F::TABLE.names) && !has(F::TABLE.other_names)
-        },
-        wan2gp_types: table.wan2gp_types,
         files: FileRules {
             owns_pipeline: |class| {
                 let mut prefixes = F::TABLE.pipeline_prefixes.iter();
@@ -86,16 +66,8 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
                 let config = (F::TABLE.published)(&shape);
                 is_wide && is_one_of(&parts::<F>(&config), component, place)
             },
-            kinds: table.kinds,
-            published_name: table.published_name,
-            instead: |kind| {
-                let mut files = F::TABLE.instead.iter();
-                let found = files.find(|(role, _)| *role == kind.role);
-                found.map(|(_, file)| *file)
-            },
             ships_tokenizers: true,
             picture_prompts: None,
-            tiny_decoder: table.tiny_decoder,
             control_network: |_, _| None,
             control_weights: None,
             control_lora: None,
@@ -188,7 +160,7 @@ fn check_pipeline<F: SingleTransformerFamily>(class: &str) -> Result<(), String>
     let mut refused = F::TABLE.refused_pipelines.iter();
     let known = refused.find(|(start, _)| class.starts_with(start));
     Err(known.map_or_else(
-        || format!("a {} model for {class}", F::TABLE.label),
+        || format!("a {} model for {class}", F::FAMILY.label),
         |(_, what)| (*what).to_owned(),
     ))
 }
@@ -349,7 +321,7 @@ fn check<F: SingleTransformerFamily>(
     let bytes = wanted::check_model(
         files,
         &[&files.transformer],
-        &format!("a {} transformer", table.label),
+        &format!("a {} transformer", F::FAMILY.label),
         &|weights| config.check_weights(weights),
         &parts::<F>(config),
     )?;

@@ -1,24 +1,23 @@
 //! A family whose models have one transformer, as a table. What follows from it is in [`single`](super::single).
 
+use crate::model::LoraSignature;
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::def::{LoraSignature, TinyDecoderRules};
+use super::ModelFamily;
 use super::parts;
-use super::{ModelFamily, TemporalConvPolicy};
-use crate::formats::weights::WeightSet;
-use crate::job::{Stage, StepCacheKind};
+use crate::footprint::text::{clip_text, language, t5};
+use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
+use crate::job::Stage;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::lora::{self, LoraTarget};
-use crate::memory::text::{clip_text, language, t5};
-use crate::memory::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, ModelFiles};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
-    ClipTextConfig, DenoiserConfig, DetectionRule, KlVaeConfig, LanguageUse, NetworkConfig as _,
-    SchedulerConfig, T5Config, T5Kind, TransformerConfig, WanVaeConfig,
+    ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
+    T5Config, T5Kind, TransformerConfig, WanVaeConfig,
 };
 use crate::tokens::{CLIP_TOKENS, TextRule};
 
@@ -32,22 +31,6 @@ pub(super) trait SingleTransformerFamily: 'static {
 }
 
 pub(super) struct FamilyTable<C: 'static> {
-    /// As in [`FamilyDef`](super::FamilyDef), as are the next two.
-    pub id: &'static str,
-    pub label: &'static str,
-    pub models: &'static str,
-    /// Words in the names that other programs give its models, in lower-case letters and digits, and words in the names
-    /// of other models that have one of these too.
-    pub names: &'static [&'static str],
-    pub other_names: &'static [&'static str],
-    pub wan2gp_types: &'static [&'static str],
-    pub guidance_is_cfg: bool,
-    pub has_dynamic_shift: bool,
-    pub step_caches: &'static [StepCacheKind],
-    pub token_limit: fn(GuidanceMode) -> Option<u32>,
-    /// Matrices of width × width in a block, on average.
-    pub matrices_a_block: f64,
-
     /// Beginnings of the classes of its pipelines.
     pub pipeline_prefixes: &'static [&'static str],
     /// Pipelines that run here.
@@ -56,12 +39,6 @@ pub(super) struct FamilyTable<C: 'static> {
     pub refused_pipelines: &'static [(&'static str, &'static str)],
     /// Beginnings of name components of tensors that only other models have, with a noun phrase for those.
     pub foreign_parts: &'static [(&'static str, &'static str)],
-    pub kinds: &'static [DetectionRule],
-    /// The published name of a transformer of full size, where its shapes show it.
-    pub published_name: fn(&WeightSet) -> Option<&'static str>,
-    /// Roles of files, with a file of the same weights in a storage that is read.
-    pub instead: &'static [(&'static str, &'static str)],
-    pub tiny_decoder: TinyDecoderRules,
 
     /// The variant of a transformer, or a noun phrase for one of another model.
     pub variant: fn(&C, &VariantHints<'_>) -> Result<ModelVariant, String>,
@@ -153,28 +130,10 @@ impl ModelVariant {
 impl<C: TransformerConfig + Default> FamilyTable<C> {
     /// An image family without what each of them states.
     pub const DEFAULT: Self = Self {
-        id: "",
-        label: "",
-        models: "",
-        names: &[],
-        other_names: &[],
-        wan2gp_types: &[],
-        guidance_is_cfg: true,
-        has_dynamic_shift: false,
-        step_caches: StepCacheKind::OF_ANY_MODEL,
-        token_limit: |_| None,
-        matrices_a_block: 0.0,
         pipeline_prefixes: &[],
         pipelines: &[],
         refused_pipelines: &[],
         foreign_parts: &[],
-        kinds: &[],
-        published_name: |_| None,
-        instead: &[],
-        tiny_decoder: TinyDecoderRules {
-            words: &[],
-            is_f16: false,
-        },
         variant: |_, _| Ok(ModelVariant::new("")),
         shape: |_| TransformerShape {
             heads: 0,
@@ -216,7 +175,6 @@ pub(super) fn stream_shape(streams: &StreamShape, channels: i64) -> TransformerS
 
 /// An autoencoder that families share.
 pub(super) struct FamilyVae {
-    pub time_convolutions: TemporalConvPolicy,
     /// The part for latents of a number of channels.
     pub wanted: fn(i64) -> ComponentQuery<'static>,
     pub published: fn() -> AnyConfig,
@@ -231,7 +189,6 @@ pub(super) struct FamilyVae {
 impl FamilyVae {
     /// FLUX.1's.
     pub const FLUX: Self = Self {
-        time_convolutions: TemporalConvPolicy::None,
         wanted: parts::flux_vae,
         published: || Arc::new(KlVaeConfig::of_sixteen_channels()),
         is_published: |place| has_widths_of(&KlVaeConfig::of_sixteen_channels(), place),
@@ -250,7 +207,6 @@ impl FamilyVae {
     };
     /// Wan 2.1's as Qwen-Image was trained with it.
     pub const QWEN_IMAGE: Self = Self {
-        time_convolutions: TemporalConvPolicy::Fastest,
         wanted: parts::picture_wan_vae,
         published: || Arc::new(WanVaeConfig::default()),
         is_published: |place| {

@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use super::table::VariantHints;
 use super::{ModelFamily, chroma, flux2, krea2, qwen_image, z_image};
+use crate::families::def_of;
+use crate::fitting::LoraOrigin;
 use crate::job::GenerateForm;
-use crate::lora::{LoraFile, LoraOrigin};
+use crate::lora::LoraFile;
 use crate::model::ModelSpec;
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
@@ -203,7 +205,7 @@ fn a_lora_is_known_by_its_layers_and_fits_its_family() {
             // One layer alone may be of another model, too: "Flux or HunyuanVideo".
             let label = ModelFamily::of_id(family).unwrap().label;
             assert!(origin.label.contains(label), "{layer}: {}", origin.label);
-            assert!((case.family.lora.accepts)(family, &[]), "{layer}");
+            assert!((def_of(case.family).lora.accepts)(family, &[]), "{layer}");
         }
     }
 }

@@ -5,9 +5,12 @@
 //! against the file's size and against a limit before anything is read. `media` interprets the parts.
 
 pub(crate) mod cut;
+mod error;
 pub(crate) mod gif;
 pub(crate) mod heif;
 pub(crate) mod jpeg;
+mod json;
+pub(crate) mod kind;
 pub(crate) mod mp4;
 pub(crate) mod png;
 mod source;
@@ -16,6 +19,9 @@ pub(crate) mod webm;
 pub(crate) mod webp;
 pub mod weights;
 
+pub use error::CatalogError;
+pub use json::read_json;
+pub(crate) use json::{read_capped, sorted_entries};
 pub(crate) use source::ByteSource;
 
 use std::io::{self, Read, Seek};

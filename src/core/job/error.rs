@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::ResourceFault;
 use crate::model::CatalogError;
+use crate::model::advice_for;
 use crate::sanitize::one_line;
 
 /// Characters of a sentence that names what a file says, such as a tensor.
@@ -135,7 +136,7 @@ pub fn disk_advice(err: &io::Error) -> &'static str {
 
 impl From<&CatalogError> for JobError {
     fn from(err: &CatalogError) -> Self {
-        Self::from_error(JobErrorKind::BadModel, err).advise(err.advice())
+        Self::from_error(JobErrorKind::BadModel, err).advise(advice_for(err))
     }
 }
 

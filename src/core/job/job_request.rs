@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::{GenerateRequest, GridId, Recipe, cell_of};
-use crate::finish::PostprocessRequest;
+use crate::job::PostprocessRequest;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]

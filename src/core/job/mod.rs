@@ -11,20 +11,23 @@ mod folder;
 pub(crate) mod form;
 mod grid;
 mod job_request;
+mod outpaint_clip;
+mod postprocess;
 pub mod prompt;
 mod queue_file;
 mod recipe;
 mod request;
 mod second_pass;
 mod sections;
-mod step_cache;
-mod update;
 
+pub use crate::job_id::JobId;
+pub use crate::media::Video;
 pub use crate::model::choices::{
     DeviceChoice, DtypeChoice, LoraChoice, ResizeMode, SamplerKind, SectionOrder, SigmaSchedule,
 };
 pub use crate::model::{
-    BlockSet, GuidanceRange, Guider, GuiderKind, PartialSampling, SamplingOptions,
+    BlockSet, GuidanceRange, Guider, GuiderKind, PartialSampling, SamplingOptions, StepCache,
+    StepCacheKind, first_step,
 };
 pub use cancel::CancelToken;
 pub use control::{
@@ -32,6 +35,7 @@ pub use control::{
 };
 pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
+pub(crate) use form::tag_sentences;
 pub use form::{
     ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, ExpandedJobs, FieldError, FormControl,
     FormNotice, GenerateForm, InputMedia, LiteralPrompt, MAX_PROMPT_PICTURES, PROMPT_STRENGTHS,
@@ -43,13 +47,10 @@ pub use grid::{
     write_sheet,
 };
 pub use job_request::JobRequest;
+pub use outpaint_clip::{first_of, write_extended_clip};
+pub use postprocess::{PostprocessKind, PostprocessRequest};
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
-pub use request::{CARRIED_APP, GenerateRequest, PreviewChoice, PromptPicture, first_step};
+pub use request::{CARRIED_APP, GenerateRequest, PreviewChoice, PromptPicture};
 pub use second_pass::{EnlargedPass, SecondPass};
 pub use sections::{SEEN_FRAMES, SectionFrames, VideoSections, WINDOW};
-pub use step_cache::{StepCache, StepCacheKind};
-pub use update::{
-    FallbackAttempt, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemoryReclaim,
-    MemorySample, MemoryWait, PreviewFrame, SectionMade, StageTime, Video,
-};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GenerateRequest;
 use crate::enum_macros::named;
+use crate::model::family::RecipeKind;
 
 named! {
     /// One stage of a job. Stages are run one at a time and leave their results on disk.
@@ -73,7 +74,11 @@ pub struct Recipe {
 impl Recipe {
     pub fn from_request(request: &GenerateRequest) -> Self {
         Self {
-            stages: (request.family.recipe)(request),
+            stages: match request.family.recipe {
+                RecipeKind::Images => stages_of_images(request),
+                RecipeKind::Videos => stages_of_video(request),
+                RecipeKind::Sections => stages_of_sections(request),
+            },
         }
     }
 
@@ -103,4 +108,59 @@ impl Recipe {
         let decoded = self.stages.iter().filter(|stage| **stage == Stage::Decode);
         (decoded.count() as u32).max(1)
     }
+}
+
+/// Stages that make images from a text, and from input images where there are any.
+fn stages_of_images(request: &GenerateRequest) -> Vec<Stage> {
+    let mut stages = vec![Stage::EncodeText];
+    if !request.prompt_pictures.is_empty() {
+        stages.push(Stage::EncodeVision);
+    }
+    let is_shown = !request.references.is_empty() || !request.controls.is_empty();
+    if request.image.is_some() || is_shown {
+        stages.push(Stage::EncodeImage);
+    }
+    stages.extend([Stage::Denoise, Stage::Unload]);
+    if request.second_pass.is_some() {
+        stages.extend([Stage::EncodeImage, Stage::Denoise, Stage::Unload]);
+    }
+    stages.extend([Stage::Decode, Stage::Save]);
+    stages
+}
+
+/// Stages of a video that is made section by section.
+fn stages_of_sections(request: &GenerateRequest) -> Vec<Stage> {
+    let mut stages = vec![Stage::EncodeText, Stage::EncodeImage, Stage::EncodeVision];
+    let num_sections = request.sections.map_or(1, |sections| sections.count);
+    for _ in 0..num_sections {
+        stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode]);
+    }
+    stages.push(Stage::Save);
+    stages
+}
+
+/// Stages of a video that is made at once, by one transformer or by two experts.
+fn stages_of_video(request: &GenerateRequest) -> Vec<Stage> {
+    let mut stages = vec![Stage::EncodeText];
+    let has_frames = request.has_start() || request.last_image.is_some();
+    // Control layers see something in every job: where nothing is given, grey that is all to be made.
+    if has_frames || request.source_clip.is_some() || request.files.takes_control {
+        stages.push(Stage::EncodeImage);
+        if has_frames && request.files.image_encoder.is_some() {
+            stages.push(Stage::EncodeVision);
+        }
+    }
+    let last = if request.files.transformer_2.is_some() {
+        stages.push(Stage::DenoiseHigh);
+        Stage::DenoiseLow
+    } else {
+        Stage::Denoise
+    };
+    stages.extend([last, Stage::Unload]);
+    if request.second_pass.is_some() {
+        // The second pass adds details, which are the low-noise expert's.
+        stages.extend([Stage::EncodeImage, last, Stage::Unload]);
+    }
+    stages.extend([Stage::Decode, Stage::Save]);
+    stages
 }

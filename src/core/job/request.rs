@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::prompt::SectionPrompts;
 use super::{ControlInput, EnlargedPass, OfGrid, SamplingOptions, StepCache, VideoSections};
 use crate::enum_macros::{named, parsed};
-use crate::families::ModelFamily;
-use crate::library::ComponentOverrides;
 use crate::memory::MemoryOptions;
+use crate::model::ComponentOverrides;
+use crate::model::ModelFamily;
 use crate::model::choices::{DtypeChoice, LoraChoice, ResizeMode};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
@@ -167,12 +167,6 @@ fn shown_frames(num_frames: u32) -> u32 {
     most - (most - 1) % 4
 }
 
-/// The first step that is made of a given picture, see `FamilyDef::first_step`.
-pub fn first_step(num_steps: u32, strength: f64) -> u32 {
-    let all = f64::from(num_steps);
-    (all - (all * strength).min(all)).max(0.0) as u32
-}
-
 impl GenerateRequest {
     /// Settings embedded in a result, to reproduce it: a JSON object with the program's name and version, which may be
     /// extended.
@@ -311,6 +305,7 @@ parsed!(PreviewChoice, "a preview");
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::first_step;
 
     #[test]
     fn a_clip_is_gone_on_from_with_whole_latents_of_its_end() {

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::tensor_kind;
-use crate::families::ModelFamily;
 use crate::files::{has_ending, open_regular};
+use crate::formats::sorted_entries;
 use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::{is_gguf, is_index, is_pickle, shard_count, weight_file_in};
 use crate::library::tokenizer::TokenizerTraits;
 use crate::model::CatalogError;
-use crate::model::configs::sorted_entries;
+use crate::model::ModelFamily;
 use crate::networks::PartKind;
 use crate::settings;
 

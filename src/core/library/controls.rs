@@ -2,22 +2,9 @@
 //!
 //! Families recognise their ControlNets.
 
-use std::path::{Path, PathBuf};
-
-use super::networks::{InstalledNetwork, ListedFolders, NetworkFolders, find};
-use super::tensor_kind;
-use crate::families::ModelFamily;
-use crate::formats::weights::WeightSet;
-use crate::model::{CatalogError, ControlKind};
-use crate::settings::{AppPaths, Settings};
-
-/// Those of ComfyUI, and of Forge and A1111.
-const SHELF: NetworkFolders = NetworkFolders {
-    folders: &["controlnet", "modelpatches", "controlnets"],
-    listed: ListedFolders::Controls,
-    home: "controlnet",
-    what: "ControlNets",
-};
+use super::networks::InstalledNetwork;
+use crate::model::ControlKind;
+use crate::model::ModelFamily;
 
 /// Properties of a ControlNet by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +22,6 @@ pub struct ControlNetwork {
 pub type FoundControl = InstalledNetwork<ControlNetwork>;
 
 impl ControlNetwork {
-    /// Reads the header of the network at a file or folder.
-    pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let weights = WeightSet::open(place)?;
-        let mut known =
-            ModelFamily::all().filter_map(|family| (family.files.control_network)(&weights, place));
-        known.next().unwrap_or_else(|| {
-            let found = tensor_kind::of_tensors(&weights).text;
-            let reason = format!("this is {found}, not a ControlNet");
-            Err(CatalogError::config(reason, place))
-        })
-    }
-
     /// Why it cannot bring in a picture of this kind next to a model of a family, with or without a mask; a sentence
     /// without its path.
     #[must_use]
@@ -92,21 +67,4 @@ impl FoundControl {
     pub fn label(&self) -> String {
         format!("{}, {}", self.name, self.config.label)
     }
-}
-
-/// All of them, in the order of their names.
-pub fn find_controls(paths: &AppPaths, settings: &Settings) -> Vec<FoundControl> {
-    find(ControlNetwork::read, &SHELF.files(paths, settings))
-}
-
-/// The file of a network that a user names: a path, or the name of one that is where networks are looked for.
-pub fn control_named(
-    wanted: &str,
-    paths: &AppPaths,
-    settings: &Settings,
-) -> Result<PathBuf, CatalogError> {
-    SHELF.named(wanted, paths, settings, || {
-        let known = find_controls(paths, settings).into_iter();
-        known.map(|it| it.name).collect()
-    })
 }

@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::families::ModelFamily;
 use crate::formats::weights::{WeightSet, is_pickle, pickle};
-use crate::library::component_search::ComponentOverrides;
-use crate::library::other_models::pipeline_name;
+use crate::formats::{read_json, sorted_entries};
 use crate::library::single::not_a_model;
-use crate::library::{ComponentLibrary, place_of, tensor_kind};
-use crate::model::configs::{ModelIndex, read_json, sorted_entries};
-use crate::model::facts::ModelFacts;
-use crate::model::{CatalogError, ModelFiles};
+use crate::library::{place_of, tensor_kind};
+use crate::model::CatalogError;
+use crate::model::ComponentOverrides;
+use crate::model::configs::ModelIndex;
 
 #[derive(Debug)]
 pub(crate) enum ModelTarget {
@@ -79,32 +77,6 @@ fn is_transformer_of(folder: &Path, around: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     matches!(&*name, "transformer" | "transformer_2")
         && ModelIndex::read(around).is_ok_and(|index| index.components.contains_key(&*name))
-}
-
-/// The family of a pipeline's class; `None` for those that this version does not run.
-pub(crate) fn family_of_pipeline(class: &str) -> Option<ModelFamily> {
-    ModelFamily::all().find(|family| (family.files.owns_pipeline)(class))
-}
-
-/// Checks a whole diffusers folder of a supported family; others are named and refused.
-///
-/// Components chosen by the user replace the folder's.
-pub(crate) fn check_folder(
-    folder: &Path,
-    companions: &ComponentOverrides,
-    library: &ComponentLibrary,
-) -> Result<(ModelFiles, ModelFacts), CatalogError> {
-    if !folder.join("model_index.json").exists() {
-        return Err(without_index(folder));
-    }
-    let index = ModelIndex::read(folder)?;
-    match family_of_pipeline(&index.class) {
-        Some(family) => (family.files.check_folder)(folder, &index, companions, library),
-        None => Err(CatalogError::unsupported(
-            pipeline_name(&index.class),
-            folder,
-        )),
-    }
 }
 
 /// Returns true if a diffusers folder has its components, each of the class that it should have, but for those that the

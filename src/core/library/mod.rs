@@ -6,6 +6,7 @@ pub(crate) mod component_search;
 mod components;
 mod controls;
 pub(crate) mod identify;
+pub(crate) mod lora_keys;
 pub(crate) mod names;
 pub(crate) mod networks;
 pub(crate) mod other_models;
@@ -20,12 +21,11 @@ pub(crate) mod tiny_decoder;
 pub(crate) mod tokenizer;
 pub(crate) mod watch;
 
-pub use component_search::ComponentOverrides;
 pub(crate) use components::{
     ComponentCandidate, ComponentLibrary, TOKENIZERS, WeightFileRole, glance, place_of,
     weight_files,
 };
-pub use controls::{ControlNetwork, FoundControl, control_named, find_controls};
+pub use controls::{ControlNetwork, FoundControl};
 pub use places::{SearchPath, folders_listed_in};
 pub(crate) use places::{SearchPaths, is_for_loras};
 pub use tensor_kind::TensorKind;

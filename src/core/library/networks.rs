@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 pub(crate) use super::places::ListedFolders;
 use super::places::SearchPaths;
 use crate::files::has_ending;
+use crate::formats::sorted_entries;
 use crate::formats::weights::is_pickle;
 use crate::model::CatalogError;
-use crate::model::configs::sorted_entries;
 use crate::settings::{AppPaths, Settings};
 
 /// Folders in such folders.

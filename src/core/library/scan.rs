@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use super::tokenizer;
 use super::watch::{MAX_WATCHED, PathStamp, look_of};
 use crate::files::read_text_bounded;
+use crate::formats::sorted_entries;
 use crate::library;
 use crate::library::{ComponentCandidate, ComponentLibrary, WeightFileRole};
-use crate::model::configs::{ModelIndex, sorted_entries};
+use crate::model::configs::ModelIndex;
 use crate::networks::PartKind;
 
 /// Depth below a searched place at which a model is found.

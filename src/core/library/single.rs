@@ -5,11 +5,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
-use crate::library::component_search::ComponentOverrides;
 use crate::library::tensor_kind::TensorKind;
-use crate::library::{ComponentLibrary, WeightFileRole, place_of, tensor_kind};
+use crate::model::ModelFamily;
 use crate::model::facts::ModelFacts;
 use crate::model::{CatalogError, ModelFiles};
 
@@ -19,34 +17,6 @@ pub(crate) struct AssembledModel {
     pub name: String,
     pub files: ModelFiles,
     pub facts: ModelFacts,
-}
-
-pub(crate) fn assemble(
-    place: &Path,
-    companions: &ComponentOverrides,
-    library: &ComponentLibrary,
-) -> Result<AssembledModel, CatalogError> {
-    let weights = WeightSet::open(place)?;
-    let kind_of = tensor_kind::of_tensors(&weights);
-    // Some storages have other names, by which the kind is known all the same.
-    let is_of = |family: &ModelFamily| {
-        (family.files.has_transformer)(&weights)
-            || (kind_of.family, kind_of.role) == (family.id, "transformer")
-    };
-    match ModelFamily::all().find(is_of) {
-        // Some other models have a family's tensors and more.
-        Some(_) if is_other_model(&kind_of) => Err(not_a_model(&kind_of, place)),
-        Some(family) => (family.files.assemble)(place, &weights, companions, library),
-        None => Err(not_a_model(&kind_of, place)),
-    }
-}
-
-/// The variant of the transformer at a place as far as its header alone says it, whatever is around it.
-pub(crate) fn variant_at(place: &Path) -> Option<String> {
-    let weights = WeightSet::open(place).ok()?;
-    let family = ModelFamily::all().find(|family| (family.files.has_transformer)(&weights))?;
-    let name = (family.files.variant_at)(place)?;
-    Some(name.to_owned())
 }
 
 /// The parts of a checkpoint with all of them, by how ComfyUI and others name its tensors.
@@ -95,7 +65,7 @@ pub(crate) fn before_comma(text: &str) -> &str {
 }
 
 /// Returns true if the tensors are those of a known model that no family runs.
-fn is_other_model(kind: &TensorKind) -> bool {
+pub(crate) fn is_other_model(kind: &TensorKind) -> bool {
     kind.role == "transformer" && ModelFamily::of_id(kind.family).is_none()
 }
 
@@ -139,47 +109,4 @@ pub(crate) fn file_stem(place: &Path) -> String {
     name.trim_end_matches(".safetensors.index")
         .trim_end_matches(".safetensors")
         .to_owned()
-}
-
-/// Path of the transformer at a path that is no diffusers folder.
-pub(crate) fn transformer_at(
-    path: &Path,
-    library: &ComponentLibrary,
-) -> Result<PathBuf, CatalogError> {
-    if path.is_file() {
-        return Ok(place_of(path));
-    }
-    let experts = ["high_noise_model", "low_noise_model"].map(|name| path.join(name));
-    if let Some(expert) = experts.into_iter().find(|folder| folder.is_dir()) {
-        return Ok(expert);
-    }
-    let items = library.in_folder(path);
-    let mut places: Vec<&PathBuf> = items
-        .iter()
-        .filter(|item| matches!(item.role, WeightFileRole::Transformer(_)))
-        .map(|item| &item.place)
-        .collect();
-    // Two experts are one model.
-    if let [one, two] = places[..]
-        && ModelFamily::all().any(|family| (family.files.are_experts)(one, two))
-    {
-        places.pop();
-    }
-    match places[..] {
-        [only] => Ok(only.clone()),
-        [] => Err(CatalogError::NoModel {
-            path: path.to_owned(),
-        }),
-        _ => {
-            let names: Vec<String> = places.iter().map(|place| file_stem(place)).collect();
-            Err(CatalogError::config(
-                format!(
-                    "this folder has {} model files: choose one of {}",
-                    names.len(),
-                    names.join(", ")
-                ),
-                path,
-            ))
-        }
-    }
 }

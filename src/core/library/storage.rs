@@ -11,12 +11,12 @@ use std::os::unix::fs::FileExt as _;
 use safetensors::Dtype;
 
 use super::tensor_kind;
-use crate::families::ModelFamily;
 use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::keys::{MARKER, SCALES};
 use crate::formats::weights::quant::{self, QUANT};
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::model::CatalogError;
+use crate::model::ModelFamily;
 
 /// Ends of keys that only one format has; the first that fits wins.
 const FOREIGN: [(&str, &str); 19] = [
@@ -286,11 +286,11 @@ pub(crate) const PLAIN: &str = "the same weights as fp16, bf16, fp8 or GGUF";
 fn instead(weights: &WeightSet) -> &'static str {
     let found = tensor_kind::of_tensors(weights);
     let of_kind = |family: &ModelFamily| {
-        let mut kinds = family.files.kinds.iter();
+        let mut kinds = family.kinds.iter();
         kinds.any(|rule| rule.family == found.family)
     };
     let mut families = ModelFamily::all().filter(of_kind);
-    if let Some(name) = families.find_map(|family| (family.files.instead)(&found)) {
+    if let Some(name) = families.find_map(|family| (family.instead)(found.role, &found.text)) {
         return name;
     }
     match (found.family, found.role) {

@@ -8,10 +8,9 @@ use std::sync::LazyLock;
 use safetensors::Dtype;
 use serde::Serialize;
 
-use super::{WeightFileRole, other_models, storage};
-use crate::families::ModelFamily;
+use super::{WeightFileRole, lora_keys, other_models, storage};
 use crate::formats::weights::{TensorEntry, WeightSet, keys};
-use crate::lora;
+use crate::model::ModelFamily;
 use crate::networks::{self, DetectionRule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,7 +28,7 @@ pub struct TensorKind {
 /// All rules in the order in which they are tried: a file that has a transformer may have the other parts, too.
 fn rules() -> impl Iterator<Item = &'static DetectionRule> {
     let of_families = |is_vae: bool| {
-        let kinds = ModelFamily::all().flat_map(|family| family.files.kinds);
+        let kinds = ModelFamily::all().flat_map(|family| family.kinds);
         kinds.filter(move |rule| (rule.role == "vae") == is_vae)
     };
     // A file with both halves of CLIP counts as its image encoder.
@@ -95,7 +94,7 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let has = |end: &str| ends.contains(end);
     // nunchaku's models have parts that are named like those of LoRAs.
     let foreign = storage::foreign(weights);
-    if foreign.is_none() && weights.tensors.keys().any(|key| lora::is_of_lora(key)) {
+    if foreign.is_none() && weights.tensors.keys().any(|key| lora_keys::is_of_lora(key)) {
         return lora_kind("a LoRA");
     }
     let shape_of = |end: &str| weights.shape_by_end(&[end]);
@@ -103,7 +102,11 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let language = language_model(weights);
     let found = rules().find(is_it).filter(|_| language.is_none());
     let Some(rule) = found else {
-        if weights.tensors.keys().any(|key| lora::is_difference(key)) {
+        if weights
+            .tensors
+            .keys()
+            .any(|key| lora_keys::is_difference(key))
+        {
             return lora_kind("a set of differences");
         }
         let plain = storage::PLAIN;
@@ -116,7 +119,7 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
             };
             [count, stored.unwrap_or_default()].concat()
         };
-        let named = language.or_else(|| lora::unsupported_adapter(weights));
+        let named = language.or_else(|| lora_keys::unsupported_adapter(weights));
         return TensorKind {
             text: named.unwrap_or_else(unknown),
             ..Default::default()
@@ -125,7 +128,7 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let mut text = rule.text.to_owned();
     if let Some(family) = ModelFamily::of_id(rule.family)
         && rule.role == "transformer"
-        && let Some(name) = (family.files.published_name)(weights)
+        && let Some(name) = (family.published_name)(weights)
     {
         let plain = format!("a {} transformer", family.label);
         text = text.replacen(&plain, &format!("a {name} transformer"), 1);

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 
-use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
 use crate::library::{ComponentCandidate, WeightFileRole};
+use crate::model::ModelFamily;
 use crate::networks::PartKind;
 use crate::networks::TinyDecoderKeys;
 
@@ -44,7 +44,7 @@ fn doubt(place: &Path, family: ModelFamily, latent_channels: u64) -> Option<u8> 
     }
     let name = last_names(place);
     let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    let own = &family.files.tiny_decoder;
+    let own = &family.tiny_decoder;
     let is_own = says(own.words);
     if !keys.is_video {
         let is_other = says(&["taesd", "sd3", "sdxl"]);
@@ -55,7 +55,7 @@ fn doubt(place: &Path, family: ModelFamily, latent_channels: u64) -> Option<u8> 
         return Some(0);
     }
     let mut others = ModelFamily::all().filter(|other| *other != family && !other.makes_pictures);
-    let is_other = others.any(|other| says(other.files.tiny_decoder.words));
+    let is_other = others.any(|other| says(other.tiny_decoder.words));
     if is_own != is_other {
         return is_own.then_some(0);
     }

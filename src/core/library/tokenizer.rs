@@ -12,11 +12,11 @@ use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, SeqAccess, 
 use serde::{Deserialize, Deserializer};
 
 use crate::files::MAX_JSON_BYTES;
+use crate::formats::read_capped;
 use crate::formats::weights::gguf;
 use crate::formats::weights::header::WeightHeader;
 use crate::library::component_search::wanted::TokenizerForm;
 use crate::model::CatalogError;
-use crate::model::configs::read_capped;
 use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
 use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TokensError, check_merges, packed_ids};
 

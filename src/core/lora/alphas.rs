@@ -9,8 +9,8 @@ use safetensors::Dtype;
 
 use super::delta::LayerFault;
 use super::file::LoraFile;
-use super::keys::LoraTensorKind;
 use crate::formats::weights::header::{TensorInfo, TensorType, WeightHeader};
+use crate::library::lora_keys::LoraTensorKind;
 use crate::model::CatalogError;
 
 /// Alpha over rank that no training uses.

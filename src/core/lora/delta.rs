@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::alphas;
 use super::file::{LayerParts, LoraFile};
-use super::keys::LoraTensorKind;
+use crate::library::lora_keys::LoraTensorKind;
 
 /// Form of the change of a matrix, with the keys of its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum LoraFactor {
 }
 
 /// Form of a layer's change, if its tensors fit each other.
-pub(super) struct ReadDelta {
+pub(crate) struct ReadDelta {
     pub delta: LoraDelta,
     pub leaves: Vec<LoraTensorKind>,
     /// Outputs and inputs.
@@ -38,7 +38,7 @@ pub(super) struct ReadDelta {
 
 /// Reason why a layer does not act, as a clause, and the values that show it.
 #[derive(Clone, Debug)]
-pub(super) struct LayerFault {
+pub(crate) struct LayerFault {
     pub reason: &'static str,
     pub detail: String,
 }

@@ -11,10 +11,10 @@ use safetensors::Dtype;
 use super::alphas::short;
 use super::copies::StoredTensors;
 use super::delta::{LayerFault, ReadDelta};
-use super::keys::{self, LoraScope, LoraTensorKind};
 use super::scaling::LoraScaling;
 use crate::formats::weights::WeightSet;
 use crate::formats::weights::keys::SCALES;
+use crate::library::lora_keys::{self as keys, LoraScope, LoraTensorKind};
 use crate::library::{storage, tensor_kind};
 use crate::model::CatalogError;
 
@@ -25,7 +25,7 @@ const MAX_NOTICES: usize = 4;
 const MAX_NAMED: usize = 3;
 
 /// The parts of one layer's update, and their keys.
-pub(super) type LayerParts = BTreeMap<LoraTensorKind, String>;
+pub(crate) type LayerParts = BTreeMap<LoraTensorKind, String>;
 
 /// A LoRA's header.
 #[derive(Clone, Debug)]
@@ -35,19 +35,19 @@ pub struct LoraFile {
     /// By the layer's name in the file.
     pub layers: BTreeMap<String, LayerParts>,
     /// Layers that do not act. A header does not show all of them, see [`Self::read_alphas`].
-    pub(super) left_out: BTreeMap<String, LayerFault>,
+    pub(crate) left_out: BTreeMap<String, LayerFault>,
     /// Keys that no LoRA tool writes.
-    pub(super) strange: Vec<String>,
+    pub(crate) strange: Vec<String>,
     /// Keys of parts that a layer has under another key too.
-    pub(super) num_repeated: usize,
+    pub(crate) num_repeated: usize,
     /// Sentences about metadata that is not used, and about strange values.
-    pub(super) notices: Vec<String>,
+    pub(crate) notices: Vec<String>,
     /// kohya's alpha in the metadata is part of the tensors already, see `LoraScaling`.
     is_converted: bool,
     /// Metadata divides alpha by the square root of the rank.
-    pub(super) has_rslora: bool,
+    pub(crate) has_rslora: bool,
     /// From the metadata, of layers without an `alpha` tensor; of the others once those are read.
-    pub(super) scales: BTreeMap<String, f64>,
+    pub(crate) scales: BTreeMap<String, f64>,
 }
 
 /// Why a LoRA cannot be read: one of its tensors is not stored as plain numbers.
@@ -170,7 +170,7 @@ impl LoraFile {
     }
 
     /// Sentences about all of it that is not used or not as usual, whichever the model: the same wherever they are shown.
-    pub(super) fn notices(&self) -> Vec<String> {
+    pub(crate) fn notices(&self) -> Vec<String> {
         let total = self.layers.len();
         let strange = self.strange.iter().take(MAX_NAMED).cloned();
         let strange: Vec<String> = strange.collect();
@@ -199,7 +199,7 @@ impl LoraFile {
     }
 
     /// The scale of its layers as a noun phrase; `None` where the file states none.
-    pub(super) fn scale_text(&self) -> Option<String> {
+    pub(crate) fn scale_text(&self) -> Option<String> {
         let mut layers = self.layers.values();
         let has_alpha = layers.any(|parts| parts.contains_key(&LoraTensorKind::Alpha));
         if self.is_converted && !has_alpha {
@@ -280,7 +280,7 @@ impl LoraFile {
     }
 
     /// The rank of a layer's update; `None` of one that is whole or left out.
-    pub(super) fn rank(&self, parts: &LayerParts) -> Option<u64> {
+    pub(crate) fn rank(&self, parts: &LayerParts) -> Option<u64> {
         ReadDelta::from_parts(self, parts)?.rank
     }
 

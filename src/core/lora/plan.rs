@@ -8,8 +8,8 @@ use super::copies;
 use super::coverage::{LayerMismatch, LoraCoverage};
 use super::delta::{LoraDelta, ReadDelta};
 use super::file::{LayerParts, LoraFile};
-use super::keys::{self, LoraScope, LoraTensorKind};
 use super::table::{LayerTable, LoraTarget, RowRange, TableLayer};
+use crate::library::lora_keys::{self as keys, LoraScope, LoraTensorKind};
 
 /// Change of one layer by a LoRA.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,9 +9,9 @@ use std::path::Path;
 use fancy_regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use super::keys::{self, LoraScope};
+use crate::formats::read_capped;
 use crate::formats::weights::WeightSet;
-use crate::model::configs::read_capped;
+use crate::library::lora_keys::{self as keys, LoraScope};
 
 /// Metadata values that are a JSON object of settings.
 const JSON_NOTES: [&str; 4] = [

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::keys;
 use super::names::{self, LayerNames};
+use crate::library::lora_keys as keys;
 use crate::networks::Schema;
 
 /// More than any network has.

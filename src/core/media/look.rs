@@ -2,21 +2,24 @@
 //!
 //! Images and videos are distinguished by their content, as everywhere; settings are not read here.
 
+use crate::media::OpenedImage;
+use crate::media::open::only_first;
 use std::io::BufReader;
 use std::path::Path;
 
 use image::ImageDecoder as _;
 use image::codecs::bmp::BmpDecoder;
 
-use super::kind::{self, FileFormat};
 use super::open::{DecodeFailure, EMPTY, check_size, heif, jpeg, png, tiff};
 use super::source::{ClipInfo, clip_info};
 use super::{ClipReader, MediaError, open_image, sound_for};
+use crate::formats::kind::FileFormat;
+use crate::media::opened::open_file;
 
 /// Size and length of the image or video at `path`, upright; an image is one frame, of 0 frames a second. A numbered image
 /// is looked at alone.
 pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
-    let opened = kind::open_file(path, "read the file")?;
+    let opened = open_file(path, "read the file")?;
     if opened.len == 0 {
         return Err(MediaError::with_path(EMPTY, path));
     }
@@ -65,7 +68,7 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
     let info = media_info(path)?;
     let image = open_image(path)?;
     let is_moving = info.num_frames > 1;
-    let kind = kind::open_file(path, "read the file")?.kind;
+    let kind = open_file(path, "read the file")?.kind;
     let is_video = kind.demuxer().is_some();
     let reader = (is_moving || is_video).then(|| ClipReader::open(path));
     let reader = reader.transpose()?;
@@ -115,6 +118,23 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
         }));
     }
     Ok(lines)
+}
+
+const BECOMES_OPAQUE: &str =
+    "Transparent parts become opaque, in the colours stored under them (often black or white)";
+
+impl OpenedImage {
+    /// Losses where the image at `path` is used as an opaque one, each as a sentence.
+    pub fn notices(&self, path: &Path) -> Vec<String> {
+        let opaque = self.alpha.is_some().then(|| BECOMES_OPAQUE.to_owned());
+        let frames = match media_info(path) {
+            Ok(info) => only_first(info.num_frames as usize, "frames"),
+            Err(_) => Some("Only the first frame is used: the file is incomplete".to_owned()),
+        };
+        let own = self.notice.iter().chain(&self.unused).cloned();
+        let own = self.hdr_notice().into_iter().chain(own);
+        opaque.into_iter().chain(frames).chain(own).collect()
+    }
 }
 
 #[cfg(test)]

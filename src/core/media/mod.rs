@@ -11,13 +11,13 @@ mod endings;
 mod error;
 mod ffmpeg_images;
 mod fingerprint;
-mod kind;
+mod limits;
 mod look;
 mod mask;
 mod metadata;
 mod open;
+mod opened;
 mod outpaint;
-mod outpaint_clip;
 mod pixels;
 mod place;
 mod resize;
@@ -29,35 +29,36 @@ mod times;
 /// True if this build reads and writes H.264, and so MP4: `docs/packages.md` says why one may be without.
 pub const HAS_H264: bool = cfg!(feature = "h264");
 
+pub use crate::formats::kind::{image_formats, video_formats};
 pub use alpha::AlphaChannel;
 pub use clip::{
     ClipFormat, ClipOptions, DEFAULT_CLIP_ENDING, FrameSegments, SegmentWriter, VideoWriter,
-    check_frame_size, check_frames_writable, check_writable, numbered_path, write_clip, write_png,
+    check_frame_size, check_frames_writable, check_writable, write_clip, write_png,
 };
 pub use edges::canny;
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
-pub(crate) use kind::{FileFormat, SOUND, sniff};
-pub use kind::{image_formats, video_formats};
+pub use limits::MAX_SETTINGS_BYTES;
 pub use look::{clip_or_picture_info, describe_media, media_info};
 pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
-pub use metadata::{MAX_SETTINGS_BYTES, MetadataText, read_settings, read_texts};
+pub use metadata::{MetadataText, read_settings, read_texts};
 pub use open::{MAX_PIXELS, OpenedImage, open_image, open_picture};
+pub(crate) use outpaint::with_gray;
 pub use outpaint::{
     ExtendedImage, MAX_OVERLAP, OutpaintFill, OutpaintMargins, OutpaintRequest, extend_picture,
     write_extended,
 };
-pub use outpaint_clip::{first_of, write_extended_clip};
 pub use pixels::RgbPixels;
 pub use place::check_target;
 pub use resize::{crop_centre, crop_to_aspect, resize_lanczos, thumbnail, thumbnail_size};
 pub use sheet::{ContactSheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
 pub use sound::{FoundSound, SoundTrack, sound_for};
+pub(crate) use source::first_frame;
 pub use source::{
-    ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, frame_starts,
+    ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, Video, clip_files, clip_info, frame_starts,
     last_frame, open_clip, open_clip_for_model,
 };
 pub use times::FrameStarts;

@@ -1,7 +1,7 @@
 //! Outpainting: a picture with room at its sides, and the mask of what is new.
 //!
 //! The picture's own pixels stay where they are and as they are. How the room is filled is said by [`OutpaintFill`]; which
-//! sizes a model takes is not known here. Whole clips are extended by [`super::write_extended_clip`].
+//! sizes a model takes is not known here. Whole clips are extended by [`crate::job::write_extended_clip`].
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -230,7 +230,7 @@ fn with_room(picture: &RgbPixels, margins: OutpaintMargins) -> Result<RgbPixels,
 }
 
 /// Gray everywhere around it.
-pub(super) fn with_gray(
+pub(crate) fn with_gray(
     picture: &RgbPixels,
     margins: OutpaintMargins,
 ) -> Result<RgbPixels, MediaError> {
@@ -252,7 +252,7 @@ pub fn write_extended(
     let disk =
         |err: std::io::Error, path: &Path| MediaError::from_io("save the picture", err, path);
     make_private_folder(folder).map_err(|err| disk(err, folder))?;
-    let number = crate::job::JobId::next();
+    let number = crate::job_id::JobId::next();
     let slug = naming::slug(stem);
     let picture = folder.join(format!("{slug}-extended-{number}.png"));
     let mask = folder.join(format!("{slug}-mask-{number}.png"));

@@ -7,10 +7,11 @@ use std::fs::File;
 use std::io::Seek as _;
 use std::path::Path;
 
-use super::kind::{self, FileFormat};
 use super::{ClipFormat, MediaError, source};
 #[cfg(feature = "h264")]
 use crate::formats::ByteSource;
+use crate::formats::kind::FileFormat;
+use crate::media::opened::open_file;
 
 /// The first track of sound in a clip's file, in the form of an MP4's.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ impl SoundTrack {
 
 /// Returns the sound of the video at `path` that can be copied into a file of the format of `out`; none if it has none.
 pub fn sound_for(path: &Path, out: &Path) -> Result<FoundSound, MediaError> {
-    let opened = kind::open_file(path, "read the sound")?;
+    let opened = open_file(path, "read the sound")?;
     let kind = opened.kind;
     let found = match (kind, kind.demuxer()) {
         (FileFormat::Mp4, _) => {

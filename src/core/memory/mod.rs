@@ -1,41 +1,17 @@
-//! Memory plans, options of a job, limits of a stage, and fallback levels, as plain data.
+//! Memory of a device: options of a job, limits of a stage, faults and fallback levels, as plain data.
 //!
-//! Bytes come from headers, formulas and measurements; the engine and the worker apply them.
+//! `footprint` counts the bytes of networks, `plan` compares them with the budget.
 
-mod activations;
 pub mod compute_options;
 pub mod conv_backends;
-mod corrections;
 pub mod counters;
 mod device;
 mod fault;
-mod network;
-mod outcome;
-mod parts;
-mod plan;
-mod postprocess;
-mod report;
-mod suggest;
-mod verdict;
 
 use serde::{Deserialize, Serialize};
 
-pub use activations::{PlannedJob, StageFootprint};
-pub(crate) use activations::{autoencoder, streams, text};
-pub use corrections::{MeasuredPeak, PeakCorrections};
 pub use device::{CONTEXT_BYTES, DeviceFacts, FIRST_CONTEXT_BYTES, MemoryBudget};
 pub use fault::ResourceFault;
-pub(crate) use network::NetworkReader;
-pub use network::{ModelFootprint, NetworkFootprint, WeightBytes};
-pub use outcome::{PlanOutcome, StageOutcome};
-pub use parts::PlannedNetwork;
-pub use plan::{MemoryPlan, MemoryPlanner, StagePlan};
-pub use report::{HostMemory, explain_shortage};
-pub use suggest::{
-    LargestFit, ModelAlternative, PlanChange, PlanSuggestion, PreservedRow, largest,
-    preserved_table, suggestions,
-};
-pub use verdict::PlanSummary;
 
 use crate::enum_macros::named;
 use compute_options::ComputeOptions;
@@ -123,8 +99,6 @@ impl FallbackLevel {
 
 #[cfg(test)]
 mod tests {
-    mod planned;
-
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use crate::families::ModelFamily;
+use super::ModelFamily;
 use crate::model::choices::{SamplerKind, SectionOrder};
 use crate::model::{GuidanceMode, ImageRole, InputUse, SizeLimits};
 

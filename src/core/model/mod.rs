@@ -2,30 +2,39 @@
 //!
 //! Terms shared by the catalogue, jobs and families. Nothing here searches a disk or opens weights.
 
+mod advice;
 mod blocks;
 pub mod choices;
 mod component;
 pub(crate) mod configs;
 mod control;
-mod error;
+mod detection;
 pub(crate) mod facts;
+pub mod family;
 mod files;
 mod guider;
+mod input_use;
+mod overrides;
+mod preset;
 mod sampling;
 mod spec;
+mod step_cache;
 
+pub use crate::formats::{CatalogError, read_json};
+pub use advice::advice_for;
 pub use blocks::BlockSet;
 pub use component::ModelComponent;
-pub use configs::read_json;
 pub use control::{ControlBy, ControlKind, ControlUse};
-pub use error::CatalogError;
+pub(crate) use detection::{DetectionRule, LoraSignature, PartKind, SharedLoraNames};
+pub use family::{ModelFamily, first_step};
 pub use files::{ModelFiles, ReduxFiles};
 pub use guider::{GuidanceRange, Guider, GuiderKind};
+pub use input_use::{GuidanceMode, ImageRole, InputUse};
+pub use overrides::ComponentOverrides;
+pub use preset::{CacheChoice, PresetSize, PresetValues};
 pub use sampling::{PartialSampling, SamplingOptions};
 #[cfg(test)]
 pub(crate) use spec::test_spec;
-pub use spec::{
-    GuidanceMode, ImageRole, InputUse, LatentRgb, ModelDefaults, ModelSpec, SamplingPreset,
-    SizeLimits, SmallShift,
-};
+pub use spec::{LatentRgb, ModelDefaults, ModelSpec, SamplingPreset, SizeLimits, SmallShift};
 pub(crate) use spec::{nearest_multiple, one, usable_aspect};
+pub use step_cache::{StepCache, StepCacheKind};

@@ -1,12 +1,15 @@
 //! Specification of one model: files, capabilities and defaults.
 
+use crate::model::GuidanceMode;
+use crate::model::ImageRole;
+use crate::model::InputUse;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::ModelFamily;
 use super::choices::SectionOrder;
 use super::{ControlUse, ModelFiles, PartialSampling, SamplingOptions};
-use crate::families::ModelFamily;
 
 /// A model on this disk that can be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,46 +52,6 @@ pub struct ModelSpec {
     /// files.
     #[serde(default)]
     pub prompt_pictures: Option<String>,
-}
-
-/// Support of an input: unsupported, optional or required.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InputUse {
-    #[default]
-    No,
-    Optional,
-    Required,
-}
-
-impl InputUse {
-    pub fn is_possible(self) -> bool {
-        self != Self::No
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ImageRole {
-    #[default]
-    FirstFrame,
-    /// The walk begins on the way to it, as far as `strength` says.
-    Base,
-    /// The model sees it, and what the mask hides of it, at every step (Fill).
-    Canvas,
-}
-
-/// Meaning of a model's `guidance_scale`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GuidanceMode {
-    /// Classifier-free guidance, by a second pass with the negative prompt.
-    #[default]
-    Cfg,
-    /// Embedded value of a guidance-distilled model; classifier-free guidance is separate (`true_cfg_scale`).
-    Distilled,
-    /// The model takes none; classifier-free guidance is apart (`true_cfg_scale`).
-    None,
 }
 
 /// Values that go together, such as what a distilled LoRA needs.
@@ -216,20 +179,6 @@ impl ModelSpec {
         self.presets.iter().find(|preset| preset.is_for(lora))
     }
 
-    /// This model with a LoRA that adds a control image as input channels, with the values of the LoRA's preset as
-    /// defaults; or a sentence on why the two do not fit.
-    pub fn with_control_lora(&self, lora: &Path) -> Result<Self, String> {
-        let Some(with) = self.family.files.control_lora else {
-            let label = self.family.label;
-            return Err(format!("models of {label} take no control LoRA"));
-        };
-        let mut spec = with(self, lora)?;
-        if let Some(preset) = self.preset_for(lora) {
-            spec.defaults.sampling = preset.sampling.over(self.defaults.sampling);
-        }
-        Ok(spec)
-    }
-
     pub fn has_two_experts(&self) -> bool {
         self.files.transformer_2.is_some()
     }
@@ -302,7 +251,7 @@ pub(crate) fn test_spec() -> ModelSpec {
         name: "Test model".into(),
         description: String::new(),
         licence: "MIT".into(),
-        family: crate::families::wan::FAMILY,
+        family: ModelFamily::WAN,
         variant: "TI2V".into(),
         folder: PathBuf::new(),
         files: ModelFiles::default(),

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
 use super::header::{count, heads, not_a, prefix_before, sizes};
-use super::known::{DetectionRule, PartKind};
 use super::{
     NetworkConfig, Schema, TensorRole, TensorSpec, check_epsilon, check_layers, check_sizes,
     model_type,
 };
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::model::{DetectionRule, PartKind};
 
 const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";

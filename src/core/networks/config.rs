@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{TensorSpec, VaeHalf};
+use crate::formats::read_json;
 use crate::formats::weights::{WeightSet, is_weight_file_of};
 use crate::model::CatalogError;
-use crate::model::configs::read_json;
 
 /// Larger than any published width, small enough that no product of three of these overflows.
 const LARGEST_SIZE: i64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! Readings of names and shapes in a header, from which a network's config follows.
 
 use crate::formats::weights::WeightSet;
-use crate::library::tensor_kind;
+use crate::model::{DetectionRule, ModelFamily};
 
 /// The sizes of a tensor with `RANK` axes, none of them 0.
 pub(super) fn sizes<const RANK: usize>(
@@ -62,6 +62,14 @@ pub(super) fn join(head: &[&str], tail: &[&str]) -> String {
 
 /// The refusal of a file without the network.
 pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
-    let found = tensor_kind::of_tensors(weights).text;
+    let mut rules = ModelFamily::all().flat_map(|family| family.kinds);
+    let shape_of = |end: &str| weights.shape_by_end(&[end]);
+    let is_it =
+        |rule: &&DetectionRule| rule.fits(|end| shape_of(end).is_some()) && rule.has_size(shape_of);
+    let found = match (rules.find(is_it), weights.tensors.keys().next()) {
+        (Some(rule), _) => rule.text.to_owned(),
+        (None, Some(first)) => format!("{} tensors such as '{first}'", weights.tensors.len()),
+        (None, None) => "no tensors".to_owned(),
+    };
     format!("expected a {what}, found {found}")
 }

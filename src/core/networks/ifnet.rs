@@ -7,10 +7,10 @@ use std::path::Path;
 
 use super::check_sizes;
 use super::header::{not_a, prefix_before, sizes};
-use super::known::DetectionRule;
 use super::schema::{Schema, TensorRole, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::model::DetectionRule;
 
 /// Residual convolutions of a block.
 pub const IFNET_CONVS: usize = 8;

@@ -18,7 +18,6 @@ mod header;
 mod hunyuan_vae;
 mod ifnet;
 mod kl_vae;
-mod known;
 pub mod krea2_transformer;
 pub mod language;
 pub mod qwen_image_control;
@@ -44,6 +43,7 @@ pub mod z_image_transformer;
 
 use config::{class_name, model_type};
 
+pub(crate) use crate::model::{DetectionRule, PartKind};
 pub use chroma_transformer::{ChromaTransformerConfig, ChromaTransformerKeys};
 pub use clip_text::{ClipActivation, ClipLayers, ClipTextConfig};
 pub use clip_vision::ClipVisionConfig;
@@ -57,7 +57,6 @@ pub use framepack_transformer::{FramePackTransformerConfig, FramePackTransformer
 pub use hunyuan_vae::HunyuanVaeConfig;
 pub use ifnet::{IFNET_CONVS, IfnetConfig, IfnetHead};
 pub use kl_vae::{KlVaeConfig, KlVaeKeys, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
-pub(crate) use known::{DetectionRule, PartKind};
 pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
 pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};
 pub use qwen_image_control::{QwenImageControlConfig, QwenImageControlKeys};

@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::enum_macros::with_defaults;
+use crate::formats::read_json;
 use crate::model::CatalogError;
-use crate::model::configs::read_json;
 
 const FLOW_MATCH_EULER: &str = "FlowMatchEulerDiscreteScheduler";
 const UNIPC: &str = "UniPCMultistepScheduler";

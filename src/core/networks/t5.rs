@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::dialects::{BlockList, NamePair, renamed};
 use super::header::{count, not_a, prefix_before, sizes};
-use super::known::{DetectionRule, PartKind};
 use super::{
     NetworkConfig, Schema, TensorRole, TensorSpec, check_epsilon, check_layers, check_sizes,
     config_path, model_type,
 };
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::model::{DetectionRule, PartKind};
 
 /// The table of relative positions, which every such encoder has in its first block.
 const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";

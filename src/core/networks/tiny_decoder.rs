@@ -6,10 +6,10 @@ use super::header::{not_a, sizes_of};
 use std::path::Path;
 
 use super::check_sizes;
-use super::known::{DetectionRule, PartKind};
 use super::schema::{Schema, TensorRole, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::model::{DetectionRule, PartKind};
 
 const NUM_LEVELS: usize = 3;
 const BLOCKS_PER_LEVEL: usize = 3;

@@ -80,7 +80,7 @@ impl GenerateForm {
                 ..self.sampling_for(spec).spelled_out()
             }
             .for_model(spec),
-            step_cache: (!(spec.family.step_caches)(spec).is_empty())
+            step_cache: (!(spec.family.step_caches)(&spec.variant).is_empty())
                 .then_some(CacheChoice(self.step_cache)),
             vae_tile: self.vae_tile.or(Some(0)),
         }
@@ -113,7 +113,7 @@ impl GenerateForm {
             self.secs = values.seconds.or(self.secs);
         }
         if let Some(CacheChoice(cache)) = values.step_cache {
-            let caches = (spec.family.step_caches)(spec);
+            let caches = (spec.family.step_caches)(&spec.variant);
             self.step_cache = cache.filter(|it| caches.contains(&it.kind));
         }
         if let Some(tile) = values.vae_tile {

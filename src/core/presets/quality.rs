@@ -47,7 +47,7 @@ impl QualityPreset {
             Self::Balanced | Self::Final => PresetSize::Full,
         };
         // Only if the family has step caches.
-        let step_cache = (!(spec.family.step_caches)(spec).is_empty()).then(|| {
+        let step_cache = (!(spec.family.step_caches)(&spec.variant).is_empty()).then(|| {
             let has_one = self == Self::Draft && spec.section_order.is_some();
             CacheChoice(has_one.then(|| StepCacheKind::TeaCache.into()))
         });

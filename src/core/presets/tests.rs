@@ -1,5 +1,6 @@
 //! Presets of every model, and of the user's file.
 
+use crate::model::PartialSampling;
 use std::fs;
 
 use super::*;

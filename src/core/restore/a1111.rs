@@ -1,10 +1,11 @@
 //! The text of A1111's web UI: a prompt, a negative prompt and a line of settings. Forge, SD.Next, sd.cpp, Civitai and
 //! many more write it too.
 
+use crate::restore::names::file_name;
 use serde_json::Value;
 
-use super::fields::{self, size};
-use super::{ForeignSettings, RestoredLora, civitai, controls, file_name, names, short};
+use super::fields::{self, number_of_text, size};
+use super::{ForeignSettings, RestoredLora, civitai, controls, names, short};
 use crate::job::SecondPass;
 
 const NEGATIVE: &str = "Negative prompt:";
@@ -291,26 +292,26 @@ fn set<T>(field: &mut Option<T>, value: Option<T>) -> bool {
     has_value
 }
 
-pub(super) fn number(value: &str) -> Option<f64> {
-    fields::number(&value.into())
-}
-
 /// Takes one setting; returns whether it is used, or named in a note.
 fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
     match name {
         "steps" => return set(&mut restored.num_steps, fields::count(&value.into())),
         "sampler" => restored.take_sampler(value),
         "schedule type" | "scheduler" | "schedule" => restored.take_schedule(value),
-        "cfg scale" | "guidance scale" => return set(&mut restored.cfg_scale, number(value)),
+        "cfg scale" | "guidance scale" => {
+            return set(&mut restored.cfg_scale, number_of_text(value));
+        }
         // SD.Next's CFG scale is then that which the model embeds.
         "cfg true" if takes_distilled_guidance(restored) => {
             restored.distilled_guidance = restored.cfg_scale.take();
-            return set(&mut restored.cfg_scale, number(value));
+            return set(&mut restored.cfg_scale, number_of_text(value));
         }
         "distilled cfg scale" | "guidance" => {
-            return set(&mut restored.distilled_guidance, number(value));
+            return set(&mut restored.distilled_guidance, number_of_text(value));
         }
-        "shift" | "flow shift" | "sampler shift" => return set(&mut restored.shift, number(value)),
+        "shift" | "flow shift" | "sampler shift" => {
+            return set(&mut restored.shift, number_of_text(value));
+        }
         "seed" => return restored.take_seed(&value.into()),
         "size" => {
             restored.take_size(size(value));
@@ -325,9 +326,9 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
             restored.model = (!name.is_empty()).then(|| name.to_owned());
         }
         "model hash" => restored.model_hash = Some(value.to_owned()),
-        "denoising strength" => return set(&mut restored.strength, number(value)),
+        "denoising strength" => return set(&mut restored.strength, number_of_text(value)),
         "strength" => {
-            let strength = number(value);
+            let strength = number_of_text(value);
             let own = restored.strength;
             restored.strength = own.or_else(|| strength.filter(|it| *it < 1.0));
             return strength.is_some();
@@ -335,7 +336,7 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
         "frames" | "video frames" => {
             return set(&mut restored.num_frames, fields::count(&value.into()));
         }
-        "fps" => return set(&mut restored.fps, number(value)),
+        "fps" => return set(&mut restored.fps, number_of_text(value)),
         // Said of every image.
         "mask blur" | "seed mode" if restored.tool == "Draw Things" => {}
         "mask blur" | "inpaint area" => {
@@ -429,9 +430,9 @@ fn take_second_pass(restored: &mut ForeignSettings, settings: &[(String, String)
     }
     let value = |wanted: &str| value_of(&hires, wanted);
     let scale = value("upscale").or_else(|| value("scale"));
-    let scale = scale.and_then(number).filter(|scale| *scale > 0.0);
+    let scale = scale.and_then(number_of_text).filter(|scale| *scale > 0.0);
     let scale = scale.or_else(|| take_resize(restored, value("resize")?));
-    let strength = value("strength").and_then(number);
+    let strength = value("strength").and_then(number_of_text);
     // SD.Next says it twice.
     let own = restored
         .strength
@@ -450,7 +451,10 @@ fn take_second_pass(restored: &mut ForeignSettings, settings: &[(String, String)
 /// from the larger scale.
 fn take_resize(restored: &mut ForeignSettings, size: &str) -> Option<f64> {
     let (width, height) = size.split_once('x')?;
-    let (width, height) = (number(width.trim())?, number(height.trim())?);
+    let (width, height) = (
+        number_of_text(width.trim())?,
+        number_of_text(height.trim())?,
+    );
     let by_width = width / f64::from(restored.width?);
     let by_height = height / f64::from(restored.height?);
     let scale = by_width.max(by_height);

@@ -1,10 +1,12 @@
 //! ControlNets of a file: what it says of them, and the installed ones of their names.
 
+use crate::restore::names::file_name;
 use serde::Serialize;
 
-use super::a1111::{number, pairs, value_of};
-use super::matching::stem;
-use super::{ForeignSettings, file_name, names, short};
+use super::a1111::{pairs, value_of};
+use super::fields::number_of_text;
+use super::names::stem;
+use super::{ForeignSettings, names, short};
 use crate::job::{ControlBy, ControlSettings};
 use crate::library::FoundControl;
 use crate::model::ModelSpec;
@@ -143,13 +145,13 @@ pub(super) fn take_a1111(restored: &mut ForeignSettings, text: &str) -> bool {
             ("resize mode", value("Resize Mode")),
         ],
     );
-    let part = |wanted: &str| value(wanted).and_then(number);
+    let part = |wanted: &str| value(wanted).and_then(number_of_text);
     // `starting/ending: (0.1, 0.9)` in older texts.
     let range = text
         .split_once("starting/ending: (")
         .and_then(|(_, range)| {
             let (from, until) = range.split_once(')')?.0.split_once(',')?;
-            Some((number(from)?, number(until.trim())?))
+            Some((number_of_text(from)?, number_of_text(until.trim())?))
         });
     restored.add_control(RestoredControl {
         network: Some(short(network)),

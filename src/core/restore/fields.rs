@@ -257,3 +257,8 @@ pub(super) fn size(text: &str) -> Option<(u32, u32)> {
     let edge = |text: &str| text.trim().parse::<u32>().ok().filter(|edge| *edge > 0);
     Some((edge(width)?, edge(height)?))
 }
+
+/// Number of a text.
+pub(super) fn number_of_text(value: &str) -> Option<f64> {
+    number(&value.into())
+}

@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::{ForeignSettings, RestoredLora, run_steps};
+use crate::fitting::fitting_test;
 use crate::job::{
     ChosenLora, ControlSettings, GenerateForm, PartialSampling, SecondPass, SeedMode, WINDOW,
 };
 use crate::library::FoundControl;
-use crate::lora::fitting_test;
 use crate::model::{ControlBy, GuidanceMode, ModelSpec};
 
 /// Programs that set CFG apart from the guidance that a model embeds. In files of others one scale is either.

@@ -1,15 +1,16 @@
 //! LoRAs of another program's file: as its texts name them, and the files of this computer that are called so.
 
+use crate::restore::names::file_name;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::matching::stem;
-use super::{ForeignSettings, fields, file_name, short};
+use super::names::stem;
+use super::{ForeignSettings, fields, short};
+use crate::fitting;
 use crate::job::LoraChoice;
 use crate::job::prompt::{LoraTag, TaggedPrompt};
-use crate::lora;
 
 /// More LoRAs than are used at once.
 pub(super) const MAX_LORAS: usize = 64;
@@ -47,7 +48,7 @@ impl RestoredLora {
 
     /// Ignores the ending, the strength, and folders that one of the two is written without.
     fn is_same(&self, other: &Self) -> bool {
-        let [one, other] = [&self.path, &other.path].map(|path| lora::comparable(path));
+        let [one, other] = [&self.path, &other.path].map(|path| fitting::comparable(path));
         let [one, other] = [&one, &other].map(|path| stem(path).rsplit('/'));
         one.zip(other).all(|(one, other)| one == other)
     }
@@ -194,7 +195,7 @@ impl ForeignSettings {
         let mut notes = Vec::new();
         let all = self.loras.clone();
         self.loras.retain_mut(|lora| {
-            let named = lora::files_named(files, &lora.path, fits);
+            let named = fitting::files_named(files, &lora.path, fits);
             match &named[..] {
                 [] => true,
                 [file] => {
@@ -204,7 +205,7 @@ impl ForeignSettings {
                     true
                 }
                 several => {
-                    notes.push(lora::ambiguity(&lora.described(), several));
+                    notes.push(fitting::ambiguity(&lora.described(), several));
                     false
                 }
             }
@@ -217,7 +218,7 @@ impl ForeignSettings {
         let mut found = Vec::new();
         let mut missing = Vec::new();
         for lora in &self.loras {
-            let named = lora::files_named(files, &lora.path, &|_| true);
+            let named = fitting::files_named(files, &lora.path, &|_| true);
             match named
                 .first()
                 .filter(|file| !lora.is_file_of_another(file, &self.loras))

@@ -3,9 +3,11 @@
 //! By the names of files first, then by what the names say of family and variant. No weights are read: a hash of a
 //! file of many gigabytes is not worth the minutes, so it is only shown.
 
+use super::names::stem;
+use crate::restore::names::file_name;
 use std::path::Path;
 
-use super::{ForeignSettings, file_name, names};
+use super::{ForeignSettings, names};
 use crate::library::names::model_words;
 use crate::model::ModelSpec;
 
@@ -84,23 +86,11 @@ fn known_names(spec: &ModelSpec) -> Vec<String> {
 fn has_name(spec: &ModelSpec, name: &str) -> bool {
     let wanted = stem(file_name(name));
     let mut known = known_names(spec).into_iter();
-    !wanted.is_empty() && known.any(|known| stem(file_name(&known)).eq_ignore_ascii_case(wanted))
-}
-
-/// Without the extension of a file of weights; other dots belong to the name.
-pub(super) fn stem(name: &str) -> &str {
-    let is_weights = |end: &str| {
-        let ends = ["safetensors", "sft", "gguf", "ckpt", "pt", "pth", "bin"];
-        ends.iter().any(|known| end.eq_ignore_ascii_case(known))
-    };
-    match name.rsplit_once('.') {
-        Some((start, end)) if is_weights(end) => start,
-        _ => name,
-    }
+    !wanted.is_empty() && known.any(|known| stem(file_name(&known)).eq_ignore_ascii_case(&wanted))
 }
 
 fn words_of(name: &str) -> Vec<String> {
-    model_words(stem(file_name(name)))
+    model_words(&stem(file_name(name)))
 }
 
 /// The mark of each group that a name has.

@@ -18,27 +18,26 @@ mod notes;
 mod others;
 mod own;
 mod programs;
+mod settings;
 mod sidecar;
 
 use std::path::Path;
 
-use serde::Serialize;
 use serde_json::Value;
 
-use crate::families::ModelFamily;
 use crate::formats::weights::without_content;
-use crate::job::{
-    JobError, JobErrorKind, SamplerKind, SecondPass, SectionOrder, SigmaSchedule, StepCache,
-};
+use crate::job::{JobError, JobErrorKind};
 use crate::media::{self, MediaError, MetadataText};
 
 pub use controls::RestoredControl;
 pub use loras::RestoredLora;
 pub use matching::{ModelMatch, match_model};
 pub use own::EmbeddedSettings;
+pub use settings::ForeignSettings;
+use settings::run_steps;
 
 use loras::MAX_LORAS;
-use notes::short;
+use names::short;
 
 /// Words for what a file holds whose graph gives no settings.
 pub const UNREAD_GRAPH: &str = "a ComfyUI graph without a sampler that Safelight reads";
@@ -62,224 +61,6 @@ impl FileSettings {
     }
 }
 
-/// Settings of another program's file; `None` where it does not say them, or where they mean nothing here.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ForeignSettings {
-    pub tool: String,
-    /// `None` where the file has none, or one that could not be read.
-    pub prompt: Option<String>,
-    pub negative_prompt: Option<String>,
-    /// Sentence on the prompt that could not be read, while no other text of the file has it.
-    #[serde(skip)]
-    pub unread_prompt: Option<String>,
-    /// Sentence on the size that could not be read.
-    #[serde(skip)]
-    pub unread_size: Option<String>,
-    /// The file may have another size than was generated.
-    #[serde(skip)]
-    pub is_resized: bool,
-    /// The model's file or name, as the program calls it; with two experts that for high noise.
-    pub model: Option<String>,
-    /// The expert for low noise.
-    pub model_2: Option<String>,
-    /// As the program wrote it, mostly the beginning of a SHA-256.
-    pub model_hash: Option<String>,
-    /// `None` where the file says it by a name alone.
-    pub family: Option<ModelFamily>,
-    pub seed: Option<u64>,
-    /// Its seed is -1: a new one each time.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub has_random_seed: bool,
-    pub num_steps: Option<u32>,
-    pub sampler: Option<SamplerKind>,
-    pub sigma_schedule: Option<SigmaSchedule>,
-    /// Classifier-free guidance, by two passes.
-    pub cfg_scale: Option<f64>,
-    /// That of the low-noise expert.
-    pub cfg_scale_2: Option<f64>,
-    /// Guidance that distilled models embed.
-    pub distilled_guidance: Option<f64>,
-    pub shift: Option<f64>,
-    pub width: Option<u32>,
-    pub height: Option<u32>,
-    pub num_frames: Option<u32>,
-    pub fps: Option<f64>,
-    pub secs: Option<f64>,
-    /// Denoising strength.
-    pub strength: Option<f64>,
-    pub section_order: Option<SectionOrder>,
-    /// Latent frames of a section.
-    pub window: Option<u32>,
-    pub step_cache: Option<StepCache>,
-    pub loras: Vec<RestoredLora>,
-    pub second_pass: Option<SecondPass>,
-    pub controls: Vec<RestoredControl>,
-    /// It was made from an image or video, which is not in the file.
-    pub from_image: bool,
-    /// A sentence for each setting that cannot be used.
-    pub notes: Vec<String>,
-}
-
-impl ForeignSettings {
-    fn of(tool: &str) -> Self {
-        Self {
-            tool: tool.to_owned(),
-            ..Self::default()
-        }
-    }
-
-    /// Returns whether no setting was found.
-    fn is_empty(&self) -> bool {
-        let nothing = Self {
-            from_image: self.from_image,
-            notes: self.notes.clone(),
-            unread_prompt: self.unread_prompt.clone(),
-            unread_size: self.unread_size.clone(),
-            is_resized: self.is_resized,
-            ..Self::of(&self.tool)
-        };
-        *self == nothing
-    }
-
-    /// Takes a seed, or notes one that is larger than seeds are here; returns whether it is either.
-    fn take_seed(&mut self, value: &Value) -> bool {
-        self.seed = fields::seed(value);
-        self.has_random_seed = fields::number(value) == Some(-1.0);
-        let too_large = fields::too_large_seed(value);
-        let is_known = self.seed.is_some() || self.has_random_seed || too_large.is_some();
-        if let Some(seed) = too_large {
-            self.note(format!(
-                "Its seed, {seed}, is too large: seeds go up to {}. The form keeps its own",
-                u64::MAX
-            ));
-        }
-        is_known
-    }
-
-    /// Returns whether more than words and a seed were found.
-    fn says_how(&self) -> bool {
-        self.num_steps.is_some() || self.cfg_scale.is_some() || self.distilled_guidance.is_some()
-    }
-
-    /// Takes over a second pass, or names it. `described` is what made it, `differences` its settings that differ from
-    /// those of the first pass.
-    fn add_second_pass(
-        &mut self,
-        scale: Option<f64>,
-        strength: f64,
-        described: &str,
-        differences: &str,
-    ) {
-        let scales = SecondPass::SCALES;
-        match scale {
-            Some(scale) if scales.contains(&scale) && self.second_pass.is_none() => {
-                self.second_pass = Some(SecondPass { scale, strength });
-                if !differences.is_empty() {
-                    self.note(format!(
-                        "The second pass had settings of its own: {differences}. Safelight's has those of the first"
-                    ));
-                }
-            }
-            _ => {
-                let scale =
-                    scale.map_or_else(|| "an unknown scale".to_owned(), |it| format!("scale {it}"));
-                let (least, most) = scales.into_inner();
-                self.note(format!(
-                    "Another pass at {scale} is not used ({described}): Safelight has one second pass, at {least} to {most} times the size"
-                ));
-            }
-        }
-    }
-
-    /// Takes over the model, the guidance and the LoRAs of the expert for low noise.
-    fn take_second_expert(&mut self, second: Self) {
-        self.cfg_scale_2 = second.cfg_scale;
-        self.add_notes(second.notes);
-        self.model_2 = second.model;
-        self.shift = self.shift.or(second.shift);
-        for lora in &mut self.loras {
-            lora.strength_2 = Some(0.0);
-        }
-        for lora in second.loras {
-            self.add_lora(RestoredLora {
-                strength: 0.0,
-                strength_2: Some(lora.strength),
-                ..lora
-            });
-        }
-    }
-
-    /// Steps that run: those that the strength leaves.
-    fn run_steps(&self) -> Option<u32> {
-        Some(run_steps(self.num_steps?, self.strength.unwrap_or(1.0)))
-    }
-
-    fn take_sampler(&mut self, name: &str) {
-        let (sampler, schedule) = names::sampler(name);
-        self.sampler = self.sampler.or(sampler);
-        self.sigma_schedule = self.sigma_schedule.or(schedule);
-        self.note_foreign("sampler", name, sampler.is_some());
-        if names::plain(name).starts_with("heunpp") {
-            let name = short(name);
-            self.note(format!("Safelight has no sampler {name}: Heun is used"));
-        }
-    }
-
-    fn take_schedule(&mut self, name: &str) {
-        let schedule = names::schedule(name);
-        self.sigma_schedule = self.sigma_schedule.or(schedule);
-        self.note_foreign("schedule", name, schedule.is_some());
-    }
-
-    fn take_size(&mut self, size: Option<(u32, u32)>) {
-        if let Some((width, height)) = size
-            && self.width.is_none()
-        {
-            (self.width, self.height) = (Some(width), Some(height));
-        }
-    }
-
-    /// Fills what is `None` from another reading of the same file.
-    fn filled_from(mut self, other: Self) -> Self {
-        if self.width.is_none() || self.height.is_none() {
-            (self.width, self.height) = (other.width, other.height);
-        }
-        if self.notes.is_empty() {
-            self.notes = other.notes;
-        }
-        if self.loras.is_empty() {
-            self.loras = other.loras;
-        } else {
-            let others = self.unknown_loras(other.loras);
-            if !others.is_empty() {
-                let names = RestoredLora::listed(&others);
-                self.note(format!(
-                    "Another text of the file names LoRAs that are not used: {names}"
-                ));
-            }
-        }
-        self.from_image |= other.from_image;
-        self.is_resized |= other.is_resized;
-        self.has_random_seed |= other.has_random_seed && self.seed.is_none();
-        macro_rules! fill {
-            ($($field:ident)*) => { $(self.$field = self.$field.or(other.$field);)* };
-        }
-        if self.controls.is_empty() {
-            self.controls = other.controls;
-        }
-        fill!(prompt negative_prompt unread_prompt unread_size second_pass model model_2 model_hash family seed num_steps sampler);
-        fill!(sigma_schedule cfg_scale cfg_scale_2 distilled_guidance shift num_frames fps secs);
-        fill!(strength section_order window step_cache);
-        self
-    }
-}
-
-/// Number of the last of all steps that a strength leaves. Strengths are rounded.
-fn run_steps(num_steps: u32, strength: f64) -> u32 {
-    let run = f64::from(num_steps) * strength.clamp(0.0, 1.0) - 0.01;
-    run.ceil().max(1.0) as u32
-}
-
 /// Reads the settings in the file at `path`, or in one that another program wrote next to it.
 pub fn read(path: &Path) -> Result<Option<FileSettings>, MediaError> {
     if let Some(carried) = own::read(path)? {
@@ -289,7 +70,7 @@ pub fn read(path: &Path) -> Result<Option<FileSettings>, MediaError> {
     let found = match within {
         Some(found) if found.says_how() => Some(found),
         // An image may carry the prompt alone, and its neighbour the rest.
-        some => match (some, sidecar::read(path)) {
+        some => match (some, read_sidecar(path)) {
             (Some(within), Some(sidecar)) => Some(sidecar.filled_from(within)),
             (within, sidecar) => within.or(sidecar),
         },
@@ -324,6 +105,14 @@ pub fn says_nothing(path: &Path) -> JobError {
     }
     let summary = format!("the file {name} does not say how it was made");
     JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files from Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, unless another program or a web site has saved them again")
+}
+
+/// Settings of the first file next to it that has any.
+fn read_sidecar(path: &Path) -> Option<ForeignSettings> {
+    sidecar::places(path)
+        .iter()
+        .filter(|place| place.as_path() != path && place.is_file())
+        .find_map(|place| of_texts(&media::read_texts(place).ok()?))
 }
 
 /// Reads the texts of a file: the one with most settings, and over its gaps the others.
@@ -382,11 +171,6 @@ fn of_text(text: &MetadataText) -> Option<ForeignSettings> {
         _ => return others::of_labels(&text.text).or_else(|| a1111::read(&text.text)),
     }
     Some(studio)
-}
-
-/// The last part of a path in either system's writing.
-fn file_name(path: &str) -> &str {
-    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 #[cfg(test)]

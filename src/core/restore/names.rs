@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::matching::stem;
-use crate::families::ModelFamily;
+use crate::families::def_of;
 use crate::job::{SamplerKind, SigmaSchedule};
 use crate::library::names::{NoiseSide, possible_side};
+use crate::model::ModelFamily;
 
 /// Letters and digits alone, so that `DPM++ 2M`, `dpmpp_2m` and `dpm++2m` are one.
 pub(super) fn plain(name: &str) -> String {
@@ -82,12 +82,12 @@ pub(super) fn schedule(name: &str) -> Option<SigmaSchedule> {
 /// The family that a model's name speaks of.
 pub(super) fn family(name: &str) -> Option<ModelFamily> {
     let name = plain(name);
-    ModelFamily::all().find(|family| (family.is_named)(&name))
+    ModelFamily::all().find(|family| family.is_named(&name))
 }
 
 /// First of `total` steps in the simple schedule that the low-noise expert of a model of this name runs.
 pub(super) fn expert_step(model: &str, shift: f64, total: u32) -> Option<u32> {
-    let boundary = (family(model)?.files.boundary_of)(&plain(model))?;
+    let boundary = (def_of(family(model)?).files.boundary_of)(&plain(model))?;
     (0..total).find(|step| {
         let time = 1.0 - f64::from(*step) / f64::from(total);
         shift * time / (1.0 + (shift - 1.0) * time) < boundary
@@ -97,9 +97,40 @@ pub(super) fn expert_step(model: &str, shift: f64, total: u32) -> Option<u32> {
 /// Returns whether models of these names are the experts of one model for high and for low noise.
 pub(super) fn are_experts(high: &str, low: &str) -> bool {
     let mut known = family(high).or_else(|| family(low)).into_iter();
-    let has_none = known.any(|it| !(it.files.are_experts)(Path::new("high"), Path::new("low")));
+    let has_none =
+        known.any(|it| !(def_of(it).files.are_experts)(Path::new("high"), Path::new("low")));
     let [high, low] = [high, low].map(|name| possible_side(stem(name)));
     let is_high = high == Some(NoiseSide::High) && low != high;
     let is_low = low == Some(NoiseSide::Low) && low != high;
     !has_none && (is_high || is_low)
+}
+
+/// The last part of a path in either system's writing.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// Without the extension of a file of weights; other dots belong to the name.
+pub(super) fn stem(name: &str) -> &str {
+    let is_weights = |end: &str| {
+        let ends = ["safetensors", "sft", "gguf", "ckpt", "pt", "pth", "bin"];
+        ends.iter().any(|known| end.eq_ignore_ascii_case(known))
+    };
+    match name.rsplit_once('.') {
+        Some((start, end)) if is_weights(end) => start,
+        _ => name,
+    }
+}
+
+/// A name as a sentence can hold it.
+pub(super) fn short(name: &str) -> String {
+    const MOST: usize = 80;
+    let mut letters = name.chars();
+    let short: String = letters.by_ref().take(MOST).collect();
+    let short: String = short.split_whitespace().collect::<Vec<_>>().join(" ");
+    if letters.next().is_some() {
+        format!("{short}…")
+    } else {
+        short
+    }
 }

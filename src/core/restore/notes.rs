@@ -1,8 +1,10 @@
 //! Sentences on what a file says and Safelight does not use.
 
+use crate::restore::names::file_name;
+use crate::restore::short;
 use std::path::Path;
 
-use super::{ForeignSettings, file_name, names};
+use super::{ForeignSettings, names};
 use crate::job::prompt;
 use crate::media::media_info;
 
@@ -260,17 +262,4 @@ fn are_alike(one: &str, other: &str) -> bool {
     let end = one.bytes().rev().zip(other.bytes().rev());
     let end = end.take_while(|(one, other)| one == other).count();
     2 * (start + end) >= one.len().min(other.len())
-}
-
-/// A name as a sentence can hold it.
-pub(super) fn short(name: &str) -> String {
-    const MOST: usize = 80;
-    let mut letters = name.chars();
-    let short: String = letters.by_ref().take(MOST).collect();
-    let short: String = short.split_whitespace().collect::<Vec<_>>().join(" ");
-    if letters.next().is_some() {
-        format!("{short}…")
-    } else {
-        short
-    }
 }

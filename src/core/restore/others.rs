@@ -1,10 +1,11 @@
 //! Settings that other programs write as plain JSON, or as labels with values: those of known programs by
 //! [`super::programs`], and of whatever uses the same words as most.
 
+use crate::restore::names::file_name;
 use serde_json::{Map, Value};
 
 use super::fields::{self, JsonFields, ReadNames};
-use super::{ForeignSettings, a1111, file_name, names, programs, short};
+use super::{ForeignSettings, a1111, names, programs, short};
 use crate::job::prompt::TaggedPrompt;
 use crate::media::MetadataText;
 

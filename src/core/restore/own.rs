@@ -1,13 +1,13 @@
 //! Settings in our own files: the request that repeats them, and the fingerprints of its inputs.
 
+use crate::restore::names::file_name;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::file_name;
+use crate::fitting;
 use crate::job::GenerateRequest;
-use crate::lora;
 use crate::media::{self, MAX_SETTINGS_BYTES, MediaError};
 
 #[derive(Clone, Debug, Deserialize)]
@@ -33,14 +33,14 @@ impl EmbeddedSettings {
             let then = self.inputs.get(&lora.fingerprint_name(index));
             let is_it = |file: &Path| media::component_fingerprint(file).ok().as_ref() == then;
             let path = lora.path.to_string_lossy();
-            let named = lora::files_named(&files, file_name(&path), &is_it);
-            match &lora::files_named(&named, &path, &is_it)[..] {
+            let named = fitting::files_named(&files, file_name(&path), &is_it);
+            match &fitting::files_named(&named, &path, &is_it)[..] {
                 [] => {}
                 [file] => {
                     notes.push(format!("The LoRA {path} is used from {}", file.display()));
                     lora.path.clone_from(file);
                 }
-                several => notes.push(lora::ambiguity(file_name(&path), several)),
+                several => notes.push(fitting::ambiguity(file_name(&path), several)),
             }
         }
         notes

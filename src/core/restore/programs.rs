@@ -1,13 +1,14 @@
 //! JSON of known programs: SwarmUI, Wan2GP, FramePack and its Studio, Draw Things, and the characters of NovelAI.
 
+use crate::restore::names::file_name;
 use serde_json::Value;
 
 use super::fields::{JsonFields, ReadNames};
-use super::matching::stem;
+use super::names::stem;
 use super::others::{common, take_loras, take_names, unread, words_of};
-use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, invoke, names, short};
-use crate::families::ModelFamily;
+use super::{ForeignSettings, RestoredControl, RestoredLora, invoke, names, short};
 use crate::job::{SectionOrder, StepCache, StepCacheKind};
+use crate::model::ModelFamily;
 
 /// Reads the settings of the program that its members tell; `all` is the object around them.
 pub(super) fn read(fields: JsonFields<'_>, all: JsonFields<'_>) -> Option<ForeignSettings> {

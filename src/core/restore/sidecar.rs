@@ -3,18 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ForeignSettings, of_texts};
-use crate::media;
-
-/// Settings of the first of them that has any.
-pub(super) fn read(path: &Path) -> Option<ForeignSettings> {
-    places(path)
-        .iter()
-        .filter(|place| place.as_path() != path && place.is_file())
-        .find_map(|place| of_texts(&media::read_texts(place).ok()?))
-}
-
-fn places(path: &Path) -> Vec<PathBuf> {
+/// Places where they may be.
+pub(super) fn places(path: &Path) -> Vec<PathBuf> {
     let mut places = vec![path.with_extension("json")];
     let (Some(name), Some(stem)) = (path.file_name(), path.file_stem()) else {
         return places;

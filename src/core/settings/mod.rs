@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::enum_macros::{named, with_defaults};
 use crate::job::prompt::WildcardFolders;
-use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
+use crate::job::{DeviceChoice, DtypeChoice, GenerateForm, PreviewChoice};
 use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
 use crate::memory::MemoryOptions;
 use crate::memory::compute_options::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
@@ -54,6 +54,23 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Gives a form the choices that settings hold.
+    pub fn apply_to(&self, form: &mut GenerateForm) {
+        form.memory = self.memory.choice();
+        form.preview = self.interface.preview;
+        form.dtype = self.runtime.dtype;
+        form.sidecar = self.output.sidecar;
+    }
+
+    /// Ending of a result's file: an image's, or that of videos.
+    pub fn extension(&self, is_picture: bool) -> &str {
+        if is_picture {
+            "png"
+        } else {
+            &self.output.format
+        }
+    }
+
     /// Folders of wildcard files.
     pub fn wildcard_folders(&self, paths: &AppPaths) -> WildcardFolders {
         let own = std::iter::once(paths.wildcards());

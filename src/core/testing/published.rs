@@ -13,14 +13,15 @@ use super::made_up::{Shapes, renamed, write};
 use super::pipelines::{edit_json, user, write_json};
 use super::{json_fixture, project, table};
 use crate::catalog::{IdentityCard, ModelCatalog};
-use crate::families::ModelFamily;
+use crate::families::text_readers;
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateForm, SamplerKind};
-use crate::library::{ComponentOverrides, ControlNetwork};
+use crate::library::ControlNetwork;
+use crate::model::ComponentOverrides;
+use crate::model::ModelFamily;
 use crate::model::{CatalogError, GuidanceMode, ImageRole, InputUse, ModelSpec};
 use crate::networks::NetworkConfig;
 use crate::settings::Settings;
-use crate::tokens::TextReader;
 
 /// A name in which `{N}` stands for the numbers from 0 on, how many there are, and the shape.
 #[derive(Deserialize)]
@@ -309,7 +310,9 @@ pub(crate) fn assert_needs_parts(folder: &Path, parts: &[&str]) {
 pub(crate) fn assert_no_control_network(shapes: &Shapes, part: &str) {
     let root = tempfile::tempdir().unwrap();
     let place = write(&root.path().join("other.safetensors"), shapes, "BF16");
-    let text = ControlNetwork::read(&place).unwrap_err().to_string();
+    let text = crate::families::control_network(&place)
+        .unwrap_err()
+        .to_string();
     assert!(text.contains(part), "{text}");
 }
 
@@ -317,7 +320,7 @@ pub(crate) fn assert_no_control_network(shapes: &Shapes, part: &str) {
 pub(crate) fn control_network(shapes: &Shapes) -> ControlNetwork {
     let root = tempfile::tempdir().unwrap();
     let place = write(&root.path().join("control.safetensors"), shapes, "BF16");
-    ControlNetwork::read(&place).unwrap()
+    crate::families::control_network(&place).unwrap()
 }
 
 /// A model as it is offered when nothing is chosen.
@@ -364,7 +367,7 @@ impl Offered {
         assert_eq!(factors.len(), self.latent_channels);
         assert_eq!(spec.files.tokenizer, shipped(self.tokenizer));
         assert_eq!(spec.files.text_encoder_2, None);
-        let [reader] = &TextReader::of_model(spec)[..] else {
+        let [reader] = &text_readers(spec)[..] else {
             panic!("one text encoder");
         };
         assert_eq!((reader.name, reader.limit), self.reader);

@@ -5,12 +5,12 @@
 mod charsmap;
 mod classes;
 mod clean;
-mod count;
 mod error;
 mod gguf;
 mod hunyuan;
 mod packed;
 mod pairs_gguf;
+mod reader;
 mod repair;
 mod special;
 pub mod spiece;
@@ -19,13 +19,11 @@ mod tokenizer;
 
 pub(crate) use classes::check_merges;
 pub use clean::clean_wan_prompt;
-pub use count::{
-    CLIP_TOKENS, CountWish, PromptCount, TextReader, TextRule, TokenCount, TokenCounter,
-};
 pub use error::TokensError;
 pub use hunyuan::HUNYUAN_PROMPT;
 pub(crate) use packed::{PACKED_MERGES, packed_ids};
 pub(crate) use pairs_gguf::{GGUF_PAIRS, SPLITTERS};
+pub use reader::{CLIP_TOKENS, TextReader, TextRule};
 pub use spiece::SpieceModel;
 pub use template::{PromptTemplate, QWEN_CHAT};
 pub use tokenizer::{TextTokenizer, TokenIds, cut_notice};

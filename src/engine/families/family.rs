@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::path::Path;
 
-use safelight_core::families::ModelFamily;
 use safelight_core::job::Stage;
+use safelight_core::model::ModelFamily;
 
 use crate::error::EngineError;
 use crate::stages::StageContext;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use safelight_core::finish::TileSize;
+use safelight_core::footprint::TileSize;
 use safelight_core::media::{RgbPixels, crop_to_aspect, resize_lanczos};
 use tch::{Device, Kind, Tensor};
 

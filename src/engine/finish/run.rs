@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crossbeam_channel::{Sender, bounded};
-use safelight_core::finish::{CPU_TILE_BYTES, PostprocessKind, PostprocessRequest, room_for_tiles};
+use safelight_core::footprint::{CPU_TILE_BYTES, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice};
+use safelight_core::job::{PostprocessKind, PostprocessRequest};
 use safelight_core::media::{ClipReader, MediaError, RgbPixels, open_image};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::ConvBackend;

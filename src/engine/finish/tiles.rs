@@ -3,7 +3,7 @@
 //! Tiles before the upsampling overlap by a border, bands after it by a few rows: away from the edges of tiles the
 //! values equal those of the whole image. `core` plans the sizes.
 
-use safelight_core::finish::TileSize;
+use safelight_core::footprint::TileSize;
 use tch::{Kind, Tensor};
 
 use super::upscaler::LoadedUpscaler;

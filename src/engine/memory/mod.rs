@@ -5,7 +5,8 @@
 
 mod network_cache;
 
-use safelight_core::job::{MemoryReclaim, Stage};
+use safelight_core::job::Stage;
+use safelight_core::job_update::MemoryReclaim;
 use safelight_core::units::size_text;
 use tch::Device;
 

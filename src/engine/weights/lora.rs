@@ -192,7 +192,7 @@ impl Weights {
     /// names; may be this one.
     ///
     /// A LoRA without updates for this network is no error here: it may belong to another one, and
-    /// [`check`](safelight_core::lora::check) has seen all of it.
+    /// [`check`](safelight_core::fitting::check) has seen all of it.
     pub fn with_loras(
         &self,
         loras: &[LoraChoice],

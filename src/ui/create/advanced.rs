@@ -47,7 +47,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
         second_pass_ui(ui, view.form);
         said_ui(ui, view, &["second-pass", "second-strength"]);
     }
-    let step_caches = (spec.family.step_caches)(spec);
+    let step_caches = (spec.family.step_caches)(&spec.variant);
     if !step_caches.is_empty() {
         step_cache_ui(ui, view.form, step_caches);
         said_ui(ui, view, &["step-cache"]);

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use egui::{Link, TextWrapMode};
-use safelight_core::finish::PostprocessKind;
 use safelight_core::gallery::{
     GalleryItem, ItemReading, PostprocessInfo, ResultMetadata, THUMB_SIDE,
 };
+use safelight_core::job::PostprocessKind;
 use safelight_core::media::{ClipInfo, thumbnail_size};
 
 use crate::ui::gallery::grouped;

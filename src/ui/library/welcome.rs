@@ -4,8 +4,8 @@
 //! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
 
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::families::ModelFamily;
 use safelight_core::memory::DeviceClass;
+use safelight_core::model::ModelFamily;
 use safelight_core::units::gib_text;
 
 use crate::app::commands::FolderSetting;

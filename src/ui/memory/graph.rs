@@ -6,7 +6,7 @@
 use egui_plot::{
     GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, PlotUi, Polygon, Span, VLine,
 };
-use safelight_core::job::{FallbackAttempt, MemoryReclaim};
+use safelight_core::job_update::{FallbackAttempt, MemoryReclaim};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::units::{about_text, from_gib, in_gib};
 

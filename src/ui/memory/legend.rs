@@ -1,6 +1,6 @@
 //! The legend above the graph: names and current values of its lines, and the choice of the job.
 
-use safelight_core::job::{MachineSample, MemorySample};
+use safelight_core::job_update::{MachineSample, MemorySample};
 
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{GraphSeries, is_known, predicted_peak_text};

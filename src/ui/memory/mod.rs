@@ -4,7 +4,7 @@ mod graph;
 mod legend;
 mod plan;
 
-use safelight_core::job::MemorySample;
+use safelight_core::job_update::MemorySample;
 use safelight_core::units::about_text;
 
 use crate::app::memory::MemoryHistory;

@@ -1,7 +1,7 @@
 //! The plan of the form's job: verdict, suggestions, reserved memory and cap.
 //!
 
-use safelight_core::memory::MemoryPlan;
+use safelight_core::plan::MemoryPlan;
 use safelight_core::settings::MemorySettings;
 use safelight_core::units::{about_text, gib_text, in_gib};
 

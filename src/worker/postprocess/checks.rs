@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use safelight_core::finish::{PostprocessKind, PostprocessRequest};
+use safelight_core::job::{PostprocessKind, PostprocessRequest};
 use safelight_core::media::{self, ClipFormat, ClipReader, FoundSound, FrameStarts, MediaError};
 
 /// Sound of the source for the result; none of an image.

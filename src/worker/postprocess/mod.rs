@@ -7,10 +7,10 @@ mod frame_writer;
 mod provenance;
 
 use safelight_core::files::make_private_folder;
-use safelight_core::finish::{PostprocessRequest, fingerprint};
-use safelight_core::job::{
-    CARRIED_APP, JobError, JobErrorKind, JobFolder, PreviewFrame, Recipe, StageTime, Video,
-};
+use safelight_core::finish::fingerprint;
+use safelight_core::job::PostprocessRequest;
+use safelight_core::job::{CARRIED_APP, JobError, JobErrorKind, JobFolder, Recipe, Video};
+use safelight_core::job_update::{PreviewFrame, StageTime};
 use safelight_core::media::{self, ClipOptions, ClipReader, FrameSegments, MediaError};
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,8 @@
 //! frames are all done starts no engine, and its result has the same settings.
 
 use safelight_core::files::{read_json_or_default, write_json};
-use safelight_core::job::{FallbackAttempt, JobFolder};
+use safelight_core::job::JobFolder;
+use safelight_core::job_update::FallbackAttempt;
 use safelight_core::protocol::EngineReport;
 use serde::{Deserialize, Serialize};
 

@@ -8,14 +8,12 @@ use std::io;
 use std::path::Path;
 
 use safelight_core::catalog::ModelCatalog;
-use safelight_core::families::{
-    ModelFamily, chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image,
-};
+use safelight_core::families::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
+use safelight_core::fitting::{LoraInfo, LoraOrigin, fitting_plan};
 use safelight_core::formats::weights::gguf::{GgufElement, GgufValue};
 use safelight_core::formats::weights::header::WeightHeader;
-use safelight_core::lora::{
-    CLIP, LayerTable, LoraFile, LoraInfo, LoraOrigin, LoraPlan, T5, fitting_plan,
-};
+use safelight_core::lora::{CLIP, LayerTable, LoraFile, LoraPlan, T5};
+use safelight_core::model::ModelFamily;
 use safelight_core::model::ModelSpec;
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 use safelight_core::tokens::{SpieceModel, TextTokenizer};

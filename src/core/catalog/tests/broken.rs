@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::IdentityCard;
 use crate::job::{JobError, JobErrorKind};
+use crate::model::advice_for;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{Shapes, shard_name, write, write_shards};
 use crate::testing::pipelines::{edit_json, transformer_shapes, write_json, write_pipeline};
@@ -100,7 +101,7 @@ fn every_config_that_is_cut_is_an_error_and_never_a_panic() {
             let err = ModelSpec::open(&folder).unwrap_err();
             let is_named = err.to_string().ends_with(name);
             assert!(
-                is_named && err.advice().contains("download this file again"),
+                is_named && advice_for(&err).contains("download this file again"),
                 "{name} {cut}: {err}"
             );
         }
@@ -377,7 +378,7 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
         ] {
             let text = err.to_string();
             assert!(text.contains(found) && text.ends_with(name), "{text}");
-            let is_incomplete = err.advice().contains("incomplete");
+            let is_incomplete = advice_for(&err).contains("incomplete");
             assert_eq!(is_incomplete, found.contains("damaged"), "{name}");
         }
     }

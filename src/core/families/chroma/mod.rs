@@ -3,7 +3,6 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::t5_xxl;
 use super::single::definition;
 use super::table::{
@@ -11,16 +10,15 @@ use super::table::{
     VariantHints, stream_shape,
 };
 use super::{FamilyDef, ModelFamily};
-use crate::memory::streams::{TokenSequence, streams};
-use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
+use crate::footprint::streams::{TokenSequence, streams};
+use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::LoraSignature;
 use crate::model::ModelComponent;
-use crate::networks::chroma_transformer::APPROXIMATOR;
-use crate::networks::{ChromaTransformerConfig, DetectionRule};
+use crate::networks::ChromaTransformerConfig;
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::CHROMA;
 
-/// Tokens of a prompt that T5 reads, padding included.
-pub const TEXT_TOKENS: u32 = 512;
+pub use crate::model::family::chroma::CHROMA_TOKENS as TEXT_TOKENS;
 /// Modulations that the approximator computes in one batch, in calls of the transformer.
 pub const CALLS_AT_ONCE: usize = 8;
 /// Pixels of one token.
@@ -35,15 +33,6 @@ impl SingleTransformerFamily for ChromaFamily {
     type Config = ChromaTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<ChromaTransformerConfig> = FamilyTable {
-        id: "chroma",
-        label: "Chroma",
-        models: "Chroma1 HD, Base or Flash",
-        names: &["chroma"],
-        // Chroma 2 is built upon other models, and Radiance has no autoencoder.
-        other_names: &["radiance", "chroma2", "zetachroma"],
-        token_limit: |_| Some(TEXT_TOKENS),
-        // FLUX.1's blocks without layers for modulations, and one network that makes all modulations.
-        matrices_a_block: 16.5,
         pipeline_prefixes: &["Chroma", "ZetaChroma"],
         pipelines: &[
             "ChromaPipeline",
@@ -61,23 +50,6 @@ impl SingleTransformerFamily for ChromaFamily {
             ("controlnet_", "a Chroma ControlNet"),
             ("ip_adapter", "a Chroma IP-Adapter"),
         ],
-        kinds: &[
-            DetectionRule::transformer(
-                "chroma",
-                "a Chroma transformer in the original layout",
-                &[APPROXIMATOR, "double_blocks.0.img_attn.qkv.weight"],
-            ),
-            DetectionRule::transformer("chroma", "a Chroma transformer", &[APPROXIMATOR]),
-        ],
-        published_name: |weights| {
-            let shape = weights.shape_by_end(&[APPROXIMATOR])?;
-            (shape.first()? == &5120).then_some("Chroma 8.9B")
-        },
-        instead: &[(
-            "transformer",
-            "Chroma1-HD.safetensors from lodestones/Chroma1-HD",
-        )],
-        tiny_decoder: TinyDecoderRules::FLUX,
         variant: |_, hints| Ok(ModelVariant::new(variant_by_names(hints))),
         shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae::FLUX,

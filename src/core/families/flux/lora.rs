@@ -81,7 +81,7 @@ pub(super) fn objection(coverage: &LoraCoverage) -> Option<&'static str> {
 
 /// Returns true if a layer takes in more than the model can be made to take.
 fn sees_more(misfit: &LayerMismatch) -> bool {
-    let name = lora::normal(&misfit.layer);
+    let name = crate::library::lora_keys::normal(&misfit.layer);
     let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");
     is_input && misfit.found.1 > misfit.expected.1
 }

@@ -8,40 +8,35 @@ mod redux;
 pub(crate) mod tests;
 mod variant;
 
+use crate::model::LoraSignature;
+use crate::model::SharedLoraNames;
 use std::sync::Arc;
 
-use super::def::{LoraSignature, SharedLoraNames, TinyDecoderRules};
 use super::parts::{clip_l, t5_xxl};
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, stream_shape,
 };
 use super::{FamilyDef, FileRules, LoraRules, ModelFamily};
-use crate::formats::weights::WeightSet;
-use crate::job::{Stage, StepCacheKind};
-use crate::memory::streams::{TokenSequence, add_controls, streams};
-use crate::memory::text::{redux, seen_tokens, siglip};
-use crate::memory::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
+use crate::footprint::streams::{TokenSequence, add_controls, streams};
+use crate::footprint::text::{redux, seen_tokens, siglip};
+use crate::footprint::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
+use crate::job::Stage;
 use crate::model::{GuidanceMode, ModelComponent};
 use crate::networks::{
-    ClipTextConfig, DetectionRule, FluxControlConfig, FluxTransformerConfig, PartKind, ReduxConfig,
-    SiglipConfig,
+    ClipTextConfig, FluxControlConfig, FluxTransformerConfig, ReduxConfig, SiglipConfig,
 };
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::FLUX;
 
 /// Pixels of a reference image, about.
 const REFERENCE_PIXELS: f64 = 1048576.0;
 /// Pixels of one token.
 const PIXELS: f64 = 256.0;
 
-/// Tokens of a prompt that T5 reads: 512 in guidance-distilled models, 256 in schnell, which was distilled to few
-/// steps and to short prompts.
+/// Tokens of a prompt that T5 reads.
 pub fn text_tokens(guidance: GuidanceMode) -> u32 {
-    match guidance {
-        GuidanceMode::None => 256,
-        GuidanceMode::Cfg | GuidanceMode::Distilled => 512,
-    }
+    (FAMILY.token_limit)(guidance).unwrap_or_default()
 }
 
 pub(super) static DEF: FamilyDef = FamilyDef {
@@ -66,18 +61,6 @@ impl SingleTransformerFamily for FluxFamily {
     type Config = FluxTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<FluxTransformerConfig> = FamilyTable {
-        id: "flux",
-        label: "Flux",
-        models: "FLUX.1 dev, schnell, Fill, Kontext, Depth or Canny",
-        names: &["flux"],
-        // FLUX.2 and Chroma Radiance are other networks, of which nothing can be restored.
-        other_names: &["flux2", "chroma"],
-        has_dynamic_shift: true,
-        guidance_is_cfg: false,
-        step_caches: &StepCacheKind::ALL,
-        token_limit: |guidance| Some(text_tokens(guidance)),
-        // Nineteen double blocks and thirty-eight single ones.
-        matrices_a_block: 22.3,
         // FLUX.2's are tried before.
         pipeline_prefixes: &["Flux"],
         pipelines: &[
@@ -100,19 +83,6 @@ impl SingleTransformerFamily for FluxFamily {
             ("controlnet_", "a Flux ControlNet"),
             ("pulid_ca", "a Flux model with PuLID in it"),
         ],
-        kinds: KINDS,
-        published_name,
-        instead: &[
-            (
-                "transformer",
-                "flux1-dev-fp8.safetensors from Comfy-Org/flux1-dev, or flux1-schnell-fp8.safetensors from Comfy-Org/flux1-schnell",
-            ),
-            (
-                "vae",
-                "ae.safetensors from black-forest-labs/FLUX.1-schnell",
-            ),
-        ],
-        tiny_decoder: TinyDecoderRules::FLUX,
         variant: variant::variant,
         shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae::FLUX,
@@ -174,50 +144,6 @@ impl SingleTransformerFamily for FluxFamily {
     };
 }
 
-const KINDS: &[DetectionRule] = &[
-    DetectionRule::new(
-        "flux",
-        "controlnet",
-        "a Flux ControlNet",
-        &["controlnet_x_embedder.weight", "context_embedder.weight"],
-    ),
-    DetectionRule::new(
-        "flux",
-        "adapter",
-        "a Flux Redux adapter",
-        &["redux_up.weight", "redux_down.weight"],
-    )
-    .of(PartKind::Redux),
-    DetectionRule::transformer(
-        "flux",
-        "a Flux transformer in the original layout",
-        &["double_blocks.0.img_attn.qkv.weight"],
-    ),
-    DetectionRule::transformer(
-        "flux",
-        "a Flux transformer",
-        &[
-            "single_transformer_blocks.0.proj_mlp.weight",
-            "x_embedder.weight",
-        ],
-    ),
-    DetectionRule::transformer(
-        "flux",
-        "a Flux transformer",
-        &[
-            "single_transformer_blocks.0.mlp_fc1.weight",
-            "x_embedder.weight",
-        ],
-    ),
-    DetectionRule::new(
-        "flux",
-        "vae",
-        "an image VAE in the original layout",
-        &["decoder.mid.block_1.conv1.weight"],
-    )
-    .of(PartKind::KlVae),
-];
-
 const SIGNS: &[LoraSignature] = &[
     LoraSignature::ending(
         "hunyuan",
@@ -265,25 +191,6 @@ const fn deeper(start: &'static str, first_block: usize) -> LoraSignature {
             start,
         )
     }
-}
-
-/// Published transformers of full size; dev and Kontext differ only in name.
-fn published_name(weights: &WeightSet) -> Option<&'static str> {
-    let shape = weights.shape_by_end(&["img_in.weight", "x_embedder.weight"])?;
-    let is_distilled = weights
-        .shape_by_end(&[
-            "guidance_in.in_layer.weight",
-            "time_text_embed.guidance_embedder.linear_1.weight",
-        ])
-        .is_some();
-    Some(match (shape.first()?, shape.get(1)?) {
-        (3072, 64) if is_distilled => "FLUX.1 dev",
-        (3072, 64) => "FLUX.1 schnell",
-        (3072, 384) => "FLUX.1 Fill",
-        (3072, 128) => "FLUX.1 control (Canny or Depth)",
-        (3072, 196) => "Flex.2",
-        _ => return None,
-    })
 }
 
 fn text_length(job: &PlannedJob<'_>) -> f64 {

@@ -4,26 +4,25 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::model::LoraSignature;
 use std::sync::Arc;
 
-use super::def::LoraSignature;
-use super::parts::{FLUX2_VAE, QWEN3_4B, QWEN3_8B, qwen};
+use super::parts::{QWEN3_4B, QWEN3_8B, qwen};
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     TextNetwork, VariantHints, stream_shape,
 };
 use super::{FamilyDef, ModelFamily};
+use crate::footprint::streams::{TokenSequence, streams};
+use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::library::names::model_words;
-use crate::memory::streams::{TokenSequence, streams};
-use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::networks::{
-    DetectionRule, Flux2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
-    PartKind,
+    Flux2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
 };
 use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::FLUX2;
 
 /// The text encoder: Qwen 3, of which three hidden states are read side by side.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -61,14 +60,6 @@ impl SingleTransformerFamily for Flux2Family {
     type Config = Flux2TransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<Flux2TransformerConfig> = FamilyTable {
-        id: "flux2",
-        label: "FLUX.2",
-        models: "FLUX.2 klein 4B or 9B",
-        names: &["klein"],
-        wan2gp_types: &["flux2_klein"],
-        has_dynamic_shift: true,
-        // 26 in a double block, 13 in a single one; what all share is spread over them.
-        matrices_a_block: 16.5,
         pipeline_prefixes: &["Flux2"],
         pipelines: &["Flux2KleinPipeline", "Flux2KleinInpaintPipeline"],
         refused_pipelines: &[("Flux2KleinKVPipeline", KV), ("Flux2Pipeline", DEV)],
@@ -76,42 +67,6 @@ impl SingleTransformerFamily for Flux2Family {
             ("guidance_in", DEV),
             ("guidance_embedder", DEV),
             ("control", "a FLUX.2 ControlNet"),
-        ],
-        kinds: &[
-            DetectionRule::transformer(
-                "flux2",
-                "a FLUX.2 transformer in the original layout",
-                &["double_stream_modulation_img.lin.weight"],
-            ),
-            DetectionRule::transformer(
-                "flux2",
-                "a FLUX.2 transformer",
-                &["double_stream_modulation_img.linear.weight"],
-            ),
-            DetectionRule::new(
-                "flux2",
-                "vae",
-                "a FLUX.2 VAE",
-                &["bn.running_mean", "decoder.conv_in.weight"],
-            )
-            .of(PartKind::KlVae),
-        ],
-        // Distilled and base differ only in name.
-        published_name: |weights| {
-            let shape = weights.shape_by_end(&["txt_in.weight", "context_embedder.weight"])?;
-            Some(match (shape.first()?, shape.get(1)?) {
-                (3072, 7680) => "FLUX.2 klein 4B",
-                (4096, 12_288) => "FLUX.2 klein 9B",
-                (6144, 15_360) => "FLUX.2 dev",
-                _ => return None,
-            })
-        },
-        instead: &[
-            ("vae", FLUX2_VAE),
-            (
-                "transformer",
-                "flux-2-klein-4b.safetensors from black-forest-labs/FLUX.2-klein-4B, or flux-2-klein-9b.safetensors from black-forest-labs/FLUX.2-klein-9B",
-            ),
         ],
         variant,
         shape: |config| stream_shape(&config.streams(), config.in_channels),

@@ -4,56 +4,38 @@ mod parts;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::model::LoraSignature;
 use std::sync::Arc;
 
-use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::clip_l;
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     TextNetwork, stream_shape,
 };
-use super::{FamilyDef, LoraRules, ModelFamily, TemporalConvPolicy};
-use crate::job::{GenerateRequest, SEEN_FRAMES, Stage, StepCacheKind};
+use super::{FamilyDef, LoraRules, ModelFamily};
+use crate::footprint::autoencoder::{PixelVolume, video_decode, video_encode};
+use crate::footprint::streams::{TokenSequence, streams};
+use crate::footprint::text::siglip;
+use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
+use crate::job::{SEEN_FRAMES, Stage};
 use crate::lora::LayerTable;
-use crate::memory::autoencoder::{PixelVolume, video_decode, video_encode};
-use crate::memory::streams::{TokenSequence, streams};
-use crate::memory::text::siglip;
-use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::choices::SectionOrder;
 use crate::model::facts::ModelFacts;
 use crate::model::{ControlUse, GuidanceMode, ImageRole, InputUse, ModelComponent, SizeLimits};
 use crate::networks::{
-    DetectionRule, FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, LanguageKind,
-    LanguageTap, LanguageUse, NetworkConfig as _, PartKind, SiglipConfig,
+    FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, LanguageKind, LanguageTap,
+    LanguageUse, NetworkConfig as _, SiglipConfig,
 };
 use crate::tokens::{HUNYUAN_PROMPT, TextRule};
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::FRAMEPACK;
 
 /// The text encoder: LLaVA's Llama, of whose last two layers and last norm nothing is read.
 pub const LANGUAGE: LanguageUse = LanguageUse {
     kind: LanguageKind::Llama,
     tap: LanguageTap::BeforeLast(2),
 };
-
-/// Trained sizes, width and height: about 640 × 640 in all shapes.
-const TRAINED_SIZES: [(u32, u32); 14] = [
-    (960, 416),
-    (864, 448),
-    (832, 480),
-    (768, 512),
-    (704, 544),
-    (672, 576),
-    (640, 608),
-    (608, 640),
-    (576, 672),
-    (544, 704),
-    (512, 768),
-    (480, 832),
-    (448, 864),
-    (416, 960),
-];
 
 const PIPELINE: &str = "HunyuanVideoFramepackPipeline";
 /// About twice each edge that the models were trained at.
@@ -79,12 +61,6 @@ const HISTORY: f64 = 2.0 + 2.0 / 8.0 + 16.0 / 64.0;
 const WINDOW: f64 = 9.0;
 
 pub(super) static DEF: FamilyDef = FamilyDef {
-    makes_pictures: false,
-    has_second_pass: false,
-    // bf16 would lose two bits of every pixel, and no value in it exceeds f16.
-    vae_in_f16: true,
-    trained_sizes: &TRAINED_SIZES,
-    recipe,
     lora: LoraRules {
         accepts: accepts_lora,
         ..definition::<FramePackTable>().lora
@@ -98,61 +74,8 @@ impl SingleTransformerFamily for FramePackTable {
     type Config = FramePackTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<FramePackTransformerConfig> = FamilyTable {
-        id: "framepack",
-        label: "FramePack",
-        models: "FramePack or FramePack F1",
-        names: &["framepack"],
-        has_dynamic_shift: true,
-        guidance_is_cfg: false,
-        step_caches: &StepCacheKind::ALL,
-        // Twenty double blocks and forty single ones.
-        matrices_a_block: 22.3,
         pipeline_prefixes: &[PIPELINE],
         pipelines: &[PIPELINE],
-        kinds: &[
-            DetectionRule::transformer(
-                "framepack",
-                "a FramePack transformer",
-                &["clean_x_embedder.proj.weight"],
-            ),
-            DetectionRule::transformer(
-                "hunyuan",
-                "a HunyuanVideo transformer",
-                &["context_embedder.time_text_embed.timestep_embedder.linear_1.weight"],
-            ),
-            DetectionRule::transformer(
-                "hunyuan",
-                "a HunyuanVideo transformer",
-                &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
-            ),
-            DetectionRule::transformer(
-                "hunyuan",
-                "a HunyuanVideo transformer",
-                &["txt_in.individual_token_refiner.blocks.0.self_attn.qkv.weight"],
-            ),
-            DetectionRule::new(
-                "hunyuan",
-                "vae",
-                "a HunyuanVideo VAE",
-                &["decoder.conv_in.conv.weight"],
-            )
-            .of(PartKind::VideoVae),
-            DetectionRule::new(
-                "hunyuan",
-                "vae",
-                "a HunyuanVideo VAE",
-                &["encoder.conv_in.conv.weight"],
-            )
-            .of(PartKind::VideoVae),
-        ],
-        instead: &[(
-            "transformer",
-            "FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy",
-        )],
-        tiny_decoder: TinyDecoderRules {
-            words: &["taehv", "taehy", "hunyuan", "framepack"],
-            is_f16: true,
-        },
         variant: |config, hints| {
             let guidance = if config.guidance_embeds {
                 GuidanceMode::Distilled
@@ -169,7 +92,6 @@ impl SingleTransformerFamily for FramePackTable {
         },
         shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae {
-            time_convolutions: TemporalConvPolicy::FrameByFrame,
             wanted: parts::vae,
             published: || Arc::new(HunyuanVaeConfig::default()),
             is_published: |place| {
@@ -309,16 +231,6 @@ fn complete(facts: &mut ModelFacts) {
         max_references: 0,
         controls: ControlUse::NONE,
     };
-}
-
-fn recipe(request: &GenerateRequest) -> Vec<Stage> {
-    let mut stages = vec![Stage::EncodeText, Stage::EncodeImage, Stage::EncodeVision];
-    let num_sections = request.sections.map_or(1, |sections| sections.count);
-    for _ in 0..num_sections {
-        stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode]);
-    }
-    stages.push(Stage::Save);
-    stages
 }
 
 fn encode_image(job: &PlannedJob<'_>) -> Option<StageFootprint> {

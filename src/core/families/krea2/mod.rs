@@ -3,9 +3,9 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::model::LoraSignature;
 use std::sync::Arc;
 
-use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::{QWEN3_VL_4B, qwen};
 use super::single::definition;
 use super::table::{
@@ -13,16 +13,16 @@ use super::table::{
     TextNetwork, VariantHints,
 };
 use super::{FamilyDef, ModelFamily};
+use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::library::names::model_words;
-use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::choices::SamplerKind;
 use crate::model::facts::{SchedulerDefaults, TransformerShape};
 use crate::networks::{
-    DetectionRule, Krea2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
+    Krea2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
 };
 use crate::tokens::{PromptTemplate, TextRule};
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::KREA2;
 
 /// The text encoder: twelve hidden states of Qwen 3 VL; the last layer and the last norm are not read.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -58,40 +58,8 @@ impl SingleTransformerFamily for Krea2Family {
     type Config = Krea2TransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<Krea2TransformerConfig> = FamilyTable {
-        id: "krea2",
-        label: "Krea 2",
-        models: "Krea 2 Turbo or Raw",
-        names: &["krea2"],
-        has_dynamic_shift: true,
-        // Blocks that read text and timestep are spread over the twenty-eight.
-        matrices_a_block: 12.1,
         pipeline_prefixes: &["Krea2"],
         pipelines: &["Krea2Pipeline"],
-        kinds: &[
-            DetectionRule::transformer(
-                "krea2",
-                "a Krea 2 transformer",
-                &["text_fusion.projector.weight"],
-            ),
-            DetectionRule::transformer(
-                "krea2",
-                "a Krea 2 transformer in the original layout",
-                &["txtfusion.projector.weight"],
-            ),
-        ],
-        published_name: |weights| {
-            let shape = weights.shape_by_end(&["tproj.1.weight", "time_mod_proj.weight"])?;
-            (shape.get(1)? == &6144).then_some("Krea 2 12B")
-        },
-        instead: &[(
-            "transformer",
-            "krea2_turbo_fp8_scaled.safetensors or krea2_turbo_bf16.safetensors from Comfy-Org/Krea-2",
-        )],
-        // Those of Wan 2.1, which has the same latents.
-        tiny_decoder: TinyDecoderRules {
-            words: &["taew2_1", "taew", "wan"],
-            is_f16: false,
-        },
         variant: |_, hints| Ok(ModelVariant::new(variant_by(hints))),
         shape: |config| TransformerShape {
             heads: config.num_attention_heads,

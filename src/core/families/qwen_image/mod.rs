@@ -5,10 +5,10 @@ mod control;
 pub(crate) mod tests;
 mod variant;
 
+use crate::model::LoraSignature;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::{QWEN25_VL_7B, qwen};
 use super::single::definition;
 use super::table::{
@@ -16,21 +16,23 @@ use super::table::{
     stream_shape,
 };
 use super::{FamilyDef, FileRules, ModelFamily};
+use crate::footprint::autoencoder::{PixelVolume, wan_encode};
+use crate::footprint::streams::{TokenSequence, add_controls, streams};
+use crate::footprint::text::language;
+use crate::footprint::{
+    NetworkFootprint, NetworkReader, PlannedJob, PlannedNetwork, StageFootprint,
+};
 use crate::formats::weights::WeightSet;
-use crate::job::{Stage, StepCacheKind};
+use crate::job::Stage;
 use crate::library::component_search::wanted::fits_transformer;
-use crate::memory::autoencoder::{PixelVolume, wan_encode};
-use crate::memory::streams::{TokenSequence, add_controls, streams};
-use crate::memory::text::language;
-use crate::memory::{NetworkFootprint, NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
-    DetectionRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
+    LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
     QwenImageControlConfig, QwenImageTransformerConfig, QwenVisionConfig, WanVaeConfig,
 };
 use crate::tokens::{PromptTemplate, TextRule};
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::QWEN_IMAGE;
 
 /// The text encoder: Qwen 2.5 VL, whose last hidden state is read after its norm.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -93,15 +95,6 @@ impl SingleTransformerFamily for QwenImage {
     type Config = QwenImageTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<QwenImageTransformerConfig> = FamilyTable {
-        id: "qwen_image",
-        label: "Qwen-Image",
-        models: "Qwen-Image or Qwen-Image-Edit",
-        names: &["qwenimage", "qwenedit"],
-        other_names: &["qwenimage21", "layered"],
-        wan2gp_types: &["qwen_image"],
-        has_dynamic_shift: true,
-        step_caches: StepCacheKind::WITH_MAGNITUDES,
-        matrices_a_block: 36.1,
         pipeline_prefixes: &["QwenImage"],
         pipelines: &[
             "QwenImagePipeline",
@@ -120,39 +113,6 @@ impl SingleTransformerFamily for QwenImage {
             ("controlnet_", "a Qwen-Image ControlNet"),
             ("addition_t_embedding", variant::LAYERED),
         ],
-        kinds: &[
-            DetectionRule::new(
-                "qwen_image",
-                "controlnet",
-                "a Qwen-Image ControlNet",
-                &["controlnet_x_embedder.weight", "txt_norm.weight"],
-            ),
-            DetectionRule::new(
-                "qwen_image",
-                "controlnet",
-                "a Qwen-Image ControlNet",
-                &["controlnet_blocks.0.x_rms.weight"],
-            ),
-            DetectionRule::transformer(
-                "qwen_image",
-                "a Qwen-Image transformer",
-                &["txt_norm.weight", "transformer_blocks.0.img_mod.1.weight"],
-            ),
-        ],
-        // Published transformers of full size differ only in name.
-        published_name: |weights| {
-            let shape = weights.shape_by_end(&["img_in.weight"])?;
-            (shape.first()? == &3072).then_some("Qwen-Image 20B")
-        },
-        instead: &[(
-            "transformer",
-            "qwen_image_2512_fp8_e4m3fn.safetensors from Comfy-Org/Qwen-Image_ComfyUI",
-        )],
-        // Those of Wan 2.1, which has the same latents.
-        tiny_decoder: TinyDecoderRules {
-            words: &["taew", "wan"],
-            is_f16: false,
-        },
         variant: variant::variant,
         shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae::QWEN_IMAGE,

@@ -10,14 +10,14 @@ use super::parts::parts;
 use super::transformer::{CheckedTransformer, TransformerKind};
 use super::variant::WanVariant;
 use crate::families::single::model_name;
+use crate::formats::sorted_entries;
 use crate::library::component_search;
-use crate::library::component_search::ComponentOverrides;
 use crate::library::names::{
     NoiseSide, counterpart, possible_side, side_beside, stated_side, without_side,
 };
 use crate::library::single::{AssembledModel, file_stem};
 use crate::library::{ComponentLibrary, WeightFileRole};
-use crate::model::configs::sorted_entries;
+use crate::model::ComponentOverrides;
 use crate::model::{CatalogError, ModelFiles};
 
 /// The width of the transformers of 14 billion weights, to which all experts belong.

@@ -1,8 +1,9 @@
 //! LoRAs for Wan: names of its transformer's layers, and the models that a LoRA is for.
 
+use crate::families::LoraRules;
 use crate::families::single::transformer_table;
-use crate::families::{LoraRules, LoraSignature};
 use crate::lora::{LayerTable, LoraTarget, of_transformer};
+use crate::model::LoraSignature;
 use crate::networks::{TransformerConfig as _, WanTransformerConfig};
 
 /// The transformer, in the authors' names.

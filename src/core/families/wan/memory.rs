@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::TEXT_TOKENS;
 use crate::families::PublishedNetwork;
+use crate::footprint::autoencoder::{PixelVolume, wan_decode, wan_encode};
+use crate::footprint::text::{t5, vision};
+use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::job::Stage;
-use crate::memory::autoencoder::{PixelVolume, wan_decode, wan_encode};
-use crate::memory::text::{t5, vision};
-use crate::memory::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig};

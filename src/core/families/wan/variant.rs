@@ -1,6 +1,5 @@
 //! The published variants of Wan: what tells them, what they take in, and which files go with them.
 
-use crate::job::StepCacheKind;
 use crate::model::configs::ModelIndex;
 use crate::model::{CatalogError, ControlBy, ControlUse, InputUse, ModelFiles};
 use crate::networks::WanTransformerConfig;
@@ -70,37 +69,6 @@ impl WanVariant {
     /// Reference pictures that it takes: each costs the time and memory of four frames.
     pub fn max_references(self) -> u32 {
         if self.takes_control() { 4 } else { 0 }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        let all = [
-            Self::T2v,
-            Self::I2v,
-            Self::Flf2v,
-            Self::T2vA14b,
-            Self::I2vA14b,
-            Self::Ti2v,
-            Self::Vace,
-            Self::VaceA14b,
-        ];
-        all.into_iter().find(|variant| variant.name() == name)
-    }
-
-    /// Step caches with published numbers.
-    pub fn step_caches(self) -> &'static [StepCacheKind] {
-        match self {
-            Self::T2v | Self::I2v => &StepCacheKind::ALL,
-            Self::T2vA14b | Self::I2vA14b | Self::Ti2v => StepCacheKind::WITH_MAGNITUDES,
-            Self::Flf2v | Self::Vace | Self::VaceA14b => StepCacheKind::OF_ANY_MODEL,
-        }
-    }
-
-    /// Default denoising strength, as in diffusers' video-to-video pipeline, which is for models of text alone.
-    pub fn clip_strength(self) -> Option<f64> {
-        match self {
-            Self::T2v | Self::T2vA14b | Self::Ti2v => Some(0.8),
-            Self::I2v | Self::Flf2v | Self::I2vA14b | Self::Vace | Self::VaceA14b => None,
-        }
     }
 
     pub fn start_image(self) -> InputUse {

@@ -3,10 +3,10 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::model::LoraSignature;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::{QWEN3_4B, qwen};
 use super::single::definition;
 use super::table::{
@@ -14,19 +14,19 @@ use super::table::{
     TextNetwork, VariantHints,
 };
 use super::{FamilyDef, FileRules, ModelFamily};
+use crate::footprint::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::library::ControlNetwork;
 use crate::library::names::model_words;
-use crate::memory::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse};
 use crate::networks::{
-    DetectionRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
-    SchedulerConfig, ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,
+    LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _, SchedulerConfig,
+    ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,
 };
 use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
 
-pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::Z_IMAGE;
 
 /// The text encoder: Qwen 3, of whose last layer and last norm nothing is read.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -60,12 +60,6 @@ impl SingleTransformerFamily for ZImageFamily {
     type Config = ZImageTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<ZImageTransformerConfig> = FamilyTable {
-        id: "z_image",
-        label: "Z-Image",
-        models: "Z-Image Turbo or Base",
-        names: &["zimage"],
-        // Those of the four blocks before are spread over the thirty.
-        matrices_a_block: 13.9,
         pipeline_prefixes: &["ZImage"],
         pipelines: &[
             "ZImagePipeline",
@@ -74,35 +68,6 @@ impl SingleTransformerFamily for ZImageFamily {
         ],
         refused_pipelines: &[("ZImageOmniPipeline", OMNI), ("ZImageControlNet", CONTROL)],
         foreign_parts: &[("siglip_", OMNI), ("control_", CONTROL)],
-        kinds: &[
-            DetectionRule::transformer(
-                "z_image",
-                "a Z-Image transformer",
-                &["cap_pad_token", "all_x_embedder.2-1.weight"],
-            ),
-            DetectionRule::transformer(
-                "z_image",
-                "a Z-Image transformer in the original layout",
-                &["cap_pad_token", "x_embedder.weight"],
-            ),
-            DetectionRule::new(
-                "z_image",
-                "controlnet",
-                CONTROL,
-                &["control_layers.0.attention_norm1.weight"],
-            ),
-        ],
-        // Turbo and Base differ only in name.
-        published_name: |weights| {
-            let shape =
-                weights.shape_by_end(&["x_embedder.weight", "all_x_embedder.2-1.weight"])?;
-            (shape.first()? == &3840).then_some("Z-Image 6B")
-        },
-        instead: &[(
-            "transformer",
-            "z_image_turbo_bf16.safetensors from Comfy-Org/z_image_turbo, or z_image_bf16.safetensors from Comfy-Org/z_image",
-        )],
-        tiny_decoder: TinyDecoderRules::FLUX,
         variant: |config, hints| {
             if config.siglip_feat_dim.is_some() {
                 return Err(OMNI.to_owned());

@@ -18,9 +18,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::files::has_ending;
-use crate::model::CatalogError;
-use crate::model::configs::{read_capped, sorted_entries};
-use header::{HeaderError, WeightHeader};
+use crate::formats::{CatalogError, read_capped, sorted_entries};
+pub(crate) use header::HeaderError;
+use header::WeightHeader;
 pub use header::{TensorInfo, TensorType};
 pub(crate) use keys::ends_with_path;
 use keys::is_aside;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::gguf;
 use crate::files::{has_ending, open_regular};
-use crate::media::{self, FileFormat};
+use crate::formats::kind::{self, FileFormat};
 
 /// As many bytes as distinguish kinds of files.
 const HEAD_BYTES: u64 = 512;
@@ -59,7 +59,7 @@ const GIT_LFS: OtherFile = (
 );
 
 const SOUND: OtherFile = (
-    media::SOUND,
+    kind::SOUND,
     "It has no picture: choose an image or a video; a model is a .safetensors or .gguf file, or a diffusers folder",
 );
 
@@ -129,7 +129,7 @@ pub(crate) fn unfinished_download(path: &Path) -> Option<OtherFile> {
 
 /// Returns what a file is that Git LFS has not fetched, whatever its name; or a sound file.
 pub(crate) fn without_content(path: &Path) -> Option<OtherFile> {
-    let is_sound = || media::sniff(&head(path)) == FileFormat::Other(media::SOUND);
+    let is_sound = || kind::sniff(&head(path)) == FileFormat::Other(kind::SOUND);
     git_lfs_pointer(path).or_else(|| is_sound().then_some(SOUND))
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
     if is_markup(&head) {
         return Some(WEB_PAGE);
     }
-    match media::sniff(&head) {
+    match kind::sniff(&head) {
         FileFormat::Other("a file of another kind") if is_gguf_by_name => Some(NOT_GGUF),
         // In safetensors the JSON header follows 8 bytes of length.
         FileFormat::Other("a file of another kind") => {
@@ -183,7 +183,7 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
             kind.described(),
             "A server may have answered with a text instead of the file: log in where it is published, accept its licence if it asks for that, and download the file again",
         )),
-        FileFormat::Other(media::SOUND) => Some(SOUND),
+        FileFormat::Other(kind::SOUND) => Some(SOUND),
         kind @ FileFormat::Other(_) => Some((
             kind.described(),
             "To use it as an image, save it as PNG or JPEG first; a model is a .safetensors or .gguf file",

@@ -10,7 +10,6 @@ use crate::job::{
     SectionOrder,
 };
 use crate::model::{GuidanceMode, ImageRole, InputUse, ModelSpec, SamplingPreset};
-use crate::settings::Settings;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SizeChoice {
@@ -149,13 +148,6 @@ impl GenerateForm {
         };
     }
 
-    pub fn take_settings(&mut self, settings: &Settings) {
-        self.memory = settings.memory.choice();
-        self.preview = settings.interface.preview;
-        self.dtype = settings.runtime.dtype;
-        self.sidecar = settings.output.sidecar;
-    }
-
     /// Only what the window shows for this model, with an answer to everything that it asks there.
     #[must_use]
     pub fn as_shown(mut self, spec: &ModelSpec) -> Self {
@@ -174,7 +166,7 @@ impl GenerateForm {
         self.num_frames = num_frames.filter(|_| !makes_pictures && !has_sections);
         self.secs = has_sections.then(|| self.secs_or_default());
         self.section_order = self.section_order.filter(|_| has_sections);
-        let caches = (spec.family.step_caches)(spec);
+        let caches = (spec.family.step_caches)(&spec.variant);
         self.step_cache = self.step_cache.filter(|it| caches.contains(&it.kind));
         self.second_pass = self.second_pass.filter(|_| spec.has_second_pass());
         let has_rate = makes_pictures || self.leading_clip().is_some();
@@ -237,15 +229,6 @@ impl GenerateForm {
     pub fn makes_picture(&self, spec: &ModelSpec) -> bool {
         let is_one = self.num_frames == Some(1) && spec.section_order.is_none();
         is_one || spec.family.makes_pictures
-    }
-
-    /// The ending of the file: a picture's for a single frame, else what the settings say.
-    pub fn extension<'a>(&self, spec: &ModelSpec, settings: &'a Settings) -> &'a str {
-        if self.makes_picture(spec) {
-            "png"
-        } else {
-            &settings.output.format
-        }
     }
 
     /// Given width and height, or those of a chosen aspect ratio.

@@ -26,9 +26,9 @@ use super::{
     DtypeChoice, GenerateRequest, GridAxis, PartialSampling, PreviewChoice, PromptPicture,
     ResizeMode, SamplingOptions, SecondPass, SectionOrder, StepCache,
 };
-use crate::library::ComponentOverrides;
 use crate::media::ClipInfo;
 use crate::memory::MemoryOptions;
+use crate::model::ComponentOverrides;
 use crate::model::{ModelSpec, SamplingPreset};
 use crate::presets::PresetValues;
 
@@ -38,6 +38,7 @@ pub use inputs::{MAX_PROMPT_PICTURES, PROMPT_STRENGTHS};
 pub use jobs::{ExpandedJobs, jobs_of};
 pub use literal::LiteralPrompt;
 pub use outpaint::margins_for;
+pub(crate) use prompt_loras::tag_sentences;
 pub(crate) use ranges::wrong_shift;
 pub use seed::{SeedChoice, SeedMode, random_seed};
 

@@ -1,7 +1,7 @@
 //! Outpainting: which margins a model can fill around a picture, and what a form of such a job says.
 //!
 //! The picture and its mask are made by [`crate::media::extend_picture`], those of a control clip by
-//! [`crate::media::write_extended_clip`].
+//! [`crate::job::write_extended_clip`].
 
 use super::ranges::FPS;
 use super::{GenerateForm, InputMedia, StartPicture};

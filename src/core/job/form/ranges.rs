@@ -3,8 +3,8 @@
 //! Sizes and frames are [`super::snap`]'s.
 
 use super::{FormProblems, GenerateForm};
-use crate::families::ModelFamily;
 use crate::job::{GenerateRequest, SamplingOptions};
+use crate::model::ModelFamily;
 use crate::model::ModelSpec;
 
 /// Slowest and fastest rate of a written video.

@@ -34,7 +34,7 @@ pub(super) fn step_cache(
     found: &mut FormProblems,
 ) -> Option<StepCache> {
     let wanted = form.step_cache?;
-    let offered = (spec.family.step_caches)(spec);
+    let offered = (spec.family.step_caches)(&spec.variant);
     if !offered.contains(&wanted.kind) {
         let names: Vec<&str> = offered.iter().map(|kind| kind.label()).collect();
         let message = match &names[..] {

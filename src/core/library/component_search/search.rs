@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::ComponentOverrides;
+use crate::formats::sorted_entries;
 use crate::formats::weights::{WeightSet, is_pickle, pickle_instead};
 use crate::library::component_search::wanted::{ComponentQuery, WantedTokenizer};
 use crate::library::names::{model_words, possible_side};
 use crate::library::{ComponentCandidate, ComponentLibrary, WeightFileRole, place_of, tokenizer};
-use crate::model::configs::sorted_entries;
+use crate::model::ComponentOverrides;
 use crate::model::{CatalogError, ModelComponent, ModelFiles};
 use crate::networks::PartKind;
 

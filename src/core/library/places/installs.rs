@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::files::read_text_bounded;
-use crate::model::configs::sorted_entries;
+use crate::formats::sorted_entries;
 use crate::settings::ProgramPaths;
 
 /// Programs' folders have names that begin so, but for their case and punctuation.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::files::has_ending;
+use crate::formats::sorted_entries;
 use crate::model::CatalogError;
-use crate::model::configs::sorted_entries;
 use crate::settings::{AppPaths, Settings};
 use extra_paths::ConfigEnvironment;
 pub(crate) use extra_paths::ListedFolders;

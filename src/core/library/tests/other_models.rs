@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::catalog::IdentityCard;
 use crate::library::{WeightFileRole, glance};
+use crate::model::advice_for;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::catalog_of;
@@ -418,9 +419,9 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
             ModelSpec::open(&path).unwrap_err(),
         ] {
             assert!(
-                err.advice().contains(advice),
+                advice_for(&err).contains(advice),
                 "{name}: {err} {}",
-                err.advice()
+                advice_for(&err)
             );
             assert!(err.to_string().ends_with(name), "{err}");
         }
@@ -462,14 +463,18 @@ fn a_pipe_is_not_taken_for_a_folder_of_a_model() {
     ] {
         let text = err.to_string();
         assert!(text.starts_with("this is a pipe or a device"), "{text}");
-        assert!(err.advice().contains("weight file"), "{}", err.advice());
+        assert!(
+            advice_for(&err).contains("weight file"),
+            "{}",
+            advice_for(&err)
+        );
     }
 }
 
 #[test]
 fn the_advice_for_a_model_that_does_not_run_lists_published_families() {
     let err = ModelSpec::open(tempfile::tempdir().unwrap().path()).unwrap_err();
-    let advice = err.advice();
+    let advice = advice_for(&err);
     assert!(advice.contains("FLUX.2 klein 4B or 9B"), "{advice}");
     assert!(
         !advice.contains("Toy") && !advice.contains(", ,"),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::catalog::ModelCatalog;
 use crate::job::{JobError, JobErrorKind};
-use crate::library::ComponentOverrides;
+use crate::model::ComponentOverrides;
 use crate::model::{CatalogError, ModelSpec};
 use crate::settings::Settings;
 use crate::testing::made_up::{

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::catalog::ModelCatalog;
 use crate::families::flux::tests::files::{flux_tree, shapes};
-use crate::families::{ModelFamily, flux, wan};
+use crate::families::{flux, wan};
+use crate::model::ModelFamily;
 use crate::testing::made_up::{Shapes, T2V_1_3B, TI2V_5B, comfy_tree, transformer, write};
 use crate::testing::published::catalog_of;
 

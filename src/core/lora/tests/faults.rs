@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt as _;
 use serde_json::json;
 
 use crate::families::{flux, wan};
+use crate::fitting::{LoraInfo, fitting_plan};
 use crate::formats::weights::header::WeightHeader;
 use crate::lora::tests::layers::{Files, RANK, flux, table_of};
-use crate::lora::{LoraFile, LoraInfo, LoraPlan, fitting_plan};
+use crate::lora::{LoraFile, LoraPlan};
 use crate::testing::made_up::{Shapes, T2V_1_3B, transformer, write_as};
 
 #[test]

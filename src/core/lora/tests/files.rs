@@ -6,9 +6,10 @@ use serde_json::json;
 
 use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
+use crate::fitting::{LoraInfo, check};
 use crate::job::LoraChoice;
 use crate::lora::tests::layers::{Files, KOHYA, RANK, comfy, flux, lora, lora_of, table_of};
-use crate::lora::{Expert, LoraFile, LoraInfo, LoraPlan, check, strengths};
+use crate::lora::{Expert, LoraFile, LoraPlan, strengths};
 use crate::model::ModelFiles;
 use crate::testing::made_up::{Shapes, T2V_1_3B, T2V_14B, transformer, write_as};
 use crate::testing::random::Random;

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
+use crate::fitting::{LoraInfo, fitting_plan};
 use crate::job::LoraChoice;
-use crate::lora::{
-    LayerTable, LoraCoverage, LoraFile, LoraInfo, LoraPlan, LoraTarget, RowRange, fitting_plan,
-};
+use crate::lora::{LayerTable, LoraCoverage, LoraFile, LoraPlan, LoraTarget, RowRange};
 use crate::testing::made_up::{
     Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write,
 };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::lora::{LoraIndex, files_named};
+use crate::fitting::{LoraIndex, files_named};
 
 fn named(files: &[&str], name: &str, fits: &dyn Fn(&Path) -> bool) -> Vec<String> {
     let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use crate::catalog::IdentityCard;
 use crate::families::wan;
+use crate::fitting::LoraInfo;
 use crate::formats::weights::header::WeightHeader;
 use crate::lora::tests::layers::{Files, KOHYA, PEFT, RANK, lora_of, table_of};
-use crate::lora::{LoraFile, LoraInfo, LoraPlan, LoraUpdate};
+use crate::lora::{LoraFile, LoraPlan, LoraUpdate};
 use crate::testing::made_up::{Shapes, T2V_1_3B, transformer, write_as};
 
 const LAYER: &str = "blocks.0.self_attn.q";

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::fitting::{LoraFit, LoraMatcher, find};
 use crate::library::tests::installs::user_with_home;
 use crate::lora::tests::layers::comfy;
-use crate::lora::{LoraFit, LoraMatcher, find};
 use crate::model::test_spec;
 use crate::settings::{AppPaths, Settings};
 use crate::testing::made_up::{T2V_1_3B, T2V_14B, transformer, write, write_as};

@@ -14,6 +14,7 @@ mod h264;
 mod jpeg;
 #[cfg(feature = "h264")]
 mod mp4;
+mod options;
 mod png;
 mod segments;
 #[cfg(feature = "h264")]
@@ -23,23 +24,18 @@ mod webp;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, AtomicFile, AtomicFiles};
-use super::{AlphaChannel, FrameStarts, HAS_H264, MediaError, RgbPixels};
-use crate::enum_macros::{named, with_defaults};
-use crate::naming;
-use crate::units::size_text;
+use super::{AlphaChannel, HAS_H264, MediaError, RgbPixels};
+use crate::enum_macros::named;
+use crate::naming::{self, numbered_path};
 
+pub use options::ClipOptions;
 pub use segments::{FrameSegments, SegmentWriter};
 
 use frame_times::FrameTimes;
 
 /// Program name in the file's metadata.
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
-
-/// The frame rates that every format can keep.
-pub(super) const MIN_FPS: f64 = 0.01;
-pub(super) const MAX_FPS: f64 = 240.0;
 
 const MP4: &str = "mp4";
 
@@ -121,44 +117,6 @@ impl ClipFormat {
             Self::WebP if long > webp::MAX_SIDE => Some("16383 × 16383"),
             Self::Gif | Self::Jpeg if long > gif::MAX_SIDE => Some("65535 × 65535"),
             _ => None,
-        }
-    }
-}
-
-with_defaults! {
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct ClipOptions {
-        /// Frames a second.
-        pub fps: f64 = 24.0,
-        /// Starts of the frames where they are uneven. Numbered files do not keep them.
-        pub starts: Option<FrameStarts> = None,
-        /// Times that a GIF or WebP plays; 0 for endless.
-        pub num_plays: u16 = 0,
-        /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
-        /// 16 looks like the original.
-        pub crf: u8 = 16,
-        /// Settings of the job, as a JSON object that goes into the file.
-        pub settings: Option<String> = None,
-        /// A file that has the name already stays, and this one takes the next free name ([`naming::names_like`]).
-        pub keeps_others: bool = false,
-    }
-}
-
-impl ClipOptions {
-    fn check(&self, path: &Path) -> Result<(), MediaError> {
-        if !(MIN_FPS..=MAX_FPS).contains(&self.fps) {
-            return Err(MediaError::FrameRate(self.fps));
-        }
-        let wrong = |found: String| {
-            let path = path.to_path_buf();
-            Err(MediaError::Settings { found, path })
-        };
-        match &self.settings {
-            Some(settings) if settings.len() as u64 > MAX_SETTINGS_BYTES => {
-                wrong(size_text(settings.len() as u64))
-            }
-            Some(settings) if !is_json_object(settings) => wrong("something else".to_owned()),
-            _ => Ok(()),
         }
     }
 }
@@ -410,17 +368,6 @@ fn named(
         }
     }
     Ok(Vec::new())
-}
-
-/// `dir/name.png` becomes `dir/name_0001.png`: the name of one of several files of one job.
-pub fn numbered_path(path: &Path, number: usize) -> PathBuf {
-    let mut name = path.file_stem().unwrap_or_default().to_os_string();
-    name.push(format!("_{number:04}"));
-    if let Some(extension) = path.extension() {
-        name.push(".");
-        name.push(extension.to_ascii_lowercase());
-    }
-    path.with_file_name(name)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod png;
 mod webm;
 mod webp;
 
+use crate::media::MAX_SETTINGS_BYTES;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -19,8 +20,9 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 
 use super::MediaError;
-use super::kind::{self, FileFormat};
+use crate::formats::kind::{self, FileFormat};
 use crate::formats::{ByteSource, FilePart};
+use crate::media::opened::open_file;
 use crate::units::size_text;
 
 /// Name of the settings in images: the keyword of a PNG text, the name before a JPEG comment.
@@ -32,8 +34,6 @@ pub(super) const XMP_ELEMENT: &str = "safelight:settings";
 /// Name of the text in videos, as players and other programs have it.
 const COMMENT: &str = "comment";
 
-/// Larger settings are neither written nor read.
-pub const MAX_SETTINGS_BYTES: u64 = 8 << 20;
 /// A longer part of a file holds no text: settings, with the room that their container needs for names and entities.
 const MAX_PART_BYTES: u64 = 2 * MAX_SETTINGS_BYTES;
 /// More texts, or longer ones in all, no file needs.
@@ -89,7 +89,7 @@ impl MetadataTexts {
 /// The settings inside the file at `path`, as the JSON object that was put there, or nothing when the file carries
 /// none.
 pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
-    let opened = kind::open_file(path, "read the settings")?;
+    let opened = open_file(path, "read the settings")?;
     let no_carrier = |found: &str| {
         Err(MediaError::NoCarrier {
             found: found.to_owned(),
@@ -127,7 +127,7 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
 /// All texts in the file at `path`: none where it is of a kind that carries none. What is broken ends the search with
 /// what was found until then.
 pub fn read_texts(path: &Path) -> Result<Vec<MetadataText>, MediaError> {
-    let opened = kind::open_file(path, "read the texts")?;
+    let opened = open_file(path, "read the texts")?;
     let mut texts = MetadataTexts::default();
     let mut source = ByteSource::new(opened.file, opened.len);
     match search(opened.kind, &mut source, &mut texts) {

@@ -1,10 +1,11 @@
 //! The texts in a PNG: `tEXt`, `zTXt` and `iTXt`, and those of its EXIF.
 
+use crate::media::MAX_SETTINGS_BYTES;
 use std::io::{self, Read, Seek};
 
 use flate2::read::ZlibDecoder;
 
-use super::{MAX_SETTINGS_BYTES, MetadataTexts, exif, is_short, text_of, xmp};
+use super::{MetadataTexts, exif, is_short, text_of, xmp};
 use crate::formats::{ByteSource, png};
 
 pub(super) fn texts<R: Read + Seek>(

@@ -6,32 +6,37 @@
 //! purpose: 16-bit grey keeps its high byte, where Pillow turns everything above 255 white.
 
 mod declared;
+mod failure;
 mod gif;
 pub(super) mod heif;
 pub(super) mod jpeg;
+mod opened_image;
 pub(super) mod other;
 pub(super) mod png;
 pub(super) mod tiff;
 
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, RgbImage};
 
-use super::kind::{self, FileFormat};
 use super::source::first_frame;
-use super::{AlphaChannel, MediaError, RgbPixels, media_info};
+use super::{AlphaChannel, MediaError, RgbPixels};
+use crate::formats::kind::FileFormat;
 use crate::formats::{ByteSource, webp};
+use crate::media::opened::open_file;
 use crate::units::size_text;
+pub use failure::MAX_PIXELS;
+pub(super) use failure::{DecodeFailure, check_size, picture_from_rgb};
+pub use opened_image::OpenedImage;
+use opened_image::TONE_MAPPED;
+pub(super) use opened_image::only_first;
 pub(super) use png::PngReader;
 
 pub(super) use declared::CicpColours;
 use declared::{DeclaredColours, MAX_PROFILE_BYTES, SrgbPixels};
-
-/// Larger pictures are refused from their header, before anything is allocated for them.
-pub const MAX_PIXELS: u64 = 200_000_000;
 
 /// More than the largest permitted picture needs without compression, at 8 bytes a pixel.
 const MAX_FILE_BYTES: u64 = 2_000_000_000;
@@ -57,65 +62,6 @@ const OTHER_MAKE: &str = "a rare variant";
 
 pub(super) const EMPTY: &str = "this file is empty";
 
-/// An image or frame of a video, upright.
-#[derive(Clone, Debug)]
-pub struct OpenedImage {
-    /// In sRGB.
-    pub picture: RgbPixels,
-    /// `None` where all pixels are opaque.
-    pub alpha: Option<AlphaChannel>,
-    /// Colours that were converted to sRGB, in words.
-    pub colours: Option<String>,
-    /// Colours of the file that are not used, as a sentence.
-    pub notice: Option<String>,
-    /// Other parts of the file that are not used, each as a sentence.
-    pub unused: Vec<String>,
-}
-
-/// Ends the words for colours that are HDR.
-const TONE_MAPPED: &str = ", tone mapped";
-
-const BECOMES_OPAQUE: &str =
-    "Transparent parts become opaque, in the colours stored under them (often black or white)";
-
-impl OpenedImage {
-    /// Losses where the image at `path` is used as an opaque one, each as a sentence.
-    pub fn notices(&self, path: &Path) -> Vec<String> {
-        let opaque = self.alpha.is_some().then(|| BECOMES_OPAQUE.to_owned());
-        let frames = match media_info(path) {
-            Ok(info) => only_first(info.num_frames as usize, "frames"),
-            Err(_) => Some("Only the first frame is used: the file is incomplete".to_owned()),
-        };
-        let own = self.notice.iter().chain(&self.unused).cloned();
-        let own = self.hdr_notice().into_iter().chain(own);
-        opaque.into_iter().chain(frames).chain(own).collect()
-    }
-
-    /// HDR that the pixels do not keep, as a sentence.
-    pub fn hdr_notice(&self) -> Option<String> {
-        let (hdr, _) = self.colours.as_deref()?.split_once(TONE_MAPPED)?;
-        Some(format!("{hdr} is tone mapped to SDR"))
-    }
-}
-
-impl From<RgbPixels> for OpenedImage {
-    /// An opaque image in sRGB.
-    fn from(picture: RgbPixels) -> Self {
-        Self {
-            picture,
-            alpha: None,
-            colours: None,
-            notice: None,
-            unused: Vec::new(),
-        }
-    }
-}
-
-/// Notice on a file with several images, frames or pages.
-fn only_first(count: usize, parts: &str) -> Option<String> {
-    (count > 1).then(|| format!("Only the first of {count} {parts} is used"))
-}
-
 /// As [`open_image`], without its alpha.
 pub fn open_picture(path: &Path) -> Result<RgbPixels, MediaError> {
     open_image(path).map(|opened| opened.picture)
@@ -124,7 +70,7 @@ pub fn open_picture(path: &Path) -> Result<RgbPixels, MediaError> {
 /// Opens the image at `path`, whatever its extension says, or the first frame of the video there; no more of it is
 /// decoded.
 pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
-    let opened = kind::open_file(path, "read the image")?;
+    let opened = open_file(path, "read the image")?;
     if opened.len == 0 {
         return Err(MediaError::with_path(EMPTY, path));
     }
@@ -290,119 +236,6 @@ fn alpha_of(image: &DynamicImage) -> Option<Vec<u8>> {
 }
 
 type Input = BufReader<File>;
-
-/// Error of a decoder, before the format and the path are known.
-pub(super) enum DecodeFailure {
-    Truncated,
-    TooManyPixels {
-        width: u32,
-        height: u32,
-    },
-    Unsupported(String),
-    Damaged(String),
-    NoVideo,
-    Io(io::Error),
-    /// ffmpeg is needed and not installed.
-    NoFfmpeg,
-    /// ffmpeg does not decode it.
-    Undecodable,
-}
-
-impl DecodeFailure {
-    pub(super) fn into_error(self, kind: &'static str, path: &Path) -> MediaError {
-        let whole_path = path.to_path_buf();
-        match self {
-            Self::Truncated => MediaError::Truncated {
-                kind,
-                path: whole_path,
-            },
-            Self::TooManyPixels { width, height } => {
-                let most = MAX_PIXELS / 1_000_000;
-                let expected = format_args!("images may have at most {most} megapixels");
-                MediaError::with_path(format_args!("{expected}, not {width} × {height}"), path)
-            }
-            Self::Unsupported(detail) => MediaError::with_path(
-                format_args!(
-                    "this kind of {kind} image cannot be read ({detail}): save it as PNG in another program"
-                ),
-                path,
-            ),
-            Self::Damaged(detail) => MediaError::Damaged {
-                kind,
-                detail,
-                path: whole_path,
-            },
-            Self::NoVideo => {
-                MediaError::with_path(format_args!("this {kind} file has no video"), path)
-            }
-            Self::Io(err) => MediaError::from_io("read the image", err, path),
-            Self::NoFfmpeg => MediaError::with_path(
-                format_args!(
-                    "this is an image in {kind}: install ffmpeg to read it, or convert it to PNG or JPEG"
-                ),
-                path,
-            ),
-            Self::Undecodable => MediaError::with_path(
-                format_args!("ffmpeg cannot decode this {kind} image: convert it to PNG or JPEG"),
-                path,
-            ),
-        }
-    }
-
-    pub(super) fn too_much_memory() -> Self {
-        Self::Unsupported("it needs too much memory".to_owned())
-    }
-
-    /// Some decoders report the end of the file as wrong content, in the words of the standard library or their own.
-    pub(super) fn from_words(words: &str) -> Self {
-        tracing::debug!("a decoder says: {words}");
-        let lower = words.to_lowercase();
-        let ends = [
-            "unexpected end of file",
-            "failed to fill whole buffer",
-            "unexpected eof",
-            "not enough bytes",
-        ];
-        if ends.iter().any(|end| lower.contains(end)) {
-            return Self::Truncated;
-        }
-        Self::Damaged("its data is invalid".to_owned())
-    }
-}
-
-impl From<io::Error> for DecodeFailure {
-    fn from(err: io::Error) -> Self {
-        match err.kind() {
-            io::ErrorKind::UnexpectedEof => Self::Truncated,
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
-                Self::from_words(&err.to_string())
-            }
-            kind => Self::Io(kind.into()),
-        }
-    }
-}
-
-/// Refuses a size that is zero or too large: called with the header's size, before allocating.
-pub(super) fn check_size(width: u32, height: u32) -> Result<(), DecodeFailure> {
-    let pixels = u64::from(width) * u64::from(height);
-    if pixels == 0 {
-        return Err(DecodeFailure::Damaged(format!(
-            "its size is {width} × {height}"
-        )));
-    }
-    if pixels > MAX_PIXELS {
-        return Err(DecodeFailure::TooManyPixels { width, height });
-    }
-    Ok(())
-}
-
-pub(super) fn picture_from_rgb(
-    width: u32,
-    height: u32,
-    rgb: Vec<u8>,
-) -> Result<RgbPixels, DecodeFailure> {
-    RgbPixels::new(width, height, rgb).map_err(|err| DecodeFailure::Damaged(err.to_string()))
-}
 
 /// RGB from pixels of `channels` bytes, of which the first one (grey) or three are colour.
 pub(super) fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {

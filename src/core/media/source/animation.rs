@@ -16,13 +16,14 @@ use image::{
 };
 
 use super::{ClipInfo, FrameSink, MAX_CLIP_PIXELS, VideoFacts, apng};
+use crate::formats::kind::FileFormat;
 use crate::formats::{ByteSource, webp};
 use crate::media::colour::ColourConversion;
-use crate::media::kind::{FileFormat, SniffedFile};
 use crate::media::open::{
     DecodeFailure, MAX_PIXELS, PngReader, check_size, drop_alpha, other, picture_from_rgb, png,
     upright_size,
 };
+use crate::media::opened::SniffedFile;
 use crate::media::{AlphaChannel, FrameStarts, MediaError, OpenedImage};
 
 /// Three quarters of an hour: frames that do not change take only a few bytes each, and are counted one by one.

@@ -27,11 +27,17 @@ pub(super) use mp4::sound as mp4_sound;
 pub use reader::{ClipReader, TakeFrame};
 
 use super::{FrameStarts, MediaError, OpenedImage, RgbPixels};
-use crate::job::Video;
 
 /// Clips with more pixels in all their frames together are refused before they fill the memory: three bytes each make 3
 /// GB, which is a minute of 1280 × 720 at 18 frames a second.
 pub const MAX_CLIP_PIXELS: u64 = 1_000_000_000;
+
+/// Decoded frames of a video.
+#[derive(Clone, Debug, Default)]
+pub struct Video {
+    pub frames: Vec<Arc<RgbPixels>>,
+    pub fps: f64,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ClipInfo {
@@ -134,7 +140,7 @@ pub fn last_frame(path: &Path) -> Result<RgbPixels, MediaError> {
 }
 
 /// The first frame of the video at `path`; the others are not decoded.
-pub(super) fn first_frame(path: &Path) -> Result<OpenedImage, MediaError> {
+pub(crate) fn first_frame(path: &Path) -> Result<OpenedImage, MediaError> {
     let mut first = None;
     let mut reader = ClipReader::open(path)?;
     reader.read_with_alpha(0, &mut |_, frame| {

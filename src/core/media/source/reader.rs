@@ -9,8 +9,9 @@ use super::ffmpeg::FfmpegSource;
 use super::mp4::Mp4Source;
 use super::numbered::NumberedSource;
 use super::{ClipInfo, NumberedSink, UnsupportedVideo, VideoFacts};
-use crate::media::kind::{self, FileFormat};
+use crate::formats::kind::FileFormat;
 use crate::media::open::png;
+use crate::media::opened::open_file;
 use crate::media::{FrameStarts, MediaError, OpenedImage, RgbPixels};
 
 /// Takes one decoded frame and its number; breaks off when it needs no more.
@@ -35,7 +36,7 @@ enum VideoDecoder {
 impl ClipReader {
     /// Opens the video at `path`, whatever its extension says; decodes at most its first frame.
     pub fn open(path: &Path) -> Result<Self, MediaError> {
-        let opened = kind::open_file(path, "read the clip")?;
+        let opened = open_file(path, "read the clip")?;
         let not_a_clip = |found: &str| MediaError::NotAClip {
             found: found.to_owned(),
             path: path.to_path_buf(),
@@ -80,7 +81,7 @@ impl ClipReader {
     /// Opens the video or animation at `path`; `None` for an image, also the only one of a video. A numbered image is
     /// taken alone.
     pub fn open_moving(path: &Path) -> Result<Option<Self>, MediaError> {
-        let may_move = match kind::open_file(path, "read the file")?.kind {
+        let may_move = match open_file(path, "read the file")?.kind {
             FileFormat::Png => png::is_animated(path),
             FileFormat::Gif | FileFormat::WebP => true,
             kind => kind.demuxer().is_some(),
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn reading_from_any_frame_gives_the_same_pixels_as_reading_all() {
         let folder = tempfile::tempdir().unwrap();
-        let first_png = crate::media::numbered_path(&clip(folder.path(), "a.png"), 1);
+        let first_png = crate::naming::numbered_path(&clip(folder.path(), "a.png"), 1);
         for (path, num_frames) in [
             #[cfg(feature = "h264")]
             (clip(folder.path(), "a.mp4"), 110),

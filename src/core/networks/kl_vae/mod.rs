@@ -10,7 +10,7 @@ mod levels;
 
 use super::vae::check_shift;
 use crate::formats::weights::WeightSet;
-use crate::networks::known::{DetectionRule, PartKind};
+use crate::model::{DetectionRule, PartKind};
 
 /// By which its files are known where no family knows them better.
 pub(super) const KINDS: &[DetectionRule] = &[DetectionRule::new(

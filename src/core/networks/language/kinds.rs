@@ -1,6 +1,6 @@
 //! The language models that pictures and clips are made with: by what they differ, and how their files are known.
 
-use crate::networks::known::{DetectionRule, PartKind};
+use crate::model::{DetectionRule, PartKind};
 
 /// The decoders, as tensors and `model_type` show them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

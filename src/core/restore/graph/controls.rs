@@ -2,7 +2,8 @@
 
 use super::walk::GraphWalk;
 use super::{ComfyNode, MAX_CHAIN, NodeInput};
-use crate::restore::{ForeignSettings, RestoredControl, file_name, short};
+use crate::restore::names::file_name;
+use crate::restore::{ForeignSettings, RestoredControl, short};
 
 /// Name of a file that a node loads, without a folder such as ` [input]`.
 pub(super) fn shown_file(file: &str) -> String {

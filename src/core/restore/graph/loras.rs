@@ -1,12 +1,13 @@
 //! LoRAs of loaders, stacks, managers and loader packs, by the names of a node's inputs.
 
+use crate::restore::names::file_name;
 use serde_json::Value;
 
 use super::walk::{GraphWalk, InputSource, LinkKind};
 use super::{ComfyNode, NodeInput, has_word};
 use crate::job::prompt::TaggedPrompt;
 use crate::restore::fields::{self, JsonFields};
-use crate::restore::{MAX_LORAS, RestoredLora, file_name, short};
+use crate::restore::{MAX_LORAS, RestoredLora, short};
 
 /// Input names that give a strength; the text encoder's is not among them.
 const STRENGTHS: &str = "strength weight _wt _str multiplier";

@@ -11,6 +11,7 @@ mod canvas;
 mod conditioning;
 mod controls;
 mod loras;
+mod nodes;
 mod pass_differences;
 mod passes;
 mod reading;
@@ -20,140 +21,17 @@ mod unused;
 mod walk;
 mod widgets;
 
-use std::collections::BTreeMap;
-use std::fmt;
-
 use serde_json::{Map, Value};
 
 use super::fields::{self, JsonFields};
-use super::{ForeignSettings, short};
-
-/// Nodes of one graph, those of its subgraphs included.
-const MAX_NODES: usize = 20_000;
-
-/// Nodes of one chain, such as LoRAs after each other.
-const MAX_CHAIN: usize = 200;
+use super::settings::ForeignSettings;
+use nodes::{
+    ComfyGraph, ComfyNode, Id, MAX_CHAIN, MAX_NODES, NodeInput, NodeLink, NodeMode, NodeSlot,
+    has_word, id_of,
+};
 
 /// Subgraphs outside the canvas, each of which is read with another budget.
 const MAX_LONE_SUBGRAPHS: usize = 16;
-
-/// Number or name of a node; within a subgraph that of the outer node comes first, as in `20:3`.
-type Id = String;
-
-#[derive(Debug, Default)]
-struct ComfyGraph {
-    nodes: BTreeMap<Id, ComfyNode>,
-}
-
-#[derive(Debug, Default)]
-struct ComfyNode {
-    id: Id,
-    class: String,
-    inputs: BTreeMap<String, NodeInput>,
-    /// Names and types as far as a canvas gives them.
-    outputs: Vec<NodeSlot>,
-    /// Inputs that leave the node unchanged at these output slots: subgraphs, Get nodes.
-    routes: BTreeMap<u64, NodeInput>,
-    mode: NodeMode,
-}
-
-#[derive(Debug, Default, PartialEq)]
-enum NodeMode {
-    #[default]
-    Runs,
-    /// Hands on an input of the output's type.
-    Bypassed,
-    Muted,
-}
-
-#[derive(Clone, Debug, Default)]
-struct NodeSlot {
-    name: String,
-    kind: String,
-}
-
-#[derive(Clone, Debug)]
-enum NodeInput {
-    Value(Value),
-    Link(NodeLink),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct NodeLink {
-    from: Id,
-    slot: u64,
-    /// Type as the canvas writes it; empty where unknown.
-    kind: String,
-}
-
-impl ComfyNode {
-    fn link(&self, name: &str) -> Option<&NodeLink> {
-        match self.inputs.get(name)? {
-            NodeInput::Link(link) => Some(link),
-            NodeInput::Value(_) => None,
-        }
-    }
-
-    /// Inputs in natural order: `text2` before `text10`.
-    fn sorted_inputs(&self) -> Vec<(&str, &NodeInput)> {
-        let mut inputs: Vec<_> = self.inputs.iter().map(|(name, it)| (&**name, it)).collect();
-        inputs.sort_by_key(|(name, _)| {
-            let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
-            let number: u64 = name[start.len()..].parse().unwrap_or(0);
-            (start, number)
-        });
-        inputs
-    }
-
-    /// Linked inputs in natural order.
-    fn links(&self) -> impl Iterator<Item = (&str, &NodeLink)> {
-        let inputs = self.sorted_inputs().into_iter();
-        inputs.filter_map(|(name, input)| match input {
-            NodeInput::Link(link) => Some((name, link)),
-            NodeInput::Value(_) => None,
-        })
-    }
-
-    /// Returns whether the node has one of these inputs, which `, ` separates.
-    fn has(&self, names: &str) -> bool {
-        names.split(", ").any(|name| self.inputs.contains_key(name))
-    }
-
-    fn output(&self, slot: u64) -> Option<&NodeSlot> {
-        self.outputs.get(usize::try_from(slot).ok()?)
-    }
-
-    fn runs(&self) -> bool {
-        self.mode == NodeMode::Runs
-    }
-
-    /// Lowercase letters and digits of the class.
-    fn plain_class(&self) -> String {
-        let letters = self.class.chars().filter(char::is_ascii_alphanumeric);
-        letters.map(|it| it.to_ascii_lowercase()).collect()
-    }
-
-    fn is_switch(&self) -> bool {
-        self.is_called("switch ifelse conditionalbranch")
-    }
-
-    /// Returns whether the node only bundles or unbundles links, as contexts and pipes do.
-    fn is_bundle(&self) -> bool {
-        self.is_called("pipe context busnode") && !self.is_called("options")
-    }
-
-    /// Returns whether the class contains one of these lowercase words, which spaces separate.
-    fn is_called(&self, words: &str) -> bool {
-        has_word(&self.plain_class(), words)
-    }
-}
-
-/// `node KSampler (id 12)`
-impl fmt::Display for ComfyNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {} (id {})", short(&self.class), short(&self.id))
-    }
-}
 
 /// One graph of a file, in one or both writings.
 #[derive(Default)]
@@ -313,17 +191,4 @@ fn broadcast_seed(node: &Value) -> Option<Value> {
     let class = node.text("class_type")?.to_lowercase();
     let seed = node.object("inputs")?.get("seed")?;
     (has_word(&class, broadcasts::BROADCASTERS) && seed.is_number()).then(|| seed.clone())
-}
-
-/// Returns whether a text contains one of these words, which spaces separate.
-fn has_word(text: &str, words: &str) -> bool {
-    words.split(' ').any(|word| text.contains(word))
-}
-
-fn id_of(value: &Value) -> Option<Id> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    }
 }

@@ -1,8 +1,8 @@
 //! Settings of a graph: from the sampler that made the result back to noise, prompts, model and size.
 
+use crate::restore::names::file_name;
 use serde_json::Value;
 
-use super::broadcasts::BROADCASTERS;
 use super::conditioning::named_side;
 use super::controls::read_controls;
 use super::loras::NodeLoras;
@@ -14,9 +14,10 @@ use super::passes::{
 use super::sizes::{RESIZERS, read_latents, read_size, starts_from_noise};
 use super::unused::note_unused;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
+use super::walk::{broadcasters, number_or_note};
 use super::{ComfyGraph, ComfyNode, MAX_CHAIN, NodeInput, has_word};
 use crate::job::SigmaSchedule;
-use crate::restore::{ForeignSettings, fields, file_name, names, short};
+use crate::restore::{ForeignSettings, fields, names, short};
 
 /// Nodes that Safelight has as steps after a job.
 const FINISHERS: &str = "upscale interpol vfi facerestore";
@@ -348,12 +349,6 @@ fn read_model<'a>(
     }
 }
 
-/// Nodes that give unlinked inputs what they need, by rules.
-pub(super) fn broadcasters<'a>(walk: &GraphWalk<'a>) -> impl Iterator<Item = &'a ComfyNode> {
-    let nodes = walk.graph.nodes.values();
-    nodes.filter(|node| node.runs() && node.is_called(BROADCASTERS))
-}
-
 /// Shift of a node that makes it from the size, as in diffusers' dynamic shifting: linear in the logarithm, from 256
 /// tokens of 16 × 16 pixels to 4096.
 fn shift_by_size<'a>(
@@ -423,28 +418,6 @@ fn read_prompts<'a>(walk: &GraphWalk<'a>, guided: &'a ComfyNode, restored: &mut 
     for tagged in positive.tagged.into_values() {
         restored.add_tags(tagged);
     }
-}
-
-/// Reads a number, and names it where other nodes make it in a way that is not followed.
-pub(super) fn number_or_note<'a>(
-    walk: &GraphWalk<'a>,
-    node: &'a ComfyNode,
-    names: &str,
-    what: &str,
-    restored: &mut ForeignSettings,
-) -> Option<f64> {
-    let found = walk.number(node, names);
-    let mut makers = names
-        .split(", ")
-        .filter_map(|name| Some((name, walk.linked(node, name)?)));
-    if let Some((name, maker)) = makers.next().filter(|_| found.is_none()) {
-        walk.use_node(maker);
-        walk.use_input(&node.inputs[name]);
-        restored.note(format!(
-            "The {what} could not be read: {maker} makes it. The model's own is used"
-        ));
-    }
-    found
 }
 
 /// Reads a pass after the first: the other of two experts, a part of the same steps with other settings, or a

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::passes::takes_image;
-use super::reading::number_or_note;
+use super::walk::number_or_note;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, MAX_CHAIN, NodeInput, has_word};
 use crate::restore::{ForeignSettings, fields};

@@ -1,5 +1,7 @@
 //! Graphs in both writings, with their detours.
 
+use crate::model::choices::SamplerKind;
+use crate::model::choices::SigmaSchedule;
 use serde_json::{Value, json};
 
 use super::*;

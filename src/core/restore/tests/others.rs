@@ -1,5 +1,7 @@
 //! Settings of other programs that are named as not used, and those that two places of a file name.
 
+use crate::model::choices::SamplerKind;
+use crate::model::choices::SigmaSchedule;
 use serde_json::json;
 
 use super::*;

@@ -1,5 +1,6 @@
 //! Graphs of several samplers, and canvases with subgraphs and Set and Get nodes.
 
+use crate::model::choices::SamplerKind;
 use serde_json::{Value, json};
 
 use super::packs::{assert_note, encoder, read_with};

@@ -1,5 +1,7 @@
 //! Texts that programs change before they encode them, and commands in them.
 
+use crate::model::choices::SamplerKind;
+use crate::model::choices::SigmaSchedule;
 use serde_json::{Value, json};
 
 use super::packs::{assert_note, encoder, read_with};

@@ -4,11 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::assets;
+use crate::families::text_readers;
 use crate::families::{flux, framepack, wan};
 use crate::job::prompt::WildcardFolders;
 use crate::model::{GuidanceMode, ModelSpec, test_spec};
 use crate::testing::fixture;
-use crate::tokens::{CountWish, TextReader, TextTokenizer, TokenCounter, clean_wan_prompt};
+use crate::token_count::{CountWish, TokenCounter};
+use crate::tokens::{TextTokenizer, clean_wan_prompt};
 
 fn wan() -> ModelSpec {
     let mut spec = test_spec();
@@ -20,7 +22,7 @@ fn wan() -> ModelSpec {
 
 fn wish(spec: &ModelSpec, prompts: &[&str]) -> CountWish {
     CountWish {
-        readers: TextReader::of_model(spec),
+        readers: text_readers(spec),
         prompts: prompts.iter().map(|text| (*text).to_owned()).collect(),
         is_literal: false,
         wildcards: WildcardFolders::default(),
@@ -60,7 +62,7 @@ fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
     spec.guidance = GuidanceMode::Distilled;
     spec.files.tokenizer_2 = Some(assets());
     let readers = |spec: &ModelSpec| {
-        let readers = TextReader::of_model(spec).into_iter();
+        let readers = text_readers(spec).into_iter();
         let named = readers.map(|reader| (reader.name, reader.limit));
         named.collect::<Vec<_>>()
     };
@@ -79,7 +81,7 @@ fn words_around_a_prompt_of_framepack_do_not_count() {
     let mut count = |text: &str| counter.count(&wish(&spec, &[text])).unwrap().encoders[0].tokens;
     let (none, two) = (count(""), count(" 1 1"));
     assert!(two > none && two - none <= 4, "{none} and {two}");
-    assert_eq!(TextReader::of_model(&spec)[0].limit, 256);
+    assert_eq!(text_readers(&spec)[0].limit, 256);
 }
 
 #[test]

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use safelight_core::families::ModelFamily;
 use safelight_core::job::{BlockSet, LoraChoice};
+use safelight_core::model::ModelFamily;
 use safelight_core::networks::DenoiserConfig as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::finish::{MAX_HALO, TileSize};
+use safelight_core::footprint::{MAX_HALO, TileSize};
 use safelight_core::networks::{RrdbConfig, RrdbNames, UpscalerConfig};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};

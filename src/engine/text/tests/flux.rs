@@ -203,12 +203,12 @@ fn encoders_that_are_not_what_is_wanted_say_so() {
         (
             t5(&file(&clip_folder)),
             "expected a T5",
-            "found a CLIP text encoder",
+            "tensors such as 'text_model.",
         ),
         (
             clip(&file(&t5_folder)),
             "expected a CLIP",
-            "found a T5 text encoder",
+            "tensors such as 'encoder.block.0.layer.0.",
         ),
         (t5(&umt5), no_t5, ""),
         (t5(&umt5.join("model.safetensors")), no_t5, ""),

@@ -3,8 +3,9 @@
 pub(in crate::ui) mod shelf;
 
 use egui::{Checkbox, SliderClamping};
+use safelight_core::fitting::{FoundLora, LoraFit};
 use safelight_core::job::ChosenLora;
-use safelight_core::lora::{FoundLora, LoraCoverage, LoraFit};
+use safelight_core::lora::LoraCoverage;
 use safelight_core::presets::PresetValues;
 
 use crate::app::choices::PresetKey;

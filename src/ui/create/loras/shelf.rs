@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use egui::{Modal, TextFormat, TextWrapMode};
-use safelight_core::lora::{FoundLora, LoraFit};
+use safelight_core::fitting::{FoundLora, LoraFit};
 
 use crate::ui::prelude::*;
 use crate::ui::view::{ShelfPanel, ShownLoras};

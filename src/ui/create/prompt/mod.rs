@@ -5,7 +5,7 @@ mod lists;
 use egui::text::{CCursor, CCursorRange};
 use safelight_core::job::{LiteralPrompt, random_seed};
 use safelight_core::model::GuidanceMode;
-use safelight_core::tokens::PromptCount;
+use safelight_core::token_count::PromptCount;
 
 use crate::app::prompt::field_id;
 use crate::ui::prelude::*;
@@ -350,7 +350,7 @@ fn negative_count_ui(ui: &mut Ui, view: &UiContext<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::tokens::TokenCount;
+    use safelight_core::token_count::TokenCount;
 
     use super::*;
 

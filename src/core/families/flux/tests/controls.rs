@@ -6,9 +6,8 @@ use serde_json::json;
 
 use super::files::{flux_tree, shapes};
 use crate::families::flux::{self, control};
+use crate::fitting::{LoraFit, LoraMatcher, model_with};
 use crate::job::GenerateForm;
-use crate::library::ControlNetwork;
-use crate::lora::{LoraFit, LoraMatcher, model_with};
 use crate::model::{CatalogError, ControlBy, ControlKind, InputUse, ModelSpec};
 use crate::networks::{FluxControlConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
@@ -56,7 +55,7 @@ fn a_folder_says_the_same_with_its_config_as_its_header_does() {
     });
     write_json(&folder.join("config.json"), &config);
     assert_eq!(FluxControlConfig::read(&folder).unwrap(), bare);
-    let found = ControlNetwork::read(&folder).unwrap();
+    let found = crate::families::control_network(&folder).unwrap();
     assert_eq!(found.label, "FLUX.1 ControlNet Union");
 }
 

@@ -2,11 +2,12 @@
 
 use crate::catalog::ModelCatalog;
 use crate::families::flux::tests::files::{flux_tree, framepack_shapes, shapes};
+use crate::families::read_footprint;
+use crate::footprint::PlannedNetwork;
 use crate::job::{
     ChosenPicture, GenerateForm, GenerateRequest, JobRequest, PromptPicture, Recipe, Stage,
     StartPicture,
 };
-use crate::memory::{ModelFootprint, PlannedNetwork};
 use crate::model::ModelSpec;
 use crate::networks::ReduxConfig;
 use crate::testing::made_up::write;
@@ -121,7 +122,7 @@ fn a_job_looks_at_its_pictures_before_it_denoises_and_its_plan_counts_them() {
     let stages = Recipe::from_request(&request).stages;
     let expected = [Stage::EncodeText, Stage::EncodeVision, Stage::Denoise];
     assert_eq!(stages[..3], expected);
-    let weights = ModelFootprint::read(spec.family, &spec.files, &[], &[]).unwrap();
+    let weights = read_footprint(spec.family, &spec.files, &[], &[]).unwrap();
     // In f32.
     let bytes = |part| weights.part(part).unwrap().bytes(4);
     assert_eq!(bytes(PlannedNetwork::ImageEmbedder), 4 * 64_503_808);

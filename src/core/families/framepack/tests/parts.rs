@@ -8,9 +8,9 @@ use crate::families::framepack;
 use crate::families::framepack::tests::files::{
     framepack_tree, transformer_in, write_parts, write_siglip, write_transformer,
 };
+use crate::fitting;
 use crate::job::LoraChoice;
-use crate::library::ComponentOverrides;
-use crate::lora;
+use crate::model::ComponentOverrides;
 use crate::model::{CatalogError, ModelFiles, ModelSpec};
 use crate::testing::made_up::{I2V_14B, Shapes, clip_vision, comfy_tree, transformer, write};
 use crate::testing::published::{
@@ -172,14 +172,14 @@ fn loras_of_hunyuanvideo_and_framepack_fit_in_every_tools_names_and_those_of_flu
             (kohya_ends, MUSUBI_LAYERS),
         ] {
             let lora = write_lora(&path, ends, layers);
-            let checked = lora::check(&[lora], framepack::FAMILY, &files).unwrap();
+            let checked = fitting::check(&[lora], framepack::FAMILY, &files).unwrap();
             let coverage = &checked[0].coverage;
             let all = 2 * layers.lines().count();
             assert_eq!((coverage.applied, coverage.total), (all, all), "{dialect}");
         }
     }
     let lora = write_lora(&path, peft_ends, FLUX_LAYERS);
-    let err = lora::check(&[lora], framepack::FAMILY, &files("diffusers")).unwrap_err();
+    let err = fitting::check(&[lora], framepack::FAMILY, &files("diffusers")).unwrap_err();
     let text = err.to_string();
     assert!(text.contains("this LoRA is for Flux, not for FramePack"));
 }

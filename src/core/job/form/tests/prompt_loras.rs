@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::fitting::LoraIndex;
 use crate::job::prompt::WildcardFolders;
 use crate::job::{FormNotice, GenerateRequest};
-use crate::lora::LoraIndex;
 use crate::lora::tests::layers::comfy;
 use crate::model::test_spec;
 use crate::testing::made_up::{T2V_1_3B, T2V_14B, transformer, write};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::mp4::Mp4Source;
 use super::*;
 use crate::media::colour::ColourConversion;
-use crate::media::kind;
+use crate::media::opened::open_file;
 use crate::media::{ClipFormat, ClipOptions, write_clip};
 
 fn fixture(name: &str) -> PathBuf {
@@ -128,7 +128,7 @@ fn hdr_in_h264_is_tone_mapped_and_named() {
 #[cfg(feature = "h264")]
 #[test]
 fn interlaced_h264_is_left_to_ffmpeg() {
-    let opened = kind::open_file(&fixture("interlaced.mp4"), "read the clip").unwrap();
+    let opened = open_file(&fixture("interlaced.mp4"), "read the clip").unwrap();
     match Mp4Source::open(Path::new("interlaced.mp4"), opened.file, opened.len) {
         Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "interlaced H.264"),
         _ => panic!("the decoder reads whole frames only"),
@@ -210,7 +210,7 @@ fn a_long_clip_of_ours_ends_with_the_same_frame_read_from_its_last_keyframe() {
 #[cfg(not(feature = "h264"))]
 #[test]
 fn a_build_without_h264_leaves_it_to_ffmpeg() {
-    let opened = kind::open_file(&fixture("b-frames.mp4"), "read the clip").unwrap();
+    let opened = open_file(&fixture("b-frames.mp4"), "read the clip").unwrap();
     match Mp4Source::open(Path::new("b-frames.mp4"), opened.file, opened.len) {
         Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "H.264"),
         _ => panic!("nothing here can decode it"),

@@ -1,0 +1,142 @@
+//! LoRAs that a prompt names: `<lora:name:0.8>` becomes a LoRA of the job when the prompt is expanded.
+
+use std::path::Path;
+
+use super::fitting_plan;
+use super::prompt_tags::LoraIndex;
+use crate::families::def_of;
+use crate::job::prompt::{LoraTag, TaggedPrompt, WildcardFolders, has_choices};
+use crate::job::{FieldError, FormNotice, GenerateRequest, LoraChoice, tag_sentences};
+use crate::lora::{LayerTable, LoraFile};
+
+impl GenerateRequest {
+    /// Expands the prompts by [`Self::expand_prompts`], and moves the LoRAs that they name to the LoRAs of the job. Reads
+    /// the headers of the model and the LoRAs where there are any.
+    pub fn settle_prompts(
+        &mut self,
+        wildcards: &WildcardFolders,
+        index: &LoraIndex,
+    ) -> Result<Vec<FormNotice>, Vec<FieldError>> {
+        let fields = [
+            (
+                "prompt",
+                self.prompt_template.is_none(),
+                has_choices(&self.prompt),
+            ),
+            (
+                "negative",
+                self.negative_prompt_template.is_none(),
+                has_choices(&self.negative_prompt),
+            ),
+        ];
+        let mut notices = self.expand_prompts(wildcards)?;
+        let mut tags = Vec::new();
+        for (field, has_tags, is_new) in fields {
+            if !has_tags {
+                continue;
+            }
+            let (prompt, template) = if field == "prompt" {
+                (&mut self.prompt, &mut self.prompt_template)
+            } else {
+                (
+                    &mut self.negative_prompt,
+                    &mut self.negative_prompt_template,
+                )
+            };
+            let tagged = take_tags(prompt, template).map_err(|message| failed(field, message))?;
+            // Of others the form has said it.
+            let sentences = tag_sentences(field, &tagged).into_iter().filter(|_| is_new);
+            notices.extend(sentences.map(|message| FormNotice { field, message }));
+            if field == "prompt" {
+                tags = tagged.loras;
+            }
+        }
+        let changed = self.add_tagged_loras(&tags, index);
+        let changed = changed.map_err(|message| failed("prompt", message))?;
+        let field = "prompt";
+        notices.extend(
+            changed
+                .into_iter()
+                .map(|message| FormNotice { field, message }),
+        );
+        Ok(notices)
+    }
+
+    /// Adds the LoRAs of tags; of several tags for one file the strengths add up, and count instead of the list's. Returns
+    /// a sentence about each whose strength in the list is another.
+    fn add_tagged_loras(
+        &mut self,
+        tags: &[LoraTag],
+        index: &LoraIndex,
+    ) -> Result<Vec<String>, String> {
+        let mut notices = Vec::new();
+        if tags.is_empty() {
+            return Ok(notices);
+        }
+        let tables =
+            (def_of(self.family).lora.tables)(&self.files).map_err(|err| err.to_string())?;
+        let mut tagged: Vec<LoraChoice> = Vec::new();
+        for tag in tags {
+            let fits = |file: &Path| self.check_tagged(file, &tables).is_ok();
+            let path = index.file_named(&tag.name, &fits);
+            let path = path.map_err(|reason| format!("{reason} ({})", tag.written))?;
+            self.check_tagged(&path, &tables)
+                .map_err(|reason| format!("{} cannot be used: {reason}", tag.written))?;
+            match tagged.iter_mut().find(|lora| lora.path == path) {
+                Some(lora) => {
+                    let low = lora.strength_2.unwrap_or(lora.strength)
+                        + tag.strength_2.unwrap_or(tag.strength);
+                    lora.strength += tag.strength;
+                    lora.strength_2 = (low != lora.strength).then_some(low);
+                }
+                None => tagged.push(LoraChoice {
+                    path,
+                    strength: tag.strength,
+                    strength_2: tag.strength_2,
+                }),
+            }
+        }
+        for lora in tagged {
+            match self.loras.iter_mut().find(|own| own.path == lora.path) {
+                Some(own) if own.strength != lora.strength => {
+                    notices.push(format!(
+                        "LoRA {} is used at {} from the prompt instead of {} from the list",
+                        lora.path.display(),
+                        lora.strength,
+                        own.strength
+                    ));
+                    *own = lora;
+                }
+                Some(own) => *own = lora,
+                None => self.loras.push(lora),
+            }
+        }
+        Ok(notices)
+    }
+
+    /// The error is a sentence.
+    fn check_tagged(&self, file: &Path, tables: &[LayerTable]) -> Result<(), String> {
+        let read = LoraFile::read(file).map_err(|err| err.to_string())?;
+        let plan = fitting_plan(&read, self.family, tables).map_err(|err| err.to_string())?;
+        if plan.widened().is_some() && !self.loras.iter().any(|lora| lora.path == file) {
+            return Err(
+                "it needs a control image, so add it to the LoRAs instead of the prompt".to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Takes the tags out of an expanded prompt; what was written is its template then.
+fn take_tags(prompt: &mut String, template: &mut Option<String>) -> Result<TaggedPrompt, String> {
+    let mut tagged = TaggedPrompt::parse(prompt).map_err(|err| err.to_string())?;
+    if tagged.text != *prompt {
+        let written = std::mem::replace(prompt, std::mem::take(&mut tagged.text));
+        template.get_or_insert(written);
+    }
+    Ok(tagged)
+}
+
+fn failed(field: &'static str, message: String) -> Vec<FieldError> {
+    vec![FieldError { field, message }]
+}

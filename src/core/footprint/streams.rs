@@ -1,0 +1,117 @@
+//! Transformers of double and single blocks, as FLUX.1 and HunyuanVideo have them: all tokens go through together.
+
+use super::{PlannedJob, StageFootprint};
+use crate::footprint::{NetworkFootprint, PlannedNetwork};
+use crate::networks::stream_blocks::{StreamShape, StreamStyle};
+
+/// Calls whose modulations are made at once.
+const CALLS_AT_ONCE: f64 = 32.0;
+
+/// The blocks of a transformer, and the tokens that go through them.
+pub(crate) struct TokenSequence {
+    /// Tokens of one text, with those that are appended.
+    pub(crate) text: f64,
+    /// Tokens of one picture.
+    pub(crate) picture: f64,
+    /// Batch size.
+    pub(crate) pictures: f64,
+    /// Numbers of a picture's token.
+    pub(crate) channels: f64,
+    pub(crate) shape: StreamShape,
+}
+
+impl TokenSequence {
+    /// Of a batch of pictures.
+    pub(crate) fn of_pictures(
+        job: &PlannedJob<'_>,
+        [text, picture]: [f64; 2],
+        channels: i64,
+        shape: StreamShape,
+    ) -> Self {
+        Self {
+            text,
+            picture,
+            pictures: f64::from(job.request.batch_size.max(1)),
+            channels: channels as f64,
+            shape,
+        }
+    }
+}
+
+/// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
+/// and the product itself: 7 widths, or 9 where the feed-forward part is gated) and never below that of a double block.
+pub(crate) fn streams(
+    job: &PlannedJob<'_>,
+    network: &NetworkFootprint,
+    sequence: &TokenSequence,
+) -> StageFootprint {
+    let size = job.number_bytes() as f64;
+    let [dim, head_dim] = [sequence.shape.dim, sequence.shape.head_dim].map(|it| it as f64);
+    let heads = dim / head_dim;
+    let [double, single] = sequence.shape.blocks.map(|blocks| blocks as f64);
+    let pictures = sequence.pictures;
+    let one = sequence.picture + sequence.text;
+    let tokens = pictures * one;
+    let hidden = tokens * dim * size;
+    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    let scores = one * heads * 4.0;
+    // Each image of a batch attends alone, from a copy.
+    let copies = if pictures > 1.0 {
+        4.0 * one * dim * size
+    } else {
+        0.0
+    };
+    let widths = 2.0 + 3.0 + sequence.shape.mlp_in() as f64 / dim;
+    let moment = widths * hidden + expanded.max(copies + scores);
+    let passes = if job.request.is_guided() { 2 } else { 1 };
+    let texts = f64::from(passes);
+    let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
+    let told = match sequence.shape.style {
+        StreamStyle::Own => 12.0 * double + 3.0 * single,
+        StreamStyle::Shared => 12.0 + 3.0,
+    };
+    let modulations = texts * calls * (told + 2.0) * dim * size;
+    let angles = tokens * (head_dim / 2.0) * 8.0;
+    let text = texts * sequence.text * dim * size;
+    let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;
+    let kept = job.step_cache_bytes(hidden, texts);
+    let bytes = moment + modulations + angles + text + latents + kept;
+    let one_picture = job.operations(PlannedNetwork::Transformer, one, (dim, double + single));
+    StageFootprint {
+        calls: job.calls(passes),
+        operations: pictures * one_picture,
+        ..job.need(PlannedNetwork::Transformer, bytes)
+    }
+}
+
+/// Adds ControlNets of such blocks to the `need` of a transformer's [`streams`]; `controls`: the shape of each.
+///
+/// Their outputs stay until the last block of a step; the peak is in one of their blocks, with the transformer's hidden
+/// states before and after its first norm.
+pub(crate) fn add_controls(
+    job: &PlannedJob<'_>,
+    sequence: &TokenSequence,
+    controls: impl Iterator<Item = StreamShape>,
+    need: &mut StageFootprint,
+) {
+    let (size, dim) = (job.number_bytes() as f64, sequence.shape.dim as f64);
+    let of_pictures = sequence.pictures * sequence.picture * dim * size;
+    let of_all = sequence.pictures * (sequence.picture + sequence.text) * dim * size;
+    let blocks_of = |shape: StreamShape| shape.blocks.map(|blocks| blocks as f64);
+    let mut blocks = 0.0;
+    for shape in controls {
+        let [double, single] = blocks_of(shape);
+        // Modulations of a step's calls are made together, as the transformer's.
+        let told = 12.0 * double + 3.0 * single;
+        let modulations = f64::from(job.calls(1)).min(CALLS_AT_ONCE) * told * dim * size;
+        need.activation_bytes += (double + single + 1.0) * of_pictures + modulations;
+        blocks += double + single;
+    }
+    if blocks > 0.0 {
+        need.activation_bytes += 2.0 * of_all;
+        let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
+        let [double, single] = blocks_of(sequence.shape);
+        // One pass serves both texts.
+        need.operations *= 1.0 + blocks / (double + single) / passes;
+    }
+}

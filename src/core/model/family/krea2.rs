@@ -1,0 +1,46 @@
+//! Krea 2.
+
+use super::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, of_role};
+use crate::model::DetectionRule;
+
+pub(super) static INFO: FamilyInfo = FamilyInfo {
+    id: "krea2",
+    label: "Krea 2",
+    models: "Krea 2 Turbo or Raw",
+    names: &["krea2"],
+    has_dynamic_shift: true,
+    // Blocks that read text and timestep are spread over the twenty-eight.
+    matrices_a_block: |_| 12.1,
+    kinds: &[
+        DetectionRule::transformer(
+            "krea2",
+            "a Krea 2 transformer",
+            &["text_fusion.projector.weight"],
+        ),
+        DetectionRule::transformer(
+            "krea2",
+            "a Krea 2 transformer in the original layout",
+            &["txtfusion.projector.weight"],
+        ),
+    ],
+    published_name: |weights| {
+        let shape = weights.shape_by_end(&["tproj.1.weight", "time_mod_proj.weight"])?;
+        (shape.get(1)? == &6144).then_some("Krea 2 12B")
+    },
+    instead: |role, _| {
+        of_role(
+            role,
+            &[(
+                "transformer",
+                "krea2_turbo_fp8_scaled.safetensors or krea2_turbo_bf16.safetensors from Comfy-Org/Krea-2",
+            )],
+        )
+    },
+    // Those of Wan 2.1, which has the same latents.
+    tiny_decoder: TinyDecoderRules {
+        words: &["taew2_1", "taew", "wan"],
+        is_f16: false,
+    },
+    time_convolutions: TemporalConvPolicy::Fastest,
+    ..FamilyInfo::IMAGES
+};

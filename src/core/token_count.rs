@@ -1,0 +1,152 @@
+//! Token counts of a prompt for each text encoder of a model, shown while the user types.
+//!
+//! Opens tokenizers and caches them: the largest takes a moment. Counts the same texts as the engine's stages, with the
+//! cleaning, templates and limits of each family.
+
+use crate::job::prompt::{self, LongestText, PromptError, PromptTimeline, WildcardFolders};
+use crate::tokens::{TextReader, TextTokenizer};
+
+/// Prompts of one count that are looked at, the longest first.
+const MAX_PROMPTS: usize = 32;
+/// Letters of a usual token, for an encoder whose tokenizer is not at hand.
+const LETTERS_A_TOKEN: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountWish {
+    pub readers: Vec<TextReader>,
+    /// Texts to count; the longest counts.
+    pub prompts: Vec<String>,
+    /// True if they are literal texts rather than templates.
+    pub is_literal: bool,
+    pub wildcards: WildcardFolders,
+    /// True if the model supports times in a prompt.
+    pub has_times: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenCount {
+    pub name: &'static str,
+    /// Of the longest text that it reads.
+    pub tokens: usize,
+    pub limit: usize,
+    /// No tokenizer was at hand, so this is a guess.
+    pub is_estimate: bool,
+}
+
+impl TokenCount {
+    /// Number of truncated tokens.
+    pub fn num_cut(&self) -> usize {
+        self.tokens.saturating_sub(self.limit)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptCount {
+    /// In the order of the request's readers.
+    pub encoders: Vec<TokenCount>,
+    /// True if choices or wildcards may give a shorter text.
+    pub varies: bool,
+    /// Into how many texts the times divide a prompt; 1 without times.
+    pub num_parts: usize,
+    pub num_prompts: usize,
+}
+
+/// Token counter; caches the tokenizers of the last request.
+#[derive(Default)]
+pub struct TokenCounter {
+    open: Vec<(TextReader, Option<TextTokenizer>)>,
+}
+
+impl TokenCounter {
+    /// Counts; fails for a template that could not be expanded.
+    pub fn count(&mut self, wish: &CountWish) -> Result<PromptCount, PromptError> {
+        self.settle(&wish.readers);
+        let mut count = PromptCount {
+            num_parts: 1,
+            num_prompts: wish.prompts.len(),
+            encoders: wish.readers.iter().map(TokenCount::none).collect(),
+            ..PromptCount::default()
+        };
+        let mut by_length: Vec<&String> = wish.prompts.iter().collect();
+        by_length.sort_by_key(|prompt| std::cmp::Reverse(prompt.len()));
+        for (index, template) in by_length.into_iter().enumerate() {
+            // Each is looked through for what is wrong with it, even where it is too short to matter.
+            let is_counted = index < MAX_PROMPTS;
+            let first = self.open.first().filter(|_| is_counted);
+            let mut measure = |text: &str| match first {
+                Some((reader, tokenizer)) => tokens_of(reader, tokenizer.as_ref(), text),
+                None => text.len(),
+            };
+            let longest = if wish.is_literal {
+                LongestText {
+                    text: template.clone(),
+                    varies: false,
+                }
+            } else {
+                prompt::longest(template, &wish.wildcards, &mut measure)?
+            };
+            count.varies |= longest.varies;
+            if is_counted {
+                self.take(&mut count, &longest.text, wish.has_times);
+            }
+        }
+        Ok(count)
+    }
+
+    fn take(&self, count: &mut PromptCount, text: &str, has_times: bool) {
+        // The form reports invalid times.
+        let timeline = if has_times {
+            PromptTimeline::parse(text).ok().flatten()
+        } else {
+            None
+        };
+        let texts = timeline.map_or_else(|| vec![text.to_owned()], |timeline| timeline.texts());
+        count.num_parts = count.num_parts.max(texts.len());
+        for (encoder, (reader, tokenizer)) in count.encoders.iter_mut().zip(&self.open) {
+            encoder.is_estimate = tokenizer.is_none();
+            for text in &texts {
+                let tokens = tokens_of(reader, tokenizer.as_ref(), text);
+                encoder.tokens = encoder.tokens.max(tokens);
+            }
+        }
+    }
+
+    fn settle(&mut self, readers: &[TextReader]) {
+        let mut before = std::mem::take(&mut self.open);
+        for reader in readers {
+            let known = before.iter().position(|(known, _)| known == reader);
+            let tokenizer = match known {
+                Some(at) => before.swap_remove(at).1,
+                None => match reader.open() {
+                    Ok(tokenizer) => Some(tokenizer),
+                    Err(err) => {
+                        tracing::warn!("tokens are estimated: {err}");
+                        None
+                    }
+                },
+            };
+            self.open.push((reader.clone(), tokenizer));
+        }
+    }
+}
+
+impl TokenCount {
+    fn none(reader: &TextReader) -> Self {
+        Self {
+            name: reader.name,
+            tokens: 0,
+            limit: reader.limit,
+            is_estimate: false,
+        }
+    }
+}
+
+fn tokens_of(reader: &TextReader, tokenizer: Option<&TextTokenizer>, text: &str) -> usize {
+    let (prepared, around) = reader.prepared(text);
+    tokenizer
+        .and_then(|tokenizer| tokenizer.count(&prepared).ok())
+        .map_or_else(
+            || text.chars().count().div_ceil(LETTERS_A_TOKEN) + 1,
+            |tokens| tokens.saturating_sub(around),
+        )
+}
