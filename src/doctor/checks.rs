@@ -14,7 +14,7 @@ use safelight_core::settings::{
 };
 use safelight_core::units::size_text;
 
-use super::{CheckResult, CheckStatus};
+use super::check::{CheckResult, CheckStatus};
 use crate::runtimes::RuntimeKind;
 use crate::telemetry::host;
 
@@ -59,7 +59,7 @@ pub(super) fn runtime(
         Ok(runtime) => runtime,
         Err(err) => {
             let command = InstallationKind::of_this_program().libtorch_command();
-            return vec![CheckResult::fail("libtorch", err.to_string()).mend(command)];
+            return vec![CheckResult::fail("libtorch", err.to_string()).fix(command)];
         }
     };
     let place = format!("{} ({})", runtime.folder.display(), runtime.source);
@@ -145,7 +145,7 @@ pub(super) fn engine(report: Result<EngineReport, JobError>) -> CheckResult {
             let message = format!("jobs are computed on the CPU, which is slow: {problem}");
             CheckResult::fail("engine", message)
                 .advise("Mend what is said of libtorch and the GPU below; `safelight runtime check` names files of it that are missing or damaged, and `safelight runtime install` with its id downloads those again. Or use another one, or choose the CPU in the setting runtime.device")
-                .mend("safelight runtime check")
+                .fix("safelight runtime check")
         }
         Ok(report) => CheckResult::ok("engine", report.line),
         Err(err) => CheckResult::fail("engine", err.summary).advise(err.advice),
@@ -166,7 +166,7 @@ pub(super) fn models(catalog: Option<&ModelCatalog>) -> Vec<CheckResult> {
     let first = if names.is_empty() {
         CheckResult::fail("models", "no model was found")
             .advise("Run `safelight models` to see which folders are searched")
-            .mend("safelight models")
+            .fix("safelight models")
     } else {
         let message = format!("{} found: {}", names.len(), names.join(", "));
         CheckResult::ok("models", message)

@@ -11,7 +11,7 @@ use safelight_core::memory::conv_backends::{
 use safelight_core::memory::counters::{DeviceCounters, FallbackCounters};
 use safelight_core::settings::AppPaths;
 
-use super::CheckResult;
+use super::check::CheckResult;
 
 const NAME: &str = "memory tiers";
 
@@ -113,8 +113,8 @@ fn chosen(verdict: &ConvBackendVerdict) -> CheckResult {
 mod tests {
     use safelight_core::memory::counters::FallbackCount;
 
-    use super::super::CheckStatus;
     use super::*;
+    use crate::doctor::CheckStatus;
 
     #[test]
     fn an_engine_that_ended_is_no_memory_that_ran_out() {

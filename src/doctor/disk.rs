@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::CheckResult;
+use super::check::CheckResult;
 use crate::telemetry::time_limit::within;
 
 const NAME: &str = "disk speed";
@@ -41,7 +41,7 @@ pub(super) fn all(folders: Vec<PathBuf>) -> Vec<CheckResult> {
     let late = format!("the disk with the models did not respond within {secs} s");
     let none = "no weight file is large enough to measure the disk with";
     vec![match measured {
-        None => CheckResult::fail(NAME, late).mend("sudo dmesg | tail -n 50"),
+        None => CheckResult::fail(NAME, late).fix("sudo dmesg | tail -n 50"),
         Some(None) => CheckResult::ok(NAME, none),
         Some(Some((file, Err(err)))) => {
             let place = file.display();
@@ -140,8 +140,8 @@ fn has_weights(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CheckStatus;
     use super::*;
+    use crate::doctor::CheckStatus;
 
     #[test]
     fn the_largest_weight_file_is_read_and_small_ones_are_left() {

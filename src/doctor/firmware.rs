@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::CheckResult;
+use super::check::CheckResult;
 use crate::child;
 use crate::telemetry::SystemRoots;
 use crate::telemetry::amdgpu::AmdCard;

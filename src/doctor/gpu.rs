@@ -8,11 +8,14 @@ use safelight_core::memory::DeviceClass;
 use safelight_core::settings::LibtorchRuntime;
 use safelight_core::units::size_text;
 
-use super::{CheckResult, DoctorInputs, access, holders};
+use super::check::CheckResult;
+use super::holders;
+use super::inputs::DoctorInputs;
 use crate::runtimes::{self, BuildFit, RuntimeBuild, RuntimeKind, of_place};
 use crate::telemetry::amdgpu::{self, AmdCard, AmdMemory};
 use crate::telemetry::budget::{PoolGrowth, budget};
 use crate::telemetry::device::{chosen_amd, is_display_only, rocm_order};
+use crate::telemetry::gpu_access::GpuAccess;
 use crate::telemetry::nvidia::{NvidiaCard, NvidiaReport};
 use crate::telemetry::{DeviceQuery, SystemRoots, host};
 
@@ -46,7 +49,7 @@ pub(super) fn all(
                     );
                     CheckResult::warn("gpu", message)
                         .advise("Install NVIDIA's driver of your distribution and restart")
-                        .mend("nvidia-smi")
+                        .fix("nvidia-smi")
                 }),
         );
     }
@@ -55,7 +58,7 @@ pub(super) fn all(
         return vec![CheckResult::warn("gpu", message)];
     }
     if !cards.is_empty() {
-        checks.extend(access::all(roots));
+        checks.push(access(roots));
         checks.extend(choice(roots, query));
         let computing = chosen_amd(&cards, query).filter(|_| query.kind != "cuda");
         checks.extend(computing.and_then(|card| memory(card, roots, query)));
@@ -106,7 +109,7 @@ impl GpuUse<'_> {
             Some(BuildFit::Refused(refusal)) => {
                 let message = format!("{message}; {unused}: {}", refusal.what);
                 let check = CheckResult::warn("gpu", message).advise(refusal.advice);
-                check.mend(refusal.command)
+                check.fix(refusal.command)
             }
             Some(BuildFit::Build(build)) => {
                 let other = other.label();
@@ -116,11 +119,11 @@ impl GpuUse<'_> {
                 if self.own.join(id).is_dir() {
                     return check
                         .advise(format!("Use {}, which is here", build.name))
-                        .mend(format!("safelight runtime use {id}"));
+                        .fix(format!("safelight runtime use {id}"));
                 }
                 check
                     .advise(format!("Get {}: about {size} to download", build.name))
-                    .mend(format!("safelight runtime install {id}"))
+                    .fix(format!("safelight runtime install {id}"))
             }
             None => CheckResult::warn("gpu", format!("{message}; {unused}")),
         }
@@ -146,7 +149,7 @@ fn amd(card: &AmdCard, cards: &[AmdCard], use_of: &GpuUse<'_>) -> CheckResult {
         let message = format!("{message}; the kernel's compute driver does not list it");
         return CheckResult::warn("gpu", message)
             .advise("ROCm cannot use a card that is not under /sys/class/kfd")
-            .mend("sudo dmesg | grep -iE 'kfd|amdgpu'");
+            .fix("sudo dmesg | grep -iE 'kfd|amdgpu'");
     }
     use_of.check(RuntimeKind::Rocm, &card.pci, message)
 }
@@ -229,7 +232,23 @@ fn advise_growth(check: CheckResult, growth: &PoolGrowth, roots: &SystemRoots) -
         .advise(format!(
             "{first}ttm.pages_limit={pages_limit}, which is {gib} GiB{now}, rebuild the initramfs and restart; amdgpu.gttsize is obsolete"
         ))
-        .mend(format!(
+        .fix(format!(
             "echo 'options ttm pages_limit={pages_limit}' | sudo tee /etc/modprobe.d/ttm.conf && (sudo update-initramfs -u || sudo dracut --force || sudo mkinitcpio -P)"
         ))
+}
+
+/// The check on the devices that a user opens.
+fn access(roots: &SystemRoots) -> CheckResult {
+    let access = GpuAccess::of_user(roots);
+    if let Some(problem) = access.problem() {
+        return CheckResult::warn("gpu access", problem.message)
+            .advise(problem.advice)
+            .fix(problem.command);
+    }
+    let groups = match access.missing_groups() {
+        [] => "you are in the groups render and video".to_owned(),
+        missing => format!("the groups {} are not needed here", missing.join(" and ")),
+    };
+    let message = format!("/dev/kfd and the render nodes can be opened; {groups}");
+    CheckResult::ok("gpu access", message)
 }

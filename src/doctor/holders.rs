@@ -8,7 +8,7 @@ use std::path::Path;
 
 use safelight_core::units::size_text;
 
-use super::CheckResult;
+use super::check::CheckResult;
 
 /// Programs with less are not named.
 const WORTH_NAMING_BYTES: u64 = 64 << 20;

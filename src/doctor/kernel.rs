@@ -4,7 +4,8 @@
 
 use std::fs;
 
-use super::{CheckResult, firmware};
+use super::check::CheckResult;
+use super::firmware;
 use crate::telemetry::amdgpu::{self, AmdCard};
 use crate::telemetry::{SystemRoots, host};
 
@@ -37,7 +38,7 @@ fn kernel(cards: &[AmdCard], roots: &SystemRoots) -> CheckResult {
                 format!("gfx1151 needs kernel {major}.{minor}.{patch} or a backport, and this is {release}"),
             )
             .advise("Install a newer kernel: older ones do not tell cwsr_size and ctl_stack_size, and programs on gfx1151 hang or crash")
-            .mend("uname -r; cat /sys/class/kfd/kfd/topology/nodes/*/properties | grep -E 'cwsr_size|ctl_stack_size'");
+            .fix("uname -r; cat /sys/class/kfd/kfd/topology/nodes/*/properties | grep -E 'cwsr_size|ctl_stack_size'");
         }
     }
     if !cards.is_empty() && copies_mappings_slowly(&release) {
@@ -66,6 +67,6 @@ fn driver(roots: &SystemRoots) -> CheckResult {
         ),
         _ if folder.exists() => CheckResult::ok("driver", "amdgpu, the kernel's own"),
         _ => CheckResult::warn("driver", "the module amdgpu is not loaded")
-            .mend("sudo modprobe amdgpu"),
+            .fix("sudo modprobe amdgpu"),
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::settings::{AppPaths, RuntimeSettings};
 use safelight_core::units::size_text;
 
-use super::CheckResult;
+use super::check::CheckResult;
 
 /// The name of its check, which a page can offer to clear.
 pub const MIOPEN_CACHE: &str = "miopen cache";
@@ -83,7 +83,7 @@ pub(super) fn all(places: &[MiopenFolder]) -> Vec<CheckResult> {
             format!("{} kept by MIOpen: {}", size_text(bytes), named.join(", ")),
         )
         .advise("Clear it if decoding became slow or wrong after a ROCm update")
-        .mend("safelight doctor --clear-miopen-cache"),
+        .fix("safelight doctor --clear-miopen-cache"),
     ]
 }
 

@@ -4,13 +4,14 @@
 //! a separate process or thread with a time limit, so an examination always ends. The command line prints it, the
 //! window shows it.
 
-mod access;
+mod check;
 mod checks;
 mod counters;
 mod disk;
 mod firmware;
 mod gpu;
 mod holders;
+mod inputs;
 mod kernel;
 pub mod miopen;
 mod speed;
@@ -18,231 +19,29 @@ mod speed;
 mod tests;
 mod variables;
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{
-    AppPaths, LibtorchRuntime, LoadedSettings, RuntimeMissing, Settings, own_runtime,
+    AppPaths, LibtorchRuntime, Settings, own_runtime,
 };
 use safelight_core::speed::SpeedLine;
-use serde::Serialize;
 
 pub use crate::child::ChildExit;
 use crate::runtimes;
-use crate::telemetry::nvidia::{self, NvidiaReport};
 use crate::telemetry::time_limit::within;
-use crate::telemetry::{DeviceQuery, SystemRoots, amdgpu};
-use crate::worker::environment::{self, EngineTarget};
+use crate::telemetry::{DeviceQuery, amdgpu};
+use crate::worker::environment::EngineTarget;
 use crate::worker::{ProcessLauncher, probe_engine};
+pub use check::{CheckFigure, CheckGroup, CheckResult, CheckStatus, worst};
+pub use inputs::{DoctorInputs, DoctorProbes, DoctorTarget};
 
 /// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.
 const ENGINE_LIMIT: Duration = Duration::from_mins(1);
 /// Looking through folders of models on a disk that is slow or gone.
 const CATALOG_LIMIT: Duration = Duration::from_secs(30);
-
-/// Longest name of a check, for alignment.
-const NAME_WIDTH: usize = 12;
-
-/// Verdict of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckStatus {
-    Ok,
-    Warn,
-    Fail,
-}
-
-/// Subject of a check, in the order of display.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckGroup {
-    Engine,
-    Gpu,
-    System,
-    Environment,
-    Speed,
-    Files,
-}
-
-impl CheckGroup {
-    pub const ALL: [Self; 6] = [
-        Self::Engine,
-        Self::Gpu,
-        Self::System,
-        Self::Environment,
-        Self::Speed,
-        Self::Files,
-    ];
-
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Engine => "Engine",
-            Self::Gpu => "Graphics cards",
-            Self::System => "System",
-            Self::Environment => "Environment",
-            Self::Speed => "Speed",
-            Self::Files => "Models and files",
-        }
-    }
-
-    fn from_check_name(name: &str) -> Self {
-        match name {
-            "settings" | "libtorch" | "engine" | "restarts" | "memory tiers" => Self::Engine,
-            "gpu" | "gpu access" | "gpu memory" | "gpu choice" => Self::Gpu,
-            "kernel" | "driver" | "memory" => Self::System,
-            "environment" => Self::Environment,
-            "speed" => Self::Speed,
-            _ => Self::Files,
-        }
-    }
-}
-
-/// Measured value, for programs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CheckFigure {
-    pub value: f64,
-    pub unit: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CheckResult {
-    pub group: CheckGroup,
-    pub name: &'static str,
-    pub status: CheckStatus,
-    /// One sentence, no full stop.
-    pub message: String,
-    /// Advice; empty if nothing needs to be done.
-    pub advice: String,
-    /// A line for a shell that does it; empty when there is none.
-    pub command: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub figure: Option<CheckFigure>,
-}
-
-impl CheckResult {
-    /// Returns whether the check can fail. Others state a fact, such as the GPU's name.
-    pub fn is_verdict(&self) -> bool {
-        const AT_RISK: [&str; 9] = [
-            "libtorch",
-            "engine",
-            "gpu access",
-            "gpu memory",
-            "driver",
-            "memory",
-            "models",
-            "output",
-            "disk",
-        ];
-        self.status != CheckStatus::Ok || AT_RISK.contains(&self.name)
-    }
-
-    fn new(name: &'static str, status: CheckStatus, message: impl Into<String>) -> Self {
-        Self {
-            group: CheckGroup::from_check_name(name),
-            name,
-            status,
-            message: message.into(),
-            advice: String::new(),
-            command: String::new(),
-            figure: None,
-        }
-    }
-
-    /// Lines for people: the verdict, and below it what to do.
-    pub fn text(&self) -> String {
-        let mark = match self.status {
-            CheckStatus::Ok => "ok  ",
-            CheckStatus::Warn => "note",
-            CheckStatus::Fail => "FAIL",
-        };
-        let mut text = format!("{mark}  {:NAME_WIDTH$}  {}\n", self.name, self.message);
-        for (arrow, line) in [("->", &self.advice), (" $", &self.command)] {
-            if !line.is_empty() {
-                // Writing to a string cannot fail.
-                writeln!(text, "      {:NAME_WIDTH$}  {arrow} {line}", "").ok();
-            }
-        }
-        text
-    }
-
-    fn ok(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, CheckStatus::Ok, message)
-    }
-
-    fn warn(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, CheckStatus::Warn, message)
-    }
-
-    fn fail(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, CheckStatus::Fail, message)
-    }
-
-    fn advise(mut self, advice: impl Into<String>) -> Self {
-        self.advice = advice.into();
-        self
-    }
-
-    fn mend(mut self, command: impl Into<String>) -> Self {
-        self.command = command.into();
-        self
-    }
-
-    fn measured(mut self, value: f64, unit: &str) -> Self {
-        self.figure = Some(CheckFigure {
-            value,
-            unit: unit.to_owned(),
-        });
-        self
-    }
-}
-
-/// The worst of them.
-pub fn worst(checks: &[CheckResult]) -> CheckStatus {
-    let status = checks.iter().map(|check| check.status).max();
-    status.unwrap_or(CheckStatus::Ok)
-}
-
-/// Everything that the checks look at, gathered first so that tests can say what is there.
-#[derive(Debug)]
-pub struct DoctorInputs {
-    pub roots: SystemRoots,
-    /// The environment that the engine would inherit.
-    pub variables: BTreeMap<String, String>,
-    /// Report of NVIDIA's driver, or the reason why there is none.
-    pub nvidia: Result<NvidiaReport, String>,
-}
-
-impl DoctorInputs {
-    pub fn of_this_user() -> Self {
-        Self {
-            roots: SystemRoots::of_this_machine(),
-            variables: environment::inherited(),
-            nvidia: nvidia::report(),
-        }
-    }
-}
-
-/// Programs started for the examination.
-pub trait DoctorProbes {
-    /// Starts an engine, hears its first message and ends it.
-    fn engine(&mut self) -> Result<EngineReport, JobError>;
-    /// Lets an engine measure how fast it is, and tells each line of it.
-    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<ChildExit, JobError>;
-}
-
-/// User and machine under examination.
-pub struct DoctorTarget {
-    pub paths: AppPaths,
-    pub loaded: LoadedSettings,
-    pub machine: DoctorInputs,
-    pub runtime: Result<LibtorchRuntime, RuntimeMissing>,
-    /// The GPU and the disk are measured too, which takes some seconds.
-    pub is_measured: bool,
-}
 
 /// Examines this machine for this user; each check is reported as soon as it is done.
 pub fn examine_this_machine(
@@ -292,13 +91,6 @@ impl DoctorProbes for OwnEngines {
             },
         ))
     }
-}
-
-/// Reason why this user cannot open AMD's compute driver, and the command that fixes it.
-pub fn access_problem(roots: &SystemRoots) -> Option<(String, String)> {
-    let mut checks = access::all(roots).into_iter();
-    let problem = checks.find(|check| check.status != CheckStatus::Ok)?;
-    Some((problem.message, problem.command))
 }
 
 /// All checks, in the order in which a job needs the things.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use safelight_core::memory::DeviceClass;
 use safelight_core::speed::{SpeedLine, SpeedProbe, SpeedState};
 
-use super::{CheckResult, ChildExit, DoctorProbes};
+use super::check::CheckResult;
+use super::inputs::DoctorProbes;
+use crate::child::ChildExit;
 use crate::worker::environment::EngineTarget;
 
 /// Loading a GPU runtime takes most of it; measuring takes seconds.
@@ -59,14 +61,14 @@ pub(super) fn all(
                 format!("the measurement did not end within {secs} s and was stopped at {at}"),
             )
             .advise("The driver may hang, or other programs use the device: close them, look at the kernel's log, and restart the computer if that does not help")
-            .mend("sudo dmesg | tail -n 50"),
+            .fix("sudo dmesg | tail -n 50"),
         ),
         Ok(ChildExit::Badly { how, complaint }) => {
             let last = complaint.lines().last().unwrap_or_default();
             let reason = if last.is_empty() { how } else { format!("{how}: {last}") };
             tell(
                 CheckResult::fail("speed", format!("the engine ended while it measured, at {at} ({reason})"))
-                    .mend("sudo dmesg | tail -n 50"),
+                    .fix("sudo dmesg | tail -n 50"),
             );
         }
         Err(err) => tell(CheckResult::fail("speed", err.summary).advise(err.advice)),
@@ -107,7 +109,7 @@ fn judge(
                 && target.is_some_and(|target| target.class == DeviceClass::Discrete) =>
         {
             warn("The card may sit in a slot with few lanes, or its link saves power: weights that do not fit stream over it")
-                .mend("lspci -vv | grep -E 'VGA|3D|LnkSta:'")
+                .fix("lspci -vv | grep -E 'VGA|3D|LnkSta:'")
         }
         _ => CheckResult::ok("speed", message),
     }

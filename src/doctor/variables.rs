@@ -8,7 +8,7 @@ use safelight_core::memory::DeviceClass;
 use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::settings::RuntimeSettings;
 
-use super::CheckResult;
+use super::check::CheckResult;
 use crate::worker::environment::{self, EngineTarget, EngineVariable, VariableOrigin};
 
 /// Without a libtorch, as for one without a GPU.
@@ -62,7 +62,7 @@ fn hurtful(variable: &EngineVariable) -> Option<CheckResult> {
     Some(
         CheckResult::warn("environment", message)
             .advise(advice)
-            .mend(format!("env -u {name} safelight")),
+            .fix(format!("env -u {name} safelight")),
     )
 }
 

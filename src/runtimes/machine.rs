@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::table::RuntimeKind;
 use crate::telemetry::device::is_display_only;
+use crate::telemetry::gpu_access::GpuAccess;
 use crate::telemetry::nvidia::NvidiaReport;
 use crate::telemetry::{SystemRoots, amdgpu, host};
 use crate::worker::served_versions;
@@ -80,8 +81,9 @@ impl MachineGpus {
         let no_access = gpus
             .iter()
             .any(|gpu| gpu.target.is_some())
-            .then(|| crate::doctor::access_problem(roots))
-            .flatten();
+            .then(|| GpuAccess::of_user(roots).problem())
+            .flatten()
+            .map(|problem| (problem.message, problem.command));
         let mut nvidia_driver = None;
         match nvidia {
             Ok(report) if !report.cards.is_empty() => {

@@ -8,6 +8,7 @@ pub mod device;
 #[cfg(test)]
 #[path = "../core/machine/fake_tree.rs"]
 pub(crate) mod fake_tree;
+pub mod gpu_access;
 pub mod host;
 pub mod host_pools;
 pub mod monitor;

@@ -1,4 +1,4 @@
-//! The check on what a user needs for an AMD GPU: the compute driver's device, the card's own, and the groups.
+//! Access of this user to an AMD GPU: the compute driver's device, the card's own, and the groups.
 //!
 //! Opens the devices as ROCm would, and changes nothing.
 
@@ -7,44 +7,72 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::CheckResult;
-use crate::telemetry::SystemRoots;
+use super::SystemRoots;
 
 /// Groups with access to GPUs, on most systems.
 const GROUPS: [&str; 2] = ["render", "video"];
 
-pub(super) fn all(roots: &SystemRoots) -> Vec<CheckResult> {
-    let mut is_there = true;
-    let refused: Vec<String> = devices(&roots.dev)
-        .into_iter()
-        .filter_map(|device| {
+/// Devices of AMD's compute driver that this user cannot open, and why not.
+pub struct GpuAccess {
+    /// Path and error of each.
+    refused: Vec<String>,
+    are_there: bool,
+    missing_groups: Vec<&'static str>,
+}
+
+/// What is in the way of a user, and what to do about it.
+pub struct AccessProblem {
+    pub message: String,
+    pub advice: &'static str,
+    pub command: String,
+}
+
+impl GpuAccess {
+    pub fn of_user(roots: &SystemRoots) -> Self {
+        let mut are_there = true;
+        let refused = devices(&roots.dev).into_iter().filter_map(|device| {
             let opened = OpenOptions::new().read(true).write(true).open(&device);
             let err = opened.err()?;
-            is_there &= err.kind() != ErrorKind::NotFound;
+            are_there &= err.kind() != ErrorKind::NotFound;
             Some(format!("{}: {err}", device.display()))
-        })
-        .collect();
-    let missing = missing_groups(roots);
-    if !refused.is_empty() {
-        let message = format!("the GPU cannot be opened: {}", refused.join("; "));
-        let check = CheckResult::warn("gpu access", message);
-        return vec![if missing.is_empty() || !is_there {
-            check
-                .advise("Load the driver, and in a container pass /dev/kfd and /dev/dri on")
-                .mend("sudo modprobe amdgpu")
-        } else {
-            check
-                .advise("Add yourself to the groups render and video, then log in again")
-                .mend(format!("sudo usermod -aG {} \"$USER\"", missing.join(",")))
-        }];
+        });
+        Self {
+            refused: refused.collect(),
+            are_there,
+            missing_groups: missing_groups(roots),
+        }
     }
-    let groups = if missing.is_empty() {
-        "you are in the groups render and video".to_owned()
-    } else {
-        format!("the groups {} are not needed here", missing.join(" and "))
-    };
-    let message = format!("/dev/kfd and the render nodes can be opened; {groups}");
-    vec![CheckResult::ok("gpu access", message)]
+
+    pub fn problem(&self) -> Option<AccessProblem> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        let message = format!("the GPU cannot be opened: {}", self.refused.join("; "));
+        let (advice, command) = if self.missing_groups.is_empty() || !self.are_there {
+            (
+                "Load the driver, and in a container pass /dev/kfd and /dev/dri on",
+                "sudo modprobe amdgpu".to_owned(),
+            )
+        } else {
+            (
+                "Add yourself to the groups render and video, then log in again",
+                format!(
+                    "sudo usermod -aG {} \"$USER\"",
+                    self.missing_groups.join(",")
+                ),
+            )
+        };
+        Some(AccessProblem {
+            message,
+            advice,
+            command,
+        })
+    }
+
+    /// Groups that GPUs have here and that this user is not in.
+    pub fn missing_groups(&self) -> &[&'static str] {
+        &self.missing_groups
+    }
 }
 
 fn devices(dev: &Path) -> Vec<std::path::PathBuf> {
@@ -92,7 +120,6 @@ fn missing_groups(roots: &SystemRoots) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CheckStatus;
     use super::*;
 
     fn machine(groups: &str) -> (tempfile::TempDir, SystemRoots) {
@@ -114,21 +141,20 @@ mod tests {
         let (_root, roots) = machine("4 44");
         // What cannot be opened for whatever reason, root's too.
         fs::create_dir(roots.dev.join("kfd")).unwrap();
-        let check = &all(&roots)[0];
-        assert_eq!(check.status, CheckStatus::Warn);
-        assert!(check.message.contains("kfd"), "{check:?}");
-        assert_eq!(check.command, "sudo usermod -aG render \"$USER\"");
+        let problem = GpuAccess::of_user(&roots).problem().unwrap();
+        assert!(problem.message.contains("kfd"), "{}", problem.message);
+        assert_eq!(problem.command, "sudo usermod -aG render \"$USER\"");
         let (_root, roots) = machine("4 44");
-        assert_eq!(all(&roots)[0].command, "sudo modprobe amdgpu");
+        let problem = GpuAccess::of_user(&roots).problem().unwrap();
+        assert_eq!(problem.command, "sudo modprobe amdgpu");
     }
 
     #[test]
     fn a_gpu_that_opens_is_well_with_and_without_the_groups() {
         let (_root, roots) = machine("");
         fs::write(roots.dev.join("kfd"), "").unwrap();
-        let check = &all(&roots)[0];
-        assert_eq!(check.status, CheckStatus::Ok);
-        let said = "render and video are not needed";
-        assert!(check.message.contains(said), "{check:?}");
+        let access = GpuAccess::of_user(&roots);
+        assert!(access.problem().is_none());
+        assert_eq!(access.missing_groups(), ["render", "video"]);
     }
 }
