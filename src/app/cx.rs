@@ -3,11 +3,9 @@
 //! It depends on no part. A part receives another's data as an argument, or sends it a command.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use egui::Context;
-use safelight_core::fitting::LoraIndex;
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{
     FieldError, FormNotice as FieldNotice, GenerateForm, JobError, JobErrorKind,
@@ -160,28 +158,10 @@ impl AppContext {
         self.is_seed_used = false;
     }
 
-    /// Images have a separate folder; `None` if neither settings nor system paths name one.
-    pub fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
-        let output = &self.settings.output;
-        match (&self.paths, is_picture) {
-            (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
-            (Some(paths), false) => Some(output.folder_or_default(paths)),
-            (None, true) => output.pictures_folder.clone(),
-            (None, false) => output.folder.clone(),
-        }
-    }
-
     pub fn wildcard_folders(&self) -> WildcardFolders {
         let paths = self.paths.as_ref();
         let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
         folders.unwrap_or_default()
-    }
-
-    /// The LoRAs on this computer, which are listed only when they are needed.
-    pub fn lora_index(&self) -> LoraIndex {
-        let paths = self.paths.as_ref();
-        let index = paths.map(|paths| LoraIndex::new(paths, &self.settings));
-        index.unwrap_or_default()
     }
 
     pub fn model(&self) -> Option<&ModelSpec> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use safelight_core::job::{ExpandedJobs, jobs_of};
 
-use crate::app::inputs::{FormSources, InputSlots};
+use crate::app::inputs::InputSlots;
 use crate::app::models::ModelChoice;
 use crate::app::prelude::*;
 use crate::app::undo::FormBefore;
@@ -28,24 +28,21 @@ pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
 pub(in crate::app) fn whole_form(
     form: &GenerateForm,
     spec: &ModelSpec,
-    sources: FormSources<'_>,
+    inputs: FormInputs,
     settings: &Settings,
 ) -> GenerateForm {
-    let mut form = GenerateForm {
-        image: sources.image.cloned(),
-        last_image: sources.last_image.cloned(),
-        extend: sources.extend.cloned(),
-        source_clip: sources.source_clip.cloned(),
-        mask: sources.mask,
-        references: sources.references.into_iter().cloned().collect(),
-        controls: sources.controls,
-        prompt_pictures: sources.prompt_pictures,
+    let form = GenerateForm {
+        inputs,
         ..form.clone()
     }
     .as_shown(spec);
-    settings.apply_to(&mut form);
-    form.out = PathBuf::from("result").with_extension(settings.extension(form.makes_picture(spec)));
-    form
+    let extension = settings.extension(form.makes_picture(spec));
+    GenerateForm {
+        out: PathBuf::from("result").with_extension(extension),
+        is_out_automatic: true,
+        options: settings.options_over(form.options.clone()),
+        ..form
+    }
 }
 
 /// Empties the form and the places of its pictures, but for the model, whose own values it then has.

@@ -117,14 +117,14 @@ impl SafelightApp {
     fn check_form(&mut self) {
         let painted = self.masking.pending(&self.inputs, &self.cx);
         let checked = self.cx.model().map(|spec| {
-            let mut sources = self.inputs.sources_for(&self.cx.form, spec);
+            let mut inputs = self.inputs.inputs_for(&self.cx.form, spec);
             // An unfinished mask counts: the jobs get it.
             match &painted {
                 Some((MaskOf::Start, mask)) => {
-                    sources.mask = sources.mask.or_else(|| Some(mask.clone()));
+                    inputs.mask = inputs.mask.or_else(|| Some(mask.clone()));
                 }
                 Some((MaskOf::Control(index), mask)) => {
-                    if let Some(control) = sources.controls.get_mut(*index) {
+                    if let Some(control) = inputs.controls.get_mut(*index) {
                         let mask = InputMedia::Picture(mask.clone());
                         control.mask.get_or_insert(mask);
                     }
@@ -133,7 +133,7 @@ impl SafelightApp {
             }
             let form = self.loras.acting(&self.cx.form);
             let models = &self.cx.models;
-            let form = whole_form(&form, spec, sources, &self.cx.settings);
+            let form = whole_form(&form, spec, inputs, &self.cx.settings);
             let checked = form.first_job(spec, &|name| models.find(name));
             if let Ok(first) = &checked {
                 self.form_jobs.follow(&form, &first.request, spec, models);

@@ -34,7 +34,6 @@ pub enum NoticeSeverity {
 pub enum NoticeCause {
     /// A job. Until its result is thrown away, it is taken from the queue or it runs once more.
     Job(JobId),
-    ResultFolder,
     QueueFile,
     SettingsFile,
     /// An unknown line of the settings file.

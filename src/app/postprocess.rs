@@ -3,8 +3,7 @@
 //!
 //! Requests are checked in the background, where files may be read; the worker computes.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::finish::{
     FoundInterpolator, FoundUpscaler, InstalledNetwork, PostprocessForm, PostprocessOptions,
@@ -70,11 +69,9 @@ impl PostprocessState {
         let Some(network) = network else {
             return;
         };
-        let folders = [true, false].map(|is_picture| cx.output_folder(is_picture));
         let wish = PostprocessWish {
             source,
             network,
-            folders,
             settings: cx.settings.clone(),
         };
         let checking = cx.on_files("The job was not put into the queue", move || {
@@ -115,19 +112,17 @@ impl PostprocessState {
 struct PostprocessWish {
     source: PathBuf,
     network: PathBuf,
-    /// Folders of results: images, and videos.
-    folders: [Option<PathBuf>; 2],
     settings: Settings,
 }
 
 impl PostprocessWish {
     fn request(self, finish: PostprocessAction) -> Result<PostprocessRequest, JobError> {
-        let out = self.out()?;
+        let (is_picture, _) = look_at(&self.source)?;
+        let ending = ending_of(&self.source, is_picture);
         let Self {
             source,
             network,
             settings,
-            ..
         } = self;
         let wish = match finish {
             PostprocessAction::Upscale(factor) => PostprocessOptions::Upscale {
@@ -140,7 +135,7 @@ impl PostprocessWish {
             source,
             network,
             wish,
-            out,
+            out: format!("result.{ending}").into(),
             is_out_automatic: true,
             // Eight bits of colour need more than the bf16 that others compute in.
             dtype: DtypeChoice::Auto,
@@ -148,24 +143,5 @@ impl PostprocessWish {
             crf: settings.output.crf,
         };
         form.validate()
-    }
-
-    /// A place for the result: the queue gives it a free name when its turn comes. Makes the folder.
-    fn out(&self) -> Result<PathBuf, JobError> {
-        let (is_picture, _) = look_at(&self.source)?;
-        let [of_pictures, of_clips] = &self.folders;
-        let folder = if is_picture { of_pictures } else { of_clips };
-        let folder = folder
-            .as_ref()
-            .ok_or_else(|| JobError::new(JobErrorKind::Disk, "There is no folder for results"))?;
-        let what = || {
-            format!(
-                "The folder for results cannot be made ({})",
-                folder.display()
-            )
-        };
-        fs::create_dir_all(folder).map_err(|err| JobError::disk(what(), &err))?;
-        let stem = self.source.file_stem().unwrap_or_default();
-        Ok(folder.join(Path::new(stem).with_extension(ending_of(&self.source, is_picture))))
     }
 }

@@ -2,8 +2,8 @@
 
 pub use egui::Context;
 pub use safelight_core::job::{
-    CancelToken, FieldError, GenerateForm, GenerateRequest, InputMedia, JobError, JobErrorKind,
-    JobId, JobRequest, StartPicture,
+    CancelToken, FieldError, FormInputs, GenerateForm, GenerateRequest, InputMedia, JobError,
+    JobErrorKind, JobId, JobRequest, StartPicture,
 };
 pub use safelight_core::media::{MediaError, RgbPixels};
 pub use safelight_core::model::ModelSpec;

@@ -9,7 +9,7 @@ use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings,
 use crate::runtimes;
 use crate::telemetry::SystemRoots;
 use crate::worker::link::EngineLauncher;
-use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
+use crate::worker::{JobSources, ProcessLauncher, WorkerLimits, WorkerOptions};
 
 /// The user's folders and settings.
 #[derive(Debug)]
@@ -64,7 +64,10 @@ impl CliEnvironment {
         self.worker_options_by(move || live.get().as_ref().clone())
     }
 
-    fn worker_options_by(&self, settings: impl Fn() -> Settings + Send + 'static) -> WorkerOptions {
+    fn worker_options_by(
+        &self,
+        settings: impl Fn() -> Settings + Clone + Send + 'static,
+    ) -> WorkerOptions {
         WorkerOptions {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.times_file()),
@@ -76,7 +79,14 @@ impl CliEnvironment {
                 Box::new(move |libtorch| runtimes::finished_on(&paths, libtorch))
             },
             roots: SystemRoots::of_this_machine(),
-            limits: Box::new(move || WorkerLimits::from_settings(&settings())),
+            limits: {
+                let settings = settings.clone();
+                Box::new(move || WorkerLimits::from_settings(&settings()))
+            },
+            sources: {
+                let paths = self.paths.clone();
+                Box::new(move || JobSources::new(&paths, &settings()))
+            },
         }
     }
 

@@ -1,7 +1,7 @@
 //! `safelight inspect` for images, videos and JSON files: the settings of their making, by this or another program.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::fitting;
@@ -98,23 +98,8 @@ impl SettingsUse {
 
 /// Names the files of a job that are gone.
 fn missing_files(request: &GenerateRequest) -> impl Iterator<Item = String> {
-    let inputs = [
-        &request.image,
-        &request.last_image,
-        &request.extend,
-        &request.source_clip,
-        &request.mask,
-    ];
-    let controls = request.controls.iter().enumerate();
-    let controls = controls.flat_map(|(index, control)| control.files(index));
-    inputs
-        .into_iter()
-        .flatten()
-        .chain(&request.references)
-        .chain(request.prompt_pictures.iter().map(|image| &image.path))
-        .chain(request.loras.iter().map(|lora| &lora.path))
-        .map(PathBuf::as_path)
-        .chain(controls.map(|(_, path)| path))
+    request
+        .inputs()
         .filter(|path| !path.exists())
         .map(|path| format!("this file is missing: {}", path.display()))
 }

@@ -164,11 +164,11 @@ fn sketch_of(
     if request.family.makes_pictures {
         request.batch_size = args.batch.unwrap_or(request.batch_size);
     }
-    request.dtype = args
+    request.options.dtype = args
         .dtype
         .unwrap_or_else(|| environment.settings().runtime.dtype);
-    request.vae_tile = args.vae_tile;
-    request.memory = args.memory.choice(&environment.settings().memory);
+    request.options.vae_tile = args.vae_tile;
+    request.options.memory = args.memory.choice(&environment.settings().memory);
     request.sampling = PartialSampling::from(args.sampling).over(request.sampling);
     let in_limits = |size: u32| (64..=ANY_LIMITS.max_edge).contains(&size);
     let has_frames = (1..=ANY_LIMITS.max_frames).contains(&request.num_frames);

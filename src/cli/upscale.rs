@@ -1,6 +1,5 @@
 //! `safelight upscale`: a picture or clip made larger by a network, on the same path as the window's.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +11,6 @@ use safelight_core::finish::{
 use safelight_core::job::{DeviceChoice, DtypeChoice, JobError, JobErrorKind};
 use safelight_core::memory::MemoryOptions;
 use safelight_core::model::CatalogError;
-use safelight_core::naming;
 use safelight_core::units::from_gib;
 
 use super::CliEnvironment;
@@ -152,7 +150,7 @@ pub(super) fn chosen(
     })
 }
 
-/// Path of the result: as the arguments say, else a free name in the working folder, the source's followed by `done`.
+/// Path of the result: as the arguments say, else a name in the working folder, the source's followed by `done`.
 fn result_of(
     out: Option<&Path>,
     source: &Path,
@@ -164,13 +162,7 @@ fn result_of(
     }
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let ending = ending_of(source, is_picture);
-    let stem = format!("{stem}_{done}");
-    absolute(&naming::free_path(
-        Path::new(""),
-        &stem,
-        &ending,
-        &mut HashSet::new(),
-    ))
+    absolute(Path::new(&format!("{stem}_{done}.{ending}")))
 }
 
 /// The job continues when its caller's folder is deleted.

@@ -1,5 +1,7 @@
 //! Updates of a running job: stages, steps, frames, memory, and the one outcome.
 
+use crate::job::FormNotice;
+use crate::job::JobRequest;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -183,10 +185,15 @@ impl JobOutcome {
     }
 }
 
-/// Updates of a running job. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, the first `Waiting`,
+/// Updates of a running job. `Settled`, `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, the first `Waiting`,
 /// `Warning` and `Ended` always arrive; the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
+    /// The first one: the request as it is made, with its prompts expanded and its result named, and notices on that.
+    Settled {
+        request: Box<JobRequest>,
+        notices: Vec<FormNotice>,
+    },
     Started(Recipe),
     /// The engine's one line on its device, once it is known.
     Device(String),

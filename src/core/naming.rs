@@ -2,7 +2,6 @@
 //!
 //! It looks at the disk, so it is nothing for the thread that draws.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,22 +34,11 @@ pub fn slug(prompt: &str) -> String {
     }
 }
 
-/// The first free name in the folder that begins with `stem`, for one file or for numbered ones; remembered
-/// in `taken`, because the file itself comes much later.
-#[expect(clippy::implicit_hasher, reason = "nobody here has another hasher")]
-pub fn free_path(
-    folder: &Path,
-    stem: &str,
-    extension: &str,
-    taken: &mut HashSet<PathBuf>,
-) -> PathBuf {
+/// The first free name in the folder that begins with `stem`, for one file or for numbered ones.
+pub fn free_path(folder: &Path, stem: &str, extension: &str) -> PathBuf {
     let first = folder.join(format!("{stem}.{extension}"));
-    let is_free = |path: &PathBuf| {
-        !path.exists() && !numbered_path(path, 1).exists() && !taken.contains(path)
-    };
-    let path = names_like(&first).find(is_free).unwrap_or_default();
-    taken.insert(path.clone());
-    path
+    let is_free = |path: &PathBuf| !path.exists() && !numbered_path(path, 1).exists();
+    names_like(&first).find(is_free).unwrap_or_default()
 }
 
 /// `dir/name.png` becomes `dir/name_0001.png`: the name of one of several files of one job.
@@ -122,13 +110,15 @@ mod tests {
     #[test]
     fn no_file_is_ever_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let mut taken = HashSet::new();
-        std::fs::write(folder.path().join("a.mp4"), b"").unwrap();
-        let second = free_path(folder.path(), "a", "mp4", &mut taken);
-        let third = free_path(folder.path(), "a", "mp4", &mut taken);
-        assert!(second.ends_with("a-2.mp4") && third.ends_with("a-3.mp4"));
-        std::fs::write(folder.path().join("b_0001.png"), b"").unwrap();
-        let beside = free_path(folder.path(), "b", "png", &mut taken);
-        assert!(beside.ends_with("b-2.png"));
+        for (taken, free) in [
+            ("a.mp4", "a-2.mp4"),
+            ("a-2.mp4", "a-3.mp4"),
+            ("b_0001.png", "b-2.png"),
+        ] {
+            std::fs::write(folder.path().join(taken), b"").unwrap();
+            let (stem, extension) = (&taken[..1], &taken[taken.len() - 3..]);
+            let path = free_path(folder.path(), stem, extension);
+            assert!(path.ends_with(free), "{path:?}");
+        }
     }
 }

@@ -24,9 +24,7 @@ use std::time::Duration;
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::protocol::EngineReport;
-use safelight_core::settings::{
-    AppPaths, LibtorchRuntime, Settings, own_runtime,
-};
+use safelight_core::settings::{AppPaths, LibtorchRuntime, Settings, own_runtime};
 use safelight_core::speed::SpeedLine;
 
 pub use crate::child::ChildExit;

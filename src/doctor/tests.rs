@@ -3,6 +3,8 @@
 mod amd;
 mod golden;
 
+use crate::telemetry::nvidia::NvidiaReport;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 

@@ -30,7 +30,7 @@ impl<'a> StageWork<'a> {
 
     /// The tiles that the request wants the autoencoder to work in.
     pub fn tiling(&self) -> Option<Tiling> {
-        let size = self.request.vae_tile?;
+        let size = self.request.options.vae_tile?;
         Some(Tiling::of_size(i64::from(size)))
     }
 

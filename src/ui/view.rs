@@ -6,7 +6,6 @@ use safelight_core::fitting::FoundLora;
 use safelight_core::media::{OutpaintMargins, OutpaintRequest};
 
 use crate::app::SafelightApp;
-use crate::app::inputs::FormSources;
 use crate::app::prompt::prompt_cursor::PromptCursor;
 use crate::app::state::{DrawnFrame, FoldState};
 use crate::ui::prelude::*;
@@ -60,11 +59,11 @@ impl<'a> UiContext<'a> {
         self.model().is_some_and(|spec| spec.family.makes_pictures)
     }
 
-    pub fn sources(&self) -> FormSources<'a> {
+    pub fn inputs(&self) -> FormInputs {
         let app: &'a SafelightApp = self.app;
         match self.model() {
-            Some(spec) => app.inputs.sources_for(self.form, spec),
-            None => app.inputs.sources(),
+            Some(spec) => app.inputs.inputs_for(self.form, spec),
+            None => app.inputs.form_inputs(),
         }
     }
 

@@ -194,13 +194,17 @@ pub(super) fn key(
     request: &GenerateRequest,
     rung: FallbackLevel,
 ) -> ConvBackendKey {
-    let tiles = [request.vae_tile, rung.tile()];
+    let tiles = [request.options.vae_tile, rung.tile()];
     let edge = |pixels: u32| tiles.iter().flatten().copied().fold(pixels, u32::min);
     ConvBackendKey {
         device: report.device_name.clone(),
         driver: order.driver.clone(),
         libtorch: order.libtorch.clone(),
-        dtype: request.family.vae_dtype(request.dtype).name().to_owned(),
+        dtype: request
+            .family
+            .vae_dtype(request.options.dtype)
+            .name()
+            .to_owned(),
         shape: ShapeClass::of_pixels(edge(request.width), edge(request.height)),
         convolutions: request.family.time_convolutions.convolutions(),
     }

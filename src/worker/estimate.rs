@@ -139,7 +139,7 @@ fn kind_of_job(request: &GenerateRequest, device: &str) -> String {
 /// Jobs with one key take about the same time a megapixel.
 fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
     let (model, sampler) = (&request.model, request.sampling.sampler.name());
-    let tiled = request.vae_tile.map_or("", |_| " tiled");
+    let tiled = request.options.vae_tile.map_or("", |_| " tiled");
     let guided = if request.is_guided() { " guided" } else { "" };
     let guider = request.sampling.guider;
     let skips = if guider.needs_negative() {

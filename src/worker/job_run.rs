@@ -131,7 +131,7 @@ pub(super) struct SavedResult {
 }
 
 impl<'a> JobRun<'a> {
-    /// FrameSegments the job. Its folder is removed at the end, unless it failed with results or is paused.
+    /// Runs the job. Its folder is removed at the end, unless it failed with results or is paused.
     pub(super) fn run(&mut self) -> JobOutcome {
         let folder = match self.folder() {
             Ok(folder) => folder,

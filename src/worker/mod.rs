@@ -20,6 +20,7 @@ mod plan;
 mod postprocess;
 mod process;
 mod save;
+mod settle;
 mod stage_failure;
 mod starting;
 mod sweep;
@@ -51,6 +52,7 @@ pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use process::{
     FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
 };
+pub use settle::JobSources;
 pub(crate) use starting::explain_start;
 pub use unfinished_jobs::{UnfinishedJob, left_in, number_of};
 
@@ -86,6 +88,8 @@ pub struct WorkerOptions {
     pub roots: SystemRoots,
     /// Called before each job, so that changed settings apply to the next one.
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
+    /// Called before each job, as `limits`.
+    pub sources: Box<dyn Fn() -> JobSources + Send>,
 }
 
 /// Settings of running jobs: time limits, compute options, quality of results.
@@ -154,27 +158,29 @@ fn work(
         monitor.ok(),
     );
     while let Ok(command) = far_end.commands.recv() {
-        let WorkerCommand {
-            id,
-            request,
-            device,
-            cancel,
-            resume,
-        } = command;
+        let id = command.id;
         let limits = (options.limits)();
         let mut pressure = MemoryPressureMonitor::new(&options.roots, limits.yields);
         // Memory that others take while the engine starts counts as theirs.
         pressure.look(None);
-        let ((width, height), num_frames) = (request.size(), request.num_frames());
-        let model = request.model();
+        let ((width, height), num_frames) = (command.request.size(), command.request.num_frames());
+        let model = command.request.model();
         tracing::info!("job {id} starts: {model}, {width}x{height}, {num_frames} frames");
-        let job_events = events.of(id, &model, cancel);
-        engine.want(device);
+        let job_events = events.of(id, &model, command.cancel.clone());
+        engine.want(command.device);
         let ended = catch_unwind(AssertUnwindSafe(|| {
+            let (request, notices) = match (options.sources)().settle(&command) {
+                Ok(settled) => settled,
+                Err(err) => return JobOutcome::Failed(err),
+            };
+            job_events.certain(JobUpdate::Settled {
+                request: Box::new(request.clone()),
+                notices,
+            });
             JobRun {
                 id,
                 request: &request,
-                resume: resume.as_deref(),
+                resume: command.resume.as_deref(),
                 events: &job_events,
                 options,
                 limits: &limits,

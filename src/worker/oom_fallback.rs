@@ -191,10 +191,10 @@ fn tile_of(failed: FailedStage<'_>) -> Option<u32> {
         ),
         // References have their own sizes.
         (JobRequest::Generate(request), Stage::EncodeImage) if !request.references.is_empty() => {
-            (u32::MAX, request.vae_tile)
+            (u32::MAX, request.options.vae_tile)
         }
         (JobRequest::Generate(request), Stage::EncodeImage | Stage::Decode) => {
-            (request.width.max(request.height), request.vae_tile)
+            (request.width.max(request.height), request.options.vae_tile)
         }
         _ => return None,
     };

@@ -30,7 +30,7 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
         }
         let sidecar = out.with_extension("json");
         // Beside an automatic name nothing is replaced, and the result is made all the same.
-        let replaces = request.sidecar && !request.is_out_automatic;
+        let replaces = request.options.sidecar && !request.is_out_automatic;
         if replaces && sidecar.exists() && !is_ours(&sidecar) {
             return Err(invalid(format!(
                 "the settings cannot be saved over a file that Safelight did not write: {}",
@@ -38,7 +38,7 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
             )));
         }
     }
-    if let Some(folder) = &request.capture {
+    if let Some(folder) = &request.options.capture {
         fs::create_dir_all(folder).map_err(|err| {
             invalid(format!(
                 "the folder for the capture cannot be created ({err}): {}",
@@ -111,7 +111,7 @@ pub(super) fn write(
             ..ClipOptions::default()
         };
         let paths = write_frames(&one.out, frames, options)?;
-        if one.sidecar
+        if one.options.sidecar
             && let Some(first) = paths.first()
             && let Err(why) = write_sidecar(&one, first, &settings)
         {

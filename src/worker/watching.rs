@@ -62,15 +62,15 @@ impl StageWatch<'_> {
         let run = &self.run;
         let mut request = run.request.clone();
         if let (Some(tile), Some(request)) = (self.planned.tile, request.generate_mut()) {
-            let requested = request.vae_tile.unwrap_or(tile);
-            request.vae_tile = Some(tile.min(requested));
+            let requested = request.options.vae_tile.unwrap_or(tile);
+            request.options.vae_tile = Some(tile.min(requested));
         }
         let generate = request.generate();
         EngineCommand::RunStage(Box::new(StageOrder {
             job: run.id,
             stage: run.stage,
             folder: run.folder.to_owned(),
-            capture: generate.is_some_and(|request| request.capture.is_some()),
+            capture: generate.is_some_and(|request| request.options.capture.is_some()),
             request,
             section: run.section,
             first_frame: run.first_frame,

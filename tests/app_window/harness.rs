@@ -52,6 +52,16 @@ pub struct Sent {
     pub resume: Option<PathBuf>,
 }
 
+impl Sent {
+    /// The request without the name of its result, which has the time in it.
+    pub fn unnamed(&self) -> GenerateRequest {
+        GenerateRequest {
+            out: PathBuf::new(),
+            ..self.request.clone()
+        }
+    }
+}
+
 impl Bench {
     pub fn new() -> Self {
         Self::with(|_| {})

@@ -82,7 +82,7 @@ fn every_input_of_a_model_with_two_places_has_a_name() {
     let mut bench = Bench::of(pair_spec());
     bench.app().cx.models.found.problems = vec![JobError::new(JobErrorKind::BadModel, "it lacks")];
     bench.app().cx.folds.is_advanced_open = true;
-    bench.form().vae_tile = Some(256);
+    bench.form().options.vae_tile = Some(256);
     bench.resize(egui::vec2(1100.0, 1400.0));
     let start = bench.clip_file("boat.mp4", 64, 32, 5);
     let end = bench.picture_file("end.png", 64, 32);

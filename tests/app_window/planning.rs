@@ -269,8 +269,11 @@ fn preserved_memory_and_cap_are_settings_of_the_user_that_the_next_job_carries()
     let slider = bench.node(Role::SpinButton, "Reserved for activations");
     assert!(slider.value().is_some_and(|value| value.starts_with("6.5")));
     let sent = start_planned(&mut bench);
-    assert_eq!(sent.request.memory.preserved_bytes, Some(13 * GIB / 2));
-    assert_eq!(sent.request.memory.cap_bytes, Some(20 * GIB));
+    assert_eq!(
+        sent.request.options.memory.preserved_bytes,
+        Some(13 * GIB / 2)
+    );
+    assert_eq!(sent.request.options.memory.cap_bytes, Some(20 * GIB));
     // What is computed comes back with one click.
     bench.press("Default cap");
     assert_eq!(bench.app().cx.settings.memory.cap_gib, None);

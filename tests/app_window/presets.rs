@@ -35,10 +35,10 @@ fn every_model_has_a_draft_its_own_way_and_a_final() {
     // With sections it skips steps, and a final one does not.
     let mut bench = Bench::of(framepack_spec());
     bench.scroll_and_press("Draft");
-    let cache = bench.form().step_cache;
+    let cache = bench.form().options.step_cache;
     assert_eq!(cache.map(|cache| cache.kind), Some(StepCacheKind::TeaCache));
     bench.scroll_and_press("Final");
-    assert_eq!(bench.form().step_cache, None);
+    assert_eq!(bench.form().options.step_cache, None);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn fields_are_put_back_one_by_one_by_the_buttons_beside_them() {
     let form = bench.form();
     form.size = SizeChoice::Aspect(1, 1);
     (form.num_frames, form.batch_size) = (Some(33), Some(3));
-    (form.fps, form.vae_tile) = (Some(24.0), Some(256));
+    (form.fps, form.options.vae_tile) = (Some(24.0), Some(256));
     let sampling = &mut form.sampling;
     sampling.num_steps = Some(20);
     (sampling.start_step, sampling.end_step) = (Some(2), Some(9));
@@ -165,7 +165,7 @@ fn fields_are_put_back_one_by_one_by_the_buttons_beside_them() {
     let form = bench.form();
     form.secs = Some(9.0);
     form.section_order = Some(safelight_core::job::SectionOrder::F1);
-    form.step_cache = Some(StepCacheKind::MagCache.into());
+    form.options.step_cache = Some(StepCacheKind::MagCache.into());
     form.sampling.guidance_scale = Some(3.0);
     form.sampling.true_cfg_scale = Some(2.0);
     bench.settle();

@@ -107,17 +107,6 @@ fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
 }
 
 #[test]
-fn a_results_folder_that_cannot_be_made_fails_before_anything_is_computed() {
-    let mut bench = Bench::new();
-    let file = bench.text_file("a-file", "");
-    bench.app().cx.settings.output.folder = Some(file.join("below"));
-    bench.press_until("Generate", "The folder for results cannot be made");
-    bench.assert_no_job();
-    bench.app().cx.settings.output.folder = None;
-    bench.start_job();
-}
-
-#[test]
 fn a_worker_that_is_gone_is_a_sentence_and_not_a_frozen_window() {
     let mut bench = Bench::new();
     let (_, other) = safelight::worker::WorkerHandle::detached();

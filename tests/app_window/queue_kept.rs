@@ -16,7 +16,6 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     let mut bench = Bench::new();
     let interrupted = bench.start_job().request.prompt;
     bench.queue_prompts(&["one", "two", "three"]);
-    bench.until_named();
     until_kept(&mut bench, 4);
     let mut bench = bench.restarted();
     bench.wait_for("4 jobs are left from last time");

@@ -169,13 +169,6 @@ impl Bench {
         self.until("the input is opened", is_there);
     }
 
-    pub fn until_named(&mut self) {
-        self.until("all have names", |bench| {
-            let waiting = &bench.app().queue.waiting;
-            waiting.iter().all(|job| job.has_output)
-        });
-    }
-
     pub fn until_card(&mut self) {
         let is_there = |bench: &mut Self| bench.has_cards();
         self.until("a card is there", is_there);

@@ -133,7 +133,7 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job_and_a_part_of_none_is_ex
     let request = bench.request();
     let sampling = &request.sampling;
     assert_eq!((sampling.start_step, sampling.end_step), (3, Some(9)));
-    assert_eq!(request.vae_tile, Some(512));
+    assert_eq!(request.options.vae_tile, Some(512));
     bench.edit(|form| form.sampling.start_step = Some(9));
     bench.assert_shows("The start step must be below the end step 9");
 }

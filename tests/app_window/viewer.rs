@@ -289,7 +289,6 @@ fn an_image_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_b
     let (mut bench, _) = finished(1);
     bench.push(QueueCommand::PauseAll);
     bench.press_generate();
-    bench.until_named();
     let picture = bench.picture_file("start.png", 64, 48);
     bench.push(PlayerCommand::ShowInput(picture));
     bench.push(QueueCommand::GoOn);

@@ -5,7 +5,7 @@ use std::thread;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{AccessKitNode, Queryable as _};
-use safelight::worker::{WorkerCommand, WorkerEvent};
+use safelight::worker::{JobSources, WorkerCommand, WorkerEvent};
 use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage,
 };
@@ -15,13 +15,22 @@ use safelight_core::media::RgbPixels;
 use super::{Bench, Sent, output};
 
 impl Bench {
+    /// The next job that the worker gets, which settles it.
     pub fn next_command(&mut self) -> WorkerCommand {
         let mut sent = None;
         self.until("a job is sent", |bench| {
             sent = bench.far.commands.try_recv().ok();
             sent.is_some()
         });
-        sent.expect("it was waited for")
+        let mut command = sent.expect("it was waited for");
+        let cx = &self.app().cx;
+        let paths = cx.paths.clone().expect("a window has folders");
+        let sources = JobSources::new(&paths, &cx.settings);
+        let (request, notices) = sources.settle(&command).expect("it can be made");
+        command.request = request.clone();
+        let request = Box::new(request);
+        self.say(command.id, JobUpdate::Settled { request, notices });
+        command
     }
 
     pub fn next_job(&mut self) -> Sent {

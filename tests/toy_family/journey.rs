@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use safelight::telemetry::SystemRoots;
 use safelight::worker::{
-    ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
+    JobSources, ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
 };
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, PartialSampling, PreviewChoice,
+    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, JobOptions, PartialSampling,
+    PreviewChoice,
 };
 use safelight_core::job_update::{JobOutcome, JobUpdate};
 use safelight_core::media;
@@ -145,7 +146,10 @@ fn a_family_of_one_folder_shows_previews_of_its_latents() {
             num_steps: Some(4),
             ..PartialSampling::default()
         },
-        preview: PreviewChoice::Linear,
+        options: JobOptions {
+            preview: PreviewChoice::Linear,
+            ..JobOptions::default()
+        },
         out: home.path().join("shown.png"),
         ..GenerateForm::default()
     };
@@ -167,6 +171,7 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
         counters: None,
         finished_on: Box::new(|_| {}),
         roots: SystemRoots::of_this_machine(),
+        sources: Box::new(JobSources::default),
         limits: Box::new(|| WorkerLimits {
             stall: Duration::from_mins(2),
             cancel_grace: Duration::from_secs(5),

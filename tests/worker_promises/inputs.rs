@@ -203,8 +203,6 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
             id: JobId(1_700_000_000_000_004),
             state: QueuedState::Paused,
             device: DeviceChoice::Auto,
-            has_output: true,
-            has_prompts: false,
             request: plain(home.path()).into(),
             error: None,
         }],
@@ -308,7 +306,7 @@ fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
     let rig = Rig::working();
     let output = rig.finishes(|request| {
         as_picture(request);
-        (request.batch_size, request.seed, request.sidecar) = (3, 40, true);
+        (request.batch_size, request.seed, request.options.sidecar) = (3, 40, true);
     });
     assert_eq!(output.clip.frames.len(), 3);
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -338,7 +336,7 @@ fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() 
         }
         let err = rig.fails(|request| {
             as_picture(request);
-            (request.batch_size, request.sidecar) = (3, true);
+            (request.batch_size, request.options.sidecar) = (3, true);
         });
         assert_eq!(err.kind, JobErrorKind::InvalidRequest);
         assert!(err.summary.ends_with(taken), "{err}");

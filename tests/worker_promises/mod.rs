@@ -12,6 +12,7 @@ mod prelude;
 mod refused;
 mod request;
 mod sections;
+mod settling;
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,9 @@ use std::time::{Duration, Instant};
 use Stage::{Decode, Denoise, EncodeText, Save, Unload};
 use fake_engine::{Act, FakeLauncher, FakeState};
 use safelight::telemetry::SystemRoots;
-use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
+use safelight::worker::{
+    JobSources, WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn,
+};
 use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId,
@@ -32,6 +35,7 @@ use safelight_core::job::{
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::{ConvBackendChoice, MiopenMode};
+use safelight_core::settings::{AppPaths, Settings};
 
 fn finished(outcome: JobOutcome) -> JobOutput {
     match outcome {
@@ -156,6 +160,10 @@ impl Rig {
             counters: Some(folder.path().join("ladder.json")),
             finished_on: Box::new(|_| {}),
             roots: SystemRoots::under(folder.path()),
+            sources: {
+                let paths = AppPaths::under(folder.path());
+                Box::new(move || JobSources::new(&paths, &Settings::default()))
+            },
             limits: Box::new(move || WorkerLimits {
                 stall: patience,
                 cancel_grace: patience,

@@ -24,6 +24,7 @@ impl Rig {
     ) -> (Vec<JobUpdate>, JobOutcome) {
         let mut request = JobFolder::open(folder).request().unwrap();
         change(request.generate_mut().unwrap());
+        JobFolder::open(folder).keep_request(&request).unwrap();
         self.send(request, DeviceChoice::Auto, Some(folder.to_owned()));
         self.hear()
     }

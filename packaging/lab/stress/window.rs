@@ -233,26 +233,11 @@ impl WindowSession {
         match visit {
             QUEUE => {
                 let there = ids(jobs);
-                let is_made =
-                    |job: &Value| match (job["has_output"] == true, job["request"]["out"].as_str())
-                    {
-                        (true, Some(out)) => {
-                            let stem = Path::new(out)
-                                .file_stem()
-                                .unwrap_or_default()
-                                .to_string_lossy();
-                            now.keys().any(|name| {
-                                name.file_name()
-                                    .is_some_and(|it| it.to_string_lossy().starts_with(&*stem))
-                            })
-                        }
-                        // Nobody knows the name of its result.
-                        _ => num_new > 0,
-                    };
+                // The worker names results when their jobs begin.
                 let lost = seen
                     .jobs
                     .iter()
-                    .filter(|(id, job)| !there.contains(id) && !is_made(job));
+                    .filter(|(id, _)| !there.contains(id) && num_new == 0);
                 lost.map(|(id, _)| id.to_string()).collect()
             }
             // An edited job is a new one with the same prompt.
@@ -306,7 +291,7 @@ impl WindowSession {
         }
         let job = |index| {
             let number = self.num_rounds * 7 + index;
-            json!({"id": number, "state": "waiting", "device": "auto", "has_output": false, "request": {
+            json!({"id": number, "state": "waiting", "device": "auto", "request": {
                 "model": "little-world", "family": "wan", "prompt": format!("boat number {number}"),
                 "negative_prompt": "", "width": 64, "height": 64, "num_frames": 5, "fps": 8.0, "num_steps": 6,
                 "guidance_scale": 1.0, "sampler": "euler", "seed": number, "out": "boat.mp4",
@@ -472,9 +457,7 @@ fn after_restart(between: &[Value], after: &[Value], faults: &mut Vec<String>) {
     if order(between) != order(after) {
         faults.push("waiting jobs are in another order".to_owned());
     }
-    // A job without a name gets one at the next start.
-    let mut named = waiting(between).filter(|job| job["has_output"] == true);
-    if let Some(job) = named.find(|job| !after.contains(job)) {
+    if let Some(job) = waiting(between).find(|job| !after.contains(job)) {
         faults.push(format!("a waiting job changed: {}", job["id"]));
     }
 }

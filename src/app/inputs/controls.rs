@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use safelight_core::fitting::find_controls;
 use safelight_core::job::{
-    ControlBy, ControlInput, ControlSettings, FieldError, GenerateForm, InputMedia,
+    ControlBy, ControlInput, ControlSettings, FieldError, FormInputs, GenerateForm, InputMedia,
 };
 use safelight_core::library::FoundControl;
 use safelight_core::model::ModelSpec;
@@ -12,7 +12,7 @@ use safelight_core::settings::{AppPaths, Settings};
 
 use crate::app::background::BackgroundThreads;
 use crate::app::choices::{ControlPart, InputSlot, MaskOf};
-use crate::app::inputs::{ChosenInput, FormSources, InputSlots};
+use crate::app::inputs::{ChosenInput, InputSlots};
 use crate::app::pending::BackgroundTask;
 
 #[derive(Default)]
@@ -269,16 +269,16 @@ impl InputSlots {
         (!is_taken).then_some(why)
     }
 
-    pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> FormSources<'_> {
-        let mut sources = self.sources_where(|slot| self.parked(slot, form, spec).is_none());
-        for (index, control) in sources.controls.iter_mut().enumerate() {
+    pub fn inputs_for(&self, form: &GenerateForm, spec: &ModelSpec) -> FormInputs {
+        let mut inputs = self.inputs_where(|slot| self.parked(slot, form, spec).is_none());
+        for (index, control) in inputs.controls.iter_mut().enumerate() {
             if self.is_control_mask_parked(index, spec) {
                 control.mask = None;
             }
         }
         if form.changes_clip(spec) {
-            sources.source_clip = sources.extend.take();
+            inputs.source_clip = inputs.extend.take();
         }
-        sources
+        inputs
     }
 }

@@ -11,8 +11,8 @@ pub mod wayland_drop;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenPicture, ControlInput, ControlSettings, FormControl, InputMedia, MAX_PROMPT_PICTURES,
-    SourceClip, StartPicture,
+    ChosenPicture, ControlInput, ControlSettings, FormControl, FormInputs, InputMedia,
+    MAX_PROMPT_PICTURES, SourceClip, StartPicture,
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
@@ -40,38 +40,6 @@ impl ChosenInput {
             mask: self.control_mask.clone(),
             settings: self.control.clone(),
         }
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct FormSources<'a> {
-    pub image: Option<&'a StartPicture>,
-    pub last_image: Option<&'a StartPicture>,
-    pub extend: Option<&'a SourceClip>,
-    pub source_clip: Option<&'a SourceClip>,
-    /// Of a clip it may be one, of which the size counts here.
-    pub mask: Option<StartPicture>,
-    pub references: Vec<&'a StartPicture>,
-    pub controls: Vec<FormControl>,
-    pub prompt_pictures: Vec<ChosenPicture>,
-}
-
-impl<'a> FormSources<'a> {
-    /// Video in the start slot, in any role.
-    pub fn clip(&self) -> Option<&'a SourceClip> {
-        self.extend.or(self.source_clip)
-    }
-
-    /// Width and height of the input that decides the aspect ratio.
-    pub fn size(&self) -> Option<(u32, u32)> {
-        let clip = self.clip().map(|clip| (clip.info.width, clip.info.height));
-        let size_of = |picture: &StartPicture| (picture.width, picture.height);
-        let picture = self.image.or(self.last_image);
-        let control = self.controls.first().map(|control| control.source.size());
-        let reference = self.references.first().copied();
-        clip.or_else(|| picture.map(size_of))
-            .or(control)
-            .or_else(|| reference.map(size_of))
     }
 }
 
@@ -237,11 +205,11 @@ impl InputSlots {
         self.get(InputSlot::Start).and_then(clip)
     }
 
-    pub fn sources(&self) -> FormSources<'_> {
-        self.sources_where(|_| true)
+    pub fn form_inputs(&self) -> FormInputs {
+        self.inputs_where(|_| true)
     }
 
-    fn sources_where(&self, is_taken: impl Fn(InputSlot) -> bool) -> FormSources<'_> {
+    fn inputs_where(&self, is_taken: impl Fn(InputSlot) -> bool) -> FormInputs {
         let of = |slot| {
             if is_taken(slot) {
                 self.inputs_in(slot)
@@ -249,10 +217,10 @@ impl InputSlots {
                 &[]
             }
         };
-        FormSources {
-            image: of(InputSlot::Start).first().and_then(picture),
-            last_image: of(InputSlot::End).first().and_then(picture),
-            extend: of(InputSlot::Start).first().and_then(clip),
+        FormInputs {
+            image: of(InputSlot::Start).first().and_then(picture).cloned(),
+            last_image: of(InputSlot::End).first().and_then(picture).cloned(),
+            extend: of(InputSlot::Start).first().and_then(clip).cloned(),
             source_clip: None,
             mask: of(InputSlot::Mask)
                 .first()
@@ -260,6 +228,7 @@ impl InputSlots {
             references: of(InputSlot::Reference)
                 .iter()
                 .filter_map(picture)
+                .cloned()
                 .collect(),
             controls: of(InputSlot::Control)
                 .iter()

@@ -301,7 +301,7 @@ impl InputSlots {
         if !self.is_opening()
             && let Some(spec) = models.model_of(form).cloned()
         {
-            form.name_size(&spec, self.sources_for(form, &spec).size());
+            form.name_size(&spec, self.inputs_for(form, &spec).size());
         }
     }
 

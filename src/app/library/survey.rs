@@ -20,7 +20,6 @@ use safelight_core::settings::own_runtime;
 use safelight_core::units::gib_text;
 
 use crate::app::form::whole_form;
-use crate::app::inputs::FormSources;
 use crate::app::memory::course::ExpectedTimeline;
 use crate::app::prelude::*;
 use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice, host};
@@ -161,27 +160,11 @@ pub struct FitChecker<'a> {
 
 impl FitChecker<'_> {
     fn spec(&self, spec: &ModelSpec) -> Option<SurveyedFit> {
-        // Required inputs of the model: only their sizes count.
-        let picture = StartPicture {
-            path: PathBuf::new(),
-            width: spec.defaults.width,
-            height: spec.defaults.height,
-        };
-        let needed = |is_needed| is_needed == safelight_core::model::InputUse::Required;
-        let is_controlled = spec.limits.controls.is_required;
-        let control = is_controlled.then(|| InputMedia::Picture(picture.clone()).into());
-        let sources = FormSources {
-            image: needed(spec.start_image).then_some(&picture),
-            last_image: needed(spec.end_image).then_some(&picture),
-            mask: needed(spec.mask).then(|| picture.clone()),
-            controls: control.into_iter().collect(),
-            ..FormSources::default()
-        };
         let form = GenerateForm {
             prompt: "plan".to_owned(),
             ..GenerateForm::default()
         };
-        let form = whole_form(&form, spec, sources, self.settings);
+        let form = whole_form(&form, spec, FormInputs::required_by(spec), self.settings);
         let request = form.validate(spec).ok()?.request;
         let weights = read_footprint(spec.family, &spec.files, &[], &[]).ok()?;
         Some(self.planned(&request, &weights))
@@ -194,7 +177,7 @@ impl FitChecker<'_> {
                 mut request,
                 weights,
             } = entry.sketch(in_8_bits)?;
-            request.memory = self.settings.memory.choice();
+            request.options.memory = self.settings.memory.choice();
             Some(self.planned(&request, &weights))
         };
         let Some(mut fit) = sketch(false) else {

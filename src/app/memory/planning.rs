@@ -100,10 +100,10 @@ impl MemoryPlanning {
     fn with_drafts(&self, request: &GenerateRequest) -> GenerateRequest {
         let mut request = request.clone();
         if let Some(gib) = self.preserved_draft {
-            request.memory.preserved_bytes = Some(from_gib(gib));
+            request.options.memory.preserved_bytes = Some(from_gib(gib));
         }
         if let Some(gib) = self.cap_draft {
-            request.memory.cap_bytes = Some(from_gib(gib));
+            request.options.memory.cap_bytes = Some(from_gib(gib));
         }
         request
     }
@@ -265,7 +265,7 @@ fn apply(change: &PlanChange, cx: &mut AppContext) {
         PlanChange::Preserved { bytes } => settings.memory.preserved_gib = Some(rounded_up(*bytes)),
         PlanChange::UnloadBetween => settings.memory.keep_loaded = false,
         PlanChange::Batch { batch_size } => form.batch_size = Some(*batch_size),
-        PlanChange::Tile { pixels } => form.vae_tile = Some(*pixels),
+        PlanChange::Tile { pixels } => form.options.vae_tile = Some(*pixels),
         PlanChange::Frames { num_frames } => form.num_frames = Some(*num_frames),
         PlanChange::Size { width, height } => form.set_size((*width, *height)),
         PlanChange::Model { id, .. } => form.model = Some(id.clone()),

@@ -1,6 +1,5 @@
 //! The viewer's commands, and the actions on the frame that is shown: save as a file, copy, use as input image.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -320,7 +319,7 @@ fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
     let folder = frame.path.parent().unwrap_or_else(|| Path::new(""));
     let stem = frame.path.file_stem().unwrap_or_default().to_string_lossy();
     let stem = format!("{stem}_frame_{:04}", frame.index + 1);
-    let path = naming::free_path(folder, &stem, "png", &mut HashSet::new());
+    let path = naming::free_path(folder, &stem, "png");
     let options = ClipOptions {
         settings: settings_of_frame(&frame.path, frame.index + 1),
         keeps_others: true,

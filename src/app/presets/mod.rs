@@ -54,7 +54,7 @@ impl OwnPresets {
             (PresetsCommand::Apply(key), Some(spec)) => {
                 let mut choices = self.choices(&spec).into_iter();
                 if let Some(choice) = choices.find(|choice| choice.key == key) {
-                    let source = inputs.sources_for(&cx.form, &spec).size();
+                    let source = inputs.inputs_for(&cx.form, &spec).size();
                     cx.form.apply_preset(&choice.values, &spec, source);
                 }
             }

@@ -24,27 +24,6 @@ impl EditedJob {
     }
 }
 
-/// The job's request with its prompts as they were before they were expanded: templates, or literal ones.
-fn as_written(job: &WaitingJob) -> Option<GenerateRequest> {
-    let mut request = job.request.generate()?.clone();
-    if job.has_output || job.has_prompts {
-        for (text, template) in [
-            (&mut request.prompt, &mut request.prompt_template),
-            (
-                &mut request.negative_prompt,
-                &mut request.negative_prompt_template,
-            ),
-        ] {
-            match template.take() {
-                Some(template) => *text = template,
-                // Expanding changed nothing, or was not to.
-                None => *template = Some(text.clone()),
-            }
-        }
-    }
-    Some(request)
-}
-
 impl JobQueue {
     /// Puts a job's settings and inputs into the form. It does not start while it is changed.
     pub(super) fn edit(&mut self, id: JobId, inputs: &mut InputSlots, cx: &mut AppContext) {
@@ -52,7 +31,8 @@ impl JobQueue {
             return;
         }
         self.end_edit(inputs, cx);
-        let Some(request) = self.idle_job(id).and_then(as_written) else {
+        let job = self.idle_job(id).and_then(|job| job.request.generate());
+        let Some(request) = job.cloned() else {
             return;
         };
         if cx.models.get(&request.model).is_none() {
@@ -116,25 +96,13 @@ impl JobQueue {
         let Some(job) = self.idle_job(id) else {
             return;
         };
-        let Some(mut request) = as_written(job) else {
-            // A copy under another name.
-            let copy = WaitingJob {
-                is_held: job.is_held,
-                ..WaitingJob::new(job.request.clone(), job.device)
-            };
-            self.insert_behind(id, copy);
-            return;
-        };
-        // The kind of file stays, the name does not.
-        request.out = request
-            .out
-            .file_name()
-            .map(Into::into)
-            .unwrap_or(request.out);
-        // It is no second one of a grid's cell.
-        request.grid = None;
-        let num_used = u64::from(request.batch_size.max(1));
-        request.seed = cx.form.seed_mode.next(request.seed, num_used);
+        let mut request = job.request.clone();
+        if let JobRequest::Generate(request) = &mut request {
+            // It is no second one of a grid's cell.
+            request.grid = None;
+            let num_used = u64::from(request.batch_size.max(1));
+            request.seed = cx.form.seed_mode.next(request.seed, num_used);
+        }
         let copy = WaitingJob {
             is_held: job.is_held,
             ..WaitingJob::new(request, job.device)

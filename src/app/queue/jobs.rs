@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobErrorKind, JobGrid, JobId,
-    JobRequest,
+    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId, JobRequest,
 };
 use safelight_core::job_update::JobOutput;
 use safelight_core::media::MediaError;
@@ -19,10 +18,6 @@ pub struct WaitingJob {
     pub id: JobId,
     pub request: JobRequest,
     pub device: DeviceChoice,
-    /// Its folder exists and its file name is free.
-    pub has_output: bool,
-    /// Without a name, and with prompts in which no choice is left to settle.
-    pub has_prompts: bool,
     /// The folder of the same job, where an earlier try left it.
     pub resume: Option<PathBuf>,
     /// It is from an earlier run of the program, and waits until the user resumes it.
@@ -74,36 +69,21 @@ impl RemovedJob {
 }
 
 impl WaitingJob {
-    /// A new one, whose file has no name yet.
     pub fn new(request: impl Into<JobRequest>, device: DeviceChoice) -> Self {
         Self {
             id: JobId::next(),
             request: request.into(),
             device,
-            has_output: false,
-            has_prompts: false,
             resume: None,
             is_held: false,
             missing: Vec::new(),
         }
     }
 
-    /// Has its file named anew, in the folder for results of now. Its prompts stay as they were settled.
-    pub fn forget_output(&mut self) {
-        self.has_prompts |= self.has_output;
-        self.has_output = false;
-    }
-
     /// The image or video that it starts from.
     pub fn picture(&self) -> Option<&PathBuf> {
         self.request.picture()
     }
-}
-
-/// Returns whether a job may have failed because of the folder: the disk is full, or the folder is missing or
-/// protected.
-pub(super) fn may_be_of_place(err: &JobError) -> bool {
-    matches!(err.kind, JobErrorKind::Disk | JobErrorKind::InvalidRequest)
 }
 
 impl StoppedJob {

@@ -59,7 +59,6 @@ impl JobQueue {
             } else {
                 let waiting = WaitingJob {
                     id,
-                    has_output: true,
                     resume: Some(job.folder),
                     ..WaitingJob::new(job.request, cx.settings.runtime.device)
                 };
@@ -129,8 +128,6 @@ fn queued(job: &WaitingJob, state: QueuedState) -> QueuedJob {
         id: job.id,
         state,
         device: job.device,
-        has_output: job.has_output,
-        has_prompts: job.has_prompts,
         request: job.request.clone(),
         error: None,
     }

@@ -9,7 +9,7 @@ use crate::app::choices::{MoveTarget, QueueEndAction};
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{
-    ActionCountdown, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob, may_be_of_place,
+    ActionCountdown, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
 };
 
 const COUNTDOWN_SECS: f64 = 30.0;
@@ -139,9 +139,6 @@ impl JobQueue {
             job.id = JobId::next();
         }
         job.is_held = false;
-        if matches!(&why, StopReason::Failed(err) if may_be_of_place(err)) {
-            job.forget_output();
-        }
         match why {
             StopReason::Failed(_) => self.waiting.push_back(job),
             StopReason::Paused | StopReason::Unfinished => self.waiting.push_front(job),

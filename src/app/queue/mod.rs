@@ -6,18 +6,15 @@ pub mod editing;
 pub mod jobs;
 mod kept;
 mod list;
-mod naming;
 mod queue_saving;
 mod running;
 mod scheduling;
 pub mod sheets;
 pub mod submit;
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::collections::{BTreeSet, VecDeque};
 
 use safelight_core::job::{JobId, random_seed};
-use safelight_core::settings::OutputSettings;
 
 use crate::app::choices::{MultiFilePrompt, QueueEndAction, QueuePanel};
 use crate::app::commands::{PlayerCommand, QueueCommand};
@@ -33,7 +30,6 @@ use crate::worker::UnfinishedJob;
 use editing::EditedJob;
 use jobs::{ActionCountdown, GridSheets, SuspendMachine};
 pub use jobs::{PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
-use naming::ResolvedOutput;
 use queue_saving::{QueueStore, RestoredQueue};
 pub use running::RunningJob;
 use submit::OpeningFiles;
@@ -84,11 +80,7 @@ pub struct JobQueue {
     restoring: BackgroundTask<RestoredQueue>,
     /// Jobs whose folders are there.
     leftovers: BackgroundTask<Vec<UnfinishedJob>>,
-    /// The job whose file name is looked for.
-    naming: BackgroundTask<ResolvedOutput>,
     pub device_line: String,
-    taken: HashSet<PathBuf>,
-    output: OutputSettings,
 }
 
 impl JobQueue {
@@ -200,9 +192,6 @@ impl JobQueue {
         if let Some(left) = self.leftovers.take() {
             self.take_left(left, cx);
         }
-        if let Some(named) = self.naming.take() {
-            self.take_named(named, cx);
-        }
         self.keeping.poll(cx);
         self.take_opened(cx);
         if let Some(editing) = &mut self.editing {
@@ -212,11 +201,6 @@ impl JobQueue {
 
     /// Work between two frames, once all commands are known.
     pub(super) fn tend(&mut self, is_fetching: bool, cx: &mut AppContext) {
-        if self.output != cx.settings.output {
-            self.output = cx.settings.output.clone();
-            cx.notices.end(&NoticeCause::ResultFolder);
-        }
-        self.name_next(cx);
         self.tend_grids(cx);
         let (keeping, revision) = (&mut self.keeping, self.revision);
         if keeping.is_due_now(revision, cx) {

@@ -149,8 +149,6 @@ fn take(
         id: job.id,
         request: job.request,
         device: job.device,
-        has_output: job.has_output,
-        has_prompts: job.has_prompts,
         resume,
         is_held: job.state == QueuedState::Waiting,
         missing,

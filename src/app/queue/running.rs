@@ -16,6 +16,9 @@ use crate::app::queue::jobs::{PauseWish, WaitingJob};
 #[derive(Debug)]
 pub struct RunningJob {
     pub id: JobId,
+    /// As the queue held it.
+    queued: JobRequest,
+    /// As it is made: settled by the worker.
     pub request: JobRequest,
     pub device: DeviceChoice,
     pub cancel: CancelToken,
@@ -44,6 +47,7 @@ impl RunningJob {
     pub fn new(id: JobId, request: JobRequest, cancel: CancelToken) -> Self {
         Self {
             id,
+            queued: request.clone(),
             request,
             device: DeviceChoice::default(),
             cancel,
@@ -68,14 +72,14 @@ impl RunningJob {
     pub(in crate::app) fn to_idle(&self) -> WaitingJob {
         WaitingJob {
             id: self.id,
-            has_output: true,
-            ..WaitingJob::new(self.request.clone(), self.device)
+            ..WaitingJob::new(self.queued.clone(), self.device)
         }
     }
 
     /// Applies an update of the worker. The app handles the end and warnings.
     pub fn apply(&mut self, update: JobUpdate) {
         match update {
+            JobUpdate::Settled { request, .. } => self.request = *request,
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
             JobUpdate::Plan(plan) => self.memory.plan = Some(plan),

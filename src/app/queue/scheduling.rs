@@ -1,4 +1,4 @@
-//! Scheduling: a waiting job gets its file name, then the worker, and at its end the next one follows.
+//! Scheduling: a waiting job gets the worker, and at its end the next one follows.
 
 use std::path::Path;
 
@@ -6,13 +6,11 @@ use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::duration_text;
 
-use crate::app::background::survived;
 use crate::app::memory::planning::MemoryPlanning;
 use crate::app::prelude::*;
 use crate::app::queue::jobs::{
     PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
 };
-use crate::app::queue::naming::{ResolvedOutput, find_output};
 use crate::app::queue::{JobQueue, RunningJob};
 use crate::app::undo::UndoAction;
 use crate::worker::{WorkerCommand, WorkerHandle};
@@ -21,65 +19,12 @@ use crate::worker::{WorkerCommand, WorkerHandle};
 const MAX_PROMPT: usize = 80;
 
 impl JobQueue {
-    /// Has the next file name looked for, one at a time: any number of jobs may wait.
-    pub(super) fn name_next(&mut self, cx: &AppContext) {
-        if self.naming.is_busy() {
-            return;
-        }
-        let Some(job) = self.waiting.iter().find(|job| !job.has_output) else {
-            return;
-        };
-        let Some(folder) = cx.output_folder(job.request.makes_pictures()) else {
-            return;
-        };
-        let sources = (!job.has_prompts).then(|| (cx.wildcard_folders(), cx.lora_index()));
-        let (id, request) = (job.id, job.request.clone());
-        let mut taken = self.taken.clone();
-        let naming = cx.background.on_files(move || ResolvedOutput {
-            // The next job waits for its answer, whatever becomes of it.
-            found: survived(|| find_output(request, &folder, sources, &mut taken)),
-            id,
-            taken,
-        });
-        self.naming = naming.unwrap_or_default();
-    }
-
-    pub(super) fn take_named(&mut self, named: ResolvedOutput, cx: &mut AppContext) {
-        let ResolvedOutput { id, found, taken } = named;
-        self.taken = taken;
-        let Some(at) = self.waiting.iter().position(|job| job.id == id) else {
-            return;
-        };
-        self.touch();
-        match found {
-            Ok((request, told)) => {
-                cx.notices.end(&NoticeCause::ResultFolder);
-                let job = &mut self.waiting[at];
-                job.request = request;
-                job.has_output = true;
-                cx.notices.show_changes(&job.request.model(), &told);
-            }
-            Err(err) => {
-                let cause = match err.kind {
-                    JobErrorKind::Disk => NoticeCause::ResultFolder,
-                    _ => NoticeCause::Job(id),
-                };
-                if let Some(job) = self.waiting.remove(at) {
-                    self.stop(StoppedJob::new(job, StopReason::Failed(err.clone())));
-                }
-                let notice = UserNotice::new(NoticeSeverity::Error, err);
-                cx.notices.show(notice.about(cause));
-            }
-        }
-    }
-
     pub(in crate::app) fn start_next(&mut self, worker: &WorkerHandle, cx: &mut AppContext) {
         if self.running.is_some() || self.is_paused {
             return;
         }
-        let ready = self.next(self.edited());
-        let ready = ready.filter(|at| self.waiting[*at].has_output);
-        let Some(job) = ready.and_then(|at| self.waiting.remove(at)) else {
+        let next = self.next(self.edited());
+        let Some(job) = next.and_then(|at| self.waiting.remove(at)) else {
             return;
         };
         let cancel = CancelToken::default();
@@ -132,6 +77,9 @@ impl JobQueue {
             warn(running, text, cx);
             return;
         }
+        if let JobUpdate::Settled { request, notices } = &update {
+            cx.notices.show_changes(&request.model(), notices);
+        }
         if let JobUpdate::Device(line) = &update {
             self.device_line.clone_from(line);
         }
@@ -169,10 +117,7 @@ impl JobQueue {
             }
             JobOutcome::Kept(output) => {
                 self.keep_result(&job, output, cx);
-                let mut idle = job.to_idle();
-                // Its file is what was made.
-                idle.forget_output();
-                offer_cancelled(idle, cx);
+                offer_cancelled(job.to_idle(), cx);
                 cx.say("Cancelled; what was made is kept");
             }
             JobOutcome::Paused => self.put_off(&job, cx),

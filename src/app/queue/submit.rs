@@ -2,19 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{ChosenPicture, ExpandedJobs, FormControl, SeedMode, SizeChoice};
+use safelight_core::job::{ExpandedJobs, SeedMode, SizeChoice};
 use safelight_core::prompts::PromptEntry;
 
 use crate::app::choices::{DropChoice, MultiFilePrompt};
 use crate::app::form::{whole_form, window_jobs};
+use crate::app::inputs::InputSlots;
 use crate::app::inputs::opening::{OpenedInput, open_input};
-use crate::app::inputs::{FormSources, InputSlots};
 use crate::app::loras::LoraShelf;
 use crate::app::notices::sentence;
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::WaitingJob;
-use crate::app::queue::naming::has_folder;
 use crate::app::thumbs::ThumbSource;
 
 /// So many broken files are named in the card; the others are counted.
@@ -43,8 +42,8 @@ impl JobQueue {
         if std::mem::take(&mut cx.is_seed_used) {
             cx.form.advance_seed(cx.num_seeds_used);
         }
-        let sources = inputs.sources_for(&cx.form, &spec);
-        let form = whole_form(&loras.acting(&cx.form), &spec, sources, &cx.settings);
+        let inputs_of_form = inputs.inputs_for(&cx.form, &spec);
+        let form = whole_form(&loras.acting(&cx.form), &spec, inputs_of_form, &cx.settings);
         let ExpandedJobs {
             jobs,
             num_seeds,
@@ -66,9 +65,6 @@ impl JobQueue {
                     notices.push(notice);
                 }
             }
-        }
-        if !has_folder(&spec, cx) {
-            return;
         }
         cx.notices.end(&NoticeCause::Form);
         cx.push(PromptCommand::Remember(PromptEntry::from_form(
@@ -140,11 +136,8 @@ impl JobQueue {
         let Some(spec) = cx.model().cloned() else {
             return;
         };
-        if !has_folder(&spec, cx) {
-            return;
-        }
-        let sources = inputs.sources_for(&cx.form, &spec);
         let mut form = loras.acting(&cx.form);
+        form.inputs = inputs.inputs_for(&cx.form, &spec);
         // Each picture says which shape its own clip has.
         form.size = SizeChoice::Auto;
         self.num_openings += 1;
@@ -170,11 +163,6 @@ impl JobQueue {
             problems: Vec::new(),
             form,
             spec,
-            last_image: sources.last_image.cloned(),
-            mask: sources.mask.clone(),
-            references: sources.references.into_iter().cloned().collect(),
-            controls: sources.controls,
-            prompt_pictures: sources.prompt_pictures,
         });
         self.reveal(cx);
     }
@@ -208,26 +196,30 @@ impl JobQueue {
         }
         let max_references = opening.spec.limits.max_references as usize;
         let made = opened.and_then(|input| {
-            let mut sources = FormSources {
-                last_image: opening.last_image.as_ref(),
-                mask: opening.mask.clone(),
-                controls: opening.controls.clone(),
-                prompt_pictures: opening.prompt_pictures.clone(),
-                ..FormSources::default()
-            };
-            match &input.source {
+            let changes_clip = form.changes_clip(&opening.spec);
+            let mut inputs = form.inputs.clone();
+            (inputs.image, inputs.extend, inputs.source_clip) = (None, None, None);
+            match input.source {
                 // The first of the references that the model sees, where it sees any.
                 InputMedia::Picture(picture) if max_references > 0 => {
-                    let others = opening.references.iter().take(max_references - 1);
-                    sources.references = std::iter::once(picture).chain(others).collect();
+                    inputs.references.insert(0, picture);
+                    inputs.references.truncate(max_references);
                 }
-                InputMedia::Picture(picture) => sources.image = Some(picture),
-                InputMedia::Clip(clip) if form.changes_clip(&opening.spec) => {
-                    sources.source_clip = Some(clip);
+                InputMedia::Picture(picture) => {
+                    inputs.image = Some(picture);
+                    inputs.references.clear();
                 }
-                InputMedia::Clip(clip) => sources.extend = Some(clip),
+                InputMedia::Clip(clip) => {
+                    inputs.references.clear();
+                    let place = if changes_clip {
+                        &mut inputs.source_clip
+                    } else {
+                        &mut inputs.extend
+                    };
+                    *place = Some(clip);
+                }
             }
-            let whole = whole_form(&form, &opening.spec, sources, &cx.settings);
+            let whole = whole_form(&form, &opening.spec, inputs, &cx.settings);
             let made = window_jobs(&whole, &opening.spec, &cx.models).map_err(|errors| {
                 let first = errors.into_iter().next();
                 let why = first.map_or_else(String::new, |err| err.message);
@@ -280,11 +272,6 @@ pub struct OpeningFiles {
     problems: Vec<JobError>,
     form: GenerateForm,
     spec: ModelSpec,
-    last_image: Option<StartPicture>,
-    mask: Option<StartPicture>,
-    references: Vec<StartPicture>,
-    controls: Vec<FormControl>,
-    prompt_pictures: Vec<ChosenPicture>,
 }
 
 impl OpeningFiles {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::fitting;
 use safelight_core::fitting::find_controls;
+use safelight_core::job::JobOptions;
 use safelight_core::job::SeedMode;
 use safelight_core::library::FoundControl;
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
@@ -321,7 +322,7 @@ fn use_restored(
     let notes = note.into_iter().chain(notes).collect();
     let loras = form.loras.clone();
     fill_form(&mut cx.form, &fitting, form, &spec);
-    let source = inputs.sources_for(&cx.form, &spec).size();
+    let source = inputs.inputs_for(&cx.form, &spec).size();
     cx.form.name_size(&spec, source);
     cx.form.loras = loras;
     inputs.set_controls(controls);
@@ -359,7 +360,10 @@ fn fill_form(
         secs: said.secs.or(form.secs),
         window: said.window,
         section_order: order.filter(|order| Some(*order) != own_order),
-        step_cache: said.step_cache,
+        options: JobOptions {
+            step_cache: said.options.step_cache,
+            ..std::mem::take(&mut form.options)
+        },
         fps: said.fps,
         sampling: said.sampling.or(form.sampling),
         ..std::mem::take(form)

@@ -8,9 +8,9 @@ use clap::Args;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
     ChosenLora, ChosenPicture, ControlInput, DeviceChoice, DtypeChoice, FormControl, GenerateForm,
-    GridAxis, InputMedia, JobError, JobErrorKind, LoraChoice, PartialSampling, PreviewChoice,
-    PromptPicture, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice, SourceClip,
-    StartPicture, StepCache, prompt, random_seed,
+    GridAxis, InputMedia, JobError, JobErrorKind, JobOptions, LoraChoice, PartialSampling,
+    PreviewChoice, PromptPicture, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice,
+    SourceClip, StartPicture, StepCache, prompt, random_seed,
 };
 use safelight_core::media::{self, MediaError, OutpaintRequest};
 use safelight_core::model::ComponentOverrides;
@@ -213,13 +213,13 @@ impl GenerateArgs {
         if !self.loras.is_empty() {
             form.loras = self.loras.iter().map(ChosenLora::from).collect();
         }
-        form.image = self.image.as_deref().map(start_picture).transpose()?;
-        form.last_image = self.last_image.as_deref().map(start_picture).transpose()?;
-        form.extend = self.extend.as_deref().map(source_clip).transpose()?;
+        form.inputs.image = self.image.as_deref().map(start_picture).transpose()?;
+        form.inputs.last_image = self.last_image.as_deref().map(start_picture).transpose()?;
+        form.inputs.extend = self.extend.as_deref().map(source_clip).transpose()?;
         let source = self.source_clip.as_deref();
-        form.source_clip = source.map(clip_or_picture).transpose()?;
+        form.inputs.source_clip = source.map(clip_or_picture).transpose()?;
         let mask = self.mask.as_deref();
-        form.mask = match &form.source_clip {
+        form.inputs.mask = match &form.inputs.source_clip {
             Some(_) => mask.map(open_image).transpose()?,
             None => mask.map(start_picture).transpose()?,
         };
@@ -227,17 +227,17 @@ impl GenerateArgs {
             form.grid.clone_from(&self.grid);
         }
         let references = self.references.iter().map(|path| start_picture(path));
-        form.references = references.collect::<Result<_, _>>()?;
+        form.inputs.references = references.collect::<Result<_, _>>()?;
         let takes_clips = spec.limits.controls.takes_clips;
         let controls = self.controls.iter().map(|it| form_control(it, takes_clips));
-        form.controls = controls.collect::<Result<_, _>>()?;
+        form.inputs.controls = controls.collect::<Result<_, _>>()?;
         let prompts = self.prompt_pictures.iter().map(|prompt| {
             Ok::<_, JobError>(ChosenPicture {
                 picture: start_picture(&prompt.path)?,
                 strength: prompt.strength,
             })
         });
-        form.prompt_pictures = prompts.collect::<Result<_, _>>()?;
+        form.inputs.prompt_pictures = prompts.collect::<Result<_, _>>()?;
         if self.width.is_some() || self.height.is_some() {
             form.size = SizeChoice::Custom;
         }
@@ -266,11 +266,10 @@ impl GenerateArgs {
             SeedMode::Fixed => form.seed,
         };
         let dtype = if self.from.is_some() {
-            form.dtype
+            form.options.dtype
         } else {
             settings.runtime.dtype
         };
-        settings.apply_to(&mut form);
         let mut form = GenerateForm {
             fit: self.fit.or(form.fit),
             preset: self.preset.clone(),
@@ -279,18 +278,22 @@ impl GenerateArgs {
             second_pass: self.second_pass.over(form.second_pass),
             window: self.window.or(form.window),
             section_order: self.sampling_order.or(form.section_order),
-            step_cache: self.step_cache.or(form.step_cache),
             fps: self.fps.or(form.fps),
             batch_size: self.batch,
             seed,
-            vae_tile: self.vae_tile.or(form.vae_tile),
-            max_sequence_length: self.max_sequence_length.or(form.max_sequence_length),
-            memory: self.memory.choice(&settings.memory),
-            // Nobody sees pictures in a terminal.
-            preview: PreviewChoice::Off,
-            dtype: self.dtype.unwrap_or(dtype),
-            capture: self.capture.clone(),
-            sidecar: self.sidecar || settings.output.sidecar,
+            options: JobOptions {
+                memory: self.memory.choice(&settings.memory),
+                // Nobody sees pictures in a terminal.
+                preview: PreviewChoice::Off,
+                dtype: self.dtype.unwrap_or(dtype),
+                vae_tile: self.vae_tile.or(form.options.vae_tile),
+                max_sequence_length: self
+                    .max_sequence_length
+                    .or(form.options.max_sequence_length),
+                step_cache: self.step_cache.or(form.options.step_cache),
+                capture: self.capture.clone(),
+                sidecar: self.sidecar || settings.output.sidecar,
+            },
             ..form
         };
         let extension = settings.extension(form.makes_picture(spec));

@@ -1,7 +1,6 @@
 //! From the arguments to jobs that can begin: checked, with settled prompts, names and absolute paths. All of them are
 //! before the first begins.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
@@ -49,7 +48,7 @@ pub(super) fn jobs_from_args(
     }
     let loras: Vec<LoraChoice> = form.acting_loras().map(LoraChoice::from).collect();
     let spec = fitting::model_with(&spec, &loras).map_err(|err| JobError::from(&err))?;
-    for settings in form.controls.iter_mut().map(|it| &mut it.settings) {
+    for settings in form.inputs.controls.iter_mut().map(|it| &mut it.settings) {
         if let Some(network) = &mut settings.network {
             let found = control_named(
                 &network.to_string_lossy(),
@@ -100,16 +99,15 @@ pub(super) fn jobs_from_args(
         })
         .collect::<Result<Vec<_>, JobError>>()?;
     let is_single = made.jobs.len() == 1;
-    let mut taken = HashSet::new();
     let jobs = made.jobs.into_iter().enumerate().map(|(index, mut job)| {
         let request = &mut job.request;
         let expanded = request.settle_prompts(&wildcards, &lora_index);
         let expanded = expanded.map_err(|errors| invalid(&errors))?;
-        // As requested, numbered if there are several; otherwise named by the prompt, like no existing file.
+        // As requested, numbered if there are several; otherwise named by the prompt, and numbered by the worker.
         if args.out.is_none() {
-            let stem = format!("{}_{}", naming::slug(&request.prompt), request.seed);
+            let slug = naming::slug(&request.prompt);
             let extension = settings.extension(form.makes_picture(&spec));
-            request.out = naming::free_path(Path::new(""), &stem, extension, &mut taken);
+            request.out = format!("{slug}_{}.{extension}", request.seed).into();
             request.is_out_automatic = true;
         } else if !is_single {
             request.out = numbered_path(&form.out, index + 1);
@@ -161,7 +159,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         extend,
         source_clip,
         mask,
-        capture,
+        options,
         loras,
         references,
         controls,
@@ -175,7 +173,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         extend,
         source_clip,
         mask,
-        capture,
+        &mut options.capture,
         &mut companions.vae,
         &mut companions.text_encoder,
         &mut companions.text_encoder_2,

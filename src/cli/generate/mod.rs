@@ -60,9 +60,6 @@ fn generate(args: GenerateArgs, environment: &CliEnvironment) -> Result<u8, JobE
         return Err(JobError::new(JobErrorKind::InvalidRequest, summary)
             .advise("Add --prompt TEXT; `safelight inspect FILE` says what was read"));
     }
-    let device = args
-        .device
-        .unwrap_or_else(|| environment.settings().runtime.device);
     let telemetry = TelemetryOutput::to(args.telemetry.as_deref(), environment)?;
     let made = jobs::jobs_from_args(&args, environment)?;
     let jobs = made
@@ -78,8 +75,10 @@ fn generate(args: GenerateArgs, environment: &CliEnvironment) -> Result<u8, JobE
     let orders = CliJobs {
         jobs,
         grids: made.grids,
+        warnings,
+        telemetry,
     };
-    work(orders, device, args.json, warnings, telemetry, environment)
+    work(orders, args.device, args.json, environment)
 }
 
 /// A job to run.
@@ -97,14 +96,29 @@ struct CliJobs {
     jobs: Vec<CliJob>,
     /// The grids that the jobs are cells of, each with the file of its contact sheet.
     grids: Vec<(GridRecord, PathBuf)>,
+    warnings: Vec<String>,
+    telemetry: TelemetryOutput,
 }
 
 impl CliJobs {
-    fn of(order: CliJob) -> Self {
-        Self {
-            jobs: vec![order],
+    /// One job. `resume`: the folder in which an earlier program left it.
+    fn single(
+        request: JobRequest,
+        resume: Option<PathBuf>,
+        environment: &CliEnvironment,
+    ) -> Result<Self, JobError> {
+        let id = resume.as_deref().and_then(worker::number_of);
+        Ok(Self {
+            jobs: vec![CliJob {
+                id: id.unwrap_or_else(JobId::next),
+                request,
+                notices: Vec::new(),
+                resume,
+            }],
             grids: Vec::new(),
-        }
+            warnings: Vec::new(),
+            telemetry: TelemetryOutput::to(None, environment)?,
+        })
     }
 }
 
@@ -115,33 +129,18 @@ pub(in crate::cli) fn finish(
     is_json: bool,
     environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
-    let order = CliJob {
-        id: JobId::next(),
-        request: request.into(),
-        notices: Vec::new(),
-        resume: None,
-    };
-    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
-    let telemetry = TelemetryOutput::to(None, environment)?;
-    work(
-        CliJobs::of(order),
-        device,
-        is_json,
-        Vec::new(),
-        telemetry,
-        environment,
-    )
+    let orders = CliJobs::single(request.into(), None, environment)?;
+    work(orders, device, is_json, environment)
 }
 
 /// Runs jobs one after the other; the exit code as [`generate`] has it.
 fn work(
     orders: CliJobs,
-    device: DeviceChoice,
+    device: Option<DeviceChoice>,
     is_json: bool,
-    warnings: Vec<String>,
-    mut telemetry: TelemetryOutput,
     environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
+    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
 
@@ -151,35 +150,35 @@ fn work(
         Box::new(|| {}),
     )
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    let CliJobs { jobs, mut grids } = orders;
+    let CliJobs {
+        jobs,
+        mut grids,
+        warnings,
+        mut telemetry,
+    } = orders;
     let mut failed = HashSet::new();
     let num_jobs = jobs.len();
     let mut codes = Vec::new();
-    let mut said = environment.oddities();
-    said.extend(warnings);
+    let said = environment.oddities().into_iter().chain(warnings);
     let mut report: Box<dyn JobListener> = if is_json {
         Box::<JsonReport>::default()
     } else {
         Box::new(HumanReport::new())
     };
+    for text in said {
+        report.update(&JobUpdate::Warning(text));
+    }
     for (index, job) in jobs.into_iter().enumerate() {
-        if num_jobs > 1
-            && let Some(request) = job.request.generate()
-        {
-            report.job(index + 1, num_jobs, request);
-        }
-        for notice in &job.notices {
-            report.notice(notice);
-        }
-        for text in said.drain(..) {
-            report.update(&JobUpdate::Warning(text));
-        }
         let (id, cell) = (job.id, job.request.cell());
         let folder = job.resume.clone();
         let folder = folder.unwrap_or_else(|| environment.paths.jobs().join(id.to_string()));
         let CliJob {
-            request, resume, ..
+            request,
+            notices,
+            resume,
+            ..
         } = job;
+        let number = Some((index + 1, num_jobs)).filter(|_| num_jobs > 1);
         let command = WorkerCommand {
             id,
             request,
@@ -187,7 +186,7 @@ fn work(
             cancel: cancel.clone(),
             resume,
         };
-        let outcome = outcome_of(&handle, command, report.as_mut())?;
+        let outcome = outcome_of(&handle, command, (number, &notices), report.as_mut())?;
         if let Err(text) = telemetry.add(id) {
             report.update(&JobUpdate::Warning(text));
         }
@@ -236,10 +235,12 @@ fn write_sheets(
     codes
 }
 
-/// Runs one job to its end.
+/// Runs one job to its end. `number`: of several jobs, counted from 1, and their count; `notices`: what differs from the
+/// arguments.
 fn outcome_of(
     handle: &WorkerHandle,
     command: WorkerCommand,
+    (number, notices): (Option<(usize, usize)>, &[FormNotice]),
     report: &mut dyn JobListener,
 ) -> Result<JobOutcome, JobError> {
     let broken = |what: &str| JobError::new(JobErrorKind::Internal, what);
@@ -252,6 +253,18 @@ fn outcome_of(
         };
         match event.update {
             JobUpdate::Ended(outcome) => return Ok(outcome),
+            JobUpdate::Settled {
+                request,
+                notices: more,
+            } => {
+                if let Some(((number, count), request)) = number.zip(request.generate()) {
+                    report.job(number, count, request);
+                }
+                let more = more.iter().filter(|notice| !notices.contains(notice));
+                for notice in notices.iter().chain(more) {
+                    report.notice(notice);
+                }
+            }
             update => report.update(&update),
         }
     }

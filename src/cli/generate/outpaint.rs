@@ -29,7 +29,7 @@ pub(super) fn extend(
     if spec.limits.controls.can_extend() {
         return extend_control(form, wanted, spec, folder);
     }
-    let Some(start) = &form.image else {
+    let Some(start) = &form.inputs.image else {
         return Err(refused(
             "give the picture to extend with --image".to_owned(),
         ));
@@ -40,7 +40,7 @@ pub(super) fn extend(
         ..wanted
     };
     let made = media::open_picture(&start.path).and_then(|picture| {
-        let painted = form.mask.as_ref();
+        let painted = form.inputs.mask.as_ref();
         let painted = painted.map(|mask| media::open_mask(&mask.path, own_size.0, own_size.1));
         let painted = painted.transpose()?;
         let extended = media::extend_picture(
@@ -84,7 +84,7 @@ fn extend_control(
     spec: &ModelSpec,
     folder: &Path,
 ) -> Result<Option<FormNotice>, JobError> {
-    let [control] = &form.controls[..] else {
+    let [control] = &form.inputs.controls[..] else {
         return Err(refused(
             "give the picture or clip to extend with --control".to_owned(),
         ));
@@ -104,7 +104,7 @@ fn extend_control(
     });
     let (extended, mask) = made.map_err(|err| unusable(&err))?;
     let size = extended.size();
-    let control = &mut form.controls[0];
+    let control = &mut form.inputs.controls[0];
     let own = std::mem::replace(&mut control.source, extended);
     control.mask = Some(InputMedia::Picture(mask));
     form.set_control_outpaint(&own, size, most);

@@ -158,7 +158,8 @@ impl JobListener for JsonReport {
             JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
-            JobUpdate::Started(_)
+            JobUpdate::Settled { .. }
+            | JobUpdate::Started(_)
             | JobUpdate::Preview(_)
             | JobUpdate::Frame(_)
             | JobUpdate::Ended(_) => return,
@@ -336,7 +337,8 @@ impl JobListener for HumanReport {
                 self.bar.suspend(|| say(&checked.line()));
             }
             JobUpdate::Warning(text) => self.bar.suspend(|| say(&format!("Warning: {text}"))),
-            JobUpdate::Plan(_)
+            JobUpdate::Settled { .. }
+            | JobUpdate::Plan(_)
             | JobUpdate::Lora(_)
             | JobUpdate::StageEnded(_)
             | JobUpdate::Reclaimed(_)

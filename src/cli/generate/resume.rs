@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobRequest};
 use safelight_core::media::ClipFormat;
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
 use super::report::{ended, print_event, say};
-use super::telemetry::TelemetryOutput;
-use super::{CliJob, CliJobs, work};
+use super::{CliJobs, work};
 use crate::cli::{CliEnvironment, out};
-use crate::worker::{UnfinishedJob, left_in, not_held, number_of};
+use crate::worker::{UnfinishedJob, left_in, not_held};
 
 /// Resume a job that failed or was interrupted, or list those jobs
 #[derive(Args, Debug)]
@@ -67,31 +66,19 @@ fn resume(
         absolute(Path::new(job))
     };
     let here = JobFolder::open(&folder);
-    let request = request_in(&here, args)?;
+    let request = request_in(&here)?;
     if args.discard {
         return discard(&here, args.json);
     }
-    let device = args.device;
-    let order = CliJob {
-        id: number_of(&folder).unwrap_or_else(JobId::next),
-        request,
-        notices: Vec::new(),
-        resume: Some(folder),
+    let request = match &args.out {
+        Some(out) => moved(request, out, &here)?,
+        None => request,
     };
-    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
-    let telemetry = TelemetryOutput::to(None, environment)?;
-    work(
-        CliJobs::of(order),
-        device,
-        args.json,
-        Vec::new(),
-        telemetry,
-        environment,
-    )
+    let orders = CliJobs::single(request, Some(folder), environment)?;
+    work(orders, args.device, args.json, environment)
 }
 
-/// The job in a folder, with its result where the arguments want it.
-fn request_in(folder: &JobFolder, args: &ResumeArgs) -> Result<JobRequest, JobError> {
+fn request_in(folder: &JobFolder) -> Result<JobRequest, JobError> {
     let unread = |err: io::Error| {
         let what = format!(
             "this job cannot be resumed ({err}): {}",
@@ -100,15 +87,19 @@ fn request_in(folder: &JobFolder, args: &ResumeArgs) -> Result<JobRequest, JobEr
         JobError::new(JobErrorKind::InvalidRequest, what)
             .advise("`safelight resume` lists the jobs that can be resumed")
     };
-    let mut request = folder.request().map_err(unread)?;
-    match (&mut request, &args.out) {
-        (_, None) => {}
-        (JobRequest::Generate(request), Some(out)) => {
-            request.out.clone_from(out);
+    folder.request().map_err(unread)
+}
+
+/// The job in a folder with another file for its result, in the folder too.
+fn moved(mut request: JobRequest, out: &Path, folder: &JobFolder) -> Result<JobRequest, JobError> {
+    let _held = folder.hold().map_err(|err| not_held(folder, &err))?;
+    match &mut request {
+        JobRequest::Generate(request) => {
+            request.out = out.to_owned();
             request.is_out_automatic = false;
             settle_paths(request)?;
         }
-        (JobRequest::Finish(request), Some(out)) => {
+        JobRequest::Finish(request) => {
             // The finished frames are encoded for a file of that kind.
             if ClipFormat::from_path(out).ok() != ClipFormat::from_path(&request.out).ok() {
                 let what = format!("this job can only be saved as .{}", ending(&request.out));
@@ -118,6 +109,9 @@ fn request_in(folder: &JobFolder, args: &ResumeArgs) -> Result<JobRequest, JobEr
             request.is_out_automatic = false;
         }
     }
+    folder
+        .keep_request(&request)
+        .map_err(|err| JobError::disk("the job's folder cannot be written to".to_owned(), &err))?;
     Ok(request)
 }
 

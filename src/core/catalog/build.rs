@@ -8,13 +8,13 @@ use super::entry::{self, ModelEntry};
 use super::extra::DownloadableRedux;
 use crate::families::def_of;
 use crate::formats::read_json;
-use crate::job::{GenerateForm, InputMedia, SizeChoice, StartPicture, form};
+use crate::job::{FormInputs, GenerateForm, SizeChoice, form};
 use crate::library::single::AssembledModel;
 use crate::library::{ComponentCandidate, tiny_decoder};
 use crate::model::choices::SamplerKind;
 use crate::model::facts::{ModelFacts, SchedulerDefaults};
 use crate::model::{
-    CatalogError, InputUse, LatentRgb, ModelDefaults, ModelFiles, ModelSpec, PartialSampling,
+    CatalogError, LatentRgb, ModelDefaults, ModelFiles, ModelSpec, PartialSampling,
     SamplingOptions, SizeLimits,
 };
 
@@ -198,18 +198,8 @@ fn check_spec(spec: &ModelSpec, facts: &ModelFacts, path: &Path) -> Result<(), C
         },
     };
     let (width, height) = (spec.defaults.width, spec.defaults.height);
-    let picture = || StartPicture {
-        path: PathBuf::new(),
-        width,
-        height,
-    };
     let form = GenerateForm {
-        image: (spec.start_image == InputUse::Required).then(picture),
-        mask: (spec.mask == InputUse::Required).then(picture),
-        last_image: (spec.end_image == InputUse::Required).then(picture),
-        controls: (spec.limits.controls.is_required.then(picture).into_iter())
-            .map(|picture| InputMedia::Picture(picture).into())
-            .collect(),
+        inputs: FormInputs::required_by(spec),
         size: SizeChoice::Custom,
         width: Some(width),
         height: Some(height),

@@ -11,9 +11,8 @@ use super::source::DownloadSource;
 use crate::families::def_of;
 use crate::footprint::{ModelFootprint, NetworkFootprint, PlannedNetwork};
 use crate::job::GenerateRequest;
-use crate::memory::MemoryOptions;
+use crate::job::JobOptions;
 use crate::model::ComponentOverrides;
-use crate::model::choices::DtypeChoice;
 use crate::model::{ImageRole, ModelComponent, ModelDefaults, ModelFiles, SamplingOptions};
 
 /// A job with the model's own defaults.
@@ -103,7 +102,6 @@ impl CatalogEntry {
             files,
             companions: ComponentOverrides::default(),
             latent_rgb: None,
-            preview: Default::default(),
             image_role: ImageRole::default(),
             prompt: String::new(),
             prompt_template: None,
@@ -128,16 +126,10 @@ impl CatalogEntry {
             batch_size: 1,
             sampling: defaults.sampling,
             seed: 0,
-            max_sequence_length: None,
             loras: Vec::new(),
-            step_cache: None,
-            dtype: DtypeChoice::default(),
-            vae_tile: None,
-            memory: MemoryOptions::default(),
-            capture: None,
+            options: JobOptions::default(),
             out: PathBuf::new(),
             is_out_automatic: true,
-            sidecar: false,
             grid: None,
         })
     }

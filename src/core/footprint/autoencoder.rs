@@ -21,7 +21,7 @@ impl PixelVolume {
             width: f64::from(request.width),
             height: f64::from(request.height),
             frames: f64::from(frames),
-            tile: request.vae_tile.map(f64::from),
+            tile: request.options.vae_tile.map(f64::from),
         }
     }
 

@@ -74,7 +74,7 @@ impl<'a> PlannedJob<'a> {
 
     /// Bytes of a number of the large networks.
     pub fn number_bytes(&self) -> u64 {
-        match (self.request.dtype, self.is_on_gpu()) {
+        match (self.request.options.dtype, self.is_on_gpu()) {
             (DtypeChoice::F32, _) | (DtypeChoice::Auto, false) => 4,
             _ => 2,
         }
@@ -85,7 +85,7 @@ impl<'a> PlannedJob<'a> {
         let guider = self.request.sampling.guider.kind();
         // The pass without some blocks has its own.
         let texts = texts + f64::from(u8::from(guider == GuiderKind::SkipLayers));
-        match self.request.step_cache.map(|cache| cache.kind) {
+        match self.request.options.step_cache.map(|cache| cache.kind) {
             Some(StepCacheKind::FirstBlock | StepCacheKind::TeaCache) => {
                 hidden * (2.0 * texts + 1.0)
             }
@@ -97,7 +97,7 @@ impl<'a> PlannedJob<'a> {
 
     /// Returns whether both CFG passes may be batched: a step cache belongs to one text.
     pub(crate) fn joins_passes(&self) -> bool {
-        self.is_on_gpu() && self.request.step_cache.is_none()
+        self.is_on_gpu() && self.request.options.step_cache.is_none()
     }
 
     pub(crate) fn network(&self, part: PlannedNetwork) -> Option<&'a NetworkFootprint> {

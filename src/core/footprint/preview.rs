@@ -15,7 +15,8 @@ const NUMBERS_A_PIXEL: f64 = 64.0 * 12.25;
 /// A transformer's need with that of watching.
 pub(super) fn watched(job: &PlannedJob<'_>, need: StageFootprint) -> StageFootprint {
     let numbers = job.weights.preview_numbers;
-    if job.request.preview != PreviewChoice::Auto || numbers == 0 || !need.is_transformer() {
+    if job.request.options.preview != PreviewChoice::Auto || numbers == 0 || !need.is_transformer()
+    {
         return need;
     }
     let edge = |pixels: u32| f64::from(pixels).min(MAX_EDGE);

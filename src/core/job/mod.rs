@@ -11,6 +11,7 @@ mod folder;
 pub(crate) mod form;
 mod grid;
 mod job_request;
+mod options;
 mod outpaint_clip;
 mod postprocess;
 pub mod prompt;
@@ -38,15 +39,16 @@ pub use folder::JobFolder;
 pub(crate) use form::tag_sentences;
 pub use form::{
     ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, ExpandedJobs, FieldError, FormControl,
-    FormNotice, GenerateForm, InputMedia, LiteralPrompt, MAX_PROMPT_PICTURES, PROMPT_STRENGTHS,
-    SeedChoice, SeedMode, SizeChoice, SourceClip, StartPicture, ValidatedForm, is_of_aspect,
-    jobs_of, margins_for, random_seed,
+    FormInputs, FormNotice, GenerateForm, InputMedia, LiteralPrompt, MAX_PROMPT_PICTURES,
+    PROMPT_STRENGTHS, SeedChoice, SeedMode, SizeChoice, SourceClip, StartPicture, ValidatedForm,
+    is_of_aspect, jobs_of, margins_for, random_seed,
 };
 pub use grid::{
     FindModel, GridAxis, GridId, GridRecord, GridSetting, JobGrid, OfGrid, SheetCells, cell_of,
     write_sheet,
 };
 pub use job_request::JobRequest;
+pub use options::JobOptions;
 pub use outpaint_clip::{first_of, write_extended_clip};
 pub use postprocess::{PostprocessKind, PostprocessRequest};
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};

@@ -35,7 +35,7 @@ pub struct PostprocessRequest {
     pub crf: u8,
     /// The file to write; its extension is its kind.
     pub out: PathBuf,
-    /// `out` was made up by the program: it never replaces another file, and takes the next free name instead.
+    /// As in [`GenerateRequest`](crate::job::GenerateRequest).
     #[serde(default, skip_serializing_if = "Not::not")]
     pub is_out_automatic: bool,
 }

@@ -36,11 +36,6 @@ pub struct QueuedJob {
     pub id: JobId,
     pub state: QueuedState,
     pub device: DeviceChoice,
-    /// Its prompts are settled and its result has a name.
-    pub has_output: bool,
-    /// Its prompts are settled, and its result is to be named anew.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_prompts: bool,
     pub request: JobRequest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<JobError>,
@@ -149,7 +144,7 @@ mod tests {
 
     fn waiting(id: u64, request: &Value) -> Value {
         serde_json::json!({
-            "id": id, "state": "waiting", "device": "auto", "has_output": false, "request": request,
+            "id": id, "state": "waiting", "device": "auto", "request": request,
         })
     }
 
@@ -169,8 +164,6 @@ mod tests {
             id: JobId(id),
             state,
             device: DeviceChoice::Cuda(1),
-            has_output: true,
-            has_prompts: false,
             request: serde_json::from_value(request()).unwrap(),
             error: None,
         };

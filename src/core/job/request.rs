@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::prompt::SectionPrompts;
-use super::{ControlInput, EnlargedPass, OfGrid, SamplingOptions, StepCache, VideoSections};
+use super::{ControlInput, EnlargedPass, JobOptions, OfGrid, SamplingOptions, VideoSections};
 use crate::enum_macros::{named, parsed};
-use crate::memory::MemoryOptions;
+use crate::families::ModelFamily;
 use crate::model::ComponentOverrides;
-use crate::model::ModelFamily;
-use crate::model::choices::{DtypeChoice, LoraChoice, ResizeMode};
+use crate::model::choices::{LoraChoice, ResizeMode};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
 pub const CARRIED_APP: &str = "Safelight";
@@ -34,9 +33,6 @@ pub struct GenerateRequest {
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
-    /// Preview method; changes no result. Not embedded in files.
-    #[serde(default)]
-    pub preview: PreviewChoice,
     /// Role of `image` for the model. Not embedded in files.
     #[serde(default)]
     pub image_role: ImageRole,
@@ -99,36 +95,17 @@ pub struct GenerateRequest {
     #[serde(flatten)]
     pub sampling: SamplingOptions,
     pub seed: u64,
-    /// Tokens that the longest text encoder reads; the model's own when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_sequence_length: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loras: Vec<LoraChoice>,
-    /// Every step is computed when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_cache: Option<StepCache>,
-    #[serde(default)]
-    pub dtype: DtypeChoice,
-    /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vae_tile: Option<u32>,
-    /// Memory options of the job. With little memory the autoencoder works in tiles, which changes the result slightly,
-    /// and the two passes of true CFG run one by one, which rounds differently. Not embedded in files.
-    #[serde(default)]
-    pub memory: MemoryOptions,
-    /// Path of `capture.safetensors`, for comparisons with the reference.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capture: Option<PathBuf>,
+    #[serde(flatten)]
+    pub options: JobOptions,
     /// The file to write; its extension is its kind. Not carried in files.
     #[serde(default)]
     pub out: PathBuf,
-    /// `out` was made up by the program: it never replaces another file, and takes the next free name instead. Not
-    /// carried in files.
+    /// `out` was made up by the program: it never replaces another file, and takes the next free name instead. A bare
+    /// file name is replaced by one in the folder for results when the job begins. Not carried in files.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub is_out_automatic: bool,
-    /// Also writes the settings next to the file, as `.json`.
-    #[serde(default)]
-    pub sidecar: bool,
     /// It is a cell of a grid, or carried by a grid's contact sheet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<OfGrid>,
@@ -186,6 +163,13 @@ impl GenerateRequest {
             ] {
                 fields.remove(local);
             }
+            for prompt in ["prompt", "negative_prompt"] {
+                let template = format!("{prompt}_template");
+                // A literal prompt, which is literal in a file without it.
+                if fields.get(prompt) == fields.get(&template) {
+                    fields.remove(&template);
+                }
+            }
             // Settings of a cell make that cell.
             if !matches!(self.grid, Some(OfGrid::Sheet(_))) {
                 fields.remove("grid");
@@ -212,7 +196,7 @@ impl GenerateRequest {
     /// Returns whether steps depend on earlier ones beyond the checkpoint, so that an interrupted denoising loop
     /// restarts.
     pub fn starts_over(&self) -> bool {
-        self.step_cache.is_some() || (self.is_guided() && self.sampling.guider.remembers())
+        self.options.step_cache.is_some() || (self.is_guided() && self.sampling.guider.remembers())
     }
 
     /// Number of decoded frames: those of the video, or one per image of the batch.

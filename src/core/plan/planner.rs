@@ -169,11 +169,11 @@ pub struct MemoryPlanner<'a> {
 
 impl MemoryPlanner<'_> {
     pub fn plan(&self, request: &GenerateRequest) -> MemoryPlan {
-        let budget = self.facts.budget(&request.memory);
+        let budget = self.facts.budget(&request.options.memory);
         let stages: Vec<StagePlan> = stages_of(request)
             .map(|stage| self.stage(request, &budget, stage))
             .collect();
-        let keeps_loaded = request.memory.keep_loaded && fit_together(&stages, &budget);
+        let keeps_loaded = request.options.memory.keep_loaded && fit_together(&stages, &budget);
         let suggested = self.suggested_preserved(request, &budget);
         self.plan_of(budget, stages, keeps_loaded, suggested)
     }
@@ -228,7 +228,7 @@ impl MemoryPlanner<'_> {
 
     /// Approximate floating-point operations of all denoising steps; other stages need few.
     pub fn operations(&self, request: &GenerateRequest) -> f64 {
-        let budget = self.facts.budget(&request.memory);
+        let budget = self.facts.budget(&request.options.memory);
         let job = self.job(request, &budget);
         let recipe = Recipe::from_request(request).stages;
         let of_stage = |stage: &Stage| {
@@ -279,13 +279,11 @@ impl MemoryPlanner<'_> {
         if whole.fits || !tiles {
             return whole;
         }
-        let smaller = |tile: &u32| request.vae_tile.is_none_or(|asked| *tile < asked);
+        let smaller = |tile: &u32| request.options.vae_tile.is_none_or(|asked| *tile < asked);
         let mut last = whole;
         for tile in TILES.into_iter().filter(smaller) {
-            let tiled = GenerateRequest {
-                vae_tile: Some(tile),
-                ..request.clone()
-            };
+            let mut tiled = request.clone();
+            tiled.options.vae_tile = Some(tile);
             let (plan, _) = self.stage_as_asked(&tiled, budget, stage);
             // Small frames are one tile.
             if plan.peak_bytes < last.peak_bytes {
@@ -315,7 +313,7 @@ impl MemoryPlanner<'_> {
             let network = self.weights.with_part(need.part)?;
             Some((
                 self.network(
-                    (&request.memory, job.steps()),
+                    (&request.options.memory, job.steps()),
                     budget,
                     stage,
                     &network,

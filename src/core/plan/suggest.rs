@@ -7,7 +7,6 @@ use crate::families::read_footprint;
 use crate::footprint::ModelFootprint;
 use crate::footprint::PlannedNetwork;
 use crate::job::{ControlInput, GenerateRequest, LoraChoice};
-use crate::memory::MemoryOptions;
 use crate::model::{ModelFiles, ModelSpec, SizeLimits, nearest_multiple};
 use crate::units::gib_text;
 
@@ -91,11 +90,11 @@ impl PlanChange {
     pub fn applied(&self, request: &GenerateRequest) -> GenerateRequest {
         let mut changed = request.clone();
         match self {
-            Self::DefaultCap => changed.memory.cap_bytes = None,
-            Self::Preserved { bytes } => changed.memory.preserved_bytes = Some(*bytes),
-            Self::UnloadBetween => changed.memory.keep_loaded = false,
+            Self::DefaultCap => changed.options.memory.cap_bytes = None,
+            Self::Preserved { bytes } => changed.options.memory.preserved_bytes = Some(*bytes),
+            Self::UnloadBetween => changed.options.memory.keep_loaded = false,
             Self::Batch { batch_size } => changed.batch_size = *batch_size,
-            Self::Tile { pixels } => changed.vae_tile = Some(*pixels),
+            Self::Tile { pixels } => changed.options.vae_tile = Some(*pixels),
             Self::Model { id, .. } => changed.model.clone_from(id),
             Self::Frames { num_frames } => changed.num_frames = *num_frames,
             Self::Size { width, height } => (changed.width, changed.height) = (*width, *height),
@@ -144,7 +143,7 @@ pub fn suggestions(
         tried(planner.plan(&changed), rank, change, request)
     };
     let mut found = Vec::new();
-    if request.memory.cap_bytes.is_some() {
+    if request.options.memory.cap_bytes.is_some() {
         found.extend(helps(PlanChange::DefaultCap));
     }
     if rank == 2 {
@@ -165,25 +164,20 @@ pub fn suggestions(
 /// Changes that do not affect the result.
 fn mild(planner: &MemoryPlanner<'_>, request: &GenerateRequest) -> Vec<PlanChange> {
     let mut changes = Vec::new();
-    if request.memory.preserved_bytes.is_some() {
-        let free = GenerateRequest {
-            memory: MemoryOptions {
-                preserved_bytes: None,
-                ..request.memory
-            },
-            ..request.clone()
-        };
+    if request.options.memory.preserved_bytes.is_some() {
+        let mut free = request.clone();
+        free.options.memory.preserved_bytes = None;
         let bytes = planner.plan(&free).suggested_preserved_bytes;
         changes.push(PlanChange::Preserved { bytes });
     }
-    if request.memory.keep_loaded {
+    if request.options.memory.keep_loaded {
         changes.push(PlanChange::UnloadBetween);
     }
     if request.batch_size > 1 {
         changes.push(PlanChange::Batch { batch_size: 1 });
     }
     let tiles = TILES.iter().chain(&[128]).copied();
-    let smaller = tiles.filter(|tile| request.vae_tile.is_none_or(|asked| *tile < asked));
+    let smaller = tiles.filter(|tile| request.options.vae_tile.is_none_or(|asked| *tile < asked));
     changes.extend(
         smaller
             .map(|pixels| PlanChange::Tile { pixels })

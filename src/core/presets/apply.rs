@@ -81,8 +81,8 @@ impl GenerateForm {
             }
             .for_model(spec),
             step_cache: (!(spec.family.step_caches)(&spec.variant).is_empty())
-                .then_some(CacheChoice(self.step_cache)),
-            vae_tile: self.vae_tile.or(Some(0)),
+                .then_some(CacheChoice(self.options.step_cache)),
+            vae_tile: self.options.vae_tile.or(Some(0)),
         }
     }
 
@@ -114,10 +114,10 @@ impl GenerateForm {
         }
         if let Some(CacheChoice(cache)) = values.step_cache {
             let caches = (spec.family.step_caches)(&spec.variant);
-            self.step_cache = cache.filter(|it| caches.contains(&it.kind));
+            self.options.step_cache = cache.filter(|it| caches.contains(&it.kind));
         }
         if let Some(tile) = values.vae_tile {
-            self.vae_tile = (tile > 0).then_some(tile);
+            self.options.vae_tile = (tile > 0).then_some(tile);
         }
         let dynamic_shift = self.sampling.dynamic_shift;
         let mut sampling = values.sampling.for_model(spec).or(self.sampling);

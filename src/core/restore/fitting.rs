@@ -239,7 +239,7 @@ impl ForeignSettings {
             form.window = within("section length", window, 2.0..=32.0, notes)
                 .map(|window| window as u32)
                 .filter(|window| *window != WINDOW);
-            form.step_cache = self.step_cache;
+            form.options.step_cache = self.step_cache;
             return;
         }
         let of_secs = self.secs.map(|secs| (secs * rate).round().max(1.0) as u32);
@@ -273,7 +273,7 @@ impl From<&crate::job::GenerateRequest> for ForeignSettings {
             secs: sections.map(|sections| sections.secs()),
             section_order: sections.map(|sections| sections.order),
             window: sections.map(|sections| sections.window),
-            step_cache: request.step_cache,
+            step_cache: request.options.step_cache,
             fps: Some(request.fps),
             strength: request.sampling.strength,
             second_pass: request.second_pass.map(|it| it.pass),

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::enum_macros::{named, with_defaults};
 use crate::job::prompt::WildcardFolders;
-use crate::job::{DeviceChoice, DtypeChoice, GenerateForm, PreviewChoice};
+use crate::job::{DeviceChoice, DtypeChoice, JobOptions, PreviewChoice};
 use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
 use crate::memory::MemoryOptions;
 use crate::memory::compute_options::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
@@ -54,12 +54,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Gives a form the choices that settings hold.
-    pub fn apply_to(&self, form: &mut GenerateForm) {
-        form.memory = self.memory.choice();
-        form.preview = self.interface.preview;
-        form.dtype = self.runtime.dtype;
-        form.sidecar = self.output.sidecar;
+    /// Options of a job with the values of the settings in place of their own.
+    #[must_use]
+    pub fn options_over(&self, options: JobOptions) -> JobOptions {
+        JobOptions {
+            memory: self.memory.choice(),
+            preview: self.interface.preview,
+            dtype: self.runtime.dtype,
+            sidecar: self.output.sidecar,
+            ..options
+        }
     }
 
     /// Ending of a result's file: an image's, or that of videos.

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::telemetry::fake_tree::lay;
+use crate::telemetry::nvidia::NvidiaReport;
 
 /// What the engine says on the CPU, with the libtorch that ships and with one for a GPU that it does not use.
 const ON_CPU: &str = "CPU, 16 threads, libtorch 2.11.0, which is built for the CPU";

@@ -48,9 +48,9 @@ impl StagePreviewer {
     /// `may_decode`: whether there is room for more than the linear map.
     pub fn new(request: &GenerateRequest, device: Device, may_decode: bool) -> Self {
         let tiny = request.files.preview_decoder.clone();
-        let is_wanted = request.preview == PreviewChoice::Auto && may_decode;
+        let is_wanted = request.options.preview == PreviewChoice::Auto && may_decode;
         Self {
-            choice: request.preview,
+            choice: request.options.preview,
             tiny: tiny.filter(|_| is_wanted),
             map: request.latent_rgb.clone(),
             device,

@@ -56,7 +56,12 @@ pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
     if let Some(request) = order.request.generate_mut() {
         *request = request.clone().of_pass(order.stage, order.section);
         if let Some(tile) = order.memory.rung.tile() {
-            request.vae_tile = Some(request.vae_tile.map_or(tile, |asked| asked.min(tile)));
+            request.options.vae_tile = Some(
+                request
+                    .options
+                    .vae_tile
+                    .map_or(tile, |asked| asked.min(tile)),
+            );
         }
     }
     order
@@ -180,13 +185,13 @@ impl StageContext<'_> {
         } = self.order.memory;
         let is_for_cpu = rung == FallbackLevel::OnCpu || conv_backend == ConvBackend::Cpu;
         if is_for_cpu && self.device != Device::Cpu {
-            return on_cpu(stage, kind_of(request.dtype));
+            return on_cpu(stage, kind_of(request.options.dtype));
         }
         let is_of_vae = matches!(stage, Stage::EncodeImage | Stage::Decode);
         let kind = if is_of_vae && self.device != Device::Cpu {
-            kind_of(request.family.vae_dtype(request.dtype))
+            kind_of(request.family.vae_dtype(request.options.dtype))
         } else {
-            kind_of(request.dtype)
+            kind_of(request.options.dtype)
         };
         ComputePlacement {
             device: self.device,
@@ -307,7 +312,7 @@ impl StageContext<'_> {
 
     /// Brings what the stages recorded to where the user wants it.
     fn deliver_capture(&self) {
-        if let (true, Some(folder)) = (self.order.capture, &self.request().capture) {
+        if let (true, Some(folder)) = (self.order.capture, &self.request().options.capture) {
             let delivered = deliver_capture(&self.order.folder, folder);
             warn_unwritten(delivered, &StageHooks::new(self));
         }

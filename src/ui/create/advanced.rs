@@ -251,8 +251,9 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 
 fn fps_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     // Uneven frames are resampled to any rate.
-    let clip = view.sources().clip();
-    let clip_fps = clip
+    let inputs = view.inputs();
+    let clip_fps = inputs
+        .clip()
         .filter(|clip| !clip.info.is_uneven)
         .map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
@@ -299,30 +300,33 @@ fn beside_number(ui: &mut Ui, has_number: bool, contents: impl FnOnce(&mut Ui)) 
 }
 
 fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let own = ResetValue::of("tiles", &form.vae_tile, &None, OFF);
+    let own = ResetValue::of("tiles", &form.options.vae_tile, &None, OFF);
     let hover = "Decodes latents tile by tile: needs much less memory, slightly slower";
     let reset = own_row(ui, "Tiled VAE", hover, &own, |ui, label| {
         let name = |tile: Option<u32>| {
             tile.map_or_else(|| OFF.to_owned(), |pixels| format!("{pixels} px"))
         };
         // One of another size came with a preset or a file.
-        let other = form.vae_tile.filter(|tile| !TILES_PX.contains(tile));
+        let other = form
+            .options
+            .vae_tile
+            .filter(|tile| !TILES_PX.contains(tile));
         let tiles = TILES_PX.into_iter().chain(other).map(Some);
         let tiles = [None]
             .into_iter()
             .chain(tiles)
             .map(|tile| (tile, name(tile), ""));
         choose_from(
-            list_box(ui, "tiles", &name(form.vae_tile)),
+            list_box(ui, "tiles", &name(form.options.vae_tile)),
             ui,
-            &mut form.vae_tile,
+            &mut form.options.vae_tile,
             tiles,
         )
         .labelled_by(label)
         .on_hover_text(hover);
     });
     if reset {
-        form.vae_tile = None;
+        form.options.vae_tile = None;
     }
 }
 
@@ -330,9 +334,9 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
     let hover = "Reuses results of similar steps: up to 2× faster with some quality loss. For \
                 drafts. A job that was paused begins its steps again";
-    let own = ResetValue::of("step cache", &form.step_cache, &None, OFF);
+    let own = ResetValue::of("step cache", &form.options.step_cache, &None, OFF);
     let reset = own_row(ui, "Step cache", hover, &own, |ui, label| {
-        let kind = form.step_cache.map(|cache| cache.kind);
+        let kind = form.options.step_cache.map(|cache| cache.kind);
         let mut chosen = kind;
         beside_number(ui, kind.is_some(), |ui| {
             let list = list_box(ui, "step-cache", kind.map_or(OFF, StepCacheKind::label));
@@ -349,8 +353,8 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
             .on_hover_text(hover);
         });
         if chosen != kind {
-            form.step_cache = chosen.map(Into::into);
-        } else if let Some(cache) = &mut form.step_cache {
+            form.options.step_cache = chosen.map(Into::into);
+        } else if let Some(cache) = &mut form.options.step_cache {
             let is_interval = cache.kind == StepCacheKind::TaylorSeer;
             let (speed, decimals) = if is_interval { (0.05, 0) } else { (0.005, 3) };
             let value = DragValue::new(&mut cache.threshold)
@@ -374,7 +378,7 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
         }
     });
     if reset {
-        form.step_cache = None;
+        form.options.step_cache = None;
     }
 }
 

@@ -6,7 +6,6 @@ use safelight_core::job::{
     is_of_aspect,
 };
 
-use crate::app::inputs::FormSources;
 use crate::ui::create::advanced::advanced_ui;
 use crate::ui::create::grid::grid_ui;
 use crate::ui::create::presets::presets_ui;
@@ -60,11 +59,11 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let auto = auto_text(spec, view);
     let (own_width, own_height) = (spec.defaults.width, spec.defaults.height);
     let own_text = format!("The model's own  {own_width} × {own_height}");
-    let follows = GenerateForm::default().shown_size(spec, view.sources().size());
+    let follows = GenerateForm::default().shown_size(spec, view.inputs().size());
     let is_own_offered = view.form.size == SizeChoice::Own || follows != (own_width, own_height);
     let own = ResetValue::of("size", &view.form.size, &SizeChoice::Auto, &auto);
     let reset = own_row(ui, "Size", &explanation, &own, |ui, label| {
-        let before = view.form.shown_size(spec, view.sources().size());
+        let before = view.form.shown_size(spec, view.inputs().size());
         let form = &mut *view.form;
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
@@ -122,12 +121,12 @@ fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 
 /// Name of the automatic size: the model's, or that of its area nearest to the input image's aspect.
 fn auto_text(spec: &ModelSpec, view: &UiContext<'_>) -> String {
-    let sources = view.sources();
-    let (width, height) = GenerateForm::default().shown_size(spec, sources.size());
-    if sources.size().is_none() || spec.limits.fixed_size {
+    let inputs = view.inputs();
+    let (width, height) = GenerateForm::default().shown_size(spec, inputs.size());
+    if inputs.size().is_none() || spec.limits.fixed_size {
         format!("{width} × {height}")
     } else {
-        let what = if is_of_clip(&sources) {
+        let what = if is_of_clip(&inputs) {
             "clip"
         } else {
             "picture"
@@ -137,12 +136,10 @@ fn auto_text(spec: &ModelSpec, view: &UiContext<'_>) -> String {
 }
 
 /// The automatic size follows a video: one that is extended, or a control.
-fn is_of_clip(sources: &FormSources<'_>) -> bool {
-    let pictures = [sources.image, sources.last_image];
-    let control = sources.controls.first().map(|control| &control.source);
-    let is_control_followed = pictures.iter().all(Option::is_none);
-    sources.clip().is_some()
-        || (is_control_followed && matches!(control, Some(InputMedia::Clip(_))))
+fn is_of_clip(inputs: &FormInputs) -> bool {
+    let control = inputs.controls.first().map(|control| &control.source);
+    let is_control_followed = inputs.image.is_none() && inputs.last_image.is_none();
+    inputs.clip().is_some() || (is_control_followed && matches!(control, Some(InputMedia::Clip(_))))
 }
 
 fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
@@ -281,7 +278,7 @@ fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
 fn length_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
-    if let Some(clip) = view.sources().extend {
+    if let Some(clip) = view.inputs().extend {
         let info = clip.info.for_model(fps);
         // The new part begins with the old one's last frame.
         let num_new = num_frames.saturating_sub(1);
@@ -291,7 +288,7 @@ fn length_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
         let fps = rate(info.fps);
         return format!("{more} more, {all} in all at {fps} frames a second");
     }
-    let source = view.sources().source_clip;
+    let source = view.inputs().source_clip;
     let source = source.map(|clip| clip.info.for_model(fps));
     if let Some(info) = source.filter(|info| info.num_frames > 1) {
         // No longer than the clip, and at its rate.

@@ -13,7 +13,7 @@ const FROM_FILE: &str = "From a file…";
 
 pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let choices = view.app.presets.choices(spec);
-    let source = view.sources().size();
+    let source = view.inputs().size();
     let form = &view.form;
     let chosen = choices.iter().position(|choice| {
         // An empty preset always matches.

@@ -162,7 +162,7 @@ fn help_with(
                 MaskCommand::Open(MaskOf::Control(index)),
             )
         }
-        "extend" if view.sources().extend.is_some() => return extend_elsewhere(view, spec),
+        "extend" if view.inputs().extend.is_some() => return extend_elsewhere(view, spec),
         "lora" => {
             let is_gone = |lora| view.app.loras.is_gone(lora);
             let Some(at) = view.form.loras.iter().position(is_gone) else {

@@ -245,7 +245,7 @@ fn a_verdict_is_of_the_numbers_that_the_autoencoder_computes_in() {
     let dtype = |family, request: &GenerateRequest| key_of(family, request).dtype;
     assert_eq!(dtype(wan::FAMILY, &request), "bf16");
     assert_eq!(dtype(framepack::FAMILY, &request), "f16");
-    request.dtype = DtypeChoice::F32;
+    request.options.dtype = DtypeChoice::F32;
     assert_eq!(dtype(framepack::FAMILY, &request), "f32");
 }
 

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::published::{catalog_of, write_all};
 use crate::catalog::{ModelCatalog, entry};
-use crate::job::{GenerateForm, PartialSampling, SamplerKind, SizeChoice, StartPicture};
+use crate::job::{
+    FormInputs, GenerateForm, PartialSampling, SamplerKind, SizeChoice, StartPicture,
+};
 use crate::model::{ModelSpec, test_spec};
 use crate::networks::{T5Config, TransformerKeys, WanTransformerConfig, WanVaeConfig};
 use crate::settings::Settings;
@@ -29,7 +31,10 @@ fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint(
             height: 700,
         };
         let form = GenerateForm {
-            image: Some(picture),
+            inputs: FormInputs {
+                image: Some(picture),
+                ..FormInputs::default()
+            },
             width: (width > 0).then_some(width),
             height: (height > 0).then_some(height),
             size: SizeChoice::Custom,

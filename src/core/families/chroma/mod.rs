@@ -118,7 +118,12 @@ fn variant_by_names(hints: &VariantHints<'_>) -> &'static str {
 }
 
 fn text_length(job: &PlannedJob<'_>) -> f64 {
-    f64::from(job.request.max_sequence_length.unwrap_or(TEXT_TOKENS))
+    f64::from(
+        job.request
+            .options
+            .max_sequence_length
+            .unwrap_or(TEXT_TOKENS),
+    )
 }
 
 /// FLUX.1's blocks, with a bias of the scores of each pair of tokens (once more where a kernel pads its rows), or the

@@ -194,7 +194,7 @@ const fn deeper(start: &'static str, first_block: usize) -> LoraSignature {
 }
 
 fn text_length(job: &PlannedJob<'_>) -> f64 {
-    if let Some(wanted) = job.request.max_sequence_length {
+    if let Some(wanted) = job.request.options.max_sequence_length {
         return f64::from(wanted);
     }
     let transformer = job.configured::<FluxTransformerConfig>(PlannedNetwork::Transformer);

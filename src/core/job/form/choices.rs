@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{FormProblems, GenerateForm, LiteralPrompt, StartPicture};
 use crate::job::{
-    GenerateRequest, LoraChoice, OfGrid, PartialSampling, PromptPicture, SamplingOptions,
-    SectionOrder,
+    GenerateRequest, JobOptions, LoraChoice, OfGrid, PartialSampling, PreviewChoice, PromptPicture,
+    SamplingOptions, SectionOrder,
 };
+use crate::memory::MemoryOptions;
 use crate::model::{GuidanceMode, ImageRole, InputUse, ModelSpec, SamplingPreset};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +160,7 @@ impl GenerateForm {
         self.negative_prompt = negative.filter(|_| self.is_guided(spec) && !is_idle);
         // A clip that is changed says itself how long it is.
         let default_frames = self
+            .inputs
             .source_clip
             .is_none()
             .then(|| self.num_frames_for(spec));
@@ -167,9 +169,12 @@ impl GenerateForm {
         self.secs = has_sections.then(|| self.secs_or_default());
         self.section_order = self.section_order.filter(|_| has_sections);
         let caches = (spec.family.step_caches)(&spec.variant);
-        self.step_cache = self.step_cache.filter(|it| caches.contains(&it.kind));
+        self.options.step_cache = self
+            .options
+            .step_cache
+            .filter(|it| caches.contains(&it.kind));
         self.second_pass = self.second_pass.filter(|_| spec.has_second_pass());
-        let has_rate = makes_pictures || self.leading_clip().is_some();
+        let has_rate = makes_pictures || self.inputs.clip().is_some();
         self.fps = (!has_rate).then(|| self.fps_for(spec));
         self.sampling = self.sampling.for_model(spec);
         if !self.is_guided(spec) {
@@ -178,12 +183,12 @@ impl GenerateForm {
             self.sampling.guider = guider.filter(|guider| !guider.needs_negative());
         }
         self.show_controls(spec.limits.controls);
-        let has_base = self.image.is_some() && spec.image_role != ImageRole::FirstFrame;
-        if !has_base && self.source_clip.is_none() {
+        let has_base = self.inputs.image.is_some() && spec.image_role != ImageRole::FirstFrame;
+        if !has_base && self.inputs.source_clip.is_none() {
             self.sampling.strength = None;
         }
         (self.num_sections, self.window) = (None, None);
-        self.max_sequence_length = None;
+        self.options.max_sequence_length = None;
         self.fit = self.fit.or(Some(super::ResizeMode::Crop));
         if !spec.has_two_experts() {
             for lora in &mut self.loras {
@@ -342,15 +347,18 @@ impl From<&GenerateRequest> for GenerateForm {
             window: request.sections.map(|sections| sections.window),
             section_order: request.sections.map(|sections| sections.order),
             second_pass: request.second_pass.map(|enlarged| enlarged.pass),
-            step_cache: request.step_cache,
             fps: Some(request.fps),
             batch_size: Some(request.batch_size),
             sampling: request.sampling.into(),
-            vae_tile: request.vae_tile,
             seed: request.seed,
             seed_mode: super::SeedMode::Fixed,
-            max_sequence_length: request.max_sequence_length,
-            dtype: request.dtype,
+            options: JobOptions {
+                memory: MemoryOptions::default(),
+                preview: PreviewChoice::default(),
+                capture: None,
+                sidecar: false,
+                ..request.options.clone()
+            },
             // A cell is one result; its sheet is all of them.
             grid: match &request.grid {
                 Some(OfGrid::Sheet(axes)) => axes.clone(),

@@ -57,7 +57,7 @@ pub(super) fn settle(
         }
         true
     };
-    let acting: Vec<&FormControl> = form.controls.iter().filter(acts).collect();
+    let acting: Vec<&FormControl> = form.inputs.controls.iter().filter(acts).collect();
     let each = acting.into_iter().map(|control| {
         check_files(control, spec, found);
         check_settings(&control.settings, spec, found);
@@ -69,7 +69,7 @@ pub(super) fn settle(
 }
 
 fn check_number(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
-    let (takes, given, name) = (spec.limits.controls, form.controls.len(), &spec.name);
+    let (takes, given, name) = (spec.limits.controls, form.inputs.controls.len(), &spec.name);
     let most = takes.most as usize;
     if !takes.is_possible() {
         if given > 0 {
@@ -187,7 +187,7 @@ fn drop_idle(settings: &mut ControlSettings, spec: &ModelSpec, found: &mut FormP
 impl GenerateForm {
     /// Takes out what the model does not take of the controls' settings, as [`Self::as_shown`] does for the rest.
     pub(super) fn show_controls(&mut self, takes: ControlUse) {
-        for control in &mut self.controls {
+        for control in &mut self.inputs.controls {
             if !takes.takes_masks {
                 control.mask = None;
             }

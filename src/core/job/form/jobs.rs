@@ -1,6 +1,6 @@
 //! From a form to its jobs, for the window and the command line alike: one job a line of the prompt where that is wanted,
 //! and one a result where a batch is not made at once. First every job is checked ([`jobs_of`]); then what is read from
-//! files follows: wildcards ([`GenerateRequest::expand_prompts`]), and a free name for the result (`crate::naming`).
+//! files follows when its turn comes: wildcards ([`GenerateRequest::expand_prompts`]), and a free name for the result.
 
 use super::seed::beyond_last;
 use super::{FieldError, FormNotice, GenerateForm, SeedMode, ValidatedForm};
@@ -175,8 +175,8 @@ impl GenerateRequest {
             } else if let Err(err) = prompt::check_length(text) {
                 errors.push(fail(field, err.to_string()));
             }
-            // Without choices the template equals the prompt and is dropped.
-            template.take_if(|template| template == text);
+            // A literal prompt keeps its template, so that it stays as it is when it is settled again.
+            template.take_if(|template| template == text && prompt::is_plain(text));
         }
         // A choice may have brought times along.
         if self.sections.is_some()

@@ -85,7 +85,7 @@ impl GenerateForm {
     /// Like [`Self::set_outpaint`], with the extended image and its mask.
     pub fn outpaint(&mut self, spec: &ModelSpec, picture: StartPicture, mask: StartPicture) {
         self.set_outpaint(spec, (picture.width, picture.height));
-        (self.image, self.mask) = (Some(picture), Some(mask));
+        (self.inputs.image, self.inputs.mask) = (Some(picture), Some(mask));
     }
 }
 
@@ -206,7 +206,7 @@ mod tests {
             ..form.sampling
         };
         form.set_outpaint(&spec(), (624, 512));
-        form.mask = None;
+        form.inputs.mask = None;
         let request = form.validate(&spec()).unwrap().request;
         assert_eq!(request.sampling.strength, Some(0.8));
         assert!(!request.keeps_unmasked);

@@ -18,7 +18,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProbl
         return;
     }
     let name = &spec.name;
-    if form.extend.is_some() && spec.start_image.is_possible() {
+    if form.inputs.extend.is_some() && spec.start_image.is_possible() {
         let text = format!("{name} makes pictures and cannot continue a clip");
         found.fail("extend", text);
     }
@@ -51,13 +51,13 @@ pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut FormP
 
 fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let name = &spec.name;
-    let is_of_clip = form.source_clip.is_some() && spec.clip_strength().is_some();
+    let is_of_clip = form.inputs.source_clip.is_some() && spec.clip_strength().is_some();
     let mask_use = if is_of_clip {
         InputUse::Optional
     } else {
         spec.mask
     };
-    match (mask_use, &form.mask) {
+    match (mask_use, &form.inputs.mask) {
         (InputUse::No, Some(_)) if spec.clip_strength().is_some() => found.fail(
             "mask",
             "a mask needs a clip to change: it says which part of it is made anew".to_owned(),
@@ -69,15 +69,15 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
             "mask",
             format!("{name} needs a mask: it fills the white part"),
         ),
-        (_, Some(_)) if form.extend.is_some() => found.fail(
+        (_, Some(_)) if form.inputs.extend.is_some() => found.fail(
             "mask",
             "a mask says which part of a start picture changes, and a clip that goes on has none: remove the mask or the clip".to_owned(),
         ),
-        (_, Some(_)) if form.last_image.is_some() => found.fail(
+        (_, Some(_)) if form.inputs.last_image.is_some() => found.fail(
             "mask",
             "a mask keeps the rest of the start picture in every frame, so there can be no end picture: remove one of them".to_owned(),
         ),
-        (_, Some(mask)) => match (&form.image, &form.source_clip) {
+        (_, Some(mask)) => match (&form.inputs.image, &form.inputs.source_clip) {
             (Some(image), _) => {
                 note_aspect(mask, ("picture", (image.width, image.height)), found);
             }
@@ -137,7 +137,7 @@ pub(super) fn strength(
     num_steps: u32,
     found: &mut FormProblems,
 ) -> Option<f64> {
-    let default = match (&form.image, &form.source_clip) {
+    let default = match (&form.inputs.image, &form.inputs.source_clip) {
         (Some(_), _) if spec.image_role != ImageRole::FirstFrame => spec.defaults.sampling.strength,
         (_, Some(_)) => spec.clip_strength(),
         _ => None,

@@ -47,7 +47,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut For
     if let Some(problem) = sampling.shift.and_then(wrong_shift) {
         found.fail("shift", problem);
     }
-    if let Some(tile) = request.vae_tile {
+    if let Some(tile) = request.options.vae_tile {
         check_tile(tile, spec, found);
     }
     check_tokens(request, spec, found);
@@ -57,7 +57,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut For
 /// As many tokens as the longest text encoder was trained to read.
 fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut FormProblems) {
     if let Some(most) = (spec.family.token_limit)(spec.guidance)
-        && let Some(tokens) = request.max_sequence_length
+        && let Some(tokens) = request.options.max_sequence_length
         && !(1..=most).contains(&tokens)
     {
         let text = format!(

@@ -69,14 +69,14 @@ fn check(
     if !spec.has_second_pass() {
         let text = format!("{name} has no second pass: it is for models of any size");
         found.fail("second-pass", text);
-    } else if form.mask.is_some() || spec.mask == InputUse::Required {
+    } else if form.inputs.mask.is_some() || spec.mask == InputUse::Required {
         let text =
             "a second pass and a mask do not go together: run the second one from the result";
         found.fail("second-pass", text);
-    } else if form.extend.is_some() {
+    } else if form.inputs.extend.is_some() {
         let text = "a second pass and a clip to continue do not go together: run the second one from the result";
         found.fail("second-pass", text);
-    } else if form.image.is_some() && !is_base {
+    } else if form.inputs.image.is_some() && !is_base {
         let text = format!(
             "{name} has no second pass for a picture that it edits: run the second one from the result"
         );

@@ -33,7 +33,7 @@ pub(super) fn step_cache(
     spec: &ModelSpec,
     found: &mut FormProblems,
 ) -> Option<StepCache> {
-    let wanted = form.step_cache?;
+    let wanted = form.options.step_cache?;
     let offered = (spec.family.step_caches)(&spec.variant);
     if !offered.contains(&wanted.kind) {
         let names: Vec<&str> = offered.iter().map(|kind| kind.label()).collect();
@@ -81,11 +81,11 @@ pub(super) fn choose(
         order,
         lead: 1,
     };
-    if let (Some(clip), SectionOrder::F1) = (&form.extend, order) {
+    if let (Some(clip), SectionOrder::F1) = (&form.inputs.extend, order) {
         sections.lead = VideoSections::lead_of(form.info_for(clip, spec).num_frames, window);
     }
     sections.count = count(form, spec, &sections, found)?;
-    if form.extend.is_some() && order == SectionOrder::Original {
+    if form.inputs.extend.is_some() && order == SectionOrder::Original {
         let text = format!("{} cannot continue a clip. Use FramePack F1", spec.name);
         found.fail("extend", text);
     }
@@ -98,7 +98,7 @@ pub(super) fn choose(
 
 /// Motion is made for one rate; a clip of another keeps its own.
 fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
-    let rate = form.extend.as_ref();
+    let rate = form.inputs.extend.as_ref();
     let rate = rate.map(|clip| form.info_for(clip, spec).fps);
     let own = spec.defaults.fps;
     if let Some(rate) = rate.filter(|rate| form.fps.is_none() && (rate / own).ln().abs() > 0.05) {

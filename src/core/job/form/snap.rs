@@ -56,11 +56,11 @@ pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> ResizeMode {
 
 /// The frames of a clip that is extended or made anew must be of the new frames' size.
 fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: &mut FormProblems) {
-    let Some(clip) = form.leading_clip() else {
+    let Some(clip) = form.inputs.clip() else {
         return;
     };
     let old = (clip.info.width, clip.info.height);
-    let (field, does) = match form.extend {
+    let (field, does) = match form.inputs.extend {
         Some(_) => ("extend", "continues"),
         None => ("source-clip", "changes"),
     };
@@ -79,15 +79,17 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
 
 /// Requested size, before the model's rules.
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
-    let seen = [&form.image, &form.last_image].into_iter().flatten();
-    let controls = form.controls.iter().map(|it| it.source.size());
+    let seen = [&form.inputs.image, &form.inputs.last_image]
+        .into_iter()
+        .flatten();
+    let controls = form.inputs.controls.iter().map(|it| it.source.size());
     let size_of = |picture: &StartPicture| (picture.width, picture.height);
     // A control says where things are in the result, references what they look like.
     let mut sizes = seen
         .map(size_of)
         .chain(controls)
-        .chain(form.references.iter().map(size_of));
-    let clip = form.leading_clip();
+        .chain(form.inputs.references.iter().map(size_of));
+    let clip = form.inputs.clip();
     let source = clip
         .map(|clip| (clip.info.width, clip.info.height))
         .or_else(|| sizes.next());
@@ -202,9 +204,9 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProb
         return pictures::one_frame(form, spec, found);
     }
     let is_picture = ClipFormat::from_path(&form.out).is_ok_and(ClipFormat::is_still)
-        && form.extend.is_none()
-        && form.last_image.is_none();
-    let source = form.source_clip.as_ref();
+        && form.inputs.extend.is_none()
+        && form.inputs.last_image.is_none();
+    let source = form.inputs.source_clip.as_ref();
     let source = source.map(|clip| form.info_for(clip, spec).num_frames.max(1));
     let default = match source {
         _ if is_picture => 1,

@@ -12,6 +12,7 @@ mod source;
 
 use super::*;
 use crate::job::SamplerKind;
+use crate::model::PartialSampling;
 use crate::model::{InputUse, test_spec};
 
 fn form() -> GenerateForm {
@@ -128,7 +129,10 @@ fn every_wrong_field_is_named_with_what_was_expected_and_found() {
             shift: Some(0.0),
             ..PartialSampling::default()
         },
-        vae_tile: Some(63),
+        options: JobOptions {
+            vae_tile: Some(63),
+            ..JobOptions::default()
+        },
         ..form()
     };
     let errors = wrong.validate(&test_spec()).unwrap_err();
@@ -172,7 +176,9 @@ fn an_image_that_is_too_long_for_the_image_encoder_is_refused_at_once() {
     let mut spec = free_spec();
     spec.end_image = InputUse::Optional;
     let with = |start, end| {
-        move |form: &mut GenerateForm| (form.image, form.last_image) = (Some(start), Some(end))
+        move |form: &mut GenerateForm| {
+            (form.inputs.image, form.inputs.last_image) = (Some(start), Some(end));
+        }
     };
     let long = || picture(3, 6000);
     assert!(checked(&spec, with(long(), long())).is_ok());
@@ -195,9 +201,12 @@ fn a_shift_is_between_a_hundredth_and_a_hundred_and_tiles_are_multiples_of_the_v
         let text = refused(&test_spec(), with(shift));
         assert_starts(&text, "shift: the shift must be between 0.01 and 100, not");
     }
-    let with = |tile| move |form: &mut GenerateForm| form.vae_tile = Some(tile);
+    let with = |tile| move |form: &mut GenerateForm| form.options.vae_tile = Some(tile);
     for tile in [64, 80, 256, 8192] {
-        assert_eq!(request_of(&test_spec(), with(tile)).vae_tile, Some(tile));
+        assert_eq!(
+            request_of(&test_spec(), with(tile)).options.vae_tile,
+            Some(tile)
+        );
     }
     for tile in [0, 16, 63, 72, 8208, u32::MAX] {
         assert_contains(&refused(&test_spec(), with(tile)), "multiple of 16");
@@ -218,7 +227,7 @@ fn a_png_is_one_image_unless_frames_are_chosen_or_a_video_is_continued() {
     {
         let request = request_of(&test_spec(), |form| {
             form.out = "a.PNG".into();
-            (form.num_frames, form.extend) = (num_frames, extend);
+            (form.num_frames, form.inputs.extend) = (num_frames, extend);
         });
         assert_eq!(request.num_frames, expected);
     }
@@ -261,9 +270,9 @@ fn a_model_says_which_images_it_needs_and_which_it_cannot_use() {
         let mut spec = free_spec();
         [spec.start_image, spec.end_image] = uses;
         let result = checked(&spec, |form| {
-            form.image = given.contains("start").then(|| picture(9, 9));
-            form.last_image = given.contains("end").then(|| picture(9, 9));
-            form.extend = given.contains("video").then(|| clip(9, 9, 8.0));
+            form.inputs.image = given.contains("start").then(|| picture(9, 9));
+            form.inputs.last_image = given.contains("end").then(|| picture(9, 9));
+            form.inputs.extend = given.contains("video").then(|| clip(9, 9, 8.0));
         });
         let text = result.err().unwrap_or_default();
         let first = text.lines().next().unwrap_or_default();
@@ -275,7 +284,7 @@ fn a_model_says_which_images_it_needs_and_which_it_cannot_use() {
 fn a_video_to_continue_replaces_the_start_image_and_gives_its_rate() {
     let spec = test_spec();
     let continued = |width, height, fps| {
-        move |form: &mut GenerateForm| form.extend = Some(clip(width, height, fps))
+        move |form: &mut GenerateForm| form.inputs.extend = Some(clip(width, height, fps))
     };
     let (request, text) = noted(&spec, continued(256, 256, 12.5));
     assert_eq!((request.fps, &text[..]), (12.5, ""));
@@ -296,7 +305,7 @@ fn a_video_to_continue_replaces_the_start_image_and_gives_its_rate() {
     );
     let text = refused(&spec, |form| {
         continued(256, 256, 8.0)(form);
-        form.image = Some(picture(9, 9));
+        form.inputs.image = Some(picture(9, 9));
     });
     assert_starts(&text, "extend: give either");
     let text = refused(&spec, |form| {

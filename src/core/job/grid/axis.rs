@@ -261,6 +261,6 @@ fn change_model(form: &mut GenerateForm, base: &ModelSpec, spec: &ModelSpec) {
     form.sampling = form.sampling.for_model(spec);
     if spec.section_order.is_none() {
         (form.secs, form.num_sections, form.window) = (None, None, None);
-        (form.section_order, form.step_cache) = (None, None);
+        (form.section_order, form.options.step_cache) = (None, None);
     }
 }

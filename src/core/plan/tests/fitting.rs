@@ -47,7 +47,7 @@ fn every_suggestion_makes_the_job_fit() {
     let narrow = Case::wan(T2V_14B, "F8_E4M3");
     let flux = Case::flux("transformer dev", "BF16");
     let mut kept = large.request(832, 480, 81);
-    kept.memory = MemoryOptions {
+    kept.options.memory = MemoryOptions {
         preserved_bytes: Some(0),
         cap_bytes: Some(12 * GIB),
         keep_loaded: true,

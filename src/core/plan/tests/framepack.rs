@@ -72,10 +72,8 @@ fn a_tiny_decoder_for_previews_counts_where_it_is_used() {
     case.files.preview_decoder = Some(write(&file, &shapes.into(), "F16"));
     case.weights = read_footprint(case.family, &case.files, &[], &[]).unwrap();
     let of = |case: &Case, preview: PreviewChoice| {
-        let request = GenerateRequest {
-            preview,
-            ..request(case)
-        };
+        let mut request = request(case);
+        request.options.preview = preview;
         let plan = case.plan(&request, card(48));
         let bytes = |stage: Stage| plan.of_stage(stage).unwrap().activation_bytes;
         [bytes(Stage::Denoise), bytes(Stage::Decode)]

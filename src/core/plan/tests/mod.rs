@@ -222,7 +222,7 @@ fn predicted_peaks_are_within_a_tenth_of_what_was_measured() {
     for &(name, stage, (width, height, frames), batch, tile, measured) in MEASURED {
         let (_, case) = cases.iter().find(|(other, _)| *other == name).unwrap();
         let mut request = case.request(width, height, frames);
-        request.vae_tile = tile;
+        request.options.vae_tile = tile;
         request.image = (stage == Stage::EncodeImage).then(|| "a.png".into());
         if case.family == flux::FAMILY {
             request.batch_size = batch;
@@ -256,7 +256,7 @@ fn more_preserved_memory_means_fewer_resident_weights_and_never_a_higher_peak() 
     // The computed value is enough.
     let suggested = case.plan(&request, card(24)).suggested_preserved_bytes;
     let mut asked = request.clone();
-    asked.memory.preserved_bytes = Some(suggested);
+    asked.options.memory.preserved_bytes = Some(suggested);
     assert!(case.plan(&asked, card(24)).fits());
 }
 
@@ -273,7 +273,7 @@ fn guidance_batches_and_tiles_count_and_the_precision_doubles_the_numbers() {
     assert!(denoise(&small, cpu(64)).weights_bytes > gpu.weights_bytes * 19 / 10);
     let decode = |tile| {
         let mut request = case.request(832, 480, 33);
-        request.vae_tile = tile;
+        request.options.vae_tile = tile;
         case.stage(&request, card(24), Stage::Decode).peak_bytes
     };
     assert!(decode(Some(512)) < decode(None) && decode(Some(256)) < decode(Some(512)));
@@ -281,7 +281,7 @@ fn guidance_batches_and_tiles_count_and_the_precision_doubles_the_numbers() {
     let peak = |batch_size, cache: Option<&str>| {
         let mut request = flux.request(1024, 1024, 1);
         request.batch_size = batch_size;
-        request.step_cache = cache.map(|text| text.parse().unwrap());
+        request.options.step_cache = cache.map(|text| text.parse().unwrap());
         flux.stage(&request, card(48), Stage::Denoise).peak_bytes
     };
     assert!(peak(4, None) > peak(1, None));
@@ -354,7 +354,7 @@ fn layers_for_a_control_clip_and_reference_pictures_need_more_weights_and_more_r
 fn networks_stay_loaded_only_where_all_of_them_fit_beside_each_other() {
     let case = Case::wan(T2V_1_3B, "BF16");
     let mut request = case.request(480, 480, 17);
-    request.memory.keep_loaded = true;
+    request.options.memory.keep_loaded = true;
     let plan = |gib| case.plan(&request, card(gib));
     assert!(plan(48).keeps_loaded && plan(48).stage_memory(Stage::Decode).keep_loaded);
     assert!(!plan(14).keeps_loaded && plan(14).fits());
@@ -373,7 +373,7 @@ fn absurd_sizes_are_answered_and_nothing_panics() {
             request.batch_size = u32::MAX;
             request.sampling.num_steps = u32::MAX;
             for tile in [None, Some(0), Some(u32::MAX)] {
-                request.vae_tile = tile;
+                request.options.vae_tile = tile;
                 for facts in [card(0), card(24), cpu(0)] {
                     let planner = case.planner(facts);
                     let plan = planner.plan(&request);

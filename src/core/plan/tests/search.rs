@@ -22,7 +22,7 @@ fn the_largest_tiles_that_fit_are_taken() {
     let mut request = case.request(4096, 4096, 1);
     let mut tiles = Vec::new();
     for step in 0..2048 {
-        request.memory.cap_bytes = Some(GIB + step * GIB / 32);
+        request.options.memory.cap_bytes = Some(GIB + step * GIB / 32);
         let decode = case.stage(&request, card(80), Stage::Decode);
         if decode.fits && tiles.last() != Some(&decode.tile) {
             tiles.push(decode.tile);

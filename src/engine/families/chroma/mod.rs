@@ -128,7 +128,7 @@ impl ImageModel for ChromaTransformer {
     fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
         let request = work.request;
         let texts = EncodedText::all_of(request)?;
-        let length = request.max_sequence_length.unwrap_or(TEXT_TOKENS);
+        let length = request.options.max_sequence_length.unwrap_or(TEXT_TOKENS);
         tch::no_grad(|| {
             let files = EncoderFiles::first(&request.files);
             let read = read_t5(&files, &texts, length as usize, PaddingMode::Hidden, work)?;

@@ -177,7 +177,7 @@ impl ImageModel for FluxTransformer {
             // CLIP is unloaded before T5 is loaded.
             let pooled = read_clip(&EncoderFiles::first(&request.files), &texts, work)?;
             let files = EncoderFiles::second(&request.files)?;
-            let length = match request.max_sequence_length {
+            let length = match request.options.max_sequence_length {
                 Some(length) => length as usize,
                 None if FluxTransformerConfig::read(&request.files.transformer)?
                     .guidance_embeds =>

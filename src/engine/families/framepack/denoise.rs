@@ -133,7 +133,10 @@ fn conditions(
         image_embeds: given.image_embeds.to_kind(Kind::Float),
         history: history(sections.order, given.images, given.earlier, shape),
         layout: layout(&sections, section),
-        step_cache: request.step_cache.map(|choice| (choice, sections.order)),
+        step_cache: request
+            .options
+            .step_cache
+            .map(|choice| (choice, sections.order)),
     })
 }
 

@@ -223,7 +223,7 @@ impl<'a> WanDenoiser<'a> {
             conditions,
             guiding,
             &CfgBatching {
-                cache: request.step_cache,
+                cache: request.options.step_cache,
                 num_calls,
                 measured: measured(network, numbers),
                 bytes: pass_bytes(network, per_frame * frames, place.kind),

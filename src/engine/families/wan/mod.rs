@@ -130,7 +130,7 @@ fn run_decoder(
 
 /// The tiles that the request wants the autoencoder to work in. They are counted in its own patches.
 fn tiling(config: &WanConfig, request: &GenerateRequest) -> Option<Tiling> {
-    let size = i64::from(request.vae_tile?);
+    let size = i64::from(request.options.vae_tile?);
     Some(Tiling::of_size(size / config.vae.patch()))
 }
 

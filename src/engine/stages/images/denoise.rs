@@ -107,7 +107,7 @@ pub fn denoise<M: ImageModel>(
         prompt: &embeds.prompt,
         negative: embeds.negative.as_ref(),
         guidance: GuidanceScales::from_request(request),
-        step_cache: request.step_cache,
+        step_cache: request.options.step_cache,
         inpaint,
         condition: condition.map(|xs| xs.to_device(model.place().0).to_kind(Kind::Float)),
         references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), model.place().0)?,

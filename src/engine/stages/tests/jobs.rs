@@ -182,7 +182,7 @@ impl Job {
 
     /// Tensors captured by a job.
     pub(super) fn captured(&self) -> BTreeMap<String, Tensor> {
-        let delivered = self.request.capture.as_ref().unwrap();
+        let delivered = self.request.options.capture.as_ref().unwrap();
         tensors_in(&delivered.join("capture.safetensors"))
     }
 

@@ -19,7 +19,7 @@ const RECORDED: [(&str, Option<&dyn TinyJobs>); 6] = [
 
 /// The latents of a job whose text has been read.
 fn latents(job: &mut Job, cache: Option<StepCache>) -> Tensor {
-    job.request.step_cache = cache;
+    job.request.options.step_cache = cache;
     job.stage(Stage::Denoise, false);
     let latents = job.latents();
     fs::remove_file(job.result(Stage::Denoise)).unwrap();

@@ -101,9 +101,9 @@ fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
 
 /// Returns whether something is changed as far as a strength says.
 fn has_strength(view: &UiContext<'_>, spec: &ModelSpec) -> bool {
-    let sources = view.sources();
-    let of_picture = sources.image.is_some() && spec.defaults.sampling.strength.is_some();
-    of_picture || sources.source_clip.is_some()
+    let inputs = view.inputs();
+    let of_picture = inputs.image.is_some() && spec.defaults.sampling.strength.is_some();
+    of_picture || inputs.source_clip.is_some()
 }
 
 fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: usize) {

@@ -27,7 +27,7 @@ fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
 /// Size of the result in pixels.
 fn made_size(view: &UiContext<'_>) -> Option<(u32, u32)> {
     let spec = view.model()?;
-    Some(view.form.shown_size(spec, view.sources().size()))
+    Some(view.form.shown_size(spec, view.inputs().size()))
 }
 
 fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
@@ -35,11 +35,11 @@ fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
     used_part(size(picture.width, picture.height), size(width, height))
 }
 
-fn fitted_pictures<'a>(view: &'a UiContext<'_>) -> impl Iterator<Item = &'a StartPicture> {
-    let sources = view.sources();
+fn fitted_pictures(view: &UiContext<'_>) -> impl Iterator<Item = StartPicture> {
+    let inputs = view.inputs();
     let edits = view.model().is_some_and(ModelSpec::edits_reference);
-    let seen = sources.references.first().copied().filter(|_| edits);
-    [sources.image, sources.last_image, seen]
+    let seen = inputs.references.into_iter().next().filter(|_| edits);
+    [inputs.image, inputs.last_image, seen]
         .into_iter()
         .flatten()
 }
@@ -55,7 +55,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &UiContext<'_>) {
     };
     let amber = palette(ui).amber;
     for picture in fitted_pictures(view) {
-        let part = part_of(picture, size);
+        let part = part_of(&picture, size);
         let share = part.x * part.y;
         if share >= TOLD_BELOW {
             continue;
@@ -93,7 +93,7 @@ pub(in crate::ui) fn crop_ui(ui: &Ui, view: &UiContext<'_>, area: Rect, shown: R
     let Some(picture) = fitted_pictures(view).find(|picture| picture.path == path) else {
         return;
     };
-    let part = part_of(picture, size);
+    let part = part_of(&picture, size);
     if part.x * part.y > WHOLE {
         return;
     }

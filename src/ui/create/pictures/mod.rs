@@ -90,7 +90,7 @@ fn input_use(view: &UiContext<'_>, slot: InputSlot) -> InputUse {
         }
         InputSlot::Start => spec.start_image,
         InputSlot::End => form.end_image(spec),
-        InputSlot::Mask if view.sources().source_clip.is_some() => InputUse::Optional,
+        InputSlot::Mask if view.inputs().source_clip.is_some() => InputUse::Optional,
         InputSlot::Mask => spec.mask,
         InputSlot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
         InputSlot::Control if spec.limits.controls.is_required => InputUse::Required,
@@ -117,7 +117,7 @@ fn is_missing(view: &UiContext<'_>, slot: InputSlot) -> bool {
 
 fn heading_ui(ui: &mut Ui, view: &UiContext<'_>, slot: InputSlot) {
     let words = slot_words(slot, view.model());
-    let all = view.sources();
+    let all = view.inputs();
     let heading = match slot {
         InputSlot::Start if all.extend.is_some() => "Continue this clip",
         InputSlot::Start if all.source_clip.is_some() => "Change this clip",
@@ -220,7 +220,7 @@ fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 /// Use of a video, for models that can both extend and regenerate it.
 fn clip_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
-    if view.sources().clip().is_none() || !view.model().is_some_and(does_both) {
+    if view.inputs().clip().is_none() || !view.model().is_some_and(does_both) {
         return;
     }
     row(ui, "Clip", CLIP_HOVER, |ui, label| {
@@ -235,7 +235,7 @@ fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
-    let all = view.sources();
+    let all = view.inputs();
     let is_base = all.image.is_some() && spec.image_role != ImageRole::FirstFrame;
     let (default, explanation) = if is_base {
         (
@@ -279,7 +279,7 @@ fn keep_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let fills = view
         .model()
         .is_some_and(|spec| spec.image_role == ImageRole::Canvas);
-    if fills && view.sources().mask.is_some() {
+    if fills && view.inputs().mask.is_some() {
         ui.checkbox(
             &mut view.form.keeps_unmasked,
             "Keep unmasked area unchanged",

@@ -5,8 +5,8 @@ use crate::families::flux::tests::files::{flux_tree, framepack_shapes, shapes};
 use crate::families::read_footprint;
 use crate::footprint::PlannedNetwork;
 use crate::job::{
-    ChosenPicture, GenerateForm, GenerateRequest, JobRequest, PromptPicture, Recipe, Stage,
-    StartPicture,
+    ChosenPicture, FormInputs, GenerateForm, GenerateRequest, JobRequest, PromptPicture, Recipe,
+    Stage, StartPicture,
 };
 use crate::model::ModelSpec;
 use crate::networks::ReduxConfig;
@@ -39,7 +39,10 @@ fn form(strengths: &[f64]) -> GenerateForm {
     });
     GenerateForm {
         prompt: "a boat".to_owned(),
-        prompt_pictures: pictures.collect(),
+        inputs: FormInputs {
+            prompt_pictures: pictures.collect(),
+            ..FormInputs::default()
+        },
         out: "boat.png".into(),
         ..GenerateForm::default()
     }

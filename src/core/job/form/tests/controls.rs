@@ -33,7 +33,7 @@ fn control(change: impl FnOnce(&mut FormControl)) -> FormControl {
 }
 
 fn given(spec: &ModelSpec, controls: Vec<FormControl>) -> Result<ValidatedForm, String> {
-    checked(spec, |form| form.controls = controls)
+    checked(spec, |form| form.inputs.controls = controls)
 }
 
 fn problem(change: impl FnOnce(&mut FormControl)) -> String {
@@ -80,7 +80,10 @@ fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
     assert!(request.width > request.height);
     assert_eq!(written_and_read(&request), request);
     let form = GenerateForm {
-        controls: vec![one],
+        inputs: FormInputs {
+            controls: vec![one],
+            ..FormInputs::default()
+        },
         ..form()
     };
     assert_eq!(written_and_read(&form), form);

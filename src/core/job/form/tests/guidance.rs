@@ -49,9 +49,13 @@ fn a_step_cache_that_needs_numbers_is_used_where_they_are_published() {
     let used = |variant: &str, kind: StepCacheKind| {
         let mut spec = test_spec();
         spec.variant = variant.to_owned();
-        let with = |form: &mut GenerateForm| form.step_cache = Some(kind.into());
+        let with = |form: &mut GenerateForm| form.options.step_cache = Some(kind.into());
         let (request, text) = noted(&spec, with);
-        assert_eq!(request.step_cache.is_some(), text.is_empty(), "{text}");
+        assert_eq!(
+            request.options.step_cache.is_some(),
+            text.is_empty(),
+            "{text}"
+        );
         if !text.is_empty() {
             assert_contains(&text, "needs numbers that nobody has measured");
             assert!(text.ends_with("First block, TaylorSeer"), "{text}");

@@ -66,8 +66,8 @@ fn values_of_a_result_that_are_the_defaults_give_no_notice() {
 
 #[test]
 fn a_mask_lies_on_an_image_of_a_model_that_takes_one() {
-    let image = |form: &mut GenerateForm| form.image = Some(picture(640, 480));
-    let mask = |form: &mut GenerateForm| form.mask = Some(picture(320, 240));
+    let image = |form: &mut GenerateForm| form.inputs.image = Some(picture(640, 480));
+    let mask = |form: &mut GenerateForm| form.inputs.mask = Some(picture(320, 240));
     let both = |form: &mut GenerateForm| {
         image(form);
         mask(form);
@@ -95,7 +95,7 @@ fn a_mask_lies_on_an_image_of_a_model_that_takes_one() {
     }
     let (_, text) = noted(&fill(), |form| {
         image(form);
-        form.mask = Some(picture(300, 300));
+        form.inputs.mask = Some(picture(300, 300));
     });
     assert_starts(&text, "The mask is 300×300 and the picture 640×480");
 }
@@ -107,20 +107,23 @@ fn a_mask_of_a_video_lies_on_a_start_image_that_nothing_else_changes() {
     spec.mask = InputUse::Optional;
     let with = |change: fn(&mut GenerateForm)| {
         move |form: &mut GenerateForm| {
-            form.mask = Some(picture(64, 64));
+            form.inputs.mask = Some(picture(64, 64));
             change(form);
         }
     };
-    let start = |form: &mut GenerateForm| form.image = Some(picture(64, 64));
+    let start = |form: &mut GenerateForm| form.inputs.image = Some(picture(64, 64));
     assert!(request_of(&spec, with(start)).mask.is_some());
     let text = refused(&spec, with(|_| {}));
     assert_contains(&text, "a mask needs a start picture");
     let text = refused(&spec, |form| {
         with(start)(form);
-        form.last_image = Some(picture(64, 64));
+        form.inputs.last_image = Some(picture(64, 64));
     });
     assert_contains(&text, "there can be no end picture");
-    let text = refused(&spec, with(|form| form.extend = Some(clip(64, 64, 8.0))));
+    let text = refused(
+        &spec,
+        with(|form| form.inputs.extend = Some(clip(64, 64, 8.0))),
+    );
     assert_contains(&text, "a clip that goes on has none");
 }
 
@@ -128,7 +131,7 @@ fn a_mask_of_a_video_lies_on_a_start_image_that_nothing_else_changes() {
 fn a_strength_acts_on_the_way_to_an_image_and_leaves_a_step_to_make() {
     let with = |strength: Option<f64>| {
         move |form: &mut GenerateForm| {
-            form.image = Some(picture(64, 64));
+            form.inputs.image = Some(picture(64, 64));
             form.sampling.strength = strength;
         }
     };
@@ -152,7 +155,7 @@ fn a_strength_acts_on_the_way_to_an_image_and_leaves_a_step_to_make() {
     assert_eq!(text, "The strength is not used: there is no start picture");
     let (request, text) = noted(&fill(), |form| {
         with(Some(0.3))(form);
-        form.mask = Some(picture(64, 64));
+        form.inputs.mask = Some(picture(64, 64));
     });
     assert_eq!(request.sampling.strength, None);
     assert_starts(&text, "The strength is not used: Test model has none");
@@ -262,14 +265,14 @@ fn frames_and_videos_mean_nothing_to_an_image_model() {
         &text,
         "The frame rate is not used: Test model makes pictures",
     );
-    let text = refused(&dev(), |form| form.extend = Some(clip(64, 64, 8.0)));
+    let text = refused(&dev(), |form| form.inputs.extend = Some(clip(64, 64, 8.0)));
     assert_starts(
         &text,
         "extend: Test model makes pictures and cannot continue a clip",
     );
-    let text = refused(&dev(), |form| form.last_image = image());
+    let text = refused(&dev(), |form| form.inputs.last_image = image());
     assert_starts(&text, "last-image: Test model does not use end");
-    let text = refused(&text_only, |form| form.image = image());
+    let text = refused(&text_only, |form| form.inputs.image = image());
     let expected = "image: Test model makes pictures from text only and cannot use a start picture";
     assert_starts(&text, expected);
 }
@@ -291,8 +294,8 @@ fn an_image_goes_to_a_file_for_images() {
 #[test]
 fn tokens_and_loras_have_their_ranges() {
     let tokens = |spec: &ModelSpec, tokens| {
-        let result = checked(spec, |form| form.max_sequence_length = Some(tokens));
-        result.map(|checked| checked.request.max_sequence_length)
+        let result = checked(spec, |form| form.options.max_sequence_length = Some(tokens));
+        result.map(|checked| checked.request.options.max_sequence_length)
     };
     assert_eq!(tokens(&dev(), 512), Ok(Some(512)));
     assert_eq!(tokens(&schnell(), 256), Ok(Some(256)));
@@ -339,7 +342,7 @@ fn a_model_takes_as_many_reference_images_as_it_says() {
         let mut spec = dev();
         spec.limits.max_references = most;
         checked(&spec, |form| {
-            form.references = vec![picture(300, 600); count];
+            form.inputs.references = vec![picture(300, 600); count];
         })
     };
     let request = given(3, 3).unwrap().request;

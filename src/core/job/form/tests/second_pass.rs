@@ -47,7 +47,7 @@ fn its_stages_see_their_own_size_and_strength() {
         assert_eq!(second.sampling.strength, Some(0.4));
     }
     // From a picture, which the first pass reads.
-    let from = request(|form| form.image = Some(picture(512, 768)));
+    let from = request(|form| form.inputs.image = Some(picture(512, 768)));
     assert_eq!(from.clone().of_pass(EncodeImage, 0).width, 512);
     assert_eq!(from.of_pass(EncodeImage, 1).width, 768);
 }
@@ -68,7 +68,7 @@ fn each_image_is_a_job_of_its_own() {
 #[test]
 fn what_does_not_go_together_is_said_in_a_sentence() {
     let masked = |form: &mut GenerateForm| {
-        (form.image, form.mask) = (Some(picture(512, 768)), Some(picture(512, 768)));
+        (form.inputs.image, form.inputs.mask) = (Some(picture(512, 768)), Some(picture(512, 768)));
     };
     let passes = |scale, strength| refused(&dev(), |form| two_passes(form, scale, strength));
     let of_clips = refused(&test_spec(), |form| {
@@ -127,7 +127,7 @@ fn a_videos_second_pass_is_made_by_the_last_of_its_experts() {
     assert_eq!(recipe(false), [&first[..], &last(Denoise)].concat());
     let text = refused(&free_spec(), |form| {
         enlarged(form);
-        form.extend = Some(clip(256, 256, 8.0));
+        form.inputs.extend = Some(clip(256, 256, 8.0));
     });
     let expected = "a second pass and a clip to continue do not go together";
     assert_contains(&text, expected);

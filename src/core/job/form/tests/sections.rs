@@ -21,7 +21,7 @@ fn framepack(order: SectionOrder) -> ModelSpec {
 
 fn with(change: impl FnOnce(&mut GenerateForm)) -> impl FnOnce(&mut GenerateForm) {
     |form| {
-        form.image = Some(picture(1200, 900));
+        form.inputs.image = Some(picture(1200, 900));
         change(form);
     }
 }
@@ -98,7 +98,8 @@ fn lengths_and_windows_that_cannot_be_are_named_and_a_number_of_sections_is_repe
 fn the_order_of_sections_decides_about_ends_and_videos_to_continue() {
     let original = framepack(SectionOrder::Original);
     let f1 = framepack(SectionOrder::F1);
-    let ends = |form: &mut GenerateForm| with(|form| form.last_image = Some(picture(9, 9)))(form);
+    let ends =
+        |form: &mut GenerateForm| with(|form| form.inputs.last_image = Some(picture(9, 9)))(form);
     assert!(checked(&original, ends).is_ok());
     assert_contains(&refused(&f1, ends), "does not use end pictures");
     let turned = request_of(&f1, |form| {
@@ -106,7 +107,8 @@ fn the_order_of_sections_decides_about_ends_and_videos_to_continue() {
         form.section_order = Some(SectionOrder::Original);
     });
     assert_eq!(turned.sections.unwrap().order, SectionOrder::Original);
-    let continued = |fps| move |form: &mut GenerateForm| form.extend = Some(clip(640, 608, fps));
+    let continued =
+        |fps| move |form: &mut GenerateForm| form.inputs.extend = Some(clip(640, 608, fps));
     let request = request_of(&f1, continued(30.0));
     let sections = request.sections.unwrap();
     assert_eq!(sections.lead, VideoSections::lead_of(9, 9));
@@ -128,7 +130,7 @@ fn an_images_aspect_chooses_the_bucket_and_the_image_is_cropped_to_it() {
         ((100, 1000), (416, 960)),
         ((640, 608), (640, 608)),
     ] {
-        let request = original(|form| form.image = Some(picture(size.0, size.1)));
+        let request = original(|form| form.inputs.image = Some(picture(size.0, size.1)));
         assert_eq!((request.width, request.height), bucket, "{size:?}");
         assert_eq!(request.fit, ResizeMode::Crop);
     }

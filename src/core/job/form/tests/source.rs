@@ -1,11 +1,12 @@
 //! A video that another one is made of: which models take it, and what it says of size, length and rate.
 
 use super::*;
+use std::path::Path;
 
 fn changing(change: impl FnOnce(&mut GenerateForm)) -> impl FnOnce(&mut GenerateForm) {
     |form| {
         form.size = SizeChoice::Auto;
-        form.source_clip = Some(clip(512, 256, 12.5));
+        form.inputs.source_clip = Some(clip(512, 256, 12.5));
         change(form);
     }
 }
@@ -23,7 +24,7 @@ fn a_changed_video_gives_its_shape_its_rate_and_its_length() {
     assert_eq!(request.source_clip.as_deref(), Some(Path::new("a.mp4")));
     let expected = "The clip's frames are resized from 512×256 to 352×192, the size in which Test model changes it";
     assert_eq!(text, expected);
-    let picture = changing(|form| form.source_clip.as_mut().unwrap().info.num_frames = 1);
+    let picture = changing(|form| form.inputs.source_clip.as_mut().unwrap().info.num_frames = 1);
     let (_, text) = noted(&free_spec(), picture);
     assert_eq!(
         text,
@@ -45,7 +46,7 @@ fn a_video_of_uneven_times_takes_the_models_rate_for_as_long_as_it_is() {
     let secs = 9.0 / 12.5;
     for (chosen, expected) in [(None, spec.defaults.fps), (Some(24.0), 24.0)] {
         let change = changing(|form| {
-            form.source_clip.as_mut().unwrap().info.is_uneven = true;
+            form.inputs.source_clip.as_mut().unwrap().info.is_uneven = true;
             form.fps = chosen;
         });
         let request = request_of(&spec, change);
@@ -77,7 +78,7 @@ fn a_video_is_made_anew_from_its_first_frame_and_no_further_than_it_goes() {
         (0, None, 1, String::new()),
     ] {
         let change = changing(|form| {
-            form.source_clip.as_mut().unwrap().info.num_frames = has;
+            form.inputs.source_clip.as_mut().unwrap().info.num_frames = has;
             in_its_own_size(form);
             form.num_frames = chosen;
         });
@@ -101,9 +102,9 @@ fn whole_steps_are_left_to_a_video_as_its_reference_counts_them() {
 #[test]
 fn a_video_that_is_changed_is_alone_and_only_where_a_model_can() {
     let alone = "source-clip: a clip that is changed stands alone";
-    let image = changing(|form| form.image = Some(picture(64, 64)));
+    let image = changing(|form| form.inputs.image = Some(picture(64, 64)));
     assert_contains(&refused(&free_spec(), image), alone);
-    let video = changing(|form| form.extend = Some(clip(64, 64, 8.0)));
+    let video = changing(|form| form.inputs.extend = Some(clip(64, 64, 8.0)));
     assert_contains(&refused(&free_spec(), video), alone);
     let request = request_of(&test_spec(), |form| form.sampling.strength = Some(0.5));
     assert_eq!(request.sampling.strength, None);
@@ -119,8 +120,9 @@ fn a_video_that_is_changed_is_alone_and_only_where_a_model_can() {
 
 #[test]
 fn a_video_may_have_a_mask_and_a_mask_needs_one() {
-    let mask =
-        |width, height| move |form: &mut GenerateForm| form.mask = Some(picture(width, height));
+    let mask = |width, height| {
+        move |form: &mut GenerateForm| form.inputs.mask = Some(picture(width, height))
+    };
     let (both, text) = noted(&free_spec(), changing(mask(256, 128)));
     assert_eq!(both.mask.as_deref(), Some(Path::new("a.jpg")));
     assert_eq!(text.lines().count(), 1, "{text}");

@@ -8,7 +8,7 @@ use super::*;
 /// The latents of a run with a step cache, and how many of its calls were skipped.
 fn made(run: &mut Run, num_steps: u32, cache: Option<StepCache>) -> (Tensor, (usize, usize)) {
     run.request.sampling.num_steps = num_steps;
-    run.request.step_cache = cache;
+    run.request.options.step_cache = cache;
     let recorder = HookRecorder::default();
     let latents = run.denoise(None, &recorder).unwrap();
     (latents, recorder.skipped.get())

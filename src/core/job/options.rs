@@ -1,0 +1,34 @@
+//! How a job is computed: options that a request takes over from its form and from the settings as they are.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{PreviewChoice, StepCache};
+use crate::memory::MemoryOptions;
+use crate::model::choices::DtypeChoice;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobOptions {
+    /// Memory options of the job. With little memory the autoencoder works in tiles, which changes the result slightly,
+    /// and the two passes of true CFG run one by one, which rounds differently.
+    pub memory: MemoryOptions,
+    /// Preview method; changes no result. Not embedded in files.
+    pub preview: PreviewChoice,
+    pub dtype: DtypeChoice,
+    /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vae_tile: Option<u32>,
+    /// Tokens that the longest text encoder reads; the model's own when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sequence_length: Option<u32>,
+    /// Every step is computed when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_cache: Option<StepCache>,
+    /// Path of `capture.safetensors`, for comparisons with the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<PathBuf>,
+    /// Also writes the settings next to the file, as `.json`.
+    pub sidecar: bool,
+}

@@ -1,0 +1,84 @@
+//! A job is settled when it begins: its prompts by wildcards, and the file of its result by the time, the prompt and the
+//! seed.
+
+use safelight_core::settings::AppPaths;
+
+use crate::worker_promises::pausing;
+use crate::worker_promises::prelude::*;
+
+fn wildcard(rig: &Rig, lines: &str) {
+    let folder = AppPaths::under(rig.folder.path()).wildcards();
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("colour.txt"), lines).unwrap();
+}
+
+/// A job with a wildcard whose result the worker names.
+fn unsettled(request: &mut GenerateRequest) {
+    request.prompt = "a __colour__ boat".to_owned();
+    request.out = "result.mp4".into();
+    request.is_out_automatic = true;
+}
+
+#[test]
+fn prompts_and_names_are_settled_before_the_first_stage_and_reported() {
+    let rig = Rig::working();
+    wildcard(&rig, "red");
+    let (updates, outcome) = rig.run_with(unsettled);
+    let JobUpdate::Settled { request, notices } = &updates[0] else {
+        panic!("{:?}", updates[0]);
+    };
+    let request = request.generate().unwrap();
+    assert_eq!(request.prompt, "a red boat");
+    assert_eq!(
+        request.prompt_template.as_deref(),
+        Some("a __colour__ boat")
+    );
+    assert!(notices.is_empty(), "{notices:?}");
+    let output = finished(outcome);
+    assert_eq!(output.path(), request.out);
+    let folder = rig.folder.path().join("videos/Safelight");
+    assert_eq!(request.out.parent(), Some(folder.as_path()));
+    let name = request.out.display().to_string();
+    assert!(name.ends_with("_a-red-boat_0.mp4"), "{name}");
+    assert!(output.path().is_file());
+}
+
+#[test]
+fn a_job_that_cannot_be_settled_fails_before_an_engine_starts() {
+    let rig = Rig::working();
+    let err = rig.fails(unsettled);
+    let said = "there is no wildcard file colour.txt";
+    assert!(err.summary.starts_with(said), "{err}");
+    wildcard(&rig, "red");
+    fs::write(rig.folder.path().join("videos"), "a file").unwrap();
+    let err = rig.fails(unsettled);
+    let said = "the folder for results cannot be made";
+    assert!(err.summary.starts_with(said), "{err}");
+    assert_eq!(err.kind, JobErrorKind::Disk);
+    assert_eq!((rig.launches(), rig.job_folders()), (0, 0));
+}
+
+#[test]
+fn a_resumed_job_is_made_as_it_was_settled() {
+    let rig = pausing::rig();
+    wildcard(&rig, "red");
+    let token = rig.submit_with(DeviceChoice::Auto, unsettled);
+    let folder = paused(&rig, &token);
+    wildcard(&rig, "blue");
+    let settled = JobFolder::open(&folder).request().unwrap();
+    assert_eq!(settled.title(), "a red boat");
+    let mut queued = settled.clone();
+    unsettled(queued.generate_mut().unwrap());
+    rig.send(queued, DeviceChoice::Auto, Some(folder));
+    assert_eq!(finished(rig.hear().1).path(), settled.out());
+}
+
+#[test]
+fn an_automatic_name_that_is_taken_is_numbered_and_a_given_one_is_kept() {
+    let rig = Rig::working();
+    let out = rig.folder.path().join("clip.mp4");
+    fs::write(&out, "of somebody").unwrap();
+    let automatic = rig.finishes(|request| request.is_out_automatic = true);
+    assert_eq!(automatic.path(), rig.folder.path().join("clip-2.mp4"));
+    assert_eq!(rig.finishes(|_| {}).path(), out);
+}
