@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::gallery::SortOrder;
+use safelight_core::job::{ControlInput, JobRequest};
 use safelight_core::media::{ClipFormat, RgbPixels};
 use safelight_core::presets::QualityPreset;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,29 @@ impl InputSlot {
     pub fn is_list(self) -> bool {
         matches!(self, Self::Reference | Self::Control | Self::Prompt)
     }
+}
+
+/// Files of the form by their slots.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InputPaths {
+    pub start: Option<PathBuf>,
+    pub end: Option<PathBuf>,
+    pub mask: Option<PathBuf>,
+    pub references: Vec<PathBuf>,
+    /// With their strengths.
+    pub prompts: Vec<(PathBuf, f64)>,
+    pub controls: Vec<ControlInput>,
+}
+
+/// A result of the strip without its frames.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StripResult {
+    pub(in crate::app) request: JobRequest,
+    pub(in crate::app) paths: Vec<PathBuf>,
+    pub(in crate::app) num_frames: u32,
+    pub(in crate::app) fps: f64,
+    pub(in crate::app) secs: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +195,14 @@ impl Default for GalleryLook {
             sort: SortOrder::default(),
         }
     }
+}
+
+/// Way of making a result again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemakeKind {
+    SameSeed,
+    Vary,
+    Final,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::GalleryQuery;
-use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
+use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId, SourceClip};
 use safelight_core::media::{MaskBrush, OutpaintRequest, RgbPixels};
 use safelight_core::plan::PlanChange;
 use safelight_core::prompts::PromptEntry;
@@ -17,7 +17,7 @@ use safelight_core::settings::Settings;
 
 use crate::app::choices::{
     CompareMode, ContinuedResult, DropChoice, InputSlot, MaskOf, MoveTarget, MultiFilePrompt,
-    PresetKey, QueueEndAction, SlotTarget, TrashRequest,
+    PresetKey, QueueEndAction, RemakeKind, SlotTarget, TrashRequest,
 };
 use crate::app::mask::tiles::VisibleTiles;
 use crate::app::player::playhead::PlaybackOptions;
@@ -55,8 +55,12 @@ macro_rules! app_command {
             Show(MainPage),
             /// Undoes the entry with this number, or the last one.
             Undo(Option<u64>),
+            /// Does again what was undone last.
+            Redo,
             /// Empties the form, its input images included.
             ClearForm,
+            /// Unfolds the advanced settings of the form.
+            ShowAdvanced,
             DismissNotice(u64),
             DismissNotices,
             $($part($command),)*
@@ -94,6 +98,8 @@ app_command! {
 #[derive(Clone, Debug)]
 pub enum QueueCommand {
     Submit,
+    /// Like `Submit`, once all files of the form are open.
+    SubmitOpened,
     Cancel,
     RollSeed,
     /// The seed was typed: it is used as it is.
@@ -180,6 +186,8 @@ pub enum InputsCommand {
     Take(InputSlot, Arc<RgbPixels>, PathBuf),
     /// Fill the form with what a result was made of.
     TakeOver(Box<GenerateRequest>),
+    /// First frame of a video as the start image.
+    TakeFirst(SourceClip),
     /// Continues from this video; a numbered image represents all of its video.
     ContinueFrom(PathBuf),
     Remove(InputSlot),
@@ -292,6 +300,7 @@ pub enum PlayerCommand {
     Step(i64),
     ShowFrame(usize),
     UseSettingsOf(JobId),
+    Remake(JobId, RemakeKind),
     ContinueFrom(JobId),
     CopyPath,
     SetPlayback(PlaybackOptions),
@@ -307,6 +316,8 @@ pub enum PlayerCommand {
     Amplify(u8),
     SwapSides,
     LeaveCompare,
+    /// Upscales or interpolates what is shown.
+    Finish(PostprocessAction),
     SaveFrame,
     CopyFrame,
     UseFrame(InputSlot),
@@ -357,6 +368,7 @@ pub enum DoctorCommand {
 pub enum SettingsCommand {
     Change(Box<Settings>),
     PickFolder(FolderSetting),
+    AddModelFolder(PathBuf),
     /// Resets one key, such as `interface.theme`.
     Reset(&'static str),
     Show(&'static str),

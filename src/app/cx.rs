@@ -54,6 +54,8 @@ pub struct AppContext {
     /// Like `is_view_shown`, of the memory panel.
     pub is_memory_over: bool,
     pub folds: FoldState,
+    /// Another one whenever the advanced settings are to be unfolded.
+    pub num_advanced_shown: u64,
     pub drawn: DrawnFrame,
     /// Said in the status line while nothing runs.
     pub last_word: String,
@@ -96,6 +98,7 @@ impl AppContext {
             is_queue_over: false,
             is_memory_over: false,
             folds,
+            num_advanced_shown: 0,
             drawn: DrawnFrame::default(),
             last_word: String::new(),
             now_secs: 0.0,

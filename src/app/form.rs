@@ -10,7 +10,7 @@ use safelight_core::job::{ExpandedJobs, jobs_of};
 use crate::app::inputs::InputSlots;
 use crate::app::models::ModelChoice;
 use crate::app::prelude::*;
-use crate::app::undo::FormBefore;
+use crate::app::undo::{FormChange, FormSnapshot};
 
 /// Jobs that are made while the form is written: as many as a grid has at most.
 const MAX_LOOKED_AT: usize = 400;
@@ -124,74 +124,87 @@ pub(in crate::app) fn window_jobs(
     jobs_of(form, spec, &|name| models.find(name))
 }
 
-impl FormBefore {
-    /// Puts it back; where that cannot be, says why.
-    pub fn put_back(
-        self,
-        inputs: &mut InputSlots,
-        edited: Option<JobId>,
-        cx: &mut AppContext,
-    ) -> Result<(), &'static str> {
-        if self.edited != edited {
-            return Err("the form now holds the settings of another job, so it was not changed");
+impl FormSnapshot {
+    pub fn new(inputs: &InputSlots, cx: &AppContext) -> Self {
+        Self {
+            form: cx.form.clone(),
+            inputs: inputs.placed().clone(),
         }
-        if let Some(before) = self.inputs {
-            cx.form = self.form;
-            inputs.put_back(before);
-            cx.notices.end(&NoticeCause::Restored);
-            return Ok(());
-        }
-        // Later edits stay.
-        let now = std::mem::take(&mut cx.form);
-        let (negative_prompt, literal_negative) = if now.negative_prompt == self.negative_after {
-            (self.form.negative_prompt, self.form.literal_negative)
-        } else {
-            (now.negative_prompt, now.literal_negative)
-        };
-        cx.form = GenerateForm {
-            prompt: now.prompt,
-            literal_prompt: now.literal_prompt,
-            negative_prompt,
-            literal_negative,
-            is_one_a_line: now.is_one_a_line,
-            loras: now.loras,
-            seed: now.seed,
-            typed_seed: now.typed_seed,
-            seed_mode: now.seed_mode,
-            ..self.form
-        };
-        Ok(())
     }
+}
+
+impl FormChange {
+    /// Takes the change back, but for what was changed since. Returns how to get the present state again.
+    pub fn undo(self, inputs: &mut InputSlots, cx: &mut AppContext) -> Self {
+        let now = FormSnapshot::new(inputs, cx);
+        let mut result = self.before;
+        if let Some(after) = &self.after {
+            result.form = keep_newer(result.form, &after.form, &now.form);
+            result.inputs.keep_newer(&after.inputs, &now.inputs);
+        }
+        cx.form = result.form.clone();
+        inputs.put_back(result.inputs.clone());
+        cx.notices.end(&NoticeCause::Restored);
+        Self {
+            before: now,
+            after: Some(result),
+            edited: self.edited,
+        }
+    }
+}
+
+/// `before` with those fields of `now` that differ from `after`.
+fn keep_newer(before: GenerateForm, after: &GenerateForm, now: &GenerateForm) -> GenerateForm {
+    let fields = |form| match serde_json::to_value(form) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (after, now) = (fields(after), fields(now));
+    let mut kept = fields(&before);
+    for key in after.keys().chain(now.keys()) {
+        match now.get(key) {
+            newer if newer == after.get(key) => {}
+            Some(newer) => drop(kept.insert(key.clone(), newer.clone())),
+            None => drop(kept.remove(key)),
+        }
+    }
+    serde_json::from_value(kept.into()).unwrap_or(before)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::inputs::SlotContents;
 
     #[test]
-    fn values_come_back_and_what_was_written_since_stays() {
+    fn undo_brings_values_back_and_keeps_newer_ones_and_redo_returns_all() {
         let (mut cx, mut inputs) = (AppContext::alone(), InputSlots::default());
-        let form = GenerateForm {
-            num_frames: Some(33),
-            negative_prompt: Some("blurred".to_owned()),
-            ..GenerateForm::default()
+        let state = |num_frames, negative: &str| FormSnapshot {
+            form: GenerateForm {
+                num_frames,
+                negative_prompt: Some(negative.to_owned()),
+                ..GenerateForm::default()
+            },
+            inputs: SlotContents::default(),
         };
-        let before = |edited| FormBefore {
-            form: form.clone(),
-            inputs: None,
-            negative_after: None,
-            edited,
+        let change = |after| FormChange {
+            before: state(Some(33), "blurred"),
+            after,
+            edited: None,
         };
+        cx.form = state(None, "dark").form;
         cx.form.prompt = "a boat".to_owned();
-        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
+        let newest = cx.form.clone();
+        let redo = change(Some(state(None, ""))).undo(&mut inputs, &mut cx);
         assert_eq!(cx.form.num_frames, Some(33));
         assert_eq!(cx.form.prompt, "a boat");
-        assert_eq!(cx.form.negative_prompt.as_deref(), Some("blurred"));
-        cx.form.negative_prompt = Some("dark".to_owned());
-        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
         assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
-        let of_a_job = before(Some(JobId(1))).put_back(&mut inputs, None, &mut cx);
-        let why = "the form now holds the settings of another job, so it was not changed";
-        assert_eq!(of_a_job.err(), Some(why));
+        let undo = redo.undo(&mut inputs, &mut cx);
+        assert_eq!(cx.form, newest);
+        undo.undo(&mut inputs, &mut cx);
+        assert_eq!(cx.form.num_frames, Some(33));
+        // Of a file that is still being read all is taken back.
+        change(None).undo(&mut inputs, &mut cx);
+        assert_eq!(cx.form, state(Some(33), "blurred").form);
     }
 }

@@ -6,11 +6,12 @@ use safelight_core::job_update::{JobOutcome, JobUpdate};
 
 use crate::app::SafelightApp;
 use crate::app::form::{clear_form, whole_form};
+use crate::app::inputs::InputSlots;
 use crate::app::player::ViewerMode;
 use crate::app::prelude::*;
 use crate::app::queue::editing::EditedJob;
 use crate::app::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutScope, take_shortcuts};
-use crate::app::undo::{FormBefore, UndoAction, UndoEntry};
+use crate::app::undo::{FormChange, FormSnapshot, RedoAction, UndoAction, UndoEntry};
 use crate::worker::WorkerEvent;
 
 impl SafelightApp {
@@ -30,6 +31,11 @@ impl SafelightApp {
                 .show(UserNotice::new(NoticeSeverity::Warning, problem));
         }
         self.inputs.poll(self.queue.editing.is_some(), &mut self.cx);
+        if let Some((form, inputs)) = self.inputs.replaced.take() {
+            let before = FormSnapshot { form, inputs };
+            let edited = self.queue.edited();
+            self.cx.undo.push_form("replace a picture", before, edited);
+        }
         self.queue.poll(&mut self.cx);
         self.finishing.poll(&mut self.queue, &mut self.cx);
         self.library.poll(&mut self.cx);
@@ -49,7 +55,9 @@ impl SafelightApp {
         let edited = self.queue.edited();
         self.restoring.poll(&mut self.inputs, edited, &mut self.cx);
         self.masking.poll(&mut self.cx);
-        if self.masking.is_submit_due(&self.inputs) {
+        let is_due = self.queue.submits_when_opened && !self.inputs.is_opening();
+        self.queue.submits_when_opened &= !is_due;
+        if is_due || self.masking.is_submit_due(&self.inputs) {
             self.cx.push(QueueCommand::Submit);
         }
         self.prompt.poll(&mut self.cx);
@@ -61,7 +69,11 @@ impl SafelightApp {
             self.library.settle_form(&mut self.cx);
         }
         self.library.follow_settings(&mut self.cx);
-        self.masking.follow();
+        if self.cx.undo.is_unsettled() && !self.inputs.is_opening() {
+            let after = FormSnapshot::new(&self.inputs, &self.cx);
+            self.cx.undo.settle(&after, self.queue.edited());
+        }
+        self.masking.follow(&mut self.inputs, &mut self.cx);
         self.queue.start_next(&self.worker, &mut self.cx);
         // Nothing takes the place of a running job.
         self.memory.is_shown &= self.queue.running.is_none();
@@ -114,6 +126,11 @@ impl SafelightApp {
         self.library.own_form(form)
     }
 
+    pub(super) fn own_inputs(&self) -> &InputSlots {
+        let editing = self.queue.editing.as_ref();
+        editing.map_or(&self.inputs, EditedJob::own_inputs)
+    }
+
     fn check_form(&mut self) {
         let painted = self.masking.pending(&self.inputs, &self.cx);
         let checked = self.cx.model().map(|spec| {
@@ -161,7 +178,14 @@ impl SafelightApp {
         match command {
             AppCommand::Show(page) => self.show_page(page),
             AppCommand::Undo(id) => self.undo(id),
-            AppCommand::ClearForm => self.clear_form(),
+            AppCommand::Redo => self.redo(),
+            AppCommand::ShowAdvanced => {
+                self.cx.num_advanced_shown += 1;
+                self.cx.is_view_shown = false;
+            }
+            AppCommand::ClearForm => self.change_form("clear the form", |app| {
+                clear_form(&mut app.inputs, &mut app.cx);
+            }),
             AppCommand::Queue(QueueCommand::Submit)
                 if self.masking.holds_up_jobs(&mut self.inputs, &mut self.cx) => {}
             AppCommand::Queue(command) => {
@@ -176,9 +200,19 @@ impl SafelightApp {
             AppCommand::Library(command) => self.library.update(command, &mut self.cx),
             AppCommand::Fetch(command) => self.fetching.update(command, &mut self.cx),
             AppCommand::Inputs(command) => {
-                if let Some(command) = self.drops.keep_early(command, &self.cx) {
-                    self.inputs.update(command, &mut self.cx);
-                }
+                let name = match command {
+                    InputsCommand::Remove(_) | InputsCommand::RemoveOne(..) => "remove a picture",
+                    InputsCommand::TakeOver(_) => "use the settings of a result",
+                    InputsCommand::RemoveControlMask(_) => "remove a mask",
+                    InputsCommand::Swap | InputsCommand::MoveOne(..) => "move a picture",
+                    _ => {
+                        if let Some(command) = self.drops.keep_early(command, &self.cx) {
+                            self.inputs.update(command, &mut self.cx);
+                        }
+                        return;
+                    }
+                };
+                self.change_form(name, |app| app.inputs.update(command, &mut app.cx));
             }
             AppCommand::Mask(command) => {
                 self.masking.update(command, &mut self.inputs, &mut self.cx);
@@ -226,36 +260,14 @@ impl SafelightApp {
         }
     }
 
-    /// Copy of the form, without its images.
-    fn form_before(&self) -> FormBefore {
-        FormBefore {
-            form: self.cx.form.clone(),
-            inputs: None,
-            negative_after: None,
-            edited: self.queue.edited(),
-        }
-    }
-
     /// Does what may set many fields of the form at once, so that it can be taken back.
     fn change_form(&mut self, name: &str, change: impl FnOnce(&mut Self)) {
-        let mut before = self.form_before();
+        let before = FormSnapshot::new(&self.inputs, &self.cx);
         change(self);
-        if self.cx.form == before.form {
-            return;
+        if FormSnapshot::new(&self.inputs, &self.cx) != before {
+            let edited = self.queue.edited();
+            self.cx.undo.push_form(name, before, edited);
         }
-        before.negative_after = self.cx.form.negative_prompt.clone();
-        self.cx.undo.push(name, UndoAction::Form(Box::new(before)));
-    }
-
-    fn clear_form(&mut self) {
-        let before = FormBefore {
-            inputs: Some(self.inputs.placed().clone()),
-            ..self.form_before()
-        };
-        clear_form(&mut self.inputs, &mut self.cx);
-        self.cx
-            .undo
-            .push("clear the form", UndoAction::Form(Box::new(before)));
     }
 
     fn undo(&mut self, id: Option<u64>) {
@@ -264,18 +276,62 @@ impl SafelightApp {
             return;
         };
         self.cx.notices.end(&NoticeCause::Undo(id));
+        let redo = match what {
+            UndoAction::Jobs { jobs, was_paused } => {
+                let ids = jobs.iter().map(|job| job.job().id).collect();
+                self.queue.put_all_back(jobs, was_paused);
+                RedoAction::Jobs(ids)
+            }
+            UndoAction::Results(results) => {
+                self.gallery.bring_back(id, &self.queue, &mut self.cx);
+                RedoAction::Results(results)
+            }
+            UndoAction::Form(change) => match self.change_back(*change) {
+                Some(redo) => RedoAction::Form(redo),
+                None => return,
+            },
+        };
         self.cx.say(format!("Undone: {name}"));
+        self.cx.undo.push_undone(name, redo);
+    }
+
+    fn redo(&mut self) {
+        let mut undone = self.cx.undo.take_undone();
+        let Some((name, what)) = undone.pop() else {
+            self.cx.say("There is nothing to redo");
+            return;
+        };
+        self.cx.say(format!("Redone: {name}"));
         match what {
-            UndoAction::Jobs { jobs, was_paused } => self.queue.put_all_back(jobs, was_paused),
-            UndoAction::Results => self.gallery.bring_back(id, &self.queue, &mut self.cx),
-            UndoAction::Form(before) => {
-                let edited = self.queue.edited();
-                if let Err(why) = before.put_back(&mut self.inputs, edited, &mut self.cx) {
-                    let err = JobError::new(JobErrorKind::InvalidRequest, why);
-                    self.cx.notify(NoticeSeverity::Info, err);
+            RedoAction::Jobs(mut ids) => {
+                ids.retain(|id| self.queue.idle_job(*id).is_some());
+                if ids.is_empty() {
+                    self.cx
+                        .say(format!("Not redone: {name}. No such job waits"));
+                }
+                self.queue.remove_all(&ids, &mut self.inputs, &mut self.cx);
+            }
+            RedoAction::Results(results) => {
+                self.cx.push(GalleryCommand::Trash(results));
+            }
+            RedoAction::Form(change) => {
+                if let Some(undo) = self.change_back(*change) {
+                    self.cx.undo.push(name, UndoAction::Form(undo));
                 }
             }
         }
+        self.cx.undo.put_undone(undone);
+    }
+
+    /// Returns how to take that back; `None` where the form is another job's now, which is told.
+    fn change_back(&mut self, change: FormChange) -> Option<Box<FormChange>> {
+        if change.edited == self.queue.edited() {
+            return Some(Box::new(change.undo(&mut self.inputs, &mut self.cx)));
+        }
+        let why = "the form now holds the settings of another job, so it was not changed";
+        let err = JobError::new(JobErrorKind::InvalidRequest, why);
+        self.cx.notify(NoticeSeverity::Info, err);
+        None
     }
 
     pub(super) fn show_page(&mut self, page: MainPage) {
@@ -321,15 +377,22 @@ impl SafelightApp {
             "open" => model.is_some_and(|spec| {
                 spec.start_image.is_possible() || spec.clip_strength().is_some()
             }),
+            "control" => model.is_some_and(|spec| spec.limits.controls.is_possible()),
+            "interpolate" => is_shown && watch.media().is_some_and(|media| media.is_clip),
+            "advanced" => model.is_some(),
             "paint-mask" => self.can_paint_mask(MaskOf::Start),
             "swap" => {
                 self.inputs.can_swap() && model.is_some_and(|spec| spec.end_image.is_possible())
             }
             "more-of-a" | "more-of-b" => is_shown && watch.mode == ViewerMode::Compare,
-            "save-frame" | "copy-frame" | "continue-from-frame" | "end-on-frame" | "copy-path" => {
-                is_shown && has_frame
-            }
+            "save-frame"
+            | "copy-frame"
+            | "upscale"
+            | "continue-from-frame"
+            | "end-on-frame"
+            | "copy-path" => is_shown && has_frame,
             "undo" => cx.undo.last().is_some(),
+            "redo" => cx.undo.last_undone().is_some(),
             "settings-file" => cx.paths.is_some(),
             _ if shortcut.scope == ShortcutScope::Watching => is_shown,
             _ => true,

@@ -222,6 +222,8 @@ impl SafelightApp {
         }
         drop_files(startup.files, SHOWN, &mut app.cx);
         app.queue.load(&app.cx);
+        app.queue.load_results(state.results, &app.cx);
+        app.inputs.reopen_later(state.inputs);
         match startup.models {
             Some(found) => {
                 app.library.take_models(found, &mut app.cx);
@@ -239,6 +241,8 @@ impl SafelightApp {
     pub fn remembered(&self) -> SavedState {
         SavedState {
             form: self.own_form().clone(),
+            inputs: self.own_inputs().paths(),
+            results: self.queue.saved_results(),
             folds: self.cx.folds,
             library: self.library.remembered.clone(),
             gallery: self.gallery.look,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use safelight_core::job::{FormNotice as FieldNotice, JobError, JobErrorKind, JobId};
 pub use safelight_core::sanitize::sentence;
 
-use crate::app::commands::{AppCommand, QueueCommand};
+use crate::app::commands::{AppCommand, QueueCommand, SettingsCommand};
 
 const SEEN_SECS: f64 = 10.0;
 
@@ -88,8 +88,16 @@ impl NoticeAction {
     pub fn undo(id: u64) -> Self {
         Self {
             label: "Undo",
-            explanation: "Bring it back as it was (Ctrl+Z takes back what was done last)",
+            explanation: "Bring it back (Ctrl+Z undoes the last change, Ctrl+Shift+Z redoes it)",
             command: AppCommand::Undo(Some(id)),
+        }
+    }
+
+    pub fn add_folder(folder: PathBuf) -> Self {
+        Self {
+            label: "Add its folder",
+            explanation: "Search this folder for models, now and at every start",
+            command: SettingsCommand::AddModelFolder(folder).into(),
         }
     }
 }

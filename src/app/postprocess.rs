@@ -42,6 +42,9 @@ impl<C> NetworkChoice<C> {
     }
 }
 
+pub const NO_UPSCALER: &str = "Put an upscaler as .safetensors (Real-ESRGAN x4plus, 4x-UltraSharp) into models/upscale_models. A .pth file must be converted to .safetensors first";
+pub const NO_RIFE: &str = "Put RIFE 4.5 to 4.26 as .safetensors into models/frame_interpolation";
+
 #[derive(Default)]
 pub struct PostprocessState {
     pub upscalers: NetworkChoice<UpscalerConfig>,
@@ -67,6 +70,12 @@ impl PostprocessState {
             PostprocessAction::Frames(_) => self.interpolators.chosen().map(|it| it.path.clone()),
         };
         let Some(network) = network else {
+            let (what, advice) = match finish {
+                PostprocessAction::Upscale(_) => ("there is no upscaler yet", NO_UPSCALER),
+                PostprocessAction::Frames(_) => ("there is no RIFE model yet", NO_RIFE),
+            };
+            let err = JobError::new(JobErrorKind::BadModel, what).advise(advice);
+            cx.notify(NoticeSeverity::Warning, err);
             return;
         };
         let wish = PostprocessWish {

@@ -4,6 +4,7 @@
 //! Commands are executed elsewhere.
 
 use egui::{Event, Key, KeyboardShortcut, Modifiers};
+use safelight_core::finish::NewRate;
 
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::prelude::*;
@@ -99,6 +100,8 @@ shortcuts! {
     Make Anywhere "wildcard-folder" "Open wildcard folder" [] => PromptCommand::OpenWildcardFolder;
     Make Anywhere "open" "Choose a start picture" [ctrl(Key::O)] => InputsCommand::Pick(InputSlot::Start);
     Make Anywhere "seed" "New random seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
+    Make Anywhere "control" "Add a control image" [] => InputsCommand::Pick(InputSlot::Control);
+    Make Anywhere "advanced" "Show the advanced settings" [] => AppCommand::ShowAdvanced;
     Make Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open(MaskOf::Start);
     Make Anywhere "swap" "Swap start and end picture" [] => InputsCommand::Swap;
     Make Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
@@ -121,6 +124,9 @@ shortcuts! {
     Watch Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
     Watch Watching "continue-from-frame" "Use frame as start image" [] => PlayerCommand::UseFrame(InputSlot::Start);
     Watch Watching "end-on-frame" "Use frame as end image" [] => PlayerCommand::UseFrame(InputSlot::End);
+    Watch Anywhere "upscale" "Upscale ×2" [] => PlayerCommand::Finish(PostprocessAction::Upscale(2));
+    Watch Anywhere "interpolate" "Interpolate frames ×2" []
+        => PlayerCommand::Finish(PostprocessAction::Frames(NewRate::Times(2)));
     Watch Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
     Watch Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
     Watch Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;
@@ -137,6 +143,7 @@ shortcuts! {
     Window Idle "shortcuts-by-question" "Keyboard shortcuts, while nothing is typed" [key(Key::Questionmark)]
         => PaletteCommand::ToggleShortcuts;
     Window Whole "undo" "Undo" [ctrl(Key::Z)] => AppCommand::Undo(None);
+    Window Whole "redo" "Redo" [ctrl_shift(Key::Z), ctrl(Key::Y)] => AppCommand::Redo;
     Window Idle "back" "Close or go back" [key(Key::Escape)] => DesktopCommand::Back;
     Window Anywhere "larger" "Larger interface" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
     Window Anywhere "smaller" "Smaller interface" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
@@ -206,10 +213,8 @@ pub(super) fn take_shortcuts(is_below: bool, cx: &mut AppContext) -> usize {
         let counts = match shortcut.scope {
             ShortcutScope::Anywhere => true,
             ShortcutScope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
-            // With Shift it means the opposite.
             ShortcutScope::Whole => {
-                let is_elsewhere = ctx.text_edit_focused() || cx.page == MainPage::Mask;
-                !is_elsewhere && !is_below && !ctx.input(|input| input.modifiers.shift)
+                !ctx.text_edit_focused() && cx.page != MainPage::Mask && !is_below
             }
             ShortcutScope::Idle => !is_typing && !is_below,
             ShortcutScope::Watching => !is_typing && !is_below && is_watching,

@@ -7,7 +7,9 @@ use safelight_core::job::{ControlUse, GenerateForm};
 use safelight_core::media::RgbPixels;
 use serde::{Deserialize, Serialize};
 
-use crate::app::choices::{GalleryLook, InputSlot, QueuePanel, RememberedModels};
+use crate::app::choices::{
+    GalleryLook, InputPaths, InputSlot, QueuePanel, RememberedModels, StripResult,
+};
 use crate::app::player::playhead::PlaybackOptions;
 
 /// State that may be lost without harm: the last form and the unfolded sections.
@@ -15,6 +17,9 @@ use crate::app::player::playhead::PlaybackOptions;
 #[serde(default)]
 pub struct SavedState {
     pub form: GenerateForm,
+    pub inputs: InputPaths,
+    /// The strip, oldest first.
+    pub results: Vec<StripResult>,
     #[serde(flatten)]
     pub folds: FoldState,
     pub library: RememberedModels,
@@ -34,7 +39,6 @@ pub struct FoldState {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_grid_open: bool,
     pub is_graph_open: bool,
-    pub are_problems_open: bool,
     /// Width of the form in points, if the user changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form_width: Option<u16>,
@@ -46,7 +50,6 @@ impl Default for FoldState {
             is_advanced_open: false,
             is_grid_open: false,
             is_graph_open: false,
-            are_problems_open: true,
             form_width: None,
         }
     }

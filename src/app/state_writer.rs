@@ -58,6 +58,9 @@ impl StateWriter {
         });
         if writing.is_some() {
             *self = Self::new(state);
+        } else {
+            // The file thread is busy: not again in the next frame.
+            self.changed_at = Some(cx.now_secs);
         }
     }
 }

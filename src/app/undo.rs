@@ -1,4 +1,4 @@
-//! Undo history of the whole window, of which Ctrl+Z takes the last entry.
+//! Undo history of the whole window: Ctrl+Z takes the last entry back, Ctrl+Shift+Z or Ctrl+Y does it again.
 //!
 //! Parts push the data that they need, and receive it again from [`super::SafelightApp`] to restore it.
 
@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use safelight_core::job::{GenerateForm, JobId};
 
+use crate::app::choices::TrashRequest;
 use crate::app::inputs::SlotContents;
 use crate::app::queue::jobs::RemovedJob;
 
@@ -20,8 +21,16 @@ pub enum UndoAction {
         was_paused: bool,
     },
     /// Results that went to the trash, which the gallery knows by the entry's number.
-    Results,
-    Form(Box<FormBefore>),
+    Results(Vec<TrashRequest>),
+    Form(Box<FormChange>),
+}
+
+/// An undone action, to be done again.
+#[derive(Debug)]
+pub enum RedoAction {
+    Jobs(Vec<JobId>),
+    Results(Vec<TrashRequest>),
+    Form(Box<FormChange>),
 }
 
 #[derive(Debug)]
@@ -32,16 +41,34 @@ pub struct UndoEntry {
     pub what: UndoAction,
 }
 
-/// Entries that can be undone, oldest first.
+/// The form and its images, masks and clips.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormSnapshot {
+    pub form: GenerateForm,
+    pub inputs: SlotContents,
+}
+
+#[derive(Debug)]
+pub struct FormChange {
+    pub before: FormSnapshot,
+    /// State after the change: what differs from it by now is newer, and stays. `None` while files are being opened.
+    pub after: Option<FormSnapshot>,
+    /// The job whose settings the form held.
+    pub edited: Option<JobId>,
+}
+
+/// Entries that can be undone, oldest first, and those that were, the last one at the end.
 #[derive(Debug, Default)]
 pub struct UndoHistory {
     entries: VecDeque<UndoEntry>,
+    undone: Vec<(String, RedoAction)>,
     num_pushed: u64,
 }
 
 impl UndoHistory {
-    /// Keeps how to take back what was just done; gives the entry's number.
+    /// Keeps how to take back what was just done; gives the entry's number. What was undone cannot be redone any more.
     pub fn push(&mut self, name: impl Into<String>, what: UndoAction) -> u64 {
+        self.undone.clear();
         self.num_pushed += 1;
         let (id, name) = (self.num_pushed, name.into());
         self.entries.push_back(UndoEntry { id, name, what });
@@ -51,6 +78,21 @@ impl UndoHistory {
         id
     }
 
+    pub fn push_form(
+        &mut self,
+        name: impl Into<String>,
+        before: FormSnapshot,
+        edited: Option<JobId>,
+    ) -> u64 {
+        self.settle(&before, edited);
+        let change = FormChange {
+            before,
+            after: None,
+            edited,
+        };
+        self.push(name, UndoAction::Form(Box::new(change)))
+    }
+
     /// Adds an action that could not be undone just now: all others precede it.
     pub fn push_behind(&mut self, name: impl Into<String>, what: UndoAction) -> u64 {
         let id = self.push(name, what);
@@ -58,8 +100,36 @@ impl UndoHistory {
         id
     }
 
+    pub fn push_undone(&mut self, name: String, what: RedoAction) {
+        self.undone.push((name, what));
+    }
+
+    fn unsettled(&mut self) -> impl Iterator<Item = &mut FormChange> {
+        self.entries
+            .iter_mut()
+            .filter_map(|entry| match &mut entry.what {
+                UndoAction::Form(change) if change.after.is_none() => Some(&mut **change),
+                _ => None,
+            })
+    }
+
+    pub fn is_unsettled(&mut self) -> bool {
+        self.unsettled().next().is_some()
+    }
+
+    /// Notes the state to which changes of this job's form led, or of the user's own.
+    pub fn settle(&mut self, after: &FormSnapshot, edited: Option<JobId>) {
+        for change in self.unsettled().filter(|change| change.edited == edited) {
+            change.after = Some(after.clone());
+        }
+    }
+
     pub fn last(&self) -> Option<&str> {
         self.entries.back().map(|entry| entry.name.as_str())
+    }
+
+    pub fn last_undone(&self) -> Option<&str> {
+        self.undone.last().map(|(name, _)| name.as_str())
     }
 
     /// Removes the entry with this number, else the last one.
@@ -72,17 +142,15 @@ impl UndoHistory {
             None => self.entries.pop_back(),
         }
     }
-}
 
-#[derive(Debug)]
-pub struct FormBefore {
-    pub form: GenerateForm,
-    /// Its inputs, if those were replaced too.
-    pub inputs: Option<SlotContents>,
-    /// Text that replaced its negative prompt.
-    pub negative_after: Option<String>,
-    /// The job whose settings it held.
-    pub edited: Option<JobId>,
+    /// Takes all undone actions: doing one again pushes an entry, which the others survive.
+    pub fn take_undone(&mut self) -> Vec<(String, RedoAction)> {
+        std::mem::take(&mut self.undone)
+    }
+
+    pub fn put_undone(&mut self, undone: Vec<(String, RedoAction)>) {
+        self.undone = undone;
+    }
 }
 
 #[cfg(test)]
@@ -91,14 +159,15 @@ mod tests {
 
     #[test]
     fn the_last_entry_comes_first_and_only_so_many_are_kept() {
+        let results = || UndoAction::Results(Vec::new());
         let mut history = UndoHistory::default();
-        let first = history.push("first", UndoAction::Results);
+        let first = history.push("first", results());
         for number in 0..MAX_ENTRIES {
-            history.push(format!("number {number}"), UndoAction::Results);
+            history.push(format!("number {number}"), results());
         }
         assert!(history.take(Some(first)).is_none(), "it is too long ago");
         assert_eq!(history.last(), Some("number 49"));
-        let behind = history.push_behind("behind", UndoAction::Results);
+        let behind = history.push_behind("behind", results());
         assert_eq!(history.take(None).unwrap().name, "number 49");
         assert_eq!(history.take(Some(behind)).unwrap().name, "behind");
         assert_eq!(history.last(), Some("number 48"));

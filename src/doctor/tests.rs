@@ -3,6 +3,7 @@
 mod amd;
 mod golden;
 
+use crate::telemetry::SystemRoots;
 use crate::telemetry::nvidia::NvidiaReport;
 use std::collections::BTreeMap;
 use std::fs;

@@ -8,7 +8,6 @@ use egui::{Context, FontData, FontDefinitions, FontFamily};
 
 pub const APERTURE: char = '\u{e00a}';
 pub const ARROWS_OUT: char = '\u{e0a4}';
-pub const ASTERISK: char = '\u{e0aa}';
 pub const ARROW_RIGHT: char = '\u{e06c}';
 pub const CHECK_CIRCLE: char = '\u{e184}';
 pub const X_CIRCLE: char = '\u{e4f8}';

@@ -98,7 +98,6 @@ pub const MODELS_WIDTH: f32 = 380.0;
 pub const MODELS_MIN_WIDTH: f32 = 250.0;
 pub const MODEL_ROW_HEIGHT: f32 = 46.0;
 /// A model of the first page, with whether it fits.
-pub const FIT_WIDTH: f32 = 350.0;
 pub const FIRST_BUTTON_WIDTH: f32 = 320.0;
 /// Margins of a page; the scroll bar is in the right one.
 pub const PAGE_MARGIN: Margin = Margin {

@@ -33,6 +33,7 @@ pub struct PanelStates {
     pub prompt: PromptPanel,
     pub palette: PalettePanel,
     pub mask: MaskPanel,
+    pub num_advanced_shown: u64,
 }
 
 impl<'a> UiContext<'a> {

@@ -39,7 +39,7 @@ fn images_and_videos_wait_for_a_model_that_takes_them() {
     let first = bench.drop_picture("first.png", 64, 64, "Start picture first.png");
     let last = bench.drop_picture("last.png", 64, 64, "End picture last.png");
     bench.use_model("Text only");
-    bench.assert_shows("This model does not use 2 things in the form. They are kept.");
+    bench.assert_shows("Not used by this model: start picture, end picture");
     let request = bench.request();
     assert_eq!((request.image, request.last_image), (None, None));
     bench.use_model("Pair");
@@ -238,4 +238,22 @@ fn a_job_that_is_edited_has_its_size_by_name() {
         assert_eq!(bench.form().size, size);
         bench.press("Cancel edit");
     }
+}
+
+#[test]
+fn a_clip_that_is_dropped_on_a_model_of_images_offers_its_first_frame() {
+    let mut bench = Bench::of(flux_spec());
+    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
+    bench.drop_clip(
+        "boat.mp4",
+        64,
+        32,
+        5,
+        "The video boat.mp4 is not used: Flux makes images",
+    );
+    bench.assert_shows("Start picture photo.png");
+    bench.press("Use its first frame");
+    bench.wait_for("Start picture first-frame");
+    let image = bench.request().image.expect("the frame");
+    assert_eq!(image::image_dimensions(image).unwrap(), (64, 32));
 }

@@ -359,3 +359,33 @@ fn the_palette_stands_still_while_somebody_types() {
     }
     bench.assert_shows("No matches");
 }
+
+#[test]
+fn the_words_that_people_search_find_something_in_the_commands_and_the_settings() {
+    for spec in [flux_spec(), spec()] {
+        let mut bench = Bench::of(spec);
+        for word in [
+            "inpaint",
+            "outpaint",
+            "upscale",
+            "denoise",
+            "img2img",
+            "controlnet",
+            "vram",
+            "hires fix",
+            "seed",
+        ] {
+            bench.search_commands(word);
+            assert!(!bench.has("No matches"), "{word}");
+            bench.press_key(Key::Escape);
+        }
+    }
+    let mut bench = Bench::of(flux_spec());
+    bench.search_commands("hires fix");
+    bench.press_key(Key::Enter);
+    bench.assert_shows("Second pass");
+    bench.push(AppCommand::Show(MainPage::Settings));
+    bench.settle();
+    bench.type_into("Search settings", "vram");
+    assert!(!bench.has("No matches"));
+}

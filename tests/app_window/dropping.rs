@@ -113,3 +113,21 @@ fn a_model_that_cannot_extend_a_video_offers_its_settings_alone() {
     assert!(!bench.has("Extend clip"));
     assert!(bench.app().inputs.is_empty());
 }
+
+#[test]
+fn a_folder_or_file_of_a_model_that_is_dropped_can_be_added_to_the_model_folders() {
+    let mut bench = Bench::new();
+    let folder = bench.home.path().join("comfy/models");
+    let gguf = folder.join("diffusion_models/z-image-Q4.gguf");
+    fs::create_dir_all(gguf.parent().unwrap()).unwrap();
+    fs::write(&gguf, "").unwrap();
+    for (dropped, added) in [(&folder, folder.as_path()), (&gguf, gguf.parent().unwrap())] {
+        bench.drop_until(dropped, "Models are in");
+        assert!(!bench.has("no pictures"));
+        bench.press("Add its folder");
+        let folders = &bench.app().cx.settings.models.folders;
+        assert!(folders.iter().any(|it| it == added), "{folders:?}");
+        bench.app().cx.notices.clear();
+        bench.run(AppCommand::Show(MainPage::Watch));
+    }
+}

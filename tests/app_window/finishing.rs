@@ -209,11 +209,18 @@ fn of_several_networks_one_is_chosen_and_then_used() {
 }
 
 #[test]
-fn without_a_network_nothing_is_offered_and_what_cannot_be_upscaled_is_told() {
+fn without_a_network_it_is_said_what_to_get_and_so_is_what_cannot_be_upscaled() {
     let (mut bench, _) = with_clip(&[]);
-    bench.press("More");
-    bench.assert_shows("Use settings");
-    assert!(!bench.has("Upscale ×2"));
+    bench.press_more("Upscale");
+    bench.wait_for("There is no upscaler yet");
+    bench.assert_shows("models/upscale_models");
+    bench.press_more("Interpolate frames");
+    bench.wait_for("There is no RIFE model yet");
+    bench.press_key(Key::Escape);
+    bench.app().cx.notices.clear();
+    bench.search_commands("upscale");
+    bench.press_key(Key::Enter);
+    bench.wait_for("There is no upscaler yet");
 
     let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
     fs::write(&clip, b"no clip any more").unwrap();

@@ -193,3 +193,16 @@ fn hundreds_of_models_are_all_there_and_few_are_drawn() {
     open(&mut bench);
     bench.press_key(Key::ArrowUp);
 }
+
+#[test]
+fn a_search_finds_a_model_however_its_name_is_spelled() {
+    for text in ["z_image", "Z-Image", "z image", "zimage turbo"] {
+        let mut bench = bench();
+        open(&mut bench);
+        search(&mut bench, text);
+        assert!(
+            names(&bench).contains(&"Z-Image Turbo".to_owned()),
+            "{text}"
+        );
+    }
+}

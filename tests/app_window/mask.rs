@@ -159,6 +159,56 @@ fn a_closed_mask_page_counts_and_an_empty_or_discarded_mask_does_not() {
 }
 
 #[test]
+fn a_mask_whose_page_is_left_is_shown_in_its_slot_before_anything_is_generated() {
+    let mut bench = bench_at(400, 300);
+    paint(&mut bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
+    bench.press_key(Key::Escape);
+    bench.wait_for("Mask photo-mask-");
+    assert_eq!(bench.app().cx.page, MainPage::Watch);
+    // Erased again it is in no slot.
+    bench.press_until("Edit mask", CANVAS);
+    bench.press("Clear");
+    bench.press_key(Key::Escape);
+    bench.wait_until_gone("Mask photo-mask-");
+    assert_eq!(bench.request().mask, None);
+}
+
+#[test]
+fn another_start_picture_clears_the_mask_and_strength_of_the_one_before_and_undo_returns_them() {
+    let mut bench = bench_at(400, 304);
+    let margins = safelight_core::media::OutpaintMargins {
+        left: 64,
+        ..Default::default()
+    };
+    let outpaint = safelight_core::media::OutpaintRequest {
+        margins,
+        overlap: 0,
+    };
+    bench.run(safelight::app::commands::MaskCommand::Extend(outpaint));
+    bench.press("Use this mask");
+    bench.until_input(InputSlot::Mask);
+    bench.until("it is extended", |bench| {
+        !bench.app().inputs.is_opening() && bench.form().sampling.strength == Some(1.0)
+    });
+    bench.drop_picture("other.png", 200, 200, "Start picture other.png");
+    assert!(bench.app().inputs.get(InputSlot::Mask).is_none());
+    assert_eq!(bench.form().sampling.strength, None);
+    assert!(!bench.form().keeps_unmasked);
+    bench.undo();
+    assert!(bench.app().inputs.get(InputSlot::Mask).is_some());
+    assert_eq!(bench.form().sampling.strength, Some(1.0));
+
+    // A mask of one's own stays for pictures of one series.
+    bench.run(AppCommand::ClearForm);
+    bench.drop_picture("first.png", 200, 200, "Start picture first.png");
+    let mask = bench.picture_file("mine.png", 200, 200);
+    bench.drop_onto("Choose a mask", &mask, "Mask mine.png");
+    bench.harness.event(Event::PointerGone);
+    bench.drop_picture("second.png", 200, 200, "Start picture second.png");
+    bench.assert_shows("Mask mine.png");
+}
+
+#[test]
 fn a_click_within_one_frame_paints_a_dab() {
     let mut bench = bench_at(400, 300);
     let size = Vec2::new(400.0, 300.0);

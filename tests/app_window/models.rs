@@ -33,10 +33,8 @@ fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
             ..found(vec![spec()])
         });
     });
-    bench.assert_shows_all(&["1 model cannot be used", "get wan_2.1_vae.safetensors"]);
-    bench.assert_shows("Put it beside the transformer");
-    // It is said in its place, not over the picture.
-    assert!(!bench.has_cards());
-    bench.click_label("1 model cannot be used");
-    assert!(!bench.has("get wan_2.1_vae.safetensors"));
+    // It is said on the page of models, not in the form and not over the picture.
+    assert!(!bench.has("get wan_2.1_vae.safetensors") && !bench.has_cards());
+    bench.press("1 incomplete model");
+    assert_eq!(bench.app().cx.page, MainPage::Models);
 }

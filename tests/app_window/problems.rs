@@ -84,7 +84,11 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
         startup.library.load = Arc::new(move |_| models.clone());
     });
     bench.wait_for("38 MiB");
-    bench.assert_shows("A tensor is missing in it");
+    let copied = bench.copied_by("Copy what is wrong with models");
+    assert!(copied.is_some_and(|text| text.contains("a tensor is missing in it")));
+    bench.press("1 incomplete model");
+    assert_eq!(bench.app().cx.page, MainPage::Models);
+    bench.press("Close the models");
     bench.start_job();
 }
 

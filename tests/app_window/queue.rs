@@ -165,7 +165,7 @@ fn a_paused_queue_starts_nothing_until_it_goes_on() {
 #[test]
 fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
     let (mut bench, first) = waiting(&["next"]);
-    bench.press("Pause the queue");
+    bench.press("Pause job");
     assert!(first.cancel.is_paused());
     bench.assert_shows("Pausing…");
     bench.say_end(first.id, JobOutcome::Paused);
@@ -179,12 +179,21 @@ fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
 #[test]
 fn a_job_that_alone_is_paused_waits_beside_the_queue() {
     let (mut bench, first) = waiting(&["next"]);
-    bench.press("Pause this job");
+    bench.press("Set aside");
     bench.say_end(first.id, JobOutcome::Paused);
     assert_eq!(bench.next_job().request.prompt, "next");
     bench.assert_shows("Stopped (1)");
     bench.press(&format!("Resume: {}", first.request.prompt));
     assert_eq!(bench.app().queue.waiting[0].id, first.id);
+}
+
+#[test]
+fn a_job_without_a_prompt_has_a_title() {
+    let mut bench = Bench::new();
+    bench.press("Generate");
+    bench.next_job();
+    bench.press("Generate");
+    bench.wait_for_all(&["Running: Untitled job", "1. Untitled job"]);
 }
 
 #[test]

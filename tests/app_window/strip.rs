@@ -93,3 +93,37 @@ fn where_the_difference_is_looked_at_neither_side_is_made_ready() {
     let compare = bench.app().watch.compare.as_ref().unwrap();
     assert!(compare.sides.iter().all(|it| it.texture.handle().is_some()));
 }
+
+#[test]
+fn a_result_is_made_again_with_its_seed_varied_or_in_full_quality() {
+    let mut bench = Bench::of(flux_spec());
+    bench.scroll_and_press("Draft");
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 1);
+    let made = sent.request;
+    bench.edit(|form| form.prompt = "something else".to_owned());
+
+    bench.press_more("Generate again");
+    bench.press("Same seed again");
+    let again = bench.request();
+    assert_eq!((again.seed, &*again.prompt), (made.seed, "something else"));
+    bench.press_more("Generate again");
+    bench.press("Vary");
+    let varied = bench.next_request();
+    assert_eq!(varied.prompt, made.prompt);
+    assert_ne!(varied.seed, made.seed);
+    bench.press_more("Generate again");
+    bench.press("Remake as Final");
+    let remade = bench.next_request();
+    assert_eq!((remade.seed, &remade.prompt), (made.seed, &made.prompt));
+    assert!(remade.width > made.width || remade.sampling.num_steps > made.sampling.num_steps);
+}
+
+#[test]
+fn a_new_result_can_be_made_a_favourite() {
+    let mut bench = Bench::of(flux_spec());
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 1);
+    bench.press("More");
+    bench.assert_shows("Favourite");
+}

@@ -50,11 +50,54 @@ fn whoever_writes_a_text_takes_back_letters_and_not_jobs() {
     bench.undo();
     assert!(bench.waiting().is_empty());
     bench.press_key(Key::Escape);
-    // With Shift it would be done again.
-    bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
+    // Shift is released within the same slow frame: the key's own modifiers count.
+    let redo = Modifiers::COMMAND | Modifiers::SHIFT;
+    bench.harness.event(key_event(Key::Z, redo, true));
+    bench.harness.event(key_event(Key::Z, redo, false));
+    bench.settle();
     assert!(bench.waiting().is_empty());
     bench.undo();
     assert_eq!(bench.waiting().len(), 1);
+    bench.press_keys(redo, Key::Z);
+    assert!(bench.waiting().is_empty());
+    bench.undo();
+    bench.press_keys(Modifiers::COMMAND, Key::Y);
+    assert!(bench.waiting().is_empty());
+    bench.press_keys(redo, Key::Z);
+    assert_eq!(bench.app().cx.last_word, "There is nothing to redo");
+}
+
+#[test]
+fn a_prompt_typed_after_clearing_the_form_stays_and_redo_returns_the_cleared_state() {
+    let mut bench = Bench::of(flux_spec());
+    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
+    bench.edit(|form| form.prompt = "an old boat".to_owned());
+    bench.edit(|form| form.sampling.num_steps = Some(9));
+    bench.run(AppCommand::ClearForm);
+    bench.write_prompt("a new house");
+    bench.press_key(Key::Escape);
+
+    bench.undo();
+    assert_eq!(bench.form().prompt, "a new house");
+    assert_eq!(bench.form().sampling.num_steps, Some(9));
+    assert!(bench.app().inputs.get(InputSlot::Start).is_some());
+    bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
+    assert_eq!(bench.form().prompt, "a new house");
+    assert_eq!(bench.form().sampling.num_steps, None);
+    assert!(bench.app().inputs.is_empty());
+    assert_eq!(bench.app().cx.last_word, "Redone: clear the form");
+    bench.undo();
+    assert!(bench.app().inputs.get(InputSlot::Start).is_some());
+}
+
+#[test]
+fn a_removed_picture_comes_back() {
+    let mut bench = Bench::of(flux_spec());
+    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
+    bench.run(InputsCommand::Remove(InputSlot::Start));
+    assert!(bench.app().inputs.is_empty());
+    bench.undo();
+    bench.assert_shows("Start picture photo.png");
 }
 
 #[test]

@@ -73,14 +73,49 @@ fn one_button_makes_the_first_video_with_the_example() {
         "AMD gfx1151, which shares 96.0 GiB of memory",
         "1 usable model",
         "are free on the disk",
-        "fits · about 14 h",
-        "Models to download",
+        "slow here · about 14 h",
+        "Models for this machine",
     ]);
     bench.press("Make your first clip");
     let request = bench.next_request();
     assert_eq!(request.model, "little-world");
     assert_eq!(request.prompt, "a red boat sails to the right at sunset");
     assert_eq!(bench.app().cx.page, MainPage::Watch);
+}
+
+#[test]
+fn three_models_that_suit_the_machine_are_offered_and_none_that_takes_days_is_called_fitting() {
+    let quick = ["flux2-klein-4b", "z-image-turbo"];
+    let mut bench = Bench::with(|startup| {
+        let (missing, _) = known_models("/nowhere/models.toml".as_ref());
+        startup.models = Some(FoundModels {
+            missing,
+            ..found(vec![spec()])
+        });
+        startup.library.survey = Arc::new(move |wish, tell| {
+            tell(SurveyNews::Machine(Box::new(machine(true))));
+            for entry in &wish.known {
+                let is_quick = quick.contains(&entry.id.as_str());
+                let fit = SurveyedFit {
+                    word: FitWord::Fits,
+                    text: "Fits".into(),
+                    ways: Vec::new(),
+                    secs: Some(if is_quick { 40 } else { 21 * 86_400 }),
+                };
+                tell(SurveyNews::Fit(entry.id.clone(), fit));
+            }
+        });
+    });
+    bench.push(AppCommand::Show(MainPage::Welcome));
+    bench.wait_for("too slow here");
+    assert_eq!(bench.count("fits · about 40 s"), 2);
+    assert_eq!(bench.count("too slow here"), 1);
+    assert!(!bench.has("days"));
+    for name in ["Download FLUX.2 klein 4B", "Download Z-Image Turbo"] {
+        bench.assert_shows(name);
+    }
+    bench.press("See all models");
+    assert_eq!(bench.app().cx.page, MainPage::Models);
 }
 
 #[test]

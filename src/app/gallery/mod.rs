@@ -73,13 +73,6 @@ impl GalleryState {
         listing.is_some_and(|listing| !listing.is_looking)
     }
 
-    /// At most `count` results, the newest first.
-    pub fn newest(&self, count: usize) -> Vec<Arc<GalleryItem>> {
-        let mut items: Vec<&Arc<GalleryItem>> = self.items().iter().collect();
-        items.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.stamp.modified_ns));
-        items.into_iter().take(count).map(Arc::clone).collect()
-    }
-
     pub fn current(&self) -> Option<&Arc<GalleryItem>> {
         let cursor = self.selection.cursor_at();
         let at_cursor = cursor.and_then(|at| self.items().get(at));
@@ -316,7 +309,7 @@ mod tests {
         gallery.update(GalleryCommand::Trash(wishes.into()), &queue, &mut cx);
         assert_eq!(cx.undo.last(), Some("delete 2 results"));
         let entry = cx.undo.take(None).unwrap();
-        assert!(matches!(entry.what, UndoAction::Results));
+        assert!(matches!(entry.what, UndoAction::Results(_)));
         // Nothing went without a home folder: what was done before is meant.
         gallery.bring_back(entry.id, &queue, &mut cx);
         let next = cx.next_command();

@@ -75,7 +75,7 @@ impl GalleryState {
     ) {
         let id = cx.undo.push(
             counted(wishes.len(), "delete a result", "delete {} results"),
-            UndoAction::Results,
+            UndoAction::Results(wishes.clone()),
         );
         self.do_with_trash(TrashErrand::Put(id, wishes), queue, cx);
     }
@@ -220,7 +220,7 @@ impl GalleryState {
             // They can be retried, and do not precede earlier undo actions.
             let id = cx.undo.push_behind(
                 counted(results.failed.len(), "delete a result", "delete {} results"),
-                UndoAction::Results,
+                UndoAction::Results(Vec::new()),
             );
             self.bin.batches.insert(id, results.failed);
             again.push(NoticeAction {

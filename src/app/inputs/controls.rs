@@ -66,6 +66,25 @@ impl InputSlots {
         });
     }
 
+    /// Brings back the mask that there was before one was painted, also while that is on its way to its slot.
+    pub(in crate::app) fn discard_mask(&mut self, of: MaskOf, before: Option<InputMedia>) {
+        self.opening = BackgroundTask::default();
+        match of {
+            MaskOf::Start => {
+                self.remove(InputSlot::Mask);
+                if let Some(source) = before {
+                    self.placed
+                        .put(InputSlot::Mask, ChosenInput::new(source, Vec::new()));
+                }
+            }
+            MaskOf::Control(index) => {
+                self.change(InputSlot::Control, index, |input| {
+                    input.control_mask = before
+                });
+            }
+        }
+    }
+
     pub fn masked(&self, of: MaskOf) -> Option<(&InputMedia, Option<&InputMedia>)> {
         match of {
             MaskOf::Start => {

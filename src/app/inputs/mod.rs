@@ -5,23 +5,24 @@
 pub mod controls;
 pub mod drops;
 pub(super) mod opening;
+mod paths;
 mod slot_choice;
 pub mod wayland_drop;
 
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenPicture, ControlInput, ControlSettings, FormControl, FormInputs, InputMedia,
-    MAX_PROMPT_PICTURES, SourceClip, StartPicture,
+    ChosenPicture, ControlInput, ControlSettings, FormControl, FormInputs, GenerateForm,
+    InputMedia, MAX_PROMPT_PICTURES, SourceClip, StartPicture,
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
-use crate::app::choices::{InputSlot, SlotTarget};
+use crate::app::choices::{InputPaths, InputSlot, SlotTarget};
 use crate::app::pending::BackgroundTask;
 pub use controls::ControlNetChoice;
 use opening::{InputFiles, OpenedInputs};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ChosenInput {
     pub source: InputMedia,
     /// Parts of the file that are not used, in sentences.
@@ -34,6 +35,16 @@ pub struct ChosenInput {
 }
 
 impl ChosenInput {
+    fn new(source: InputMedia, notices: Vec<String>) -> Self {
+        Self {
+            source,
+            notices,
+            strength: 1.0,
+            control: ControlSettings::default(),
+            control_mask: None,
+        }
+    }
+
     fn as_control(&self) -> FormControl {
         FormControl {
             source: self.source.clone(),
@@ -44,7 +55,7 @@ impl ChosenInput {
 }
 
 /// The inputs in the places of [`InputSlot::ALL`], of a list in the order in which a prompt counts them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlotContents([Vec<ChosenInput>; InputSlot::ALL.len()]);
 
 impl SlotContents {
@@ -62,6 +73,15 @@ impl SlotContents {
             place.clear();
         }
         place.push(input);
+    }
+
+    /// Takes over from `now` the slots that differ from `after`.
+    pub fn keep_newer(&mut self, after: &Self, now: &Self) {
+        for ((slot, after), now) in self.0.iter_mut().zip(&after.0).zip(&now.0) {
+            if now != after {
+                slot.clone_from(now);
+            }
+        }
     }
 }
 
@@ -132,6 +152,11 @@ pub struct InputSlots {
     pub control_networks: ControlNetChoice,
     /// Strengths of images that are being opened as image prompts.
     strengths: Vec<(PathBuf, f64)>,
+    /// Files that were opened in place of all others, or will be once the models are known.
+    reopened: Option<InputPaths>,
+    is_reopen_due: bool,
+    /// State before an input took the place of another.
+    pub(in crate::app) replaced: Option<(GenerateForm, SlotContents)>,
 }
 
 impl InputSlots {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use egui::ColorImage;
 use safelight_core::files::{make_private, make_private_folder, open_regular};
 use safelight_core::gallery::THUMB_SIDE;
-use safelight_core::job::{InputMedia, JobError, JobErrorKind, SourceClip, StartPicture};
+use safelight_core::job::{self, InputMedia, JobError, JobErrorKind, SourceClip, StartPicture};
 use safelight_core::media::{
     self, ClipReader, MediaError, RgbPixels, has_clip_name, has_picture_name, media_info,
 };
@@ -21,6 +21,8 @@ use crate::app::choices::{ContinuedResult, SlotTarget};
 
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
+/// Levels of folders inside one of models, as in ComfyUI and in diffusers.
+const MODEL_DEPTH: u32 = 2;
 
 pub struct OpenedInput {
     pub source: InputMedia,
@@ -189,6 +191,14 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
     keep_picture(&picture, folder, "pasted")
 }
 
+pub fn keep_first_frame(clip: SourceClip, folder: &Path) -> Result<OpenedInput, JobError> {
+    let path = clip.path.clone();
+    guarded(&path, || {
+        let first = job::first_of(&InputMedia::Clip(clip)).map_err(|err| clip_error(&err))?;
+        keep_picture(&first, folder, "first-frame")
+    })
+}
+
 pub fn keep_picture(
     picture: &RgbPixels,
     folder: &Path,
@@ -236,8 +246,25 @@ pub struct InputFiles {
     pub paths: Vec<PathBuf>,
     pub placing: SlotTarget,
     pub problems: Vec<JobError>,
+    /// Folders with models instead of images.
+    pub model_folders: Vec<PathBuf>,
     /// A clip that says how it was made and was given for no place: whether it is extended, its user says.
     pub played: Option<PathBuf>,
+}
+
+fn is_gguf(path: &Path) -> bool {
+    let ending = path.extension();
+    ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
+}
+
+/// Returns whether a folder, or one so many levels inside it, contains weights.
+fn has_models(folder: &Path, depth: u32) -> bool {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    entries.take(MAX_PICTURES).any(|entry| {
+        let path = entry.path();
+        let is_safetensors = path.extension().is_some_and(|it| it == "safetensors");
+        is_safetensors || is_gguf(&path) || (depth > 0 && has_models(&path, depth - 1))
+    })
 }
 
 /// Replaces each folder with the images in it.
@@ -246,15 +273,20 @@ pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> InputFiles {
         paths: Vec::new(),
         placing,
         problems: Vec::new(),
+        model_folders: Vec::new(),
         played: None,
     };
     for path in paths {
         if !path.is_dir() {
-            given.paths.push(path);
+            match path.parent().filter(|_| is_gguf(&path)) {
+                Some(folder) => given.model_folders.push(folder.to_path_buf()),
+                None => given.paths.push(path),
+            }
             continue;
         }
         match pictures_in(&path) {
             Ok(pictures) => given.paths.extend(pictures),
+            Err(_) if has_models(&path, MODEL_DEPTH) => given.model_folders.push(path),
             Err(err) => given.problems.push(err),
         }
     }

@@ -4,16 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::ColorImage;
-use safelight_core::job::{ControlSettings, SizeChoice};
+use safelight_core::job::{SizeChoice, SourceClip};
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS};
 
 use crate::app::choices::{ControlPart, MultiFilePrompt};
 use crate::app::inputs::opening::{
-    OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
-    open_inputs, opened_one, unfold,
+    OpenedInput, OpenedInputs, continue_file, continue_result, keep_first_frame, keep_pasted,
+    keep_picture, open_inputs, opened_one, unfold,
 };
-use crate::app::inputs::{ChosenInput, InputSlots, SlotRules};
+use crate::app::inputs::{ChosenInput, InputSlots, SlotContents, SlotRules};
+use crate::app::mask::masks_folder;
 use crate::app::models::ModelChoice;
+use crate::app::player::folder_for;
 use crate::app::prelude::*;
 use crate::app::thumbs::ThumbSource;
 
@@ -32,12 +34,22 @@ impl InputSlots {
             InputsCommand::ContinueFrom(path) => {
                 self.open_one(InputSlot::Start, cx, move || continue_file(&path));
             }
+            InputsCommand::TakeFirst(clip) => {
+                let folder = folder_for(&clip.path, cx);
+                self.open_one(InputSlot::Start, cx, move || {
+                    keep_first_frame(clip, &folder)
+                });
+            }
             InputsCommand::Continue(result) => {
                 self.open_one(InputSlot::Start, cx, move || continue_result(&result));
             }
             InputsCommand::Take(slot, picture, folder) => self.take(slot, picture, folder, cx),
             InputsCommand::TakeOver(request) => self.take_over(&request, cx),
             InputsCommand::Remove(slot) => {
+                if slot == InputSlot::Start {
+                    let before = self.placed.clone();
+                    leave_start(&before, &mut self.placed, &mut cx.form, cx.paths.as_ref());
+                }
                 self.inputs_in(slot)
                     .iter()
                     .for_each(|input| leave(input, cx));
@@ -64,6 +76,10 @@ impl InputSlots {
 
     /// Applies to the visible form. While a job is edited, no questions appear.
     pub fn poll(&mut self, is_editing: bool, cx: &mut AppContext) {
+        if self.is_reopen_due && !cx.models.are_loading {
+            let paths = self.paths();
+            self.reopen(paths, cx);
+        }
         let mut form = std::mem::take(&mut cx.form);
         self.poll_for(&mut form, !is_editing, cx);
         // Nobody chooses one for nothing.
@@ -88,6 +104,14 @@ impl InputSlots {
         while let Some(given) = self.given.take() {
             for problem in given.problems {
                 cx.tell_about(NoticeCause::Inputs, NoticeSeverity::Error, problem);
+            }
+            for folder in given.model_folders {
+                let text = format!("models are in {}", folder.display());
+                let err = JobError::new(JobErrorKind::InvalidRequest, text);
+                let err = err.advise("Add the folder to search it for models, now and later");
+                let notice = UserNotice::new(NoticeSeverity::Info, err);
+                cx.notices
+                    .show(notice.with(vec![NoticeAction::add_folder(folder)]));
             }
             if let Some(path) = given.played {
                 cx.push(PlayerCommand::PlayFile(path));
@@ -213,7 +237,7 @@ impl InputSlots {
         self.await_files(cx, move || opened_one(open(), placing));
     }
 
-    fn await_files(
+    pub(super) fn await_files(
         &mut self,
         cx: &AppContext,
         open: impl FnOnce() -> OpenedInputs + Send + 'static,
@@ -239,65 +263,8 @@ impl InputSlots {
         self.open_one(slot, cx, move || keep_picture(&picture, &folder, "frame"));
     }
 
-    pub(in crate::app) fn take_over(&mut self, request: &GenerateRequest, cx: &mut AppContext) {
-        cx.replace_form(GenerateForm::from(request));
-        let onto = |slot| SlotTarget {
-            keeps_size: true,
-            ..SlotTarget::onto(Some(slot))
-        };
-        // Pending files belong to the previous form.
-        (self.opening, self.given) = (BackgroundTask::default(), BackgroundTask::default());
-        let clip = request.extend.as_ref().or(request.source_clip.as_ref());
-        let start = clip.or(request.image.as_ref());
-        for (slot, wanted) in [
-            (InputSlot::Start, start),
-            (InputSlot::End, request.last_image.as_ref()),
-            (InputSlot::Mask, request.mask.as_ref()),
-        ] {
-            if self.get(slot).map(|input| input.source.path()) == wanted.map(PathBuf::as_path) {
-                continue;
-            }
-            // Also where the other cannot be opened.
-            self.remove(slot);
-            if let Some(path) = wanted {
-                self.open_here(vec![path.clone()], onto(slot), cx);
-            }
-        }
-        let prompts = request.prompt_pictures.iter();
-        self.strengths = prompts
-            .clone()
-            .map(|it| (it.path.clone(), it.strength))
-            .collect();
-        let prompts = prompts.map(|it| it.path.clone()).collect();
-        for (slot, paths) in [
-            (InputSlot::Reference, request.references.clone()),
-            (InputSlot::Prompt, prompts),
-        ] {
-            let shown = self.inputs_in(slot).iter().map(|it| it.source.path());
-            if shown.eq(paths.iter().map(PathBuf::as_path)) && slot == InputSlot::Reference {
-                continue;
-            }
-            self.remove(slot);
-            if !paths.is_empty() {
-                let placing = onto(slot);
-                self.await_files(cx, move || open_inputs(&paths, placing, paths.len()));
-            }
-        }
-        self.remove(InputSlot::Control);
-        self.awaited.clone_from(&request.controls);
-        if !self.awaited.is_empty() {
-            let placing = SlotTarget {
-                joins_frames: places_of(&cx.form, &cx.models).takes_control_clips,
-                ..onto(InputSlot::Control)
-            };
-            let paths: Vec<PathBuf> = self.awaited.iter().map(|it| it.file.clone()).collect();
-            self.await_files(cx, move || open_inputs(&paths, placing, paths.len()));
-        }
-        self.name_size(&mut cx.form, &cx.models);
-    }
-
     /// Says the form's size by its name, once the pictures are there that it may follow.
-    fn name_size(&self, form: &mut GenerateForm, models: &ModelChoice) {
+    pub(super) fn name_size(&self, form: &mut GenerateForm, models: &ModelChoice) {
         if !self.is_opening()
             && let Some(spec) = models.model_of(form).cloned()
         {
@@ -327,6 +294,8 @@ impl InputSlots {
         if num_left > 0 && !names.is_empty() {
             say_left_out(form, found.num_files, &names, cx);
         }
+        let before = (form.clone(), self.placed.clone());
+        let is_given = !found.placing.keeps_size;
         let (mut names_size, mut seen) = (false, None);
         for (index, opened) in found.opened.into_iter().enumerate() {
             let path = opened.source.path().to_path_buf();
@@ -344,13 +313,19 @@ impl InputSlots {
                 (true, _) => places.second,
             };
             let name = opened.source.file_name();
-            let input = ChosenInput {
-                source: opened.source,
-                notices: opened.notices,
-                strength: 1.0,
-                control: ControlSettings::default(),
-                control_mask: None,
-            };
+            let input = ChosenInput::new(opened.source, opened.notices);
+            if is_given
+                && !matches!(wish, Some(InputSlot::Control | InputSlot::Mask))
+                && let InputMedia::Clip(clip) = &input.source
+                && let Some(spec) = cx
+                    .models
+                    .model_of(form)
+                    .filter(|spec| makes_pictures(form, spec))
+            {
+                let model = spec.name.clone();
+                offer_first_frame(clip.clone(), &name, &model, cx);
+                continue;
+            }
             let is_pictured = matches!(input.source, InputMedia::Picture(_));
             let goes = wish.unwrap_or_else(|| self.next(places));
             let is_control =
@@ -361,6 +336,9 @@ impl InputSlots {
                 (input, None)
             };
             let slot = self.place(input, wish, places);
+            if slot == InputSlot::Start && is_given {
+                leave_start(&before.1, &mut self.placed, form, cx.paths.as_ref());
+            }
             let last = self.inputs_in(InputSlot::Control).len().wrapping_sub(1);
             if let Some(mask) = mask.filter(|_| slot == InputSlot::Control) {
                 self.open_for(vec![mask], ControlPart::Mask(last).into(), places, cx);
@@ -398,6 +376,18 @@ impl InputSlots {
         if names_size {
             self.name_size(form, &cx.models);
         }
+        let is_replaced = |slot| {
+            before
+                .1
+                .inputs_of(slot)
+                .iter()
+                .any(|it| !self.placed.inputs_of(slot).contains(it))
+        };
+        if is_replaced(InputSlot::Start)
+            || (is_given && InputSlot::ALL.into_iter().any(is_replaced))
+        {
+            self.replaced.get_or_insert(before);
+        }
         self.settle_offers(cx);
     }
 
@@ -412,12 +402,53 @@ impl InputSlots {
     }
 }
 
-fn places_of(form: &GenerateForm, models: &ModelChoice) -> SlotRules {
+pub(super) fn places_of(form: &GenerateForm, models: &ModelChoice) -> SlotRules {
     let places = |spec| SlotRules {
         changes_clip: form.changes_clip(spec),
         ..SlotRules::from_spec(spec)
     };
     models.model_of(form).map(places).unwrap_or_default()
+}
+
+/// Removes what belongs to the start image before: a painted mask, and the strength that outpainting set.
+fn leave_start(
+    before: &SlotContents,
+    placed: &mut SlotContents,
+    form: &mut GenerateForm,
+    paths: Option<&AppPaths>,
+) {
+    let Some(folder) = paths.map(masks_folder) else {
+        return;
+    };
+    let is_made = |slot| {
+        let input = before.inputs_of(slot).first();
+        input.is_some_and(|input| input.source.path().starts_with(&folder))
+    };
+    if is_made(InputSlot::Mask) {
+        placed.of_mut(InputSlot::Mask).clear();
+    }
+    if is_made(InputSlot::Start) && form.sampling.strength == Some(1.0) {
+        form.sampling.strength = None;
+        form.keeps_unmasked = false;
+    }
+}
+
+/// Returns whether a model takes images only, and no clip to regenerate.
+fn makes_pictures(form: &GenerateForm, spec: &ModelSpec) -> bool {
+    spec.family.makes_pictures && spec.start_image.is_possible() && !form.changes_clip(spec)
+}
+
+fn offer_first_frame(clip: SourceClip, name: &str, model: &str, cx: &mut AppContext) {
+    let text = format!("the video {name} is not used: {model} makes images");
+    let err = JobError::new(JobErrorKind::InvalidRequest, text)
+        .advise("Start from its first frame, or choose a video model and drop it again");
+    let action = NoticeAction {
+        label: "Use its first frame",
+        explanation: "Save the first frame as an image, and start from that",
+        command: InputsCommand::TakeFirst(clip).into(),
+    };
+    let notice = UserNotice::new(NoticeSeverity::Warning, err).with(vec![action]);
+    cx.notices.show(notice.about(NoticeCause::Inputs));
 }
 
 fn leave(input: &ChosenInput, cx: &mut AppContext) {

@@ -37,7 +37,7 @@ pub struct ListedModel {
     pub size: String,
     /// Its files may be missing, or of another program's kind.
     pub ailment: Option<ModelProblem>,
-    /// All that a search looks at, in small letters.
+    /// All that a search looks at, as [`searchable`] text.
     haystack: String,
 }
 
@@ -74,8 +74,7 @@ impl LibraryRows {
 
     /// Shows those that have all words of the query; favourites first, then those used lately.
     pub fn search(&mut self, query: &str, favourites: &[String], recent: &[String]) {
-        let query = query.to_lowercase();
-        let words: Vec<&str> = query.split_whitespace().collect();
+        let words: Vec<String> = query.split_whitespace().map(searchable).collect();
         let is_found = |model: &ListedModel| words.iter().all(|word| model.haystack.contains(word));
         let recent: Vec<&String> = recent.iter().take(MAX_RECENT).collect();
         let section = |model: &ListedModel| {
@@ -178,7 +177,7 @@ fn of_spec(at: usize, spec: &ModelSpec) -> ListedModel {
         facts: facts_text(spec, needs_text(spec)),
         size: size_text(spec.bytes),
         ailment: None,
-        haystack: haystack.join(" ").to_lowercase(),
+        haystack: searchable(&haystack.join(" ")),
     }
 }
 
@@ -189,6 +188,14 @@ fn facts_text(spec: &ModelSpec, needs: &str) -> String {
     } else {
         format!("{kind}  ·  clips from {needs}")
     }
+}
+
+/// In small letters, and without what names of one model differ by: `z_image`, `Z-Image` and `Z Image` are one.
+fn searchable(text: &str) -> String {
+    let letters = text
+        .chars()
+        .filter(|letter| !matches!(letter, ' ' | '_' | '-'));
+    letters.flat_map(char::to_lowercase).collect()
 }
 
 fn of_unusable(at: usize, model: &UnusableModel) -> ListedModel {
@@ -207,7 +214,7 @@ fn of_unusable(at: usize, model: &UnusableModel) -> ListedModel {
         facts,
         size: String::new(),
         ailment: Some(model.ailment),
-        haystack: format!("{} {path} {}", model.name, model.summary).to_lowercase(),
+        haystack: searchable(&format!("{} {path} {}", model.name, model.summary)),
     }
 }
 
@@ -232,6 +239,6 @@ fn of_known(at: usize, entry: &CatalogEntry) -> ListedModel {
         facts: entry.description.clone(),
         size,
         ailment: None,
-        haystack: haystack.join(" ").to_lowercase(),
+        haystack: searchable(&haystack.join(" ")),
     }
 }

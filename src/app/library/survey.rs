@@ -55,6 +55,25 @@ pub struct SurveyedFit {
     pub secs: Option<u64>,
 }
 
+/// How long one result takes; slow from an hour, too slow from a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobSpeed {
+    Quick,
+    Slow,
+    TooSlow,
+}
+
+impl SurveyedFit {
+    /// `None` where no time is known.
+    pub fn speed(&self) -> Option<JobSpeed> {
+        Some(match self.secs? {
+            0..3600 => JobSpeed::Quick,
+            3600..86_400 => JobSpeed::Slow,
+            _ => JobSpeed::TooSlow,
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineInfo {
     pub device: TelemetryDevice,

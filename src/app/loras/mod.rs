@@ -12,7 +12,7 @@ use safelight_core::settings::{AppPaths, Settings};
 
 use crate::app::commands::LorasCommand;
 use crate::app::cx::AppContext;
-use crate::app::notices::{NoticeSeverity, UserNotice};
+use crate::app::notices::{NoticeAction, NoticeSeverity, UserNotice};
 use crate::app::pending::{BackgroundTask, TaskStream};
 
 const AT_ONCE: usize = 24;
@@ -162,7 +162,12 @@ impl LoraShelf {
         if let Some(reason) = reason {
             let err = JobError::new(JobErrorKind::InvalidRequest, reason)
                 .advise(format!("The file is {}", found.path.display()));
-            cx.notices.show(UserNotice::of_input(err));
+            let is_model = err.summary.contains("is not a LoRA, but")
+                && !err.summary.contains("no known model");
+            let folder = found.path.parent().filter(|_| is_model);
+            let folder = folder.map(|folder| NoticeAction::add_folder(folder.to_path_buf()));
+            let notice = UserNotice::of_input(err).with(folder.into_iter().collect());
+            cx.notices.show(notice);
             return;
         }
         // One of few steps is as strong as its authors say.

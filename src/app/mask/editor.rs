@@ -55,6 +55,12 @@ pub struct MaskEditor {
     pub(super) is_changed: bool,
     /// Jobs are submitted as soon as the mask is in its slot.
     pub(super) is_submit_due: bool,
+    /// True while a mask that was not painted on for a moment is saved.
+    pub(super) is_saving: bool,
+    /// Since when nothing was painted, on the window's clock.
+    pub(super) idle_since: Option<f64>,
+    /// Mask that the slot had when the editor opened.
+    pub(super) mask_before: Option<InputMedia>,
     /// Last position of the current stroke, and whether it erases.
     stroke: Option<([f32; 2], bool)>,
     pub(super) waiting: VecDeque<PaintCommand>,
@@ -79,6 +85,9 @@ impl MaskEditor {
             busy: None,
             is_changed: false,
             is_submit_due: false,
+            is_saving: false,
+            idle_since: None,
+            mask_before: None,
             stroke: None,
             waiting: VecDeque::new(),
             orders,
@@ -101,6 +110,11 @@ impl MaskEditor {
     pub(super) fn goes_on(&self, of: MaskOf, source: &InputMedia, mask: Option<&Path>) -> bool {
         let is_own = self.mask_file.as_deref() == mask || (mask.is_none() && self.is_changed);
         self.of == of && self.picture == source.path() && is_own
+    }
+
+    /// Returns whether the mask alone can be saved while it is painted.
+    pub(super) fn may_save(&self) -> bool {
+        self.is_changed && self.stroke.is_none() && self.painted.margins.are_none()
     }
 
     pub fn is_painting(&self) -> bool {
@@ -134,6 +148,7 @@ impl MaskEditor {
 
     fn change(&mut self, order: PaintCommand) {
         self.is_changed = true;
+        self.idle_since = None;
         self.waiting.push_back(order);
     }
 
@@ -213,6 +228,9 @@ impl MaskEditor {
                         cx.notify(NoticeSeverity::Warning, err);
                     }
                 }
+                MaskEvent::Kept(Ok(kept)) if std::mem::take(&mut self.is_saving) => {
+                    self.mask_file = Some(kept.path);
+                }
                 MaskEvent::Kept(Ok(kept)) => {
                     self.busy = None;
                     self.mask_file = Some(kept.path);
@@ -228,12 +246,22 @@ impl MaskEditor {
                 }
                 MaskEvent::Kept(Err(err)) => {
                     self.busy = None;
-                    self.is_submit_due = false;
+                    (self.is_submit_due, self.is_saving) = (false, false);
+                    // Not again before something else is painted.
+                    (self.is_changed, self.idle_since) = (true, Some(f64::INFINITY));
                     cx.notify(NoticeSeverity::Error, err);
                 }
                 MaskEvent::Empty => {
-                    self.busy = None;
-                    self.is_changed = false;
+                    if !std::mem::take(&mut self.is_saving) {
+                        (self.busy, self.is_changed) = (None, false);
+                    }
+                    if self.mask_file.take().is_some() {
+                        // The mask in the slot is an earlier state of this one.
+                        cx.push(match self.of {
+                            MaskOf::Start => InputsCommand::Remove(InputSlot::Mask),
+                            MaskOf::Control(index) => InputsCommand::RemoveControlMask(index),
+                        });
+                    }
                 }
             }
         }
@@ -258,7 +286,7 @@ impl MaskEditor {
         };
         let mask = mask.map(InputMedia::path);
         let is_own = mask.is_none() || mask == self.mask_file.as_deref();
-        let is_due = self.is_changed || self.busy == Some(MaskTask::Keeping);
+        let is_due = self.is_changed || self.is_saving || self.busy == Some(MaskTask::Keeping);
         is_due && is_own && source.path() == self.picture
     }
 }

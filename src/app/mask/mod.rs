@@ -23,6 +23,8 @@ use crate::app::prelude::*;
 pub use editor::{MaskEditor, MaskTask, PaintedMask};
 use painter::{MaskPainter, ORDER_ROOM, PaintCommand};
 
+/// Pause in painting after which the mask is saved, in seconds.
+const SAVE_AFTER_SECS: f64 = 4.0;
 /// Memory limit of all undoable canvas sizes.
 const MAX_BYTES: usize = 512 << 20;
 
@@ -34,6 +36,11 @@ enum MaskEvent {
     Kept(Result<KeptMask, JobError>),
     /// Nothing is painted, so there was nothing to keep.
     Empty,
+}
+
+/// Painted masks, and the images and clips that outpainting extended.
+pub fn masks_folder(paths: &AppPaths) -> PathBuf {
+    paths.data.join("masks")
 }
 
 struct KeptMask {
@@ -86,6 +93,9 @@ pub struct MaskPage {
     opening: TaskStream<MaskEvent>,
     /// Number of opened editors so far; the last one has this number.
     num_opened: u64,
+    was_shown: bool,
+    /// The page was left: what is painted goes into its slot.
+    is_keep_due: bool,
 }
 
 impl MaskPage {
@@ -103,7 +113,10 @@ impl MaskPage {
         match command {
             MaskCommand::Open(of) => self.open(of, inputs, cx),
             MaskCommand::Discard => {
-                self.editor = None;
+                if let Some(editor) = self.editor.take() {
+                    inputs.discard_mask(editor.of, editor.mask_before);
+                }
+                self.is_keep_due = false;
                 cx.show(MainPage::Watch);
             }
             MaskCommand::Use => {
@@ -143,8 +156,27 @@ impl MaskPage {
         }
     }
 
-    /// Once a frame, so that places of one frame can become one part of a stroke.
-    pub(super) fn follow(&mut self) {
+    /// Once a frame, so that places of one frame can become one part of a stroke. Saves the mask in its slot after a
+    /// pause in painting and when its page is left.
+    pub(super) fn follow(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) {
+        let is_shown = cx.page == MainPage::Mask;
+        self.is_keep_due |= self.was_shown && !is_shown;
+        self.was_shown = is_shown;
+        let is_pending = self.pending(inputs, cx).is_some();
+        let Some(editor) = &mut self.editor else {
+            return;
+        };
+        if editor.busy.is_none() && !editor.is_saving {
+            if std::mem::take(&mut self.is_keep_due) && is_pending {
+                self.keep(false, inputs, cx);
+            } else if is_pending && is_shown && editor.may_save() {
+                let since = *editor.idle_since.get_or_insert(cx.now_secs);
+                if cx.is_due(since + SAVE_AFTER_SECS) {
+                    editor.is_saving = true;
+                    self.keep(false, inputs, cx);
+                }
+            }
+        }
         if let Some(editor) = &mut self.editor {
             editor.hand_over();
         }
@@ -165,6 +197,7 @@ impl MaskPage {
         else {
             return;
         };
+        let mask_before = mask.cloned();
         let mask = mask.map(|mask| mask.path().to_path_buf());
         if let Some(editor) = &self.editor
             && editor.goes_on(of, source, mask.as_deref())
@@ -184,6 +217,7 @@ impl MaskPage {
                     let (orders, taken) = bounded(ORDER_ROOM);
                     let mut editor = MaskEditor::new(number, &opened, orders);
                     editor.can_extend = can_extend;
+                    editor.mask_before = mask_before;
                     postbox.post(MaskEvent::Opened(Ok(Box::new(editor))));
                     MaskPainter::new(opened, ctx, postbox).run(&taken);
                 }
@@ -244,18 +278,24 @@ impl MaskPage {
             return;
         };
         let Some(paths) = &cx.paths else {
-            editor.is_submit_due = false;
+            (editor.is_submit_due, editor.is_saving) = (false, false);
+            editor.idle_since = Some(f64::INFINITY);
             let err = JobError::new(JobErrorKind::Disk, "there is no folder to save a mask in");
             cx.notify(NoticeSeverity::Error, err);
             return;
         };
-        editor.busy = Some(MaskTask::Keeping);
+        if editor.is_saving {
+            // Painting goes on meanwhile.
+            editor.is_changed = false;
+        } else {
+            editor.busy = Some(MaskTask::Keeping);
+        }
         let masked = inputs.masked(editor.of).zip(cx.model());
         editor.extending = masked
             .map(|((source, _), spec)| (source.clone(), cx.form.frames_to_extend(spec, source)));
         let keep = PaintCommand::Keep {
             num_frames: editor.extending.as_ref().map_or(1, |(_, number)| *number),
-            folder: paths.data.join("masks"),
+            folder: masks_folder(paths),
             picture_place: inputs.expect(cx),
             place: inputs.expect(cx),
             may_be_empty,

@@ -8,6 +8,28 @@ use crate::app::presets::OwnPresets;
 use crate::app::settings::SettingsKeeping;
 use crate::app::shortcuts::{CommandShortcut, keys_text};
 
+/// Words that people search, by the ids of commands and the keys of settings.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("paint-mask", "inpaint outpaint extend img2img"),
+    (
+        "open",
+        "img2img image to image inpaint outpaint denoise i2v first frame",
+    ),
+    ("control", "controlnet canny depth pose"),
+    (
+        "advanced",
+        "hires fix second pass upscale steps cfg sampler scheduler denoise",
+    ),
+    ("upscale", "upscaler esrgan enlarge"),
+    ("interpolate", "rife fps double frames"),
+    ("memory", "vram ram"),
+    ("models", "checkpoint controlnet upscaler"),
+    ("seed", "dice noise"),
+    ("memory.preserved_gib", "vram reserve"),
+    ("memory.cap_gib", "vram limit"),
+];
+/// For each letter, as if they stood together in a name.
+const AT_SYNONYM: i32 = 40;
 const MAX_RECENT: usize = 8;
 const PRESET: &str = "Preset";
 const AT_WORD: i32 = 8;
@@ -111,6 +133,7 @@ impl CommandPalette {
             let name = match shortcut.id {
                 "palette" | "back" | "shortcuts-by-question" => continue,
                 "undo" => &format!("Undo: {}", cx.undo.last().unwrap_or_default()),
+                "redo" => &format!("Redo: {}", cx.undo.last_undone().unwrap_or_default()),
                 _ => shortcut.name,
             };
             let (kind, command) = (shortcut.group.name(), (shortcut.command)());
@@ -164,12 +187,21 @@ impl CommandPalette {
     }
 }
 
-/// In its name; less well in what it is.
+/// Other words for a command or a setting, by its id or key.
+pub fn synonyms(id: &str) -> &'static str {
+    let found = SYNONYMS.iter().find(|(known, _)| *known == id);
+    found.map_or("", |(_, words)| words)
+}
+
+/// In its name; less well in its synonyms or in what it is.
 fn score(query: &str, entry: &PaletteEntry) -> Option<i32> {
     let in_name = fuzzy_score(query, &entry.name);
+    let id = entry.id.trim_start_matches("setting:");
+    let is_synonym = query.len() > 2 && synonyms(id).contains(query);
+    let in_synonyms = is_synonym.then_some(query.len() as i32 * AT_SYNONYM);
     let in_both =
         || fuzzy_score(query, &format!("{} {}", entry.kind, entry.name)).map(|score| score - 4);
-    in_name.or_else(in_both)
+    in_name.max(in_synonyms).or_else(in_both)
 }
 
 /// `None` when a letter of the query (in lower case) is missing. Higher is better; everything matches an empty query.

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use safelight_core::job::{SeedMode, random_seed};
 use safelight_core::media::{self, ClipOptions, VideoWriter};
 use safelight_core::naming;
+use safelight_core::presets::QualityPreset;
 use serde_json::Value;
 
-use crate::app::choices::ContinuedResult;
+use crate::app::choices::{ContinuedResult, PresetKey, RemakeKind};
 use crate::app::player::compare::ResultComparison;
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{ResultViewer, ViewerMode};
@@ -65,13 +67,13 @@ impl ResultViewer {
                 }
             }
             PlayerCommand::UseSettingsOf(id) => {
-                let item = queue.result(id);
-                let request = match self.shown_of(id) {
-                    Some(shown) => item.and_then(|item| item.generated(shown)),
-                    None => item.and_then(|item| item.request.generate().cloned()),
-                };
-                if let Some(request) = request {
+                if let Some(request) = self.request_of(id, queue) {
                     cx.push(InputsCommand::TakeOver(Box::new(request)));
+                }
+            }
+            PlayerCommand::Remake(id, kind) => {
+                if let Some(request) = self.request_of(id, queue) {
+                    remake(request, kind, cx);
                 }
             }
             PlayerCommand::ContinueFrom(id) => self.continue_from(id, queue, cx),
@@ -92,7 +94,7 @@ impl ResultViewer {
             PlayerCommand::Zoom(zoom) => self.zoom = zoom,
             PlayerCommand::OwnSize => self.zoom = ZoomLevel::own_size(cx.ctx.pixels_per_point()),
             PlayerCommand::CompareWith(id) => {
-                if let Some(item) = queue.result(id).filter(|item| !item.is_in_memory()) {
+                if let Some(item) = queue.result(id).filter(|item| !item.is_in_memory) {
                     let path = item.output.path().to_owned();
                     let shown = self.shown_path().filter(|shown| *shown != path);
                     let paths = shown.map(Path::to_path_buf).into_iter().chain([path]);
@@ -109,6 +111,11 @@ impl ResultViewer {
             }),
             PlayerCommand::Amplify(gain) => self.compared(|compare| compare.gain = gain),
             PlayerCommand::SwapSides => self.compared(ResultComparison::swap),
+            PlayerCommand::Finish(action) => {
+                if let Some(path) = self.shown_path() {
+                    cx.push(FinishCommand::Make(path.to_path_buf(), action));
+                }
+            }
             PlayerCommand::SaveFrame => self.save_frame(queue, cx),
             PlayerCommand::CopyFrame => self.copy_frame(queue, cx),
             PlayerCommand::UseFrame(slot) => self.use_frame(slot, queue, cx),
@@ -120,6 +127,15 @@ impl ResultViewer {
                 }
             }
             PlayerCommand::Gone(gone, next) => self.follow_files(&gone, next, queue, cx),
+        }
+    }
+
+    /// Request of a result, of a batch that of the image that is shown.
+    fn request_of(&self, id: JobId, queue: &JobQueue) -> Option<GenerateRequest> {
+        let item = queue.result(id)?;
+        match self.shown_of(id) {
+            Some(shown) => item.generated(shown),
+            None => item.request.generate().cloned(),
         }
     }
 
@@ -292,7 +308,7 @@ struct ShownFrame {
 }
 
 /// Folder for a frame of this file that becomes an input.
-pub(super) fn folder_for(path: &Path, cx: &AppContext) -> PathBuf {
+pub(in crate::app) fn folder_for(path: &Path, cx: &AppContext) -> PathBuf {
     match &cx.paths {
         Some(paths) => paths.data.join("pasted"),
         None => path.with_file_name(""),
@@ -391,5 +407,28 @@ mod tests {
         };
         let err = save(&frame).unwrap_err();
         assert!(!save_error(&err).advice.is_empty());
+    }
+}
+
+fn remake(mut request: GenerateRequest, kind: RemakeKind, cx: &mut AppContext) {
+    let seed = request.seed;
+    match kind {
+        RemakeKind::SameSeed => {
+            cx.form.set_seed(seed);
+            cx.form.seed_mode = SeedMode::Fixed;
+            cx.is_seed_used = false;
+            cx.say(format!("The seed is locked: {seed}"));
+        }
+        RemakeKind::Vary => {
+            request.seed = random_seed();
+            cx.push(InputsCommand::TakeOver(Box::new(request)));
+            cx.push(QueueCommand::SubmitOpened);
+        }
+        RemakeKind::Final => {
+            cx.push(InputsCommand::TakeOver(Box::new(request)));
+            let preset = PresetKey::Quality(QualityPreset::Final);
+            cx.push(PresetsCommand::Apply(preset));
+            cx.push(QueueCommand::SubmitOpened);
+        }
     }
 }

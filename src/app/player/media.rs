@@ -50,7 +50,7 @@ impl ViewedMedia {
             Some(json!({ "request": request }))
         });
         Self {
-            job: item.is_in_memory().then_some(item.id),
+            job: item.is_in_memory.then_some(item.id),
             width,
             height,
             num_frames: output.num_frames as usize,

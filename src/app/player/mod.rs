@@ -3,6 +3,7 @@
 //! Timing: [`playhead`]; frames of files: `reading`. The panels are in `ui::watch`.
 
 mod commands;
+pub(super) use commands::folder_for;
 pub mod compare;
 pub mod differences;
 mod media;

@@ -81,7 +81,7 @@ impl ResultViewer {
             match made.filter(|item| is_playable(item)) {
                 // The last job's video: this job began some frames after that one's end.
                 _ if plays_on => {}
-                Some(clip) if clip.is_in_memory() => self.show_made(clip, queue, cx),
+                Some(clip) if clip.is_in_memory => self.show_made(clip, queue, cx),
                 file => {
                     self.live_at = None;
                     self.show_live(queue, cx);
@@ -98,7 +98,7 @@ impl ResultViewer {
     /// Shows a new result; the next job is shown once its video has played.
     fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &AppContext) {
         self.show_result(item.id, queue, cx);
-        let plays = item.is_in_memory() && is_playable(item);
+        let plays = item.is_in_memory && is_playable(item);
         self.live_at = plays.then(|| cx.now_secs + self.showing_secs());
     }
 
@@ -131,13 +131,13 @@ impl ResultViewer {
 
     pub fn shows(&self, item: &ResultItem) -> bool {
         self.media().is_some_and(|media| {
-            let is_its_file = !item.is_in_memory() && media.path_of(0) == item.output.path();
+            let is_its_file = !item.is_in_memory && media.path_of(0) == item.output.path();
             media.job == Some(item.id) || is_its_file
         })
     }
 
     pub(super) fn choose_result(&mut self, id: JobId, queue: &JobQueue, cx: &mut AppContext) {
-        if queue.result(id).is_some_and(|item| !item.is_in_memory()) {
+        if queue.result(id).is_some_and(|item| !item.is_in_memory) {
             self.choose(cx);
             self.show_result(id, queue, cx);
             self.made = None;
@@ -152,7 +152,7 @@ impl ResultViewer {
         let Some(item) = queue.result(id) else {
             return;
         };
-        if !item.is_in_memory() {
+        if !item.is_in_memory {
             let path = item.output.path().to_owned();
             self.made = Some(path.clone());
             self.begin_opening(vec![path], cx);
@@ -283,7 +283,7 @@ impl ResultViewer {
             (ViewerMode::Result(shown), _) if shown == id => None,
             _ => self.shown_side(),
         };
-        let item = queue.result(id).filter(|item| item.is_in_memory());
+        let item = queue.result(id).filter(|item| item.is_in_memory);
         let other = item.map(|item| {
             let frames = ViewerFrames::Memory(Arc::clone(&item.output.clip));
             ComparedSide::new(&ViewedMedia::of_result(item), frames, 0)

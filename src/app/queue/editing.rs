@@ -18,6 +18,10 @@ impl EditedJob {
         &self.form
     }
 
+    pub(in crate::app) fn own_inputs(&self) -> &InputSlots {
+        &self.inputs
+    }
+
     /// A file may still arrive for what stood there before.
     pub(super) fn poll(&mut self, cx: &mut AppContext) {
         self.inputs.poll_for(&mut self.form, false, cx);

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId, JobRequest,
+    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId,
+    JobRequest, Video,
 };
 use safelight_core::job_update::JobOutput;
-use safelight_core::media::MediaError;
+use safelight_core::media::{MediaError, open_picture};
 
-use crate::app::choices::QueueEndAction;
+use crate::app::choices::{QueueEndAction, StripResult};
+use crate::app::inputs::opening::continue_file;
 use crate::app::pending::BackgroundTask;
 use crate::app::thumbs::ThumbSource;
 
@@ -106,14 +108,56 @@ pub struct ResultItem {
     pub request: JobRequest,
     /// With all frames of what was generated. Of what was finished there is one: the rest is in its file.
     pub output: JobOutput,
+    /// All its frames are here; else its file is opened to be looked at.
+    pub is_in_memory: bool,
+}
+
+impl StripResult {
+    pub fn new(item: &ResultItem) -> Self {
+        Self {
+            request: item.request.clone(),
+            paths: item.output.paths.clone(),
+            num_frames: item.output.num_frames,
+            fps: item.output.clip.fps,
+            secs: item.output.secs,
+        }
+    }
+
+    /// Reads the images, or the thumbnail of a clip. `None` if a file is not there any more.
+    pub fn open(self) -> Option<ResultItem> {
+        let is_in_memory = self.request.generate().is_some() && self.request.makes_pictures();
+        let frames: Option<Vec<_>> = if is_in_memory {
+            let open = |path: &PathBuf| Some(Arc::new(open_picture(path).ok()?));
+            self.paths.iter().map(open).collect()
+        } else {
+            let opened = continue_file(self.paths.first()?).ok()?;
+            Some(vec![Arc::new(opened.thumb)])
+        };
+        let output = JobOutput {
+            paths: self.paths,
+            num_frames: self.num_frames,
+            clip: Arc::new(Video {
+                frames: frames?,
+                fps: self.fps,
+            }),
+            seed: self.request.generate().map(|request| request.seed),
+            secs: self.secs,
+            stages: Vec::new(),
+            peak_bytes: 0,
+            warnings: Vec::new(),
+            plan: None,
+            rungs: Vec::new(),
+        };
+        Some(ResultItem {
+            id: JobId::next(),
+            request: self.request,
+            output,
+            is_in_memory,
+        })
+    }
 }
 
 impl ResultItem {
-    /// Returns whether all its frames are here; else its file is opened to be looked at.
-    pub fn is_in_memory(&self) -> bool {
-        self.request.generate().is_some()
-    }
-
     /// Request of the result, for a batch that of the image at this index. Without post-processing.
     pub fn generated(&self, index: usize) -> Option<GenerateRequest> {
         let request = self.request.generate()?;

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use egui::ViewportCommand;
 
-use crate::app::choices::{MoveTarget, QueueEndAction};
+use crate::app::background::survived;
+use crate::app::choices::{MoveTarget, QueueEndAction, StripResult};
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{
@@ -19,6 +20,8 @@ const MAX_GONE: usize = 20;
 const MAX_RESULT_BYTES: usize = 512 << 20;
 /// More than anybody looks for in the strip; the gallery has them all.
 const MAX_RESULTS: usize = 200;
+/// Results that come back after a restart.
+const MAX_SAVED_RESULTS: usize = 20;
 
 impl JobQueue {
     /// To be said after each change of what is kept on disk.
@@ -231,6 +234,25 @@ impl JobQueue {
         let forgotten: Vec<_> = self.gone.drain(..too_many).collect();
         cx.background.free(forgotten);
         (first, last_back)
+    }
+
+    /// The strip as the next run shows it.
+    pub fn saved_results(&self) -> Vec<StripResult> {
+        let made = self.results.iter().map(StripResult::new);
+        let mut saved: Vec<StripResult> = self.saved_results.iter().cloned().chain(made).collect();
+        saved.drain(..saved.len().saturating_sub(MAX_SAVED_RESULTS));
+        saved
+    }
+
+    /// Brings the strip of the last run back.
+    pub(in crate::app) fn load_results(&mut self, saved: Vec<StripResult>, cx: &AppContext) {
+        self.saved_results.clone_from(&saved);
+        self.opening_results = cx.background.run("strip", move || {
+            let opened = saved
+                .into_iter()
+                .map(|result| survived(|| Ok(result.open())));
+            opened.filter_map(|opened| opened.ok().flatten()).collect()
+        });
     }
 
     pub fn result(&self, id: JobId) -> Option<&ResultItem> {

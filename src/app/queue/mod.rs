@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use safelight_core::job::{JobId, random_seed};
 
-use crate::app::choices::{MultiFilePrompt, QueueEndAction, QueuePanel};
+use crate::app::choices::{MultiFilePrompt, QueueEndAction, QueuePanel, StripResult};
 use crate::app::commands::{PlayerCommand, QueueCommand};
 use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
@@ -43,6 +43,8 @@ pub struct JobQueue {
     pub stopped: Vec<StoppedJob>,
     /// No further job starts.
     pub is_paused: bool,
+    /// Jobs are submitted as soon as all files of the form are open.
+    pub(super) submits_when_opened: bool,
     /// It is paused as soon as the running job has ended.
     pub pauses_after: bool,
     /// Dismissed jobs, although their folders exist.
@@ -51,6 +53,9 @@ pub struct JobQueue {
     revision: u64,
     /// Oldest first.
     pub results: Vec<ResultItem>,
+    /// Those of an earlier run that are being opened.
+    saved_results: Vec<StripResult>,
+    opening_results: BackgroundTask<Vec<ResultItem>>,
     /// Results whose files are in the trash, and the places that they had.
     gone: Vec<(usize, ResultItem)>,
     /// The graph of the last job, so that it can be read when the job has ended.
@@ -117,6 +122,7 @@ impl JobQueue {
                 }
                 self.submit(inputs, loras, cx);
             }
+            QueueCommand::SubmitOpened => self.submits_when_opened = true,
             QueueCommand::Cancel => {
                 if let Some(job) = &self.running {
                     job.cancel.cancel();
@@ -192,6 +198,10 @@ impl JobQueue {
         if let Some(left) = self.leftovers.take() {
             self.take_left(left, cx);
         }
+        if let Some(results) = self.opening_results.take() {
+            self.results.splice(0..0, results);
+            self.saved_results.clear();
+        }
         self.keeping.poll(cx);
         self.take_opened(cx);
         if let Some(editing) = &mut self.editing {
@@ -226,7 +236,12 @@ impl JobQueue {
         cx.is_queue_over = true;
     }
 
-    fn remove_all(&mut self, ids: &[JobId], inputs: &mut InputSlots, cx: &mut AppContext) {
+    pub(in crate::app) fn remove_all(
+        &mut self,
+        ids: &[JobId],
+        inputs: &mut InputSlots,
+        cx: &mut AppContext,
+    ) {
         if self.edited().is_some_and(|id| ids.contains(&id)) {
             self.end_edit(inputs, cx);
         }

@@ -157,6 +157,7 @@ impl JobQueue {
         }
         let item = ResultItem {
             id: job.id,
+            is_in_memory: request.generate().is_some(),
             request,
             output,
         };
@@ -190,10 +191,7 @@ impl JobQueue {
 }
 
 fn job_text(prompt: &str) -> String {
-    match &*one_line(prompt, MAX_PROMPT) {
-        "" => "The job without a prompt".to_owned(),
-        line => format!("The job: {line}"),
-    }
+    format!("The job: {}", one_line(prompt, MAX_PROMPT))
 }
 
 fn reopen_advice(log: Option<&Path>) -> String {
@@ -209,16 +207,9 @@ fn reopen_advice(log: Option<&Path>) -> String {
 fn offer_cancelled(mut job: WaitingJob, cx: &mut AppContext) {
     // The old number has had its end.
     job.id = JobId::next();
-    let done = cancelled_text(&job.request.title());
+    let done = format!("Cancelled: {}", job.request.title());
     let (jobs, was_paused) = (vec![RemovedJob::Cancelled(job)], false);
     cx.offer_undo("cancel a job", done, UndoAction::Jobs { jobs, was_paused });
-}
-
-fn cancelled_text(prompt: &str) -> String {
-    if prompt.is_empty() {
-        return "Cancelled".to_owned();
-    }
-    format!("Cancelled: {prompt}")
 }
 
 /// A job's warning stays for whoever comes back to a queue that ran alone.

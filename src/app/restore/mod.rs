@@ -15,7 +15,7 @@ use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
 
 use crate::app::inputs::InputSlots;
 use crate::app::prelude::*;
-use crate::app::undo::{FormBefore, UndoAction};
+use crate::app::undo::FormSnapshot;
 
 /// Files dropped together whose settings are offered; of more none.
 const MAX_LOOKED_AT: usize = 2;
@@ -192,12 +192,7 @@ fn fill(
         mut moved,
     } = found;
     let tool = found.tool().to_owned();
-    let before = FormBefore {
-        form: cx.form.clone(),
-        inputs: Some(inputs.placed().clone()),
-        negative_after: None,
-        edited,
-    };
+    let before = FormSnapshot::new(inputs, cx);
     let notes = match found {
         FileSettings::Own(carried) => use_own(carried.request, path, inputs, cx),
         FileSettings::Other(restored) => {
@@ -229,10 +224,8 @@ fn fill(
     if notes.len() > MAX_SAID {
         card = card.detail(notes.join("\n"));
     }
-    let id = cx.undo.push(
-        format!("use the settings of {name}"),
-        UndoAction::Form(Box::new(before)),
-    );
+    let action = format!("use the settings of {name}");
+    let id = cx.undo.push_form(action, before, edited);
     let notice = UserNotice::new(severity, card).with(vec![NoticeAction::undo(id)]);
     cx.notices.show(notice.about(NoticeCause::Restored));
 }

@@ -87,6 +87,13 @@ impl SettingsKeeping {
                 cx.show(MainPage::Settings);
                 self.shown = (self.shown.0 + 1, key);
             }
+            SettingsCommand::AddModelFolder(folder) => {
+                if !settings.models.folders.contains(&folder) {
+                    settings.models.folders.push(folder);
+                }
+                self.change(settings, cx);
+                cx.show(MainPage::Models);
+            }
             SettingsCommand::PickFolder(purpose) => self.pick_folder(purpose, cx),
             SettingsCommand::OpenFile => self.open_file(cx),
             SettingsCommand::Larger => self.change_scale(settings.interface.scale + SCALE_STEP, cx),

@@ -75,6 +75,7 @@ impl JobRequest {
     /// Title of the job: its prompt, or the post-processing and its source.
     pub fn title(&self) -> Cow<'_, str> {
         match self {
+            Self::Generate(request) if request.prompt.trim().is_empty() => "Untitled job".into(),
             Self::Generate(request) => Cow::Borrowed(&request.prompt),
             Self::Finish(request) => Cow::Owned(request.title()),
         }

@@ -109,33 +109,20 @@ fn hover_text(spec: &ModelSpec) -> String {
     format!("{about}\nMakes {makes}s from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
 }
 
-/// Models that are on the disk and cannot be used, each with what is missing or wrong.
+/// Number of models that are on the disk and cannot be used: the page of models says what each needs.
 fn problems_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let problems = &view.app.cx.models.found.problems;
     if problems.is_empty() {
         return;
     }
-    let palette = palette(ui);
-    let title = counted(
-        problems.len(),
-        "1 model cannot be used",
-        "{} models cannot be used",
-    );
-    let is_open = view.folds.are_problems_open;
+    let title = counted(problems.len(), "1 incomplete model", "{} incomplete models");
+    let summaries: Vec<&str> = problems.iter().map(|it| it.summary.as_str()).collect();
     ui.horizontal(|ui| {
-        let icon = if is_open {
-            icons::CARET_DOWN
-        } else {
-            icons::CARET_RIGHT
-        };
-        let text = RichText::new(format!("{icon} {title}")).small();
-        let button = Button::new(text.color(palette.amber)).frame_when_inactive(false);
-        let response = flush(ui, button)
-            .on_hover_text("What is missing or wrong, and what to do")
+        let text = RichText::new(&title).small().color(palette(ui).weak);
+        let response = flush(ui, Button::new(text).frame_when_inactive(false))
+            .on_hover_text(summaries.join("\n"))
             .accessible_name(&title);
-        if response.clicked() {
-            view.folds.are_problems_open = !is_open;
-        }
+        view.on_click(&response, AppCommand::Show(MainPage::Models));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let hover = "Copy details for a bug report";
             if icon_button(ui, icons::COPY, "Copy what is wrong with models", hover).clicked() {
@@ -147,24 +134,6 @@ fn problems_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
         });
     });
-    if !is_open {
-        return;
-    }
-    ScrollArea::vertical()
-        .id_salt("model-problems")
-        .max_height(theme::PROBLEMS_HEIGHT)
-        .show(ui, |ui| {
-            ui.spacing_mut().item_spacing.y = 2.0;
-            for (index, problem) in problems.iter().enumerate() {
-                if index > 0 {
-                    ui.add_space(theme::SMALL_GAP);
-                }
-                wide_note(ui, &problem.summary, palette.text);
-                if !problem.advice.is_empty() {
-                    wide_note(ui, &problem.advice, palette.weak);
-                }
-            }
-        });
 }
 
 fn none_ui(ui: &mut Ui, view: &mut UiContext<'_>) {

@@ -33,13 +33,18 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     count_ui(ui, view, &spec);
     presets_ui(ui, view, &spec);
     seed_ui(ui, view);
+    let num_shown = view.app.cx.num_advanced_shown;
+    let is_wanted = std::mem::replace(&mut view.panels.num_advanced_shown, num_shown) != num_shown;
     let header = CollapsingHeader::new("Advanced")
         .id_salt("advanced")
-        .open(None)
+        .open(is_wanted.then_some(true))
         .default_open(view.folds.is_advanced_open)
         .icon(fold_icon)
         .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
     view.folds.is_advanced_open = header.fully_open();
+    if is_wanted {
+        header.header_response.scroll_to_me(Some(Align::TOP));
+    }
     header
         .header_response
         .on_hover_text("All other settings, such as steps, guidance and sampler");

@@ -100,22 +100,22 @@ fn submit_hint(ui: &Ui, view: &UiContext<'_>) -> Option<SubmitHint> {
         return None;
     }
     let text = match parked.as_slice() {
-        [(text, _)] => text.clone(),
-        several => format!(
-            "This model does not use {} things in the form. They are kept.",
-            several.len()
-        ),
+        [(_, text, _)] => text.clone(),
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, ..)| name.as_str()).collect();
+            format!("Not used by this model: {}", names.join(", "))
+        }
     };
     // LoRAs are named by their number: the last one is taken out first.
     parked.reverse();
-    let said: Vec<String> = parked.iter().map(|(text, _)| text.clone()).collect();
+    let said: Vec<String> = parked.iter().map(|(_, text, _)| text.clone()).collect();
     Some(SubmitHint {
         text,
         colour: palette.weak,
         help: Some(HelpButton {
             name: REMOVE,
             hover: format!("{}\n{REMOVE_HOVER}", said.join("\n")),
-            commands: parked.into_iter().map(|(_, command)| command).collect(),
+            commands: parked.into_iter().map(|(.., command)| command).collect(),
         }),
     })
 }
@@ -197,12 +197,13 @@ fn extend_elsewhere(
     (Some(help), Some(text))
 }
 
-/// Inputs that the selected model does not use, each with the command that removes it.
-fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
+/// Inputs that the selected model does not use: name, reason, and the command that removes it.
+fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, String, AppCommand)> {
     let mut parked = Vec::new();
     for slot in InputSlot::ALL {
         if let Some(why) = view.app.inputs.parked(slot, view.form, spec) {
-            parked.push((why.to_owned(), InputsCommand::Remove(slot).into()));
+            let name = slot_words(slot, None).heading.to_lowercase();
+            parked.push((name, why.to_owned(), InputsCommand::Remove(slot).into()));
         }
     }
     for index in 0..view.app.inputs.inputs_in(InputSlot::Control).len() {
@@ -213,7 +214,7 @@ fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
                 "This model takes no mask of a control picture. The mask is kept."
             };
             let remove = InputsCommand::RemoveControlMask(index);
-            parked.push((why.to_owned(), remove.into()));
+            parked.push(("control mask".to_owned(), why.to_owned(), remove.into()));
         }
     }
     for (index, lora) in view.form.loras.iter().enumerate() {
@@ -222,7 +223,8 @@ fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
                 "The LoRA {} is not for this model. It is kept.",
                 lora.name()
             );
-            parked.push((text, LorasCommand::Remove(index).into()));
+            let remove = LorasCommand::Remove(index).into();
+            parked.push((lora.name().to_string(), text, remove));
         }
     }
     parked

@@ -9,7 +9,7 @@ use safelight_core::catalog::ModelProblem;
 use safelight_core::units::about_rough_text;
 
 use crate::app::library::rows::{LibraryRow, ListedModel, ModelPosition};
-use crate::app::library::survey::{FitWord, SurveyedFit};
+use crate::app::library::survey::{FitWord, JobSpeed, SurveyedFit};
 use crate::ui::prelude::*;
 
 const LOOK_AGAIN: &str = "Look again";
@@ -166,6 +166,9 @@ fn keys(ui: &Ui, view: &mut UiContext<'_>) {
 fn fit_colour(ui: &Ui, fit: Option<&SurveyedFit>) -> egui::Color32 {
     let palette = palette(ui);
     match fit.map(|fit| (fit.word, fit.ways.is_empty())) {
+        Some((FitWord::Fits, _)) if fit.and_then(SurveyedFit::speed) > Some(JobSpeed::Quick) => {
+            palette.amber
+        }
         Some((FitWord::Fits, _)) => palette.good,
         Some((FitWord::Squeezed, _) | (FitWord::TooLarge, false)) => palette.amber,
         Some((FitWord::TooLarge, true)) => palette.error,
@@ -176,6 +179,12 @@ fn fit_colour(ui: &Ui, fit: Option<&SurveyedFit>) -> egui::Color32 {
 /// Memory verdict of a model, with the time of one result if known: `fits · about 14 h`.
 fn fit_text(fit: &SurveyedFit) -> String {
     match (fit.word, fit.secs.map(about_rough_text)) {
+        (FitWord::Fits | FitWord::Squeezed, Some(_)) if fit.speed() == Some(JobSpeed::TooSlow) => {
+            "too slow here".to_owned()
+        }
+        (FitWord::Fits | FitWord::Squeezed, Some(time)) if fit.speed() == Some(JobSpeed::Slow) => {
+            format!("slow here · {time}")
+        }
         (FitWord::Fits, Some(time)) => format!("fits · {time}"),
         (FitWord::Fits, None) => "fits".to_owned(),
         (FitWord::Squeezed, Some(time)) => format!("just fits · {time}"),
@@ -188,6 +197,7 @@ fn fit_text(fit: &SurveyedFit) -> String {
 
 fn fit_hover(fit: &SurveyedFit) -> String {
     let mut lines = vec![fit.text.clone()];
+    lines.extend(fit.secs.map(|secs| sentence(&about_rough_text(secs))));
     if !fit.ways.is_empty() {
         lines.push(WAYS.to_owned());
         lines.extend(fit.ways.iter().map(|way| format!("• {way}")));

@@ -5,12 +5,11 @@
 
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::memory::DeviceClass;
-use safelight_core::model::ModelFamily;
 use safelight_core::units::gib_text;
 
 use crate::app::commands::FolderSetting;
 use crate::app::library::first_model;
-use crate::app::library::survey::{FitWord, MachineInfo, SurveyedFit};
+use crate::app::library::survey::{MachineInfo, SurveyedFit};
 use crate::ui::downloads::fetch_ui;
 use crate::ui::library::{
     ADD_FOLDER, ADD_FOLDER_HOVER, ADD_FOLDER_NAME, ASKS_FIRST, LOOK_AGAIN, LOOK_AGAIN_HOVER,
@@ -19,9 +18,7 @@ use crate::ui::library::{
 use crate::ui::prelude::*;
 use crate::ui::runtimes::card_ui;
 
-const MAX_OFFERS: usize = 4;
-/// Models of which is said whether they fit.
-const MAX_FITS: usize = 12;
+const MAX_OFFERS: usize = 3;
 
 pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let frame = Frame::new().inner_margin(theme::PAGE_MARGIN);
@@ -176,8 +173,6 @@ fn machine_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             );
             wide_note(ui, &text, palette(ui).amber);
         }
-        ui.add_space(theme::SMALL_GAP);
-        fits_ui(ui, view);
     });
 }
 
@@ -201,91 +196,6 @@ fn device_text(machine: &MachineInfo, has_idle_gpu: bool) -> String {
             "No supported GPU found. Running on the CPU, which is slow, with {memory} GiB of memory."
         ),
     }
-}
-
-struct ModelFit {
-    name: String,
-    is_here: bool,
-    fit: SurveyedFit,
-}
-
-fn fits_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let said = said_of_models(view);
-    let height = ui.text_style_height(&egui::TextStyle::Small) + 6.0;
-    ui.scope(|ui| {
-        ui.spacing_mut().interact_size.y = height;
-        ui.columns(2, |columns| {
-            // Equally high: a model that does not fit has a second line.
-            let num_lines = |said: &ModelFit| 1 + said.fit.ways.len().min(1);
-            let all: usize = said.iter().map(num_lines).sum();
-            let mut before = 0;
-            for said in &said {
-                let is_second = before * 2 >= all;
-                before += num_lines(said);
-                said_ui(&mut columns[usize::from(is_second)], said);
-            }
-        });
-    });
-    if said.iter().any(|said| said.fit.secs.is_some()) {
-        let note = "Times are for one result at default size and length; rough until the first run";
-        wide_note(ui, note, palette(ui).weak);
-    }
-    let button = hint_button(
-        ui,
-        "See all models",
-        "All models, with what they are and whether they fit",
-    );
-    view.on_click(&button, AppCommand::Show(MainPage::Models));
-}
-
-fn said_ui(ui: &mut Ui, said: &ModelFit) {
-    let ModelFit { name, is_here, fit } = said;
-    let palette = palette(ui);
-    ui.horizontal(|ui| {
-        ui.set_max_width(theme::FIT_WIDTH.min(ui.available_width() - theme::GAP));
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let colour = fit_colour(ui, Some(fit));
-            ui.label(RichText::new(fit_text(fit)).small().color(colour))
-                .on_hover_text(fit_hover(fit));
-            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let ink = if *is_here { palette.text } else { palette.weak };
-                ui.add(Label::new(RichText::new(name).small().color(ink)).truncate());
-            });
-        });
-    });
-    if let Some(way) = fit.ways.first() {
-        let text = RichText::new(format!("• {way}"))
-            .small()
-            .color(palette.weak);
-        ui.add(Label::new(text).truncate())
-            .on_hover_text(fit_hover(fit));
-    }
-}
-
-fn said_of_models(view: &UiContext<'_>) -> Vec<ModelFit> {
-    let fits = &view.app.library.survey.fits;
-    let said = |id: &String, name: &String, is_here| {
-        let fit = fits.get(id).filter(|fit| fit.word != FitWord::Unknown)?;
-        Some(ModelFit {
-            name: name.clone(),
-            is_here,
-            fit: fit.clone(),
-        })
-    };
-    let here = view.app.cx.models.all().iter();
-    let here = here.filter_map(|spec| said(&spec.id, &spec.name, true));
-    let mut seen: Vec<(ModelFamily, &str)> = Vec::new();
-    let known = view.app.cx.models.found.missing.iter().filter(|entry| {
-        let kind = (entry.family, entry.variant.as_str());
-        let is_new = !entry.sources.is_empty() && !seen.contains(&kind);
-        seen.push(kind);
-        is_new
-    });
-    let known = known.filter_map(|entry| said(&entry.id, &entry.name, false));
-    here.take(MAX_FITS / 2)
-        .chain(known)
-        .take(MAX_FITS)
-        .collect()
 }
 
 fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -350,15 +260,12 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
         });
 }
 
-/// Models that suit this machine and its disk, the smallest first.
+/// Models that suit this machine and its disk: those that fit, the quick ones first.
 fn offers_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let offers = offers(view);
-    if offers.is_empty() && view.app.fetching.fetch.is_none() {
-        return;
-    }
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        title(ui, "Models to download");
+        title(ui, "Models for this machine");
         let fetch = view.app.fetching.fetch.as_ref();
         let shown = fetch.map(|fetch| fetch.entry.id.clone());
         for entry in &offers {
@@ -371,6 +278,11 @@ fn offers_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         if shown.is_some_and(|id| offers.iter().all(|entry| entry.id != id)) {
             fetch_ui(ui, view);
         }
+        let note = "Times are for one result at default size and length; rough until the first run";
+        wide_note(ui, note, palette(ui).weak);
+        let hover = "All models, with what they are and whether they fit";
+        let button = hint_button(ui, "See all models", hover);
+        view.on_click(&button, AppCommand::Show(MainPage::Models));
     });
 }
 
@@ -414,7 +326,15 @@ fn offers(view: &UiContext<'_>) -> Vec<CatalogEntry> {
     };
     let missing = view.app.cx.models.found.missing.iter();
     let mut offers: Vec<&CatalogEntry> = missing.filter(has_room).collect();
-    offers.sort_by_key(|entry| (survey.word(&entry.id), entry.largest_part_bytes(false)));
+    offers.sort_by_key(|entry| {
+        let fit = survey.fits.get(&entry.id);
+        let speed = fit.and_then(SurveyedFit::speed);
+        (
+            survey.word(&entry.id),
+            speed,
+            entry.largest_part_bytes(false),
+        )
+    });
     // One of each kind says more than four of one.
     let mut seen = Vec::new();
     offers.retain(|entry| {

@@ -12,7 +12,7 @@ use crate::ui::memory;
 use crate::ui::prelude::*;
 
 const RESUME_QUEUE_EXPLAINED: &str = "Start the waiting jobs, one after the other";
-const PAUSE_JOB: &str = "Pause this job";
+const PAUSE_JOB: &str = "Pause job";
 const PAUSING: &str = "Pausing…";
 const CANCEL: &str = "Cancel";
 const CANCELLING: &str = "Cancelling…";
@@ -100,15 +100,24 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         (true, false) => (PAUSE_JOB, CANCELLING),
     };
     let can_cancel = !is_stopping || job.cancel.is_paused();
-    ui.columns(2, |columns| {
-        if let [left, right] = columns {
-            left.add_enabled_ui(!is_stopping, |ui| {
-                let explanation = "Stop it and free the memory. What is finished is kept, and it \
-                                  can be resumed from there. Waiting jobs continue";
+    let has_next = !view.app.queue.waiting.is_empty();
+    ui.columns(2 + usize::from(has_next), |columns| {
+        if let [first, middle @ .., last] = columns {
+            first.add_enabled_ui(!is_stopping, |ui| {
+                let explanation = "Stop it and free the GPU: no other job starts. What is \
+                                  finished is kept, and it can be resumed from there";
                 let button = wide_button(ui, icons::PAUSE, pause, explanation);
-                view.on_click(&button, QueueCommand::PauseRunning);
+                view.on_click(&button, QueueCommand::PauseAll);
             });
-            right.add_enabled_ui(can_cancel, |ui| {
+            for ui in middle {
+                ui.add_enabled_ui(!is_stopping, |ui| {
+                    let explanation = "Stop it and go on with the next job. What is finished is \
+                                      kept, and it can be resumed from there";
+                    let button = wide_button(ui, icons::ARROW_RIGHT, "Set aside", explanation);
+                    view.on_click(&button, QueueCommand::PauseRunning);
+                });
+            }
+            last.add_enabled_ui(can_cancel, |ui| {
                 let explanation = explained(
                     "Stop the running job for good. Whole sections of a clip are kept, unfinished \
                     pictures are not. Waiting jobs continue",

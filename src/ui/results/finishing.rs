@@ -9,7 +9,7 @@ use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 use super::{ResultAction, ResultSubject};
 use crate::app::choices::SlotTarget;
 use crate::app::commands::PostprocessAction;
-use crate::app::postprocess::NetworkChoice;
+use crate::app::postprocess::{NO_RIFE, NO_UPSCALER, NetworkChoice};
 use crate::ui::prelude::*;
 use crate::ui::results::UNREADABLE;
 
@@ -18,10 +18,16 @@ const MAX_NETWORKS: usize = 12;
 const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
 const TO_A_RATE_MORE: &str = "RIFE interpolates frames up to this rate. Duration stays the same";
 
-/// Nothing where no upscaler is on this machine.
 pub(super) fn upscale_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
     if view.app.finishing.upscalers.chosen().is_none() {
-        return Vec::new();
+        let make = PostprocessAction::Upscale(2);
+        return vec![missing(
+            icons::ARROWS_OUT,
+            "Upscale",
+            NO_UPSCALER,
+            subject,
+            make,
+        )];
     }
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let factors = [
@@ -43,10 +49,20 @@ pub(super) fn upscale_actions(view: &UiContext<'_>, subject: &ResultSubject) -> 
     factors.into_iter().map(action).collect()
 }
 
-/// Nothing for pictures, and where no RIFE is on this machine.
+/// Nothing for pictures.
 pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
-    if !subject.is_clip || view.app.finishing.interpolators.chosen().is_none() {
+    if !subject.is_clip {
         return Vec::new();
+    }
+    if view.app.finishing.interpolators.chosen().is_none() {
+        let make = PostprocessAction::Frames(NewRate::Times(2));
+        return vec![missing(
+            icons::FILM,
+            "Interpolate frames",
+            NO_RIFE,
+            subject,
+            make,
+        )];
     }
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let make = |rate| FinishCommand::Make(subject.path.clone(), PostprocessAction::Frames(rate));
@@ -80,6 +96,22 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
     );
     let all = times.into_iter().chain([to_a_rate]);
     all.map(|action| action.unless(unreadable)).collect()
+}
+
+/// An action whose network is not here: pressed it says what to get.
+fn missing(
+    icon: char,
+    name: &str,
+    advice: &'static str,
+    subject: &ResultSubject,
+    make: PostprocessAction,
+) -> ResultAction {
+    ResultAction::new(
+        icon,
+        name,
+        advice,
+        FinishCommand::Make(subject.path.clone(), make),
+    )
 }
 
 pub fn network_actions(view: &UiContext<'_>, is_clip: bool) -> Vec<ResultAction> {

@@ -10,13 +10,33 @@ use std::path::PathBuf;
 use egui::containers::menu::{MenuButton, SubMenuButton, is_in_menu};
 use safelight_core::gallery::{GalleryItem, ItemReading};
 
-use crate::app::choices::{SlotTarget, TrashRequest};
+use crate::app::choices::{RemakeKind, SlotTarget, TrashRequest};
 use crate::app::player::{ViewedMedia, ViewerMode};
 use crate::app::queue::ResultItem;
 use crate::ui::prelude::*;
 pub use finishing::{drag_source, drag_ui, network_actions};
 use finishing::{frames_actions, upscale_actions};
 
+const REMAKES: [(char, &str, &str, RemakeKind); 3] = [
+    (
+        icons::DICE,
+        "Same seed again",
+        "Lock this seed in the form; prompt and settings stay as they are",
+        RemakeKind::SameSeed,
+    ),
+    (
+        icons::SPARKLE,
+        "Vary",
+        "Generate again with its prompt and settings and a new seed",
+        RemakeKind::Vary,
+    ),
+    (
+        icons::SPARKLE,
+        "Remake as Final",
+        "Generate again with its prompt and seed at full quality",
+        RemakeKind::Final,
+    ),
+];
 const UNREADABLE: &str = "The file cannot be read";
 
 pub struct ResultAction {
@@ -134,8 +154,7 @@ pub struct ResultSubject {
     job: Option<JobId>,
     is_unreadable: bool,
     has_settings: bool,
-    /// `None` if unknown.
-    is_favourite: Option<bool>,
+    is_favourite: bool,
     trash: Vec<TrashRequest>,
     is_shown: bool,
 }
@@ -150,7 +169,7 @@ impl ResultSubject {
             job: None,
             is_unreadable: matches!(entry.reading, ItemReading::Broken(_)),
             has_settings: facts.is_none_or(|facts| facts.has_settings),
-            is_favourite: Some(entry.is_favourite),
+            is_favourite: entry.is_favourite,
             trash: vec![wish_of(entry)],
             is_shown: false,
         }
@@ -181,7 +200,7 @@ impl ResultSubject {
             is_unreadable: false,
             // Another program's settings are read only when they are used.
             has_settings: true,
-            is_favourite: entry.map(|entry| entry.is_favourite),
+            is_favourite: entry.is_some_and(|entry| entry.is_favourite),
             trash: media.trash_wishes(shown),
             is_shown: false,
             path,
@@ -228,6 +247,17 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         take_over,
     );
     actions.push(take_over.unless(unreadable.or(silent)));
+    if let Some(id) = subject.job {
+        let choices = REMAKES.map(|(icon, name, explanation, remake)| {
+            ResultAction::new(icon, name, explanation, PlayerCommand::Remake(id, remake))
+        });
+        let (name, hover) = (
+            "Generate again",
+            "With the same seed, another one, or as Final",
+        );
+        let again = ResultAction::of_several(icons::SPARKLE, name, hover, choices.into());
+        actions.push(again);
+    }
     actions.push(start_action(view, subject));
     for (slot, icon, name, explanation) in other_places(view, subject) {
         let place = InputsCommand::Open(vec![path()], SlotTarget::onto(Some(slot)));
@@ -336,11 +366,8 @@ fn other_places(
 
 pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
-    let mut actions = Vec::new();
-    if let Some(is_favourite) = subject.is_favourite {
-        actions.push(favourite_action(vec![path()], is_favourite));
-    }
-    actions.extend([
+    vec![
+        favourite_action(vec![path()], subject.is_favourite),
         ResultAction::new(
             icons::FOLDER_OPEN,
             "Open folder",
@@ -354,8 +381,7 @@ pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
             DesktopCommand::CopyText(path().display().to_string()),
         ),
         delete_action(subject.trash.clone(), subject.trash.len()),
-    ]);
-    actions
+    ]
 }
 
 /// Makes all of these favourites, or none of them if all are.
@@ -389,8 +415,8 @@ pub fn delete_action(wishes: Vec<TrashRequest>, num_files: usize) -> ResultActio
 pub fn menu_ui(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
     ui.set_width(theme::MENU_WIDTH);
     // All of it has room in the smallest window.
-    ui.spacing_mut().item_spacing.y = 3.0;
-    ui.spacing_mut().interact_size.y = 25.0;
+    ui.spacing_mut().item_spacing.y = 2.0;
+    ui.spacing_mut().interact_size.y = 23.0;
     ui.spacing_mut().button_padding.y = 3.0;
     let room = ui.ctx().content_rect().height() - 4.0 * theme::GAP;
     let area = ScrollArea::vertical()

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use safelight_core::settings::Settings;
 use safelight_core::settings::table::{self, SettingRow, Value};
 
+use crate::app::palette::synonyms;
 use crate::ui::prelude::*;
 use crate::ui::runtimes::{KEY as RUNTIMES_AT, section_ui};
 use crate::ui::view::SettingsPanel;
@@ -17,7 +18,9 @@ const SEARCH: &str = "Search settings";
 const OPEN_FILE: &str = "Open settings file";
 
 fn is_found(row: &SettingRow, section: &str, words: &str) -> bool {
-    let text = format!("{section} {} {} {}", row.name, row.key, row.explanation).to_lowercase();
+    let (name, key, explanation) = (row.name, row.key, row.explanation);
+    let synonyms = synonyms(key);
+    let text = format!("{section} {name} {key} {explanation} {synonyms}").to_lowercase();
     words.split_whitespace().all(|word| text.contains(word))
 }
 

@@ -61,6 +61,27 @@ pub fn sign_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Re
         .accessible_name(name)
 }
 
+/// A small button with a word, which may be a switch.
+pub fn word_button(
+    ui: &mut Ui,
+    is_on: bool,
+    word: &str,
+    name: &str,
+    explanation: &str,
+) -> Response {
+    let colour = if is_on {
+        palette(ui).amber
+    } else {
+        palette(ui).weak
+    };
+    let button = Button::new(RichText::new(word).small().color(colour))
+        .frame_when_inactive(false)
+        .selected(is_on);
+    ui.add(button)
+        .on_hover_text(explanation)
+        .accessible_name(name)
+}
+
 pub fn icon_toggle(
     ui: &mut Ui,
     is_on: bool,

@@ -14,7 +14,7 @@ const WILDCARDS_FOLDER: &str = "Open wildcard folder";
 
 pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "Prompts that you used before (Alt+Up and Alt+Down in the prompt)";
-    let button = icon_button(ui, icons::CLOCK, HISTORY, explanation);
+    let button = word_button(ui, false, "History", HISTORY, explanation);
     if button.clicked() {
         view.panels.prompt.history_search.clear();
         view.push(PromptCommand::Begin);
@@ -23,7 +23,10 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
         .width(theme::LIST_WIDTH)
         .accessible_name(HISTORY)
-        .show(|ui| list_ui(ui, view, &button));
+        .show(|ui| {
+            ui.set_width(theme::LIST_WIDTH);
+            list_ui(ui, view, &button);
+        });
 }
 
 fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
@@ -112,7 +115,7 @@ fn one_line(prompt: &str) -> String {
 pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "Lists of words: __name__ in the prompt becomes a line of name.txt, another \
                       one for each seed";
-    let button = icon_button(ui, icons::ASTERISK, WILDCARDS, explanation);
+    let button = word_button(ui, false, "Wildcards", WILDCARDS, explanation);
     if button.clicked() {
         view.panels.prompt.wildcard_search.clear();
         view.push(PromptCommand::LookAtWildcards);
@@ -121,7 +124,10 @@ pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
         .width(theme::LIST_WIDTH)
         .accessible_name(WILDCARDS)
-        .show(|ui| wildcards_list_ui(ui, view));
+        .show(|ui| {
+            ui.set_width(theme::LIST_WIDTH);
+            wildcards_list_ui(ui, view);
+        });
 }
 
 fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {

@@ -126,12 +126,12 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id 
             } else {
                 "Make a job of each line"
             };
-            if icon_toggle(ui, is_on, icons::ROWS, "One job per line", meaning).clicked() {
+            if word_button(ui, is_on, "Lines", "One job per line", meaning).clicked() {
                 view.form.is_one_a_line = !is_on;
             }
             if !examples.is_empty() {
                 let (name, hover) = ("Random example", "Another example prompt");
-                if icon_button(ui, icons::DICE, name, hover).clicked() {
+                if word_button(ui, false, "Example", name, hover).clicked() {
                     let pick = another(examples, &view.form.prompt);
                     view.push(PromptCommand::UseExample(pick));
                 }
