@@ -169,6 +169,7 @@ fn fill_strip(bench: &mut Bench, sent: &Sent) {
             id: JobId(1_000_000 + number),
             request: sent.request.clone().into(),
             output: output(sent, 1),
+            is_in_memory: true,
         };
         drop(bench.app().queue.keep(item));
     }

@@ -1,9 +1,10 @@
 //! Request, placement, capture and hooks of a stage, and the networks that it loads.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use safelight_core::job::GenerateRequest;
-use tch::Kind;
+use tch::{Kind, Tensor};
 
 use crate::capture::StageCapture;
 use crate::error::EngineError;
@@ -66,6 +67,29 @@ impl<'a> StageWork<'a> {
             ..place
         };
         decode(self)
+    }
+
+    /// Frames that `decode` makes, until it is cancelled or `take` fails.
+    pub fn decode_frames(
+        &self,
+        decode: impl FnOnce(&dyn Fn() -> bool, &mut dyn FnMut(Tensor)) -> Option<()>,
+        take: &mut dyn FnMut(Tensor) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let error = RefCell::new(None);
+        let is_cancelled = self.cancelled(FaultSite::VaeDecode);
+        let done = decode(
+            &|| error.borrow().is_some() || is_cancelled(),
+            &mut |pixels| {
+                let mut error = error.borrow_mut();
+                if error.is_none() {
+                    *error = take(pixels).err();
+                }
+            },
+        );
+        match error.into_inner() {
+            Some(error) => Err(error),
+            None => done.ok_or(EngineError::Cancelled),
+        }
     }
 
     /// Loads the decoder of an autoencoder, which may stay loaded when its stage ends.

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId,
-    JobRequest, Video,
+    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId, JobRequest, Video,
 };
 use safelight_core::job_update::JobOutput;
 use safelight_core::media::{MediaError, open_picture};

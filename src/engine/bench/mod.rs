@@ -13,7 +13,6 @@ use std::io::{self, Write};
 
 use clap::Parser;
 use safelight_core::job::DeviceChoice;
-use safelight_core::measured::CaseLine;
 use serde::Serialize;
 use tch::{Device, Kind};
 
@@ -55,18 +54,9 @@ pub fn run(
 
 fn list(out: &mut dyn Write) -> Result<bool, ProcessError> {
     for (family, case) in families::measured() {
-        let Some(reported) = &case.reported else {
-            continue;
-        };
-        let line = CaseLine {
-            family: arguments::name_of(family),
-            case: case.name.to_owned(),
-            label: reported.label.to_owned(),
-            kind: case.kind,
-            gib: reported.gib,
-            tflop: reported.tflop,
-        };
-        write_line(out, &line)?;
+        if let Some(line) = case.reported(&arguments::name_of(family)) {
+            write_line(out, &line)?;
+        }
     }
     Ok(true)
 }
@@ -100,6 +90,8 @@ fn write_line(out: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use safelight_core::measured::CaseLine;
+
     use super::*;
 
     #[test]

@@ -115,15 +115,12 @@ pub(super) fn run(arguments: &ParityArguments, out: &mut dyn Write) -> Result<bo
 fn networks() -> Vec<(&'static BenchCase, &'static str)> {
     let mut found: Vec<(&BenchCase, &str)> = Vec::new();
     for (_, case) in families::measured() {
-        let reported = case.reported.as_ref();
-        let Some(reported) = reported.filter(|_| case.kind != CaseKind::Streaming) else {
+        let network = case.network();
+        let Some(network) = network.filter(|_| case.kind != CaseKind::Streaming) else {
             continue;
         };
-        // Without its size.
-        let label = reported.label.split(',').next().unwrap_or_default();
-        let label = label.trim_end_matches(" reads a prompt");
-        if !found.iter().any(|other| other.1 == label) {
-            found.push((case, label));
+        if !found.iter().any(|other| other.1 == network) {
+            found.push((case, network));
         }
     }
     found

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::Args;
 pub use safelight_core::measured::CaseKind;
+use safelight_core::measured::CaseLine;
 use safelight_core::networks::{DenoiserConfig as _, LanguageConfig, T5Config};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,21 +42,16 @@ type CaseCall = fn(&CaseBench) -> BenchLine;
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct SizeArguments {
     #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) width: Option<i64>,
     #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) height: Option<i64>,
     #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) frames: Option<i64>,
     /// Images, or texts of a video, computed together
     #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<i64>,
     /// Edge of an autoencoder's tiles in pixels
     #[arg(long, value_parser = size)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tile: Option<i64>,
 }
 
@@ -63,63 +59,66 @@ pub(crate) struct SizeArguments {
 pub struct BenchCase {
     pub name: &'static str,
     pub kind: CaseKind,
-    /// Width and height in pixels, and frames.
+    /// Width and height in pixels, and frames; zeros for text encoders.
     size: [i64; 3],
     /// Edge of tiles in pixels; `None`: no tiles.
     tile: Option<i64>,
     call: CaseCall,
-    /// `None`: not in reports
-    pub reported: Option<ReportedCase>,
 }
 
-#[derive(Debug)]
-pub struct ReportedCase {
-    pub label: &'static str,
-    /// Memory of the device that it needs, with some margin.
-    pub gib: f64,
-    /// Estimated work of one call.
-    pub tflop: f64,
+/// Cases of reports: name, network, memory of the device in GiB that it needs, with some margin, and estimated work of one
+/// call in TFLOP.
+const REPORTED: [(&str, &str, f64, f64); 20] = [
+    ("framepack", "FramePack", 26.5, 500.0),
+    ("vae_hunyuan_9", "HunyuanVideo's autoencoder", 3.5, 400.0),
+    ("llama3", "Llama 3", 14.0, 5.0),
+    ("wan14b_320_17f", "Wan 14B", 28.0, 60.0),
+    ("wan5b_704p_121f", "Wan 5B", 11.5, 550.0),
+    ("vae_wan_480p_81f", "Wan 2.1's autoencoder", 5.0, 250.0),
+    ("vae_wan_320_17f", "Wan 2.1's autoencoder", 2.5, 14.0),
+    ("vae_wan22_704p_17f", "Wan 2.2's autoencoder", 8.0, 200.0),
+    ("umt5xxl", "UMT5-XXL", 11.5, 6.0),
+    ("wan13b_320_17f", "Wan 1.3B", 5.0, 6.0),
+    ("z_image_1024", "Z-Image", 12.5, 60.0),
+    ("qwen3_4b", "Qwen 3", 8.0, 4.0),
+    ("krea2_1024", "Krea 2", 26.0, 120.0),
+    ("qwen3_vl_4b", "Qwen 3 VL", 8.5, 4.0),
+    ("chroma_1024", "Chroma", 17.5, 74.0),
+    ("qwen_image_1024", "Qwen-Image", 41.0, 97.0),
+    ("qwen25_vl_7b", "Qwen 2.5 VL", 15.0, 7.5),
+    ("flux_1024", "Flux", 23.5, 74.0),
+    ("vae_flux_1024_bands", "Flux's autoencoder", 2.5, 10.0),
+    ("t5xxl", "T5-XXL", 9.5, 5.0),
+];
+
+/// One call of a transformer. `size`: width and height in pixels, frames
+pub(crate) const fn step(name: &'static str, size: [i64; 3], call: CaseCall) -> BenchCase {
+    BenchCase {
+        name,
+        kind: CaseKind::Step,
+        size,
+        tile: None,
+        call,
+    }
+}
+
+/// Latents to pixels.
+pub(crate) const fn decode(name: &'static str, size: [i64; 3], call: CaseCall) -> BenchCase {
+    BenchCase {
+        kind: CaseKind::Decode,
+        ..step(name, size, call)
+    }
+}
+
+/// A prompt to embeddings.
+pub(crate) const fn text(name: &'static str, call: CaseCall) -> BenchCase {
+    BenchCase {
+        kind: CaseKind::Text,
+        ..step(name, [0; 3], call)
+    }
 }
 
 impl BenchCase {
-    const fn new(name: &'static str, kind: CaseKind, call: CaseCall) -> Self {
-        Self {
-            name,
-            kind,
-            size: [0; 3],
-            tile: None,
-            call,
-            reported: None,
-        }
-    }
-
-    /// One call of a transformer. `size`: width and height in pixels, frames
-    pub(crate) const fn step(name: &'static str, size: [i64; 3], call: CaseCall) -> Self {
-        Self {
-            size,
-            ..Self::new(name, CaseKind::Step, call)
-        }
-    }
-
-    /// Latents to pixels. `tile`: edge in pixels
-    pub(crate) const fn decode(
-        name: &'static str,
-        size: [i64; 3],
-        tile: Option<i64>,
-        call: CaseCall,
-    ) -> Self {
-        Self {
-            size,
-            tile,
-            ..Self::new(name, CaseKind::Decode, call)
-        }
-    }
-
-    /// A prompt to embeddings.
-    pub(crate) const fn text(name: &'static str, call: CaseCall) -> Self {
-        Self::new(name, CaseKind::Text, call)
-    }
-
     /// Weights that do not all stay on the device.
     pub(crate) const fn streaming(self) -> Self {
         Self {
@@ -128,11 +127,41 @@ impl BenchCase {
         }
     }
 
-    pub(crate) const fn reported(self, label: &'static str, gib: f64, tflop: f64) -> Self {
+    /// With tiles of this edge in pixels.
+    pub(crate) const fn tiled(self, edge: i64) -> Self {
         Self {
-            reported: Some(ReportedCase { label, gib, tflop }),
+            tile: Some(edge),
             ..self
         }
+    }
+
+    /// The case in a report; `None`: not in reports
+    pub(crate) fn reported(&self, family: &str) -> Option<CaseLine> {
+        let row = REPORTED.iter().find(|(name, ..)| *name == self.name);
+        let &(case, network, gib, tflop) = row?;
+        let size = match self.size {
+            [width, height, 1] => format!("{width}×{height}"),
+            [width, height, frames] => format!("{width}×{height} with {frames} frames"),
+        };
+        let label = match self.kind {
+            CaseKind::Step => format!("{network}, a call at {size}"),
+            CaseKind::Decode | CaseKind::Streaming => format!("{network}, {size}"),
+            CaseKind::Text => format!("{network} reads a prompt"),
+        };
+        Some(CaseLine {
+            family: family.to_owned(),
+            case: case.to_owned(),
+            label,
+            kind: self.kind,
+            gib,
+            tflop,
+        })
+    }
+
+    /// Name of the network; `None`: not in reports
+    pub(crate) fn network(&self) -> Option<&'static str> {
+        let row = REPORTED.iter().find(|(name, ..)| *name == self.name);
+        row.map(|(_, network, ..)| *network)
     }
 
     /// Builds the network of `weights` and measures it: fields of an output line, and the network's last output.
@@ -367,10 +396,10 @@ pub(crate) fn in_range(text: &str, most: i64) -> Result<i64, String> {
     }
 }
 
-/// `base` with the fields of `others` added or replaced.
+/// `base` with the fields of `others` that are not null added or replaced.
 pub(crate) fn merged(mut base: Value, others: Value) -> Value {
     if let (Value::Object(base), Value::Object(others)) = (&mut base, others) {
-        base.extend(others);
+        base.extend(others.into_iter().filter(|(_, value)| !value.is_null()));
     }
     base
 }

@@ -2,14 +2,13 @@
 //! nowhere else.
 
 use safelight_core::families::{flux2, krea2, qwen_image, z_image};
-use safelight_core::networks::{
-    ChromaTransformerConfig, Flux2TransformerConfig, KlVaeConfig, Krea2TransformerConfig,
-    LanguageConfig, QwenImageTransformerConfig, ZImageTransformerConfig,
-};
+use safelight_core::networks::{Flux2TransformerConfig, KlVaeConfig, LanguageConfig};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use super::bench_cases::{BenchCase, BenchLine, CaseBench, T5_LENGTH, TEXT_LENGTH};
+use super::bench_cases::{
+    BenchCase, BenchLine, CaseBench, T5_LENGTH, TEXT_LENGTH, decode, step, text,
+};
 use super::chroma::ChromaTransformer;
 use super::flux::FluxTransformer;
 use super::flux2::Flux2Transformer;
@@ -23,21 +22,13 @@ use crate::vae::{KlVaeDecoder, KlWay, RowBands};
 const COUNTED: i64 = 64;
 const ALIKE: i64 = T5_LENGTH - COUNTED - 91;
 
-pub(super) const CHROMA: &[BenchCase] =
-    &[
-        BenchCase::step("chroma_1024", [1024, 1024, 1], chroma_step).reported(
-            "Chroma, a step at 1024×1024",
-            17.5,
-            74.0,
-        ),
-    ];
+pub(super) const CHROMA: &[BenchCase] = &[step("chroma_1024", [1024, 1024, 1], chroma_step)];
 
 fn chroma_step(bench: &CaseBench) -> BenchLine {
     let small = json!({"num_layers": 2, "num_single_layers": 4, "num_attention_heads": 4, "attention_head_dim": 64,
         "axes_dims_rope": [8, 28, 28], "joint_attention_dim": 256, "approximator_hidden_dim": 128,
         "approximator_layers": 2});
-    let published = ChromaTransformerConfig::default();
-    bench.image_step::<ChromaTransformer>(published, small, |config| {
+    bench.image_step::<ChromaTransformer>(json!({}), small, |config| {
         let text = bench.text(T5_LENGTH, config.joint_attention_dim);
         drop(text.prompt.narrow(1, T5_LENGTH - ALIKE, ALIKE).fill_(1.0));
         let mask = Tensor::zeros([1, T5_LENGTH], (Kind::Float, Device::Cpu));
@@ -50,30 +41,24 @@ fn chroma_step(bench: &CaseBench) -> BenchLine {
 }
 
 pub(super) const FLUX: &[BenchCase] = &[
-    BenchCase::step("flux_1024", [1024, 1024, 1], flux_step).reported(
-        "Flux, a step at 1024×1024",
-        23.5,
-        74.0,
-    ),
-    BenchCase::step("flux_2048", [2048, 2048, 1], flux_step),
-    BenchCase::decode("vae_flux_1024", [1024, 1024, 1], None, |bench| {
+    step("flux_1024", [1024, 1024, 1], flux_step),
+    step("flux_2048", [2048, 2048, 1], flux_step),
+    decode("vae_flux_1024", [1024, 1024, 1], |bench| {
         autoencoder(bench, KlWay::Whole)
     }),
-    BenchCase::decode("vae_flux_2048", [2048, 2048, 1], None, |bench| {
+    decode("vae_flux_2048", [2048, 2048, 1], |bench| {
         autoencoder(bench, KlWay::Whole)
     }),
     // As jobs decode by default.
-    BenchCase::decode("vae_flux_1024_bands", [1024, 1024, 1], None, |bench| {
+    decode("vae_flux_1024_bands", [1024, 1024, 1], |bench| {
         autoencoder(bench, KlWay::Bands(RowBands::default()))
-    })
-    .reported("Flux's autoencoder, an image of 1024×1024", 2.5, 10.0),
-    BenchCase::text("t5xxl", |bench| {
+    }),
+    text("t5xxl", |bench| {
         let published = json!({"vocab_size": 32_128, "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
             "d_kv": 64, "feed_forward_proj": "gated-gelu"});
         let small = json!({"vocab_size": 1000, "d_model": 256, "d_ff": 512, "num_layers": 4, "num_heads": 4});
         bench.t5(published, small, false)
-    })
-    .reported("T5-XXL reads a prompt", 9.5, 5.0),
+    }),
 ];
 
 fn flux_step(bench: &CaseBench) -> BenchLine {
@@ -111,13 +96,13 @@ fn autoencoder(bench: &CaseBench, way: KlWay) -> BenchLine {
 }
 
 pub(super) const FLUX2: &[BenchCase] = &[
-    BenchCase::step("klein_4b_1024", [1024, 1024, 1], |bench| {
+    step("klein_4b_1024", [1024, 1024, 1], |bench| {
         flux2_step(bench, &Flux2TransformerConfig::klein_4b())
     }),
-    BenchCase::step("klein_9b_1024", [1024, 1024, 1], |bench| {
+    step("klein_9b_1024", [1024, 1024, 1], |bench| {
         flux2_step(bench, &Flux2TransformerConfig::klein_9b())
     }),
-    BenchCase::text("qwen3_8b", |bench| {
+    text("qwen3_8b", |bench| {
         let small = json!({"vocab_size": 1000, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 28,
             "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64});
         bench.language(
@@ -136,74 +121,60 @@ fn flux2_step(bench: &CaseBench, published: &Flux2TransformerConfig) -> BenchLin
 }
 
 pub(super) const KREA2: &[BenchCase] = &[
-    BenchCase::step("krea2_1024", [1024, 1024, 1], krea2_step).reported(
-        "Krea 2, a step at 1024×1024",
-        26.0,
-        120.0,
-    ),
-    BenchCase::text("qwen3_vl_4b", |bench| {
+    step("krea2_1024", [1024, 1024, 1], krea2_step),
+    text("qwen3_vl_4b", |bench| {
         let small = json!({"vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2,
             "num_key_value_heads": 1, "head_dim": 32});
         let published = LanguageConfig::qwen3_4b(krea2::LANGUAGE.tap);
         bench.language(&published, small, krea2::PROMPT.length())
-    })
-    .reported("Qwen 3 VL reads a prompt", 8.5, 4.0),
+    }),
 ];
 
 fn krea2_step(bench: &CaseBench) -> BenchLine {
     let small = json!({"num_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "intermediate_size": 512,
         "text_hidden_dim": 128, "text_num_attention_heads": 1, "text_num_key_value_heads": 1,
         "text_intermediate_size": 256});
-    let published = Krea2TransformerConfig::default();
-    bench.image_step::<Krea2Transformer>(published, small, |config| {
+    bench.image_step::<Krea2Transformer>(json!({}), small, |config| {
         bench.text(TEXT_LENGTH, config.num_text_layers * config.text_hidden_dim)
     })
 }
 
 pub(super) const QWEN_IMAGE: &[BenchCase] = &[
-    BenchCase::step("qwen_image_1024", [1024, 1024, 1], qwen_image_step).reported(
-        "Qwen-Image, a step at 1024×1024",
-        41.0,
-        97.0,
-    ),
-    BenchCase::text("qwen25_vl_7b", |bench| {
+    step("qwen_image_1024", [1024, 1024, 1], qwen_image_step),
+    text("qwen25_vl_7b", |bench| {
         let small = json!({"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64});
         let published = LanguageConfig::qwen25_vl_7b(qwen_image::LANGUAGE.tap);
         bench.language(&published, small, qwen_image::PROMPT.length())
-    })
-    .reported("Qwen 2.5 VL reads a prompt", 15.0, 7.5),
+    }),
 ];
 
 fn qwen_image_step(bench: &CaseBench) -> BenchLine {
     let small = json!({"num_layers": 3, "num_attention_heads": 4, "attention_head_dim": 64,
         "axes_dims_rope": [8, 28, 28], "joint_attention_dim": 256});
-    let published = QwenImageTransformerConfig::default();
-    bench.image_step::<QwenImageTransformer>(published, small, |config| {
+    bench.image_step::<QwenImageTransformer>(json!({}), small, |config| {
         bench.text(TEXT_LENGTH, config.joint_attention_dim)
     })
 }
 
 pub(super) const Z_IMAGE: &[BenchCase] = &[
-    BenchCase::step("z_image_1024", [1024, 1024, 1], z_image_step).reported(
-        "Z-Image, a step at 1024×1024",
-        12.5,
-        60.0,
-    ),
-    BenchCase::step("z_image_2048", [2048, 2048, 1], z_image_step),
-    BenchCase::text("qwen3_4b", |bench| {
+    step("z_image_1024", [1024, 1024, 1], z_image_step),
+    step("z_image_2048", [2048, 2048, 1], z_image_step),
+    text("qwen3_4b", |bench| {
         let small = json!({"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 5,
             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64});
-        bench.language(&LanguageConfig::qwen3_4b(z_image::LANGUAGE.tap), small, z_image::PROMPT.room)
-    })
-    .reported("Qwen 3 reads a prompt", 8.0, 4.0),
+        bench.language(
+            &LanguageConfig::qwen3_4b(z_image::LANGUAGE.tap),
+            small,
+            z_image::PROMPT.room,
+        )
+    }),
 ];
 
 fn z_image_step(bench: &CaseBench) -> BenchLine {
     let small = json!({"dim": 256, "n_layers": 4, "n_refiner_layers": 1, "n_heads": 2, "n_kv_heads": 2,
         "cap_feat_dim": 64});
-    let published = ZImageTransformerConfig::default();
-    bench.image_step::<ZImageTransformer>(published, small, |config| {
+    bench.image_step::<ZImageTransformer>(json!({}), small, |config| {
         bench.text(TEXT_LENGTH, config.cap_feat_dim)
     })
 }

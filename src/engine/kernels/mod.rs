@@ -28,7 +28,6 @@ mod vendor;
 pub(crate) use binary_cache::forget_tries;
 pub(crate) use copies::{CopyDriver, CopyMark, PinnedCopyStream as CopyLane};
 pub use error::KernelError;
-pub use loaded::{line, status};
 pub use pass_params::{FusedNorm, GateArgs, RopePairing, TokenRows};
 
 use loaded::{kernels_for, kernels_of};
@@ -163,18 +162,10 @@ fn activate(xs: Tensor, what: ElementActivation<'_>) -> Tensor {
     xs
 }
 
-/// Each pixel's channels divided by their norm, times `factor`, then optionally SiLU.
-///
-/// `xs`: `(.., C)`, `factor`: `(C)`. Returns the shape of `xs`.
-pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
-    kernels_for(xs)
-        .and_then(|kernels| kernels.pixel_norm(xs, factor, with_silu))
-        .unwrap_or_else(|| reference::pixel_norm(xs, factor, with_silu))
-}
-
-/// Like [`pixel_norm`] with SiLU, into `out` of equal size, whose rows may have any stride; `None` if no kernel fits.
+/// Each pixel's channels divided by their norm, times `factor`, then SiLU: `xs`: `(.., C)`, `factor`: `(C)`, `out`: of equal
+/// size, whose rows may have any stride. `None` if no kernel fits.
 pub fn pixel_norm_silu_into(xs: &Tensor, factor: &Tensor, out: &Tensor) -> Option<()> {
-    kernels_for(xs)?.pixel_norm_into(xs, factor, true, out)
+    kernels_for(xs)?.pixel_norm_silu_into(xs, factor, out)
 }
 
 /// Mean and variance of each channel over all pixels, both `(C)` in f32: `xs`: `(.., C)`, without gaps.

@@ -137,16 +137,13 @@ pub(super) fn activate(xs: &mut Tensor, what: ElementActivation<'_>) {
     }
 }
 
-pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
+pub fn pixel_norm_silu(xs: &Tensor, factor: &Tensor) -> Tensor {
     let wide = xs.to_kind(Kind::Float);
     let length = wide
         .norm_scalaropt_dim(2, [-1], true)
         .clamp_min(SHORTEST_PIXEL);
     let mut ys = wide / length * factor.to_kind(Kind::Float);
-    if with_silu {
-        drop(ys.silu_());
-    }
-    ys.to_kind(xs.kind())
+    ys.silu_().to_kind(xs.kind())
 }
 
 /// Pixels that are shorter are not made longer than their share of this.

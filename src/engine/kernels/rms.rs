@@ -234,23 +234,11 @@ impl KernelSet {
         fits.then(|| turns.data_ptr().cast_const())
     }
 
-    pub(super) fn pixel_norm(
+    /// Norm of pixels with SiLU, into `out`, whose rows may have any stride.
+    pub(super) fn pixel_norm_silu_into(
         &self,
         xs: &Tensor,
         factor: &Tensor,
-        with_silu: bool,
-    ) -> Option<Tensor> {
-        let out = xs.empty_like();
-        self.pixel_norm_into(xs, factor, with_silu, &out)?;
-        Some(out)
-    }
-
-    /// Like `pixel_norm`, into `out`, whose rows may have any stride.
-    pub(super) fn pixel_norm_into(
-        &self,
-        xs: &Tensor,
-        factor: &Tensor,
-        with_silu: bool,
         out: &Tensor,
     ) -> Option<()> {
         let shape = self.whole_rows(xs)?;
@@ -264,7 +252,7 @@ impl KernelSet {
             factor: 1.0,
             least: (SHORTEST_PIXEL * SHORTEST_PIXEL) as f32,
             is_wide: factor.is_wide,
-            with_silu: i32::from(with_silu),
+            with_silu: 1,
             ..RmsArgs::new(xs, &shape)
         };
         self.launch_rows(RowKernel::Rms, &shape, &mut args)

@@ -24,13 +24,7 @@ struct LinearPart {
 
 impl Linear {
     pub fn new(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
-        Self::as_stored(in_features, out_features, w)?.adapted(in_features, w)
-    }
-
-    fn as_stored(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
-        let weight = w.matrix("weight", [out_features, in_features])?;
-        let bias = w.tensor("bias", &[out_features])?;
-        Ok(Self::from_parts(weight, Some(bias), w.kind()))
+        Self::biased(true, in_features, out_features, w)
     }
 
     pub fn without_bias(
@@ -38,16 +32,28 @@ impl Linear {
         out_features: i64,
         w: &Weights,
     ) -> Result<Self, WeightsError> {
-        Self::as_stored_without_bias(in_features, out_features, w)?.adapted(in_features, w)
+        Self::biased(false, in_features, out_features, w)
     }
 
-    fn as_stored_without_bias(
+    /// A layer that has a bias if `has_bias`.
+    pub fn biased(
+        has_bias: bool,
+        in_features: i64,
+        out_features: i64,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        Self::as_stored(has_bias, in_features, out_features, w)?.adapted(in_features, w)
+    }
+
+    fn as_stored(
+        has_bias: bool,
         in_features: i64,
         out_features: i64,
         w: &Weights,
     ) -> Result<Self, WeightsError> {
         let weight = w.matrix("weight", [out_features, in_features])?;
-        Ok(Self::from_parts(weight, None, w.kind()))
+        let bias = has_bias.then(|| w.tensor("bias", &[out_features]));
+        Ok(Self::from_parts(weight, bias.transpose()?, w.kind()))
     }
 
     /// A single row without bias, which some converters to GGUF leave without its axis.
@@ -66,36 +72,19 @@ impl Linear {
     /// concatenated into one matrix: one large product is faster than several. On the CPU they stay in the mapped file,
     /// which costs no memory.
     pub fn fused(
+        has_bias: bool,
         in_features: i64,
         parts: &[(&str, i64)],
         w: &Weights,
     ) -> Result<Self, WeightsError> {
-        Self::fused_of(in_features, parts, w, Self::as_stored)
-    }
-
-    /// Like [`Self::fused`], for layers without bias.
-    pub fn fused_without_bias(
-        in_features: i64,
-        parts: &[(&str, i64)],
-        w: &Weights,
-    ) -> Result<Self, WeightsError> {
-        Self::fused_of(in_features, parts, w, Self::as_stored_without_bias)
-    }
-
-    /// `read`: one of the products, or all of them together.
-    fn fused_of(
-        in_features: i64,
-        parts: &[(&str, i64)],
-        w: &Weights,
-        read: fn(i64, i64, &Weights) -> Result<Self, WeightsError>,
-    ) -> Result<Self, WeightsError> {
+        let read = |size, w: &Weights| Self::as_stored(has_bias, in_features, size, w);
         if w.has("weight") || parts.is_empty() {
             let out_features = parts.iter().map(|(_, size)| size).sum();
-            return read(in_features, out_features, w)?.adapted(in_features, w);
+            return read(out_features, w)?.adapted(in_features, w);
         }
         let mut all = Vec::with_capacity(parts.len());
         for (name, size) in parts {
-            all.append(&mut read(in_features, *size, &(w / name))?.parts);
+            all.append(&mut read(*size, &(w / name))?.parts);
         }
         let weights: Vec<&StoredMatrix> = all.iter().map(|part| &part.weight).collect();
         if w.device() != Device::Cpu
@@ -267,6 +256,37 @@ impl LinearPart {
 /// `(.., features)` -> `(N, features)`, a view
 fn as_rows(xs: &Tensor) -> Tensor {
     xs.view([-1, xs.size().last().copied().unwrap_or(1)])
+}
+
+/// Two linear layers with an activation between them.
+pub struct Mlp {
+    first: Linear,
+    second: Linear,
+}
+
+impl Mlp {
+    /// `names`: of the layers in `w`
+    pub fn new(sizes: [i64; 3], names: [&str; 2], w: &Weights) -> Result<Self, WeightsError> {
+        Self::biased(true, sizes, names, w)
+    }
+
+    /// Layers that have biases if `has_bias`.
+    pub fn biased(
+        has_bias: bool,
+        [input, inner, output]: [i64; 3],
+        names: [&str; 2],
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            first: Linear::biased(has_bias, input, inner, &(w / names[0]))?,
+            second: Linear::biased(has_bias, inner, output, &(w / names[1]))?,
+        })
+    }
+
+    /// `(.., input)` -> `(.., output)`
+    pub fn forward(&self, xs: &Tensor, activation: impl FnOnce(Tensor) -> Tensor) -> Tensor {
+        self.second.forward(&activation(self.first.forward(xs)))
+    }
 }
 
 pub struct SwiGlu {

@@ -15,16 +15,17 @@ mod tests;
 
 pub use crate::kernels::{
     FusedNorm, GateArgs, RopePairing, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm,
-    pixel_norm, pixel_norm_silu_into, rms_norm, rms_norm_in_place, rms_norm_shifted, silu,
-    silu_times, times_sigmoid,
+    pixel_norm_silu_into, rms_norm, rms_norm_in_place, rms_norm_shifted, silu, silu_times,
+    times_sigmoid,
 };
 pub use attention::{
-    attention, join_heads, lowest, pixel_attention, shared_attention, split_heads, wide_attention,
+    attention, join_heads, lowest, pixel_attention, qkv_attention, shared_attention, split_heads,
+    wide_attention,
 };
 pub use clip::ClipTower;
-pub use linear::{Linear, SwiGlu};
+pub use linear::{Linear, Mlp, SwiGlu};
 pub use norm::{LayerNorm, QkNorm, T5Norm, TokenRmsNorm};
 pub use rope::{
-    NUM_TIMESTEPS, Rope, angles_at, axis_angles, rounded_timesteps, scaled_timestep_embedding,
-    timestep_embedding,
+    NUM_TIMESTEPS, Rope, angles_at, angles_of_ids, image_ids, rounded_timesteps,
+    scaled_timestep_embedding, timestep_embedding,
 };

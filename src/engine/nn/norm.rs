@@ -105,8 +105,10 @@ impl QkNorm {
         Self { weights, eps }
     }
 
-    pub fn head_dim(&self) -> i64 {
-        self.weights.size()[1]
+    /// Splits tokens into heads: `(1, L, C)`, rows with any stride -> a view, `(1, L, H, D)`
+    pub fn heads_of(&self, xs: &Tensor) -> Tensor {
+        let (size, head_dim) = (xs.size(), self.weights.size()[1]);
+        xs.view([1, size[1], size[2] / head_dim, head_dim])
     }
 
     /// Norm followed by RoPE, in place: `qk`: `(B, L, 2 * H, D)`, the heads of the queries, then those of the keys,

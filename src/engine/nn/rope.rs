@@ -7,11 +7,30 @@ use tch::{Device, Kind, Tensor};
 use crate::kernels::{self, RopePairing};
 
 /// The angles of one axis, in f64: `(positions, dim / 2)`.
-pub fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
+pub(super) fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
     let f64s = (Kind::Double, Device::Cpu);
     let exponents = Tensor::arange_start_step(0, dim, 2, f64s) / dim as f64;
     let freqs = Tensor::from(theta).pow(&exponents).reciprocal();
     Tensor::arange(positions, f64s).outer(&freqs)
+}
+
+/// Angles of tokens at places along several axes, each of which turns some numbers of a head: `ids`: `(L, axes)`, whole
+/// numbers from 0; `dims`: how many numbers, `theta`: the base of their frequencies -> `(L, D / 2)` in f64
+pub fn angles_of_ids(ids: &Tensor, dims: &[i64], theta: f64) -> Tensor {
+    let ids = ids.to_kind(Kind::Int64);
+    let axes = (0..).zip(dims).map(|(axis, dim)| {
+        let ids = ids.select(1, axis);
+        let positions = ids.max().int64_value(&[]) + 1;
+        axis_angles(positions, *dim, theta).index_select(0, &ids)
+    });
+    Tensor::cat(&axes.collect::<Vec<_>>(), 1)
+}
+
+/// Position ids of the tokens of an image: `time`, row and column, `(I, 3)`
+pub fn image_ids([rows, columns]: [i64; 2], time: i64, kind: Kind) -> Tensor {
+    let options = (kind, Device::Cpu);
+    let [rows, columns] = [rows, columns].map(|count| Tensor::arange(count, options));
+    Tensor::cartesian_prod(&[Tensor::full([1], time, options), rows, columns])
 }
 
 /// The angles of one axis at `places`, `(L)` in f32 and of any sign, in f32 throughout, as some references have them:
@@ -39,18 +58,6 @@ impl Rope {
         let [cos, sin] = [cos, sin].map(|xs| xs.to_kind(Kind::Float));
         let turns = Tensor::complex(&cos, &sin).unsqueeze(1).to_device(device);
         Self { turns }
-    }
-
-    /// Of tokens at places along several axes, each of which turns some numbers of a head: `ids`: `(L, axes)`, whole
-    /// numbers from 0; `dims`: how many numbers, `theta`: the base of their frequencies
-    pub fn of_ids(ids: &Tensor, dims: &[i64], theta: f64, device: Device) -> Self {
-        let ids = ids.to_kind(Kind::Int64);
-        let axes = (0..).zip(dims).map(|(axis, dim)| {
-            let ids = ids.select(1, axis);
-            let positions = ids.max().int64_value(&[]) + 1;
-            axis_angles(positions, *dim, theta).index_select(0, &ids)
-        });
-        Self::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), device)
     }
 
     pub fn narrow(&self, start: i64, len: i64) -> Self {
@@ -116,4 +123,16 @@ pub(super) fn frequencies(count: i64, device: Device) -> Tensor {
     }
     let exponents = Tensor::arange(count, (Kind::Float, device)) * -10000_f64.ln() / count as f64;
     exponents.exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_the_ids_of_its_row_and_column() {
+        let ids = image_ids([2, 3], 7, Kind::Float);
+        let ids: Vec<f32> = ids.get(5).try_into().unwrap();
+        assert_eq!(ids, [7.0, 1.0, 2.0]);
+    }
 }

@@ -74,7 +74,7 @@ fn positions_turn_as_in_diffusers() {
     let angles = [12, 10, 10].into_iter().enumerate().map(|(axis, dim)| {
         let mut shape = [1, 1, 1, dim / 2];
         shape[axis] = grid[axis];
-        let angles = axis_angles(grid[axis], dim, 10000.0).view(shape);
+        let angles = rope::axis_angles(grid[axis], dim, 10000.0).view(shape);
         angles.expand([2, 3, 4, dim / 2], false)
     });
     let angles = Tensor::cat(&angles.collect::<Vec<_>>(), -1).flatten(0, 2);
@@ -137,7 +137,7 @@ fn products_that_a_file_has_apart_are_those_that_it_has_in_one() {
     for xs in [xs.narrow(-1, 0, 8).contiguous(), xs.narrow(-1, 8, 8)] {
         let expected = xs.contiguous().linear(&weight, Some(&bias));
         for name in ["one", "two"] {
-            let linear = Linear::fused(8, &[("q", 5), ("k", 7)], &(&w / name)).unwrap();
+            let linear = Linear::fused(true, 8, &[("q", 5), ("k", 7)], &(&w / name)).unwrap();
             assert_eq!(linear.out_features(), 12);
             assert!(linear.forward(&xs).allclose(&expected, 1e-6, 1e-6, false));
             let wide = Tensor::zeros([1, 3, 20], f32s);
@@ -148,7 +148,7 @@ fn products_that_a_file_has_apart_are_those_that_it_has_in_one() {
             assert_eq!(left, Tensor::from(0_f32));
         }
     }
-    assert!(Linear::fused(8, &[("q", 5), ("v", 7)], &(&w / "two")).is_err());
+    assert!(Linear::fused(true, 8, &[("q", 5), ("v", 7)], &(&w / "two")).is_err());
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_matrix_in_blocks_is_multiplied_piece_by_piece() {
     let [found, expected] = places.map(|place| {
         let w = open(&place, Kind::Float);
         let sizes = [("q", 100), ("k", 100), ("v", 100)];
-        let fused = Linear::fused(columns, &sizes, &(&w / "apart")).unwrap();
+        let fused = Linear::fused(true, columns, &sizes, &(&w / "apart")).unwrap();
         let whole = Linear::new(columns, rows, &w).unwrap();
         [whole.forward(&xs), fused.forward(&xs)]
     });

@@ -5,8 +5,8 @@ use tch::{Kind, Tensor};
 
 use super::EPS;
 use crate::nn::{
-    FusedNorm, GateArgs, Linear, QkNorm, Rope, TokenRows, attention, gated_add, gated_add_norm,
-    gelu_tanh, join_heads, layer_norm, silu_times,
+    FusedNorm, GateArgs, Linear, QkNorm, Rope, TokenRows, gated_add, gated_add_norm, gelu_tanh,
+    layer_norm, qkv_attention, silu_times,
 };
 use crate::weights::{Weights, WeightsError};
 
@@ -96,20 +96,7 @@ pub(super) fn layer(
     output: i64,
     w: &Weights,
 ) -> Result<Linear, WeightsError> {
-    if shape.is_shared() {
-        Linear::without_bias(input, output, w)
-    } else {
-        Linear::new(input, output, w)
-    }
-}
-
-/// Several layers of one input as one matrix, with biases likewise.
-fn fused(shape: &StreamShape, parts: &[(&str, i64)], w: &Weights) -> Result<Linear, WeightsError> {
-    if shape.is_shared() {
-        Linear::fused_without_bias(shape.dim, parts, w)
-    } else {
-        Linear::fused(shape.dim, parts, w)
-    }
+    Linear::biased(!shape.is_shared(), input, output, w)
 }
 
 /// Activation between feed-forward layers, in place: GELU, or values gated by SiLU.
@@ -141,7 +128,7 @@ impl StreamAttention {
         let dim = shape.dim;
         let parts = [("q", dim), ("k", dim), ("v", dim)];
         Ok(Self {
-            qkv: fused(shape, &parts, &(w / "qkv"))?,
+            qkv: Linear::fused(!shape.is_shared(), dim, &parts, &(w / "qkv"))?,
             norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
             proj: layer(shape, dim, dim, &(w / "proj"))?,
         })
@@ -179,12 +166,12 @@ impl DoubleBlock {
         let normed = {
             let qkv = tokens.forward(&txt.qkv, &img.qkv, &normed);
             drop(normed);
-            let heads = QkvHeads::from_qkv(&qkv, xs.size()[2], img.norm.head_dim());
+            let qkv = img.norm.heads_of(&qkv);
             for (norm, (start, len)) in [(&txt.norm, tokens.txt), (&img.norm, tokens.img)] {
-                let mut qk = heads.queries_and_keys().narrow(1, start, len);
+                let mut qk = queries_and_keys(&qkv).narrow(1, start, len);
                 norm.forward_rope(&mut qk, &rope.narrow(start, len));
             }
-            let ys = tokens.forward(&txt.proj, &img.proj, &heads.attend(tokens));
+            let ys = tokens.forward(&txt.proj, &img.proj, &attend(&qkv, tokens));
             add_norm(xs, &ys, rows, 2, &FusedNorm::modulated(rows, 3))
         };
         let ys = tokens.forward(&self.txt_mlp.0, &self.img_mlp.0, &normed);
@@ -211,7 +198,7 @@ impl SingleBlock {
         let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
         let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", shape.mlp_in())];
         Ok(Self {
-            linear1: fused(shape, &parts, &(w / "linear1"))?,
+            linear1: Linear::fused(!shape.is_shared(), dim, &parts, &(w / "linear1"))?,
             linear2: layer(shape, dim + mlp_dim, dim, &(w / "linear2"))?,
             norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
             dim,
@@ -225,69 +212,41 @@ impl SingleBlock {
         let dim = self.dim;
         let products = self.linear1.forward(&normed); // (1, L, 3 C + M), or 2 M with gates
         drop(normed);
-        let heads = QkvHeads::from_qkv(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
-        self.norm.forward_rope(&mut heads.queries_and_keys(), rope);
+        let qkv = self.norm.heads_of(&products.narrow(-1, 0, 3 * dim));
+        self.norm.forward_rope(&mut queries_and_keys(&qkv), rope);
         // The values have been read: the attention output overwrites them, adjacent to the rest.
         products
             .narrow(-1, 2 * dim, dim)
-            .copy_(&heads.attend(tokens));
+            .copy_(&attend(&qkv, tokens));
         let rest = products.size()[2] - 3 * dim;
         drop(activated(products.narrow(-1, 3 * dim, rest), self.is_gated));
         products.narrow(-1, 2 * dim, dim + self.mlp_dim)
     }
 }
 
-/// Queries, keys and values as views of one product.
-struct QkvHeads {
-    /// `(1, L, 3 H, D)`
-    qkv: Tensor,
-    num_heads: i64,
+/// Queries and keys of a product: `qkv`: `(1, L, 3 H, D)` -> a view, `(1, L, 2 H, D)`
+fn queries_and_keys(qkv: &Tensor) -> Tensor {
+    qkv.narrow(2, 0, qkv.size()[2] / 3 * 2)
 }
 
-impl QkvHeads {
-    /// `qkv`: `(1, L, 3 C)`, its rows at any one distance
-    fn from_qkv(qkv: &Tensor, dim: i64, head_dim: i64) -> Self {
-        let num_heads = dim / head_dim;
-        let len = qkv.size()[1];
-        Self {
-            // b l (k h d) -> b l (k h) d
-            qkv: qkv.view([1, len, 3 * num_heads, head_dim]),
-            num_heads,
+/// Attention within each image and its text: `qkv`: `(1, L, 3 H, D)` -> `(1, L, C)`
+fn attend(qkv: &Tensor, tokens: &TokenRanges) -> Tensor {
+    let bias = tokens.bias.as_ref();
+    if tokens.pictures == 1 {
+        return qkv_attention(qkv, bias);
+    }
+    let size = qkv.size();
+    let size = [1, size[1], size[2] / 3 * size[3]];
+    let out = Tensor::empty(size, (qkv.kind(), qkv.device()));
+    for index in 0..tokens.pictures {
+        let own = tokens.of_picture(index);
+        let parts = own.map(|(start, len)| qkv.narrow(1, start, len));
+        let ys = qkv_attention(&Tensor::cat(&parts, 1), bias);
+        let mut done = 0;
+        for (start, len) in own {
+            out.narrow(1, start, len).copy_(&ys.narrow(1, done, len));
+            done += len;
         }
     }
-
-    /// `(1, L, 2 H, D)`
-    fn queries_and_keys(&self) -> Tensor {
-        self.qkv.narrow(2, 0, 2 * self.num_heads)
-    }
-
-    /// Attention within each image and its text: `(1, L, C)`
-    fn attend(&self, tokens: &TokenRanges) -> Tensor {
-        if tokens.pictures == 1 {
-            return self.attend_to(&self.qkv, tokens.bias.as_ref());
-        }
-        let size = self.qkv.size();
-        let size = [1, size[1], self.num_heads * size[3]];
-        let out = Tensor::empty(size, (self.qkv.kind(), self.qkv.device()));
-        for index in 0..tokens.pictures {
-            let own = tokens.of_picture(index);
-            let parts = own.map(|(start, len)| self.qkv.narrow(1, start, len));
-            let ys = self.attend_to(&Tensor::cat(&parts, 1), tokens.bias.as_ref());
-            let mut done = 0;
-            for (start, len) in own {
-                out.narrow(1, start, len).copy_(&ys.narrow(1, done, len));
-                done += len;
-            }
-        }
-        out
-    }
-
-    /// `qkv`: `(1, l, 3 H, D)` -> `(1, l, C)`
-    fn attend_to(&self, qkv: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        let [q, k, v] = [0, 1, 2].map(|i| {
-            let part = qkv.narrow(2, i * self.num_heads, self.num_heads);
-            part.transpose(1, 2) // (1, H, l, D)
-        });
-        join_heads(&attention(&q, &k, &v, bias, None))
-    }
+    out
 }

@@ -52,13 +52,16 @@ impl ControlNetResiduals {
 /// Layers of a ControlNet besides embedders, blocks and modulation layers.
 pub struct ControlNetBlocks {
     embedder: Linear,
+    pub dim: i64,
+    /// Channels of a control token.
+    pub channels: i64,
     /// One layer after each block, double ones first.
     behind: Vec<Linear>,
     num_double: usize,
 }
 
 impl ControlNetBlocks {
-    /// `channels`: channels of a control token; `w`: by the names of Flux's authors
+    /// `w`: by the names of Flux's authors
     pub fn new(shape: &StreamShape, channels: i64, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
         let layer = |list: &str, i: i64| Linear::new(dim, dim, &(w / list / i));
@@ -66,6 +69,8 @@ impl ControlNetBlocks {
         let single = (0..num_single).map(|i| layer("controlnet_single_blocks", i));
         Ok(Self {
             embedder: Linear::new(channels, dim, &(w / "controlnet_x_embedder"))?,
+            dim,
+            channels,
             behind: double.chain(single).collect::<Result<_, _>>()?,
             num_double: num_double as usize,
         })

@@ -8,19 +8,21 @@ use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
 use super::blocks::layer;
-use super::{
-    BlocksForward, ControlNetResiduals, DoubleOutput, EPS, MmditBackbone, StreamModulations,
-    TokenRanges, add_norm,
-};
+use super::{ControlNetResiduals, MmditBackbone, StreamModulations, TokenRanges};
 use crate::hooks::Hooks;
-use crate::nn::{FusedNorm, Linear, Rope, layer_norm};
-use crate::step_cache::{BlockSkipper, SkipOptions};
+use crate::nn::{Linear, Rope, angles_of_ids};
+use crate::step_cache::SkipOptions;
 use crate::weights::{Weights, WeightsError};
 
 pub struct FluxBackbone {
     entry: SequenceEmbedder,
     streams: MmditBackbone,
-    sizes: TokenDims,
+    /// Output channels of an image token.
+    outputs: i64,
+    /// Channels of a head that each of a token's position ids rotates.
+    axes: Vec<i64>,
+    /// Base of the RoPE frequencies.
+    theta: f64,
 }
 
 pub struct SequenceEmbedder {
@@ -66,21 +68,6 @@ impl SequenceEmbedder {
     }
 }
 
-/// Widths of tokens and RoPE axes.
-#[derive(Clone, Debug)]
-pub struct TokenDims {
-    /// Channels of an image token.
-    pub input: i64,
-    /// Channels of a text token.
-    pub text: i64,
-    /// Output channels of an image token.
-    pub output: i64,
-    /// Channels of a head that each of a token's position ids rotates.
-    pub axes: Vec<i64>,
-    /// Base of the RoPE frequencies.
-    pub theta: f64,
-}
-
 /// Text embedded once for all steps.
 pub struct FluxSequence {
     /// `(1, T, C)`
@@ -92,18 +79,23 @@ pub struct FluxSequence {
 }
 
 impl FluxBackbone {
-    /// `shift_and_scale`: indices of these vectors in the final modulation; `w`: by the authors' names
+    /// `input`, `text`, `outputs`: channels of an image token, of a text token and of a predicted one; `axes`: channels of a head that each of a
+    /// token's position ids rotates, and the base of their frequencies; `shift_and_scale`: indices of these vectors in the
+    /// final modulation; `w`: by the authors' names
     pub fn new(
         shape: &StreamShape,
-        sizes: TokenDims,
+        [input, text, outputs]: [i64; 3],
+        (axes, theta): (&[i64], f64),
         shift_and_scale: (i64, i64),
         w: &Weights,
     ) -> Result<Self, WeightsError> {
         let last = &(w / "final_layer");
         Ok(Self {
-            entry: SequenceEmbedder::new(shape, sizes.input, sizes.text, w)?,
-            streams: MmditBackbone::new(shape, sizes.output, shift_and_scale, w, last)?,
-            sizes,
+            entry: SequenceEmbedder::new(shape, input, text, w)?,
+            streams: MmditBackbone::new(shape, outputs, shift_and_scale, w, (last, false))?,
+            outputs,
+            axes: axes.to_vec(),
+            theta,
         })
     }
 
@@ -130,13 +122,8 @@ impl FluxBackbone {
     /// RoPE of all tokens of a batch, see [`context`](Self::context).
     pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, num_images: i64) -> Rope {
         let ids = [txt_ids, img_ids].map(|ids| ids.repeat([num_images, 1]));
-        let TokenDims { axes, theta, .. } = &self.sizes;
-        Rope::of_ids(
-            &Tensor::cat(&ids, 0),
-            axes,
-            *theta,
-            self.streams.blocks.device,
-        )
+        let angles = angles_of_ids(&Tensor::cat(&ids, 0), &self.axes, self.theta);
+        Rope::new(&angles, self.streams.blocks.device)
     }
 
     /// `img`: `(B, I, input)`, `residuals`: computes ControlNet residuals -> `(B, I, output)` in f32; `None` when cancelled
@@ -154,54 +141,9 @@ impl FluxBackbone {
             ..TokenRanges::of(img, &context.txt)
         };
         let mut xs = self.entry.embed(img, &context.txt, &tokens);
-        let pass = BlocksForward::new(
-            &self.streams.blocks,
-            &modulations.blocks,
-            &tokens,
-            &context.rope,
-            skip.without,
-            hooks,
-        );
-        let mut skip = BlockSkipper::of(skip);
-        let own = |xs: &Tensor| tokens.of_img(xs);
-        let count = tokens.img.1;
-        let velocity = match pass.double(&mut xs, &mut skip, own, residuals)? {
-            DoubleOutput::Skipped(hidden) => {
-                let norm = |norm: &FusedNorm<'_>| layer_norm(&hidden, norm, EPS);
-                self.streams.finish(count, modulations, norm)
-            }
-            DoubleOutput::Computed(normed, residuals) => {
-                let ys = pass.single(&mut xs, normed, &residuals, own)?;
-                let mut img = tokens.of_img(&xs);
-                let range = [(0, count)];
-                self.streams.finish(count, modulations, |norm| {
-                    let normed = add_norm(&mut img, &ys, pass.last_gate(&range), 2, norm);
-                    skip.end(&img);
-                    normed
-                })
-            }
-        };
-        Some(velocity.view([tokens.pictures, -1, self.sizes.output]))
-    }
-}
-
-/// Position ids of the tokens of an image: `time`, row and column, `(I, 3)`
-pub fn image_ids([rows, columns]: [i64; 2], time: i64, kind: Kind) -> Tensor {
-    let options = (kind, Device::Cpu);
-    let row = Tensor::arange(rows, options).view([rows, 1]);
-    let column = Tensor::arange(columns, options).view([1, columns]);
-    let [row, column] = [row, column].map(|ids| ids.expand([rows, columns], false));
-    Tensor::stack(&[row.full_like(time), row, column], -1).flatten(0, 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_has_the_ids_of_its_row_and_column() {
-        let ids = image_ids([2, 3], 7, Kind::Float);
-        let ids: Vec<f32> = ids.get(5).try_into().unwrap();
-        assert_eq!(ids, [7.0, 1.0, 2.0]);
+        let places = (&tokens, &context.rope, tokens.img);
+        let streams = &self.streams;
+        let velocity = streams.forward(&mut xs, modulations, places, skip, residuals, hooks)?;
+        Some(velocity.view([tokens.pictures, -1, self.outputs]))
     }
 }

@@ -17,7 +17,6 @@ mod blocks;
 mod controlnet;
 mod flux_backbone;
 mod modulation;
-mod shared_modulation;
 
 use std::rc::Rc;
 
@@ -27,18 +26,15 @@ use tch::{Device, Kind, Tensor};
 
 use crate::fault::FaultSite;
 use crate::hooks::Hooks;
-use crate::nn::{FusedNorm, Linear, Rope, TokenRows, layer_norm};
-use crate::step_cache::BlockSkipper;
+use crate::nn::{FusedNorm, GateArgs, Linear, Rope, TokenRows, gated_add, layer_norm};
+use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::weights::{Weights, WeightsError};
 
 pub use blocks::TokenRanges;
 use blocks::{DoubleBlock, SingleBlock, add_norm, layer};
-pub use controlnet::{ControlNetBlocks, ControlNetOutput, ControlNetResiduals};
-pub use flux_backbone::{FluxBackbone, FluxSequence, SequenceEmbedder, TokenDims, image_ids};
-pub use modulation::{
-    BlockModulationLayers, DoubleModulation, MlpEmbedder, PerBlockModulation, of_timestep,
-};
-pub use shared_modulation::SharedModulation;
+pub use controlnet::{ControlNetBlocks, ControlNetResiduals};
+pub use flux_backbone::{FluxBackbone, FluxSequence, SequenceEmbedder};
+pub use modulation::{DoubleModulation, StreamModulation, embedder, of_timestep};
 
 pub const EPS: f64 = 1e-6;
 
@@ -78,53 +74,80 @@ pub struct MmditBackbone {
     /// The final layer, and the indices of shift and scale in its modulation.
     linear: Linear,
     shift_and_scale: (i64, i64),
+    ends_in_f32: bool,
 }
 
 /// Shift, scale and gate vectors (adaLN) for one timestep.
 pub struct StreamModulations {
     /// One tensor per block in order: `(2, 6, C)` for double blocks, text first, `(1, 3, C)` for single blocks
     pub blocks: Vec<Tensor>,
-    /// `(1, 2, C)` in the kind of the last layer
-    pub final_layer: Tensor,
+    /// `(1, 2, C)` in the kind of the last layer; `None` in ControlNets
+    pub final_layer: Option<Tensor>,
 }
 
 impl MmditBackbone {
-    /// `last`: weights of the final layer in the dtype that it computes in; `outputs`: its output channels per token;
+    /// `last`: weights of the final layer, in f32 if `ends_in_f32`; `outputs`: its output channels per token;
     /// `shift_and_scale`: indices of these vectors in its modulation
     pub fn new(
         shape: &StreamShape,
         outputs: i64,
         shift_and_scale: (i64, i64),
         w: &Weights,
-        last: &Weights,
+        (last, ends_in_f32): (&Weights, bool),
     ) -> Result<Self, WeightsError> {
         Ok(Self {
             blocks: StreamBlocks::new(shape, w)?,
             linear: layer(shape, shape.dim, outputs, &(last / "linear"))?,
             shift_and_scale,
+            ends_in_f32,
         })
     }
 
-    /// Applies the final layer to `tokens` hidden states, `(1, N, C)`, which `norm` brings through the given norm
-    /// -> `(1, N, outputs)` in f32
-    pub fn finish(
+    /// Runs the blocks with a step cache and `residuals` of ControlNets, which are computed only if blocks run: `xs`: all
+    /// tokens, `(1, L, C)`, changed in place; `own`: start and number of those that are predicted -> the final layer's
+    /// output for these, `(1, N, outputs)` in f32; `None` when cancelled
+    pub fn forward(
         &self,
-        tokens: i64,
+        xs: &mut Tensor,
         modulations: &StreamModulations,
-        norm: impl FnOnce(&FusedNorm<'_>) -> Tensor,
-    ) -> Tensor {
-        let ranges = [(0, tokens)];
+        (tokens, rope, own): (&TokenRanges, &Rope, (i64, i64)),
+        skip: SkipOptions<'_>,
+        residuals: impl FnOnce() -> Option<Rc<ControlNetResiduals>>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let without = skip.without;
+        let blocks = &modulations.blocks;
+        let pass = BlocksForward::new(&self.blocks, blocks, tokens, rope, without, hooks);
+        let mut skip = BlockSkipper::of(skip);
+        let own_of = |xs: &Tensor| xs.narrow(1, own.0, own.1);
+        let range = [(0, own.1)];
+        let rows_of = |values| TokenRows {
+            values,
+            ranges: &range,
+        };
         let (shift, scale) = self.shift_and_scale;
-        let normed = norm(&FusedNorm::Modulated {
-            rows: TokenRows {
-                values: &modulations.final_layer,
-                ranges: &ranges,
-            },
-            shift,
-            scale,
-        });
-        let hidden = self.linear.forward(&normed);
-        hidden.to_kind(Kind::Float)
+        let values = modulations.final_layer.as_ref();
+        let rows = rows_of(values.expect("a transformer has a final layer"));
+        let last = FusedNorm::Modulated { rows, shift, scale };
+        let exact = |hidden: &Tensor| layer_norm(&hidden.to_kind(Kind::Float), &last, EPS);
+        let normed = match pass.double(xs, &mut skip, own_of, residuals)? {
+            DoubleOutput::Skipped(hidden) if self.ends_in_f32 => exact(&hidden),
+            DoubleOutput::Skipped(hidden) => layer_norm(&hidden, &last, EPS),
+            DoubleOutput::Computed(normed, residuals) => {
+                let ys = pass.single(xs, normed, &residuals, own_of)?;
+                let mut hidden = own_of(xs);
+                let rows = rows_of(blocks.last()?);
+                let normed = if self.ends_in_f32 {
+                    gated_add(&mut hidden, &ys, Some(GateArgs { rows, index: 2 }));
+                    exact(&hidden)
+                } else {
+                    add_norm(&mut hidden, &ys, rows, 2, &last)
+                };
+                skip.end(&hidden);
+                normed
+            }
+        };
+        Some(self.linear.forward(&normed).to_kind(Kind::Float))
     }
 }
 
@@ -292,13 +315,5 @@ impl<'a> BlocksForward<'a> {
         }
         let attended = last.attend(normed, self.tokens, self.rope);
         Some(last.linear2.forward(&own(&attended)))
-    }
-
-    /// Modulation of the last block, for tokens in one range.
-    pub fn last_gate<'b>(&'b self, ranges: &'b [(i64, i64)]) -> TokenRows<'b> {
-        TokenRows {
-            values: &self.modulations[self.modulations.len() - 1],
-            ranges,
-        }
     }
 }

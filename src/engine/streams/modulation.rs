@@ -1,76 +1,81 @@
-//! AdaLN modulation with one layer per block, from timestep, pooled text and distilled guidance.
+//! AdaLN modulation of blocks and final layer, from timestep, pooled text and distilled guidance: one layer for each block,
+//! or one without bias that all blocks of a list share (FLUX.2).
 //!
 //! Shapes: as in [`streams`](super); `N` timesteps.
 
-use safelight_core::networks::stream_blocks::{SINUSOIDS, StreamShape, ToldShape};
+use safelight_core::networks::stream_blocks::{
+    SHARED_MODULATIONS, SINUSOIDS, StreamShape, ToldShape,
+};
 use tch::{Device, Kind, Tensor};
 
 use super::StreamModulations;
-use crate::nn::{Linear, timestep_embedding};
+use crate::nn::{Linear, Mlp, timestep_embedding};
 use crate::weights::{Weights, WeightsError};
 
 /// Factor of the guidance before its sinusoidal embedding.
 const GUIDANCE_FACTOR: f32 = 1000.0;
 
-pub struct BlockModulationLayers {
-    time_in: MlpEmbedder,
-    vector_in: MlpEmbedder,
-    guidance_in: Option<MlpEmbedder>,
+pub struct StreamModulation {
+    time_in: Mlp,
+    vector_in: Option<Mlp>,
+    guidance_in: Option<Mlp>,
+    /// Of each block, or of all.
     double: Vec<DoubleModulation>,
     single: Vec<Linear>,
-    dim: i64,
+    /// `adaLN_modulation.1` of the final layer and its dtype; `None` in ControlNets.
+    last: Option<(Linear, Kind)>,
+    shape: StreamShape,
     kind: Kind,
     device: Device,
 }
 
-/// Modulation layers of the blocks and of the final layer.
-pub struct PerBlockModulation {
-    pub blocks: BlockModulationLayers,
-    /// `adaLN_modulation.1` and its dtype.
-    last: (Linear, Kind),
+/// `in_layer` and `out_layer` of an embedder.
+pub fn embedder(has_bias: bool, in_dim: i64, dim: i64, w: &Weights) -> Result<Mlp, WeightsError> {
+    Mlp::biased(has_bias, [in_dim, dim, dim], ["in_layer", "out_layer"], w)
 }
 
-/// Two linear layers with SiLU between them, in f32.
-pub struct MlpEmbedder {
-    in_layer: Linear,
-    out_layer: Linear,
-}
-
-impl MlpEmbedder {
-    pub fn new(in_dim: i64, dim: i64, w: &Weights) -> Result<Self, WeightsError> {
+impl StreamModulation {
+    /// `inputs`: what modulates besides the timestep; `w`: the transformer's weights by the authors' names; `last`: those of
+    /// the final layer, in its dtype
+    pub fn new(
+        shape: &StreamShape,
+        inputs: Option<ToldShape>,
+        w: &Weights,
+        last: Option<&Weights>,
+    ) -> Result<Self, WeightsError> {
+        let (dim, has_bias, exact) = (shape.dim, !shape.is_shared(), w.with_kind(Kind::Float));
+        // Run once for all steps.
+        let layer =
+            |count: i64, w: &Weights| Linear::biased(has_bias, dim, count * dim, &w.seldom());
+        let of_last = |last: &Weights| {
+            let layer = layer(2, &(last / "adaLN_modulation.1"))?;
+            Ok::<_, WeightsError>((layer, last.kind()))
+        };
+        let embedder = |inputs, name| embedder(has_bias, inputs, dim, &(&exact / name));
+        let time_in = embedder(SINUSOIDS, "time_in")?;
+        let pooled = inputs.map(|it| embedder(it.pooled, "vector_in"));
+        let guidance = inputs.filter(|it| it.guidance_embeds);
+        let guidance = guidance.map(|_| embedder(SINUSOIDS, "guidance_in"));
+        let (double, single) = if has_bias {
+            let double = |i| DoubleModulation::new(dim, &(w / "double_blocks" / i));
+            let single = |i| layer(3, &(w / "single_blocks" / i / "modulation" / "lin"));
+            let [num_double, num_single] = shape.blocks;
+            let double: Result<Vec<_>, _> = (0..num_double).map(double).collect();
+            let single: Result<Vec<_>, _> = (0..num_single).map(single).collect();
+            (double?, single?)
+        } else {
+            let [img, txt, both] = SHARED_MODULATIONS.map(|name| w / name / "lin");
+            let (img, txt) = (layer(6, &img)?, layer(6, &txt)?);
+            (vec![DoubleModulation { txt, img }], vec![layer(3, &both)?])
+        };
         Ok(Self {
-            in_layer: Linear::new(in_dim, dim, &(w / "in_layer"))?,
-            out_layer: Linear::new(dim, dim, &(w / "out_layer"))?,
-        })
-    }
-
-    /// `(N, in_dim)` -> `(N, C)`
-    pub fn forward(&self, xs: &Tensor) -> Tensor {
-        self.out_layer.forward(&self.in_layer.forward(xs).silu())
-    }
-}
-
-/// Layer from the timestep vector to `count` shift, scale and gate vectors; run once for all steps.
-fn modulation_layer(dim: i64, count: i64, w: &Weights) -> Result<Linear, WeightsError> {
-    Linear::new(dim, count * dim, &w.seldom())
-}
-
-impl BlockModulationLayers {
-    pub fn new(shape: &StreamShape, told: ToldShape, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
-        let exact = w.with_kind(Kind::Float);
-        let embedder = |inputs, name| MlpEmbedder::new(inputs, dim, &(&exact / name));
-        let guidance = || embedder(SINUSOIDS, "guidance_in");
-        let double = |i| DoubleModulation::new(dim, &(w / "double_blocks" / i));
-        let single =
-            |i| modulation_layer(dim, 3, &(w / "single_blocks" / i / "modulation" / "lin"));
-        Ok(Self {
-            time_in: embedder(SINUSOIDS, "time_in")?,
-            vector_in: embedder(told.pooled, "vector_in")?,
-            guidance_in: told.guidance_embeds.then(guidance).transpose()?,
-            double: (0..num_double).map(double).collect::<Result<_, _>>()?,
-            single: (0..num_single).map(single).collect::<Result<_, _>>()?,
-            dim,
+            time_in,
+            vector_in: pooled.transpose()?,
+            guidance_in: guidance.transpose()?,
+            double,
+            single,
+            last: last.map(of_last).transpose()?,
+            shape: *shape,
             kind: w.kind(),
             device: w.device(),
         })
@@ -78,16 +83,17 @@ impl BlockModulationLayers {
 
     /// Embeds pooled text and, in models with that input, distilled guidance: `pooled`: `(1, pooled_projection_dim)` ->
     /// summand of the timestep embedding, `(1, C)` in f32
-    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Tensor {
+    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Option<Tensor> {
         let pooled = pooled.to_device(self.device).to_kind(Kind::Float);
-        let vec = self.vector_in.forward(&pooled.contiguous());
-        match &self.guidance_in {
+        let vec = self.vector_in.as_ref()?;
+        let vec = vec.forward(&pooled.contiguous(), |xs| xs.silu());
+        Some(match &self.guidance_in {
             Some(guidance_in) => {
                 let guidance = self.sinusoids(&[distilled_guidance as f32 * GUIDANCE_FACTOR]);
-                guidance_in.forward(&guidance) + vec
+                guidance_in.forward(&guidance, |xs| xs.silu()) + vec
             }
             None => vec,
-        }
+        })
     }
 
     /// `(values, 256)` in f32
@@ -96,70 +102,39 @@ impl BlockModulationLayers {
         timestep_embedding(&values, SINUSOIDS)
     }
 
-    /// Input of all modulation layers: `(N, C)` in f32
-    fn wide(&self, sinusoids: &Tensor, vec: &Tensor) -> Tensor {
-        (self.time_in.forward(sinusoids) + vec).silu()
-    }
-
-    /// Modulation of each block for all timesteps, text first: `(2 or 1, N, count * C)`
-    fn of_all(&self, wide: &Tensor) -> Vec<Tensor> {
-        let vec = &wide.to_kind(self.kind);
-        let double = self.double.iter().map(|layers| layers.forward(vec));
+    /// Modulation for each timestep: `sinusoids`: `(N, 256)`, `vec`: see [`vec`](Self::vec).
+    ///
+    /// Layers of each block are a quarter of the model. Many timesteps at once read them no more often than one does.
+    pub fn modulations(&self, sinusoids: &Tensor, vec: Option<&Tensor>) -> Vec<StreamModulations> {
+        let mut time = self.time_in.forward(sinusoids, |xs| xs.silu());
+        if let Some(vec) = vec {
+            time += vec;
+        }
+        let wide = time.silu();
+        let time = &wide.to_kind(self.kind);
+        let double = self.double.iter().map(|layers| layers.forward(time));
         let single = self
             .single
             .iter()
-            .map(|layer| layer.forward(vec).unsqueeze(0));
-        double.chain(single).collect()
+            .map(|layer| layer.forward(time).unsqueeze(0));
+        let lists: [Vec<Tensor>; 2] = [double.collect(), single.collect()];
+        let last = self.last.as_ref();
+        let last = last.map(|(layer, kind)| layer.forward(&wide.to_kind(*kind)).unsqueeze(0));
+        let dim = self.shape.dim;
+        let of_list = |(all, count): (&Vec<Tensor>, i64), i: i64| {
+            let each = all.iter().map(|all| one_of(all, i, dim)).cycle();
+            each.take(count as usize).collect::<Vec<_>>()
+        };
+        let of_timestep = |i| StreamModulations {
+            blocks: lists
+                .iter()
+                .zip(self.shape.blocks)
+                .flat_map(|list| of_list(list, i))
+                .collect(),
+            final_layer: last.as_ref().map(|all| one_of(all, i, dim)),
+        };
+        (0..sinusoids.size()[0]).map(of_timestep).collect()
     }
-
-    /// Modulation of the blocks for each timestep, see [`StreamModulations::blocks`]: `sinusoids`: `(N, 256)`, `vec`: see
-    /// [`vec`](Self::vec)
-    pub fn each(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<Vec<Tensor>> {
-        let blocks = self.of_all(&self.wide(sinusoids, vec));
-        let each = 0..sinusoids.size()[0];
-        each.map(|i| of_timestep(&blocks, i, self.dim)).collect()
-    }
-}
-
-impl PerBlockModulation {
-    /// `w`: the transformer's weights, `last`: those of its final layer, in its dtype
-    pub fn new(
-        shape: &StreamShape,
-        told: ToldShape,
-        w: &Weights,
-        last: &Weights,
-    ) -> Result<Self, WeightsError> {
-        let of_last = modulation_layer(shape.dim, 2, &(last / "adaLN_modulation.1"))?;
-        Ok(Self {
-            blocks: BlockModulationLayers::new(shape, told, w)?,
-            last: (of_last, last.kind()),
-        })
-    }
-
-    /// Modulation for each timestep: `sinusoids`: `(N, 256)`, `vec`: see [`vec`](BlockModulationLayers::vec).
-    ///
-    /// These layers are a quarter of the model. Many timesteps at once read them no more often than one does.
-    pub fn modulations(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<StreamModulations> {
-        let wide = self.blocks.wide(sinusoids, vec);
-        let blocks = self.blocks.of_all(&wide);
-        let (last, kind) = &self.last;
-        let final_layer = last.forward(&wide.to_kind(*kind)).unsqueeze(0);
-        each_timestep(&blocks, &final_layer, self.blocks.dim)
-    }
-}
-
-/// Splits modulation by timestep: `blocks`: per block, `(streams, N, count * C)`, `final_layer`: `(1, N, 2 C)`
-pub(super) fn each_timestep(
-    blocks: &[Tensor],
-    final_layer: &Tensor,
-    dim: i64,
-) -> Vec<StreamModulations> {
-    (0..final_layer.size()[1])
-        .map(|i| StreamModulations {
-            blocks: of_timestep(blocks, i, dim),
-            final_layer: one_of(final_layer, i, dim),
-        })
-        .collect()
 }
 
 pub fn of_timestep(blocks: &[Tensor], i: i64, dim: i64) -> Vec<Tensor> {
@@ -172,15 +147,6 @@ fn one_of(all: &Tensor, i: i64, dim: i64) -> Tensor {
     values.view([all.size()[0], -1, dim])
 }
 
-/// Text vectors, then image vectors: `vec`: `(N, C)` -> `(2, N, 6 C)`
-pub(super) fn both_of([txt, img]: [&Linear; 2], vec: &Tensor) -> Tensor {
-    let size = [2, vec.size()[0], img.out_features()];
-    let values = Tensor::empty(size, (vec.kind(), vec.device()));
-    txt.forward_into(vec, &values.get(0));
-    img.forward_into(vec, &values.get(1));
-    values
-}
-
 /// `txt_mod` and `img_mod` of one double block.
 pub struct DoubleModulation {
     txt: Linear,
@@ -189,7 +155,7 @@ pub struct DoubleModulation {
 
 impl DoubleModulation {
     pub fn new(dim: i64, w: &Weights) -> Result<Self, WeightsError> {
-        let of = |name| modulation_layer(dim, 6, &(w / name / "lin"));
+        let of = |name| Linear::new(dim, 6 * dim, &(w / name / "lin").seldom());
         Ok(Self {
             txt: of("txt_mod")?,
             img: of("img_mod")?,
@@ -198,6 +164,10 @@ impl DoubleModulation {
 
     /// `vec`: `(N, C)` -> text vectors, then image vectors: `(2, N, 6 C)`
     pub fn forward(&self, vec: &Tensor) -> Tensor {
-        both_of([&self.txt, &self.img], vec)
+        let size = [2, vec.size()[0], self.img.out_features()];
+        let values = Tensor::empty(size, (vec.kind(), vec.device()));
+        self.txt.forward_into(vec, &values.get(0));
+        self.img.forward_into(vec, &values.get(1));
+        values
     }
 }

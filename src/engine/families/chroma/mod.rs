@@ -30,12 +30,12 @@ use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::families::flux::{ROPE_THETA, text_ids};
 use crate::hooks::Hooks;
-use crate::nn::{Linear, rounded_timesteps, silu, timestep_embedding};
+use crate::nn::{Linear, image_ids, rounded_timesteps, silu, timestep_embedding};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet, record_ids,
+    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet,
 };
-use crate::streams::{FluxBackbone, FluxSequence, StreamModulations, TokenDims, image_ids};
+use crate::streams::{FluxBackbone, FluxSequence, StreamModulations};
 use crate::text::{EncodedText, EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, read_t5};
 use crate::weights::{Weights, WeightsError};
 use crate::work::StageWork;
@@ -69,15 +69,14 @@ impl ImageModel for ChromaTransformer {
 
     fn new(config: &ChromaTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let w = &Self::dialect(w).weights;
-        let dims = TokenDims {
-            input: config.in_channels,
-            text: config.joint_attention_dim,
-            output: config.in_channels,
-            axes: config.axes_dims_rope.to_vec(),
-            theta: ROPE_THETA,
-        };
+        let channels = [
+            config.in_channels,
+            config.joint_attention_dim,
+            config.in_channels,
+        ];
+        let axes = (&config.axes_dims_rope[..], ROPE_THETA);
         Ok(Self {
-            backbone: FluxBackbone::new(&config.streams(), dims, SHIFT_AND_SCALE, w)?,
+            backbone: FluxBackbone::new(&config.streams(), channels, axes, SHIFT_AND_SCALE, w)?,
             approximator: ModulationApproximator::new(config, &(w / "distilled_guidance_layer"))?,
             config: config.clone(),
         })
@@ -163,21 +162,22 @@ impl ImageModel for ChromaTransformer {
         capture.put("latent_image_ids", &img_ids(conditioning.shape));
     }
 
-    fn record_text(
+    fn text_inputs(
         &self,
         text: &TextEmbeds,
         conditioning: &ImageConditioning<'_, Self>,
-        branch: &str,
-        capture: &mut StageCapture,
-    ) {
-        let (shape, txt_ids) = (conditioning.shape, text_ids(text.prompt.size()[1]));
-        record_ids(branch, &txt_ids, &img_ids(shape), capture);
-        let name = |part: &str| format!("transformer.in.{branch}.{part}");
-        capture.put(name("encoder_hidden_states"), &text.prompt);
+    ) -> Vec<(&'static str, Tensor)> {
+        let shape = conditioning.shape;
+        let mut inputs = vec![
+            ("txt_ids", text_ids(text.prompt.size()[1])),
+            ("img_ids", img_ids(shape)),
+            ("encoder_hidden_states", text.prompt.shallow_clone()),
+        ];
         if let Some(mask) = &text.mask {
             let image = Tensor::ones([1, shape.tokens()], (mask.kind(), mask.device()));
-            capture.put(name("attention_mask"), &Tensor::cat(&[mask, &image], 1));
+            inputs.push(("attention_mask", Tensor::cat(&[mask, &image], 1)));
         }
+        inputs
     }
 }
 
@@ -327,7 +327,7 @@ impl ModulationApproximator {
         let one = |i: i64| vectors.narrow(0, 3 * i, 3).unsqueeze(0);
         StreamModulations {
             blocks: (0..double).map(both).chain((0..single).map(one)).collect(),
-            final_layer: vectors.narrow(0, of_txt + 6 * double, 2).unsqueeze(0),
+            final_layer: Some(vectors.narrow(0, of_txt + 6 * double, 2).unsqueeze(0)),
         }
     }
 }

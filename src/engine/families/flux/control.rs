@@ -8,6 +8,8 @@
 //!
 //! Shapes: as in [`flux`](super).
 
+use std::path::Path;
+
 use safelight_core::families::flux::control::mode;
 use safelight_core::job::ControlInput;
 use safelight_core::model::ControlKind;
@@ -15,35 +17,26 @@ use safelight_core::networks::flux_control::MODES;
 use safelight_core::networks::{FluxControlConfig, FluxControlKeys};
 use tch::Tensor;
 
-use super::FluxTransformer;
+use super::{FluxContext, FluxTransformer};
+use crate::controls::LoadedControls;
 use crate::error::EngineError;
-use crate::hooks::Hooks;
 use crate::nn::{Rope, rounded_timesteps};
 use crate::stages::images::{ControlNet, ImageLatentShape, StreamControlNet};
 use crate::streams::{
-    BlockModulationLayers, ControlNetBlocks, ControlNetOutput, SequenceEmbedder, StreamBlocks,
-    TokenRanges,
+    ControlNetBlocks, FluxSequence, SequenceEmbedder, StreamBlocks, StreamModulation,
 };
 use crate::text::TextEmbeds;
 use crate::weights::{StoredMatrix, Weights, WeightsError};
+use crate::work::StageWork;
 
 pub struct FluxControl {
     entry: SequenceEmbedder,
-    modulation: BlockModulationLayers,
+    modulation: StreamModulation,
     blocks: StreamBlocks,
     control: ControlNetBlocks,
     /// Embeddings of the kinds of control images.
     modes: Option<StoredMatrix>,
     config: FluxControlConfig,
-}
-
-/// Prompt and guidance, embedded once for all steps.
-pub struct FluxControlPrompt {
-    /// `(1, T, C)`
-    txt: Tensor,
-    /// Pooled text and guidance, added to the timestep embedding: `(1, C)` in f32
-    vec: Tensor,
-    rope: Rope,
 }
 
 impl FluxControl {
@@ -55,7 +48,7 @@ impl FluxControl {
         let table = |modes| (w / MODES).table("weight", [modes, own.dim()]);
         Ok(Self {
             entry: SequenceEmbedder::new(&shape, own.in_channels, own.joint_attention_dim, w)?,
-            modulation: BlockModulationLayers::new(&shape, own.told(), w)?,
+            modulation: StreamModulation::new(&shape, Some(own.told()), w, None)?,
             blocks: StreamBlocks::new(&shape, w)?,
             control: ControlNetBlocks::new(&shape, own.in_channels, w)?,
             modes: config.num_mode.map(table).transpose()?,
@@ -71,16 +64,19 @@ impl FluxControl {
         kind: Option<ControlKind>,
         guidance: f64,
         rope: impl FnOnce(i64) -> Rope,
-    ) -> Result<FluxControlPrompt, EngineError> {
+    ) -> Result<FluxContext, EngineError> {
         let own = self.entry.text(&text.prompt);
         let txt = match &self.modes {
             Some(modes) => Tensor::cat(&[self.mode(modes, kind)?, own], 1),
             None => own,
         };
-        Ok(FluxControlPrompt {
+        Ok(FluxContext {
             vec: self.modulation.vec(text.pooled()?, guidance),
-            rope: rope(txt.size()[1]),
-            txt,
+            sequence: FluxSequence {
+                rope: rope(txt.size()[1]),
+                bias: None,
+                txt,
+            },
         })
     }
 
@@ -101,8 +97,12 @@ impl FluxControl {
 
 impl ControlNet for FluxControl {
     type Model = FluxTransformer;
-    type Prompt = FluxControlPrompt;
+    type Prompt = FluxContext;
     type Modulation = Vec<Tensor>;
+
+    fn load(home: &Path, work: &mut StageWork<'_>) -> Result<LoadedControls<Self>, EngineError> {
+        work.control_networks(home, Self::new)
+    }
 
     fn embed(
         &self,
@@ -118,40 +118,20 @@ impl ControlNet for FluxControl {
         &self,
         _: &FluxTransformer,
         timesteps: &[f32],
-        prompt: &FluxControlPrompt,
+        prompt: &FluxContext,
     ) -> Vec<Vec<Tensor>> {
         let sinusoids = self.modulation.sinusoids(&rounded_timesteps(timesteps));
-        self.modulation.each(&sinusoids, &prompt.vec)
+        let modulations = self.modulation.modulations(&sinusoids, prompt.vec.as_ref());
+        modulations.into_iter().map(|it| it.blocks).collect()
     }
 }
 
 impl StreamControlNet for FluxControl {
-    fn dim(&self) -> i64 {
-        self.config.blocks.dim()
+    fn layers(&self) -> (&SequenceEmbedder, &StreamBlocks, &ControlNetBlocks) {
+        (&self.entry, &self.blocks, &self.control)
     }
 
-    fn control_channels(&self) -> i64 {
-        self.config.blocks.in_channels
-    }
-
-    fn embed_tokens(&self, control: &Tensor) -> Tensor {
-        let (kind, device) = (self.entry.kind, self.entry.device);
-        self.control
-            .embedded(&control.to_device(device).to_kind(kind))
-    }
-
-    fn output(
-        &self,
-        img: &Tensor,
-        control: (&Tensor, f64),
-        modulation: &[Tensor],
-        prompt: &FluxControlPrompt,
-        hooks: &dyn Hooks,
-    ) -> Option<ControlNetOutput> {
-        let tokens = TokenRanges::of(img, &prompt.txt);
-        let xs = self.entry.embed(img, &prompt.txt, &tokens);
-        let places = (&tokens, &prompt.rope);
-        self.control
-            .output(&self.blocks, xs, control, modulation, places, hooks)
+    fn sequence(prompt: &FluxContext) -> &FluxSequence {
+        &prompt.sequence
     }
 }

@@ -28,21 +28,18 @@ use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
 use crate::capture::StageCapture;
-use crate::controls::LoadedControls;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::nn::rounded_timesteps;
+use crate::nn::{image_ids, rounded_timesteps};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
     EncodedImages, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, ReferenceEncoding,
-    StartImageMode, folded_mask, record_ids,
+    StartImageMode, folded_mask,
 };
 use crate::stages::pictures::fitted;
 use crate::step_cache::{CacheCalibration, ResidualMagnitudes, stretched};
-use crate::streams::{
-    FluxBackbone, FluxSequence, PerBlockModulation, StreamModulations, TokenDims, image_ids,
-};
+use crate::streams::{FluxBackbone, FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{
     EncodedText, EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, read_clip, read_t5,
 };
@@ -60,7 +57,7 @@ const CONTROL_GUIDANCE: f64 = 3.5;
 
 pub struct FluxTransformer {
     backbone: FluxBackbone,
-    modulation: PerBlockModulation,
+    modulation: StreamModulation,
     config: FluxTransformerConfig,
 }
 
@@ -68,7 +65,7 @@ pub struct FluxTransformer {
 pub struct FluxContext {
     sequence: FluxSequence,
     /// Pooled text and guidance, added to the timestep embedding: `(1, C)` in f32
-    vec: Tensor,
+    vec: Option<Tensor>,
 }
 
 /// Position ids of text tokens, all alike: `(tokens, 3)`
@@ -105,17 +102,16 @@ impl ImageModel for FluxTransformer {
     fn new(config: &FluxTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = FluxTransformerKeys::of(|key| w.has(key));
         let w = &Self::dialect(w).weights;
-        let shape = config.streams();
-        let dims = TokenDims {
-            input: config.in_channels,
-            text: config.joint_attention_dim,
-            output: config.out_channels(),
-            axes: config.axes_dims_rope.to_vec(),
-            theta: ROPE_THETA,
-        };
+        let (shape, last) = (config.streams(), &(w / "final_layer"));
+        let channels = [
+            config.in_channels,
+            config.joint_attention_dim,
+            config.out_channels(),
+        ];
+        let axes = (&config.axes_dims_rope[..], ROPE_THETA);
         Ok(Self {
-            backbone: FluxBackbone::new(&shape, dims, keys.final_shift_and_scale(), w)?,
-            modulation: PerBlockModulation::new(&shape, config.told(), w, &(w / "final_layer"))?,
+            backbone: FluxBackbone::new(&shape, channels, axes, keys.final_shift_and_scale(), w)?,
+            modulation: StreamModulation::new(&shape, Some(config.told()), w, Some(last))?,
             config: config.clone(),
         })
     }
@@ -144,16 +140,14 @@ impl ImageModel for FluxTransformer {
             sequence: self
                 .backbone
                 .context(prompt, &txt_ids, &img_ids, num_images),
-            vec: self.modulation.blocks.vec(text.pooled()?, guidance),
+            vec: self.modulation.vec(text.pooled()?, guidance),
         })
     }
 
     fn modulations(&self, timesteps: &[f32], context: &FluxContext) -> Vec<StreamModulations> {
-        let sinusoids = self
-            .modulation
-            .blocks
-            .sinusoids(&rounded_timesteps(timesteps));
-        self.modulation.modulations(&sinusoids, &context.vec)
+        let sinusoids = self.modulation.sinusoids(&rounded_timesteps(timesteps));
+        self.modulation
+            .modulations(&sinusoids, context.vec.as_ref())
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, `(B, I, out_channels)`
@@ -208,15 +202,8 @@ impl ImageModel for FluxTransformer {
         Ok(lora::config_with(home, loras)?)
     }
 
-    fn load_controls(
-        config: &Self::Config,
-        home: &Path,
-        work: &mut StageWork<'_>,
-    ) -> Result<LoadedControls<FluxControl>, EngineError> {
-        if reads_control(config) {
-            return Ok(LoadedControls::default());
-        }
-        work.control_networks(home, FluxControl::new)
+    fn takes_control_nets(config: &Self::Config) -> bool {
+        !reads_control(config)
     }
 
     fn schedule(scheduler: Option<SchedulerConfig>, config: &Self::Config) -> FlowSchedule {
@@ -309,24 +296,23 @@ impl ImageModel for FluxTransformer {
         }
     }
 
-    fn record_text(
+    fn text_inputs(
         &self,
         text: &TextEmbeds,
         conditioning: &ImageConditioning<'_, Self>,
-        branch: &str,
-        capture: &mut StageCapture,
-    ) {
-        let txt_ids = text_ids(text.prompt.size()[1]);
-        record_ids(branch, &txt_ids, &img_ids(conditioning), capture);
-        let name = |part: &str| format!("transformer.in.{branch}.{part}");
-        capture.put(name("encoder_hidden_states"), &text.prompt);
-        if let Some(pooled) = &text.pooled {
-            capture.put(name("pooled_projections"), pooled);
-        }
+    ) -> Vec<(&'static str, Tensor)> {
+        let mut inputs = vec![
+            ("txt_ids", text_ids(text.prompt.size()[1])),
+            ("img_ids", img_ids(conditioning)),
+            ("encoder_hidden_states", text.prompt.shallow_clone()),
+        ];
+        let pooled = text.pooled.iter();
+        inputs.extend(pooled.map(|pooled| ("pooled_projections", pooled.shallow_clone())));
         if self.config.guidance_embeds {
-            let guidance = conditioning.guidance.distilled as f32;
-            capture.put(name("guidance"), &Tensor::from_slice(&[guidance]));
+            let guidance = [conditioning.guidance.distilled as f32];
+            inputs.push(("guidance", Tensor::from_slice(&guidance)));
         }
+        inputs
     }
 }
 
@@ -353,25 +339,10 @@ const MAX_SKIPS: usize = 3;
 /// The share of the calls, the first ones, that always run.
 const RETAINED: f64 = 0.2;
 
-/// Widths and heights that Kontext was trained with, narrow ones first.
-const REFERENCE_SIZES: [(u32, u32); 17] = [
-    (672, 1568),
-    (688, 1504),
-    (720, 1456),
-    (752, 1392),
-    (800, 1328),
-    (832, 1248),
-    (880, 1184),
-    (944, 1104),
-    (1024, 1024),
-    (1104, 944),
-    (1184, 880),
-    (1248, 832),
-    (1328, 800),
-    (1392, 752),
-    (1456, 720),
-    (1504, 688),
-    (1568, 672),
+/// Shorter and longer edges of the sizes that Kontext was trained with.
+const REFERENCE_EDGES: [[u32; 9]; 2] = [
+    [672, 688, 720, 752, 800, 832, 880, 944, 1024],
+    [1568, 1504, 1456, 1392, 1328, 1248, 1184, 1104, 1024],
 ];
 
 /// Kontext's pipeline has one reference image, under the names that others have for a start image.
@@ -393,10 +364,13 @@ fn reference_size(width: u32, height: u32) -> (u32, u32) {
     let cut = |edge: u32| f64::from((edge - edge % 16).max(16));
     let aspect = cut(width) / cut(height);
     let distance = |&(w, h): &(u32, u32)| (aspect - f64::from(w) / f64::from(h)).abs();
-    let nearest = REFERENCE_SIZES
-        .iter()
+    let [shorter, longer] = REFERENCE_EDGES;
+    let narrow = shorter.into_iter().zip(longer);
+    let wide = longer.into_iter().zip(shorter).rev();
+    let nearest = narrow
+        .chain(wide)
         .min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    nearest.copied().unwrap_or((1024, 1024))
+    nearest.unwrap_or((1024, 1024))
 }
 
 /// Token limits of T5: in models with distilled guidance, and in the others.

@@ -27,15 +27,12 @@ use crate::capture::StageCapture;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::nn::rounded_timesteps;
+use crate::nn::{image_ids, rounded_timesteps};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
     ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet, ReferenceEncoding,
-    record_ids,
 };
-use crate::streams::{
-    FluxBackbone, FluxSequence, SharedModulation, StreamModulations, TokenDims, image_ids,
-};
+use crate::streams::{FluxBackbone, FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
 use crate::weights::{Weights, WeightsError};
 use crate::work::StageWork;
@@ -49,7 +46,7 @@ const TIME_STEP: i64 = 10;
 
 pub struct Flux2Transformer {
     backbone: FluxBackbone,
-    modulation: SharedModulation,
+    modulation: StreamModulation,
     config: Flux2TransformerConfig,
 }
 
@@ -90,16 +87,15 @@ impl ImageModel for Flux2Transformer {
         let keys = Flux2TransformerKeys::of(|key| w.has(key));
         let w = &Self::dialect(w).weights;
         let shape = config.streams();
-        let dims = TokenDims {
-            input: config.in_channels,
-            text: config.joint_attention_dim,
-            output: config.out_channels(),
-            axes: config.axes_dims_rope.to_vec(),
-            theta: config.rope_theta,
-        };
+        let channels = [
+            config.in_channels,
+            config.joint_attention_dim,
+            config.out_channels(),
+        ];
+        let axes = (&config.axes_dims_rope[..], config.rope_theta);
         Ok(Self {
-            backbone: FluxBackbone::new(&shape, dims, keys.final_shift_and_scale(), w)?,
-            modulation: SharedModulation::new(&shape, w)?,
+            backbone: FluxBackbone::new(&shape, channels, axes, keys.final_shift_and_scale(), w)?,
+            modulation: StreamModulation::new(&shape, None, w, Some(&(w / "final_layer")))?,
             config: config.clone(),
         })
     }
@@ -119,7 +115,8 @@ impl ImageModel for Flux2Transformer {
     }
 
     fn modulations(&self, timesteps: &[f32], _: &FluxSequence) -> Vec<StreamModulations> {
-        self.modulation.modulations(&rounded_timesteps(timesteps))
+        let sinusoids = self.modulation.sinusoids(&rounded_timesteps(timesteps));
+        self.modulation.modulations(&sinusoids, None)
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, as large
@@ -186,18 +183,16 @@ impl ImageModel for Flux2Transformer {
         }
     }
 
-    fn record_text(
+    fn text_inputs(
         &self,
         text: &TextEmbeds,
         conditioning: &ImageConditioning<'_, Self>,
-        branch: &str,
-        capture: &mut StageCapture,
-    ) {
-        let ids = [text_ids(text), all_img_ids(conditioning)];
-        let [txt_ids, img_ids] = ids.map(|ids| ids.unsqueeze(0));
-        record_ids(branch, &txt_ids, &img_ids, capture);
-        let name = format!("transformer.in.{branch}.encoder_hidden_states");
-        capture.put(name, &text.prompt);
+    ) -> Vec<(&'static str, Tensor)> {
+        vec![
+            ("txt_ids", text_ids(text).unsqueeze(0)),
+            ("img_ids", all_img_ids(conditioning).unsqueeze(0)),
+            ("encoder_hidden_states", text.prompt.shallow_clone()),
+        ]
     }
 }
 

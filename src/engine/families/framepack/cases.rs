@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tch::{Device, Kind};
 
 use super::{FramePackTransformer, SectionHistory, layout};
-use crate::families::bench_cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS};
+use crate::families::bench_cases::{
+    BenchCase, BenchLine, CaseBench, TIMESTEPS, decode, step, text,
+};
 use crate::hooks::NoHooks;
 use crate::step_cache::SkipOptions;
 use crate::vae::HunyuanVaeDecoder;
@@ -22,18 +24,10 @@ const SMALL_SIZE: [i64; 3] = [96, 64, 2];
 const SMALL_TILE: i64 = 64;
 
 pub(in crate::families) const CASES: &[BenchCase] = &[
-    BenchCase::step("framepack", SIZE, section_step).reported(
-        "FramePack, a step of a section at 544×704",
-        26.5,
-        500.0,
-    ),
-    BenchCase::decode("vae_hunyuan_9", SIZE, Some(256), decoder).reported(
-        "HunyuanVideo's autoencoder, a section at 544×704 in tiles",
-        3.5,
-        400.0,
-    ),
-    BenchCase::decode("vae_hunyuan_9_untiled", SIZE, None, decoder),
-    BenchCase::text("llama3", |bench| {
+    step("framepack", SIZE, section_step),
+    decode("vae_hunyuan_9", SIZE, decoder).tiled(256),
+    decode("vae_hunyuan_9_untiled", SIZE, decoder),
+    text("llama3", |bench| {
         let published = json!({"vocab_size": 128_320, "hidden_size": 4096, "intermediate_size": 14336,
             "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500_000.0});
         let published = LanguageConfig {
@@ -43,8 +37,7 @@ pub(in crate::families) const CASES: &[BenchCase] = &[
         let small = json!({"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
             "num_attention_heads": 4, "num_key_value_heads": 2});
         bench.language(&published, small, HUNYUAN_PROMPT.length())
-    })
-    .reported("Llama 3 reads a prompt", 14.0, 5.0),
+    }),
 ];
 
 /// Rows and columns of latents.
@@ -63,8 +56,6 @@ fn section_step(bench: &CaseBench) -> BenchLine {
     let text = bench.random(&[1, TEXT_LENGTH, config.text_embed_dim], kind);
     let pooled = bench.random(&[1, config.pooled_projection_dim], kind);
     let image = bench.random(&[1, IMAGE_LENGTH, config.image_proj_dim], kind);
-    let context = transformer.context(&text, TEXT_LENGTH, &pooled, &image, 10.0);
-    drop((text, pooled, image));
     let sections = VideoSections {
         count: 3,
         window: WINDOW,
@@ -84,18 +75,17 @@ fn section_step(bench: &CaseBench) -> BenchLine {
         history_4x: frames(&layout.history_4x),
     };
     let section = transformer.section(&history, &layout, size);
-    let rope = transformer.rope(&context, &section);
+    let context = transformer.context(&text, TEXT_LENGTH, &pooled, &image, 10.0, &section);
+    drop((text, pooled, image));
     let modulations = transformer.modulations(&TIMESTEPS, &context);
     let latents = frames(&layout.latents);
     let skip = SkipOptions::default;
     bench.timed_output(&mut || {
-        let modulations = &modulations[0];
         transformer.forward(
             &latents,
-            modulations,
+            &modulations[0],
             &context,
             &section,
-            &rope,
             skip(),
             &NoHooks,
         )

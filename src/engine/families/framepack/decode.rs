@@ -2,8 +2,6 @@
 //!
 //! Frames go out as they are decoded. Keeps of them only where the next section will join.
 
-use std::cell::Cell;
-
 use safelight_core::job::{SectionOrder, VideoSections};
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
@@ -11,11 +9,9 @@ use tch::{Device, Kind, Tensor};
 use super::prepare::{decoded_latents, sections};
 use crate::capture::StageCapture;
 use crate::error::EngineError;
-use crate::fault::FaultSite;
-use crate::hooks::Hooks;
 use crate::memory::CachedNetwork;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
-use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
+use crate::vae::{HunyuanVaeDecoder, hunyuan};
 use crate::work::StageWork;
 
 pub struct SectionLatents<'a> {
@@ -49,46 +45,41 @@ pub fn decode(
         decoder,
         sections,
         lead: latents.lead,
-        tiling: work.tiling(),
-        hooks: work.hooks,
-        is_sound: Cell::new(true),
     };
-    let capture = &mut *work.capture;
     let before = match (section.checked_sub(1), &latents.overlap) {
         (None, _) => latents.given.as_ref().map(Tensor::shallow_clone),
         (Some(_), Some(overlap)) => Some(overlap.shallow_clone()),
         (Some(before), None) => {
             // Decoded before by a process that is gone, or never: once more, for these frames alone.
             let mut join = FrameJoin::new(&sections, before, None);
-            let newest = &latents.newest[1..];
-            job.each(before, newest, &mut StageCapture::off(), &mut |frames| {
+            let own = job.latents(before, &latents.newest[1..]);
+            job.each(&own, work, &mut |frames| {
                 drop(join.pass(frames));
+                Ok(())
             })?;
             Some(join.kept())
         }
     };
     let mut join = FrameJoin::new(&sections, section, before);
     let mut recorded = Vec::new();
-    let is_on = capture.is_on();
-    job.each(section, latents.newest, capture, &mut |frames| {
+    let is_on = work.capture.is_on();
+    let own = job.latents(section, latents.newest);
+    work.capture
+        .put(format!("vae.decode.{section}.input"), &own);
+    job.each(&own, work, &mut |frames| {
         if is_on {
             // A copy, as what comes is written to.
             recorded.push(frames.to_device(Device::Cpu).to_kind(Kind::Float).copy());
         }
-        match checked_rgb8(&join.pass(frames)) {
-            Ok(bytes) => job.hooks.frames(&bytes),
-            Err(_) => job.is_sound.set(false),
-        }
+        work.hooks.frames(&checked_rgb8(&join.pass(frames))?);
+        Ok(())
     })?;
     if is_on {
         let output = Tensor::cat(&recorded, 2);
+        let capture = &mut *work.capture;
         capture.put(format!("vae.decode.{section}.output"), &output);
-        record_clip(
-            &sections,
-            section,
-            latents.given.as_ref().map(Tensor::shallow_clone),
-            capture,
-        );
+        let given = latents.given.as_ref().map(Tensor::shallow_clone);
+        record_clip(&sections, section, given, capture);
     }
     Ok(join.kept())
 }
@@ -126,34 +117,28 @@ struct SectionDecoder<'a> {
     decoder: CachedNetwork<HunyuanVaeDecoder>,
     sections: VideoSections,
     lead: &'a Tensor,
-    tiling: Option<Tiling>,
-    hooks: &'a dyn Hooks,
-    /// True while no pixel was NaN.
-    is_sound: Cell<bool>,
 }
 
 impl SectionDecoder<'_> {
-    /// The section's frames as they are decoded. `newest`: its latents and then those of the section before it.
-    fn each(
-        &self,
-        section: u32,
-        newest: &[Tensor],
-        capture: &mut StageCapture,
-        frames: &mut dyn FnMut(Tensor),
-    ) -> Result<(), EngineError> {
+    /// Inputs of the decoder in f32. `newest`: latents of the section and then of the section before it.
+    fn latents(&self, section: u32, newest: &[Tensor]) -> Tensor {
         let before = newest.get(1).filter(|_| section > 0);
         let latents = decoded_latents(&self.sections, section, self.lead, &newest[0], before);
-        let latents = hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float));
-        capture.put(format!("vae.decode.{section}.input"), &latents);
-        let cancelled =
-            || !self.is_sound.get() || self.hooks.check_cancelled(FaultSite::VaeDecode).is_none();
-        let done = self
-            .decoder
-            .decode(&latents, self.tiling, &cancelled, frames);
-        if !self.is_sound.get() {
-            return Err(EngineError::InvalidPixels);
-        }
-        done.ok_or(EngineError::Cancelled)
+        hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float))
+    }
+
+    /// Frames of `latents` as they are decoded.
+    fn each(
+        &self,
+        latents: &Tensor,
+        work: &StageWork<'_>,
+        take: &mut dyn FnMut(Tensor) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let tiling = work.tiling();
+        work.decode_frames(
+            |cancelled, frames| self.decoder.decode(latents, tiling, cancelled, frames),
+            take,
+        )
     }
 }
 

@@ -1,21 +1,27 @@
-//! A section from noise to latents: its schedule, its noise, what it is shown, and where an earlier run got to.
-//!
-//! The steps themselves are `sample.rs`'.
+//! A section from noise to latents: its schedule, noise and history, the model's predictions, and true CFG.
 
-use safelight_core::job::{GenerateRequest, SamplerKind};
-use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
+use safelight_core::job::{BlockSet, GenerateRequest, SamplerKind, VideoSections};
+use safelight_core::networks::{
+    DenoiserConfig as _, FramePackTransformerConfig, NetworkConfig as _,
+};
 use tch::{Kind, Tensor};
 
 use super::condition::GivenImages;
-use super::prepare::{FramePackNoise, FramePackShape, history, layout, sections};
-use super::sample::{FramePackConditioning, sample};
-use super::transformer::FramePackTransformer;
-use crate::error::EngineError;
-use crate::guidance::GuidanceScales;
-use crate::hooks::DenoiseState;
-use crate::sampling::{
-    FlowSchedule, NoiseSchedule, SamplerAlgorithm, Solver, UniPcOptions, wanted_steps,
+use super::layout::{SectionHistory, SectionLayout};
+use super::measured::measured;
+use super::prepare::{FramePackShape, history, layout, sections};
+use super::transformer::{
+    FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
 };
+use crate::capture::StageCapture;
+use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
+use crate::error::EngineError;
+use crate::guidance::{GuidanceScales, GuidedPasses};
+use crate::hooks::{DenoiseState, Hooks};
+use crate::sampling::{
+    CpuGenerator, FlowSchedule, NoiseSchedule, SamplerAlgorithm, Solver, UniPcOptions, wanted_steps,
+};
+use crate::step_cache::{ContextCache, ContextCaches, SkipOptions};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::StageWork;
 
@@ -27,12 +33,23 @@ pub struct SectionInputs<'a> {
     pub images: &'a GivenImages,
     /// `(1, I, image_proj_dim)`
     pub image_embeds: &'a Tensor,
-    /// The latents of the sections made before, in their order, each `(1, C, f, h, w)`.
+    /// Latents of the sections made before, in their order, each `(1, C, f, h, w)`.
     pub earlier: &'a [Tensor],
 }
 
-/// The section after those of `given.earlier`. `resume`: where an earlier run of it got to -> its latents,
-/// `(1, C, f, h, w)` in f32 on the CPU.
+/// Everything that conditions the prediction besides the noise.
+struct SectionConditioning {
+    prompt: TextEmbeds,
+    /// Only in jobs with CFG.
+    negative: Option<TextEmbeds>,
+    /// `(1, I, image_proj_dim)` in f32
+    image_embeds: Tensor,
+    history: SectionHistory,
+    layout: SectionLayout,
+}
+
+/// Runs the denoising loop of the section after those of `given.earlier`, or the rest of it from where an earlier run
+/// stopped -> latents, `(1, C, f, h, w)` in f32 on the CPU
 pub fn denoise(
     given: &SectionInputs<'_>,
     resume: Option<DenoiseState>,
@@ -45,12 +62,14 @@ pub fn denoise(
     let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = FramePackTransformerConfig::read(home)?;
     let shape = FramePackShape::new(config.in_channels, request)?;
-    check(given, shape)?;
+    check(given, &config, shape)?;
+    let conditioning = SectionConditioning::new(given, request, &sections, shape)?;
+    let scales = GuidanceScales::from_request(request);
+    scales.real.check_blocks(config.num_blocks() as usize)?;
     let mut solver = solver(request, shape.tokens())?;
     let noise = noise(request, given, shape)?;
     let name = format!("noise.{}", num_pictures(given) + section);
     work.capture.put(name, &noise);
-    let conditions = conditions(request, given, section, shape)?;
     let first = solver.initial(noise);
     let state = DenoiseState::new(resume, first, &mut solver, place.device, hooks);
 
@@ -58,86 +77,225 @@ pub fn denoise(
     let unexpected = FramePackTransformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
     tracing::debug!("section {} of {}", section + 1, sections.count);
-    let behind = sample(
-        &transformer,
-        &conditions,
-        GuidanceScales::from_request(request),
-        &mut solver,
-        &state,
-        work.capture,
-        hooks,
-    )?;
-    Ok(behind.latents)
+    let capture = &mut *work.capture;
+    tch::no_grad(|| {
+        begin(&state, &mut solver, place.device, capture)?;
+        let timesteps = solver.all_timesteps();
+        let num_calls = timesteps.len();
+        let size = [shape.height, shape.width];
+        let tokens = transformer.section(&conditioning.history, &conditioning.layout, size);
+        let side = u32::midpoint(request.width, request.height);
+        let calibration = measured(sections.order, side, num_calls);
+        let read = |text: &TextEmbeds| {
+            let (prompt, pooled) = (&text.prompt, text.pooled()?);
+            let image = &conditioning.image_embeds;
+            let guidance = scales.distilled;
+            let context = transformer.context(prompt, text.len(), pooled, image, guidance, &tokens);
+            Ok(CachedContext {
+                context,
+                caches: ContextCaches::new(|| {
+                    ContextCache::new(request.options.step_cache?, num_calls, calibration.clone())
+                }),
+                modulations: ModulationCache::default(),
+            })
+        };
+        let (prompt, negative) = (&conditioning.prompt, conditioning.negative.as_ref());
+        let run = SectionDenoiser {
+            guidance: GuidedPasses::new(prompt, negative, scales.real, read)?,
+            transformer: &transformer,
+            section: tokens,
+            timesteps,
+            hooks,
+        };
+        if capture.is_on() {
+            let guidance = config.guidance_embeds.then_some(scales.distilled);
+            conditioning.record(guidance, run.guidance.is_guided(), capture);
+        }
+        let end = solver.all_calls().end;
+        let last = walk(&run, &state, end, &mut solver, place, capture, hooks)?;
+        if let Some(num_skipped) = run.guidance.first().caches.num_skipped() {
+            tracing::info!("{num_skipped} of {num_calls} steps were skipped");
+            hooks.report_skipped_calls(num_skipped, num_calls);
+        }
+        Ok(last.last().latents)
+    })
 }
 
-/// Results of earlier stages are checked before anything is loaded.
-fn check(given: &SectionInputs<'_>, shape: FramePackShape) -> Result<(), EngineError> {
-    let pictures = [Some(&given.images.start), given.images.end.as_ref()];
-    let are_ours = pictures
-        .into_iter()
-        .flatten()
-        .all(|latents| latents.size() == shape.picture())
-        && given
-            .earlier
-            .iter()
-            .all(|latents| latents.size() == shape.size())
-        && given.images.clip.iter().all(|clip| {
-            let frames = clip.size().get(2).copied().unwrap_or(0);
-            frames > 0 && clip.size() == FramePackShape { frames, ..shape }.size()
-        });
-    if are_ours {
+/// Checks results of earlier stages before anything is loaded.
+fn check(
+    given: &SectionInputs<'_>,
+    config: &FramePackTransformerConfig,
+    shape: FramePackShape,
+) -> Result<(), EngineError> {
+    let GivenImages { start, end, clip } = given.images;
+    let mut pictures = std::iter::once(start).chain(end);
+    let is_clip = |clip: &Tensor| {
+        let frames = clip.size().get(2).copied().unwrap_or(0);
+        frames > 0 && clip.size() == FramePackShape { frames, ..shape }.size()
+    };
+    let are_latents = pictures.all(|latents| latents.size() == shape.picture())
+        && given.earlier.iter().all(|it| it.size() == shape.size())
+        && clip.as_ref().is_none_or(is_clip);
+    let is_text = |text: &TextEmbeds| {
+        let width = config.pooled_projection_dim;
+        let pooled = text.pooled.as_ref();
+        fits(&text.prompt, &[1, -1, config.text_embed_dim])
+            && pooled.is_some_and(|pooled| fits(pooled, &[1, width]))
+            && (1..=text.prompt.size()[1]).contains(&text.len())
+    };
+    let embeds = given.embeds;
+    let texts = std::iter::once(&embeds.prompt).chain(&embeds.later);
+    let mut texts = texts.chain(&embeds.negative);
+    let reason = if !are_latents {
+        "the latents of pictures and earlier sections are not of this job"
+    } else if !texts.all(is_text) {
+        "the embeddings of the texts are not what this model reads"
+    } else if !fits(given.image_embeds, &[1, -1, config.image_proj_dim]) {
+        "the embeddings of the picture are not what this model reads"
+    } else {
         return Ok(());
-    }
-    Err(EngineError::internal(
-        "the latents of pictures and earlier sections are not of this job",
-    ))
+    };
+    Err(EngineError::internal(reason))
 }
 
 fn num_pictures(given: &SectionInputs<'_>) -> u32 {
     1 + u32::from(given.images.end.is_some())
 }
 
-/// Noise of the section, after all earlier draws.
+/// Noise of the section, after all earlier draws from the seed, in the order of diffusers: around the latents of each given
+/// image, then for each section.
 fn noise(
     request: &GenerateRequest,
     given: &SectionInputs<'_>,
     shape: FramePackShape,
 ) -> Result<Tensor, EngineError> {
-    let mut draws = FramePackNoise::new(request.seed, shape);
+    let mut generator = CpuGenerator::new(request.seed);
     for _ in 0..num_pictures(given) {
-        drop(draws.picture()?);
+        drop(generator.normal(&shape.picture())?);
     }
     for _ in given.earlier {
-        drop(draws.section()?);
+        drop(generator.normal(&shape.size())?);
     }
-    draws.section()
+    Ok(generator.normal(&shape.size())?)
 }
 
-fn conditions(
-    request: &GenerateRequest,
-    given: &SectionInputs<'_>,
-    section: u32,
-    shape: FramePackShape,
-) -> Result<FramePackConditioning, EngineError> {
-    let sections = sections(request)?;
-    let prompts = request.section_prompts().map_err(EngineError::request)?;
-    let shares = prompts
-        .as_ref()
-        .and_then(|it| it.shares.get(section as usize));
-    let shares = shares
-        .ok_or_else(|| EngineError::internal(format!("the clip has no section {section}")))?;
-    let negative = given.embeds.negative.as_ref();
-    Ok(FramePackConditioning {
-        prompt: given.embeds.of_section(shares)?,
-        negative: negative.map(TextEmbeds::shallow_clone),
-        image_embeds: given.image_embeds.to_kind(Kind::Float),
-        history: history(sections.order, given.images, given.earlier, shape),
-        layout: layout(&sections, section),
-        step_cache: request
-            .options
-            .step_cache
-            .map(|choice| (choice, sections.order)),
-    })
+impl SectionConditioning {
+    fn new(
+        given: &SectionInputs<'_>,
+        request: &GenerateRequest,
+        sections: &VideoSections,
+        shape: FramePackShape,
+    ) -> Result<Self, EngineError> {
+        let section = given.earlier.len();
+        let prompts = request.section_prompts().map_err(EngineError::request)?;
+        let shares = prompts.as_ref().and_then(|it| it.shares.get(section));
+        let missing = || EngineError::internal(format!("the clip has no section {section}"));
+        let negative = given.embeds.negative.as_ref();
+        Ok(Self {
+            prompt: given.embeds.of_section(shares.ok_or_else(missing)?)?,
+            negative: negative.map(TextEmbeds::shallow_clone),
+            image_embeds: given.image_embeds.to_kind(Kind::Float),
+            history: history(sections.order, given.images, given.earlier, shape),
+            layout: layout(sections, section as u32),
+        })
+    }
+
+    /// `guidance`: distilled guidance, in models with that input
+    fn record(&self, guidance: Option<f64>, is_guided: bool, capture: &mut StageCapture) {
+        let (history, layout) = (&self.history, &self.layout);
+        let negative = self.negative.as_ref().filter(|_| is_guided);
+        for (branch, text) in [("cond", Some(&self.prompt)), ("uncond", negative)] {
+            let Some(text) = text else { continue };
+            let guidance = guidance.map(|it| Tensor::from_slice(&[it as f32 * 1000.0]));
+            for (part, xs) in [
+                ("encoder_hidden_states", Some(&text.prompt)),
+                ("encoder_attention_mask", text.mask.as_ref()),
+                ("pooled_projections", text.pooled.as_ref()),
+                ("image_embeds", Some(&self.image_embeds)),
+                ("guidance", guidance.as_ref()),
+                (
+                    "indices_latents",
+                    Some(&Tensor::from_slice(&layout.latents)),
+                ),
+                ("latents_clean", Some(&history.clean)),
+                ("latents_history_2x", Some(&history.history_2x)),
+                ("latents_history_4x", Some(&history.history_4x)),
+                (
+                    "indices_latents_clean",
+                    Some(&Tensor::from_slice(&layout.clean)),
+                ),
+                (
+                    "indices_latents_history_2x",
+                    Some(&Tensor::from_slice(&layout.history_2x)),
+                ),
+                (
+                    "indices_latents_history_4x",
+                    Some(&Tensor::from_slice(&layout.history_4x)),
+                ),
+            ] {
+                if let Some(xs) = xs {
+                    capture.put(format!("transformer.in.{branch}.{part}"), xs);
+                }
+            }
+        }
+    }
+}
+
+/// A text embedded once for all steps, with values cached between them.
+struct CachedContext {
+    context: FramePackContext,
+    caches: ContextCaches,
+    modulations: ModulationCache<FramePackModulations>,
+}
+
+struct SectionDenoiser<'a> {
+    transformer: &'a FramePackTransformer,
+    section: SectionTokens,
+    guidance: GuidedPasses<CachedContext>,
+    /// Timestep of every call of the whole schedule.
+    timesteps: Vec<f32>,
+    hooks: &'a dyn Hooks,
+}
+
+impl Denoiser for SectionDenoiser<'_> {
+    fn velocity(
+        &self,
+        latents: &Tensor,
+        call: &ModelCall,
+        capture: &mut StageCapture,
+    ) -> Option<Tensor> {
+        let timestep = call.told.view([1]).to_kind(Kind::Float);
+        for (part, xs) in [("hidden_states", latents), ("timestep", &timestep)] {
+            capture.put(call.name(&format!("transformer.in.{part}")), xs);
+        }
+        let predict = |cached: &CachedContext, without: BlockSet| {
+            let (model, context) = (self.transformer, &cached.context);
+            let make = |timesteps: &[f32]| model.modulations(timesteps, context);
+            let modulations = cached.modulations.at(call.index, &self.timesteps, make);
+            cached
+                .caches
+                .answer(call.index, without, |skip: SkipOptions<'_>| {
+                    model.forward(
+                        latents,
+                        &modulations,
+                        context,
+                        &self.section,
+                        skip,
+                        self.hooks,
+                    )
+                })
+        };
+        self.guidance
+            .velocity(call, latents, capture, Tensor::shallow_clone, predict)
+    }
+
+    fn first_captured_call(&self, first: usize) -> usize {
+        first
+    }
+
+    fn preview_latents(&self, x0: &Tensor) -> Tensor {
+        x0.shallow_clone()
+    }
 }
 
 /// Sampler of a request, for a section of `tokens` tokens. A shift in the request is used unchanged.

@@ -30,75 +30,36 @@ pub struct SectionHistory {
     pub history_4x: Tensor,
 }
 
-/// Cosines and sines of tokens, each `(tokens, D / 2)` in f32.
-pub(super) struct RotaryTables {
-    pub(super) cos: Tensor,
-    pub(super) sin: Tensor,
-}
-
-impl RotaryTables {
-    /// Rotary table of tokens at `frames` times all positions of `rows` and `columns`. `packed`: tokens along each axis
-    /// that are merged into one, whose rotation is the mean of theirs.
-    pub(super) fn of_frames(
-        frames: &[i64],
-        [rows, columns]: [i64; 2],
-        packed: i64,
-        config: &FramePackTransformerConfig,
-    ) -> Self {
-        let numbers = |len: i64| (0..len).map(|n| n as f32).collect::<Vec<_>>();
-        let frames: Vec<f32> = frames.iter().map(|&n| n as f32).collect();
-        let places = [frames, numbers(rows), numbers(columns)];
-        let lens = [0, 1, 2].map(|axis| places[axis].len() as i64);
-        let of = |turn: fn(&Tensor) -> Tensor| {
-            let axes = places.iter().enumerate().map(|(axis, places)| {
-                let angles = angles(places, config.rope_axes_dim[axis], config.rope_theta);
-                let mut shape = [1, 1, 1, angles.size()[1]];
-                shape[axis] = lens[axis];
-                let [t, h, w] = lens;
-                turn(&angles).view(shape).expand([t, h, w, -1], false)
-            });
-            let table = Tensor::cat(&axes.collect::<Vec<_>>(), 3); // t h w d
-            if packed == 1 {
-                return table.flatten(0, 2);
-            }
-            // t h w d -> 1 d t h w and back
-            let table = table.permute([3, 0, 1, 2]).unsqueeze(0);
-            let kernel = [packed; 3];
-            let means = padded(&table, kernel).avg_pool3d(
-                kernel,
-                kernel,
-                [0, 0, 0],
-                false,
-                true,
-                None::<i64>,
-            );
-            means.flatten(2, 4).squeeze_dim(0).tr()
-        };
-        Self {
-            cos: of(Tensor::cos),
-            sin: of(Tensor::sin),
+/// Cosines and sines of tokens at `frames` times all positions of `rows` and `columns`, each `(tokens, D / 2)` in f32.
+/// `packed`: tokens along each axis that are merged into one, whose rotation is the mean of theirs.
+pub(super) fn turns_of(
+    frames: &[i64],
+    [rows, columns]: [i64; 2],
+    packed: i64,
+    config: &FramePackTransformerConfig,
+) -> [Tensor; 2] {
+    let numbers = |len: i64| (0..len).map(|n| n as f32).collect::<Vec<_>>();
+    let frames: Vec<f32> = frames.iter().map(|&n| n as f32).collect();
+    let places = [frames, numbers(rows), numbers(columns)];
+    let [t, h, w] = places.each_ref().map(|places| places.len() as i64);
+    [Tensor::cos, Tensor::sin].map(|turn: fn(&Tensor) -> Tensor| {
+        let axes = places.iter().enumerate().map(|(axis, places)| {
+            let angles = angles(places, config.rope_axes_dim[axis], config.rope_theta);
+            let mut shape = [1, 1, 1, angles.size()[1]];
+            shape[axis] = places.len() as i64;
+            turn(&angles).view(shape).expand([t, h, w, -1], false)
+        });
+        let table = Tensor::cat(&axes.collect::<Vec<_>>(), 3); // t h w d
+        if packed == 1 {
+            return table.flatten(0, 2);
         }
-    }
-
-    /// Of `tokens` that have no place.
-    pub(super) fn none(tokens: i64, like: &Self) -> Self {
-        let half = like.cos.size()[1];
-        let options = (like.cos.kind(), like.cos.device());
-        Self {
-            cos: Tensor::ones([tokens, half], options),
-            sin: Tensor::zeros([tokens, half], options),
-        }
-    }
-
-    pub(super) fn joined(parts: &[&Self]) -> Self {
-        let join = |of: fn(&Self) -> &Tensor| {
-            Tensor::cat(&parts.iter().map(|p| of(p)).collect::<Vec<_>>(), 0)
-        };
-        Self {
-            cos: join(|part| &part.cos),
-            sin: join(|part| &part.sin),
-        }
-    }
+        // t h w d -> 1 d t h w and back
+        let table = table.permute([3, 0, 1, 2]).unsqueeze(0);
+        let kernel = [packed; 3];
+        let table = padded(&table, kernel);
+        let means = table.avg_pool3d(kernel, kernel, [0, 0, 0], false, true, None::<i64>);
+        means.flatten(2, 4).squeeze_dim(0).tr()
+    })
 }
 
 /// `(places, dim / 2)`, in f32 as the models' authors and diffusers have them.

@@ -5,7 +5,7 @@
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. [`encode_image`]: start and end image to [`GivenImages`],
 //! 3. [`encode_vision`]: SigLIP's hidden states of the start image,
-//! 4. for each section [`denoise()`], which calls [`sample()`] with opened files, and [`decode()`].
+//! 4. for each section [`denoise()`] and [`decode()`].
 //!
 //! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1, and the authors' code for what it lacks
 //! (<https://github.com/lllyasviel/FramePack>).
@@ -20,7 +20,6 @@ mod layout;
 mod measured;
 mod prepare;
 mod refiner;
-mod sample;
 mod stages;
 mod transformer;
 
@@ -32,14 +31,11 @@ use safelight_core::networks::FramePackTransformerKeys;
 use crate::weights::{Weights, WeightsError};
 
 pub(super) use cases::CASES;
-pub use condition::{
-    GivenImages, GivenPixels, encode_image, encode_text, encode_vision, overlap_file,
-};
+pub use condition::{GivenImages, encode_image, encode_text, encode_vision, overlap_file};
 pub use decode::{SectionLatents, decode};
 pub use denoise::{SectionInputs, denoise};
 pub use layout::{SectionHistory, SectionLayout};
-pub use prepare::{FramePackNoise, FramePackShape, decoded_latents, history, layout, sections};
-pub use sample::{FramePackConditioning, sample};
+pub use prepare::{FramePackShape, decoded_latents, history, layout, sections};
 pub(crate) use stages::FramePackFamily;
 pub use transformer::{
     FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,

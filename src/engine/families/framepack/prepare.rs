@@ -8,7 +8,6 @@ use super::condition::GivenImages;
 use super::layout::{SectionHistory, SectionLayout};
 use crate::error::EngineError;
 use crate::pixels::check_multiples;
-use crate::sampling::CpuGenerator;
 
 /// Pixels that make one latent, along each edge.
 const PIXELS: u32 = 8;
@@ -60,32 +59,6 @@ pub fn sections(request: &GenerateRequest) -> Result<VideoSections, EngineError>
     sections.ok_or_else(|| {
         EngineError::request("this model makes its clips in sections, and none were asked for")
     })
-}
-
-/// Noise drawn from a job's seed, in the order of diffusers: around the latents of each given image, then for each
-/// section.
-pub struct FramePackNoise {
-    generator: CpuGenerator,
-    shape: FramePackShape,
-}
-
-impl FramePackNoise {
-    pub fn new(seed: u64, shape: FramePackShape) -> Self {
-        Self {
-            generator: CpuGenerator::new(seed),
-            shape,
-        }
-    }
-
-    /// For the next given picture: `(1, C, 1, h, w)`
-    pub fn picture(&mut self) -> Result<Tensor, EngineError> {
-        Ok(self.generator.normal(&self.shape.picture())?)
-    }
-
-    /// For the next section: `(1, C, f, h, w)`
-    pub fn section(&mut self) -> Result<Tensor, EngineError> {
-        Ok(self.generator.normal(&self.shape.size())?)
-    }
 }
 
 /// Positions in time of a section and its history, in latent frames.

@@ -9,17 +9,17 @@ use safelight_core::networks::stream_blocks::SINUSOIDS;
 use tch::{Kind, Tensor};
 
 use crate::nn::{
-    GateArgs, LayerNorm, Linear, TokenRows, attention, gated_add, gated_add_norm, join_heads, silu,
+    GateArgs, LayerNorm, Linear, Mlp, TokenRows, gated_add, gated_add_norm, qkv_attention, silu,
 };
-use crate::streams::MlpEmbedder;
+use crate::streams::embedder;
 use crate::weights::{Weights, WeightsError};
 
 const EPS: f64 = 1e-6;
 
 pub(super) struct TokenRefiner {
     input_embedder: Linear,
-    t_embedder: MlpEmbedder,
-    c_embedder: MlpEmbedder,
+    t_embedder: Mlp,
+    c_embedder: Mlp,
     blocks: Vec<RefinerBlock>,
 }
 
@@ -41,8 +41,8 @@ impl TokenRefiner {
         let blocks = w / "individual_token_refiner" / "blocks";
         Ok(Self {
             input_embedder: Linear::new(text, dim, &(w / "input_embedder"))?,
-            t_embedder: MlpEmbedder::new(SINUSOIDS, dim, &(&exact / "t_embedder"))?,
-            c_embedder: MlpEmbedder::new(text, dim, &(&exact / "c_embedder"))?,
+            t_embedder: embedder(true, SINUSOIDS, dim, &(&exact / "t_embedder"))?,
+            c_embedder: embedder(true, text, dim, &(&exact / "c_embedder"))?,
             blocks: (0..config.num_refiner_layers)
                 .map(|i| RefinerBlock::new(config, &(&blocks / i)))
                 .collect::<Result<_, _>>()?,
@@ -54,13 +54,14 @@ impl TokenRefiner {
         let mean = text.mean_dim([1_i64].as_slice(), false, Kind::Float);
         EmbeddedText {
             tokens: self.input_embedder.forward(&text.contiguous()),
-            vec: self.c_embedder.forward(&mean),
+            vec: self.c_embedder.forward(&mean, |xs| xs.silu()),
         }
     }
 
     /// `sinusoids`: of `N` timesteps, `(N, 256)` -> the gates of each block, `(N, 2, C)`
     pub(super) fn gates(&self, sinusoids: &Tensor, text: &EmbeddedText) -> Vec<Tensor> {
-        let vec = (self.t_embedder.forward(sinusoids) + &text.vec).silu();
+        let vec = self.t_embedder.forward(sinusoids, |xs| xs.silu());
+        let vec = (vec + &text.vec).silu();
         let vec = vec.to_kind(text.tokens.kind());
         let dim = text.tokens.size()[2];
         self.blocks
@@ -92,7 +93,7 @@ struct RefinerBlock {
     qkv: Linear,
     proj: Linear,
     norm2: LayerNorm,
-    mlp: (Linear, Linear),
+    mlp: Mlp,
     /// `adaLN_modulation.1`: gates alone.
     modulation: Linear,
     num_heads: i64,
@@ -106,13 +107,10 @@ impl RefinerBlock {
         let attn = w / "self_attn";
         Ok(Self {
             norm1: LayerNorm::new(dim, EPS, &(w / "norm1"))?,
-            qkv: Linear::fused(dim, &parts, &(&attn / "qkv"))?,
+            qkv: Linear::fused(true, dim, &parts, &(&attn / "qkv"))?,
             proj: Linear::new(dim, dim, &(&attn / "proj"))?,
             norm2: LayerNorm::new(dim, EPS, &(w / "norm2"))?,
-            mlp: (
-                Linear::new(dim, mlp_dim, &(w / "mlp" / 0))?,
-                Linear::new(mlp_dim, dim, &(w / "mlp" / 2))?,
-            ),
+            mlp: Mlp::new([dim, mlp_dim, dim], ["0", "2"], &(w / "mlp"))?,
             // All steps' are made at once.
             modulation: Linear::new(dim, 2 * dim, &(w / "adaLN_modulation" / 1).seldom())?,
             num_heads: config.num_attention_heads,
@@ -129,7 +127,7 @@ impl RefinerBlock {
         let gate = |index| Some(GateArgs { rows, index });
         let ys = self.attend(&self.norm1.forward_as_kind(xs));
         let normed = gated_add_norm(xs, &ys, gate(0), &self.norm2.norm(), EPS);
-        let ys = self.mlp.1.forward(&silu(self.mlp.0.forward(&normed)));
+        let ys = self.mlp.forward(&normed, silu);
         gated_add(xs, &ys, gate(1));
     }
 
@@ -137,10 +135,8 @@ impl RefinerBlock {
     fn attend(&self, xs: &Tensor) -> Tensor {
         let size = xs.size();
         let qkv = self.qkv.forward(xs);
-        // b l (k h d) -> 3 × b h l d
-        let qkv = qkv.view([1, size[1], 3, self.num_heads, -1]);
-        let [q, k, v] = [0, 1, 2].map(|i| qkv.select(2, i).transpose(1, 2));
-        let ys = attention(&q, &k, &v, None, None);
-        self.proj.forward(&join_heads(&ys))
+        // b l (k h d) -> b l (k h) d
+        let qkv = qkv.view([1, size[1], 3 * self.num_heads, -1]);
+        self.proj.forward(&qkv_attention(&qkv, None))
     }
 }

@@ -6,10 +6,9 @@ use safelight_core::families;
 use safelight_core::job::Stage;
 use tch::Tensor;
 
-use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::families::EngineFamily;
-use crate::families::framepack::{self, GivenImages, GivenPixels, SectionInputs, SectionLatents};
+use crate::families::framepack::{self, GivenImages, SectionInputs, SectionLatents};
 use crate::stages::{StageContext, pictures};
 use crate::tensor_files;
 use crate::text::PromptEmbeds;
@@ -27,27 +26,14 @@ impl EngineFamily for FramePackFamily {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        let images = context.part(|work| {
-            let folder = &context.folder();
-            let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
-            let clip = pictures::seen_of_job(folder, work.request)?;
-            let pixels = GivenPixels {
-                start: &start.rgb,
-                end: end.as_ref().map(|end| &end.rgb[..]),
-                clip: clip.as_ref(),
-            };
-            framepack::encode_image(&pixels, work)
-        })?;
+        let folder = context.folder();
+        let images = context.part(|work| framepack::encode_image(&folder, work))?;
         images.save(&context.own_result())
     }
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         context.tensor("image_embeds", |work| {
-            // Recorded with the latents.
-            let off = &mut StageCapture::off();
-            let (start, end) = pictures::frames_of_job(&context.folder(), work.request, off)?;
-            let end = end.as_ref().map(|end| &end.rgb[..]);
-            framepack::encode_vision(&start.rgb, end, work)
+            framepack::encode_vision(&context.folder(), work)
         })
     }
 

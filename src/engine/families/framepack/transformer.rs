@@ -19,15 +19,13 @@ use safelight_core::networks::{FramePackTransformerConfig, FramePackTransformerK
 use tch::{Device, Kind, Tensor};
 
 use super::layout::{
-    PACKED_2X, PACKED_4X, RotaryTables, SectionHistory, SectionLayout, patches, unpatched,
+    PACKED_2X, PACKED_4X, SectionHistory, SectionLayout, patches, turns_of, unpatched,
 };
 use super::refiner::{EmbeddedText, TokenRefiner};
 use crate::hooks::Hooks;
-use crate::nn::{GateArgs, Linear, Rope, gated_add, layer_norm};
-use crate::step_cache::{BlockSkipper, SkipOptions};
-use crate::streams::{
-    self, BlocksForward, DoubleOutput, EPS, MmditBackbone, PerBlockModulation, TokenRanges,
-};
+use crate::nn::{Linear, Mlp, Rope};
+use crate::step_cache::SkipOptions;
+use crate::streams::{MmditBackbone, StreamModulation, StreamModulations, TokenRanges};
 use crate::weights::{Weights, WeightsError};
 
 const TOKEN: [i64; 3] = [1, PATCH, PATCH];
@@ -37,27 +35,29 @@ pub struct FramePackTransformer {
     /// `clean_x_embedder`: history of 1, 2 and 4 times the patch.
     clean: [Linear; 3],
     txt_in: TokenRefiner,
-    image_projection: (Linear, Linear),
+    image_projection: Mlp,
     streams: MmditBackbone,
-    told: PerBlockModulation,
+    told: StreamModulation,
     config: FramePackTransformerConfig,
 }
 
-/// A text, a picture and a guidance: they are the same in every step.
+/// A text, a picture and a guidance, embedded once for all steps of a section.
 pub struct FramePackContext {
     /// `(1, I, C)`
     image: Tensor,
     text: EmbeddedText,
     /// Term of pooled text and guidance in the timestep's embedding: `(1, C)` in f32
-    vec: Tensor,
+    vec: Option<Tensor>,
+    /// Of all tokens.
+    rope: Rope,
 }
 
 /// History of a section, and the positions of its tokens: constant in all of its steps.
 pub struct SectionTokens {
     /// `(1, K, C)`
     history: Tensor,
-    /// Of history and latents.
-    turns: RotaryTables,
+    /// Cosines and sines of history and latents: each `(K + N, D / 2)` in f32
+    turns: [Tensor; 2],
     /// Frames, height and width of the latents.
     size: [i64; 3],
 }
@@ -66,7 +66,7 @@ pub struct SectionTokens {
 pub struct FramePackModulations {
     /// Of each block of the text's refiner, `(2, C)`
     refiner: Vec<Tensor>,
-    streams: streams::StreamModulations,
+    streams: StreamModulations,
 }
 
 impl FramePackTransformer {
@@ -78,7 +78,6 @@ impl FramePackTransformer {
         let patch_conv =
             |kernel: [i64; 3], w: &Weights| Linear::from_patch_conv(channels, dim, &kernel, w);
         let clean = w / "clean_x_embedder";
-        let projection = w / "image_projection";
         let shape = config.streams();
         let last = &(&w.with_kind(Kind::Float) / "final_layer");
         Ok(Self {
@@ -89,18 +88,20 @@ impl FramePackTransformer {
                 patch_conv(PACKED_4X, &(&clean / "proj_4x"))?,
             ],
             txt_in: TokenRefiner::new(config, &(w / "txt_in"))?,
-            image_projection: (
-                Linear::new(image, config.image_mlp_dim(), &(&projection / "up"))?,
-                Linear::new(config.image_mlp_dim(), dim, &(&projection / "down"))?,
-            ),
+            image_projection: Mlp::new(
+                [image, config.image_mlp_dim(), dim],
+                ["up", "down"],
+                &(w / "image_projection"),
+            )?,
             streams: MmditBackbone::new(
                 &shape,
                 config.out_channels() * PATCH * PATCH,
                 keys.final_shift_and_scale(),
                 w,
-                last,
+                // In f32 as in FramePack, where diffusers uses the transformer's kind: it costs nothing.
+                (last, true),
             )?,
-            told: PerBlockModulation::new(&shape, config.told(), w, last)?,
+            told: StreamModulation::new(&shape, Some(config.told()), w, Some(last))?,
             config: config.clone(),
         })
     }
@@ -108,10 +109,6 @@ impl FramePackTransformer {
     /// The transformer's keys that were not requested; keys of other components are ignored.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(FramePackTransformerKeys::of(|key| w.has(key)).prefix)
-    }
-
-    pub fn config(&self) -> &FramePackTransformerConfig {
-        &self.config
     }
 
     pub fn kind(&self) -> Kind {
@@ -128,7 +125,7 @@ impl FramePackTransformer {
 
     /// `prompt_embeds`: `(1, T, text_embed_dim)`, of which the first `text_len` tokens are text and the rest padding,
     /// `pooled`: `(1, pooled_projection_dim)`, `image_embeds`: `(1, I, image_proj_dim)`, `distilled_guidance`: as the
-    /// user sets it
+    /// user sets it; `section`: the tokens that follow
     pub fn context(
         &self,
         prompt_embeds: &Tensor,
@@ -136,16 +133,25 @@ impl FramePackTransformer {
         pooled: &Tensor,
         image_embeds: &Tensor,
         distilled_guidance: f64,
+        section: &SectionTokens,
     ) -> FramePackContext {
         let here = |xs: &Tensor| self.here(xs).contiguous();
-        let (up, down) = &self.image_projection;
-        let mut image = up.forward(&here(image_embeds));
-        let image = down.forward(&image.silu_());
-        let text = here(&prompt_embeds.narrow(1, 0, text_len));
+        let image = here(image_embeds);
+        let image = self.image_projection.forward(&image, |mut xs| xs.silu_());
+        let text = self
+            .txt_in
+            .embed(&here(&prompt_embeds.narrow(1, 0, text_len)));
+        // Image and text have no positions.
+        let [cos, sin] = &section.turns;
+        let none = cos.narrow(0, 0, 1).zeros_like();
+        let none = none.expand([image.size()[1] + text.len(), -1], false);
+        let cos = Tensor::cat(&[&none.ones_like(), cos], 0);
+        let sin = Tensor::cat(&[&none, sin], 0);
         FramePackContext {
             image,
-            text: self.txt_in.embed(&text),
-            vec: self.told.blocks.vec(pooled, distilled_guidance),
+            text,
+            vec: self.told.vec(pooled, distilled_guidance),
+            rope: Rope::of_turns(&cos, &sin, self.device()),
         }
     }
 
@@ -170,19 +176,15 @@ impl FramePackTransformer {
             (&layout.clean, 1),
             (&layout.latents, 1),
         ];
-        let turns = turns
-            .map(|(frames, packed)| RotaryTables::of_frames(frames, places, packed, &self.config));
+        let turns = turns.map(|(frames, packed)| turns_of(frames, places, packed, &self.config));
         SectionTokens {
             history: Tensor::cat(&tokens, 1),
-            turns: RotaryTables::joined(&turns.each_ref()),
+            turns: [0, 1].map(|i: usize| {
+                let parts = turns.each_ref().map(|part| &part[i]);
+                Tensor::cat(&parts, 0)
+            }),
             size: [layout.latents.len() as i64, height, width],
         }
-    }
-
-    pub fn rope(&self, context: &FramePackContext, section: &SectionTokens) -> Rope {
-        let without = RotaryTables::none(context.len(), &section.turns);
-        let turns = RotaryTables::joined(&[&without, &section.turns]);
-        Rope::of_turns(&turns.cos, &turns.sin, self.device())
     }
 
     /// Modulations of each of `timesteps`, as the scheduler has them: 1000 for pure noise.
@@ -191,9 +193,9 @@ impl FramePackTransformer {
         timesteps: &[f32],
         context: &FramePackContext,
     ) -> Vec<FramePackModulations> {
-        let sinusoids = self.told.blocks.sinusoids(timesteps);
+        let sinusoids = self.told.sinusoids(timesteps);
         let refiner = self.txt_in.gates(&sinusoids, &context.text);
-        let streams = self.told.modulations(&sinusoids, &context.vec);
+        let streams = self.told.modulations(&sinusoids, context.vec.as_ref());
         (0..)
             .zip(streams)
             .map(|(i, streams)| FramePackModulations {
@@ -204,52 +206,27 @@ impl FramePackTransformer {
     }
 
     /// Velocity of `latents`, `(1, C, frames, h, w)`, in f32. `modulations`: of the timestep, computed with the same
-    /// context;
-    /// `rope`: result of [`rope`](Self::rope) for both. `None` when cancelled.
-    ///
-    /// Residuals of an earlier call may replace blocks if `shortcut` has a cache, with the number of the call in the
-    /// loop.
+    /// context, which is of this section. `None` when cancelled.
     pub fn forward(
         &self,
         latents: &Tensor,
         modulations: &FramePackModulations,
         context: &FramePackContext,
         section: &SectionTokens,
-        rope: &Rope,
-        shortcut: SkipOptions<'_>,
+        skip: SkipOptions<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let latents = self.here(latents);
         let tokens = Self::tokens(context, section);
         let mut xs = self.embed(&latents, modulations, context, section, &tokens);
-        let pass = BlocksForward::new(
-            &self.streams.blocks,
-            &modulations.streams.blocks,
-            &tokens,
-            rope,
-            shortcut.without,
-            hooks,
-        );
         // Only the latents are read after the last attention.
-        let own = |xs: &Tensor| {
-            let count = section.latent_tokens();
-            xs.narrow(1, tokens.count() - count, count)
-        };
-        let mut skip = BlockSkipper::of(shortcut);
-        let no_residuals = || Some(Rc::default());
-        let (normed, residuals) = match pass.double(&mut xs, &mut skip, own, no_residuals)? {
-            DoubleOutput::Skipped(hidden) => {
-                return Some(unpatched(&self.finish(&hidden, modulations), section.size));
-            }
-            DoubleOutput::Computed(normed, residuals) => (normed, residuals),
-        };
-        let ys = pass.single(&mut xs, normed, &residuals, own)?;
-        let mut hidden = own(&xs);
-        let own_tokens = [(0, section.latent_tokens())];
-        let rows = pass.last_gate(&own_tokens);
-        gated_add(&mut hidden, &ys, Some(GateArgs { rows, index: 2 }));
-        skip.end(&hidden);
-        let velocity = self.finish(&hidden, modulations);
+        let count = section.latent_tokens();
+        let own = (tokens.count() - count, count);
+        let places = (&tokens, &context.rope, own);
+        let (streams, none) = (&modulations.streams, || Some(Rc::default()));
+        let velocity = self
+            .streams
+            .forward(&mut xs, streams, places, skip, none, hooks)?;
         Some(unpatched(&velocity, section.size))
     }
 
@@ -286,16 +263,6 @@ impl FramePackTransformer {
         self.img_in
             .forward_into(&patches, &xs.narrow(1, done, tokens.count() - done));
         xs
-    }
-
-    /// Final layer: the latents' hidden states after the last block, `(1, N, C)` to `(1, N, 4 channels)` in f32.
-    ///
-    /// In f32 as in FramePack, where diffusers uses the transformer's kind: it costs nothing.
-    fn finish(&self, hidden: &Tensor, modulations: &FramePackModulations) -> Tensor {
-        let streams = &modulations.streams;
-        self.streams.finish(hidden.size()[1], streams, |norm| {
-            layer_norm(&hidden.to_kind(Kind::Float), norm, EPS)
-        })
     }
 }
 

@@ -28,9 +28,9 @@ use crate::error::EngineError;
 use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    GateArgs, Linear, QkNorm, Rope, SwiGlu, TokenRows, axis_angles, gated_add, gelu_tanh,
-    join_heads, rms_norm, rms_norm_shifted, rounded_timesteps, shared_attention, times_sigmoid,
-    timestep_embedding,
+    GateArgs, Linear, Mlp, QkNorm, Rope, SwiGlu, TokenRows, angles_of_ids, gated_add, gelu_tanh,
+    image_ids, join_heads, rms_norm, rms_norm_shifted, rounded_timesteps, shared_attention,
+    times_sigmoid, timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel, NoControlNet};
@@ -46,7 +46,7 @@ const SHIFT_TOKENS: [i64; 2] = [256, 6400];
 
 pub struct Krea2Transformer {
     first: Linear,
-    tmlp: (Linear, Linear),
+    tmlp: Mlp,
     tproj: Linear,
     fusion: TextFusion,
     blocks: Vec<ModulatedBlock>,
@@ -77,20 +77,11 @@ pub struct Krea2Modulation {
 
 impl Krea2Transformer {
     /// RoPE of text tokens, which are not rotated, and of image tokens by row and column.
-    fn rope(&self, text: i64, [rows, columns]: [i64; 2]) -> Rope {
-        let [order, row, column] = self.config.axes_dims_rope;
-        let angles = |count, dim| axis_angles(count, dim, self.config.rope_theta);
-        let zeros =
-            |count: i64, dim: i64| Tensor::zeros([count, dim / 2], (Kind::Double, Device::Cpu));
-        let own = |xs: Tensor| xs.expand([rows, columns, -1], false);
-        let image = [
-            own(zeros(1, order).unsqueeze(1)),
-            own(angles(rows, row).unsqueeze(1)),
-            own(angles(columns, column).unsqueeze(0)),
-        ];
-        let image = Tensor::cat(&image, 2).flatten(0, 1);
-        let text = zeros(text, order + row + column);
-        Rope::new(&Tensor::cat(&[text, image], 0), self.device)
+    fn rope(&self, text: i64, grid: [i64; 2]) -> Rope {
+        let (axes, theta) = (self.config.axes_dims_rope, self.config.rope_theta);
+        let text = Tensor::zeros([text, 3], (Kind::Int64, Device::Cpu));
+        let ids = Tensor::cat(&[text, image_ids(grid, 0, Kind::Int64)], 0);
+        Rope::new(&angles_of_ids(&ids, &axes, theta), self.device)
     }
 }
 
@@ -110,16 +101,16 @@ impl ImageModel for Krea2Transformer {
         let dim = config.dim();
         // Run once for each text, or once for all steps.
         let seldom = &w.seldom();
-        let time = seldom / "tmlp";
         let blocks =
             (0..config.num_layers).map(|i| ModulatedBlock::new(config, &(w / "blocks" / i)));
         let last = &w.with_kind(Kind::Float) / "last";
         Ok(Self {
             first: Linear::new(config.in_channels, dim, &(w / "first"))?,
-            tmlp: (
-                Linear::new(config.timestep_embed_dim, dim, &(&time / 0))?,
-                Linear::new(dim, dim, &(&time / 2))?,
-            ),
+            tmlp: Mlp::new(
+                [config.timestep_embed_dim, dim, dim],
+                ["0", "2"],
+                &(seldom / "tmlp"),
+            )?,
             tproj: Linear::new(dim, 6 * dim, &(seldom / "tproj" / 1))?,
             fusion: TextFusion::new(config, seldom)?,
             blocks: blocks.collect::<Result<_, _>>()?,
@@ -151,8 +142,7 @@ impl ImageModel for Krea2Transformer {
     fn modulations(&self, timesteps: &[f32], _: &Krea2Context) -> Vec<Krea2Modulation> {
         let times = Tensor::from_slice(&rounded_timesteps(timesteps)).to_device(self.device);
         let sinusoids = timestep_embedding(&times, self.config.timestep_embed_dim);
-        let hidden = self.tmlp.0.forward(&sinusoids.to_kind(self.kind));
-        let time = self.tmlp.1.forward(&gelu_tanh(hidden));
+        let time = self.tmlp.forward(&sinusoids.to_kind(self.kind), gelu_tanh);
         let for_blocks = self.tproj.forward(&gelu_tanh(time.copy()));
         // n (k c) -> n k c
         let count = timesteps.len() as i64;
@@ -251,7 +241,7 @@ struct TextFusion {
     refiner_blocks: Vec<Krea2Block>,
     /// `txtmlp`: the norm's factor, `(text_hidden_dim)` in f32, and two layers.
     norm: Tensor,
-    txtmlp: (Linear, Linear),
+    txtmlp: Mlp,
     /// Hidden states per token.
     num_states: i64,
     eps: f64,
@@ -273,10 +263,7 @@ impl TextFusion {
             projector: Linear::one_row(config.num_text_layers, &(&fusion / "projector"))?,
             refiner_blocks: blocks("refiner_blocks", config.num_refiner_text_blocks)?,
             norm: factor("0.scale", text, &mlp.with_kind(Kind::Float))?,
-            txtmlp: (
-                Linear::new(text, dim, &(&mlp / 1))?,
-                Linear::new(dim, dim, &(&mlp / 3))?,
-            ),
+            txtmlp: Mlp::new([text, dim, dim], ["1", "3"], &mlp)?,
             num_states: config.num_text_layers,
             eps: config.norm_eps,
             device: w.device(),
@@ -294,8 +281,7 @@ impl TextFusion {
         let mut xs = projected.squeeze_dim(2).unsqueeze(0);
         self.run(&self.refiner_blocks, &mut xs, hooks)?;
         let xs = rms_norm(&xs, &self.norm, self.eps);
-        let hidden = gelu_tanh(self.txtmlp.0.forward(&xs));
-        Some(self.txtmlp.1.forward(&hidden))
+        Some(self.txtmlp.forward(&xs, gelu_tanh))
     }
 
     /// `xs`: `(N, l, c)`, changed in place, without positions
@@ -423,7 +409,7 @@ impl GatedAttention {
         let mut norms = vec![&query; (heads / shared) as usize];
         norms.push(&key);
         Ok(Self {
-            heads: Linear::fused_without_bias(shape.dim, &shape.parts(), &(w / "heads"))?,
+            heads: Linear::fused(false, shape.dim, &shape.parts(), &(w / "heads"))?,
             norm: QkNorm::of_weights(Tensor::stack(&norms, 0), eps),
             wo: Linear::without_bias(shape.dim, shape.dim, &(w / "wo"))?,
             shape,

@@ -6,14 +6,14 @@ use safelight_core::networks::QwenImageTransformerConfig;
 use safelight_core::networks::stream_blocks::SINUSOIDS;
 use tch::{Device, Kind, Tensor};
 
-use crate::nn::{NUM_TIMESTEPS, TokenRmsNorm, scaled_timestep_embedding};
-use crate::streams::{DoubleModulation, EPS, MlpEmbedder, SequenceEmbedder, StreamBlocks};
+use crate::nn::{Mlp, NUM_TIMESTEPS, TokenRmsNorm, scaled_timestep_embedding};
+use crate::streams::{DoubleModulation, EPS, SequenceEmbedder, StreamBlocks, embedder};
 use crate::weights::{Weights, WeightsError};
 
 pub(super) struct QwenImageBackbone {
     pub(super) entry: SequenceEmbedder,
     txt_norm: TokenRmsNorm,
-    time_in: MlpEmbedder,
+    time_in: Mlp,
     pub(super) blocks: StreamBlocks,
     /// Per block.
     modulation: Vec<DoubleModulation>,
@@ -33,7 +33,7 @@ impl QwenImageBackbone {
         Ok(Self {
             entry: SequenceEmbedder::new(&shape, config.in_channels, text, w)?,
             txt_norm: TokenRmsNorm::new(text, EPS, &(w / "txt_norm"))?,
-            time_in: MlpEmbedder::new(SINUSOIDS, dim, &time)?,
+            time_in: embedder(true, SINUSOIDS, dim, &time)?,
             modulation: modulation.collect::<Result<_, _>>()?,
             blocks: StreamBlocks::new(&shape, w)?,
         })
@@ -57,7 +57,10 @@ impl QwenImageBackbone {
         let times = timesteps.iter().map(|t| t / NUM_TIMESTEPS);
         let times = Tensor::from_slice(&times.collect::<Vec<_>>()).to_device(device);
         let sinusoids = scaled_timestep_embedding(&times, f64::from(NUM_TIMESTEPS), SINUSOIDS);
-        self.time_in.forward(&sinusoids).silu().to_kind(kind)
+        self.time_in
+            .forward(&sinusoids, |xs| xs.silu())
+            .silu()
+            .to_kind(kind)
     }
 
     /// Modulation of each block, text first: `(N, C)` -> `(2, N, 6 C)`

@@ -5,30 +5,26 @@
 //!
 //! Shapes: as in [`qwen_image`](super).
 
+use std::path::Path;
+
 use safelight_core::job::ControlInput;
 use safelight_core::networks::{QwenImageControlConfig, QwenImageControlKeys};
 use tch::Tensor;
 
 use super::QwenImageTransformer;
 use super::backbone::QwenImageBackbone;
+use crate::controls::LoadedControls;
 use crate::error::EngineError;
-use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::stages::images::{ControlNet, ImageLatentShape, StreamControlNet};
-use crate::streams::{ControlNetBlocks, ControlNetOutput, TokenRanges, of_timestep};
+use crate::streams::{ControlNetBlocks, FluxSequence, SequenceEmbedder, StreamBlocks, of_timestep};
 use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
 
 pub struct QwenImageControl {
     backbone: QwenImageBackbone,
     control: ControlNetBlocks,
     config: QwenImageControlConfig,
-}
-
-/// Prompt embedded once for all steps.
-pub struct QwenImageControlPrompt {
-    /// `(1, T, C)`
-    txt: Tensor,
-    rope: Rope,
 }
 
 impl QwenImageControl {
@@ -45,9 +41,10 @@ impl QwenImageControl {
     }
 
     /// `prompt_embeds`: `(1, T, joint_attention_dim)`; `rope`: the transformer's
-    pub fn prompt(&self, prompt_embeds: &Tensor, rope: Rope) -> QwenImageControlPrompt {
-        QwenImageControlPrompt {
+    pub fn prompt(&self, prompt_embeds: &Tensor, rope: Rope) -> FluxSequence {
+        FluxSequence {
             txt: self.backbone.text(prompt_embeds),
+            bias: None,
             rope,
         }
     }
@@ -55,8 +52,12 @@ impl QwenImageControl {
 
 impl ControlNet for QwenImageControl {
     type Model = QwenImageTransformer;
-    type Prompt = QwenImageControlPrompt;
+    type Prompt = FluxSequence;
     type Modulation = Vec<Tensor>;
+
+    fn load(home: &Path, work: &mut StageWork<'_>) -> Result<LoadedControls<Self>, EngineError> {
+        work.control_networks(home, Self::new)
+    }
 
     fn embed(
         &self,
@@ -72,46 +73,22 @@ impl ControlNet for QwenImageControl {
         &self,
         _: &QwenImageTransformer,
         timesteps: &[f32],
-        _: &QwenImageControlPrompt,
+        _: &FluxSequence,
     ) -> Vec<Vec<Tensor>> {
         let blocks = self.backbone.modulations(&self.backbone.time(timesteps));
+        let dim = self.config.blocks.dim();
         let each = 0..timesteps.len() as i64;
-        each.map(|i| of_timestep(&blocks, i, self.dim())).collect()
+        each.map(|i| of_timestep(&blocks, i, dim)).collect()
     }
 }
 
 impl StreamControlNet for QwenImageControl {
-    fn dim(&self) -> i64 {
-        self.config.blocks.dim()
+    fn layers(&self) -> (&SequenceEmbedder, &StreamBlocks, &ControlNetBlocks) {
+        let QwenImageBackbone { entry, blocks, .. } = &self.backbone;
+        (entry, blocks, &self.control)
     }
 
-    fn control_channels(&self) -> i64 {
-        self.config.control_channels()
-    }
-
-    fn takes_mask(&self) -> bool {
-        self.config.takes_mask()
-    }
-
-    fn embed_tokens(&self, control: &Tensor) -> Tensor {
-        let (device, kind) = self.backbone.place();
-        self.control
-            .embedded(&control.to_device(device).to_kind(kind))
-    }
-
-    fn output(
-        &self,
-        img: &Tensor,
-        control: (&Tensor, f64),
-        modulation: &[Tensor],
-        prompt: &QwenImageControlPrompt,
-        hooks: &dyn Hooks,
-    ) -> Option<ControlNetOutput> {
-        let tokens = TokenRanges::of(img, &prompt.txt);
-        let xs = self.backbone.entry.embed(img, &prompt.txt, &tokens);
-        let places = (&tokens, &prompt.rope);
-        let blocks = &self.backbone.blocks;
-        self.control
-            .output(blocks, xs, control, modulation, places, hooks)
+    fn sequence(prompt: &FluxSequence) -> &FluxSequence {
+        prompt
     }
 }

@@ -18,8 +18,6 @@ mod backbone;
 mod control;
 mod text;
 
-use std::path::Path;
-
 use backbone::QwenImageBackbone;
 use safelight_core::families::qwen_image::{self, lora};
 use safelight_core::job::JobFolder;
@@ -29,7 +27,6 @@ use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
 use crate::capture::StageCapture;
-use crate::controls::LoadedControls;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -80,30 +77,20 @@ impl QwenImageTransformer {
     fn rope(&self, text: i64, grids: &[[i64; 2]], num_images: i64) -> Rope {
         let f32s = (Kind::Float, Device::Cpu);
         let centred = |count: i64| Tensor::arange_start(count / 2 - count, count / 2, f32s);
-        let each = (0..).zip(grids).map(|(number, &[rows, columns])| {
-            let own = |values: &Tensor| values.expand([rows, columns], false).reshape([-1]);
-            [
-                Tensor::full([rows * columns], number, f32s),
-                own(&centred(rows).view([-1, 1])),
-                own(&centred(columns)),
-            ]
+        let images = (0..).zip(grids).map(|(number, &[rows, columns])| {
+            let number = Tensor::full([1], number, f32s);
+            Tensor::cartesian_prod(&[number, centred(rows), centred(columns)])
         });
-        let each: Vec<[Tensor; 3]> = each.collect();
-        let image = [0, 1, 2].map(|axis: usize| {
-            let places: Vec<&Tensor> = each.iter().map(|places| &places[axis]).collect();
-            Tensor::cat(&places, 0)
-        });
+        let images = Tensor::cat(&images.collect::<Vec<_>>(), 0);
         let first = grids.iter().flatten().map(|edge| edge / 2).max();
         let first = first.unwrap_or(0);
         let words = Tensor::arange_start(first, first + text, f32s);
-        let axes = image.iter().zip(self.config.axes_dims_rope);
-        let axes = axes.map(|(image, dim)| {
-            let texts = words.repeat([num_images]);
-            let places = Tensor::cat(&[texts, image.repeat([num_images])], 0);
-            angles_at(&places, dim, ROPE_THETA)
-        });
+        let texts = words.unsqueeze(1).repeat([num_images, 3]);
+        let ids = Tensor::cat(&[texts, images.repeat([num_images, 1])], 0);
+        let axes = (0..).zip(self.config.axes_dims_rope);
+        let axes = axes.map(|(axis, dim)| angles_at(&ids.select(1, axis), dim, ROPE_THETA));
         let angles = Tensor::cat(&axes.collect::<Vec<_>>(), 1);
-        Rope::of_turns(&angles.cos(), &angles.sin(), self.place().0)
+        Rope::new(&angles, self.place().0)
     }
 }
 
@@ -245,14 +232,6 @@ impl ImageModel for QwenImageTransformer {
         work: &mut StageWork<'_>,
     ) -> Result<PromptEmbeds, EngineError> {
         text::encode_text(folder, work)
-    }
-
-    fn load_controls(
-        _: &Self::Config,
-        home: &Path,
-        work: &mut StageWork<'_>,
-    ) -> Result<LoadedControls<QwenImageControl>, EngineError> {
-        work.control_networks(home, QwenImageControl::new)
     }
 
     /// The shift depends on the size.

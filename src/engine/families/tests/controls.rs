@@ -30,7 +30,7 @@ trait ControlledModel: TinyModel {
 
 /// Latents whose tokens are made up.
 fn unpacked(network: &impl StreamControlNet, shape: ImageLatentShape) -> Tensor {
-    let size = [1, shape.tokens(), network.control_channels()];
+    let size = [1, shape.tokens(), network.layers().2.channels];
     shape.unpack(&made_up("in.control", &size))
 }
 

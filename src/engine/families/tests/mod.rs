@@ -25,10 +25,11 @@ use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::weights::tests::fixtures::{self, fixture, tensors_of};
 use crate::weights::tests::made_up::{lora, made_up, write_lora_of, write_named};
-use crate::weights::{Weights, WeightsError};
+use crate::weights::{StreamBytes, Weights, WeightsError};
 
 mod controls;
 mod suite;
+mod t5;
 
 /// Strength of the recorded LoRAs.
 const STRENGTH: f64 = 0.65;
@@ -328,6 +329,28 @@ fn lora_of<M: TinyModel>(folder: &Path, form: &str, strength: f64) -> LoraChoice
 /// Prediction without some blocks, recorded by `tests/fixtures/guiders/skipped.py`.
 pub(crate) fn skipped(key: &str) -> Tensor {
     fixtures::recorded("guiders/skipped.safetensors", key)
+}
+
+/// Asserts that predictions are equal to the last bit however many bytes of weights stay on the device. `run`: predictions
+/// with a budget, and what the weights took; without any budget at most one in `floor` bytes stays.
+#[track_caller]
+pub(crate) fn assert_equal_when_streamed(
+    floor: u64,
+    run: impl Fn(Option<u64>) -> (Vec<Tensor>, Option<StreamBytes>),
+) {
+    let (whole, none) = run(None);
+    assert_eq!(none, None);
+    let (found, all) = run(Some(u64::MAX));
+    let all = all.unwrap();
+    assert!(found == whole && all.window == 0);
+    for budget in [0, all.resident / 2, all.resident - 1] {
+        let (found, taken) = run(Some(budget));
+        assert_eq!(found, whole, "{budget} bytes of {all:?}");
+        let taken = taken.unwrap();
+        let most = budget.max(all.resident / floor);
+        assert!(taken.resident <= most, "{taken:?}");
+        assert!(0 < taken.window && taken.window < all.resident, "{taken:?}");
+    }
 }
 
 /// Asserts that two images of a batch are each the one that is predicted alone.

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use tch::Kind;
 
 use super::{CallInputs, TokenTimesteps, WanTransformer};
-use crate::families::bench_cases::{BenchCase, BenchLine, CaseBench, T5_LENGTH, TIMESTEPS};
+use crate::families::bench_cases::{
+    BenchCase, BenchLine, CaseBench, T5_LENGTH, TIMESTEPS, decode, step, text,
+};
 use crate::hooks::NoHooks;
 use crate::step_cache::SkipOptions;
 use crate::vae::WanVaeDecoder;
@@ -16,60 +18,51 @@ const SIZE_704P: [i64; 3] = [1280, 704, 121];
 const SMALL_TILE: i64 = 32;
 
 pub(in crate::families) const CASES: &[BenchCase] = &[
-    BenchCase::step("wan14b_480p_81f", SIZE_480P, |bench| {
+    step("wan14b_480p_81f", SIZE_480P, |bench| {
         transformer(bench, large())
     }),
-    BenchCase::step("wan14b_vace_480p_81f", SIZE_480P, |bench| {
+    step("wan14b_vace_480p_81f", SIZE_480P, |bench| {
         let layers: Vec<i64> = (0..40).step_by(5).collect();
         let mut config = large();
         config["in_channels"] = 16.into();
         config["vace_layers"] = json!(if bench.small { vec![0] } else { layers });
         transformer(bench, config)
     }),
-    BenchCase::step("wan14b_320_17f", SIZE_320, |bench| {
+    step("wan14b_320_17f", SIZE_320, |bench| {
         transformer(bench, large())
-    })
-    .reported("Wan 14B, a call at 320×320 with 17 frames", 28.0, 60.0),
-    BenchCase::step("wan5b_704p_121f", SIZE_704P, |bench| {
+    }),
+    step("wan5b_704p_121f", SIZE_704P, |bench| {
         let config = json!({"num_attention_heads": 24, "ffn_dim": 14336, "num_layers": 30, "in_channels": 48,
             "out_channels": 48});
         transformer(bench, config)
-    })
-    .reported("Wan 5B, a call at 1280×704 with 121 frames", 11.5, 550.0),
-    BenchCase::step("wan13b_480p_81f", SIZE_480P, |bench| {
+    }),
+    step("wan13b_480p_81f", SIZE_480P, |bench| {
         transformer(bench, narrow())
     }),
-    BenchCase::decode("vae_wan_480p_81f", SIZE_480P, None, wan21_decoder).reported(
-        "Wan 2.1's autoencoder, 832×480 with 81 frames",
-        5.0,
-        250.0,
-    ),
-    BenchCase::decode("vae_wan_480p_81f_tiled", SIZE_480P, Some(256), wan21_decoder),
-    BenchCase::decode("vae_wan_320_17f", SIZE_320, None, wan21_decoder).reported(
-        "Wan 2.1's autoencoder, 320×320 with 17 frames",
-        2.5,
-        14.0,
-    ),
-    BenchCase::decode("vae_wan22_704p_17f", [1280, 704, 17], None, |bench| {
+    decode("vae_wan_480p_81f", SIZE_480P, wan21_decoder),
+    decode("vae_wan_480p_81f_tiled", SIZE_480P, wan21_decoder).tiled(256),
+    decode("vae_wan_320_17f", SIZE_320, wan21_decoder),
+    decode("vae_wan22_704p_17f", [1280, 704, 17], |bench| {
         let config = json!({"base_dim": 160, "decoder_base_dim": 256, "z_dim": 48, "is_residual": true,
             "patch_size": 2, "in_channels": 12, "out_channels": 12, "scale_factor_spatial": 16,
             "latents_mean": vec![0.0; 48], "latents_std": vec![1.0; 48]});
-        decoder(bench, config, json!({"base_dim": 16, "decoder_base_dim": 16}))
-    })
-    .reported("Wan 2.2's autoencoder, 1280×704 with 17 frames", 8.0, 200.0),
-    BenchCase::text("umt5xxl", |bench| {
+        decoder(
+            bench,
+            config,
+            json!({"base_dim": 16, "decoder_base_dim": 16}),
+        )
+    }),
+    text("umt5xxl", |bench| {
         let published = json!({"model_type": "umt5", "vocab_size": 256_384, "d_model": 4096, "d_ff": 10240,
             "num_layers": 24, "num_heads": 64, "d_kv": 64});
         let small = json!({"vocab_size": 1000, "d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 4,
             "d_kv": 16});
         bench.t5(published, small, true)
-    })
-    .reported("UMT5-XXL reads a prompt", 11.5, 6.0),
-    BenchCase::step("wan13b_320_17f", SIZE_320, |bench| {
+    }),
+    step("wan13b_320_17f", SIZE_320, |bench| {
         transformer(bench, narrow())
     })
-    .streaming()
-    .reported("Wan 1.3B, 320×320 with 17 frames", 5.0, 6.0),
+    .streaming(),
 ];
 
 /// 14B with the channels of a start image.
@@ -108,7 +101,7 @@ fn transformer(bench: &CaseBench, published: Value) -> BenchLine {
         transformer.control(&shown, 1.0)
     });
     let control = control.flatten();
-    let beside = CallInputs {
+    let inputs = CallInputs {
         context: &context,
         rope: &transformer.rope(size),
         control: control.as_ref(),
@@ -117,7 +110,7 @@ fn transformer(bench: &CaseBench, published: Value) -> BenchLine {
     let tokens = (f / pt) * (h / ph) * (w / pw);
     let timesteps = TokenTimesteps::uniform(TIMESTEPS[0], tokens);
     bench.timed_output(&mut || {
-        transformer.forward_beside(&input, &timesteps, beside, SkipOptions::default(), &NoHooks)
+        transformer.forward(&input, &timesteps, inputs, SkipOptions::default(), &NoHooks)
     })
 }
 

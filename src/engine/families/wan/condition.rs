@@ -56,7 +56,7 @@ pub fn encode_image(
     } else {
         clip_of_given(&start, end.as_ref(), i64::from(request.num_frames))
     };
-    let latents = encode(config, &clip, 0, work)?;
+    let latents = encode(config, &encoder(config, work)?, &clip, 0, work)?;
     if config.files.expand_timesteps {
         return Ok(latents);
     }
@@ -76,7 +76,7 @@ pub fn encode_kept(
     let pixels = pixels_from_rgb8(start, request.width, request.height)?;
     let clip = still_clip(&pixels, i64::from(request.num_frames));
     Ok(KeptClip {
-        latents: encode(config, &clip, 1, work)?,
+        latents: encode(config, &encoder(config, work)?, &clip, 1, work)?,
         mask: binary_mask(mask, request.width, request.height)?,
     })
 }
@@ -95,49 +95,31 @@ fn check(config: &WanConfig, shape: WanLatentShape, has_end: bool) -> Result<(),
     Err(EngineError::request(reason))
 }
 
-/// The `number`-th clip of the job, as [`ClipEncoder::encode`] has it.
+/// The autoencoder's encoder, for one clip after the other.
+pub(super) fn encoder(
+    config: &WanConfig,
+    work: &StageWork<'_>,
+) -> Result<WanVaeEncoder, EngineError> {
+    let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
+    let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
+    work.load("autoencoder", home, new, unexpected)
+}
+
+/// `clip`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them, `(1, C, f, h, w)` in
+/// f32
 pub(super) fn encode(
     config: &WanConfig,
+    encoder: &WanVaeEncoder,
     clip: &Tensor,
     number: usize,
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
-    encoder(config, work)?.encode(clip, number, work)
-}
-
-/// The autoencoder's encoder, for one clip after the other.
-pub(super) struct ClipEncoder<'a> {
-    config: &'a WanConfig,
-    network: WanVaeEncoder,
-}
-
-pub(super) fn encoder<'a>(
-    config: &'a WanConfig,
-    work: &StageWork<'_>,
-) -> Result<ClipEncoder<'a>, EngineError> {
-    let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
-    let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
-    let network = work.load("autoencoder", home, new, unexpected)?;
-    Ok(ClipEncoder { config, network })
-}
-
-impl ClipEncoder<'_> {
-    /// `clip`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them,
-    /// `(1, C, f, h, w)` in f32
-    pub fn encode(
-        &self,
-        clip: &Tensor,
-        number: usize,
-        work: &mut StageWork<'_>,
-    ) -> Result<Tensor, EngineError> {
-        work.capture.put(format!("vae.encode.{number}.input"), clip);
-        let cancelled = work.cancelled(FaultSite::VaeEncode);
-        let tiling = tiling(self.config, work.request);
-        let posterior = self.network.encode(clip, tiling, &cancelled);
-        let posterior = posterior.ok_or(EngineError::Cancelled)?;
-        let posterior = posterior.recorded(number, work.capture);
-        Ok(normalize(&self.config.vae, &posterior.mean))
-    }
+    work.capture.put(format!("vae.encode.{number}.input"), clip);
+    let cancelled = work.cancelled(FaultSite::VaeEncode);
+    let posterior = encoder.encode(clip, tiling(config, work.request), &cancelled);
+    let posterior = posterior.ok_or(EngineError::Cancelled)?;
+    let posterior = posterior.recorded(number, work.capture);
+    Ok(normalize(&config.vae, &posterior.mean))
 }
 
 /// Stage 3. `pictures`: the start picture and, where there is one, the end picture, as they were opened -> what the
@@ -199,49 +181,42 @@ pub fn encode_vision(
 pub(super) fn check_inputs(
     config: &WanConfig,
     request: &GenerateRequest,
-    conditions: &WanConditioning<'_>,
+    conditions: &WanConditioning,
     shape: WanLatentShape,
 ) -> Result<(), EngineError> {
-    let embeds = conditions.embeds;
-    let network = &config.transformer;
-    let text = |embeds: &TextEmbeds| fits(&embeds.prompt, &[1, -1, network.text_dim]);
-    let [_, channels, frames, height, width] = shape.size();
+    let (embeds, network) = (&conditions.embeds, &config.transformer);
+    let mut texts = std::iter::once(&embeds.prompt).chain(&embeds.negative);
+    let is_text = |embeds: &TextEmbeds| fits(&embeds.prompt, &[1, -1, network.text_dim]);
+    let is_size = |xs: Option<&Tensor>, size: [i64; 5]| xs.is_none_or(|xs| fits(xs, &size));
+    let whole = shape.size();
+    let [_, channels, frames, height, width] = whole;
     let image_size = match network.condition_channels() {
         0 if config.files.expand_timesteps => Some([1, channels, 1, height, width]),
         0 => None,
         more => Some([1, more, frames, height, width]),
     };
     let control_size = [1, network.vace_in_channels, frames, height, width];
-    let image = conditions.image_latents.map(Tensor::size);
-    let needs_image = network.condition_channels() > 0;
-    let problem = if !text(&embeds.prompt) || !embeds.negative.as_ref().is_none_or(text) {
+    let (image, kept) = (conditions.image_latents.as_ref(), conditions.kept.as_ref());
+    let control = conditions.control.as_ref().map(|(latents, _)| latents);
+    let problem = if !texts.all(is_text) {
         "the embeddings are not of this model"
     } else if request.is_guided() && embeds.negative.is_none() {
         "the negative prompt has not been read"
     } else if image.is_some() && image_size.is_none() {
         "this model cannot start from a picture"
-    } else if image.is_none() && needs_image {
+    } else if image.is_none() && network.condition_channels() > 0 {
         "this model needs a picture to start from"
-    } else if image.is_some_and(|size| Some(&size[..]) != image_size.as_ref().map(|s| &s[..])) {
+    } else if !is_size(image, image_size.unwrap_or_default()) {
         "the picture's latents are not of this job"
-    } else if conditions
-        .base
-        .is_some_and(|base| base.size() != shape.size())
-    {
+    } else if !is_size(conditions.base.as_ref(), whole) {
         "the clip's latents are not of this job"
-    } else if conditions
-        .kept
-        .is_some_and(|kept| kept.latents.size() != shape.size())
-    {
+    } else if !is_size(kept.map(|kept| &kept.latents), whole) {
         "what the mask keeps is not of this job"
-    } else if network.has_control() != conditions.control.is_some() {
+    } else if network.has_control() != control.is_some() {
         "what the control blocks read is missing, or there are none"
-    } else if conditions
-        .control
-        .is_some_and(|control| !fits(control.latents, &control_size))
-    {
+    } else if !is_size(control, control_size) {
         "the control clip's latents are not of this job"
-    } else if !fit_image_embeds(network, conditions.image_embeds) {
+    } else if !fit_image_embeds(network, conditions.image_embeds.as_ref()) {
         "the picture's embeddings are not of this model"
     } else {
         return Ok(());

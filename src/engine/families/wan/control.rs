@@ -10,7 +10,7 @@ use safelight_core::job::{GenerateRequest, JobFolder, ResizeMode, SEEN_FRAMES};
 use safelight_core::media::{self, ClipReader, MediaError, RgbPixels};
 use tch::{Device, Kind, Tensor};
 
-use super::condition::{ClipEncoder, encoder};
+use super::condition::{encode, encoder};
 use super::config::WanConfig;
 use super::prepare::WanLatentShape;
 use crate::error::EngineError;
@@ -42,11 +42,11 @@ impl ShownFile {
 /// A given clip as large and as long as the clip that is made, in bytes on the CPU.
 pub struct ControlClip {
     /// `(F, H, W, 3)`
-    frames: Tensor,
+    pub(super) frames: Tensor,
     /// 255 for what is made anew, 0 for what stays: `(F, H, W)`
-    mask: Tensor,
+    pub(super) mask: Tensor,
     /// True for given frames: the others are gray.
-    is_given: Vec<bool>,
+    pub(super) is_given: Vec<bool>,
 }
 
 impl ControlClip {
@@ -86,41 +86,38 @@ impl ControlClip {
         self.mask.get(frame as i64).copy_(&values);
     }
 
-    /// Shows the frames of a clip, or a picture in all of them, each brought to size by `fitted`. Uneven frame times are
-    /// resampled to `fps`.
-    pub fn show_file(
+    /// Shows the frames of a clip, or a picture in all of them, each brought to size by `fitted`; or sets the masks of the
+    /// frames that are shown already, while the others are regenerated. Uneven frame times are resampled to `fps`.
+    pub fn read_file(
         &mut self,
         file: &ShownFile,
+        is_mask: bool,
         fps: f64,
         fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
     ) -> Result<(), EngineError> {
         let most = self.num_frames();
         let is_picture = each_frame(file, (fps, most), fitted, &mut |frame, picture| {
-            self.show(frame, picture);
+            if is_mask {
+                self.mask(frame, picture);
+            } else {
+                self.show(frame, picture);
+            }
         })?;
+        let frames = if is_mask {
+            &mut self.mask
+        } else {
+            &mut self.frames
+        };
         if is_picture {
-            fill_with_first(&mut self.frames);
+            let first = frames.narrow(0, 0, 1).copy();
+            frames.copy_(&first.expand_as(&*frames));
+        }
+        if is_mask {
+            for frame in self.missing() {
+                drop(self.mask.get(frame).fill_(i64::from(MADE)));
+            }
+        } else if is_picture {
             self.is_given.fill(true);
-        }
-        Ok(())
-    }
-
-    /// Sets the masks of the frames that are set already; the others are regenerated.
-    pub fn mask_file(
-        &mut self,
-        file: &ShownFile,
-        fps: f64,
-        fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
-    ) -> Result<(), EngineError> {
-        let most = self.num_frames();
-        let is_picture = each_frame(file, (fps, most), fitted, &mut |frame, picture| {
-            self.mask(frame, picture);
-        })?;
-        if is_picture {
-            fill_with_first(&mut self.mask);
-        }
-        for frame in self.missing() {
-            drop(self.mask.get(frame).fill_(i64::from(MADE)));
         }
         Ok(())
     }
@@ -161,19 +158,6 @@ impl ControlClip {
         unit(&mask)
     }
 
-    /// The first byte of each frame and of its mask, and whether the frame is given.
-    #[cfg(test)]
-    pub fn first_bytes(&self) -> Vec<(u8, u8, bool)> {
-        let byte = |xs: &Tensor, at: &[i64]| xs.int64_value(at) as u8;
-        let frames = (0..).zip(&self.is_given);
-        frames
-            .map(|(frame, is_given)| {
-                let frames = byte(&self.frames, &[frame, 0, 0, 0]);
-                (frames, byte(&self.mask, &[frame, 0, 0]), *is_given)
-            })
-            .collect()
-    }
-
     /// Repeats the last frame that is given to the end: a file may have fewer than its header said.
     pub(super) fn repeat_last(&mut self) {
         let Some(last) = self.is_given.iter().rposition(|is_given| *is_given) else {
@@ -187,11 +171,6 @@ impl ControlClip {
             rest.copy_(&frame);
             self.is_given.fill(true);
         }
-    }
-
-    /// `(F, H, W, 3)` bytes
-    pub(super) fn frames(&self) -> &Tensor {
-        &self.frames
     }
 
     /// `(1, 3, F, H, W)` in -1..1
@@ -239,10 +218,10 @@ pub fn control_of_job(
     let fitted = |picture: RgbPixels| fitted(picture, request);
     if let Some(control) = request.controls.first() {
         let file = ShownFile::of(&folder.control_clip(0), &control.file, folder.control(0));
-        clip.show_file(&file, request.fps, &fitted)?;
+        clip.read_file(&file, false, request.fps, &fitted)?;
         if let Some(mask) = &control.mask {
             let file = ShownFile::of(&folder.control_mask_clip(0), mask, folder.control_mask(0));
-            clip.mask_file(&file, request.fps, &fitted)?;
+            clip.read_file(&file, true, request.fps, &fitted)?;
         }
     }
     let seen = seen(folder, request);
@@ -287,11 +266,6 @@ pub(super) fn fitted(
             media::resize_lanczos(&cropped, width, height)
         }
     }
-}
-
-fn fill_with_first(frames: &mut Tensor) {
-    let first = frames.narrow(0, 0, 1).copy();
-    frames.copy_(&first.expand_as(frames));
 }
 
 /// Bytes to 0..1, by the way of -1..1 that the reference goes.
@@ -344,8 +318,8 @@ pub fn encode_control(
     let shape = WanLatentShape::new(config, request.width, request.height, request.num_frames)?;
     clip.record(work);
     let encoder = encoder(config, work)?;
-    let kept = encoder.encode(&clip.part(false), 0, work)?;
-    let made = encoder.encode(&clip.part(true), 1, work)?;
+    let kept = encode(config, &encoder, &clip.part(false), 0, work)?;
+    let made = encode(config, &encoder, &clip.part(true), 1, work)?;
     let mut latents = Tensor::cat(&[kept, made], 1);
     for (index, picture) in references.iter().enumerate() {
         let pixels = on_canvas(picture, request.width, request.height)?;
@@ -353,7 +327,9 @@ pub fn encode_control(
             format!("reference.{index}.preprocessed"),
             &pixels.squeeze_dim(0),
         );
-        let reference = reference(&encoder, &pixels, 2 + index, work)?;
+        let own = encode(config, &encoder, &pixels.unsqueeze(2), 2 + index, work)?;
+        // Nothing of a reference is made anew.
+        let reference = Tensor::cat(&[&own, &own.zeros_like()], 1);
         latents = Tensor::cat(&[reference, latents], 2);
     }
     let mask = clip.mask_latents(config.vae.spatial_factor(), shape.frames);
@@ -367,17 +343,6 @@ pub fn encode_control(
     work.capture.put("control.latents", &latents);
     work.capture.put("control.mask_latents", &mask);
     Ok(Tensor::cat(&[latents, mask], 1))
-}
-
-/// Latents of a reference image, without a regenerated part: `(1, 2 C, 1, h, w)`
-fn reference(
-    encoder: &ClipEncoder<'_>,
-    pixels: &Tensor,
-    number: usize,
-    work: &mut StageWork<'_>,
-) -> Result<Tensor, EngineError> {
-    let latents = encoder.encode(&pixels.unsqueeze(2), number, work)?;
-    Ok(Tensor::cat(&[&latents, &latents.zeros_like()], 1))
 }
 
 /// Image centred on a white canvas, as large as possible: `(1, 3, H, W)` in -1..1

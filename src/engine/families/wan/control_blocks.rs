@@ -28,14 +28,8 @@ struct VaceBlock {
 /// Control video as seen by the transformer: constant in all steps.
 pub struct ControlVideo {
     /// Input of the first control block, without the hidden states: `(1, L, C)`
-    begin: Tensor,
-    strength: f64,
-}
-
-/// Hidden states of the control blocks, `(B, L, C)`, in parallel to the others.
-pub(super) struct ControlWalk {
-    xs: Tensor,
-    strength: f64,
+    pub(super) begin: Tensor,
+    pub(super) strength: f64,
 }
 
 impl VaceBlocks {
@@ -101,36 +95,27 @@ impl VaceBlocks {
         self.layers.iter().position(|&it| it == layer as i64)
     }
 
-    /// Runs one control block -> what is added to the others' hidden states, `(B, L, C)`
-    pub fn say(
+    /// Runs one control block on the control blocks' hidden states `xs`, `(B, L, C)` -> what is added to the others',
+    /// times `strength`, as large
+    pub fn run(
         &self,
         number: usize,
-        walk: &mut ControlWalk,
+        xs: &mut Tensor,
+        strength: f64,
         rows: TokenRows<'_>,
         context: &BlockContext,
         rope: &Rope,
     ) -> Tensor {
         let VaceBlock { block, after } = &self.blocks[number];
-        let xs = &mut walk.xs;
         let normed = layer_norm(xs, &FusedNorm::modulated(rows, 0), self.eps);
         let ys = block.forward(xs, normed, rows, context, rope);
         gated_add(xs, &ys, Some(GateArgs { rows, index: 5 }));
         drop(ys);
-        let said = after.forward(xs);
-        if (walk.strength - 1.0).abs() < f64::EPSILON {
-            said
+        let added = after.forward(xs);
+        if (strength - 1.0).abs() < f64::EPSILON {
+            added
         } else {
-            said * walk.strength
-        }
-    }
-}
-
-impl ControlVideo {
-    /// `xs`: what the first block reads, `(B, L, C)`
-    pub(super) fn walk(&self, xs: &Tensor) -> ControlWalk {
-        ControlWalk {
-            xs: xs + &self.begin,
-            strength: self.strength,
+            added * strength
         }
     }
 }

@@ -14,10 +14,9 @@ use tch::{Device, Kind, Tensor};
 use super::condition::{KeptClip, check_inputs};
 use super::config::WanConfig;
 use super::control_blocks::ControlVideo;
-use super::guidance::{CfgBatching, guidance, new_solver};
 use super::measured::{CalibrationKey, measured};
 use super::prepare::{
-    TokenTimesteps, WanLatentShape, first_frame_mask, latent_mask, with_first_frame,
+    TokenTimesteps, WanLatentShape, first_frame_mask, latent_mask, new_solver, with_first_frame,
 };
 use super::source::first_latents;
 use super::transformer::{CallInputs, WanContext, WanTransformer};
@@ -29,34 +28,31 @@ use crate::hooks::{DenoiseState, Hooks};
 use crate::memory::CachedNetwork;
 use crate::nn::Rope;
 use crate::placement::ComputePlacement;
+use crate::runtime::free_bytes;
 use crate::sampling::{Solver, noise};
 use crate::stages::images::InpaintBlend;
-use crate::step_cache::{ContextCaches, SkipOptions};
+use crate::step_cache::{ContextCache, ContextCaches, SkipOptions};
 use crate::text::PromptEmbeds;
 use crate::weights::{ReadAhead, Weights};
 use crate::work::StageWork;
 
-/// Results of earlier stages that condition the prediction.
-pub struct WanConditioning<'a> {
-    pub embeds: &'a PromptEmbeds,
-    /// Result of [`encode_image`](super::encode_image).
-    pub image_latents: Option<&'a Tensor>,
-    /// Result of [`encode_vision`](super::encode_vision).
-    pub image_embeds: Option<&'a Tensor>,
-    /// Result of [`encode_source`](super::encode_source).
-    pub base: Option<&'a Tensor>,
-    /// Result of [`encode_kept`](super::encode_kept).
-    pub kept: Option<&'a KeptClip>,
-    /// In VACE models.
-    pub control: Option<ControlLatents<'a>>,
-}
+/// Memory of one pass above which batching does not pay: it fills a GPU alone.
+const LARGEST_JOINED_PASS: u64 = 1 << 30;
 
-/// Control inputs of a VACE model, with their settings.
-#[derive(Clone, Copy)]
-pub struct ControlLatents<'a> {
-    /// Result of [`encode_control`](super::encode_control), with one more frame before the video for each reference.
-    pub latents: &'a Tensor,
-    pub how: &'a ControlSettings,
+/// Results of earlier stages that condition the prediction.
+pub struct WanConditioning {
+    pub embeds: PromptEmbeds,
+    /// Result of [`encode_image`](super::encode_image).
+    pub image_latents: Option<Tensor>,
+    /// Result of [`encode_vision`](super::encode_vision).
+    pub image_embeds: Option<Tensor>,
+    /// Result of [`encode_source`](super::encode_source).
+    pub base: Option<Tensor>,
+    /// Result of [`encode_kept`](super::encode_kept).
+    pub kept: Option<KeptClip>,
+    /// In VACE models: result of [`encode_control`](super::encode_control), with one more frame before the video for each
+    /// reference.
+    pub control: Option<(Tensor, ControlSettings)>,
 }
 
 struct WanDenoiser<'a> {
@@ -80,9 +76,9 @@ struct WanDenoiser<'a> {
 }
 
 /// Texts with what is kept of answers to them.
-pub(super) struct WanCachedContext {
-    pub context: WanContext,
-    pub caches: ContextCaches,
+struct WanCachedContext {
+    context: WanContext,
+    caches: ContextCaches,
 }
 
 /// Denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
@@ -91,7 +87,7 @@ pub(super) struct WanCachedContext {
 pub fn denoise(
     config: &WanConfig,
     expert: Expert,
-    conditions: &WanConditioning<'_>,
+    conditions: &WanConditioning,
     resume: Option<DenoiseState>,
     work: &mut StageWork<'_>,
 ) -> Result<DenoiseState, EngineError> {
@@ -108,11 +104,8 @@ pub fn denoise(
         } else {
             calls_of(config, expert, &solver)
         };
-        let first = first_latents(
-            &solver,
-            noise(&shape.size(), request.seed)?,
-            conditions.base,
-        );
+        let drawn = noise(&shape.size(), request.seed)?;
+        let first = first_latents(&solver, drawn, conditions.base.as_ref());
         let state = DenoiseState::new(resume, first, &mut solver, place.device, hooks);
         if expert == Expert::LowNoise && state.step < calls.start {
             return Err(EngineError::internal(
@@ -188,17 +181,13 @@ impl<'a> WanDenoiser<'a> {
     fn load(
         config: &WanConfig,
         expert: Expert,
-        conditions: &WanConditioning<'_>,
+        conditions: &WanConditioning,
         shape: WanLatentShape,
         solver: &Solver,
         work: &StageWork<'a>,
     ) -> Result<Self, EngineError> {
         let (request, place, hooks) = (work.request, work.place, work.hooks);
-        let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
-        let component = match expert {
-            Expert::LowNoise => "second transformer",
-            Expert::Only | Expert::HighNoise => "transformer",
-        };
+        let (component, network, folder, scale) = expert_of(config, request, expert)?;
         let open = || open_transformer(folder, place, &request.loras, expert);
         let new = |w: &_| WanTransformer::new(network, w);
         let transformer = work.transformer(component, folder, open, new, Weights::finish)?;
@@ -207,7 +196,7 @@ impl<'a> WanDenoiser<'a> {
         let low_noise = || calls_of(config, Expert::LowNoise, solver).start;
         let switch = config.boundary().map(|_| low_noise());
         let guiding = GuidanceParams {
-            scale: guidance_scale,
+            scale,
             ..GuidanceParams::of(request)
         };
         guiding.check_blocks(transformer.num_blocks())?;
@@ -218,35 +207,58 @@ impl<'a> WanDenoiser<'a> {
                 .then_some(conditions.image_latents.is_some()),
             pixels: i64::from(request.width) * i64::from(request.height),
         };
-        let guidance = guidance(
-            &transformer,
-            conditions,
-            guiding,
-            &CfgBatching {
-                cache: request.options.step_cache,
-                num_calls,
-                measured: measured(network, numbers),
-                bytes: pass_bytes(network, per_frame * frames, place.kind),
-                device: place.device,
-            },
-        )?;
+        let calibration = measured(network, numbers);
+        let cached = |embeds: &Tensor| WanCachedContext {
+            context: transformer.context(embeds, conditions.image_embeds.as_ref()),
+            caches: ContextCaches::new(|| {
+                ContextCache::new(request.options.step_cache?, num_calls, calibration.clone())
+            }),
+        };
+        let bytes = pass_bytes(network, per_frame * frames, place.kind);
+        let is_joined = request.options.step_cache.is_none() && joins_passes(place.device, bytes);
+        let PromptEmbeds {
+            prompt, negative, ..
+        } = &conditions.embeds;
+        let guidance = match negative {
+            None if scale > 1.0 => {
+                let reason = "the negative prompt has not been read";
+                return Err(EngineError::internal(reason));
+            }
+            Some(negative) if scale > 1.0 && is_joined => {
+                let both = Tensor::cat(&[&prompt.prompt, &negative.prompt], 0);
+                let alone = cached(&prompt.prompt);
+                GuidedPasses::joined(cached(&both), alone, guiding)
+            }
+            _ => GuidedPasses::new(prompt, negative.as_ref(), guiding, |text| {
+                Ok(cached(&text.prompt))
+            })?,
+        };
         let here = |tensor: &Tensor| tensor.to_device(place.device);
+        let kept = |kept: &KeptClip| {
+            let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
+            let blend = InpaintBlend {
+                image: kept.latents.shallow_clone(),
+                noise: noise(&shape.size(), request.seed)?,
+                mask: latent_mask(&kept.mask, space, time),
+            };
+            Ok::<_, EngineError>(blend.to_device(place.device))
+        };
         Ok(Self {
             guidance,
             rope: transformer.rope(shape.size()),
-            control: conditions.control.and_then(|control| {
-                let given = transformer.control(control.latents, control.how.strength)?;
-                Some((given, control.how.clone()))
+            control: conditions.control.as_ref().and_then(|(latents, how)| {
+                let video = transformer.control(latents, how.strength)?;
+                Some((video, how.clone()))
             }),
             before: references(config, request) as i64,
             transformer,
             first_frame: first_frame(config, conditions).map(here),
             condition: conditions
                 .image_latents
+                .as_ref()
                 .filter(|_| network.condition_channels() > 0)
                 .map(here),
-            kept: kept(config, request, conditions, shape)?
-                .map(|kept| kept.to_device(place.device)),
+            kept: conditions.kept.as_ref().map(kept).transpose()?,
             has_token_timesteps: config.files.expand_timesteps,
             shape,
             patch_size: network.patch_size,
@@ -289,17 +301,17 @@ impl Denoiser for WanDenoiser<'_> {
             };
             capture.put(call.name("transformer.in.timestep"), &told);
         }
-        let is_heard = |how: &ControlSettings| how.acts_in(call.step, call.num_steps);
-        let heard = self.control.as_ref().filter(|(_, how)| is_heard(how));
+        let acts = |how: &ControlSettings| how.acts_in(call.step, call.num_steps);
+        let control = self.control.as_ref().filter(|(_, how)| acts(how));
         let ask = |asked: &WanCachedContext, without| {
-            let beside = CallInputs {
+            let inputs = CallInputs {
                 context: &asked.context,
                 rope: &self.rope,
-                control: heard.map(|(control, _)| control),
+                control: control.map(|(video, _)| video),
             };
-            let make = |shortcut: SkipOptions<'_>| {
+            let make = |skip: SkipOptions<'_>| {
                 self.transformer
-                    .forward_beside(&input, &timesteps, beside, shortcut, self.hooks)
+                    .forward(&input, &timesteps, inputs, skip, self.hooks)
             };
             asked.caches.answer(call.index, without, make)
         };
@@ -339,19 +351,24 @@ fn pass_bytes(network: &WanTransformerConfig, tokens: i64, kind: Kind) -> u64 {
     (numbers * kind.elt_size_in_bytes() as i64).unsigned_abs()
 }
 
-/// Network of an expert, its path, and its guidance scale.
+/// Returns whether both guidance passes of a call are batched, `bytes`: memory of one in addition to the weights. A CPU
+/// gains nothing by larger products, and a GPU nothing where one pass fills it already.
+fn joins_passes(device: Device, bytes: u64) -> bool {
+    // Twice the room, as the estimate is one.
+    let has_room = || free_bytes(device) / 4 >= bytes;
+    matches!(device, Device::Cuda(_)) && bytes <= LARGEST_JOINED_PASS && has_room()
+}
+
+/// Name of an expert, its network, path and guidance scale.
 fn expert_of<'a>(
     config: &'a WanConfig,
     request: &GenerateRequest,
     expert: Expert,
-) -> Result<(&'a WanTransformerConfig, &'a Path, f64), EngineError> {
-    let files = &config.files;
+) -> Result<(&'static str, &'a WanTransformerConfig, &'a Path, f64), EngineError> {
+    let (files, sampling) = (&config.files, &request.sampling);
     if expert != Expert::LowNoise {
-        return Ok((
-            &config.transformer,
-            &files.transformer,
-            request.sampling.guidance_scale,
-        ));
+        let (network, folder) = (&config.transformer, &files.transformer);
+        return Ok(("transformer", network, folder, sampling.guidance_scale));
     }
     let second = config
         .transformer_2
@@ -359,7 +376,8 @@ fn expert_of<'a>(
         .zip(files.transformer_2.as_deref());
     let (network, folder) =
         second.ok_or_else(|| EngineError::internal("this model has no low-noise expert"))?;
-    Ok((network, folder, request.sampling.low_guidance_scale()))
+    let scale = sampling.low_guidance_scale();
+    Ok(("second transformer", network, folder, scale))
 }
 
 /// Number of reference images before the video.
@@ -377,34 +395,15 @@ fn behind_references(latents: &Tensor, before: i64) -> Tensor {
 }
 
 /// Latents that replace the noise of the first frame, in models with a timestep per token.
-fn first_frame<'a>(config: &WanConfig, conditions: &WanConditioning<'a>) -> Option<&'a Tensor> {
-    conditions
-        .image_latents
-        .filter(|_| config.files.expand_timesteps)
-}
-
-/// Inpainting, with the initial noise.
-fn kept(
-    config: &WanConfig,
-    request: &GenerateRequest,
-    conditions: &WanConditioning<'_>,
-    shape: WanLatentShape,
-) -> Result<Option<InpaintBlend>, EngineError> {
-    let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
-    let kept = conditions.kept.map(|kept| {
-        Ok(InpaintBlend {
-            image: kept.latents.shallow_clone(),
-            noise: noise(&shape.size(), request.seed)?,
-            mask: latent_mask(&kept.mask, space, time),
-        })
-    });
-    kept.transpose()
+fn first_frame<'a>(config: &WanConfig, conditions: &'a WanConditioning) -> Option<&'a Tensor> {
+    let latents = conditions.image_latents.as_ref();
+    latents.filter(|_| config.files.expand_timesteps)
 }
 
 fn record_start(
     work: &mut StageWork<'_>,
     config: &WanConfig,
-    conditions: &WanConditioning<'_>,
+    conditions: &WanConditioning,
     shape: WanLatentShape,
     solver: &Solver,
 ) -> Result<(), EngineError> {
@@ -414,15 +413,12 @@ fn record_start(
     }
     let drawn = noise(&shape.size(), work.request.seed)?;
     capture.put("noise.0", &drawn);
-    record_walk(
-        &first_latents(solver, drawn, conditions.base),
-        solver,
-        capture,
-    );
-    if let Some(base) = conditions.base {
+    let base = conditions.base.as_ref();
+    record_walk(&first_latents(solver, drawn, base), solver, capture);
+    if let Some(base) = base {
         capture.put("base", base);
     }
-    let embeds = conditions.embeds;
+    let embeds = &conditions.embeds;
     let branches = [
         ("cond", Some(&embeds.prompt)),
         ("uncond", embeds.negative.as_ref()),
@@ -431,17 +427,17 @@ fn record_start(
         let Some(embeds) = embeds else { continue };
         let name = format!("transformer.in.{branch}.encoder_hidden_states");
         capture.put(&name, &embeds.prompt);
-        if let Some(images) = conditions.image_embeds {
+        if let Some(images) = &conditions.image_embeds {
             capture.put(format!("{name}_image"), images);
         }
     }
-    if let Some(control) = conditions.control {
+    if let Some((latents, _)) = &conditions.control {
         for branch in ["cond", "uncond"] {
             let name = format!("transformer.in.{branch}.control_hidden_states");
-            capture.put(name, control.latents);
+            capture.put(name, latents);
         }
     }
-    if let Some(latents) = conditions.image_latents {
+    if let Some(latents) = &conditions.image_latents {
         capture.put("condition", latents);
     }
     if first_frame(config, conditions).is_some() {

@@ -21,7 +21,6 @@ mod config;
 mod control;
 mod control_blocks;
 mod denoise;
-mod guidance;
 mod measured;
 mod prepare;
 mod source;
@@ -29,13 +28,10 @@ mod stages;
 mod text;
 mod transformer;
 
-use std::cell::Cell;
-
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
-use crate::fault::FaultSite;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::pictures::PixelRestore;
 use crate::vae::wan::denormalize;
@@ -47,11 +43,10 @@ pub use condition::{KeptClip, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
 pub use control::{ControlClip, control_of_job, encode_control};
 pub use control_blocks::ControlVideo;
-pub use denoise::{ControlLatents, WanConditioning, denoise, open_transformer};
-pub use guidance::new_solver;
+pub use denoise::{WanConditioning, denoise, open_transformer};
 pub use prepare::{
     TokenTimesteps, WanLatentShape, clip_of_given, first_frame_mask, given_frames_mask,
-    latent_mask, still_clip, with_first_frame,
+    latent_mask, new_solver, still_clip, with_first_frame,
 };
 pub use safelight_core::lora::Expert;
 pub use source::{encode_source, enlarged, source_of_job};
@@ -110,22 +105,18 @@ fn run_decoder(
     let place = work.place;
     let new = |w: &_| WanVaeDecoder::new(&config.vae, w);
     let decoder = work.decoder(&config.files.vae, new, WanVaeDecoder::unexpected_keys)?;
-    let is_sound = Cell::new(true);
-    let is_cancelled = work.cancelled(FaultSite::VaeDecode);
-    let cancelled = || !is_sound.get() || is_cancelled();
     let tiling = tiling(config, work.request);
     let latents = latents.to_device(place.device).to_kind(place.kind);
     let latents = denormalize(&config.vae, &latents);
     work.capture.put("vae.decode.0.input", &latents);
-    let mut take = |pixels: Tensor| match checked_rgb8(&pixels) {
-        Ok(bytes) => take(&pixels, bytes),
-        Err(_) => is_sound.set(false),
-    };
-    let done = decoder.decode(&latents, tiling, &cancelled, &mut take);
-    if !is_sound.get() {
-        return Err(EngineError::InvalidPixels);
-    }
-    done.ok_or(EngineError::Cancelled)
+    work.decode_frames(
+        |cancelled, frames| decoder.decode(&latents, tiling, cancelled, frames),
+        &mut |pixels| {
+            let bytes = checked_rgb8(&pixels)?;
+            take(&pixels, bytes);
+            Ok(())
+        },
+    )
 }
 
 /// The tiles that the request wants the autoencoder to work in. They are counted in its own patches.

@@ -6,7 +6,7 @@ use safelight_core::job::{GenerateRequest, JobFolder};
 use safelight_core::media::{self, RgbPixels};
 use tch::{Device, Tensor};
 
-use super::condition::encode;
+use super::condition::{encode, encoder};
 use super::config::WanConfig;
 use super::control::{ControlClip, ShownFile, fitted};
 use super::run_decoder;
@@ -26,11 +26,12 @@ pub fn source_of_job(
     };
     let mut clip = ControlClip::new(request.width, request.height, request.num_frames);
     let file = ShownFile::of(&folder.source_clip(), source, folder.source_picture());
-    clip.show_file(&file, request.fps, &|picture| fitted(picture, request))?;
+    let fitted = |picture| fitted(picture, request);
+    clip.read_file(&file, false, request.fps, &fitted)?;
     clip.repeat_last();
     if let Some(mask) = &request.mask {
         let file = ShownFile::of(&folder.mask_clip(), mask, folder.mask());
-        clip.mask_file(&file, request.fps, &|picture| fitted(picture, request))?;
+        clip.read_file(&file, true, request.fps, &fitted)?;
     }
     Ok(Some(clip))
 }
@@ -43,7 +44,7 @@ pub fn encode_source(
 ) -> Result<Tensor, EngineError> {
     let pixels = clip.pixels();
     work.capture.put("video.preprocessed", &pixels);
-    encode(config, &pixels, 0, work)
+    encode(config, &encoder(config, work)?, &pixels, 0, work)
 }
 
 /// Result of a first pass, `(1, C, f, h, w)`, scaled to the second one's size: pixels are scaled, not latents, as for

@@ -6,9 +6,7 @@ use tch::Tensor;
 
 use crate::error::EngineError;
 use crate::families::EngineFamily;
-use crate::families::wan::{
-    self, ControlClip, ControlLatents, Expert, KeptClip, WanConditioning, WanConfig,
-};
+use crate::families::wan::{self, ControlClip, Expert, KeptClip, WanConditioning, WanConfig};
 use crate::hooks::DenoiseState;
 use crate::stages::pictures::PixelRestore;
 use crate::stages::{StageContext, pictures};
@@ -39,11 +37,8 @@ impl EngineFamily for WanFamily {
         if context.request().source_clip.is_some() {
             return encode_source(context, &config);
         }
-        let folder = context.folder();
-        write(
-            context,
-            &context.part(|work| shown(&config, &folder, work))?,
-        )
+        let all = context.part(|work| shown(&config, &context.folder(), work))?;
+        write(context, &all)
     }
 
     fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
@@ -79,26 +74,19 @@ impl EngineFamily for WanFamily {
             _ => Expert::Only,
         };
         let config = config(context)?;
-        let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
         let mut stored = context.earlier(Stage::EncodeImage, TensorFile::read)?;
         let mut given = |name| stored.as_mut().and_then(|stored| stored.find(name));
-        let (base, image_latents, control) = (given(BASE), given(LATENTS), given(CONTROL));
         let controls = &context.request().controls;
         let how = controls.first().map(|control| control.settings.clone());
-        let how = how.unwrap_or_default();
-        let kept = kept(context)?;
-        let image_embeds = context.earlier(Stage::EncodeVision, |path| {
-            tensor_files::read_one(path, "image_embeds")
-        })?;
         let conditions = WanConditioning {
-            embeds: &embeds,
-            image_latents: image_latents.as_ref(),
-            image_embeds: image_embeds.as_ref(),
-            base: base.as_ref(),
-            kept: kept.as_ref(),
-            control: control
-                .as_ref()
-                .map(|latents| ControlLatents { latents, how: &how }),
+            embeds: PromptEmbeds::load(&context.result(Stage::EncodeText))?,
+            image_latents: given(LATENTS),
+            image_embeds: context.earlier(Stage::EncodeVision, |path| {
+                tensor_files::read_one(path, "image_embeds")
+            })?,
+            base: given(BASE),
+            kept: kept(context)?,
+            control: given(CONTROL).zip(Some(how.unwrap_or_default())),
         };
         let resume = resume_point(context, expert);
         let state =
@@ -116,7 +104,7 @@ impl EngineFamily for WanFamily {
         let latents = made(context)?;
         let kept = kept(context)?.map(|kept| {
             if context.request().source_clip.is_some() {
-                return PixelRestore::of_clip(source(context)?.frames(), &kept.mask);
+                return PixelRestore::of_clip(&source(context)?.frames, &kept.mask);
             }
             PixelRestore::of_job(&context.folder(), context.request())
         });

@@ -7,6 +7,8 @@
 //! Shapes: `B` videos of `L` tokens (1, or 2 if both guidance passes are batched), `f`, `h`, `w` latent frames, rows,
 //! columns, `C` width, `H` heads of `D`, `S` text tokens, `U` distinct timesteps.
 
+use std::rc::Rc;
+
 use safelight_core::networks::WanTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
@@ -16,8 +18,9 @@ use super::prepare::TokenTimesteps;
 use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    FusedNorm, GateArgs, LayerNorm, Linear, Rope, TokenRmsNorm, TokenRows, attention, axis_angles,
-    gated_add, gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads, timestep_embedding,
+    FusedNorm, GateArgs, LayerNorm, Linear, Mlp, Rope, TokenRmsNorm, TokenRows, angles_of_ids,
+    attention, gated_add, gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads,
+    timestep_embedding,
 };
 use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::weights::{Weights, WeightsError};
@@ -26,13 +29,15 @@ const ROPE_THETA: f64 = 10000.0;
 
 pub struct WanTransformer {
     patch_embedding: Linear,
-    text_embedding: (Linear, Linear),
+    text_embedding: Mlp,
     img_emb: Option<ImageEmbedding>,
-    time_embedding: (Linear, Linear),
+    time_embedding: Mlp,
     time_projection: Linear,
     blocks: Vec<WanBlock>,
     control: Option<VaceBlocks>,
-    head: WanOutputHead,
+    head: Linear,
+    /// Shift and scale of the last norm, to which the timestep's embedding is added: `(1, 2, C)` in f32
+    head_modulation: Tensor,
     config: WanTransformerConfig,
     kind: Kind,
     device: Device,
@@ -47,7 +52,7 @@ pub struct WanContext {
     /// Keys and values of each block, if they are cached between steps: on the CPU, where they may cost as much as
     /// everything else. A GPU computes them fast, and has better use for the memory: 0.4 GiB per text in a model of
     /// 14B. The control blocks' follow the others'.
-    kept: Option<Vec<BlockContext>>,
+    kept: Option<Vec<Rc<BlockContext>>>,
 }
 
 /// Inputs of a call in addition to latents and timesteps.
@@ -80,18 +85,13 @@ impl WanTransformer {
             &config.patch_size,
             &(w / "patch_embedding"),
         )?;
-        let text_embedding = (
-            Linear::new(config.text_dim, dim, &(w / "text_embedding" / 0))?,
-            Linear::new(dim, dim, &(w / "text_embedding" / 2))?,
-        );
+        let mlp = |sizes, w: &Weights| Mlp::new(sizes, ["0", "2"], w);
+        let text_embedding = mlp([config.text_dim, dim, dim], &(w / "text_embedding"))?;
         let img_emb = config
             .image_dim
             .map(|_| ImageEmbedding::new(config, &(w / "img_emb")))
             .transpose()?;
-        let time_embedding = (
-            Linear::new(config.freq_dim, dim, &(&exact / "time_embedding" / 0))?,
-            Linear::new(dim, dim, &(&exact / "time_embedding" / 2))?,
-        );
+        let time_embedding = mlp([config.freq_dim, dim, dim], &(&exact / "time_embedding"))?;
         let time_projection = Linear::new(dim, 6 * dim, &(w / "time_projection" / 1))?;
         let mut control = VaceBlocks::begin(config, w)?;
         let mut blocks = Vec::new();
@@ -109,7 +109,8 @@ impl WanTransformer {
             time_projection,
             blocks,
             control,
-            head: WanOutputHead::new(config, &(w / "head"))?,
+            head: Linear::new(dim, config.token_numbers(), &(w / "head" / "head"))?,
+            head_modulation: (&exact / "head").tensor("modulation", &[1, 2, dim])?,
             config: config.clone(),
             kind: w.kind(),
             device: w.device(),
@@ -125,11 +126,11 @@ impl WanTransformer {
     /// encoder, `(N, 257, image_dim)` for `N` images, in models that read it
     pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> WanContext {
         let here = |xs: &Tensor| xs.to_device(self.device).to_kind(self.kind);
-        let text = self.text_embedding.0.forward(&here(prompt_embeds));
-        let text = self.text_embedding.1.forward(&text.gelu("tanh"));
+        let text = here(prompt_embeds);
+        let text = self.text_embedding.forward(&text, |xs| xs.gelu("tanh"));
         let images = self.img_emb.as_ref().zip(image_embeds);
         let images = images.map(|(embedding, images)| embedding.forward(&here(images)));
-        let of_block = |block: &WanBlock| block.cross_attn.context(&text, images.as_ref());
+        let of_block = |block: &WanBlock| Rc::new(block.cross_attn.context(&text, images.as_ref()));
         let is_kept = self.device == Device::Cpu;
         let kept = is_kept.then(|| self.all_blocks().map(of_block).collect());
         WanContext {
@@ -155,44 +156,23 @@ impl WanTransformer {
     /// The turns of the tokens of latents of `size`, `(1, C, f, h, w)`; the same in every step.
     pub fn rope(&self, size: [i64; 5]) -> Rope {
         let grid = [0, 1, 2].map(|i| size[i + 2] / self.config.patch_size[i]);
-        let dims = self.config.rope_dims();
-        let [t, h, w] = [0, 1, 2].map(|i| {
-            let mut shape = [1, 1, 1, dims[i] / 2];
-            shape[i] = grid[i];
-            let angles = axis_angles(grid[i], dims[i], ROPE_THETA).view(shape);
-            angles.expand([grid[0], grid[1], grid[2], dims[i] / 2], false)
-        });
-        Rope::new(&Tensor::cat(&[t, h, w], -1).flatten(0, 2), self.device)
+        let axes = grid.map(|count| Tensor::arange(count, (Kind::Int64, Device::Cpu)));
+        let ids = Tensor::cartesian_prod(&axes);
+        let angles = angles_of_ids(&ids, &self.config.rope_dims(), ROPE_THETA);
+        Rope::new(&angles, self.device)
     }
 
     /// `latents`: `(1, C_in, f, h, w)` -> velocity, `(B, C_out, f, h, w)` in f32, for each of the context's texts;
-    /// `None` when cancelled. Control blocks are left alone.
+    /// `None` when cancelled. A step cache is of one text.
     pub fn forward(
         &self,
         latents: &Tensor,
         timesteps: &TokenTimesteps,
-        context: &WanContext,
-        rope: &Rope,
+        inputs: CallInputs<'_>,
+        skip: SkipOptions<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let beside = CallInputs {
-            context,
-            rope,
-            control: None,
-        };
-        self.forward_beside(latents, timesteps, beside, SkipOptions::default(), hooks)
-    }
-
-    /// Like `forward`, with a control video, or with a step cache and one text.
-    pub fn forward_beside(
-        &self,
-        latents: &Tensor,
-        timesteps: &TokenTimesteps,
-        beside: CallInputs<'_>,
-        shortcut: SkipOptions<'_>,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        let CallInputs { context, rope, .. } = beside;
+        let CallInputs { context, rope, .. } = inputs;
         let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
         let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
         let batch = context.text.size()[0];
@@ -201,14 +181,14 @@ impl WanTransformer {
         }
         let ranges = timesteps.ranges();
         let (time, modulation) = self.embed_time(&timesteps.values());
-        let control = self.control.as_ref().zip(beside.control);
+        let control = self.control.as_ref().zip(inputs.control);
         let control_blocks = control.iter().flat_map(|(blocks, _)| blocks.blocks());
         let control_modulations = control_blocks.map(|block| &block.modulation + &modulation);
         let modulations: Vec<Tensor> = self
             .blocks
             .iter()
             .map(|block| &block.modulation + &modulation)
-            .chain([&self.head.modulation + time.unsqueeze(1)])
+            .chain([&self.head_modulation + time.unsqueeze(1)])
             .chain(control_modulations)
             .collect();
         let rows = |i: usize| TokenRows {
@@ -216,7 +196,7 @@ impl WanTransformer {
             ranges: &ranges,
         };
         let mut normed = layer_norm(&xs, &FusedNorm::modulated(rows(0), 0), self.config.eps);
-        let mut skip = BlockSkipper::of(shortcut);
+        let mut skip = BlockSkipper::of(skip);
         // Signal that the calibration was measured on.
         let signal = if is_told(&self.config) {
             &modulation
@@ -226,7 +206,7 @@ impl WanTransformer {
         let mut known = skip.start(&xs, signal);
         let mut control = control
             .filter(|_| known.is_none())
-            .map(|(blocks, given)| (blocks, given.walk(&xs)));
+            .map(|(blocks, video)| (blocks, &xs + &video.begin, video.strength));
         for (i, block) in self.blocks.iter().enumerate() {
             if known.is_some() {
                 break;
@@ -245,17 +225,18 @@ impl WanTransformer {
                 rows: rows(i),
                 index: 5,
             });
-            let number = control.as_ref().and_then(|(blocks, _)| blocks.behind(i));
+            let number = control.as_ref().and_then(|(blocks, ..)| blocks.behind(i));
             normed = match (&mut control, number, made) {
-                (Some((blocks, walk)), Some(number), made) => {
+                (Some((blocks, cs, strength)), Some(number), made) => {
                     if let Some(ys) = made {
                         gated_add(&mut xs, &ys, gate);
                     }
                     hooks.check_cancelled(FaultSite::Block)?;
                     let index = self.blocks.len() + number;
                     let looked_at = context.of_block(index, blocks.block(number));
-                    let said = blocks.say(number, walk, rows(index + 1), &looked_at, rope);
-                    gated_add_norm(&mut xs, &said, None, &next, self.config.eps)
+                    let added =
+                        blocks.run(number, cs, *strength, rows(index + 1), &looked_at, rope);
+                    gated_add_norm(&mut xs, &added, None, &next, self.config.eps)
                 }
                 (_, _, Some(ys)) => gated_add_norm(&mut xs, &ys, gate, &next, self.config.eps),
                 (_, _, None) => layer_norm(&xs, &next, self.config.eps),
@@ -270,15 +251,15 @@ impl WanTransformer {
         } else {
             skip.end(&xs);
         }
-        let xs = self.head.head.forward(&normed);
+        let xs = self.head.forward(&normed);
         Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))
     }
 
     /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`, both in f32
     fn embed_time(&self, values: &Tensor) -> (Tensor, Tensor) {
         let freqs = timestep_embedding(&values.to_device(self.device), self.config.freq_dim);
-        let time = self.time_embedding.0.forward(&freqs).silu();
-        let time = self.time_embedding.1.forward(&time).to_kind(self.kind);
+        let time = self.time_embedding.forward(&freqs, |xs| xs.silu());
+        let time = time.to_kind(self.kind);
         let modulation = self.time_projection.forward(&time.silu());
         let modulation = modulation.view([-1, 6, self.config.dim()]);
         (time.to_kind(Kind::Float), modulation.to_kind(Kind::Float))
@@ -308,20 +289,10 @@ impl WanTransformer {
 
 impl WanContext {
     /// Keys and values of a block's cross-attention, indexed as in [`WanTransformer::all_blocks`].
-    fn of_block(&self, index: usize, block: &WanBlock) -> BlockContext {
+    fn of_block(&self, index: usize, block: &WanBlock) -> Rc<BlockContext> {
         match &self.kept {
-            Some(kept) => kept[index].shallow_clone(),
-            None => block.cross_attn.context(&self.text, self.image.as_ref()),
-        }
-    }
-}
-
-impl BlockContext {
-    fn shallow_clone(&self) -> Self {
-        let both = |(k, v): &KeysAndValues| (k.shallow_clone(), v.shallow_clone());
-        Self {
-            text: both(&self.text),
-            image: self.image.as_ref().map(both),
+            Some(kept) => Rc::clone(&kept[index]),
+            None => Rc::new(block.cross_attn.context(&self.text, self.image.as_ref())),
         }
     }
 }
@@ -339,20 +310,17 @@ pub(super) struct WanBlock {
 impl WanBlock {
     pub fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
-        let norm3 = config
-            .cross_attn_norm
-            .then(|| LayerNorm::new(dim, config.eps, &(w / "norm3")));
+        let norm3 = || LayerNorm::new(dim, config.eps, &(w / "norm3"));
+        let exact = w.with_kind(Kind::Float);
         Ok(Self {
             self_attn: WanAttention::new(config, &(w / "self_attn"))?,
             cross_attn: CrossAttention::new(config, &(w / "cross_attn"))?,
-            norm3: norm3.transpose()?,
+            norm3: config.cross_attn_norm.then(norm3).transpose()?,
             ffn: (
                 Linear::new(dim, config.ffn_dim, &(w / "ffn" / 0))?,
                 Linear::new(config.ffn_dim, dim, &(w / "ffn" / 2))?,
             ),
-            modulation: w
-                .with_kind(Kind::Float)
-                .tensor("modulation", &[1, 6, dim])?,
+            modulation: exact.tensor("modulation", &[1, 6, dim])?,
             eps: config.eps,
         })
     }
@@ -431,35 +399,22 @@ impl WanAttention {
 
 struct CrossAttention {
     text: WanAttention,
-    image: Option<ImageKeys>,
-}
-
-/// Layers for keys and values of images.
-struct ImageKeys {
-    k_img: Linear,
-    v_img: Linear,
-    norm_k_img: TokenRmsNorm,
-}
-
-impl ImageKeys {
-    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let dim = config.dim();
-        Ok(Self {
-            k_img: Linear::new(dim, dim, &(w / "k_img"))?,
-            v_img: Linear::new(dim, dim, &(w / "v_img"))?,
-            norm_k_img: TokenRmsNorm::new(dim, config.eps, &(w / "norm_k_img"))?,
-        })
-    }
+    /// Keys and values of images, and the norm of the keys.
+    image: Option<(Linear, Linear, TokenRmsNorm)>,
 }
 
 impl CrossAttention {
     fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = config.dim();
+        let image = |_| {
+            let linear = |name| Linear::new(dim, dim, &(w / name));
+            let [k, v] = [linear("k_img")?, linear("v_img")?];
+            let norm = TokenRmsNorm::new(dim, config.eps, &(w / "norm_k_img"))?;
+            Ok::<_, WeightsError>((k, v, norm))
+        };
         Ok(Self {
             text: WanAttention::new(config, w)?,
-            image: config
-                .image_dim
-                .map(|_| ImageKeys::new(config, w))
-                .transpose()?,
+            image: config.image_dim.map(image).transpose()?,
         })
     }
 
@@ -476,9 +431,7 @@ impl CrossAttention {
         let images = self.image.as_ref().zip(image);
         BlockContext {
             text: keys_and_values(&own.k, &own.norm_k, &own.v, text),
-            image: images.map(|(keys, image)| {
-                keys_and_values(&keys.k_img, &keys.norm_k_img, &keys.v_img, image)
-            }),
+            image: images.map(|((k, v, norm), image)| keys_and_values(k, norm, v, image)),
         }
     }
 
@@ -505,7 +458,7 @@ impl CrossAttention {
 struct ImageEmbedding {
     emb_pos: Option<Tensor>,
     norms: (LayerNorm, LayerNorm),
-    proj: (Linear, Linear),
+    proj: Mlp,
 }
 
 impl ImageEmbedding {
@@ -521,10 +474,7 @@ impl ImageEmbedding {
                 .map(|len| w.tensor("emb_pos", &[1, len, image_dim]))
                 .transpose()?,
             norms: (norm(image_dim, 0)?, norm(dim, 4)?),
-            proj: (
-                Linear::new(image_dim, image_dim, &(w / "proj" / 1))?,
-                Linear::new(image_dim, dim, &(w / "proj" / 3))?,
-            ),
+            proj: Mlp::new([image_dim, image_dim, dim], ["1", "3"], &(w / "proj"))?,
         })
     }
 
@@ -537,23 +487,7 @@ impl ImageEmbedding {
             None => xs,
         };
         let xs = self.norms.0.forward(&xs).to_kind(kind);
-        let xs = self.proj.1.forward(&self.proj.0.forward(&xs).gelu("none"));
+        let xs = self.proj.forward(&xs, |xs| xs.gelu("none"));
         self.norms.1.forward(&xs).to_kind(kind)
-    }
-}
-
-struct WanOutputHead {
-    head: Linear,
-    modulation: Tensor,
-}
-
-impl WanOutputHead {
-    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        Ok(Self {
-            head: Linear::new(config.dim(), config.token_numbers(), &(w / "head"))?,
-            modulation: w
-                .with_kind(Kind::Float)
-                .tensor("modulation", &[1, 2, config.dim()])?,
-        })
     }
 }

@@ -6,7 +6,7 @@ use safelight_core::networks::ZImageTransformerConfig;
 use tch::{Kind, Tensor};
 
 use crate::nn::{
-    Linear, QkNorm, Rope, SwiGlu, TokenRmsNorm, attention, gated_add, join_heads, rms_norm,
+    Linear, QkNorm, Rope, SwiGlu, TokenRmsNorm, gated_add, qkv_attention, rms_norm,
     rms_norm_in_place,
 };
 use crate::weights::{Weights, WeightsError};
@@ -52,7 +52,7 @@ impl ZImageBlock {
             Linear::new(config.told_dim(), 4 * dim, &w)
         };
         Ok(Self {
-            qkv: Linear::fused_without_bias(dim, &parts, &(&attn / "qkv"))?,
+            qkv: Linear::fused(false, dim, &parts, &(&attn / "qkv"))?,
             head_norm: QkNorm::named(names, config.head_dim(), HEAD_EPS, &attn)?,
             out: Linear::without_bias(dim, dim, &(&attn / "out"))?,
             feed_forward: SwiGlu::new(["w1", "w3", "w2"], dim, wide, &(w / "feed_forward"))?,
@@ -107,9 +107,7 @@ impl ZImageBlock {
         let qkv = qkv.view([num_images, tokens, 3 * heads, -1]);
         self.head_norm
             .forward_rope(&mut qkv.narrow(2, 0, 2 * heads), rope);
-        let [q, k, v] = [0, 1, 2].map(|i| qkv.narrow(2, i * heads, heads).transpose(1, 2));
-        let ys = attention(&q, &k, &v, None, None);
-        self.out.forward(&join_heads(&ys))
+        self.out.forward(&qkv_attention(&qkv, None))
     }
 }
 

@@ -7,21 +7,22 @@
 //!
 //! Shapes: as in [`z_image`](super).
 
+use std::path::Path;
+
 use safelight_core::job::ControlInput;
-use safelight_core::networks::{
-    ControlRefiner, ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,
-};
+use safelight_core::networks::{ControlRefiner, ZImageControlConfig, ZImageControlKeys};
 use tch::Tensor;
 
 use super::block::ZImageBlock;
 use super::{ZImageTransformer, padded};
-use crate::controls::unfit;
+use crate::controls::{LoadedControls, unfit};
 use crate::error::EngineError;
 use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Rope, gated_add};
 use crate::stages::images::{ActiveControlNet, ControlNet, ImageLatentShape, ImageModel as _};
 use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
 
 /// Zeros in version 2.0, trained in later ones.
 const TRAINED_IN_21: &str = "control_noise_refiner.0.before_proj.weight";
@@ -159,21 +160,6 @@ impl ZImageControl {
         })
     }
 
-    /// Returns the reason why it cannot steer a transformer, a sentence without its path.
-    fn problem(&self, transformer: &ZImageTransformerConfig) -> Option<String> {
-        let (own, theirs) = (self.config.dim, transformer.dim);
-        let layers = transformer.n_layers;
-        let last = self.config.control_layers_places.last();
-        if own != theirs {
-            return Some(format!(
-                "this ControlNet is for transformers of width {own}, and the model's has {theirs}"
-            ));
-        }
-        last.is_some_and(|place| *place >= layers).then(|| {
-            format!("this ControlNet is for transformers of more blocks than the model's {layers}")
-        })
-    }
-
     /// Returns whether its blocks read image tokens before the noise refiner, too.
     pub(super) fn is_along(&self) -> bool {
         !matches!(self.refiner, ControlRefinerBlocks::Alone(_))
@@ -185,6 +171,10 @@ impl ControlNet for ZImageControl {
     type Prompt = ();
     type Modulation = ZImageControlModulation;
 
+    fn load(home: &Path, work: &mut StageWork<'_>) -> Result<LoadedControls<Self>, EngineError> {
+        work.control_networks(home, Self::new)
+    }
+
     /// Channels for an inpainting mask are zeros.
     fn embed(
         &self,
@@ -193,7 +183,18 @@ impl ControlNet for ZImageControl {
         latents: &Tensor,
         control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
-        if let Some(problem) = self.problem(&model.config) {
+        let (own, theirs, layers) = (self.config.dim, model.config.dim, model.config.n_layers);
+        if own != theirs {
+            let problem = format!(
+                "this ControlNet is for transformers of width {own}, and the model's has {theirs}"
+            );
+            return Err(unfit(&problem, control));
+        }
+        let last = self.config.control_layers_places.last();
+        if last.is_some_and(|place| *place >= layers) {
+            let problem = format!(
+                "this ControlNet is for transformers of more blocks than the model's {layers}"
+            );
             return Err(unfit(&problem, control));
         }
         let (device, kind) = model.place();

@@ -17,8 +17,6 @@
 mod block;
 mod control;
 
-use std::path::Path;
-
 use block::ZImageBlock;
 use control::ControlHiddenStates;
 use safelight_core::families::z_image::{self, LANGUAGE, PROMPT, lora};
@@ -29,15 +27,13 @@ use safelight_core::networks::{SchedulerConfig, ZImageTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
-use crate::capture::StageCapture;
-use crate::controls::LoadedControls;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    FusedNorm, Linear, NUM_TIMESTEPS, Rope, TokenRmsNorm, TokenRows, axis_angles, layer_norm,
-    timestep_embedding,
+    FusedNorm, Linear, Mlp, NUM_TIMESTEPS, Rope, TokenRmsNorm, TokenRows, angles_of_ids, image_ids,
+    layer_norm, timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel};
@@ -64,7 +60,7 @@ pub struct ZImageTransformer {
     cap_norm: TokenRmsNorm,
     cap_embedder: Linear,
     cap_pad_token: Tensor,
-    t_embedder: (Linear, Linear),
+    t_embedder: Mlp,
     noise_refiner: Vec<ZImageBlock>,
     context_refiner: Vec<ZImageBlock>,
     layers: Vec<ZImageBlock>,
@@ -133,10 +129,7 @@ impl ImageModel for ZImageTransformer {
             )?,
             cap_embedder: Linear::new(config.cap_feat_dim, dim, &(seldom / "cap_embedder" / 1))?,
             cap_pad_token: pad_token("cap_pad_token", dim, w)?,
-            t_embedder: (
-                Linear::new(SINUSOIDS, TIME_WIDTH, &(&time / 0))?,
-                Linear::new(TIME_WIDTH, time_dim, &(&time / 2))?,
-            ),
+            t_embedder: Mlp::new([SINUSOIDS, TIME_WIDTH, time_dim], ["0", "2"], &time)?,
             context_refiner: list("context_refiner", config.n_refiner_layers, false)?,
             noise_refiner: list("noise_refiner", config.n_refiner_layers, true)?,
             layers: list("layers", config.n_layers, true)?,
@@ -271,14 +264,6 @@ impl ImageModel for ZImageTransformer {
         language_embeds((LANGUAGE, &PROMPT), work)
     }
 
-    fn load_controls(
-        _: &Self::Config,
-        home: &Path,
-        work: &mut StageWork<'_>,
-    ) -> Result<LoadedControls<ZImageControl>, EngineError> {
-        work.control_networks(home, ZImageControl::new)
-    }
-
     fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
         let published = || SchedulerConfig::of_shift(SHIFT);
         let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
@@ -302,46 +287,28 @@ impl ImageModel for ZImageTransformer {
         (NUM_TIMESTEPS - timestep) / NUM_TIMESTEPS
     }
 
-    fn record_text(
+    fn text_inputs(
         &self,
         text: &TextEmbeds,
         _: &ImageConditioning<'_, Self>,
-        branch: &str,
-        capture: &mut StageCapture,
-    ) {
-        capture.put(format!("transformer.in.{branch}.cap_feats"), &text.prompt);
+    ) -> Vec<(&'static str, Tensor)> {
+        vec![("cap_feats", text.prompt.shallow_clone())]
     }
 }
 
 impl ZImageTransformer {
     /// RoPE of an image's tokens and of its text's. Text positions count from 1, with padding; an image has the next one,
     /// rows and columns, and its padding is at 0.
-    fn rope(&self, text: i64, [rows, columns]: [i64; 2]) -> Rope {
+    fn rope(&self, text: i64, grid: [i64; 2]) -> Rope {
         let int64s = (Kind::Int64, Device::Cpu);
-        let axis = |values: &Tensor, size: [i64; 2]| values.expand(size, false).reshape([-1]);
-        let own = [rows, columns];
-        let zeros = Tensor::zeros([padding(rows * columns)], int64s);
-        let texts = Tensor::zeros([text], int64s);
-        let places = [
-            (
-                Tensor::full([rows * columns], 1 + text, int64s),
-                Tensor::arange_start(1, 1 + text, int64s),
-            ),
-            (
-                axis(&Tensor::arange(rows, int64s).view([-1, 1]), own),
-                texts.shallow_clone(),
-            ),
-            (axis(&Tensor::arange(columns, int64s), own), texts),
-        ];
-        let axes = places.iter().zip(self.config.axes_dims);
-        let axes = axes.map(|((picture, text), dim)| {
-            let places = Tensor::cat(&[picture, &zeros, text], 0);
-            let count = places.max().int64_value(&[]) + 1;
-            axis_angles(count, dim, self.config.rope_theta).index_select(0, &places)
-        });
+        let padding = Tensor::zeros([padding(grid[0] * grid[1]), 3], int64s);
+        let texts = Tensor::arange_start(1, 1 + text, int64s).unsqueeze(1);
+        let texts = texts.constant_pad_nd([0, 2]);
+        let ids = [image_ids(grid, 1 + text, Kind::Int64), padding, texts];
+        let (axes, theta) = (self.config.axes_dims, self.config.rope_theta);
+        let angles = angles_of_ids(&Tensor::cat(&ids, 0), &axes, theta);
         // The angles themselves are rounded, as in diffusers and in the authors' code.
-        let angles = Tensor::cat(&axes.collect::<Vec<_>>(), 1).to_kind(Kind::Float);
-        Rope::of_turns(&angles.cos(), &angles.sin(), self.device)
+        Rope::new(&angles.to_kind(Kind::Float), self.device)
     }
 
     /// Embeds timesteps of the scheduler, 1000 for pure noise: `(N, time_dim)`, the input of all modulation layers
@@ -352,11 +319,9 @@ impl ZImageTransformer {
             .map(|t| (NUM_TIMESTEPS - t) / NUM_TIMESTEPS * scale)
             .collect();
         let times = Tensor::from_slice(&times).to_device(self.device);
-        let hidden = self
-            .t_embedder
-            .0
-            .forward(&timestep_embedding(&times, SINUSOIDS));
-        self.t_embedder.1.forward(&hidden.silu()).to_kind(self.kind)
+        let sinusoids = timestep_embedding(&times, SINUSOIDS);
+        let time = self.t_embedder.forward(&sinusoids, |xs| xs.silu());
+        time.to_kind(self.kind)
     }
 
     /// `(B, c, h, w)` -> `(B, h / 2 * w / 2, 4 c)`, channels innermost

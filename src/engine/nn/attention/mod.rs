@@ -165,6 +165,14 @@ pub fn lowest(kind: Kind) -> f64 {
     }
 }
 
+/// Self-attention of queries, keys and values in one product: `qkv`: `(B, L, 3 H, D)`, tokens with any stride; `bias`: see
+/// [`attention`] -> `(B, L, H D)`
+pub fn qkv_attention(qkv: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    let heads = qkv.size()[2] / 3;
+    let [q, k, v] = [0, 1, 2].map(|i| qkv.narrow(2, i * heads, heads).transpose(1, 2));
+    join_heads(&attention(&q, &k, &v, bias, None))
+}
+
 /// `b l (h d) -> b h l d`, a view
 pub fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
     let (b, l, _) = xs.size3().expect("hidden states have three dimensions");

@@ -11,10 +11,9 @@ use tch::{Device, Tensor};
 
 use crate::error::EngineError;
 use crate::fault::FaultSite;
-use crate::memory::CachedNetwork;
 use crate::vae::{
-    KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, RowBands, WanVaeDecoder, WanVaeEncoder, kl,
-    kl::LatentStatistics, wan,
+    KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, RowBands, Tiling, WanVaeDecoder, WanVaeEncoder,
+    kl, kl::LatentStatistics, wan,
 };
 use crate::work::StageWork;
 
@@ -29,15 +28,12 @@ pub(super) enum ImageAutoencoder {
     Wan(WanVaeConfig),
 }
 
-pub(super) enum ImageEncoder {
-    Kl(Box<KlVaeEncoder>),
-    Wan(Box<WanVaeEncoder>),
-}
+/// `(1, 3, H, W)` in -1..1 to a posterior of latents, both in the autoencoder's own shape; `None` when cancelled.
+pub(super) type ImageEncoder<'a> = Box<dyn Fn(&Tensor) -> Option<Posterior> + 'a>;
 
-pub(super) enum ImageDecoder {
-    Kl(Box<CachedNetwork<KlVaeDecoder>>),
-    Wan(Box<CachedNetwork<WanVaeDecoder>>),
-}
+/// Latents of one image, not normalised, to `(1, 3, H, W)`, nominally in -1..1, both in the autoencoder's own shape; `None`
+/// when cancelled.
+pub(super) type ImageDecoder<'a> = Box<dyn Fn(&Tensor) -> Option<Tensor> + 'a>;
 
 impl ImageAutoencoder {
     pub(super) fn read(home: &Path) -> Result<Self, EngineError> {
@@ -100,97 +96,66 @@ impl ImageAutoencoder {
         }
     }
 
-    pub(super) fn encoder(&self, work: &StageWork<'_>) -> Result<ImageEncoder, EngineError> {
-        let home = &work.request.files.vae;
-        Ok(match self {
-            Self::Kl(config, _) => ImageEncoder::Kl(Box::new(work.load(
-                "autoencoder",
-                home,
-                |w: &_| KlVaeEncoder::new(config, w),
-                KlVaeEncoder::unexpected_keys,
-            )?)),
-            Self::Wan(config) => ImageEncoder::Wan(Box::new(work.load(
-                "autoencoder",
-                home,
-                |w: &_| WanVaeEncoder::new(config, w),
-                WanVaeEncoder::unexpected_keys,
-            )?)),
-        })
-    }
-
-    pub(super) fn decoder(&self, work: &StageWork<'_>) -> Result<ImageDecoder, EngineError> {
-        let home = &work.request.files.vae;
-        Ok(match self {
-            Self::Kl(config, _) => ImageDecoder::Kl(Box::new(work.decoder(
-                home,
-                |w: &_| KlVaeDecoder::new(config, w),
-                KlVaeDecoder::unexpected_keys,
-            )?)),
-            Self::Wan(config) => ImageDecoder::Wan(Box::new(work.decoder(
-                home,
-                |w: &_| WanVaeDecoder::new(config, w),
-                WanVaeDecoder::unexpected_keys,
-            )?)),
-        })
-    }
-
-    /// Pixels along an edge of one latent.
-    pub(super) fn spatial_factor(&self) -> i64 {
-        match self {
-            Self::Kl(config, _) => config.spatial_factor(),
-            Self::Wan(config) => config.spatial_factor(),
-        }
-    }
-}
-
-impl ImageEncoder {
-    /// `pixels`: `(1, 3, H, W)` in its autoencoder's own shape, in -1..1 -> of latents in that shape
-    pub(super) fn encode(
+    pub(super) fn encoder<'a>(
         &self,
-        pixels: &Tensor,
-        work: &StageWork<'_>,
-    ) -> Result<Posterior, EngineError> {
+        work: &StageWork<'a>,
+    ) -> Result<ImageEncoder<'a>, EngineError> {
+        let (home, tiling, device) = (&work.request.files.vae, work.tiling(), work.place.device);
         let cancelled = work.cancelled(FaultSite::VaeEncode);
-        let found = match self {
-            Self::Kl(encoder) => encoder.encode(pixels, way(pixels, 1, work), &cancelled),
-            Self::Wan(encoder) => encoder.encode(pixels, work.tiling(), &cancelled),
-        };
-        found.ok_or(EngineError::Cancelled)
-    }
-}
-
-impl ImageDecoder {
-    /// `latents`: of one picture, in its autoencoder's own shape, not normalised; `factor`: pixels along an edge of one
-    /// of them -> `(1, 3, H, W)`, nominally in -1..1, in the autoencoder's own shape
-    pub(super) fn decode(
-        &self,
-        latents: &Tensor,
-        factor: i64,
-        work: &StageWork<'_>,
-    ) -> Result<Tensor, EngineError> {
-        let cancelled = work.cancelled(FaultSite::VaeDecode);
-        let made = match self {
-            Self::Kl(decoder) => decoder.decode(latents, way(latents, factor, work), &cancelled),
-            Self::Wan(decoder) => {
-                let mut made = None;
-                decoder
-                    .decode(latents, work.tiling(), &cancelled, &mut |frame| {
-                        made = Some(frame);
-                    })
-                    .and(made)
+        Ok(match self {
+            Self::Kl(config, _) => {
+                let new = |w: &_| KlVaeEncoder::new(config, w);
+                let unexpected = KlVaeEncoder::unexpected_keys;
+                let encoder = work.load("autoencoder", home, new, unexpected)?;
+                Box::new(move |pixels| {
+                    encoder.encode(pixels, way(pixels, 1, tiling, device), &cancelled)
+                })
             }
-        };
-        made.ok_or(EngineError::Cancelled)
+            Self::Wan(config) => {
+                let new = |w: &_| WanVaeEncoder::new(config, w);
+                let unexpected = WanVaeEncoder::unexpected_keys;
+                let encoder = work.load("autoencoder", home, new, unexpected)?;
+                Box::new(move |pixels| encoder.encode(pixels, tiling, &cancelled))
+            }
+        })
+    }
+
+    pub(super) fn decoder<'a>(
+        &self,
+        work: &StageWork<'a>,
+    ) -> Result<ImageDecoder<'a>, EngineError> {
+        let (home, tiling, device) = (&work.request.files.vae, work.tiling(), work.place.device);
+        let cancelled = work.cancelled(FaultSite::VaeDecode);
+        Ok(match self {
+            Self::Kl(config, _) => {
+                let new = |w: &_| KlVaeDecoder::new(config, w);
+                let decoder = work.decoder(home, new, KlVaeDecoder::unexpected_keys)?;
+                let factor = config.spatial_factor();
+                Box::new(move |latents| {
+                    decoder.decode(latents, way(latents, factor, tiling, device), &cancelled)
+                })
+            }
+            Self::Wan(config) => {
+                let new = |w: &_| WanVaeDecoder::new(config, w);
+                let decoder = work.decoder(home, new, WanVaeDecoder::unexpected_keys)?;
+                Box::new(move |latents| {
+                    let mut made = None;
+                    let mut keep = |frame| made = Some(frame);
+                    let done = decoder.decode(latents, tiling, &cancelled, &mut keep);
+                    done.and(made)
+                })
+            }
+        })
     }
 }
 
 /// Strategy of `AutoencoderKL` for an image, `(1, C, H, W)` with `factor` pixels per value along an edge.
-fn way(picture: &Tensor, factor: i64, work: &StageWork<'_>) -> KlWay {
+fn way(picture: &Tensor, factor: i64, tiling: Option<Tiling>, device: Device) -> KlWay {
     let size = picture.size();
     let pixels = size[2] * size[3] * factor * factor;
-    match work.tiling() {
+    match tiling {
         Some(tiling) => KlWay::Tiles(tiling),
-        None if work.place.device == Device::Cpu && pixels <= LARGEST_WHOLE => KlWay::Whole,
+        None if device == Device::Cpu && pixels <= LARGEST_WHOLE => KlWay::Whole,
         None => KlWay::Bands(RowBands::default()),
     }
 }

@@ -6,17 +6,22 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::rc::Rc;
 
 use safelight_core::job::{ControlInput, ControlSettings};
 use tch::Tensor;
 
 use super::latents::ImageLatentShape;
-use crate::controls::unfit;
+use crate::controls::{LoadedControls, unfit};
 use crate::denoise::ModelCall;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::streams::{ControlNetOutput, ControlNetResiduals};
+use crate::streams::{
+    ControlNetBlocks, ControlNetResiduals, FluxSequence, SequenceEmbedder, StreamBlocks,
+    TokenRanges,
+};
+use crate::work::StageWork;
 
 /// Latents per token.
 const PATCH_AREA: i64 = 4;
@@ -29,6 +34,9 @@ pub trait ControlNet: Sized + 'static {
     type Prompt;
     /// Modulation of its blocks for one timestep.
     type Modulation;
+
+    /// Loads the networks of a job before the transformer at `home`.
+    fn load(home: &Path, work: &mut StageWork<'_>) -> Result<LoadedControls<Self>, EngineError>;
 
     /// Embeds the latents of control images, `(1 or B, C, h, w)`, for all calls; fails if the network does not fit the
     /// transformer or the latents.
@@ -57,6 +65,10 @@ impl<M: 'static> ControlNet for NoControlNet<M> {
     type Prompt = ();
     type Modulation = ();
 
+    fn load(_: &Path, _: &mut StageWork<'_>) -> Result<LoadedControls<Self>, EngineError> {
+        Ok(LoadedControls::default())
+    }
+
     fn embed(
         &self,
         _: &M,
@@ -74,30 +86,10 @@ impl<M: 'static> ControlNet for NoControlNet<M> {
 
 /// A ControlNet that runs before the transformer's blocks, in dual-stream transformers.
 pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
-    /// Width of its hidden states, which must be the transformer's.
-    fn dim(&self) -> i64;
+    /// Embedders, blocks, and the layers of a ControlNet.
+    fn layers(&self) -> (&SequenceEmbedder, &StreamBlocks, &ControlNetBlocks);
 
-    fn control_channels(&self) -> i64;
-
-    /// Returns whether an inpainting mask is among them.
-    fn takes_mask(&self) -> bool {
-        false
-    }
-
-    /// `(B, I, control channels)` -> `(B, I, C)`
-    fn embed_tokens(&self, control: &Tensor) -> Tensor;
-
-    /// `img`: `(B, I, in_channels)`; `control`: see [`embed_tokens`](Self::embed_tokens), per image or one for all, and its
-    /// strength; `modulation`: per block, see [`StreamModulations::blocks`](crate::streams::StreamModulations::blocks) ->
-    /// residuals; `None` when cancelled
-    fn output(
-        &self,
-        img: &Tensor,
-        control: (&Tensor, f64),
-        modulation: &[Tensor],
-        prompt: &Self::Prompt,
-        hooks: &dyn Hooks,
-    ) -> Option<ControlNetOutput>;
+    fn sequence(prompt: &Self::Prompt) -> &FluxSequence;
 
     /// [`ControlNet::embed`] for a transformer of width `dim`; a mask follows the latents as one more channel.
     fn embed_for(
@@ -107,11 +99,12 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
         latents: &Tensor,
         control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
+        let (SequenceEmbedder { device, kind, .. }, _, own) = self.layers();
         let found = latents.size();
-        if self.dim() != dim {
+        if own.dim != dim {
             let problem = format!(
                 "this ControlNet is for transformers of width {}, and the model's has {dim}",
-                self.dim()
+                own.dim
             );
             return Err(unfit(&problem, control));
         }
@@ -119,15 +112,16 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
             let reason = "a control image has another size";
             return Err(EngineError::internal(reason));
         }
-        if found[1] * PATCH_AREA != self.control_channels() {
-            let reason = if self.takes_mask() {
+        if found[1] * PATCH_AREA != own.channels {
+            let reason = if own.channels > shape.folded().channels {
                 "this ControlNet needs a mask of what is made anew with its control picture"
             } else {
                 "this ControlNet takes no mask with its control picture: leave it out"
             };
             return Err(EngineError::request(reason));
         }
-        Ok(self.embed_tokens(&shape.pack(latents)))
+        let tokens = shape.pack(latents).to_device(*device).to_kind(*kind);
+        Ok(own.embedded(&tokens))
     }
 }
 
@@ -267,12 +261,14 @@ impl<C: StreamControlNet> ActiveControlNets<'_, C> {
             let Some(prompt) = prompts.get(index) else {
                 continue;
             };
+            let (entry, blocks, layers) = it.network.layers();
+            let FluxSequence { txt, rope, .. } = C::sequence(prompt);
+            let tokens = TokenRanges::of(input, txt);
+            let xs = entry.embed(input, txt, &tokens);
             let control = (&image, it.settings.strength);
+            let places = (&tokens, rope);
             let modulation = &modulations[index];
-            let output = it
-                .network
-                .output(input, control, modulation, prompt, hooks)?;
-            residuals.push(output);
+            residuals.push(layers.output(blocks, xs, control, modulation, places, hooks)?);
         }
         let made = Rc::new(residuals);
         let mut call = self.call.borrow_mut();

@@ -15,7 +15,7 @@ pub(crate) fn decoded_picture(
     work: &StageWork<'_>,
 ) -> Result<RgbPixels, EngineError> {
     let (autoencoder, decoder, own) = open(latents, work)?;
-    let own = decoder.decode(&own, autoencoder.spatial_factor(), work)?;
+    let own = decoder(&own).ok_or(EngineError::Cancelled)?;
     let bytes = checked_rgb8(&autoencoder.pictures(&own).unsqueeze(2))?.squeeze_dim(0);
     let (height, width, _) = bytes.size3()?;
     let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
@@ -33,7 +33,7 @@ pub(crate) fn decode(
     work.capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     for one in latents.split(1, 0) {
-        let own = decoder.decode(&one, autoencoder.spatial_factor(), work)?;
+        let own = decoder(&one).ok_or(EngineError::Cancelled)?;
         let pixels = autoencoder.pictures(&own);
         let made = checked_rgb8(&pixels.unsqueeze(2))?;
         match kept {
@@ -57,10 +57,10 @@ pub(crate) fn decode(
 }
 
 /// The job's autoencoder, its decoder, and what that takes of `latents`.
-fn open(
+fn open<'a>(
     latents: &Tensor,
-    work: &StageWork<'_>,
-) -> Result<(ImageAutoencoder, ImageDecoder, Tensor), EngineError> {
+    work: &StageWork<'a>,
+) -> Result<(ImageAutoencoder, ImageDecoder<'a>, Tensor), EngineError> {
     let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
     let size = latents.size();
     if size.len() != 4 || size[1] != autoencoder.latent_channels() || latents.numel() == 0 {

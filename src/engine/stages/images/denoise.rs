@@ -14,6 +14,7 @@ use super::model::{
 };
 use super::state::EncodedImages;
 use crate::capture::StageCapture;
+use crate::controls::LoadedControls;
 use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::error::EngineError;
 use crate::guidance::{GuidanceScales, GuidedPasses};
@@ -39,7 +40,11 @@ pub fn denoise<M: ImageModel>(
     let (request, mode) = (work.request, StartImageMode::of(work.request));
     let home = &request.files.transformer;
     let config = M::read_config(home, &request.loras)?;
-    let networks = M::load_controls(&config, home, work)?;
+    let networks = if M::takes_control_nets(&config) {
+        M::Control::load(home, work)?
+    } else {
+        LoadedControls::default()
+    };
     let weights = work.place.open(home)?;
     let weights = M::dialect(&weights).with_loras(&weights, &request.loras)?;
     let shape = ImageLatentShape::new(config.latent_channels(), request.width, request.height)?;
@@ -290,8 +295,13 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
         self.model.record(conditioning, capture);
         let negative = conditioning.negative.filter(|_| self.passes.is_guided());
         for (branch, text) in [("cond", Some(conditioning.prompt)), ("uncond", negative)] {
-            if let Some(text) = text {
-                self.model.record_text(text, conditioning, branch, capture);
+            let Some(text) = text else { continue };
+            for (name, xs) in self.model.text_inputs(text, conditioning) {
+                capture.put(format!("transformer.in.{branch}.{name}"), &xs);
+                if name == "txt_ids" {
+                    let prefix = if branch == "uncond" { "negative_" } else { "" };
+                    capture.put(format!("{prefix}text_ids"), &xs);
+                }
             }
         }
     }

@@ -180,13 +180,13 @@ pub fn encode_controls(
     all.collect()
 }
 
-struct ImageEncoding {
+struct ImageEncoding<'a> {
     autoencoder: ImageAutoencoder,
-    encoder: ImageEncoder,
+    encoder: ImageEncoder<'a>,
 }
 
-impl ImageEncoding {
-    fn open(work: &StageWork<'_>) -> Result<Self, EngineError> {
+impl<'a> ImageEncoding<'a> {
+    fn open(work: &StageWork<'a>) -> Result<Self, EngineError> {
         let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
         let encoder = autoencoder.encoder(work)?;
         Ok(Self {
@@ -205,7 +205,7 @@ impl ImageEncoding {
         let pixels = self.autoencoder.own_shape(pixels);
         work.capture
             .put(format!("vae.encode.{number}.input"), &pixels);
-        let found = self.encoder.encode(&pixels, work)?;
+        let found = (self.encoder)(&pixels).ok_or(EngineError::Cancelled)?;
         Ok(found.recorded(number, work.capture))
     }
 

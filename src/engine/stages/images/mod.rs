@@ -31,7 +31,6 @@ pub use latents::{
 };
 pub use model::{
     ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, WeightsDialect, packed_size,
-    record_ids,
 };
 pub use state::{EncodedImage, EncodedImages};
 

@@ -14,7 +14,6 @@ use super::encode::{ReferenceEncoding, StartImageMode};
 use super::latents::{ImageLatentShape, InpaintBlend, corner_mask};
 use super::state::EncodedImages;
 use crate::capture::StageCapture;
-use crate::controls::LoadedControls;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
 use crate::hooks::Hooks;
@@ -93,13 +92,9 @@ pub trait ImageModel: Sized + 'static {
         Ok(Self::Config::read(home)?)
     }
 
-    /// Loads the job's ControlNets before the transformer at `home`.
-    fn load_controls(
-        _config: &Self::Config,
-        _home: &Path,
-        _work: &mut StageWork<'_>,
-    ) -> Result<LoadedControls<Self::Control>, EngineError> {
-        Ok(LoadedControls::default())
+    /// Returns whether ControlNets steer the model, in families that have some.
+    fn takes_control_nets(_config: &Self::Config) -> bool {
+        true
     }
 
     /// Flow-match Euler schedule; `scheduler`: the model's own config, if it has one.
@@ -203,16 +198,13 @@ pub trait ImageModel: Sized + 'static {
         conditioning.record_mask(capture);
     }
 
-    /// Records a text; `branch`: `cond` for the prompt, `uncond` for the negative prompt.
-    fn record_text(
+    /// Inputs of a text under the reference's names, for captures.
+    fn text_inputs(
         &self,
         text: &TextEmbeds,
         _: &ImageConditioning<'_, Self>,
-        branch: &str,
-        capture: &mut StageCapture,
-    ) {
-        let name = format!("transformer.in.{branch}.encoder_hidden_states");
-        capture.put(name, &text.prompt);
+    ) -> Vec<(&'static str, Tensor)> {
+        vec![("encoder_hidden_states", text.prompt.shallow_clone())]
     }
 }
 
@@ -335,14 +327,6 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
             model.input_error(self, size[0])
         }
     }
-}
-
-/// Records position ids of text and image tokens, in models that use some.
-pub fn record_ids(branch: &str, txt_ids: &Tensor, img_ids: &Tensor, capture: &mut StageCapture) {
-    let prefix = if branch == "uncond" { "negative_" } else { "" };
-    capture.put(format!("{prefix}text_ids"), txt_ids);
-    capture.put(format!("transformer.in.{branch}.txt_ids"), txt_ids);
-    capture.put(format!("transformer.in.{branch}.img_ids"), img_ids);
 }
 
 pub struct ForwardPass<'a, C: ControlNet> {

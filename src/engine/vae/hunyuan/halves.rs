@@ -111,10 +111,6 @@ impl HunyuanVaeDecoder {
         }
         self.head.forward(&xs, go_on)
     }
-
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
 }
 
 /// `index`: counted from the latents.
@@ -223,10 +219,6 @@ impl HunyuanVaeEncoder {
         }
         let xs = self.mid.forward(xs, go_on)?;
         Some(self.quant_conv.forward(&self.head.forward(&xs, go_on)?))
-    }
-
-    pub fn kind(&self) -> Kind {
-        self.kind
     }
 }
 

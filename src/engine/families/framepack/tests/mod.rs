@@ -114,7 +114,7 @@ impl Case {
     ) -> Tensor {
         let given = |part: &str, shape: &[i64]| made_up(&format!("{name}.{part}"), shape);
         let [height, width] = self.size;
-        let config = transformer.config();
+        let config = config(&self.config);
         let frames = |part: &str, places: &[i64]| {
             let count = places.len() as i64;
             given(part, &[1, config.in_channels, count, height, width])
@@ -122,7 +122,6 @@ impl Case {
         let text = given("text", &[1, self.text[1], config.text_embed_dim]);
         let pooled = given("pooled", &[1, config.pooled_projection_dim]);
         let image = given("image", &[1, self.image, config.image_proj_dim]);
-        let context = transformer.context(&text, self.text[0], &pooled, &image, self.guidance);
         let layout = SectionLayout {
             latents: self.layout.latents.clone(),
             clean: self.layout.clean.clone(),
@@ -135,7 +134,8 @@ impl Case {
             history_4x: frames("history_4x", &layout.history_4x),
         };
         let section = transformer.section(&history, &layout, self.size);
-        let rope = transformer.rope(&context, &section);
+        let (tokens, guidance) = (self.text[0], self.guidance);
+        let context = transformer.context(&text, tokens, &pooled, &image, guidance, &section);
         // One of several, as the loop has it.
         let timesteps = [1.0, self.timestep];
         let told = &transformer.modulations(&timesteps, &context)[1];
@@ -144,9 +144,7 @@ impl Case {
             cache,
             ..SkipOptions::default()
         };
-        let found = transformer.forward(
-            &latents, told, &context, &section, &rope, shortcut, &NoHooks,
-        );
+        let found = transformer.forward(&latents, told, &context, &section, shortcut, &NoHooks);
         found.unwrap()
     }
 }

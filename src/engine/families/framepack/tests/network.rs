@@ -41,11 +41,10 @@ fn a_cancelled_call_gives_nothing() {
     };
     let zeros = |tokens, width| Tensor::zeros([1, tokens, width], (Kind::Float, Device::Cpu));
     let pooled = zeros(1, 20).squeeze_dim(0);
-    let context = transformer.context(&zeros(2, 24), 2, &pooled, &zeros(2, 12), 1.0);
     let section = transformer.section(&history, &layout, [2, 2]);
-    let rope = transformer.rope(&context, &section);
+    let context = transformer.context(&zeros(2, 24), 2, &pooled, &zeros(2, 12), 1.0, &section);
     let told = &transformer.modulations(&[1.0], &context)[0];
     let skip = SkipOptions::default();
-    let given = transformer.forward(&latents, told, &context, &section, &rope, skip, &Cancelled);
+    let given = transformer.forward(&latents, told, &context, &section, skip, &Cancelled);
     assert!(given.is_none());
 }

@@ -157,7 +157,7 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
 #[test]
 fn pixels_outside_of_a_moving_mask_are_the_clips_own_in_whatever_runs_they_come() {
     let (_opened, clip) = masked("moving_mask");
-    let (frames, made) = (clip.frames(), clip.made());
+    let (frames, made) = (&clip.frames, clip.made());
     let kept = PixelRestore::of_clip(frames, &made).unwrap();
     let new = Tensor::full_like(frames, 7);
     let runs = [(0, 1), (1, 4), (5, 4)];

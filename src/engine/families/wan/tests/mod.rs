@@ -17,8 +17,10 @@ use crate::capture::StageCapture;
 use crate::closeness::{assert_close, distance, limit};
 use crate::hook_recorder::HookRecorder;
 use crate::hooks::{DenoiseState, Hooks, NoHooks};
+use crate::nn::Rope;
 use crate::placement::ComputePlacement;
 use crate::sampling::noise;
+use crate::step_cache::SkipOptions;
 use crate::tensor_files;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::tests::fixtures::{fixture, json_of, tensors_in};
@@ -229,14 +231,6 @@ impl Run {
         self.try_part(expert, resume, capture, hooks).unwrap()
     }
 
-    /// As recorded, and as strong as trained.
-    fn control(&self) -> Option<ControlLatents<'_>> {
-        Some(ControlLatents {
-            latents: self.tensors.get("control_hidden_states")?,
-            how: &self.how,
-        })
-    }
-
     fn work<'a>(&'a self, capture: &'a mut StageCapture, hooks: &'a dyn Hooks) -> StageWork<'a> {
         StageWork {
             request: &self.request,
@@ -255,18 +249,42 @@ impl Run {
         hooks: &dyn Hooks,
     ) -> Result<Option<DenoiseState>, EngineError> {
         let work = &mut self.work(capture, hooks);
+        let given = |name| self.tensors.get(name).map(Tensor::shallow_clone);
         let conditions = WanConditioning {
-            embeds: &self.embeds(),
-            image_latents: self.tensors.get("condition"),
-            image_embeds: self.tensors.get("image_embeds"),
-            base: self.tensors.get("base"),
-            kept: self.kept.as_ref(),
-            control: self.control(),
+            embeds: self.embeds(),
+            image_latents: given("condition"),
+            image_embeds: given("image_embeds"),
+            base: given("base"),
+            kept: self.kept.as_ref().map(|kept| KeptClip {
+                latents: kept.latents.shallow_clone(),
+                mask: kept.mask.shallow_clone(),
+            }),
+            // As recorded, and as strong as trained.
+            control: given("control_hidden_states").map(|latents| (latents, self.how.clone())),
         };
         match denoise(&self.config, expert, &conditions, resume, work) {
             Err(EngineError::Cancelled) => Ok(None),
             state => state.map(Some),
         }
+    }
+}
+
+impl WanTransformer {
+    /// A call without control blocks and step cache.
+    fn call(
+        &self,
+        latents: &Tensor,
+        timesteps: &TokenTimesteps,
+        context: &WanContext,
+        rope: &Rope,
+    ) -> Tensor {
+        let inputs = CallInputs {
+            context,
+            rope,
+            control: None,
+        };
+        let found = self.forward(latents, timesteps, inputs, SkipOptions::default(), &NoHooks);
+        found.unwrap()
     }
 }
 

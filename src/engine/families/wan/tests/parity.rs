@@ -3,7 +3,6 @@
 use super::*;
 use crate::closeness::assert_same_pixels;
 use crate::families::tests::skipped;
-use crate::step_cache::SkipOptions;
 
 impl Run {
     /// The last latents, with the frame that a picture gives.
@@ -84,17 +83,17 @@ fn a_call_without_some_blocks_is_that_of_the_reference() {
     let context = transformer.context(&run.embeds().prompt.prompt, None);
     let rope = transformer.rope(run.shape().size());
     for (name, blocks) in [("0", "0"), ("1", "1"), ("0,last", "0,2")] {
-        let shortcut = SkipOptions {
+        let skip = SkipOptions {
             cache: None,
             without: blocks.parse().unwrap(),
         };
-        let beside = CallInputs {
+        let inputs = CallInputs {
             context: &context,
             rope: &rope,
             control: None,
         };
         let (latents, timesteps) = (run.get("latents.initial"), run.timesteps(timestep));
-        let found = transformer.forward_beside(latents, &timesteps, beside, shortcut, &NoHooks);
+        let found = transformer.forward(latents, &timesteps, inputs, skip, &NoHooks);
         let expected = skipped(&format!("wan.{name}"));
         assert_close(name, &found.unwrap(), &expected, CALL_LIMIT);
     }
@@ -114,11 +113,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
             let per_token = run.step(step, "transformer.in.timestep").unwrap();
             assert!(timesteps.per_token().equal(per_token));
             let input = run.step(step, "transformer.in.hidden_states").unwrap();
-            let call = |text: &WanContext| {
-                transformer
-                    .forward(input, &timesteps, text, &rope, &NoHooks)
-                    .unwrap()
-            };
+            let call = |text: &WanContext| transformer.call(input, &timesteps, text, &rope);
             let cond = call(&prompt);
             let limit_of = |part: &str, base| run.limit(&format!("step.{step:02}.{part}"), base);
             let expected = run.step(step, "transformer.cond").unwrap();

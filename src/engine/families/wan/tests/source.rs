@@ -174,7 +174,7 @@ fn a_file_with_fewer_frames_than_it_said_stands_still_at_its_end() {
     let mut opened = ClipRun::open("ti2v");
     opened.run.request.num_frames = 13;
     let clip = opened.clip();
-    let frames = clip.frames();
+    let frames = &clip.frames;
     assert_eq!(frames.size()[0], 13);
     assert_eq!(frames.get(12), frames.get(8));
     assert_ne!(frames.get(8), frames.get(7));

@@ -5,6 +5,7 @@ use safelight_core::networks::{T5Config, T5Kind};
 
 use super::variants::VariantRun;
 use super::*;
+use crate::families::tests::assert_equal_when_streamed;
 use crate::text::T5Encoder;
 use crate::weights::tests::as_fp8::{FORMS, Recorded};
 use crate::weights::tests::made_up::{lora, made_up, write_lora};
@@ -38,29 +39,13 @@ fn answers(
     let steps = steps.flat_map(|timestep| contexts.iter().map(move |context| (timestep, context)));
     let answers = steps.map(|(timestep, context)| {
         let timesteps = TokenTimesteps::uniform(timestep, 12);
-        let answer = transformer.forward(&latents, &timesteps, context, &rope, &NoHooks);
-        answer.unwrap()
+        transformer.call(&latents, &timesteps, context, &rope)
     });
     (answers.collect(), w.stream_bytes())
 }
 
-/// Every budget that makes a difference.
 fn assert_same(config: &WanTransformerConfig, file: &Path, kind: Kind, loras: &[LoraChoice]) {
-    let (expected, taken) = answers(config, file, kind, loras, None);
-    assert_eq!(taken, None);
-    let (found, all) = answers(config, file, kind, loras, Some(u64::MAX));
-    let all = all.unwrap();
-    assert!(found == expected && all.window == 0);
-    let (found, none) = answers(config, file, kind, loras, Some(0));
-    let none = none.unwrap();
-    assert!(found == expected && none.resident < all.resident / 4);
-    assert!(0 < none.window && none.window < all.resident);
-    for budget in [all.resident / 2, all.resident - 1] {
-        let (found, taken) = answers(config, file, kind, loras, Some(budget));
-        let taken = taken.unwrap();
-        assert_eq!(found, expected, "{budget} bytes of {all:?}");
-        assert!(taken.resident <= budget && taken.window > 0, "{taken:?}");
-    }
+    assert_equal_when_streamed(4, |resident| answers(config, file, kind, loras, resident));
 }
 
 #[test]

@@ -143,7 +143,13 @@ fn shown(fields: &Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
     let folder = JobFolder::open(home.path());
     fill(&folder);
     let clip = control_of_job(&folder, &request).unwrap();
-    clip.first_bytes()
+    let byte = |xs: &Tensor, at: &[i64]| xs.int64_value(at) as u8;
+    let frames = (0..).zip(&clip.is_given);
+    let first_bytes = frames.map(|(frame, is_given)| {
+        let frames = byte(&clip.frames, &[frame, 0, 0, 0]);
+        (frames, byte(&clip.mask, &[frame, 0, 0]), *is_given)
+    });
+    first_bytes.collect()
 }
 
 #[test]
