@@ -22,6 +22,12 @@ const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 pub(super) const FLUX2_VAE: &str = "flux2-vae.safetensors from Comfy-Org/flux2-dev";
 const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 
+/// The tokenizers to get with a first and a second text encoder.
+const TOKENIZERS: [&str; 2] = [
+    "the folder tokenizer that was published with this text encoder",
+    "the folder tokenizer_2 that was published with this text encoder",
+];
+
 /// As much as four times the size that most models of pictures were trained at.
 const MAX_PIXELS: u64 = 1 << 22;
 /// Places are computed, so that only sense limits an edge.
@@ -231,7 +237,7 @@ pub(super) fn qwen(
         }),
         tokenizer: Some(WantedTokenizer {
             what: "the tokenizer of Qwen",
-            example: "the folder tokenizer that was published with this text encoder",
+            example: TOKENIZERS[0],
             folders: &["tokenizer", "qwen", "qwen3", "tokenizers/qwen"],
             bundled: Some("qwen"),
             form: TokenizerForm::Pairs,
@@ -269,11 +275,7 @@ pub(super) fn clip_l(component: ModelComponent, width: i64) -> ComponentQuery<'s
         }),
         tokenizer: Some(WantedTokenizer {
             what: "the tokenizer of CLIP",
-            example: if is_first {
-                "the folder tokenizer that was published with this text encoder"
-            } else {
-                "the folder tokenizer_2 that was published with this text encoder"
-            },
+            example: TOKENIZERS[usize::from(!is_first)],
             folders: if is_first {
                 &[
                     "tokenizer",
@@ -323,11 +325,7 @@ pub(super) fn t5_xxl(component: ModelComponent, width: i64) -> ComponentQuery<'s
         }),
         tokenizer: Some(WantedTokenizer {
             what: "the tokenizer of T5",
-            example: if is_first {
-                "the folder tokenizer that was published with this text encoder"
-            } else {
-                "the folder tokenizer_2 that was published with this text encoder"
-            },
+            example: TOKENIZERS[usize::from(!is_first)],
             folders: &[
                 "tokenizer_2",
                 "tokenizer_3",

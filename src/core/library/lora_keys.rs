@@ -328,68 +328,31 @@ mod tests {
 
     #[test]
     fn every_tools_names_come_apart() {
-        for (key, layer, leaf) in [
-            (
-                "lora_unet_a_b.lora_down.weight",
-                "lora_unet_a_b",
-                LoraTensorKind::Down,
-            ),
-            (
-                "lora_unet_a_b.alpha",
-                "lora_unet_a_b",
-                LoraTensorKind::Alpha,
-            ),
-            (
-                "transformer.a.0.lora_A.weight",
-                "transformer.a.0",
-                LoraTensorKind::Down,
-            ),
-            ("a.q.lora_B.default.weight", "a.q", LoraTensorKind::Up),
-            ("a.q.lora_B.default", "a.q", LoraTensorKind::Up),
-            ("a.q.lora_B", "a.q", LoraTensorKind::Up),
-            ("a.q.lora_B.bias", "a.q", LoraTensorKind::UpBias),
-            (
-                "a.processor.to_q_lora.up.weight",
-                "a.processor.to_q",
-                LoraTensorKind::Up,
-            ),
-            ("a.to_q.lora.down.weight", "a.to_q", LoraTensorKind::Down),
-            ("a.lora_linear_layer.up.weight", "a", LoraTensorKind::Up),
-            (
-                "a.lora_magnitude_vector.default.weight",
-                "a",
-                LoraTensorKind::DoraScale,
-            ),
-            ("a.lora_magnitude_vector", "a", LoraTensorKind::DoraScale),
-            ("a.lokr_w2_b", "a", LoraTensorKind::LokrW2B),
-            ("a.norm.diff", "a.norm", LoraTensorKind::Diff),
-            ("a.diff_b", "a", LoraTensorKind::DiffBias),
-            (
-                "blocks.3.diff_m",
-                "blocks.3",
-                LoraTensorKind::DiffModulation,
-            ),
-            (
-                "double_blocks.0.processor.qkv_lora1.down.weight",
-                "double_blocks.0.processor.qkv_lora1",
-                LoraTensorKind::Down,
-            ),
-            ("img_in.reshape_weight", "img_in", LoraTensorKind::Reshape),
-            (
-                "a.query_norm.scale.set_weight",
-                "a.query_norm.scale",
-                LoraTensorKind::Set,
-            ),
-        ] {
-            assert_eq!(split(key), Some((layer, leaf)), "{key}");
+        for (key, parts) in crate::testing::table(
+            "lora_unet_a_b.lora_down.weight -> lora_unet_a_b Down
+             lora_unet_a_b.alpha -> lora_unet_a_b Alpha
+             transformer.a.0.lora_A.weight -> transformer.a.0 Down
+             a.q.lora_B.default.weight -> a.q Up
+             a.q.lora_B.default -> a.q Up
+             a.q.lora_B -> a.q Up
+             a.q.lora_B.bias -> a.q UpBias
+             a.processor.to_q_lora.up.weight -> a.processor.to_q Up
+             a.to_q.lora.down.weight -> a.to_q Down
+             a.lora_linear_layer.up.weight -> a Up
+             a.lora_magnitude_vector.default.weight -> a DoraScale
+             a.lora_magnitude_vector -> a DoraScale
+             a.lokr_w2_b -> a LokrW2B
+             a.norm.diff -> a.norm Diff
+             a.diff_b -> a DiffBias
+             blocks.3.diff_m -> blocks.3 DiffModulation
+             double_blocks.0.processor.qkv_lora1.down.weight -> double_blocks.0.processor.qkv_lora1 Down
+             img_in.reshape_weight -> img_in Reshape
+             a.query_norm.scale.set_weight -> a.query_norm.scale Set",
+        ) {
+            let (layer, leaf) = split(key).unwrap();
+            assert_eq!(format!("{layer} {leaf:?}"), parts, "{key}");
         }
-        for key in [
-            "",
-            ".",
-            "lora_A",
-            "blocks.0.self_attn.q.weight",
-            "a.lora_A.b.c.weight",
-        ] {
+        for key in " . lora_A blocks.0.self_attn.q.weight a.lora_A.b.c.weight".split(' ') {
             assert_eq!(split(key), None, "{key}");
         }
     }

@@ -15,48 +15,50 @@ const MAX_BLOCKS: u64 = 10_000;
 
 #[derive(Clone, Copy)]
 pub struct LoraTarget {
-    /// Unique name.
     pub name: &'static str,
     pub is_text_encoder: bool,
     /// Returns true if a layer of this name is one that only models have which look at pictures.
     pub(crate) of_pictures: fn(&str) -> bool,
     /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control picture.
     pub(crate) input: Option<&'static str>,
-    /// The names of its layers, one entry for each kind of block.
-    pub(crate) names: fn() -> Vec<LayerNames>,
+    /// Its file has diffusers' names.
+    pub(crate) is_diffusers: bool,
+    /// The names of its layers, for a file with diffusers' names or with others.
+    pub(crate) layers: fn(is_diffusers: bool) -> Vec<LayerNames>,
 }
 
 impl LoraTarget {
     /// A transformer all of whose layers every model has.
-    pub(crate) const fn transformer(name: &'static str, names: fn() -> Vec<LayerNames>) -> Self {
+    pub(crate) const fn transformer(
+        name: &'static str,
+        layers: fn(is_diffusers: bool) -> Vec<LayerNames>,
+    ) -> Self {
         Self {
             name,
             is_text_encoder: false,
             of_pictures: |_| false,
             input: None,
-            names,
+            is_diffusers: false,
+            layers,
         }
     }
 }
 
 /// CLIP's text encoder.
 pub const CLIP: LoraTarget = LoraTarget {
-    name: "clip",
     is_text_encoder: true,
-    of_pictures: |_| false,
-    input: None,
-    names: names::clip,
+    ..LoraTarget::transformer("clip", names::clip)
 };
 /// T5, and UMT5, whose layers have the same names.
 pub const T5: LoraTarget = LoraTarget {
     name: "t5",
-    names: names::t5,
+    layers: names::t5,
     ..CLIP
 };
 
 impl PartialEq for LoraTarget {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        (self.name, self.is_diffusers) == (other.name, other.is_diffusers)
     }
 }
 
@@ -118,10 +120,25 @@ impl LayerTable {
             layers: Vec::new(),
             names: BTreeMap::new(),
         };
-        for names in (network.names)() {
-            let has = |name: &str| shape_of(&format!("{prefix}{name}")).is_some();
-            for block in (0..MAX_BLOCKS).take_while(|&block| names.has_block(block, &has)) {
-                table.add_block(&names, block, prefix, shape_of);
+        for names in (network.layers)(network.is_diffusers) {
+            let is_in_blocks = names.own.contains("{}");
+            for block in 0..if is_in_blocks { MAX_BLOCKS } else { 1 } {
+                let number = block.to_string();
+                let own = format!("{prefix}{}", names.own.replace("{}", &number));
+                let Some(layer) = read_layer(&names, own, shape_of) else {
+                    break;
+                };
+                let rows = layer.shape.first().copied().unwrap_or(0);
+                let rows_of = |part: &&str| shape_of(&format!("{}.{part}.weight", layer.name));
+                let parts = names.parts.iter();
+                let parts = parts.map_while(|part| rows_of(part)?.first().copied());
+                let parts: Vec<u64> = parts.collect();
+                for (name, share) in &names.all {
+                    let name = keys::normal(&name.replace("{}", &number));
+                    let entry = (table.layers.len(), share.rows(rows, &parts));
+                    table.names.insert(name, entry);
+                }
+                table.layers.push(layer);
             }
         }
         table
@@ -135,44 +152,6 @@ impl LayerTable {
         Self::new(network, "", &|name| shapes.get(name).cloned())
     }
 
-    fn add_block(&mut self, names: &LayerNames, block: u64, prefix: &str, shape_of: &ShapeOf<'_>) {
-        for name in &names.layers {
-            let own = format!("{prefix}{}", names.in_block(&name.own, block));
-            let shape = |end: &str| shape_of(&format!("{own}{end}"));
-            let found = if let Some(weight) = shape(".weight") {
-                Some((weight, shape(".bias"), name.is_matrix))
-            } else if name.parts.is_empty() {
-                shape("").map(|whole| (whole, None, false))
-            } else {
-                fused_shape(&own, name.parts, shape_of)
-            };
-            let Some((shape, bias, is_matrix)) = found else {
-                continue;
-            };
-            let is_first = self.layers.len();
-            // A norm is read with its ending, which is not always the same.
-            let own_name = if is_matrix || shape_of(&own).is_some() {
-                own
-            } else {
-                format!("{own}.weight")
-            };
-            let rows = shape.first().copied().unwrap_or(0);
-            let rows_of = |part: &&str| shape_of(&format!("{own_name}.{part}.weight"));
-            let parts = name.parts.iter();
-            let parts = parts.map_while(|part| rows_of(part)?.first().copied());
-            let parts: Vec<u64> = parts.collect();
-            self.layers.push(TableLayer {
-                name: own_name,
-                shape,
-                bias,
-                is_matrix,
-            });
-            for (other, rows) in names.all_of(name, block, rows, &parts) {
-                self.names.insert(keys::normal(&other), (is_first, rows));
-            }
-        }
-    }
-
     pub fn find(&self, candidates: &[String]) -> Option<(&TableLayer, RowRange)> {
         let found = candidates.iter().find_map(|name| self.names.get(name));
         found.map(|&(index, rows)| (&self.layers[index], rows))
@@ -181,6 +160,29 @@ impl LayerTable {
     pub fn layers(&self) -> &[TableLayer] {
         &self.layers
     }
+}
+
+/// The layer that the engine calls `own`, if there is one.
+fn read_layer(names: &LayerNames, own: String, shape_of: &ShapeOf<'_>) -> Option<TableLayer> {
+    let shape = |end: &str| shape_of(&format!("{own}{end}"));
+    let (shape, bias, is_matrix) = if let Some(weight) = shape(".weight") {
+        (weight, shape(".bias"), names.is_matrix)
+    } else if names.parts.is_empty() {
+        (shape("")?, None, false)
+    } else {
+        fused_shape(&own, names.parts, shape_of)?
+    };
+    Some(TableLayer {
+        // A norm is read with its ending, which is not always the same.
+        name: if is_matrix || shape_of(&own).is_some() {
+            own
+        } else {
+            format!("{own}.weight")
+        },
+        shape,
+        bias,
+        is_matrix,
+    })
 }
 
 /// Numbers of a shape; one of no numbers may have any sizes.

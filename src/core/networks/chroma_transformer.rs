@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Schema;
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{BlockList, TensorDialect, TensorKeys, any_of, names};
 use super::flux_transformer::{DIFFUSERS_MARKS, DIFFUSERS_TEXT, MARKS};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, HEAD_DIM, SINGLE,
@@ -25,8 +25,8 @@ const INPUT_PARTS: i64 = 4;
 pub(crate) const APPROXIMATOR: &str = "distilled_guidance_layer.in_proj.weight";
 
 /// The approximator's lists of layers and norms.
-const LAYERS: BlockList = BlockList::shared("distilled_guidance_layer.layers", "in_layer.weight");
-const NORMS: BlockList = BlockList::shared("distilled_guidance_layer.norms", "scale");
+const LAYERS: BlockList = BlockList::shared("distilled_guidance_layer.layers");
+const NORMS: BlockList = BlockList::shared("distilled_guidance_layer.norms");
 
 network_config! {
     /// `transformer/config.json`, with diffusers' defaults where a key is left out.
@@ -56,6 +56,26 @@ network_config! {
 impl TransformerConfig for ChromaTransformerConfig {
     const LABEL: &'static str = "Chroma transformer";
     const CLASSES: &'static [&'static str] = &["ChromaTransformer2DModel"];
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect::own(
+            &[MARKS, any_of(&[APPROXIMATOR])],
+            &[DOUBLE, SINGLE, LAYERS, NORMS],
+        ),
+        TensorDialect::diffusers(
+            &[DIFFUSERS_MARKS, any_of(&[APPROXIMATOR])],
+            &[
+                DIFFUSERS_DOUBLE,
+                DIFFUSERS_SINGLE,
+                LAYERS.named(
+                    LAYERS.own,
+                    &[names! {"in_layer" => "linear_1", "out_layer" => "linear_2"}],
+                ),
+                NORMS.named(NORMS.own, &[names! {"scale" => "weight"}]),
+            ],
+            &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+        ),
+    ];
 
     fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let out_channels = header.dim("final_layer.linear.weight", 0)?;
@@ -148,53 +168,3 @@ impl ChromaTransformerConfig {
 }
 
 pub type ChromaTransformerKeys = TensorKeys<ChromaTransformerConfig>;
-
-impl NamedTensors for ChromaTransformerConfig {
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
-    const DIALECTS: &'static [TensorDialect] = &[
-        TensorDialect {
-            is_diffusers: false,
-            is_split: false,
-            marks: &[MARKS, (1, &[APPROXIMATOR])],
-            lists: &[DOUBLE, SINGLE, LAYERS, NORMS],
-            outer: &[],
-        },
-        TensorDialect {
-            is_diffusers: true,
-            is_split: true,
-            marks: &[DIFFUSERS_MARKS, (1, &[APPROXIMATOR])],
-            lists: &[
-                DIFFUSERS_DOUBLE,
-                DIFFUSERS_SINGLE,
-                LAYERS.named(
-                    LAYERS.own,
-                    &[&[("in_layer", "linear_1"), ("out_layer", "linear_2")]],
-                ),
-                NORMS.named(NORMS.own, &[&[("scale", "weight")]]),
-            ],
-            outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
-        },
-    ];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_file() {
-        let diffusers = ChromaTransformerKeys::behind("transformer.", true);
-        for (original, expected) in crate::testing::table(
-            "txt_in.weight -> context_embedder.weight
-             final_layer.linear.bias -> proj_out.bias
-             distilled_guidance_layer.in_proj.bias -> distilled_guidance_layer.in_proj.bias
-             distilled_guidance_layer.layers.4.out_layer.weight -> distilled_guidance_layer.layers.4.linear_2.weight
-             distilled_guidance_layer.norms.0.scale -> distilled_guidance_layer.norms.0.weight
-             single_blocks.37.linear1.mlp.weight -> single_transformer_blocks.37.proj_mlp.weight",
-        ) {
-            let found = diffusers.file_key(original);
-            assert_eq!(found, format!("transformer.{expected}"));
-            assert_eq!(ChromaTransformerKeys::bare(false).file_key(original), original);
-        }
-    }
-}

@@ -2,8 +2,10 @@
 //!
 //! The meaning of the numbers is in each network's file.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -146,11 +148,35 @@ pub(crate) fn check_epsilon(name: &str, found: f64) -> Result<(), String> {
     Err(format!("expected a {name} of at least 0, found {found}"))
 }
 
-pub(super) fn check_only(name: &str, found: i64, only: i64) -> Result<(), String> {
+/// Checks a value that may be one alone.
+pub(super) fn check_only<T>(name: &str, found: &T, only: &T) -> Result<(), String>
+where
+    T: PartialEq + Serialize,
+{
     if found == only {
         return Ok(());
     }
-    Err(format!("expected a {name} of {only}, found {found}"))
+    let text = |value: &T| match serde_json::to_value(value) {
+        Ok(Value::String(text)) => text,
+        Ok(Value::Null) | Err(_) => "none".to_owned(),
+        Ok(value) => value.to_string(),
+    };
+    let (only, found) = (text(only), text(found));
+    Err(format!("expected the {name} {only}, found {found}"))
+}
+
+pub(super) fn check_within(
+    name: &str,
+    found: f64,
+    range: RangeInclusive<f64>,
+) -> Result<(), String> {
+    if range.contains(&found) {
+        return Ok(());
+    }
+    let (least, most) = (range.start(), range.end());
+    Err(format!(
+        "expected a {name} between {least:?} and {most:?}, found {found:?}"
+    ))
 }
 
 /// Checks the base of rotary frequencies.

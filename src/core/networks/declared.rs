@@ -2,7 +2,7 @@
 //!
 //! `in_channels: i64 = 64 => dim("img_in.weight", 1)` is 64 where a `config.json` leaves it out, the number of columns of
 //! that matrix where there is no `config.json`, and refused where it is not a size. The other forms are methods of
-//! [`NamedShapes`], and those without an argument, which are checked and not read.
+//! [`NamedShapes`], and `within` and those without an argument, which are checked and not read.
 
 use super::header::{count, heads, sizes};
 use super::stream_blocks;
@@ -94,15 +94,17 @@ macro_rules! network_config {
             fn of_declared(
                 header: &$crate::networks::declared::NamedShapes<'_>,
             ) -> Result<Self, String> {
-                let mut config = Self::default();
-                $($($crate::networks::declared::network_config!(
-                    @read config header $field $how($($arg),*)
-                );)?)+
-                Ok(config)
+                // A config may read no field of single tensors.
+                let _ = header;
+                Ok(Self {
+                    $($field: $crate::networks::declared::network_config!(
+                        @read header $default $(, $how($($arg),*))?
+                    ),)+
+                })
             }
 
             fn check_declared(&self) -> Result<(), String> {
-                $($($crate::networks::declared::network_config!(@check self $field $how);)?)+
+                $($($crate::networks::declared::network_config!(@check self $field $how($($arg),*));)?)+
                 Ok(())
             }
 
@@ -114,43 +116,57 @@ macro_rules! network_config {
             }
         }
     };
-    (@read $config:ident $header:ident $field:ident $how:ident()) => {};
-    (@read $config:ident $header:ident $field:ident has($name:expr)) => {
-        $config.$field = $header.has($name);
+    (@read $header:ident $default:expr) => {
+        $default
     };
-    (@read $config:ident $header:ident $field:ident blocks($list:expr)) => {
-        $config.$field = $header.blocks($list);
+    (@read $header:ident $default:expr, $how:ident()) => {
+        $default
     };
-    (@read $config:ident $header:ident $field:ident count($pattern:expr)) => {
-        $config.$field = $header.count($pattern);
+    (@read $header:ident $default:expr, within($least:expr, $most:expr)) => {
+        $default
     };
-    (@read $config:ident $header:ident $field:ident $how:ident($($arg:expr),*)) => {
-        $config.$field = $header.$how($($arg),*)?.into();
+    (@read $header:ident $default:expr, has($name:expr)) => {
+        $header.has($name)
     };
-    (@check $self:ident $field:ident has) => {};
-    (@check $self:ident $field:ident quantization) => {};
+    (@read $header:ident $default:expr, blocks($list:expr)) => {
+        $header.blocks($list)
+    };
+    (@read $header:ident $default:expr, count($pattern:expr)) => {
+        $header.count($pattern)
+    };
+    (@read $header:ident $default:expr, $how:ident($($arg:expr),*)) => {
+        $header.$how($($arg),*)?.into()
+    };
+    (@check $self:ident $field:ident has($name:expr)) => {};
+    (@check $self:ident $field:ident quantization()) => {};
     // The default is the only value that is computed with.
-    (@check $self:ident $field:ident only) => {
-        $crate::networks::config::check_only(stringify!($field), $self.$field, Self::default().$field)?;
+    (@check $self:ident $field:ident only()) => {
+        $crate::networks::config::check_only(stringify!($field), &$self.$field, &Self::default().$field)?;
     };
-    (@check $self:ident $field:ident epsilon) => {
+    (@check $self:ident $field:ident within($least:expr, $most:expr)) => {
+        $crate::networks::config::check_within(stringify!($field), $self.$field, $least..=$most)?;
+    };
+    (@check $self:ident $field:ident epsilon()) => {
         $crate::networks::check_epsilon(stringify!($field), $self.$field)?;
     };
     // The base of rotary frequencies.
-    (@check $self:ident $field:ident base) => {
+    (@check $self:ident $field:ident base()) => {
         $crate::networks::config::check_base(stringify!($field), $self.$field)?;
     };
-    (@check $self:ident $field:ident axes) => {
+    (@check $self:ident $field:ident axes()) => {
         let head_dim = $self.attention_head_dim;
         $crate::networks::stream_blocks::check_axes(stringify!($field), $self.$field, head_dim)?;
     };
-    (@check $self:ident $field:ident blocks) => {
+    (@check $self:ident $field:ident layers()) => {
         $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;
     };
-    (@check $self:ident $field:ident count) => {
+    (@check $self:ident $field:ident blocks($list:expr)) => {
         $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;
     };
-    (@check $self:ident $field:ident $how:ident) => {
+    (@check $self:ident $field:ident count($pattern:expr)) => {
+        $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;
+    };
+    (@check $self:ident $field:ident $how:ident($($arg:expr),*)) => {
         $crate::networks::config::check_size(stringify!($field), $self.$field)?;
     };
     (@quantized $self:ident $field:ident quantization) => {

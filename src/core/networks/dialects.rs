@@ -1,13 +1,24 @@
 //! Tensor names of one network in the files of different programs ("dialects"), as data: detection and renaming.
 //!
-//! Readers ask with one set of names. A network lists the dialects of its files in an [`impl NamedTensors`](NamedTensors);
-//! [`TensorKeys`] does the rest for all of them. Knows no shapes.
+//! Readers ask with one set of names. A network lists the dialects of its files in [`TransformerConfig::DIALECTS`];
+//! [`TensorKeys`] does the rest for all of them.
 
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::transformer::TransformerConfig;
+
 /// Readers' name and the file's. Whole components count: `attn` is no beginning of `attn_norm.weight`.
 pub type NamePair = (&'static str, &'static str);
+
+/// A table of [`NamePair`]s: `"img_in" => "x_embedder"`.
+macro_rules! names {
+    ($($own:literal => $other:literal),* $(,)?) => {
+        &[$(($own, $other)),*]
+    };
+}
+
+pub(super) use names;
 
 /// Prefixes in files that hold other networks next to a transformer, in the order in which they are tried.
 pub(super) const PREFIXES: &[&str] = &[
@@ -24,19 +35,16 @@ pub struct BlockList {
     pub own: &'static str,
     /// The file's.
     pub other: &'static str,
-    /// A tensor that every block has in every dialect, in readers' names within a block.
-    pub mark: &'static str,
     /// Names within a block; the first table that has a name counts.
     pub layers: &'static [&'static [NamePair]],
 }
 
 impl BlockList {
     /// A list whose names are the same for all.
-    pub(super) const fn shared(own: &'static str, mark: &'static str) -> Self {
+    pub(super) const fn shared(own: &'static str) -> Self {
         Self {
             own,
             other: own,
-            mark,
             layers: &[],
         }
     }
@@ -55,20 +63,58 @@ impl BlockList {
     }
 }
 
+/// Names of which a file has at least a number.
+pub type MarkGroup = (usize, &'static [&'static str]);
+
+pub(super) const fn any_of(names: &'static [&'static str]) -> MarkGroup {
+    (1, names)
+}
+
+/// Two names: enough for a file that lacks one of three.
+pub(super) const fn two_of(names: &'static [&'static str]) -> MarkGroup {
+    (2, names)
+}
+
 /// Names of one program. Names that the tables leave out are readers' own.
 #[derive(Debug)]
 pub struct TensorDialect {
     pub is_diffusers: bool,
     /// Layers that readers ask for as one, such as `qkv`, are several tensors.
     pub is_split: bool,
-    /// Groups of names for detection, with the number of names that a file has at least of each.
-    pub marks: &'static [(usize, &'static [&'static str])],
+    /// By all of which it is detected.
+    pub marks: &'static [MarkGroup],
     pub lists: &'static [BlockList],
     /// Names outside of all blocks; the first table that has a name counts.
     pub outer: &'static [&'static [NamePair]],
 }
 
 impl TensorDialect {
+    /// Readers' own names.
+    pub(super) const fn own(marks: &'static [MarkGroup], lists: &'static [BlockList]) -> Self {
+        Self {
+            is_diffusers: false,
+            is_split: false,
+            marks,
+            lists,
+            outer: &[],
+        }
+    }
+
+    /// diffusers' names, of which each is one of a tensor of its own.
+    pub(super) const fn diffusers(
+        marks: &'static [MarkGroup],
+        lists: &'static [BlockList],
+        outer: &'static [&'static [NamePair]],
+    ) -> Self {
+        Self {
+            is_diffusers: true,
+            is_split: true,
+            marks,
+            lists,
+            outer,
+        }
+    }
+
     /// Returns true if any name differs from readers' own.
     pub(crate) fn renames(&self) -> bool {
         let has_layers = |list: &BlockList| list.own != list.other || !list.layers.is_empty();
@@ -80,17 +126,6 @@ impl TensorDialect {
     }
 }
 
-/// A network whose tensors have dialects.
-pub trait NamedTensors: Sized + 'static {
-    const PREFIXES: &'static [&'static str] = PREFIXES;
-    /// First name components of tensors that a file may have besides those that are read, where a file with others is
-    /// refused.
-    const MORE_TOPS: Option<&'static [&'static str]> = None;
-    /// Dialects in the order in which they are tried. A file of no dialect counts as one of the first, so that the
-    /// first missing name is reported.
-    const DIALECTS: &'static [TensorDialect];
-}
-
 /// Names of the tensors of the network `T` in one file.
 pub struct TensorKeys<T> {
     pub prefix: &'static str,
@@ -100,7 +135,7 @@ pub struct TensorKeys<T> {
     network: PhantomData<fn() -> T>,
 }
 
-impl<T: NamedTensors> TensorKeys<T> {
+impl<T: TransformerConfig> TensorKeys<T> {
     fn new(prefix: &'static str, dialect: &'static TensorDialect) -> Self {
         Self {
             prefix,
@@ -200,6 +235,33 @@ pub(super) fn renamed(name: &str, lists: &[BlockList], outer: &[&[NamePair]]) ->
         }
     }
     by_tables(name, outer)
+}
+
+/// The name of a tensor in another dialect: its beginning by the first of `patterns` that it has, in which `*` is any
+/// component, and the rest by `inner`.
+pub(super) fn renamed_by_patterns(name: &str, patterns: &[NamePair], inner: &[NamePair]) -> String {
+    let parts: Vec<&str> = name.split('.').collect();
+    let found = patterns.iter().find_map(|(own, other)| {
+        let own: Vec<&str> = own.split('.').collect();
+        let start = parts.get(..own.len())?;
+        let mut pairs = own.iter().zip(start);
+        let fits = pairs.all(|(pattern, part)| *pattern == "*" || pattern == part);
+        let any = own
+            .iter()
+            .zip(start)
+            .filter(|(pattern, _)| **pattern == "*");
+        let mut any = any.map(|(_, part)| *part);
+        fits.then(|| {
+            let start = other.split('.').map(|part| match part {
+                "*" => any.next().unwrap_or(part),
+                part => part,
+            });
+            let rest = by_tables(&parts[own.len()..].join("."), &[inner]);
+            let rest = Some(&*rest).filter(|rest| !rest.is_empty());
+            start.chain(rest).collect::<Vec<_>>().join(".")
+        })
+    });
+    found.unwrap_or_else(|| name.to_owned())
 }
 
 fn by_tables(name: &str, tables: &[&[NamePair]]) -> String {

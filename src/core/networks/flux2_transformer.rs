@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Schema;
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{NamePair, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{NamePair, TensorDialect, TensorKeys, any_of, names};
 use super::flux_transformer::DIFFUSERS_TEXT;
 use super::header::heads;
 use super::stream_blocks::{
@@ -41,9 +41,9 @@ network_config! {
         pub num_attention_heads: i64 = 48 => size(),
         /// Width of the text's embeddings.
         pub joint_attention_dim: i64 = 15_360 => dim("txt_in.weight", 1),
-        pub timestep_guidance_channels: i64 = stream_blocks::SINUSOIDS,
+        pub timestep_guidance_channels: i64 = stream_blocks::SINUSOIDS => only(),
         /// Width of the feed-forward layers after their gates, in widths of the network.
-        pub mlp_ratio: f64 = 3.0,
+        pub mlp_ratio: f64 = 3.0 => within(0.1, 64.0),
         pub axes_dims_rope: [i64; 4] = AXES => axes(),
         pub rope_theta: f64 = 2000.0 => base(),
         pub eps: f64 = EPS,
@@ -56,7 +56,35 @@ network_config! {
 impl TransformerConfig for Flux2TransformerConfig {
     const LABEL: &'static str = "FLUX.2 transformer";
     const CLASSES: &'static [&'static str] = &["Flux2Transformer2DModel"];
-    const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect::own(
+            &[any_of(&[
+                "double_stream_modulation_img.lin.weight",
+                "double_stream_modulation_txt.lin.weight",
+                "single_stream_modulation.lin.weight",
+            ])],
+            &[DOUBLE, SINGLE],
+        ),
+        TensorDialect::diffusers(
+            &[any_of(&[
+                "double_stream_modulation_img.linear.weight",
+                "double_stream_modulation_txt.linear.weight",
+                "single_stream_modulation.linear.weight",
+            ])],
+            &[
+                DIFFUSERS_DOUBLE.named(
+                    DIFFUSERS_DOUBLE.other,
+                    &[OWN_DOUBLE_LAYERS, DIFFUSERS_DOUBLE_LAYERS],
+                ),
+                DIFFUSERS_SINGLE.named(
+                    DIFFUSERS_SINGLE.other,
+                    &[OWN_SINGLE_LAYERS, DIFFUSERS_SINGLE_LAYERS],
+                ),
+            ],
+            &[OWN_OUTER, DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+        ),
+    ];
 
     /// Each axis of positions has a quarter of a head, as published.
     fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
@@ -76,17 +104,6 @@ impl TransformerConfig for Flux2TransformerConfig {
         Err(if tokens != outputs || tokens % LATENTS_A_TOKEN != 0 {
             format!(
                 "expected in_channels that are a multiple of {LATENTS_A_TOKEN} and as many out_channels, found {tokens} and {outputs}"
-            )
-        } else if self.timestep_guidance_channels != stream_blocks::SINUSOIDS {
-            format!(
-                "expected timestep_guidance_channels of {}, found {}",
-                stream_blocks::SINUSOIDS,
-                self.timestep_guidance_channels
-            )
-        } else if !(self.mlp_ratio > 0.0 && self.mlp_ratio <= 64.0) {
-            format!(
-                "expected a mlp_ratio between 0 and 64, found {}",
-                self.mlp_ratio
             )
         } else if (self.eps - EPS).abs() > EPS / 1e3 {
             format!("expected an eps of {EPS:e}, found {:e}", self.eps)
@@ -116,8 +133,8 @@ impl TransformerConfig for Flux2TransformerConfig {
         schema
     }
 
-    fn has_guidance(&self) -> bool {
-        self.guidance_embeds
+    fn states_guidance(&self) -> Option<bool> {
+        Some(self.guidance_embeds)
     }
 }
 
@@ -181,126 +198,22 @@ impl Flux2TransformerConfig {
 pub type Flux2TransformerKeys = TensorKeys<Flux2TransformerConfig>;
 
 /// diffusers' names that differ from those of FLUX.1's layers.
-const OWN_OUTER: &[NamePair] = &[
-    (
-        "time_in.in_layer",
-        "time_guidance_embed.timestep_embedder.linear_1",
-    ),
-    (
-        "time_in.out_layer",
-        "time_guidance_embed.timestep_embedder.linear_2",
-    ),
-    (
-        "guidance_in.in_layer",
-        "time_guidance_embed.guidance_embedder.linear_1",
-    ),
-    (
-        "guidance_in.out_layer",
-        "time_guidance_embed.guidance_embedder.linear_2",
-    ),
-    (
-        "double_stream_modulation_img.lin",
-        "double_stream_modulation_img.linear",
-    ),
-    (
-        "double_stream_modulation_txt.lin",
-        "double_stream_modulation_txt.linear",
-    ),
-    (
-        "single_stream_modulation.lin",
-        "single_stream_modulation.linear",
-    ),
-];
-const OWN_DOUBLE_LAYERS: &[NamePair] = &[
-    ("img_mlp.0", "ff.linear_in"),
-    ("img_mlp.2", "ff.linear_out"),
-    ("txt_mlp.0", "ff_context.linear_in"),
-    ("txt_mlp.2", "ff_context.linear_out"),
-];
-const OWN_SINGLE_LAYERS: &[NamePair] = &[
-    ("linear1", "attn.to_qkv_mlp_proj"),
-    ("linear2", "attn.to_out"),
-];
-
-impl NamedTensors for Flux2TransformerConfig {
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
-    const DIALECTS: &'static [TensorDialect] = &[
-        TensorDialect {
-            is_diffusers: false,
-            is_split: false,
-            marks: &[(
-                1,
-                &[
-                    "double_stream_modulation_img.lin.weight",
-                    "double_stream_modulation_txt.lin.weight",
-                    "single_stream_modulation.lin.weight",
-                ],
-            )],
-            lists: &[DOUBLE, SINGLE],
-            outer: &[],
-        },
-        TensorDialect {
-            is_diffusers: true,
-            is_split: true,
-            marks: &[(
-                1,
-                &[
-                    "double_stream_modulation_img.linear.weight",
-                    "double_stream_modulation_txt.linear.weight",
-                    "single_stream_modulation.linear.weight",
-                ],
-            )],
-            lists: &[
-                DIFFUSERS_DOUBLE.named(
-                    DIFFUSERS_DOUBLE.other,
-                    &[OWN_DOUBLE_LAYERS, DIFFUSERS_DOUBLE_LAYERS],
-                ),
-                DIFFUSERS_SINGLE.named(
-                    DIFFUSERS_SINGLE.other,
-                    &[OWN_SINGLE_LAYERS, DIFFUSERS_SINGLE_LAYERS],
-                ),
-            ],
-            outer: &[OWN_OUTER, DIFFUSERS_TEXT, DIFFUSERS_OUTER],
-        },
-    ];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::networks::dialects::PREFIXES;
-
-    #[test]
-    fn names_are_those_of_the_file() {
-        let diffusers = Flux2TransformerKeys::bare(true);
-        for (original, expected) in crate::testing::table(
-            "img_in.weight -> x_embedder.weight
-             txt_in.weight -> context_embedder.weight
-             time_in.out_layer.weight -> time_guidance_embed.timestep_embedder.linear_2.weight
-             double_stream_modulation_txt.lin.weight -> double_stream_modulation_txt.linear.weight
-             double_blocks.4.txt_attn.qkv.v.weight -> transformer_blocks.4.attn.add_v_proj.weight
-             double_blocks.1.img_attn.norm.key_norm.scale -> transformer_blocks.1.attn.norm_k.weight
-             double_blocks.0.txt_mlp.0.weight -> transformer_blocks.0.ff_context.linear_in.weight
-             double_blocks.0.img_mlp.2.weight -> transformer_blocks.0.ff.linear_out.weight
-             single_blocks.19.linear1.weight -> single_transformer_blocks.19.attn.to_qkv_mlp_proj.weight
-             single_blocks.3.linear2.weight -> single_transformer_blocks.3.attn.to_out.weight
-             final_layer.linear.weight -> proj_out.weight",
-        ) {
-            assert_eq!(diffusers.file_key(original), expected);
-        }
-    }
-
-    #[test]
-    fn a_dialect_is_found_behind_every_prefix_and_not_in_the_older_network() {
-        for prefix in PREFIXES {
-            for (end, is_diffusers) in [("lin", false), ("linear", true)] {
-                let mark = format!("{prefix}single_stream_modulation.{end}.weight");
-                let keys = Flux2TransformerKeys::detect(|key| key == mark).unwrap();
-                assert_eq!((keys.prefix, keys.is_diffusers), (*prefix, is_diffusers));
-            }
-        }
-        let older = ["img_in.weight", "single_blocks.0.modulation.lin.weight"];
-        let found = Flux2TransformerKeys::detect(|key| older.contains(&key));
-        assert_eq!(found, None);
-    }
-}
+const OWN_OUTER: &[NamePair] = names! {
+    "time_in.in_layer" => "time_guidance_embed.timestep_embedder.linear_1",
+    "time_in.out_layer" => "time_guidance_embed.timestep_embedder.linear_2",
+    "guidance_in.in_layer" => "time_guidance_embed.guidance_embedder.linear_1",
+    "guidance_in.out_layer" => "time_guidance_embed.guidance_embedder.linear_2",
+    "double_stream_modulation_img.lin" => "double_stream_modulation_img.linear",
+    "double_stream_modulation_txt.lin" => "double_stream_modulation_txt.linear",
+    "single_stream_modulation.lin" => "single_stream_modulation.linear",
+};
+const OWN_DOUBLE_LAYERS: &[NamePair] = names! {
+    "img_mlp.0" => "ff.linear_in",
+    "img_mlp.2" => "ff.linear_out",
+    "txt_mlp.0" => "ff_context.linear_in",
+    "txt_mlp.2" => "ff_context.linear_out",
+};
+const OWN_SINGLE_LAYERS: &[NamePair] = names! {
+    "linear1" => "attn.to_qkv_mlp_proj",
+    "linear2" => "attn.to_out",
+};

@@ -7,10 +7,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::declared::{DeclaredConfig, NamedShapes};
-use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{BlockList, TensorDialect, TensorKeys, two_of};
 use super::flux_transformer::DIFFUSERS_TEXT;
 use super::stream_blocks::{
-    CONTROL_LISTS, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, GUIDANCE, add_control,
+    CONTROL_LISTS, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, add_control,
 };
 use super::transformer::TransformerConfig;
 use super::{FluxTransformerConfig, NetworkConfig as _, Schema};
@@ -56,7 +56,20 @@ impl DeclaredConfig for FluxControlConfig {
 impl TransformerConfig for FluxControlConfig {
     const LABEL: &'static str = "FLUX.1 ControlNet";
     const CLASSES: &'static [&'static str] = &["FluxControlNetModel"];
-    const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
+    const PREFIXES: &'static [&'static str] = &[""];
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect::diffusers(
+        &[two_of(&[
+            "controlnet_x_embedder.weight",
+            "context_embedder.weight",
+        ])],
+        &[
+            DIFFUSERS_DOUBLE,
+            DIFFUSERS_SINGLE,
+            BlockList::shared(CONTROL_LISTS[0]),
+            BlockList::shared(CONTROL_LISTS[1]),
+        ],
+        &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+    )];
 
     fn check_numbers(&self) -> Result<(), String> {
         match (self.num_mode, self.conditioning_embedding_channels) {
@@ -84,28 +97,9 @@ impl TransformerConfig for FluxControlConfig {
         schema
     }
 
-    fn has_guidance(&self) -> bool {
-        self.blocks.guidance_embeds
+    fn states_guidance(&self) -> Option<bool> {
+        Some(self.blocks.guidance_embeds)
     }
 }
 
 pub type FluxControlKeys = TensorKeys<FluxControlConfig>;
-
-impl NamedTensors for FluxControlConfig {
-    const PREFIXES: &'static [&'static str] = &[""];
-    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
-        is_diffusers: true,
-        is_split: true,
-        marks: &[(
-            2,
-            &["controlnet_x_embedder.weight", "context_embedder.weight"],
-        )],
-        lists: &[
-            DIFFUSERS_DOUBLE,
-            DIFFUSERS_SINGLE,
-            BlockList::shared(CONTROL_LISTS[0], "weight"),
-            BlockList::shared(CONTROL_LISTS[1], "weight"),
-        ],
-        outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
-    }];
-}

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Schema;
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{NamePair, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{MarkGroup, NamePair, TensorDialect, TensorKeys, names, two_of};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
     SINGLE, StreamShape, StreamStyle, ToldShape,
@@ -46,7 +46,15 @@ network_config! {
 impl TransformerConfig for FluxTransformerConfig {
     const LABEL: &'static str = "Flux transformer";
     const CLASSES: &'static [&'static str] = &["FluxTransformer2DModel"];
-    const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&["guidance_in"]);
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect::own(&[MARKS], &[DOUBLE, SINGLE]),
+        TensorDialect::diffusers(
+            &[DIFFUSERS_MARKS],
+            &[DIFFUSERS_DOUBLE, DIFFUSERS_SINGLE],
+            &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+        ),
+    ];
 
     fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         Ok(Self {
@@ -78,8 +86,8 @@ impl TransformerConfig for FluxTransformerConfig {
         schema
     }
 
-    fn has_guidance(&self) -> bool {
-        self.guidance_embeds
+    fn states_guidance(&self) -> Option<bool> {
+        Some(self.guidance_embeds)
     }
 }
 
@@ -152,69 +160,16 @@ impl FluxTransformerConfig {
 pub type FluxTransformerKeys = TensorKeys<FluxTransformerConfig>;
 
 /// diffusers' name of the text's embedder.
-pub(super) const DIFFUSERS_TEXT: &[NamePair] = &[("txt_in", "context_embedder")];
+pub(super) const DIFFUSERS_TEXT: &[NamePair] = names! {"txt_in" => "context_embedder"};
 
 /// Two of three are enough for a file that lacks one.
-pub(super) const MARKS: (usize, &[&str]) = (
-    2,
-    &[
-        "img_in.weight",
-        "final_layer.linear.weight",
-        "double_blocks.0.img_attn.proj.weight",
-    ],
-);
-pub(super) const DIFFUSERS_MARKS: (usize, &[&str]) = (
-    2,
-    &[
-        "x_embedder.weight",
-        "context_embedder.weight",
-        "single_transformer_blocks.0.proj_mlp.weight",
-    ],
-);
-
-impl NamedTensors for FluxTransformerConfig {
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&["guidance_in"]);
-    const DIALECTS: &'static [TensorDialect] = &[
-        TensorDialect {
-            is_diffusers: false,
-            is_split: false,
-            marks: &[MARKS],
-            lists: &[DOUBLE, SINGLE],
-            outer: &[],
-        },
-        TensorDialect {
-            is_diffusers: true,
-            is_split: true,
-            marks: &[DIFFUSERS_MARKS],
-            lists: &[DIFFUSERS_DOUBLE, DIFFUSERS_SINGLE],
-            outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
-        },
-    ];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_file() {
-        let diffusers = FluxTransformerKeys::bare(true);
-        for (original, expected) in crate::testing::table(
-            "img_in.weight -> x_embedder.weight
-             guidance_in.out_layer.bias -> time_text_embed.guidance_embedder.linear_2.bias
-             double_blocks.12.txt_attn.qkv.v.bias -> transformer_blocks.12.attn.add_v_proj.bias
-             double_blocks.1.img_attn.norm.key_norm.scale -> transformer_blocks.1.attn.norm_k.weight
-             double_blocks.0.txt_mlp.2.weight -> transformer_blocks.0.ff_context.net.2.weight
-             single_blocks.37.linear1.mlp.weight -> single_transformer_blocks.37.proj_mlp.weight
-             single_blocks.3.linear2.weight -> single_transformer_blocks.3.proj_out.weight
-             final_layer.linear.bias -> proj_out.bias
-             single_blocks.3.linear1.weight -> single_transformer_blocks.3.linear1.weight",
-        ) {
-            // No file has the last name: its parts are requested instead.
-            assert_eq!(diffusers.file_key(original), expected);
-        }
-        let prefixed = FluxTransformerKeys::behind("model.diffusion_model.", false);
-        let found = prefixed.file_key("img_in.bias");
-        assert_eq!(found, "model.diffusion_model.img_in.bias");
-    }
-}
+pub(super) const MARKS: MarkGroup = two_of(&[
+    "img_in.weight",
+    "final_layer.linear.weight",
+    "double_blocks.0.img_attn.proj.weight",
+]);
+pub(super) const DIFFUSERS_MARKS: MarkGroup = two_of(&[
+    "x_embedder.weight",
+    "context_embedder.weight",
+    "single_transformer_blocks.0.proj_mlp.weight",
+]);

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::Schema;
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{
+    BlockList, MarkGroup, NamePair, TensorDialect, TensorKeys, any_of, names, two_of,
+};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
     HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, StreamStyle,
@@ -33,31 +35,28 @@ network_config! {
         pub num_layers: i64 = 20 => blocks(DOUBLE.own),
         pub num_single_layers: i64 = 40 => blocks(SINGLE.own),
         pub num_refiner_layers: i64 = 2 => blocks(REFINER.own),
-        pub mlp_ratio: f64 = 4.0,
-        pub patch_size: i64 = 2,
-        pub patch_size_t: i64 = 1,
-        pub qk_norm: Option<String> = Some(QK_NORM.to_owned()),
+        pub mlp_ratio: f64 = 4.0 => within(1.0, 16.0),
+        pub patch_size: i64 = PATCH => only(),
+        pub patch_size_t: i64 = 1 => only(),
+        pub qk_norm: Option<String> = Some("rms_norm".to_owned()) => only(),
         /// Guidance is an input of the model.
         pub guidance_embeds: bool = true => has(GUIDANCE),
         /// Width of the text's embeddings.
         pub text_embed_dim: i64 = 4096 => dim("txt_in.input_embedder.weight", 1),
         /// Width of the pooled text.
         pub pooled_projection_dim: i64 = 768 => dim("vector_in.in_layer.weight", 1),
-        pub rope_theta: f64 = 256.0,
+        pub rope_theta: f64 = 256.0 => base(),
         /// Rotary dimensions of a head for frame, row and column.
         pub rope_axes_dim: [i64; 3] = AXES => axes(),
-        pub image_condition_type: Option<String> = None,
+        pub image_condition_type: Option<String> = None => only(),
         // diffusers says no, and every published file has both. Whether they are there the schema says.
-        pub has_image_proj: bool = true,
+        pub has_image_proj: bool = true => only(),
         /// Width of the picture's embeddings.
         pub image_proj_dim: i64 = 1152 => dim("image_projection.up.weight", 1),
-        pub has_clean_x_embedder: bool = true,
+        pub has_clean_x_embedder: bool = true => only(),
         pub quantization_config: Option<Value> = None => quantization(),
     }
 }
-
-/// Norm of queries and keys in all published files.
-const QK_NORM: &str = "rms_norm";
 
 impl TransformerConfig for FramePackTransformerConfig {
     const LABEL: &'static str = "FramePack transformer";
@@ -65,7 +64,58 @@ impl TransformerConfig for FramePackTransformerConfig {
         "HunyuanVideoFramepackTransformer3DModel",
         "HunyuanVideoTransformer3DModelPacked",
     ];
-    const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
+    const PREFIXES: &'static [&'static str] = &[
+        "",
+        "model.diffusion_model.",
+        "diffusion_model.",
+        "transformer.",
+        "model.model.",
+    ];
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect::diffusers(
+            &[
+                any_of(&[MARK]),
+                two_of(&[
+                    "x_embedder.proj.weight",
+                    "context_embedder.proj_in.weight",
+                    "proj_out.weight",
+                ]),
+            ],
+            &[
+                REFINER.named(
+                    "context_embedder.token_refiner.refiner_blocks",
+                    &[DIFFUSERS_REFINER_LAYERS],
+                ),
+                DIFFUSERS_DOUBLE,
+                DIFFUSERS_SINGLE,
+            ],
+            &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+        ),
+        // Of HunyuanVideo's authors.
+        TensorDialect {
+            is_diffusers: false,
+            is_split: false,
+            marks: &[
+                any_of(&[MARK]),
+                ORIGINAL_MARKS,
+                any_of(&[
+                    "time_in.mlp.0.weight",
+                    "double_blocks.0.img_attn_qkv.weight",
+                ]),
+            ],
+            lists: &[
+                REFINER.named(REFINER.own, &[HUNYUAN_REFINER_LAYERS]),
+                HUNYUAN_DOUBLE,
+                HUNYUAN_SINGLE,
+            ],
+            outer: &[HUNYUAN_TEXT, HUNYUAN_OUTER],
+        },
+        // Of ComfyUI: readers' own.
+        TensorDialect::own(
+            &[any_of(&[MARK]), ORIGINAL_MARKS],
+            &[REFINER, DOUBLE, SINGLE],
+        ),
+    ];
 
     fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let [dim, in_channels, patch_size_t, rows, patch_size] =
@@ -91,20 +141,13 @@ impl TransformerConfig for FramePackTransformerConfig {
     }
 
     fn check_numbers(&self) -> Result<(), String> {
-        self.check_kind()?;
-        if !(1.0..=16.0).contains(&self.mlp_ratio) {
-            return Err(format!(
-                "expected a mlp_ratio between 1 and 16, found {}",
-                self.mlp_ratio
-            ));
+        let (inputs, outputs) = (self.in_channels, self.out_channels());
+        if inputs == outputs {
+            return Ok(());
         }
-        if !(self.rope_theta > 0.0 && self.rope_theta.is_finite()) {
-            return Err(format!(
-                "expected a rope_theta above 0, found {}",
-                self.rope_theta
-            ));
-        }
-        Ok(())
+        Err(format!(
+            "expected as many in_channels as out_channels, found {inputs} and {outputs}"
+        ))
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -124,8 +167,8 @@ impl TransformerConfig for FramePackTransformerConfig {
         schema
     }
 
-    fn has_guidance(&self) -> bool {
-        self.guidance_embeds
+    fn states_guidance(&self) -> Option<bool> {
+        Some(self.guidance_embeds)
     }
 }
 
@@ -140,30 +183,6 @@ impl DenoiserConfig for FramePackTransformerConfig {
 }
 
 impl FramePackTransformerConfig {
-    fn check_kind(&self) -> Result<(), String> {
-        Err(if (self.patch_size, self.patch_size_t) != (PATCH, 1) {
-            format!(
-                "expected a patch_size of {PATCH} and a patch_size_t of 1, found {} and {}",
-                self.patch_size, self.patch_size_t
-            )
-        } else if self.in_channels != self.out_channels() {
-            format!(
-                "expected as many in_channels as out_channels, found {} and {}",
-                self.in_channels,
-                self.out_channels()
-            )
-        } else if !(self.has_image_proj && self.has_clean_x_embedder) {
-            "expected an image_proj and a clean_x_embedder, found a config without".to_owned()
-        } else if let Some(kind) = &self.image_condition_type {
-            format!("expected no image_condition_type, found {kind}")
-        } else if self.qk_norm.as_deref() != Some(QK_NORM) {
-            let found = self.qk_norm.as_deref().unwrap_or("none");
-            format!("expected the qk_norm {QK_NORM}, found {found}")
-        } else {
-            return Ok(());
-        })
-    }
-
     /// Width of the hidden states.
     pub fn dim(&self) -> i64 {
         self.num_attention_heads * self.attention_head_dim
@@ -251,159 +270,42 @@ impl FramePackTransformerConfig {
 
 pub type FramePackTransformerKeys = TensorKeys<FramePackTransformerConfig>;
 
-const REFINER: BlockList = BlockList::shared(
-    "txt_in.individual_token_refiner.blocks",
-    "self_attn.proj.weight",
-);
+const REFINER: BlockList = BlockList::shared("txt_in.individual_token_refiner.blocks");
 
 /// A tensor that no other network derived from HunyuanVideo has.
 const MARK: &str = "clean_x_embedder.proj.weight";
 /// Two of three are enough for a file that lacks one.
-const ORIGINAL_MARKS: (usize, &[&str]) = (
-    2,
-    &[
-        "img_in.proj.weight",
-        "txt_in.input_embedder.weight",
-        "final_layer.linear.weight",
-    ],
-);
+const ORIGINAL_MARKS: MarkGroup = two_of(&[
+    "img_in.proj.weight",
+    "txt_in.input_embedder.weight",
+    "final_layer.linear.weight",
+]);
 
-const DIFFUSERS_TEXT: &[NamePair] = &[
-    ("txt_in.input_embedder", "context_embedder.proj_in"),
-    (
-        "txt_in.t_embedder.in_layer",
-        "context_embedder.time_text_embed.timestep_embedder.linear_1",
-    ),
-    (
-        "txt_in.t_embedder.out_layer",
-        "context_embedder.time_text_embed.timestep_embedder.linear_2",
-    ),
-    (
-        "txt_in.c_embedder.in_layer",
-        "context_embedder.time_text_embed.text_embedder.linear_1",
-    ),
-    (
-        "txt_in.c_embedder.out_layer",
-        "context_embedder.time_text_embed.text_embedder.linear_2",
-    ),
-];
-const DIFFUSERS_REFINER_LAYERS: &[NamePair] = &[
-    ("self_attn.qkv.q", "attn.to_q"),
-    ("self_attn.qkv.k", "attn.to_k"),
-    ("self_attn.qkv.v", "attn.to_v"),
-    ("self_attn.proj", "attn.to_out.0"),
-    ("mlp.0", "ff.net.0.proj"),
-    ("mlp.2", "ff.net.2"),
-    ("adaLN_modulation.1", "norm_out.linear"),
-];
-const HUNYUAN_TEXT: &[NamePair] = &[
-    ("txt_in.t_embedder.in_layer", "txt_in.t_embedder.mlp.0"),
-    ("txt_in.t_embedder.out_layer", "txt_in.t_embedder.mlp.2"),
-    ("txt_in.c_embedder.in_layer", "txt_in.c_embedder.linear_1"),
-    ("txt_in.c_embedder.out_layer", "txt_in.c_embedder.linear_2"),
-];
-const HUNYUAN_REFINER_LAYERS: &[NamePair] = &[
-    ("self_attn.qkv", "self_attn_qkv"),
-    ("self_attn.proj", "self_attn_proj"),
-    ("mlp.0", "mlp.fc1"),
-    ("mlp.2", "mlp.fc2"),
-];
-
-impl NamedTensors for FramePackTransformerConfig {
-    const PREFIXES: &'static [&'static str] = &[
-        "",
-        "model.diffusion_model.",
-        "diffusion_model.",
-        "transformer.",
-        "model.model.",
-    ];
-    const DIALECTS: &'static [TensorDialect] = &[
-        TensorDialect {
-            is_diffusers: true,
-            is_split: true,
-            marks: &[
-                (1, &[MARK]),
-                (
-                    2,
-                    &[
-                        "x_embedder.proj.weight",
-                        "context_embedder.proj_in.weight",
-                        "proj_out.weight",
-                    ],
-                ),
-            ],
-            lists: &[
-                REFINER.named(
-                    "context_embedder.token_refiner.refiner_blocks",
-                    &[DIFFUSERS_REFINER_LAYERS],
-                ),
-                DIFFUSERS_DOUBLE,
-                DIFFUSERS_SINGLE,
-            ],
-            outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
-        },
-        // Of HunyuanVideo's authors.
-        TensorDialect {
-            is_diffusers: false,
-            is_split: false,
-            marks: &[
-                (1, &[MARK]),
-                ORIGINAL_MARKS,
-                (
-                    1,
-                    &[
-                        "time_in.mlp.0.weight",
-                        "double_blocks.0.img_attn_qkv.weight",
-                    ],
-                ),
-            ],
-            lists: &[
-                REFINER.named(REFINER.own, &[HUNYUAN_REFINER_LAYERS]),
-                HUNYUAN_DOUBLE,
-                HUNYUAN_SINGLE,
-            ],
-            outer: &[HUNYUAN_TEXT, HUNYUAN_OUTER],
-        },
-        // Of ComfyUI: readers' own.
-        TensorDialect {
-            is_diffusers: false,
-            is_split: false,
-            marks: &[(1, &[MARK]), ORIGINAL_MARKS],
-            lists: &[REFINER, DOUBLE, SINGLE],
-            outer: &[],
-        },
-    ];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_all_dialects_are_those_of_the_file() {
-        for (comfy, names) in crate::testing::table(
-            "double_blocks.3.txt_attn.qkv.bias -> double_blocks.3.txt_attn_qkv.bias, transformer_blocks.3.txt_attn.qkv.bias
-             single_blocks.12.norm.key_norm.scale -> single_blocks.12.k_norm.weight, single_transformer_blocks.12.attn.norm_k.weight
-             txt_in.individual_token_refiner.blocks.1.norm2.weight -> txt_in.individual_token_refiner.blocks.1.norm2.weight, context_embedder.token_refiner.refiner_blocks.1.norm2.weight
-             txt_in.individual_token_refiner.blocks.1.adaLN_modulation.1.bias -> txt_in.individual_token_refiner.blocks.1.adaLN_modulation.1.bias, context_embedder.token_refiner.refiner_blocks.1.norm_out.linear.bias
-             txt_in.c_embedder.out_layer.weight -> txt_in.c_embedder.linear_2.weight, context_embedder.time_text_embed.text_embedder.linear_2.weight
-             img_in.proj.weight -> img_in.proj.weight, x_embedder.proj.weight
-             clean_x_embedder.proj_4x.weight -> clean_x_embedder.proj_4x.weight, clean_x_embedder.proj_4x.weight",
-        ) {
-            let [own, diffusers] = [false, true].map(FramePackTransformerKeys::bare);
-            let hunyuan = FramePackTransformerKeys::all().nth(1).unwrap();
-            assert_eq!(own.file_key(comfy), comfy);
-            let theirs = [hunyuan.file_key(comfy), diffusers.file_key(comfy)];
-            assert_eq!(theirs.join(", "), names);
-        }
-        // Only diffusers' files have the parts of an attention that Hunyuan's fuse.
-        for (comfy, theirs) in crate::testing::table(
-            "double_blocks.3.img_attn.qkv.q.weight -> transformer_blocks.3.attn.to_q.weight
-             single_blocks.12.linear1.mlp.bias -> single_transformer_blocks.12.proj_mlp.bias",
-        ) {
-            let [own, diffusers] = [false, true].map(FramePackTransformerKeys::bare);
-            let found = [own.file_key(comfy), diffusers.file_key(comfy)];
-            assert_eq!(found, [comfy, theirs]);
-        }
-    }
-}
+const DIFFUSERS_TEXT: &[NamePair] = names! {
+    "txt_in.input_embedder" => "context_embedder.proj_in",
+    "txt_in.t_embedder.in_layer" => "context_embedder.time_text_embed.timestep_embedder.linear_1",
+    "txt_in.t_embedder.out_layer" => "context_embedder.time_text_embed.timestep_embedder.linear_2",
+    "txt_in.c_embedder.in_layer" => "context_embedder.time_text_embed.text_embedder.linear_1",
+    "txt_in.c_embedder.out_layer" => "context_embedder.time_text_embed.text_embedder.linear_2",
+};
+const DIFFUSERS_REFINER_LAYERS: &[NamePair] = names! {
+    "self_attn.qkv.q" => "attn.to_q",
+    "self_attn.qkv.k" => "attn.to_k",
+    "self_attn.qkv.v" => "attn.to_v",
+    "self_attn.proj" => "attn.to_out.0",
+    "mlp.0" => "ff.net.0.proj",
+    "mlp.2" => "ff.net.2",
+    "adaLN_modulation.1" => "norm_out.linear",
+};
+const HUNYUAN_TEXT: &[NamePair] = names! {
+    "txt_in.t_embedder.in_layer" => "txt_in.t_embedder.mlp.0",
+    "txt_in.t_embedder.out_layer" => "txt_in.t_embedder.mlp.2",
+    "txt_in.c_embedder.in_layer" => "txt_in.c_embedder.linear_1",
+    "txt_in.c_embedder.out_layer" => "txt_in.c_embedder.linear_2",
+};
+const HUNYUAN_REFINER_LAYERS: &[NamePair] = names! {
+    "self_attn.qkv" => "self_attn_qkv",
+    "self_attn.proj" => "self_attn_proj",
+    "mlp.0" => "mlp.fc1",
+    "mlp.2" => "mlp.fc2",
+};

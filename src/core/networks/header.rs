@@ -55,11 +55,6 @@ pub(super) fn heads(dim: i64, head_dim: i64) -> Result<i64, String> {
     Ok(dim / head_dim)
 }
 
-/// Joins the parts of a name with dots.
-pub(super) fn join(head: &[&str], tail: &[&str]) -> String {
-    [head, tail].concat().join(".")
-}
-
 /// The refusal of a file without the network.
 pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
     let mut rules = ModelFamily::all().flat_map(|family| family.kinds);

@@ -3,8 +3,8 @@
 //!
 //! The authors' own file has diffusers' names; ComfyUI's has those of the picture autoencoders' authors.
 
-use super::kl_vae::{KlConfig, KlKind, KlVaeKeys};
-use crate::formats::weights::WeightSet;
+use super::config::check_only;
+use super::kl_vae::{KlConfig, KlKind};
 
 /// Levels whose step halves the edges: three, for 8 × 8 pixels to a latent.
 const SPATIAL_STEPS: usize = 3;
@@ -36,25 +36,13 @@ impl KlKind for HunyuanVae {
         }
     }
 
-    fn keys(weights: &WeightSet) -> Option<KlVaeKeys> {
-        KlVaeKeys::of_video(weights)
-    }
-
     fn check(config: &HunyuanVaeConfig) -> Result<(), String> {
         let levels = config.block_out_channels.len();
-        if levels != LEVELS {
-            return Err(format!(
-                "expected {LEVELS} levels in block_out_channels, found {levels}"
-            ));
-        }
+        check_only("number of block_out_channels", &levels, &LEVELS)?;
         let spatial = config.spatial_compression_ratio.unwrap_or(SPATIAL_FACTOR);
+        check_only("spatial_compression_ratio", &spatial, &SPATIAL_FACTOR)?;
         let temporal = config.temporal_factor();
-        if (spatial, temporal) != (SPATIAL_FACTOR, TEMPORAL_FACTOR) {
-            return Err(format!(
-                "expected a spatial_compression_ratio of {SPATIAL_FACTOR} pixels and a temporal_compression_ratio of {TEMPORAL_FACTOR} frames, found {spatial} and {temporal}"
-            ));
-        }
-        Ok(())
+        check_only("temporal_compression_ratio", &temporal, &TEMPORAL_FACTOR)
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, any_of, names};
 use super::transformer::{DenoiserConfig, TransformerConfig};
 use super::{Schema, TensorRole};
 
@@ -81,6 +81,50 @@ impl BlockShape {
 impl TransformerConfig for Krea2TransformerConfig {
     const LABEL: &'static str = "Krea 2 transformer";
     const CLASSES: &'static [&'static str] = &["Krea2Transformer2DModel"];
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
+            is_split: true,
+            ..TensorDialect::own(
+                // One is enough for a file that lacks others.
+                &[any_of(&[
+                    PROJECTOR,
+                    "txtfusion.layerwise_blocks.0.prenorm.scale",
+                    "blocks.0.attn.qknorm.qnorm.scale",
+                ])],
+                &[
+                    LISTS[0].named(LISTS[0].own, AUTHORS_LAYERS),
+                    LISTS[1].named(LISTS[1].own, AUTHORS_LAYERS),
+                    LISTS[2].named(LISTS[2].own, AUTHORS_LAYERS),
+                ],
+            )
+        },
+        TensorDialect::diffusers(
+            &[any_of(&[
+                "text_fusion.projector.weight",
+                "text_fusion.layerwise_blocks.0.norm1.weight",
+                "transformer_blocks.0.attn.to_gate.weight",
+            ])],
+            &[
+                LISTS[0].named("transformer_blocks", DIFFUSERS_LAYERS),
+                LISTS[1].named("text_fusion.layerwise_blocks", DIFFUSERS_LAYERS),
+                LISTS[2].named("text_fusion.refiner_blocks", DIFFUSERS_LAYERS),
+            ],
+            &[names! {
+                "first" => "img_in",
+                "tmlp.0" => "time_embed.linear_1",
+                "tmlp.2" => "time_embed.linear_2",
+                "tproj.1" => "time_mod_proj",
+                "txtmlp.0.scale" => "txt_in.norm.weight",
+                "txtmlp.1" => "txt_in.linear_1",
+                "txtmlp.3" => "txt_in.linear_2",
+                "txtfusion.projector" => "text_fusion.projector",
+                "last.linear" => "final_layer.linear",
+                "last.norm.scale" => "final_layer.norm.weight",
+                "last.modulation.lin" => "final_layer.scale_shift_table",
+            }],
+        ),
+    ];
 
     fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         // Heads of queries and of keys, each as wide as the norm of a block.
@@ -256,123 +300,27 @@ impl Krea2TransformerKeys {
 const PROJECTOR: &str = "txtfusion.projector.weight";
 
 const LISTS: [BlockList; 3] = [
-    BlockList::shared("blocks", BLOCK_MARK),
-    BlockList::shared("txtfusion.layerwise_blocks", BLOCK_MARK),
-    BlockList::shared("txtfusion.refiner_blocks", BLOCK_MARK),
+    BlockList::shared("blocks"),
+    BlockList::shared("txtfusion.layerwise_blocks"),
+    BlockList::shared("txtfusion.refiner_blocks"),
 ];
-const BLOCK_MARK: &str = "prenorm.scale";
 
-const AUTHORS_LAYERS: &[&[NamePair]] = &[&[
-    ("attn.heads.q", "attn.wq"),
-    ("attn.heads.k", "attn.wk"),
-    ("attn.heads.v", "attn.wv"),
-    ("attn.heads.gate", "attn.gate"),
-]];
-const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
-    ("attn.heads.q", "attn.to_q"),
-    ("attn.heads.k", "attn.to_k"),
-    ("attn.heads.v", "attn.to_v"),
-    ("attn.heads.gate", "attn.to_gate"),
-    ("attn.wo", "attn.to_out.0"),
-    ("attn.qknorm.qnorm.scale", "attn.norm_q.weight"),
-    ("attn.qknorm.knorm.scale", "attn.norm_k.weight"),
-    ("mlp", "ff"),
-    ("prenorm.scale", "norm1.weight"),
-    ("postnorm.scale", "norm2.weight"),
-    ("mod.lin", "scale_shift_table"),
-]];
-
-impl NamedTensors for Krea2TransformerConfig {
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
-    const DIALECTS: &'static [TensorDialect] = &[
-        TensorDialect {
-            is_diffusers: false,
-            is_split: true,
-            // One is enough for a file that lacks others.
-            marks: &[(
-                1,
-                &[
-                    PROJECTOR,
-                    "txtfusion.layerwise_blocks.0.prenorm.scale",
-                    "blocks.0.attn.qknorm.qnorm.scale",
-                ],
-            )],
-            lists: &[
-                LISTS[0].named(LISTS[0].own, AUTHORS_LAYERS),
-                LISTS[1].named(LISTS[1].own, AUTHORS_LAYERS),
-                LISTS[2].named(LISTS[2].own, AUTHORS_LAYERS),
-            ],
-            outer: &[],
-        },
-        TensorDialect {
-            is_diffusers: true,
-            is_split: true,
-            marks: &[(
-                1,
-                &[
-                    "text_fusion.projector.weight",
-                    "text_fusion.layerwise_blocks.0.norm1.weight",
-                    "transformer_blocks.0.attn.to_gate.weight",
-                ],
-            )],
-            lists: &[
-                LISTS[0].named("transformer_blocks", DIFFUSERS_LAYERS),
-                LISTS[1].named("text_fusion.layerwise_blocks", DIFFUSERS_LAYERS),
-                LISTS[2].named("text_fusion.refiner_blocks", DIFFUSERS_LAYERS),
-            ],
-            outer: &[&[
-                ("first", "img_in"),
-                ("tmlp.0", "time_embed.linear_1"),
-                ("tmlp.2", "time_embed.linear_2"),
-                ("tproj.1", "time_mod_proj"),
-                ("txtmlp.0.scale", "txt_in.norm.weight"),
-                ("txtmlp.1", "txt_in.linear_1"),
-                ("txtmlp.3", "txt_in.linear_2"),
-                ("txtfusion.projector", "text_fusion.projector"),
-                ("last.linear", "final_layer.linear"),
-                ("last.norm.scale", "final_layer.norm.weight"),
-                ("last.modulation.lin", "final_layer.scale_shift_table"),
-            ]],
-        },
-    ];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::networks::dialects::PREFIXES;
-
-    #[test]
-    fn names_are_those_of_the_file() {
-        for (own, theirs) in crate::testing::table(
-            "first.bias -> first.bias -> img_in.bias
-             tmlp.2.weight -> tmlp.2.weight -> time_embed.linear_2.weight
-             txtmlp.0.scale -> txtmlp.0.scale -> txt_in.norm.weight
-             txtmlp.3.bias -> txtmlp.3.bias -> txt_in.linear_2.bias
-             blocks.27.attn.heads.v.weight -> blocks.27.attn.wv.weight -> transformer_blocks.27.attn.to_v.weight
-             txtfusion.refiner_blocks.1.attn.heads.gate.weight -> txtfusion.refiner_blocks.1.attn.gate.weight -> text_fusion.refiner_blocks.1.attn.to_gate.weight
-             txtfusion.layerwise_blocks.0.postnorm.scale -> txtfusion.layerwise_blocks.0.postnorm.scale -> text_fusion.layerwise_blocks.0.norm2.weight
-             blocks.3.mlp.down.weight -> blocks.3.mlp.down.weight -> transformer_blocks.3.ff.down.weight
-             last.modulation.lin -> last.modulation.lin -> final_layer.scale_shift_table",
-        ) {
-            let [authors, diffusers] =
-                [false, true].map(|is_diffusers| Krea2TransformerKeys::bare(is_diffusers).file_key(own));
-            assert_eq!(format!("{authors} -> {diffusers}"), theirs);
-        }
-    }
-    #[test]
-    fn a_dialect_is_found_behind_every_prefix() {
-        for prefix in PREFIXES {
-            for (mark, is_diffusers) in [
-                ("txtfusion.projector.weight", false),
-                ("text_fusion.projector.weight", true),
-            ] {
-                let name = format!("{prefix}{mark}");
-                let keys = Krea2TransformerKeys::detect(|key| key == name).unwrap();
-                assert_eq!((keys.prefix, keys.is_diffusers), (*prefix, is_diffusers));
-                assert_eq!(keys.file_key(PROJECTOR), name);
-            }
-        }
-        assert_eq!(Krea2TransformerKeys::detect(|_| false), None);
-    }
-}
+const AUTHORS_LAYERS: &[&[NamePair]] = &[names! {
+    "attn.heads.q" => "attn.wq",
+    "attn.heads.k" => "attn.wk",
+    "attn.heads.v" => "attn.wv",
+    "attn.heads.gate" => "attn.gate",
+}];
+const DIFFUSERS_LAYERS: &[&[NamePair]] = &[names! {
+    "attn.heads.q" => "attn.to_q",
+    "attn.heads.k" => "attn.to_k",
+    "attn.heads.v" => "attn.to_v",
+    "attn.heads.gate" => "attn.to_gate",
+    "attn.wo" => "attn.to_out.0",
+    "attn.qknorm.qnorm.scale" => "attn.norm_q.weight",
+    "attn.qknorm.knorm.scale" => "attn.norm_k.weight",
+    "mlp" => "ff",
+    "prenorm.scale" => "norm1.weight",
+    "postnorm.scale" => "norm2.weight",
+    "mod.lin" => "scale_shift_table",
+}];

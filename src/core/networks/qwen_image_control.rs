@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::declared::{DeclaredConfig, NamedShapes};
-use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{BlockList, TensorDialect, TensorKeys, two_of};
 use super::qwen_image_transformer::{BLOCKS, OWN_OUTER};
 use super::stream_blocks::{self, CONTROL_EMBEDDER, CONTROL_LISTS, DIFFUSERS_OUTER};
 use super::transformer::TransformerConfig;
@@ -61,6 +61,12 @@ impl DeclaredConfig for QwenImageControlConfig {
 impl TransformerConfig for QwenImageControlConfig {
     const LABEL: &'static str = "Qwen-Image ControlNet";
     const CLASSES: &'static [&'static str] = &["QwenImageControlNetModel"];
+    const PREFIXES: &'static [&'static str] = &[""];
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect::diffusers(
+        &[two_of(&["controlnet_x_embedder.weight", "txt_norm.weight"])],
+        &[BLOCKS, BlockList::shared(CONTROL_LISTS[0])],
+        &[OWN_OUTER, DIFFUSERS_OUTER],
+    )];
 
     fn check_numbers(&self) -> Result<(), String> {
         let extra = self.extra_condition_channels;
@@ -85,14 +91,3 @@ impl TransformerConfig for QwenImageControlConfig {
 }
 
 pub type QwenImageControlKeys = TensorKeys<QwenImageControlConfig>;
-
-impl NamedTensors for QwenImageControlConfig {
-    const PREFIXES: &'static [&'static str] = &[""];
-    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
-        is_diffusers: true,
-        is_split: true,
-        marks: &[(2, &["controlnet_x_embedder.weight", "txt_norm.weight"])],
-        lists: &[BLOCKS, BlockList::shared(CONTROL_LISTS[0], "weight")],
-        outer: &[OWN_OUTER, DIFFUSERS_OUTER],
-    }];
-}

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Schema;
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, names, two_of};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, HEAD_DIM, SINUSOIDS,
     StreamShape, StreamStyle, ToldShape,
@@ -38,7 +38,7 @@ network_config! {
         pub num_attention_heads: i64 = 24 => heads("img_in.weight", HEAD_DIM),
         /// Width of the text's embeddings.
         pub joint_attention_dim: i64 = 3584 => dim("txt_in.weight", 1),
-        pub guidance_embeds: bool = false,
+        pub guidance_embeds: bool = false => only(),
         /// Rotary dimensions of a head for image, row and column.
         pub axes_dims_rope: [i64; 3] = AXES => axes(),
         /// Tokens of reference images have the timestep 0.
@@ -53,6 +53,12 @@ network_config! {
 impl TransformerConfig for QwenImageTransformerConfig {
     const LABEL: &'static str = "Qwen-Image transformer";
     const CLASSES: &'static [&'static str] = &["QwenImageTransformer2DModel"];
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[ZERO_TIME]);
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect::diffusers(
+        &[two_of(&MARKS)],
+        &[BLOCKS],
+        &[OWN_OUTER, DIFFUSERS_OUTER],
+    )];
 
     fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let outputs = header.dim("final_layer.linear.weight", 0)?;
@@ -64,16 +70,13 @@ impl TransformerConfig for QwenImageTransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let (latents, numbers) = (self.latent_channels(), self.in_channels);
-        Err(if numbers != latents * PATCH * PATCH {
-            format!(
-                "expected in_channels of {} for out_channels of {latents}, found {numbers}",
-                latents * PATCH * PATCH
-            )
-        } else if self.guidance_embeds {
-            "expected a model that is told no guidance, found guidance_embeds on".to_owned()
-        } else {
+        let expected = latents * PATCH * PATCH;
+        if numbers == expected {
             return Ok(());
-        })
+        }
+        Err(format!(
+            "expected in_channels of {expected} for out_channels of {latents}, found {numbers}"
+        ))
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -144,66 +147,16 @@ const MARKS: [&str; 3] = [
 ];
 
 /// Names that differ from diffusers' of Flux.
-pub(super) const OWN_OUTER: &[NamePair] = &[("img_in", "img_in")];
-const OWN_LAYERS: &[NamePair] = &[
-    ("img_mod.lin", "img_mod.1"),
-    ("txt_mod.lin", "txt_mod.1"),
-    ("img_mlp.0", "img_mlp.net.0.proj"),
-    ("img_mlp.2", "img_mlp.net.2"),
-    ("txt_mlp.0", "txt_mlp.net.0.proj"),
-    ("txt_mlp.2", "txt_mlp.net.2"),
-];
+pub(super) const OWN_OUTER: &[NamePair] = names! {"img_in" => "img_in"};
+const OWN_LAYERS: &[NamePair] = names! {
+    "img_mod.lin" => "img_mod.1",
+    "txt_mod.lin" => "txt_mod.1",
+    "img_mlp.0" => "img_mlp.net.0.proj",
+    "img_mlp.2" => "img_mlp.net.2",
+    "txt_mlp.0" => "txt_mlp.net.0.proj",
+    "txt_mlp.2" => "txt_mlp.net.2",
+};
 pub(super) const BLOCKS: BlockList = DIFFUSERS_DOUBLE.named(
     DIFFUSERS_DOUBLE.other,
     &[OWN_LAYERS, DIFFUSERS_DOUBLE_LAYERS],
 );
-
-impl NamedTensors for QwenImageTransformerConfig {
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[ZERO_TIME]);
-    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
-        is_diffusers: true,
-        is_split: true,
-        marks: &[(2, &MARKS)],
-        lists: &[BLOCKS],
-        outer: &[OWN_OUTER, DIFFUSERS_OUTER],
-    }];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::networks::dialects::PREFIXES;
-
-    #[test]
-    fn names_are_those_of_the_file() {
-        for (original, expected) in crate::testing::table(
-            "img_in.weight -> img_in.weight
-             txt_norm.weight -> txt_norm.weight
-             time_in.out_layer.bias -> time_text_embed.timestep_embedder.linear_2.bias
-             double_blocks.59.txt_attn.qkv.v.bias -> transformer_blocks.59.attn.add_v_proj.bias
-             double_blocks.0.img_attn.norm.key_norm.scale -> transformer_blocks.0.attn.norm_k.weight
-             double_blocks.1.img_mod.lin.weight -> transformer_blocks.1.img_mod.1.weight
-             double_blocks.1.txt_mod.lin.bias -> transformer_blocks.1.txt_mod.1.bias
-             double_blocks.0.img_mlp.0.weight -> transformer_blocks.0.img_mlp.net.0.proj.weight
-             double_blocks.0.txt_mlp.2.weight -> transformer_blocks.0.txt_mlp.net.2.weight
-             final_layer.linear.bias -> proj_out.bias
-             final_layer.adaLN_modulation.1.weight -> norm_out.linear.weight",
-        ) {
-            let found = QwenImageTransformerKeys::bare(true).file_key(original);
-            assert_eq!(found, expected);
-        }
-    }
-
-    #[test]
-    fn a_transformer_is_found_behind_every_prefix() {
-        for prefix in PREFIXES {
-            let names = [MARKS[0], MARKS[2]].map(|mark| format!("{prefix}{mark}"));
-            let keys = QwenImageTransformerKeys::detect(|key| names.contains(&key.to_owned()));
-            let keys = keys.unwrap();
-            assert_eq!(keys.prefix, *prefix);
-            assert_eq!(keys.file_key("txt_norm.weight"), names[0]);
-        }
-        let one = |key: &str| key == MARKS[0];
-        assert_eq!(QwenImageTransformerKeys::detect(one), None);
-    }
-}

@@ -6,14 +6,15 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::enum_macros::with_defaults;
+use super::config::check_only;
+use super::declared::{DeclaredConfig as _, network_config};
 use crate::formats::read_json;
 use crate::model::CatalogError;
 
 const FLOW_MATCH_EULER: &str = "FlowMatchEulerDiscreteScheduler";
 const UNIPC: &str = "UniPCMultistepScheduler";
 
-with_defaults! {
+network_config! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct SchedulerConfig {
@@ -38,12 +39,12 @@ with_defaults! {
         prediction_type: String = "epsilon".to_owned(),
         predict_x0: bool = true,
         use_flow_sigmas: bool = false,
-        use_karras_sigmas: bool = false,
-        use_exponential_sigmas: bool = false,
-        use_beta_sigmas: bool = false,
-        invert_sigmas: bool = false,
-        stochastic_sampling: bool = false,
-        thresholding: bool = false,
+        use_karras_sigmas: bool = false => only(),
+        use_exponential_sigmas: bool = false => only(),
+        use_beta_sigmas: bool = false => only(),
+        invert_sigmas: bool = false => only(),
+        stochastic_sampling: bool = false => only(),
+        thresholding: bool = false => only(),
         pub shift_terminal: Option<f64> = None,
     }
 }
@@ -82,23 +83,17 @@ impl SchedulerConfig {
     /// Flux's, for files that come without one: dev's, which has a guidance, or schnell's.
     pub fn of_flux(guidance_embeds: bool) -> Self {
         Self {
-            class_name: FLOW_MATCH_EULER.to_owned(),
-            shift: Some(if guidance_embeds { 3.0 } else { 1.0 }),
             use_dynamic_shifting: guidance_embeds,
-            ..Self::default()
+            ..Self::of_shift(if guidance_embeds { 3.0 } else { 1.0 })
         }
     }
 
     /// Qwen-Image's, for files that come without one; its shift depends on the size.
     pub fn of_qwen_image() -> Self {
         Self {
-            class_name: FLOW_MATCH_EULER.to_owned(),
-            shift: Some(1.0),
-            use_dynamic_shifting: true,
             max_shift: 0.9,
-            max_image_seq_len: 8192,
             shift_terminal: Some(0.02),
-            ..Self::default()
+            ..Self::of_tokens([256, 8192])
         }
     }
 
@@ -168,18 +163,9 @@ impl SchedulerConfig {
 
     /// The first thing that no model here can have, as "expected X, found Y".
     fn check(&self) -> Result<(), String> {
-        self.check_options(&[
-            ("use_karras_sigmas", self.use_karras_sigmas),
-            ("use_exponential_sigmas", self.use_exponential_sigmas),
-            ("use_beta_sigmas", self.use_beta_sigmas),
-            ("invert_sigmas", self.invert_sigmas),
-            ("stochastic_sampling", self.stochastic_sampling),
-            ("thresholding", self.thresholding),
-            (
-                "shift_terminal",
-                self.is_unipc() && self.terminal().is_some(),
-            ),
-        ])?;
+        self.check_declared()?;
+        let has_terminal = self.terminal().is_some();
+        self.check_options(&[("shift_terminal", self.is_unipc() && has_terminal)])?;
         if let Some(found) = self.terminal().filter(|t| !(0.0..1.0).contains(t)) {
             return Err(format!(
                 "expected a shift_terminal between 0 and 1, found {found}"
@@ -219,19 +205,10 @@ impl SchedulerConfig {
     }
 
     fn check_unipc(&self) -> Result<(), String> {
-        one_of(
-            "prediction_type",
-            &self.prediction_type,
-            &["flow_prediction"],
-        )?;
-        for (name, is_on) in [
-            ("use_flow_sigmas", self.use_flow_sigmas),
-            ("predict_x0", self.predict_x0),
-        ] {
-            if !is_on {
-                return Err(format!("expected {name}, as of a flow model, found it off"));
-            }
-        }
+        let flow = "flow_prediction".to_owned();
+        check_only("prediction_type", &self.prediction_type, &flow)?;
+        check_only("use_flow_sigmas", &self.use_flow_sigmas, &true)?;
+        check_only("predict_x0", &self.predict_x0, &true)?;
         if !(1..=3).contains(&self.solver_order) {
             return Err(format!(
                 "expected a solver_order between 1 and 3, found {}",

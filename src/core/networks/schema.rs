@@ -104,6 +104,12 @@ impl Schema {
         self.keeps_f32 = before;
     }
 
+    /// The tensors whose names pass a test.
+    pub fn retained(mut self, is_kept: impl Fn(&str) -> bool) -> Self {
+        self.tensors.retain(|tensor| is_kept(&tensor.name));
+        self
+    }
+
     pub fn into_tensors(self) -> Vec<TensorSpec> {
         self.tensors
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::dialects::{BlockList, NamePair};
+use super::dialects::{BlockList, NamePair, names};
 use super::{Schema, TensorRole};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -98,8 +98,8 @@ impl StreamShape {
 }
 
 /// Lists of blocks in the names of Flux's authors.
-pub(super) const DOUBLE: BlockList = BlockList::shared("double_blocks", "img_attn.proj.weight");
-pub(super) const SINGLE: BlockList = BlockList::shared("single_blocks", "linear2.weight");
+pub(super) const DOUBLE: BlockList = BlockList::shared("double_blocks");
+pub(super) const SINGLE: BlockList = BlockList::shared("single_blocks");
 /// These lists in diffusers' names.
 pub(super) const DIFFUSERS_DOUBLE: BlockList =
     DOUBLE.named("transformer_blocks", &[DIFFUSERS_DOUBLE_LAYERS]);
@@ -112,102 +112,84 @@ pub(super) const HUNYUAN_SINGLE: BlockList =
     SINGLE.named("single_blocks", &[HUNYUAN_SINGLE_LAYERS]);
 
 /// diffusers' names outside the blocks.
-pub(super) const DIFFUSERS_OUTER: &[NamePair] = &[
-    ("img_in", "x_embedder"),
-    (
-        "time_in.in_layer",
-        "time_text_embed.timestep_embedder.linear_1",
-    ),
-    (
-        "time_in.out_layer",
-        "time_text_embed.timestep_embedder.linear_2",
-    ),
-    (
-        "guidance_in.in_layer",
-        "time_text_embed.guidance_embedder.linear_1",
-    ),
-    (
-        "guidance_in.out_layer",
-        "time_text_embed.guidance_embedder.linear_2",
-    ),
-    (
-        "vector_in.in_layer",
-        "time_text_embed.text_embedder.linear_1",
-    ),
-    (
-        "vector_in.out_layer",
-        "time_text_embed.text_embedder.linear_2",
-    ),
-    ("final_layer.linear", "proj_out"),
-    ("final_layer.adaLN_modulation.1", "norm_out.linear"),
-];
+pub(super) const DIFFUSERS_OUTER: &[NamePair] = names! {
+    "img_in" => "x_embedder",
+    "time_in.in_layer" => "time_text_embed.timestep_embedder.linear_1",
+    "time_in.out_layer" => "time_text_embed.timestep_embedder.linear_2",
+    "guidance_in.in_layer" => "time_text_embed.guidance_embedder.linear_1",
+    "guidance_in.out_layer" => "time_text_embed.guidance_embedder.linear_2",
+    "vector_in.in_layer" => "time_text_embed.text_embedder.linear_1",
+    "vector_in.out_layer" => "time_text_embed.text_embedder.linear_2",
+    "final_layer.linear" => "proj_out",
+    "final_layer.adaLN_modulation.1" => "norm_out.linear",
+};
 
 /// Names of HunyuanVideo's authors outside the blocks.
-pub(super) const HUNYUAN_OUTER: &[NamePair] = &[
-    ("time_in.in_layer", "time_in.mlp.0"),
-    ("time_in.out_layer", "time_in.mlp.2"),
-    ("guidance_in.in_layer", "guidance_in.mlp.0"),
-    ("guidance_in.out_layer", "guidance_in.mlp.2"),
-];
+pub(super) const HUNYUAN_OUTER: &[NamePair] = names! {
+    "time_in.in_layer" => "time_in.mlp.0",
+    "time_in.out_layer" => "time_in.mlp.2",
+    "guidance_in.in_layer" => "guidance_in.mlp.0",
+    "guidance_in.out_layer" => "guidance_in.mlp.2",
+};
 
 /// diffusers' names within a double block.
-pub(super) const DIFFUSERS_DOUBLE_LAYERS: &[NamePair] = &[
-    ("img_mod.lin", "norm1.linear"),
-    ("txt_mod.lin", "norm1_context.linear"),
-    ("img_attn.qkv.q", "attn.to_q"),
-    ("img_attn.qkv.k", "attn.to_k"),
-    ("img_attn.qkv.v", "attn.to_v"),
-    ("txt_attn.qkv.q", "attn.add_q_proj"),
-    ("txt_attn.qkv.k", "attn.add_k_proj"),
-    ("txt_attn.qkv.v", "attn.add_v_proj"),
-    ("img_attn.norm.query_norm.scale", "attn.norm_q.weight"),
-    ("img_attn.norm.key_norm.scale", "attn.norm_k.weight"),
-    ("txt_attn.norm.query_norm.scale", "attn.norm_added_q.weight"),
-    ("txt_attn.norm.key_norm.scale", "attn.norm_added_k.weight"),
-    ("img_attn.proj", "attn.to_out.0"),
-    ("txt_attn.proj", "attn.to_add_out"),
-    ("img_mlp.0", "ff.net.0.proj"),
-    ("img_mlp.2", "ff.net.2"),
-    ("txt_mlp.0", "ff_context.net.0.proj"),
-    ("txt_mlp.2", "ff_context.net.2"),
-];
+pub(super) const DIFFUSERS_DOUBLE_LAYERS: &[NamePair] = names! {
+    "img_mod.lin" => "norm1.linear",
+    "txt_mod.lin" => "norm1_context.linear",
+    "img_attn.qkv.q" => "attn.to_q",
+    "img_attn.qkv.k" => "attn.to_k",
+    "img_attn.qkv.v" => "attn.to_v",
+    "txt_attn.qkv.q" => "attn.add_q_proj",
+    "txt_attn.qkv.k" => "attn.add_k_proj",
+    "txt_attn.qkv.v" => "attn.add_v_proj",
+    "img_attn.norm.query_norm.scale" => "attn.norm_q.weight",
+    "img_attn.norm.key_norm.scale" => "attn.norm_k.weight",
+    "txt_attn.norm.query_norm.scale" => "attn.norm_added_q.weight",
+    "txt_attn.norm.key_norm.scale" => "attn.norm_added_k.weight",
+    "img_attn.proj" => "attn.to_out.0",
+    "txt_attn.proj" => "attn.to_add_out",
+    "img_mlp.0" => "ff.net.0.proj",
+    "img_mlp.2" => "ff.net.2",
+    "txt_mlp.0" => "ff_context.net.0.proj",
+    "txt_mlp.2" => "ff_context.net.2",
+};
 
 /// diffusers' names within a single block.
-pub(super) const DIFFUSERS_SINGLE_LAYERS: &[NamePair] = &[
-    ("modulation.lin", "norm.linear"),
-    ("linear1.q", "attn.to_q"),
-    ("linear1.k", "attn.to_k"),
-    ("linear1.v", "attn.to_v"),
-    ("linear1.mlp", "proj_mlp"),
-    ("linear2", "proj_out"),
-    ("norm.query_norm.scale", "attn.norm_q.weight"),
-    ("norm.key_norm.scale", "attn.norm_k.weight"),
-];
+pub(super) const DIFFUSERS_SINGLE_LAYERS: &[NamePair] = names! {
+    "modulation.lin" => "norm.linear",
+    "linear1.q" => "attn.to_q",
+    "linear1.k" => "attn.to_k",
+    "linear1.v" => "attn.to_v",
+    "linear1.mlp" => "proj_mlp",
+    "linear2" => "proj_out",
+    "norm.query_norm.scale" => "attn.norm_q.weight",
+    "norm.key_norm.scale" => "attn.norm_k.weight",
+};
 
 /// Names of HunyuanVideo's authors within a double block.
-const HUNYUAN_DOUBLE_LAYERS: &[NamePair] = &[
-    ("img_mod.lin", "img_mod.linear"),
-    ("txt_mod.lin", "txt_mod.linear"),
-    ("img_attn.qkv", "img_attn_qkv"),
-    ("txt_attn.qkv", "txt_attn_qkv"),
-    ("img_attn.norm.query_norm.scale", "img_attn_q_norm.weight"),
-    ("img_attn.norm.key_norm.scale", "img_attn_k_norm.weight"),
-    ("txt_attn.norm.query_norm.scale", "txt_attn_q_norm.weight"),
-    ("txt_attn.norm.key_norm.scale", "txt_attn_k_norm.weight"),
-    ("img_attn.proj", "img_attn_proj"),
-    ("txt_attn.proj", "txt_attn_proj"),
-    ("img_mlp.0", "img_mlp.fc1"),
-    ("img_mlp.2", "img_mlp.fc2"),
-    ("txt_mlp.0", "txt_mlp.fc1"),
-    ("txt_mlp.2", "txt_mlp.fc2"),
-];
+const HUNYUAN_DOUBLE_LAYERS: &[NamePair] = names! {
+    "img_mod.lin" => "img_mod.linear",
+    "txt_mod.lin" => "txt_mod.linear",
+    "img_attn.qkv" => "img_attn_qkv",
+    "txt_attn.qkv" => "txt_attn_qkv",
+    "img_attn.norm.query_norm.scale" => "img_attn_q_norm.weight",
+    "img_attn.norm.key_norm.scale" => "img_attn_k_norm.weight",
+    "txt_attn.norm.query_norm.scale" => "txt_attn_q_norm.weight",
+    "txt_attn.norm.key_norm.scale" => "txt_attn_k_norm.weight",
+    "img_attn.proj" => "img_attn_proj",
+    "txt_attn.proj" => "txt_attn_proj",
+    "img_mlp.0" => "img_mlp.fc1",
+    "img_mlp.2" => "img_mlp.fc2",
+    "txt_mlp.0" => "txt_mlp.fc1",
+    "txt_mlp.2" => "txt_mlp.fc2",
+};
 
 /// Names of HunyuanVideo's authors within a single block.
-const HUNYUAN_SINGLE_LAYERS: &[NamePair] = &[
-    ("modulation.lin", "modulation.linear"),
-    ("norm.query_norm.scale", "q_norm.weight"),
-    ("norm.key_norm.scale", "k_norm.weight"),
-];
+const HUNYUAN_SINGLE_LAYERS: &[NamePair] = names! {
+    "modulation.lin" => "modulation.linear",
+    "norm.query_norm.scale" => "q_norm.weight",
+    "norm.key_norm.scale" => "k_norm.weight",
+};
 
 /// Counts the blocks of a list; `list`: its name in the file.
 pub(super) fn count_blocks(weights: &WeightSet, list: &str) -> i64 {

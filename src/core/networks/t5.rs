@@ -7,12 +7,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dialects::{BlockList, NamePair, renamed};
-use super::header::{count, not_a, prefix_before, sizes};
-use super::{
-    NetworkConfig, Schema, TensorRole, TensorSpec, check_epsilon, check_layers, check_sizes,
-    config_path, model_type,
-};
+use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
+use super::dialects::{BlockList, NamePair, names, renamed};
+use super::header::{not_a, prefix_before};
+use super::{NetworkConfig, Schema, TensorRole, TensorSpec, config_path, model_type};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 use crate::model::{DetectionRule, PartKind};
@@ -66,40 +64,25 @@ impl T5Kind {
     }
 }
 
-/// `text_encoder/config.json` of a UMT5, `text_encoder_2/config.json` of a T5.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct T5Config {
-    /// Once it is read by [`T5Config::read_as`], it is there.
+network_config! {
+    /// `text_encoder/config.json` of a UMT5, `text_encoder_2/config.json` of a T5; what it leaves out is as in T5-XXL.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default)]
-    pub model_type: Option<T5Kind>,
-    pub vocab_size: i64,
-    pub d_model: i64,
-    pub d_kv: i64,
-    pub d_ff: i64,
-    pub num_layers: i64,
-    pub num_heads: i64,
-    #[serde(default = "default_buckets")]
-    pub relative_attention_num_buckets: i64,
-    #[serde(default = "default_distance")]
-    pub relative_attention_max_distance: i64,
-    #[serde(default = "super::language::default_epsilon")]
-    pub layer_norm_epsilon: f64,
-    #[serde(default = "gated_gelu")]
-    pub feed_forward_proj: String,
-    #[serde(default)]
-    pub quantization_config: Option<Value>,
-}
-
-fn default_buckets() -> i64 {
-    32
-}
-
-fn default_distance() -> i64 {
-    128
-}
-
-fn gated_gelu() -> String {
-    "gated-gelu".to_owned()
+    pub struct T5Config {
+        /// Once it is read by [`T5Config::read_as`], it is there.
+        pub model_type: Option<T5Kind> = None,
+        pub vocab_size: i64 = 32_128 => size(),
+        pub d_model: i64 = 4096 => size(),
+        pub d_kv: i64 = 64 => size(),
+        pub d_ff: i64 = 10_240 => dim("encoder.block.0.layer.1.DenseReluDense.wi_0.weight", 0),
+        pub num_layers: i64 = 24 => count("encoder.block.{}.layer.0.SelfAttention.q.weight"),
+        pub num_heads: i64 = 64 => dim(POSITIONS, 1),
+        pub relative_attention_num_buckets: i64 = 32 => dim(POSITIONS, 0),
+        pub relative_attention_max_distance: i64 = 128,
+        pub layer_norm_epsilon: f64 = 1e-6 => epsilon(),
+        pub feed_forward_proj: String = "gated-gelu".to_owned() => only(),
+        pub quantization_config: Option<Value> = None => quantization(),
+    }
 }
 
 impl NetworkConfig for T5Config {
@@ -111,55 +94,33 @@ impl NetworkConfig for T5Config {
         let keys = T5Keys::of(&weights.names())
             .ok_or_else(|| not_a("T5 or UMT5 text encoder", weights))?;
         let file_key = |name: &str| keys.file_key(name);
-        let [vocab_size, d_model] = sizes(weights, &file_key(keys.tokens()[0]))?;
-        let queries = |block| format!("encoder.block.{block}.layer.0.SelfAttention.q.weight");
-        let [inner, _] = sizes(weights, &file_key(&queries(0)))?;
-        let [buckets, num_heads] = sizes(weights, &file_key(POSITIONS))?;
+        let header = NamedShapes::new(weights, &file_key);
+        let [vocab_size, d_model] = header.sizes(keys.tokens()[0])?;
+        let found = Self::of_declared(&header)?;
+        let inner = header.dim("encoder.block.0.layer.0.SelfAttention.q.weight", 0)?;
+        let num_heads = found.num_heads;
         if inner % num_heads != 0 {
             return Err(format!(
                 "expected queries for {num_heads} heads of one width, found {inner} rows"
             ));
         }
-        let wide = "encoder.block.0.layer.1.DenseReluDense.wi_0.weight";
-        let [d_ff, _] = sizes(weights, &file_key(wide))?;
         Ok(Self {
             model_type: Some(keys.kind),
             vocab_size,
             d_model,
             d_kv: inner / num_heads,
-            d_ff,
-            num_layers: count(weights, |block| file_key(&queries(block))),
-            num_heads,
-            relative_attention_num_buckets: buckets,
-            relative_attention_max_distance: default_distance(),
-            layer_norm_epsilon: super::language::default_epsilon(),
-            feed_forward_proj: gated_gelu(),
-            quantization_config: None,
+            ..found
         })
     }
 
     fn check(&self) -> Result<(), String> {
-        check_sizes(&[
-            ("vocab_size", self.vocab_size),
-            ("d_model", self.d_model),
-            ("d_kv", self.d_kv),
-            ("d_ff", self.d_ff),
-            ("num_heads", self.num_heads),
-        ])?;
-        check_layers(&[("num_layers", self.num_layers)])?;
-        check_epsilon("layer_norm_epsilon", self.layer_norm_epsilon)?;
+        self.check_declared()?;
         let buckets = self.relative_attention_num_buckets;
         let distance = self.relative_attention_max_distance;
         // A half of the buckets looks back, and a half of that counts single tokens.
         if buckets < 4 || distance <= buckets / 4 {
             return Err(format!(
                 "expected at least 4 relative_attention_num_buckets and a relative_attention_max_distance above a quarter of them, found {buckets} and {distance}"
-            ));
-        }
-        if self.feed_forward_proj != "gated-gelu" {
-            return Err(format!(
-                "expected the feed_forward_proj gated-gelu, found {}",
-                self.feed_forward_proj
             ));
         }
         Ok(())
@@ -186,16 +147,7 @@ impl T5Config {
                 T5Kind::T5 => 32_128,
                 T5Kind::Umt5 => 256_384,
             },
-            d_model: 4096,
-            d_kv: 64,
-            d_ff: 10_240,
-            num_layers: 24,
-            num_heads: 64,
-            relative_attention_num_buckets: default_buckets(),
-            relative_attention_max_distance: default_distance(),
-            layer_norm_epsilon: super::language::default_epsilon(),
-            feed_forward_proj: gated_gelu(),
-            quantization_config: None,
+            ..Self::default()
         }
     }
 
@@ -338,51 +290,45 @@ pub(crate) fn prefix<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str>
 /// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `blocks.3.ffn.fc2.weight`
 const WAN_AUTHORS: BlockList = BLOCKS.named(
     "blocks",
-    &[&[
-        ("layer.0.layer_norm", "norm1"),
-        ("layer.1.layer_norm", "norm2"),
-        (
-            "layer.0.SelfAttention.relative_attention_bias",
-            "pos_embedding.embedding",
-        ),
-        ("layer.0.SelfAttention", "attn"),
-        ("layer.1.DenseReluDense.wi_0", "ffn.gate.0"),
-        ("layer.1.DenseReluDense.wi_1", "ffn.fc1"),
-        ("layer.1.DenseReluDense.wo", "ffn.fc2"),
-    ]],
+    &[names! {
+        "layer.0.layer_norm" => "norm1",
+        "layer.1.layer_norm" => "norm2",
+        "layer.0.SelfAttention.relative_attention_bias" => "pos_embedding.embedding",
+        "layer.0.SelfAttention" => "attn",
+        "layer.1.DenseReluDense.wi_0" => "ffn.gate.0",
+        "layer.1.DenseReluDense.wi_1" => "ffn.fc1",
+        "layer.1.DenseReluDense.wo" => "ffn.fc2",
+    }],
 );
-const WAN_AUTHORS_OUTER: &[NamePair] = &[
-    ("shared", "token_embedding"),
-    ("encoder.embed_tokens", "token_embedding"),
-    ("encoder.final_layer_norm", "norm"),
-];
+const WAN_AUTHORS_OUTER: &[NamePair] = names! {
+    "shared" => "token_embedding",
+    "encoder.embed_tokens" => "token_embedding",
+    "encoder.final_layer_norm" => "norm",
+};
 
 /// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `enc.blk.3.ffn_down.weight`
 const LLAMA_CPP: BlockList = BLOCKS.named(
     "enc.blk",
-    &[&[
-        ("layer.0.layer_norm", "attn_norm"),
-        ("layer.1.layer_norm", "ffn_norm"),
-        (
-            "layer.0.SelfAttention.relative_attention_bias",
-            "attn_rel_b",
-        ),
-        ("layer.0.SelfAttention.q", "attn_q"),
-        ("layer.0.SelfAttention.k", "attn_k"),
-        ("layer.0.SelfAttention.v", "attn_v"),
-        ("layer.0.SelfAttention.o", "attn_o"),
-        ("layer.1.DenseReluDense.wi_0", "ffn_gate"),
-        ("layer.1.DenseReluDense.wi_1", "ffn_up"),
-        ("layer.1.DenseReluDense.wo", "ffn_down"),
-    ]],
+    &[names! {
+        "layer.0.layer_norm" => "attn_norm",
+        "layer.1.layer_norm" => "ffn_norm",
+        "layer.0.SelfAttention.relative_attention_bias" => "attn_rel_b",
+        "layer.0.SelfAttention.q" => "attn_q",
+        "layer.0.SelfAttention.k" => "attn_k",
+        "layer.0.SelfAttention.v" => "attn_v",
+        "layer.0.SelfAttention.o" => "attn_o",
+        "layer.1.DenseReluDense.wi_0" => "ffn_gate",
+        "layer.1.DenseReluDense.wi_1" => "ffn_up",
+        "layer.1.DenseReluDense.wo" => "ffn_down",
+    }],
 );
-const LLAMA_CPP_OUTER: &[NamePair] = &[
-    ("shared", "token_embd"),
-    ("encoder.embed_tokens", "token_embd"),
-    ("encoder.final_layer_norm", "enc.output_norm"),
-];
+const LLAMA_CPP_OUTER: &[NamePair] = names! {
+    "shared" => "token_embd",
+    "encoder.embed_tokens" => "token_embd",
+    "encoder.final_layer_norm" => "enc.output_norm",
+};
 
-const BLOCKS: BlockList = BlockList::shared("encoder.block", "layer.0.SelfAttention.q.weight");
+const BLOCKS: BlockList = BlockList::shared("encoder.block");
 
 #[cfg(test)]
 mod tests {

@@ -2,4 +2,5 @@
 
 mod encoders;
 mod language;
+mod names;
 mod transformers;

@@ -4,20 +4,25 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::declared::{DeclaredConfig, NamedShapes};
-use super::dialects::{NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{PREFIXES, TensorDialect, TensorKeys};
 use super::header::not_a;
 use super::{NetworkConfig, Schema, TensorSpec, class_name, stream_blocks};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
 /// A transformer, or a ControlNet made of a transformer's blocks.
-pub trait TransformerConfig: NamedTensors + DeclaredConfig + DeserializeOwned {
+pub trait TransformerConfig: DeclaredConfig + DeserializeOwned + 'static {
     /// The network in messages, without an article.
     const LABEL: &'static str;
     /// diffusers' classes of it.
     const CLASSES: &'static [&'static str];
-    /// A layer of models that are given a guidance, in readers' names; refused in a file whose config states none.
-    const GUIDANCE: Option<&'static str> = None;
+    const PREFIXES: &'static [&'static str] = PREFIXES;
+    /// First name components of tensors that a file may have besides those that are read, where a file with others is
+    /// refused.
+    const MORE_TOPS: Option<&'static [&'static str]> = None;
+    /// Dialects in the order in which they are tried. A file of no dialect counts as one of the first, so that the
+    /// first missing name is reported.
+    const DIALECTS: &'static [TensorDialect];
 
     /// Fills in what no single tensor shows. `authors`: the config next to the file in the authors' own terms.
     fn completed(
@@ -31,14 +36,21 @@ pub trait TransformerConfig: NamedTensors + DeclaredConfig + DeserializeOwned {
     /// The first wrong number beyond the ranges that the declaration checks, as "expected X, found Y".
     fn check_numbers(&self) -> Result<(), String>;
 
-    /// Blocks of each list of [`NamedTensors::DIALECTS`].
+    /// Blocks of each list of [`Self::DIALECTS`].
     fn block_counts(&self) -> Vec<i64>;
 
     /// Every tensor in readers' names, as a file of a dialect has them; as readers ask for them without one.
     fn schema(&self, dialect: Option<&TensorDialect>) -> Schema;
 
-    fn has_guidance(&self) -> bool {
-        true
+    /// Returns whether guidance is an input, where that differs among configs. A file with its layers is refused if the
+    /// config states none.
+    fn states_guidance(&self) -> Option<bool> {
+        None
+    }
+
+    /// Returns true if a file is whole without a tensor; `name`: readers'.
+    fn can_lack(&self, _name: &str) -> bool {
+        false
     }
 
     /// Every tensor as a file names it.
@@ -76,7 +88,11 @@ impl<T: TransformerConfig> NetworkConfig for T {
     }
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
-        let mut tensors = self.tensors_in(TensorKeys::of(|key| weights.has(key)));
+        let keys = TensorKeys::<T>::of(|key| weights.has(key));
+        let schema = self
+            .schema(Some(keys.dialect))
+            .retained(|name| !self.can_lack(name) || weights.has(&keys.file_key(name)));
+        let mut tensors = schema.renamed(|name| keys.file_key(name));
         // Some converters to GGUF leave out axes of 1.
         for tensor in &mut tensors {
             let found = weights.shape(&tensor.name);
@@ -92,10 +108,10 @@ impl<T: TransformerConfig> NetworkConfig for T {
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
         let keys = TensorKeys::<T>::of(|key| weights.has(key));
         stream_blocks::check_blocks(weights, &keys.lists(), &self.block_counts())?;
-        match T::GUIDANCE {
-            Some(name) => {
-                let key = keys.file_key(name);
-                stream_blocks::check_guidance(weights, self.has_guidance(), &key)
+        match self.states_guidance() {
+            Some(is_stated) => {
+                let key = keys.file_key(stream_blocks::GUIDANCE);
+                stream_blocks::check_guidance(weights, is_stated, &key)
             }
             None => Ok(()),
         }

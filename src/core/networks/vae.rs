@@ -2,6 +2,8 @@
 //!
 //! The tensors of the halves are in each network's file.
 
+use super::config::check_within;
+
 /// The scales of published latents are between 0.1 and 10; beyond this range latents overflow or vanish.
 const SCALES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
@@ -37,32 +39,12 @@ impl VaeHalf {
     }
 }
 
-pub(super) fn check_class(expected: &str, found: &str) -> Result<(), String> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(format!("expected the class {expected}, found {found}"))
-    }
-}
-
 pub(super) fn check_scale(name: &str, found: f64) -> Result<(), String> {
-    if SCALES.contains(&found) {
-        return Ok(());
-    }
-    let (least, most) = (SCALES.start(), SCALES.end());
-    Err(format!(
-        "expected a {name} between {least:?} and {most:?}, found {found:?}"
-    ))
+    check_within(name, found, SCALES)
 }
 
 pub(super) fn check_shift(name: &str, found: f64) -> Result<(), String> {
-    let most = SCALES.end();
-    if found.abs() <= *most {
-        return Ok(());
-    }
-    Err(format!(
-        "expected a {name} between -{most:?} and {most:?}, found {found:?}"
-    ))
+    check_within(name, found, -SCALES.end()..=*SCALES.end())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, names, two_of};
 use super::header::heads;
 use super::transformer::TransformerConfig;
 use super::{Schema, TensorRole};
@@ -36,7 +36,7 @@ network_config! {
         pub ffn_dim: i64 = 13824 => dim("blocks.0.ffn.0.weight", 0),
         pub num_layers: i64 = 40 => count("blocks.{}.ffn.0.weight"),
         pub cross_attn_norm: bool = true => has("blocks.0.norm3.weight"),
-        pub qk_norm: Option<String> = Some(QK_NORM.to_owned()),
+        pub qk_norm: Option<String> = Some(QK_NORM.to_owned()) => only(),
         pub eps: f64 = 1e-6,
         /// Places along each axis.
         pub rope_max_seq_len: i64 = 1024 => size(),
@@ -57,6 +57,40 @@ impl TransformerConfig for WanTransformerConfig {
     const LABEL: &'static str = "Wan transformer";
     const CLASSES: &'static [&'static str] =
         &["WanTransformer3DModel", "WanVACETransformer3DModel"];
+    const PREFIXES: &'static [&'static str] = &[
+        "",
+        "model.diffusion_model.",
+        "diffusion_model.",
+        "model.",
+        "transformer.",
+    ];
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[
+        "rope",
+        "freqs",
+        "img_emb",
+        "vace_patch_embedding",
+        "vace_blocks",
+    ]);
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect::diffusers(
+            &[two_of(&[
+                "patch_embedding.weight",
+                "condition_embedder.time_proj.weight",
+            ])],
+            &[
+                BLOCKS.named("blocks", DIFFUSERS_LAYERS),
+                CONTROL_BLOCKS.named("vace_blocks", DIFFUSERS_LAYERS),
+            ],
+            &[DIFFUSERS_OUTER],
+        ),
+        TensorDialect::own(
+            &[two_of(&[
+                "patch_embedding.weight",
+                "time_projection.1.weight",
+            ])],
+            &[BLOCKS, CONTROL_BLOCKS],
+        ),
+    ];
 
     /// The authors' own config says how many heads there are.
     fn completed(self, header: &NamedShapes<'_>, authors: Option<&Value>) -> Result<Self, String> {
@@ -106,9 +140,6 @@ impl TransformerConfig for WanTransformerConfig {
                 "expected an even attention_head_dim of at least 6, for three axes of positions, found {}",
                 self.attention_head_dim
             )
-        } else if self.qk_norm.as_deref() != Some(QK_NORM) {
-            let found = self.qk_norm.as_deref().unwrap_or("none");
-            format!("expected the qk_norm {QK_NORM}, found {found}")
         } else {
             return self.check_pictures();
         })
@@ -254,21 +285,23 @@ impl WanTransformerConfig {
         [self.attention_head_dim - 2 * plane, plane, plane]
     }
 
+    /// Numbers that two transformers with the same tensors share, besides the patch.
+    pub fn sizes(&self) -> [(&'static str, i64); 8] {
+        [
+            ("in_channels", self.in_channels),
+            ("out_channels", self.out_channels),
+            ("width", self.dim()),
+            ("num_layers", self.num_layers),
+            ("text_dim", self.text_dim),
+            ("ffn_dim", self.ffn_dim),
+            ("image_dim", self.image_dim.unwrap_or(0)),
+            ("number of vace_layers", self.vace_layers.len() as i64),
+        ]
+    }
+
     /// Returns true if the tensors of two transformers have the same names and shapes.
     pub fn is_same_shape(&self, other: &Self) -> bool {
-        let sizes = |config: &Self| {
-            [
-                config.dim(),
-                config.in_channels,
-                config.out_channels,
-                config.text_dim,
-                config.ffn_dim,
-                config.num_layers,
-                config.image_dim.unwrap_or(0),
-                config.vace_layers.len() as i64,
-            ]
-        };
-        sizes(self) == sizes(other) && self.patch_size == other.patch_size
+        self.sizes() == other.sizes() && self.patch_size == other.patch_size
     }
 }
 
@@ -301,108 +334,42 @@ fn add_block(schema: &mut Schema, block: &str, config: &WanTransformerConfig) {
 
 pub type TransformerKeys = TensorKeys<WanTransformerConfig>;
 
-const BLOCKS: BlockList = BlockList::shared("blocks", "ffn.0.weight");
-const CONTROL_BLOCKS: BlockList = BlockList::shared("vace_blocks", "ffn.0.weight");
+const BLOCKS: BlockList = BlockList::shared("blocks");
+const CONTROL_BLOCKS: BlockList = BlockList::shared("vace_blocks");
 
 /// diffusers' names within a block of either kind.
-const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
-    ("before_proj", "proj_in"),
-    ("after_proj", "proj_out"),
-    ("modulation", "scale_shift_table"),
-    ("norm3", "norm2"),
-    ("ffn.0", "ffn.net.0.proj"),
-    ("ffn.2", "ffn.net.2"),
-    ("self_attn.q", "attn1.to_q"),
-    ("self_attn.k", "attn1.to_k"),
-    ("self_attn.v", "attn1.to_v"),
-    ("self_attn.o", "attn1.to_out.0"),
-    ("self_attn", "attn1"),
-    ("cross_attn.q", "attn2.to_q"),
-    ("cross_attn.k", "attn2.to_k"),
-    ("cross_attn.v", "attn2.to_v"),
-    ("cross_attn.o", "attn2.to_out.0"),
-    ("cross_attn.k_img", "attn2.add_k_proj"),
-    ("cross_attn.v_img", "attn2.add_v_proj"),
-    ("cross_attn.norm_k_img", "attn2.norm_added_k"),
-    ("cross_attn", "attn2"),
-]];
-const DIFFUSERS_OUTER: &[NamePair] = &[
-    (
-        "text_embedding.0",
-        "condition_embedder.text_embedder.linear_1",
-    ),
-    (
-        "text_embedding.2",
-        "condition_embedder.text_embedder.linear_2",
-    ),
-    (
-        "time_embedding.0",
-        "condition_embedder.time_embedder.linear_1",
-    ),
-    (
-        "time_embedding.2",
-        "condition_embedder.time_embedder.linear_2",
-    ),
-    ("time_projection.1", "condition_embedder.time_proj"),
-    ("img_emb.proj.0", "condition_embedder.image_embedder.norm1"),
-    (
-        "img_emb.proj.1",
-        "condition_embedder.image_embedder.ff.net.0.proj",
-    ),
-    (
-        "img_emb.proj.3",
-        "condition_embedder.image_embedder.ff.net.2",
-    ),
-    ("img_emb.proj.4", "condition_embedder.image_embedder.norm2"),
-    (
-        "img_emb.emb_pos",
-        "condition_embedder.image_embedder.pos_embed",
-    ),
-    ("head.head", "proj_out"),
-    ("head.modulation", "scale_shift_table"),
-];
-
-impl NamedTensors for WanTransformerConfig {
-    const PREFIXES: &'static [&'static str] = &[
-        "",
-        "model.diffusion_model.",
-        "diffusion_model.",
-        "model.",
-        "transformer.",
-    ];
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[
-        "rope",
-        "freqs",
-        "img_emb",
-        "vace_patch_embedding",
-        "vace_blocks",
-    ]);
-    const DIALECTS: &'static [TensorDialect] = &[
-        TensorDialect {
-            is_diffusers: true,
-            is_split: true,
-            marks: &[(
-                2,
-                &[
-                    "patch_embedding.weight",
-                    "condition_embedder.time_proj.weight",
-                ],
-            )],
-            lists: &[
-                BLOCKS.named("blocks", DIFFUSERS_LAYERS),
-                CONTROL_BLOCKS.named("vace_blocks", DIFFUSERS_LAYERS),
-            ],
-            outer: &[DIFFUSERS_OUTER],
-        },
-        TensorDialect {
-            is_diffusers: false,
-            is_split: false,
-            marks: &[(2, &["patch_embedding.weight", "time_projection.1.weight"])],
-            lists: &[BLOCKS, CONTROL_BLOCKS],
-            outer: &[],
-        },
-    ];
-}
-
-#[cfg(test)]
-mod tests;
+const DIFFUSERS_LAYERS: &[&[NamePair]] = &[names! {
+    "before_proj" => "proj_in",
+    "after_proj" => "proj_out",
+    "modulation" => "scale_shift_table",
+    "norm3" => "norm2",
+    "ffn.0" => "ffn.net.0.proj",
+    "ffn.2" => "ffn.net.2",
+    "self_attn.q" => "attn1.to_q",
+    "self_attn.k" => "attn1.to_k",
+    "self_attn.v" => "attn1.to_v",
+    "self_attn.o" => "attn1.to_out.0",
+    "self_attn" => "attn1",
+    "cross_attn.q" => "attn2.to_q",
+    "cross_attn.k" => "attn2.to_k",
+    "cross_attn.v" => "attn2.to_v",
+    "cross_attn.o" => "attn2.to_out.0",
+    "cross_attn.k_img" => "attn2.add_k_proj",
+    "cross_attn.v_img" => "attn2.add_v_proj",
+    "cross_attn.norm_k_img" => "attn2.norm_added_k",
+    "cross_attn" => "attn2",
+}];
+const DIFFUSERS_OUTER: &[NamePair] = names! {
+    "text_embedding.0" => "condition_embedder.text_embedder.linear_1",
+    "text_embedding.2" => "condition_embedder.text_embedder.linear_2",
+    "time_embedding.0" => "condition_embedder.time_embedder.linear_1",
+    "time_embedding.2" => "condition_embedder.time_embedder.linear_2",
+    "time_projection.1" => "condition_embedder.time_proj",
+    "img_emb.proj.0" => "condition_embedder.image_embedder.norm1",
+    "img_emb.proj.1" => "condition_embedder.image_embedder.ff.net.0.proj",
+    "img_emb.proj.3" => "condition_embedder.image_embedder.ff.net.2",
+    "img_emb.proj.4" => "condition_embedder.image_embedder.norm2",
+    "img_emb.emb_pos" => "condition_embedder.image_embedder.pos_embed",
+    "head.head" => "proj_out",
+    "head.modulation" => "scale_shift_table",
+};

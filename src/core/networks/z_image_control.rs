@@ -10,17 +10,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::declared::NamedShapes;
-use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
-use super::header::{heads, not_a};
-use super::z_image_transformer::{BLOCK_MARK, DIFFUSERS_LAYERS, PATCH, add_block};
-use super::{
-    NetworkConfig, Schema, TensorRole, TensorSpec, ZImageTransformerConfig, check_layers,
-    check_sizes, class_name, stream_blocks,
-};
-use crate::enum_macros::with_defaults;
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{BlockList, TensorDialect, TensorKeys, any_of, names};
+use super::header::heads;
+use super::transformer::TransformerConfig;
+use super::z_image_transformer::{DIFFUSERS_LAYERS, PATCH, add_block};
+use super::{NetworkConfig as _, Schema, TensorRole, ZImageTransformerConfig, check_layers};
 
 /// Blocks of the published transformers, among which those of a file without a config are spread evenly.
 const PUBLISHED_BLOCKS: i64 = 30;
@@ -40,7 +35,7 @@ pub enum ControlRefiner {
     ControlNoiseRefiner,
 }
 
-with_defaults! {
+network_config! {
     /// `config.json`, with diffusers' defaults where a key is left out.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
@@ -54,9 +49,9 @@ with_defaults! {
         pub add_control_noise_refiner: Option<ControlRefiner> = None,
         pub all_patch_size: Vec<i64> = vec![PATCH],
         pub all_f_patch_size: Vec<i64> = vec![1],
-        pub dim: i64 = 3840,
+        pub dim: i64 = 3840 => dim("control_x_embedder.weight", 0),
         pub n_refiner_layers: i64 = 2,
-        pub n_heads: i64 = 30,
+        pub n_heads: i64 = 30 => size(),
         pub n_kv_heads: i64 = 30,
         pub norm_eps: f64 = 1e-5,
         pub qk_norm: bool = true,
@@ -98,54 +93,58 @@ impl ZImageControlConfig {
     }
 }
 
-impl NetworkConfig for ZImageControlConfig {
-    fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some("ZImageControlNetModel")
-    }
+impl TransformerConfig for ZImageControlConfig {
+    const LABEL: &'static str = "Z-Image ControlNet";
+    const CLASSES: &'static [&'static str] = &["ZImageControlNetModel"];
+    const PREFIXES: &'static [&'static str] = &[""];
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect::diffusers(
+        &[any_of(&[
+            "control_all_x_embedder.2-1.weight",
+            "control_layers.0.attention_norm1.weight",
+        ])],
+        &[
+            BlockList::shared(LAYERS).named(LAYERS, DIFFUSERS_LAYERS),
+            BlockList::shared(REFINERS).named(REFINERS, DIFFUSERS_LAYERS),
+        ],
+        &[names! { "control_x_embedder" => "control_all_x_embedder.2-1" }],
+    )];
 
     /// Values that no shape states, the blocks after which outputs are added, are as published. Version 2.0 has the
     /// shapes of 2.1.
-    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        let keys = ZImageControlKeys::detect(|key| weights.has(key));
-        let keys = keys.ok_or_else(|| not_a("Z-Image ControlNet", weights))?;
-        let file_key = |name: &str| keys.file_key(name);
-        let header = NamedShapes::new(weights, &file_key);
-        let [dim, numbers] = header.sizes("control_x_embedder.weight")?;
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+        let numbers = header.dim("control_x_embedder.weight", 1)?;
         let head_dim = header.width("control_layers.0.attention.q_norm.weight")?;
         let layers = header.count("control_layers.{}.attention_norm1.weight");
         let refiners = header.count("control_noise_refiner.{}.attention_norm1.weight");
         let step = (PUBLISHED_BLOCKS / layers.max(1)).max(1);
-        let refiner = if weights.has("control_noise_refiner.0.after_proj.weight") {
+        let refiner = if header.has("control_noise_refiner.0.after_proj.weight") {
             Some(ControlRefiner::ControlNoiseRefiner)
         } else if WITH_REFINER.contains(&layers) {
             Some(ControlRefiner::ControlLayers)
         } else {
             None
         };
-        let n_heads = heads(dim, head_dim)?;
-        let own = Self::default();
+        let n_heads = heads(self.dim, head_dim)?;
         let n_refiner_layers = if refiners > 0 {
             refiners
         } else {
-            own.n_refiner_layers
+            self.n_refiner_layers
         };
         Ok(Self {
             control_layers_places: (0..layers).map(|n| n * step).collect(),
             control_refiner_layers_places: refiner.map(|_| (0..n_refiner_layers).collect()),
             control_in_dim: numbers / (PATCH * PATCH),
             add_control_noise_refiner: refiner,
-            dim,
             n_refiner_layers,
             n_heads,
             n_kv_heads: n_heads,
-            ..own
+            ..self
         })
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check_numbers(&self) -> Result<(), String> {
         let places = &self.control_layers_places;
         check_layers(&[("number of control_layers_places", places.len() as i64)])?;
-        check_sizes(&[("dim", self.dim), ("n_heads", self.n_heads)])?;
         self.blocks().check()?;
         let refiner = self.refiner_places();
         let rises = |places: &[i64]| places.is_sorted_by(|one, next| one < next);
@@ -169,46 +168,16 @@ impl NetworkConfig for ZImageControlConfig {
         })
     }
 
-    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
-        let is_left_out = self.add_control_noise_refiner == Some(ControlRefiner::ControlLayers)
-            && !weights.has("control_noise_refiner.0.after_proj.weight");
-        let keys = ZImageControlKeys::bare(true);
-        self.schema(is_left_out).renamed(|name| keys.file_key(name))
+    fn block_counts(&self) -> Vec<i64> {
+        let layers = self.control_layers_places.len() as i64;
+        vec![layers, self.n_refiner_layers]
     }
 
-    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let lists = ZImageControlKeys::bare(true).lists();
-        let counts = [
-            self.control_layers_places.len() as i64,
-            self.n_refiner_layers,
-        ];
-        stream_blocks::check_blocks(weights, &lists, &counts)
-    }
-}
-
-impl ZImageControlConfig {
-    /// Number of blocks that run with the noise refiner.
-    fn most_refined(&self) -> usize {
-        match self.add_control_noise_refiner {
-            Some(ControlRefiner::ControlLayers) => self.control_layers_places.len(),
-            Some(ControlRefiner::ControlNoiseRefiner) => {
-                self.n_refiner_layers.unsigned_abs() as usize
-            }
-            None => 0,
-        }
-    }
-
-    /// `is_left_out`: diffusers leaves out refiner blocks of version 2.0 that are nothing but zeros.
-    fn schema(&self, is_left_out: bool) -> Schema {
+    fn schema(&self, _dialect: Option<&TensorDialect>) -> Schema {
         let (dim, blocks) = (self.dim, self.blocks());
         let mut schema = Schema::default();
         schema.linear("control_x_embedder", dim, self.token_numbers());
-        let refiners = if is_left_out {
-            0
-        } else {
-            self.n_refiner_layers
-        };
-        for (list, count) in [(LAYERS, blocks.n_layers), (REFINERS, refiners)] {
+        for (list, count) in [LAYERS, REFINERS].into_iter().zip(self.block_counts()) {
             for number in 0..count {
                 let block = format!("{list}.{number}");
                 add_block(&mut schema, &block, &blocks, true, TensorRole::Matrix);
@@ -223,47 +192,29 @@ impl ZImageControlConfig {
         }
         schema
     }
+
+    /// diffusers leaves out refiner blocks of version 2.0, which are nothing but zeros.
+    fn can_lack(&self, name: &str) -> bool {
+        self.add_control_noise_refiner == Some(ControlRefiner::ControlLayers)
+            && name.starts_with(REFINERS)
+    }
+}
+
+impl ZImageControlConfig {
+    /// Number of blocks that run with the noise refiner.
+    fn most_refined(&self) -> usize {
+        match self.add_control_noise_refiner {
+            Some(ControlRefiner::ControlLayers) => self.control_layers_places.len(),
+            Some(ControlRefiner::ControlNoiseRefiner) => {
+                self.n_refiner_layers.unsigned_abs() as usize
+            }
+            None => 0,
+        }
+    }
 }
 
 pub type ZImageControlKeys = TensorKeys<ZImageControlConfig>;
 
-impl NamedTensors for ZImageControlConfig {
-    const PREFIXES: &'static [&'static str] = &[""];
-    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
-        is_diffusers: true,
-        is_split: true,
-        marks: &[(
-            1,
-            &[
-                "control_all_x_embedder.2-1.weight",
-                "control_layers.0.attention_norm1.weight",
-            ],
-        )],
-        lists: &[
-            BlockList::shared(LAYERS, BLOCK_MARK).named(LAYERS, DIFFUSERS_LAYERS),
-            BlockList::shared(REFINERS, BLOCK_MARK).named(REFINERS, DIFFUSERS_LAYERS),
-        ],
-        outer: &[&[("control_x_embedder", "control_all_x_embedder.2-1")]],
-    }];
-}
-
 /// The lists of blocks.
 const LAYERS: &str = "control_layers";
 const REFINERS: &str = "control_noise_refiner";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_file() {
-        for (original, expected) in crate::testing::table(
-            "control_x_embedder.bias -> control_all_x_embedder.2-1.bias
-             control_layers.14.attention.qkv.v.weight -> control_layers.14.attention.to_v.weight
-             control_noise_refiner.1.attention.out.weight -> control_noise_refiner.1.attention.to_out.0.weight
-             control_layers.0.before_proj.weight -> control_layers.0.before_proj.weight",
-        ) {
-            assert_eq!(ZImageControlKeys::bare(true).file_key(original), expected);
-        }
-    }
-}

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
+use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, any_of, names};
 use super::header::heads;
 use super::transformer::{DenoiserConfig, TransformerConfig};
 use super::{Schema, TensorRole, check_sizes, stream_blocks};
@@ -30,8 +30,8 @@ network_config! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct ZImageTransformerConfig {
-        pub all_patch_size: Vec<i64> = vec![PATCH],
-        pub all_f_patch_size: Vec<i64> = vec![1],
+        pub all_patch_size: Vec<i64> = vec![PATCH] => only(),
+        pub all_f_patch_size: Vec<i64> = vec![1] => only(),
         pub in_channels: i64 = 16 => size(),
         /// Width of the hidden states.
         pub dim: i64 = 3840 => dim("x_embedder.weight", 0),
@@ -42,14 +42,14 @@ network_config! {
         pub n_heads: i64 = 30 => size(),
         pub n_kv_heads: i64 = 30,
         pub norm_eps: f64 = 1e-5 => epsilon(),
-        pub qk_norm: bool = true,
+        pub qk_norm: bool = true => only(),
         /// Width of the text's embeddings.
         pub cap_feat_dim: i64 = 2560 => width("cap_embedder.0.weight"),
         /// Width of an image encoder's embeddings, which only Omni reads.
         pub siglip_feat_dim: Option<i64> = None,
         pub rope_theta: f64 = 256.0 => base(),
         /// Factor of timesteps, which come between 0 and 1.
-        pub t_scale: f64 = 1000.0,
+        pub t_scale: f64 = 1000.0 => within(1e-6, 1e6),
         /// Rotary dimensions of a head for order, row and column.
         pub axes_dims: [i64; 3] = AXES,
         /// Places along each axis.
@@ -61,6 +61,30 @@ network_config! {
 impl TransformerConfig for ZImageTransformerConfig {
     const LABEL: &'static str = "Z-Image transformer";
     const CLASSES: &'static [&'static str] = &["ZImageTransformer2DModel"];
+    // A tensor of Lumina 2 that no reader asks for.
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&["norm_final"]);
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect::own(&[any_of(&PADS), any_of(&MARKS)], &LISTS),
+        TensorDialect::diffusers(
+            &[
+                any_of(&PADS),
+                any_of(&[
+                    "all_x_embedder.2-1.weight",
+                    "all_final_layer.2-1.linear.weight",
+                    "layers.0.attention.to_q.weight",
+                ]),
+            ],
+            &[
+                LISTS[0].named("layers", DIFFUSERS_LAYERS),
+                LISTS[1].named("noise_refiner", DIFFUSERS_LAYERS),
+                LISTS[2].named("context_refiner", DIFFUSERS_LAYERS),
+            ],
+            &[names! {
+                "x_embedder" => "all_x_embedder.2-1",
+                "final_layer" => "all_final_layer.2-1",
+            }],
+        ),
+    ];
 
     fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let patch = header.dim("x_embedder.weight", 1)?;
@@ -77,26 +101,13 @@ impl TransformerConfig for ZImageTransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         check_sizes(&self.axes_lens.map(|length| ("axes_lens", length)))?;
-        let (dim, heads) = (self.dim, self.n_heads);
-        Err(
-            if (&self.all_patch_size[..], &self.all_f_patch_size[..]) != (&[PATCH], &[1]) {
-                format!(
-                    "expected an all_patch_size of {PATCH} and an all_f_patch_size of 1, found {:?} and {:?}",
-                    self.all_patch_size, self.all_f_patch_size
-                )
-            } else if !self.qk_norm {
-                "expected norms of queries and keys, found qk_norm off".to_owned()
-            } else if self.n_kv_heads != heads || dim % heads != 0 {
-                format!(
-                    "expected n_heads that divide a dim of {dim}, and as many n_kv_heads, found {heads} and {}",
-                    self.n_kv_heads
-                )
-            } else if !(self.t_scale.is_finite() && self.t_scale > 0.0) {
-                format!("expected a t_scale above 0, found {}", self.t_scale)
-            } else {
-                return stream_blocks::check_axes("axes_dims", self.axes_dims, self.head_dim());
-            },
-        )
+        let (dim, heads, shared) = (self.dim, self.n_heads, self.n_kv_heads);
+        if shared != heads || dim % heads != 0 {
+            return Err(format!(
+                "expected n_heads that divide a dim of {dim}, and as many n_kv_heads, found {heads} and {shared}"
+            ));
+        }
+        stream_blocks::check_axes("axes_dims", self.axes_dims, self.head_dim())
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -180,58 +191,19 @@ const MARKS: [&str; 3] = [
 
 /// The lists of blocks, which all files name alike.
 const LISTS: [BlockList; 3] = [
-    BlockList::shared("layers", BLOCK_MARK),
-    BlockList::shared("noise_refiner", BLOCK_MARK),
-    BlockList::shared("context_refiner", BLOCK_MARK),
+    BlockList::shared("layers"),
+    BlockList::shared("noise_refiner"),
+    BlockList::shared("context_refiner"),
 ];
-pub(super) const BLOCK_MARK: &str = "attention_norm1.weight";
 
-pub(super) const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
-    ("attention.qkv.q", "attention.to_q"),
-    ("attention.qkv.k", "attention.to_k"),
-    ("attention.qkv.v", "attention.to_v"),
-    ("attention.q_norm", "attention.norm_q"),
-    ("attention.k_norm", "attention.norm_k"),
-    ("attention.out", "attention.to_out.0"),
-]];
-
-impl NamedTensors for ZImageTransformerConfig {
-    // A tensor of Lumina 2 that no reader asks for.
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&["norm_final"]);
-    const DIALECTS: &'static [TensorDialect] = &[
-        TensorDialect {
-            is_diffusers: false,
-            is_split: false,
-            marks: &[(1, &PADS), (1, &MARKS)],
-            lists: &LISTS,
-            outer: &[],
-        },
-        TensorDialect {
-            is_diffusers: true,
-            is_split: true,
-            marks: &[
-                (1, &PADS),
-                (
-                    1,
-                    &[
-                        "all_x_embedder.2-1.weight",
-                        "all_final_layer.2-1.linear.weight",
-                        "layers.0.attention.to_q.weight",
-                    ],
-                ),
-            ],
-            lists: &[
-                LISTS[0].named("layers", DIFFUSERS_LAYERS),
-                LISTS[1].named("noise_refiner", DIFFUSERS_LAYERS),
-                LISTS[2].named("context_refiner", DIFFUSERS_LAYERS),
-            ],
-            outer: &[&[
-                ("x_embedder", "all_x_embedder.2-1"),
-                ("final_layer", "all_final_layer.2-1"),
-            ]],
-        },
-    ];
-}
+pub(super) const DIFFUSERS_LAYERS: &[&[NamePair]] = &[names! {
+    "attention.qkv.q" => "attention.to_q",
+    "attention.qkv.k" => "attention.to_k",
+    "attention.qkv.v" => "attention.to_v",
+    "attention.q_norm" => "attention.norm_q",
+    "attention.k_norm" => "attention.norm_k",
+    "attention.out" => "attention.to_out.0",
+}];
 
 /// Adds a block whose matrices have a role; [`TensorRole::Matrix`] is that of blocks that a timestep modulates.
 pub(super) fn add_block(
@@ -273,46 +245,5 @@ pub(super) fn add_block(
     }
     if role == TensorRole::Matrix {
         schema.modulation(&name("adaLN_modulation.0"), 4 * dim, config.told_dim());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::networks::dialects::PREFIXES;
-
-    #[test]
-    fn names_are_those_of_the_file() {
-        let diffusers = ZImageTransformerKeys::bare(true);
-        for (original, expected) in crate::testing::table(
-            "x_embedder.bias -> all_x_embedder.2-1.bias
-             final_layer.adaLN_modulation.1.weight -> all_final_layer.2-1.adaLN_modulation.1.weight
-             layers.29.attention.qkv.v.weight -> layers.29.attention.to_v.weight
-             noise_refiner.1.attention.q_norm.weight -> noise_refiner.1.attention.norm_q.weight
-             context_refiner.0.attention.out.weight -> context_refiner.0.attention.to_out.0.weight
-             layers.3.feed_forward.w2.weight -> layers.3.feed_forward.w2.weight
-             cap_embedder.1.bias -> cap_embedder.1.bias
-             x_pad_token -> x_pad_token",
-        ) {
-            assert_eq!(diffusers.file_key(original), expected);
-        }
-    }
-
-    #[test]
-    fn a_dialect_is_found_behind_every_prefix_and_not_in_lumina() {
-        for prefix in PREFIXES {
-            for (mark, is_diffusers) in [
-                ("x_embedder.weight", false),
-                ("all_x_embedder.2-1.weight", true),
-            ] {
-                let names = ["cap_pad_token", mark].map(|name| format!("{prefix}{name}"));
-                let keys = ZImageTransformerKeys::detect(|key| names.contains(&key.to_owned()));
-                let keys = keys.unwrap();
-                assert_eq!((keys.prefix, keys.is_diffusers), (*prefix, is_diffusers));
-                assert_eq!(keys.file_key("x_embedder.weight"), names[1]);
-            }
-        }
-        let lumina = |key: &str| MARKS.contains(&key);
-        assert_eq!(ZImageTransformerKeys::detect(lumina), None);
     }
 }

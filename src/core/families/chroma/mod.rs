@@ -82,14 +82,13 @@ impl SingleTransformerFamily for ChromaFamily {
 
 /// LoRAs for Chroma.
 pub mod lora {
-    use crate::families::flux::lora::with_extra_names;
+    use crate::families::flux::lora::EXTRA;
     use crate::lora::{LoraTarget, of_transformer};
     use crate::networks::ChromaTransformerConfig;
 
     /// The transformer, in the authors' names.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("chroma", || {
-        let config = ChromaTransformerConfig::default();
-        with_extra_names(of_transformer(&config, "img_in.weight", true))
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("chroma", |_| {
+        of_transformer(&ChromaTransformerConfig::default(), true, EXTRA)
     });
 }
 

@@ -6,8 +6,8 @@ use super::variant::FluxVariant;
 use crate::families::single::transformer_table;
 use crate::lora;
 use crate::lora::{
-    Expert, LayerMismatch, LayerNames, LoraCoverage, LoraFile, LoraPlan, LoraTarget, RowShare,
-    of_transformer, with_extra,
+    Expert, ExtraNames, LayerMismatch, LoraCoverage, LoraFile, LoraPlan, LoraTarget, RowShare,
+    of_transformer,
 };
 use crate::model::choices::LoraChoice;
 use crate::model::{CatalogError, ModelSpec};
@@ -15,13 +15,16 @@ use crate::networks::{FluxTransformerConfig, NetworkConfig as _};
 
 /// The transformer, whose file has diffusers' names or the authors'.
 pub fn network(is_diffusers: bool) -> LoraTarget {
-    let network = if is_diffusers {
-        LoraTarget::transformer("flux in diffusers' names", || names(true))
-    } else {
-        LoraTarget::transformer("flux", || names(false))
-    };
+    let network = LoraTarget::transformer("flux", |is_diffusers| {
+        let config = FluxTransformerConfig {
+            guidance_embeds: true,
+            ..FluxTransformerConfig::default()
+        };
+        of_transformer(&config, is_diffusers, EXTRA)
+    });
     LoraTarget {
         input: Some("img_in"),
+        is_diffusers,
         ..network
     }
 }
@@ -86,28 +89,18 @@ fn sees_more(misfit: &LayerMismatch) -> bool {
     is_input && misfit.found.1 > misfit.expected.1
 }
 
-/// Names that only some LoRA tools have.
-const EXTRA: [(&str, &str, RowShare); 9] = [
-    ("img_attn.qkv", "attn.to_qkv", RowShare::All),
-    ("img_attn.qkv", "processor.qkv_lora1", RowShare::All),
-    ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
-    ("txt_attn.qkv", "processor.qkv_lora2", RowShare::All),
-    ("img_attn.proj", "attn.to_out", RowShare::All),
-    ("img_attn.proj", "processor.proj_lora1", RowShare::All),
-    ("txt_attn.proj", "processor.proj_lora2", RowShare::All),
-    ("linear1", "processor.qkv_lora", RowShare::QkvOfSeven),
-    ("linear2", "processor.proj_lora", RowShare::All),
-];
-
-/// Adds names that only some LoRA tools have for the layers of such blocks.
-pub(in crate::families) fn with_extra_names(all: Vec<LayerNames>) -> Vec<LayerNames> {
-    with_extra(all, &EXTRA, true)
-}
-
-fn names(is_diffusers: bool) -> Vec<LayerNames> {
-    let config = FluxTransformerConfig {
-        guidance_embeds: true,
-        ..FluxTransformerConfig::default()
-    };
-    with_extra_names(of_transformer(&config, "img_in.weight", is_diffusers))
-}
+/// Names that only some LoRA tools have for the layers of such blocks.
+pub(in crate::families) const EXTRA: ExtraNames = ExtraNames {
+    layers: &[
+        ("img_attn.qkv", "attn.to_qkv", RowShare::All),
+        ("img_attn.qkv", "processor.qkv_lora1", RowShare::All),
+        ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
+        ("txt_attn.qkv", "processor.qkv_lora2", RowShare::All),
+        ("img_attn.proj", "attn.to_out", RowShare::All),
+        ("img_attn.proj", "processor.proj_lora1", RowShare::All),
+        ("txt_attn.proj", "processor.proj_lora2", RowShare::All),
+        ("linear1", "processor.qkv_lora", RowShare::Of(7, 0, 3)),
+        ("linear2", "processor.proj_lora", RowShare::All),
+    ],
+    has_bare_norms: true,
+};

@@ -131,32 +131,26 @@ const fn sign(start: &'static str, ends: &'static [&'static str]) -> LoraSignatu
 
 /// LoRAs for FLUX.2.
 pub mod lora {
-    use crate::lora::{LoraTarget, RowShare, of_transformer, with_extra};
+    use crate::lora::{ExtraNames, LoraTarget, RowShare, of_transformer};
     use crate::networks::Flux2TransformerConfig;
 
-    /// Names that only some LoRA tools have.
-    const EXTRA: [(&str, &str, RowShare); 3] = [
-        ("img_attn.qkv", "attn.to_qkv", RowShare::All),
-        ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
-        ("img_attn.proj", "attn.to_out", RowShare::All),
-    ];
+    const EXTRA: ExtraNames = ExtraNames {
+        layers: &[
+            ("img_attn.qkv", "attn.to_qkv", RowShare::All),
+            ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
+            ("img_attn.proj", "attn.to_out", RowShare::All),
+        ],
+        has_bare_norms: true,
+    };
 
     /// The transformer, whose file has diffusers' names or the authors'.
     pub fn network(is_diffusers: bool) -> LoraTarget {
-        if is_diffusers {
-            LoraTarget::transformer("flux2 in diffusers' names", || {
-                let config = Flux2TransformerConfig::klein_4b();
-                with_extra(of_transformer(&config, "img_in.weight", true), &EXTRA, true)
-            })
-        } else {
-            LoraTarget::transformer("flux2", || {
-                let config = Flux2TransformerConfig::klein_4b();
-                with_extra(
-                    of_transformer(&config, "img_in.weight", false),
-                    &EXTRA,
-                    true,
-                )
-            })
+        let network = LoraTarget::transformer("flux2", |is_diffusers| {
+            of_transformer(&Flux2TransformerConfig::klein_4b(), is_diffusers, EXTRA)
+        });
+        LoraTarget {
+            is_diffusers,
+            ..network
         }
     }
 }

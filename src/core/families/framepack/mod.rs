@@ -162,21 +162,18 @@ impl SingleTransformerFamily for FramePackTable {
 
 /// LoRAs for FramePack, and for HunyuanVideo from which it was made.
 pub mod lora {
-    use crate::lora::{LoraTarget, of_transformer};
+    use crate::lora::{ExtraNames, LoraTarget, of_transformer};
     use crate::networks::FramePackTransformerConfig;
 
     /// The transformer, whose file has diffusers' names or ComfyUI's.
     pub fn network(is_diffusers: bool) -> LoraTarget {
-        if is_diffusers {
-            LoraTarget::transformer("framepack in diffusers' names", || {
-                let config = FramePackTransformerConfig::default();
-                of_transformer(&config, "img_in.proj.weight", true)
-            })
-        } else {
-            LoraTarget::transformer("framepack", || {
-                let config = FramePackTransformerConfig::default();
-                of_transformer(&config, "img_in.proj.weight", false)
-            })
+        let network = LoraTarget::transformer("framepack", |is_diffusers| {
+            let config = FramePackTransformerConfig::default();
+            of_transformer(&config, is_diffusers, ExtraNames::default())
+        });
+        LoraTarget {
+            is_diffusers,
+            ..network
         }
     }
 }

@@ -120,12 +120,13 @@ const fn sign(start: &'static str) -> LoraSignature {
 
 /// LoRAs for Krea 2.
 pub mod lora {
-    use crate::lora::{LoraTarget, of_transformer};
+    use crate::lora::{ExtraNames, LoraTarget, of_transformer};
     use crate::networks::Krea2TransformerConfig;
 
     /// The transformer, in the names that readers ask with.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("krea2", || {
-        of_transformer(&Krea2TransformerConfig::default(), "first.weight", true)
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("krea2", |_| {
+        let config = Krea2TransformerConfig::default();
+        of_transformer(&config, true, ExtraNames::default())
     });
 }
 

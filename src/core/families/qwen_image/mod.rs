@@ -171,16 +171,17 @@ const fn sign(start: &'static str) -> LoraSignature {
 
 /// LoRAs for Qwen-Image.
 pub mod lora {
-    use crate::lora::{LoraTarget, RowShare, of_transformer, with_extra};
+    use crate::lora::{ExtraNames, LoraTarget, RowShare, of_transformer};
     use crate::networks::QwenImageTransformerConfig;
 
     /// The transformer, in the names with which the engine asks.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("qwen_image", || {
-        let config = QwenImageTransformerConfig::default();
-        let names = of_transformer(&config, "img_in.weight", true);
-        // Some tools leave out the number of diffusers' name.
-        let extra = [("img_attn.proj", "attn.to_out", RowShare::All)];
-        with_extra(names, &extra, false)
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("qwen_image", |_| {
+        let extra = ExtraNames {
+            // Some tools leave out the number of diffusers' name.
+            layers: &[("img_attn.proj", "attn.to_out", RowShare::All)],
+            has_bare_norms: false,
+        };
+        of_transformer(&QwenImageTransformerConfig::default(), true, extra)
     });
 }
 

@@ -208,34 +208,16 @@ pub(super) fn same_experts(
     second: &WanTransformerConfig,
     second_place: &Path,
 ) -> Result<(), CatalogError> {
-    for (name, expected, found) in [
-        ("in_channels", first.in_channels, second.in_channels),
-        ("out_channels", first.out_channels, second.out_channels),
-        ("width", first.dim(), second.dim()),
-        ("num_layers", first.num_layers, second.num_layers),
-        ("text_dim", first.text_dim, second.text_dim),
-        ("ffn_dim", first.ffn_dim, second.ffn_dim),
-        (
-            "image_dim",
-            first.image_dim.unwrap_or(0),
-            second.image_dim.unwrap_or(0),
-        ),
-        (
-            "number of vace_layers",
-            first.vace_layers.len() as i64,
-            second.vace_layers.len() as i64,
-        ),
-    ] {
-        if expected != found {
-            return Err(CatalogError::expert(
-                format!(
-                    "expected a low-noise expert of the same kind as the high-noise one, with a {name} of {expected}, found {found}"
-                ),
-                second_place,
-            ));
-        }
-    }
-    Ok(())
+    let mut sizes = first.sizes().into_iter().zip(second.sizes());
+    let differing = sizes.find(|(first, second)| first != second);
+    differing.map_or(Ok(()), |((name, expected), (_, found))| {
+        Err(CatalogError::expert(
+            format!(
+                "expected a low-noise expert of the same kind as the high-noise one, with a {name} of {expected}, found {found}"
+            ),
+            second_place,
+        ))
+    })
 }
 
 fn wrong_transformer(

@@ -2,14 +2,12 @@
 
 use crate::families::LoraRules;
 use crate::families::single::transformer_table;
-use crate::lora::{LayerTable, LoraTarget, of_transformer};
+use crate::lora::{ExtraNames, LayerTable, LoraTarget, of_transformer};
 use crate::model::LoraSignature;
 use crate::networks::{TransformerConfig as _, WanTransformerConfig};
 
 /// The transformer, in the authors' names.
 pub const NETWORK: LoraTarget = LoraTarget {
-    name: "wan",
-    is_text_encoder: false,
     of_pictures: |name| {
         let ends = [
             "_k_img",
@@ -22,16 +20,15 @@ pub const NETWORK: LoraTarget = LoraTarget {
         ends.iter().any(|end| name.ends_with(end))
             || starts.iter().any(|start| name.starts_with(start))
     },
-    input: None,
-    names: || {
+    ..LoraTarget::transformer("wan", |_| {
         let config = WanTransformerConfig {
             // Models with an image encoder have all layers of the others.
             image_dim: Some(1),
             added_kv_proj_dim: Some(1),
             ..WanTransformerConfig::default()
         };
-        of_transformer(&config, "patch_embedding.weight", true)
-    },
+        of_transformer(&config, true, ExtraNames::default())
+    })
 };
 
 pub(super) const RULES: LoraRules = LoraRules {

@@ -124,16 +124,17 @@ const fn sign(start: &'static str) -> LoraSignature {
 
 /// LoRAs for Z-Image.
 pub mod lora {
-    use crate::lora::{LoraTarget, RowShare, of_transformer, with_extra};
+    use crate::lora::{ExtraNames, LoraTarget, RowShare, of_transformer};
     use crate::networks::ZImageTransformerConfig;
 
     /// The transformer, in the authors' names.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("z_image", || {
-        let config = ZImageTransformerConfig::default();
-        let names = of_transformer(&config, "x_embedder.weight", true);
-        // Some tools leave out the number of diffusers' name.
-        let extra = [("attention.out", "attention.to_out", RowShare::All)];
-        with_extra(names, &extra, false)
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("z_image", |_| {
+        let extra = ExtraNames {
+            // Some tools leave out the number of diffusers' name.
+            layers: &[("attention.out", "attention.to_out", RowShare::All)],
+            has_bare_norms: false,
+        };
+        of_transformer(&ZImageTransformerConfig::default(), true, extra)
     });
 }
 

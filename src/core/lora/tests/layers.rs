@@ -7,10 +7,11 @@ use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
 use crate::fitting::{LoraInfo, fitting_plan};
 use crate::job::LoraChoice;
-use crate::lora::{LayerTable, LoraCoverage, LoraFile, LoraPlan, LoraTarget, RowRange};
+use crate::lora::{LayerTable, LoraFile, LoraPlan, LoraTarget, RowRange};
 use crate::testing::made_up::{
     Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write,
 };
+use crate::testing::table;
 
 pub(crate) const RANK: u64 = 4;
 
@@ -84,6 +85,14 @@ pub(crate) fn lora_of(
 pub(crate) const KOHYA: [&str; 2] = ["lora_down.weight", "lora_up.weight"];
 pub(crate) const PEFT: [&str; 2] = ["lora_A.weight", "lora_B.weight"];
 
+/// A LoRA of one layer with this many outputs and inputs.
+pub(crate) fn one_layer(layer: &str, [output, input]: [u64; 2], [down, up]: [&str; 2]) -> Shapes {
+    Shapes::from([
+        (format!("{layer}.{down}"), vec![RANK, input]),
+        (format!("{layer}.{up}"), vec![output, RANK]),
+    ])
+}
+
 pub(crate) fn comfy(dims: Dims) -> Shapes {
     let rename = |layer: &str| format!("diffusion_model.{layer}");
     lora_of(
@@ -134,32 +143,16 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
         for rename in renames {
             let file = files.read(&lora_of(&base, |_| true, rename, KOHYA));
             let plan = LoraPlan::new(&file, std::slice::from_ref(&table));
-            assert_eq!(
-                plan.coverage.applied, plan.coverage.total,
-                "{}",
-                plan.coverage
-            );
-            let layers: BTreeSet<&str> = plan
-                .updates
-                .iter()
-                .map(|update| &update.layer.name[..])
-                .collect();
-            assert_eq!(
-                2 * layers.len(),
-                plan.coverage.total,
-                "each layer is found once"
-            );
+            let coverage = &plan.coverage;
+            assert_eq!(coverage.applied, coverage.total, "{coverage}");
+            let layers = plan.updates.iter().map(|update| &update.layer.name);
+            let layers: BTreeSet<&String> = layers.collect();
+            assert_eq!(2 * layers.len(), coverage.total, "each layer is found once");
         }
     }
     let base = flux();
     let table = table_of(flux::lora::network(false), &base);
-    for start in [
-        "lora_unet_",
-        "lycoris_",
-        "diffusion_model.",
-        "transformer.",
-        "",
-    ] {
+    for start in "lora_unet_ lycoris_ diffusion_model. transformer. ".split(' ') {
         let rename = |layer: &str| {
             if start.ends_with('_') {
                 format!("{start}{}", underscores(layer))
@@ -167,75 +160,55 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
                 format!("{start}{layer}")
             }
         };
-        let plan = LoraPlan::new(
-            &files.read(&lora_of(&base, |_| true, rename, KOHYA)),
-            std::slice::from_ref(&table),
-        );
-        assert_eq!(
-            plan.coverage.applied, plan.coverage.total,
-            "{start}: {}",
-            plan.coverage
-        );
+        let file = files.read(&lora_of(&base, |_| true, rename, KOHYA));
+        let coverage = LoraPlan::new(&file, std::slice::from_ref(&table)).coverage;
+        assert_eq!(coverage.applied, coverage.total, "{start}: {coverage}");
     }
 }
 
 #[test]
 fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
     let files = Files::new();
-    let table = table_of(flux::lora::network(false), &flux());
-    let rows_of = |name: &str, output: u64, input: u64| {
-        let shapes = Shapes::from([
-            (format!("{name}.lora_A.weight"), vec![RANK, input]),
-            (format!("{name}.lora_B.weight"), vec![output, RANK]),
-        ]);
-        let plan = LoraPlan::new(&files.read(&shapes), std::slice::from_ref(&table));
-        assert_eq!(plan.coverage.applied, 2, "{name}: {}", plan.coverage);
-        (plan.updates[0].layer.name.clone(), plan.updates[0].rows)
-    };
+    let table_of_flux = table_of(flux::lora::network(false), &flux());
     let dim = 3072;
-    for (name, output, layer, rows) in [
+    for (names, outputs, rows) in [
         (
-            "transformer.transformer_blocks.3.attn.to_k",
-            dim,
-            "double_blocks.3.img_attn.qkv",
+            "transformer.transformer_blocks.3.attn.to_k -> double_blocks.3.img_attn.qkv",
+            1,
             RowRange::Range(dim, dim),
         ),
         (
-            "transformer.transformer_blocks.3.attn.add_v_proj",
-            dim,
-            "double_blocks.3.txt_attn.qkv",
+            "transformer.transformer_blocks.3.attn.add_v_proj -> double_blocks.3.txt_attn.qkv",
+            1,
             RowRange::Range(2 * dim, dim),
         ),
         (
-            "transformer.single_transformer_blocks.37.proj_mlp",
-            4 * dim,
-            "single_blocks.37.linear1",
+            "transformer.single_transformer_blocks.37.proj_mlp -> single_blocks.37.linear1",
+            4,
             RowRange::Range(3 * dim, 4 * dim),
         ),
         (
-            "lora_transformer_single_transformer_blocks_0_attn_to_q",
-            dim,
-            "single_blocks.0.linear1",
+            "lora_transformer_single_transformer_blocks_0_attn_to_q -> single_blocks.0.linear1",
+            1,
             RowRange::Range(0, dim),
         ),
         (
-            "transformer.norm_out.linear",
-            2 * dim,
-            "final_layer.adaLN_modulation.1",
+            "transformer.norm_out.linear -> final_layer.adaLN_modulation.1",
+            2,
             RowRange::SwappedHalves,
         ),
         (
-            "diffusion_model.final_layer.adaLN_modulation.1",
-            2 * dim,
-            "final_layer.adaLN_modulation.1",
+            "diffusion_model.final_layer.adaLN_modulation.1 -> final_layer.adaLN_modulation.1",
+            2,
             RowRange::All,
         ),
     ] {
-        assert_eq!(
-            rows_of(name, output, dim),
-            (layer.to_owned(), rows),
-            "{name}"
-        );
+        let (name, layer) = names.split_once(" -> ").unwrap();
+        let shapes = one_layer(name, [outputs * dim, dim], PEFT);
+        let plan = LoraPlan::new(&files.read(&shapes), std::slice::from_ref(&table_of_flux));
+        assert_eq!(plan.coverage.applied, 2, "{name}: {}", plan.coverage);
+        let found = (&plan.updates[0].layer.name[..], plan.updates[0].rows);
+        assert_eq!(found, (layer, rows), "{name}");
     }
 }
 
@@ -244,101 +217,51 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
     let files = Files::new();
     let table = table_of(wan::lora::NETWORK, &transformer(T2V_14B));
     let refused = |shapes: &Shapes, family, table: &LayerTable| {
-        let file = files.read(shapes);
-        fitting_plan(&file, family, std::slice::from_ref(table))
-            .unwrap_err()
-            .to_string()
+        let plan = fitting_plan(&files.read(shapes), family, std::slice::from_ref(table));
+        plan.unwrap_err().to_string()
     };
     let small = refused(&comfy(TI2V_5B), wan::FAMILY, &table);
-    assert!(
-        small.contains("Wan 14B") && small.contains("Wan 5B"),
-        "{small}"
-    );
-    let hunyuan = Shapes::from([
-        (
-            "diffusion_model.double_blocks.0.img_mlp.fc1.lora_A.weight".to_owned(),
-            vec![RANK, 3072],
-        ),
-        (
-            "diffusion_model.double_blocks.0.img_mlp.fc1.lora_B.weight".to_owned(),
-            vec![12288, RANK],
-        ),
-    ]);
+    assert!(small.contains("Wan 14B") && small.contains("Wan 5B"));
+    let layer = "diffusion_model.double_blocks.0.img_mlp.fc1";
+    let hunyuan = one_layer(layer, [12288, 3072], PEFT);
     let of_flux = table_of(flux::lora::network(false), &flux());
     assert!(refused(&hunyuan, flux::FAMILY, &of_flux).contains("HunyuanVideo"));
     // All names are Flux's, but Flux has 19 such blocks.
     let deep = |block: u64| {
         let layer = format!("transformer.transformer_blocks.{block}.attn.to_q");
-        Shapes::from([
-            (format!("{layer}.lora_A.weight"), vec![RANK, 3072]),
-            (format!("{layer}.lora_B.weight"), vec![3072, RANK]),
-        ])
+        one_layer(&layer, [3072; 2], PEFT)
     };
     assert!(refused(&deep(19), flux::FAMILY, &of_flux).contains("HunyuanVideo"));
-    assert!(
-        fitting_plan(
-            &files.read(&deep(18)),
-            flux::FAMILY,
-            std::slice::from_ref(&of_flux)
-        )
-        .is_ok()
-    );
+    let tables = std::slice::from_ref(&of_flux);
+    assert!(fitting_plan(&files.read(&deep(18)), flux::FAMILY, tables).is_ok());
     assert!(refused(&comfy(T2V_14B), flux::FAMILY, &of_flux).contains("Wan 14B"));
-    let fill = Shapes::from([
-        ("img_in.lora_A.weight".to_owned(), vec![RANK, 384]),
-        ("img_in.lora_B.weight".to_owned(), vec![3072, RANK]),
-        (
-            "double_blocks.0.img_attn.proj.lora_A.weight".to_owned(),
-            vec![RANK, 3072],
-        ),
-        (
-            "double_blocks.0.img_attn.proj.lora_B.weight".to_owned(),
-            vec![3072, RANK],
-        ),
-        (
-            "double_blocks.0.img_attn.proj.lora_B.bias".to_owned(),
-            vec![3072],
-        ),
-    ]);
+    let proj = "double_blocks.0.img_attn.proj";
+    let mut fill = one_layer("img_in", [3072, 384], PEFT);
+    fill.extend(one_layer(proj, [3072; 2], PEFT));
+    fill.insert(format!("{proj}.lora_B.bias"), vec![3072]);
     assert!(refused(&fill, flux::FAMILY, &of_flux).contains("FLUX.1 Fill"));
-    let sd = Shapes::from([
-        (
-            "lora_unet_down_blocks_0_attentions_0_proj_in.lora_down.weight".to_owned(),
-            vec![RANK, 320],
-        ),
-        (
-            "lora_unet_down_blocks_0_attentions_0_proj_in.lora_up.weight".to_owned(),
-            vec![320, RANK],
-        ),
-    ]);
+    let layer = "lora_unet_down_blocks_0_attentions_0_proj_in";
+    let sd = one_layer(layer, [320; 2], KOHYA);
     assert!(refused(&sd, wan::FAMILY, &table).contains("Stable Diffusion"));
 }
 
 #[test]
 fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
     let files = Files::new();
-    for (layer, family) in [
-        ("transformer.blocks.0.attn1.to_q", "wan"),
-        ("lora_unet_blocks_0_attn1_to_q", "wan"),
-        ("base_model.model.blocks.0.cross_attn.k", "wan"),
-        (
-            "transformer.transformer_blocks.0.attn1.to_q",
-            "LTX-Video or a similar model",
-        ),
-        ("transformer.transformer_blocks.0.attn.to_q", "flux"),
-        (
-            "lora_transformer_single_transformer_blocks_0_proj_mlp",
-            "flux",
-        ),
-        ("lora_unet_single_blocks_0_linear1", "flux"),
-        ("lora_unet_single_blocks_0_modulation_linear", "hunyuan"),
-        ("something.else", ""),
-    ] {
-        let shapes = Shapes::from([
-            (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
-            (format!("{layer}.lora_B.weight"), vec![8, RANK]),
-        ]);
-        assert_eq!(LoraInfo::of(&files.read(&shapes)).family, family, "{layer}");
+    for (layer, family) in table(
+        "transformer.blocks.0.attn1.to_q -> wan
+         lora_unet_blocks_0_attn1_to_q -> wan
+         base_model.model.blocks.0.cross_attn.k -> wan
+         transformer.transformer_blocks.0.attn1.to_q -> LTX-Video or a similar model
+         transformer.transformer_blocks.0.attn.to_q -> flux
+         lora_transformer_single_transformer_blocks_0_proj_mlp -> flux
+         lora_unet_single_blocks_0_linear1 -> flux
+         lora_unet_single_blocks_0_modulation_linear -> hunyuan
+         something.else -> nothing",
+    ) {
+        let file = files.read(&one_layer(layer, [8; 2], PEFT));
+        let found = LoraInfo::of(&file).family;
+        assert_eq!(found, family.replace("nothing", ""), "{layer}");
     }
 }
 
@@ -346,78 +269,35 @@ fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
 fn loras_of_families_that_are_not_supported_are_told_from_those_that_are() {
     let files = Files::new();
     let card = |layer: &str, outputs: u64| {
-        let shapes = Shapes::from([
-            (format!("{layer}.lora_down.weight"), vec![RANK, 8]),
-            (format!("{layer}.lora_up.weight"), vec![outputs, RANK]),
-        ]);
+        let shapes = one_layer(layer, [outputs, 8], KOHYA);
         IdentityCard::read(&files.write("x.safetensors", &shapes)).unwrap()
     };
-    let kohya = |layer: &str| format!("lora_unet_{layer}");
-    for (layer, outputs, label) in [
-        (
-            kohya("down_blocks_1_attentions_0_transformer_blocks_1_attn1_to_k"),
-            640,
-            "Stable Diffusion XL",
-        ),
-        (
-            kohya("input_blocks_7_1_transformer_blocks_1_attn2_to_v"),
-            1280,
-            "Stable Diffusion XL",
-        ),
-        (
-            kohya("down_blocks_0_attentions_1_transformer_blocks_0_ff_net_2"),
-            320,
-            "Stable Diffusion 1.5 or 2",
-        ),
-        (
-            "unet.mid_block.attentions.0.proj_in".to_owned(),
-            1280,
-            "Stable Diffusion",
-        ),
-        (
-            "transformer.transformer_blocks.3.attn.to_q".to_owned(),
-            1536,
-            "Stable Diffusion 3",
-        ),
-        (
-            "transformer.transformer_blocks.0.audio_attn1.to_q".to_owned(),
-            2048,
-            "LTX-2",
-        ),
-        (
-            "transformer.transformer_blocks.0.attn1.to_q".to_owned(),
-            1920,
-            "CogVideoX",
-        ),
-        (
-            "diffusion_model.blocks.0.self_attn.q_proj".to_owned(),
-            2048,
-            "Anima or Cosmos Predict2",
-        ),
-        (kohya("llm_adapter_blocks_0_mlp_0"), 1024, "Anima"),
-        (
-            "double_stream_blocks.0.block.attn1.to_q".to_owned(),
-            2560,
-            "HiDream",
-        ),
-        (
-            "diffusion_model.single_blocks.3.q_proj".to_owned(),
-            3072,
-            "FLUX.3",
-        ),
-    ] {
-        let card = card(&layer, outputs);
+    for (layer, label) in table(
+        "lora_unet_down_blocks_1_attentions_0_transformer_blocks_1_attn1_to_k 640 -> Stable Diffusion XL
+         lora_unet_input_blocks_7_1_transformer_blocks_1_attn2_to_v 1280 -> Stable Diffusion XL
+         lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_ff_net_2 320 -> Stable Diffusion 1.5 or 2
+         unet.mid_block.attentions.0.proj_in 1280 -> Stable Diffusion
+         transformer.transformer_blocks.3.attn.to_q 1536 -> Stable Diffusion 3
+         transformer.transformer_blocks.0.audio_attn1.to_q 2048 -> LTX-2
+         transformer.transformer_blocks.0.attn1.to_q 1920 -> CogVideoX
+         diffusion_model.blocks.0.self_attn.q_proj 2048 -> Anima or Cosmos Predict2
+         lora_unet_llm_adapter_blocks_0_mlp_0 1024 -> Anima
+         double_stream_blocks.0.block.attn1.to_q 2560 -> HiDream
+         diffusion_model.single_blocks.3.q_proj 3072 -> FLUX.3",
+    ) {
+        let (layer, outputs) = layer.split_once(' ').unwrap();
+        let card = card(layer, outputs.parse().unwrap());
         let start = format!("a LoRA for {label}, rank");
         assert!(card.what.starts_with(&start), "{layer}: {}", card.what);
         assert!(!card.is_supported, "{layer}");
     }
     for layer in [
-        kohya("double_blocks_0_img_attn_qkv"),
-        kohya("single_blocks_0_modulation_linear"),
-        kohya("blocks_0_self_attn_q"),
-        "something.else".to_owned(),
+        "lora_unet_double_blocks_0_img_attn_qkv",
+        "lora_unet_single_blocks_0_modulation_linear",
+        "lora_unet_blocks_0_self_attn_q",
+        "something.else",
     ] {
-        assert!(card(&layer, 8).is_supported, "{layer}");
+        assert!(card(layer, 8).is_supported, "{layer}");
     }
 }
 
@@ -426,19 +306,12 @@ fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
     let files = Files::new();
     let table = table_of(wan::lora::NETWORK, &transformer(I2V_EXPERT));
     let plan = fitting_plan(&files.read(&comfy(I2V_14B)), wan::FAMILY, &[table]).unwrap();
-    let LoraCoverage {
-        applied,
-        pictures,
-        total,
-        ..
-    } = plan.coverage;
-    assert_eq!((applied + pictures, pictures), (total, 40 * 2 * 2));
-    assert!(!plan.coverage.is_poor());
-    assert!(
-        plan.coverage.to_string().contains("for pictures"),
-        "{}",
-        plan.coverage
-    );
+    let coverage = plan.coverage;
+    let known = coverage.applied + coverage.pictures;
+    assert_eq!((known, coverage.pictures), (coverage.total, 40 * 2 * 2));
+    assert!(!coverage.is_poor());
+    let text = coverage.to_string();
+    assert!(text.contains("for pictures"), "{text}");
 }
 
 #[test]
@@ -449,32 +322,19 @@ fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
     let whole = shapes.len();
     for block in 30..40 {
         let name = format!("diffusion_model.blocks.{block}.ffn.0");
-        shapes.insert(format!("{name}.lora_A.weight"), vec![RANK, 1536]);
-        shapes.insert(format!("{name}.lora_B.weight"), vec![8960, RANK]);
+        shapes.extend(one_layer(&name, [8960, 1536], PEFT));
     }
     shapes.insert("lora_te1_text_model_x.alpha".into(), vec![]);
-    let coverage = fitting_plan(
-        &files.read(&shapes),
-        wan::FAMILY,
-        std::slice::from_ref(&table),
-    )
-    .unwrap()
-    .coverage;
+    let tables = std::slice::from_ref(&table);
+    let plan = fitting_plan(&files.read(&shapes), wan::FAMILY, tables);
+    let coverage = plan.unwrap().coverage;
     assert_eq!((coverage.applied, coverage.total), (whole, whole + 21));
     assert!(!coverage.is_poor());
     let text = coverage.to_string();
-    let keys = format!(
-        "layers ({whole} of {} keys); 1 for a text encoder",
-        whole + 21
-    );
-    assert!(
-        text.starts_with("applies to") && text.contains(&keys),
-        "{text}"
-    );
-    assert!(
-        text.contains("blocks.30.ffn.0") && text.ends_with("and 17 more"),
-        "{text}"
-    );
+    let total = whole + 21;
+    let keys = format!("layers ({whole} of {total} keys); 1 for a text encoder");
+    assert!(text.starts_with("applies to") && text.contains(&keys));
+    assert!(text.contains("blocks.30.ffn.0") && text.ends_with("and 17 more"));
     for block in 40..140 {
         shapes.insert(format!("blocks.{block}.ffn.0.alpha"), vec![]);
     }

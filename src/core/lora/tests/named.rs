@@ -62,20 +62,14 @@ fn copies_of_one_file_count_once() {
         fs::write(&path, text).unwrap();
         path
     };
-    let mut files = vec![
-        file("a/x.safetensors", "one"),
-        file("b/x.safetensors", "one"),
-    ];
+    let one = |name: &str| file(name, "one");
+    let mut files = vec![one("a/x.safetensors"), one("b/x.safetensors")];
     assert_eq!(files_named(&files, "x", &|_| true), files[..1]);
     files.push(file("c/x.safetensors", "two"));
     assert_eq!(files_named(&files, "x", &|_| true).len(), 2);
-    let err = LoraIndex::from(files)
-        .file_named("x", &|_| true)
-        .unwrap_err();
-    assert!(
-        err.contains("a/x.safetensors") && err.contains("c/x.safetensors"),
-        "{err}"
-    );
+    let err = LoraIndex::from(files).file_named("x", &|_| true);
+    let err = err.unwrap_err();
+    assert!(err.contains("a/x.safetensors") && err.contains("c/x.safetensors"));
 }
 
 #[test]

@@ -50,11 +50,8 @@ fn a_folder_of_the_settings_is_searched_by_name_and_a_circle_of_links_ends() {
     touch(&folder.join("LoRA/.hidden.safetensors"));
     touch(&folder.join("LoRA/sea.safetensors"));
     symlink(&folder, folder.join("LoRA/again")).unwrap();
-    symlink(
-        folder.join("LoRA/sea.safetensors"),
-        folder.join("LoRA/z.safetensors"),
-    )
-    .unwrap();
+    let sea = folder.join("LoRA/sea.safetensors");
+    symlink(sea, folder.join("LoRA/z.safetensors")).unwrap();
     let mut settings = Settings::default();
     settings.models.folders = vec![folder];
     assert_eq!(names(&paths, &settings), ["boat_lora_v2", "sea"]);
@@ -68,13 +65,8 @@ fn a_lora_is_fitted_to_the_model_and_what_does_not_fit_says_why() {
     spec.files.transformer = write(&at("model.safetensors"), &transformer(T2V_1_3B), "BF16");
     let fitting = LoraMatcher::of(&spec).unwrap();
     let notes = json!({"modelspec.trigger_phrase": "b0at", "ss_base_model_version": "wan2.1"});
-    let good = write_as(
-        &at("good.safetensors"),
-        &comfy(T2V_1_3B),
-        &|_| "BF16",
-        0,
-        &notes,
-    );
+    let good = at("good.safetensors");
+    write_as(&good, &comfy(T2V_1_3B), &|_| "BF16", 0, &notes);
     let good = fitting.look(&good);
     assert!(good.fits() && good.name() == "good" && good.bytes > 0);
     let card = good.card.unwrap();
@@ -92,8 +84,6 @@ fn a_lora_is_fitted_to_the_model_and_what_does_not_fit_says_why() {
     let gone = fitting.look(&at("gone.safetensors"));
     assert!(matches!(gone.fit, LoraFit::Gone));
     fs::write(at("short.safetensors"), "x").unwrap();
-    assert!(matches!(
-        fitting.look(&at("short.safetensors")).fit,
-        LoraFit::No(_)
-    ));
+    let short = fitting.look(&at("short.safetensors"));
+    assert!(matches!(short.fit, LoraFit::No(_)));
 }

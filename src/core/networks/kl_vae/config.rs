@@ -12,10 +12,10 @@ use super::keys::KlVaeKeys;
 use super::levels::{self, MAX_LEVELS};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
-use crate::networks::config::{AutoencoderConfig, class_name};
+use crate::networks::config::{AutoencoderConfig, check_only, class_name};
 use crate::networks::header::{count, not_a, sizes_of};
 use crate::networks::schema::TensorSpec;
-use crate::networks::vae::{VaeHalf, check_class, check_scale};
+use crate::networks::vae::{VaeHalf, check_scale};
 use crate::networks::{NetworkConfig, check_epsilon, check_layers, check_sizes};
 
 /// Latent channels of FLUX.1 and of HunyuanVideo. How others are scaled no shape says.
@@ -45,9 +45,6 @@ pub trait KlKind: Clone + fmt::Debug + PartialEq {
 
     /// diffusers' defaults.
     fn defaults() -> KlConfig<Self>;
-
-    /// Names of such an autoencoder in a file; `None` where it has none.
-    fn keys(weights: &WeightSet) -> Option<KlVaeKeys>;
 
     /// Checks specific to this kind.
     fn check(config: &KlConfig<Self>) -> Result<(), String>;
@@ -109,7 +106,7 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
 
     /// Numbers that the published autoencoder, or one with other widths, shows. Either half is enough.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        let keys = K::keys(weights).ok_or_else(|| not_a(K::NAME, weights))?;
+        let keys = Self::keys(weights).ok_or_else(|| not_a(K::NAME, weights))?;
         let (inner, rank) = if K::IS_VIDEO { (".conv", 5) } else { ("", 4) };
         let has = |name: &str| weights.has(&keys.file_key(name));
         let conv = |name: &str| keys.file_key(&format!("{name}{inner}.weight"));
@@ -167,14 +164,10 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
 
     fn check(&self) -> Result<(), String> {
         if !self.is_normed() {
-            check_class(K::CLASS, &self.class)?;
+            check_only("class", &self.class, &K::CLASS.to_owned())?;
         }
-        if self.patch_size.is_some_and(|size| size != [NORMED_EDGE; 2]) {
-            return Err(format!(
-                "expected a patch_size of {NORMED_EDGE} and {NORMED_EDGE}, found {:?}",
-                self.patch_size
-            ));
-        }
+        let patch = [NORMED_EDGE; 2];
+        check_only("patch_size", &self.patch_size.unwrap_or(patch), &patch)?;
         check_epsilon("batch_norm_eps", self.batch_norm_eps())?;
         let levels = self.block_out_channels.len();
         if !(1..=MAX_LEVELS).contains(&levels) {
@@ -182,22 +175,19 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
                 "expected 1 to {MAX_LEVELS} levels in block_out_channels, found {levels}"
             ));
         }
-        let (input, output) = (self.in_channels, self.out_channels);
-        if (input, output) != (3, 3) {
-            return Err(format!(
-                "expected 3 in_channels and out_channels, found {input} and {output}"
-            ));
-        }
+        check_only("in_channels", &self.in_channels, &3)?;
+        check_only("out_channels", &self.out_channels, &3)?;
         let [down, up] = K::BLOCK_TYPES;
-        check_types(
-            "down_block_types",
-            down,
-            self.down_block_types.as_deref(),
-            levels,
-        )?;
-        check_types("up_block_types", up, self.up_block_types.as_deref(), levels)?;
-        if !["silu", "swish"].contains(&self.act_fn.as_str()) {
-            return Err(format!("expected the act_fn silu, found {}", self.act_fn));
+        for (name, types, usual) in [
+            ("down_block_types", &self.down_block_types, down),
+            ("up_block_types", &self.up_block_types, up),
+        ] {
+            if let Some(types) = types {
+                check_only(name, types, &vec![usual.to_owned(); levels])?;
+            }
+        }
+        if self.act_fn != "swish" {
+            check_only("act_fn", &self.act_fn, &"silu".to_owned())?;
         }
         let groups = self.norm_num_groups;
         check_layers(&[("layers_per_block", self.layers_per_block)])?;
@@ -206,12 +196,8 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
             ("norm_num_groups", groups),
         ])?;
         let decoders = self.decoder_block_out_channels.as_ref();
-        if let Some(found) = decoders.filter(|found| found.len() != levels) {
-            return Err(format!(
-                "expected {levels} levels in decoder_block_out_channels, found {}",
-                found.len()
-            ));
-        }
+        let found = decoders.map_or(levels, Vec::len);
+        check_only("number of decoder_block_out_channels", &found, &levels)?;
         let decoders = decoders.into_iter().flatten();
         for &width in self.block_out_channels.iter().chain(decoders) {
             check_sizes(&[("block_out_channels", width)])?;
@@ -230,7 +216,7 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
     }
 
     fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let Some(keys) = K::keys(weights) else {
+        let Some(keys) = Self::keys(weights) else {
             let first = if K::IS_VIDEO {
                 "conv_in.conv"
             } else {
@@ -245,7 +231,7 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
 
 impl<K: KlKind> AutoencoderConfig for KlConfig<K> {
     fn half(&self, half: VaeHalf, weights: &WeightSet) -> Vec<TensorSpec> {
-        K::keys(weights).map_or_else(Vec::new, |keys| self.schema(half, &keys))
+        Self::keys(weights).map_or_else(Vec::new, |keys| self.schema(half, &keys))
     }
 }
 
@@ -329,28 +315,16 @@ impl<K: KlKind> KlConfig<K> {
         self.block_out_channels[self.block_out_channels.len() - 1]
     }
 
-    pub(crate) fn is_in(weights: &WeightSet) -> bool {
-        K::keys(weights).is_some_and(|keys| keys.has_norms(weights))
+    /// Names of such an autoencoder in a file; `None` where it has none.
+    pub(in crate::networks) fn keys(weights: &WeightSet) -> Option<KlVaeKeys> {
+        if K::IS_VIDEO {
+            KlVaeKeys::detect_video(weights.names())
+        } else {
+            KlVaeKeys::detect(weights.names())
+        }
     }
-}
 
-fn check_types(
-    name: &str,
-    usual: &str,
-    types: Option<&[String]>,
-    levels: usize,
-) -> Result<(), String> {
-    let Some(types) = types else {
-        return Ok(());
-    };
-    if let Some(other) = types.iter().find(|other| *other != usual) {
-        return Err(format!("expected {name} of {usual} alone, found {other}"));
+    pub(crate) fn is_in(weights: &WeightSet) -> bool {
+        Self::keys(weights).is_some_and(|keys| keys.has_norms(weights))
     }
-    if types.len() != levels {
-        return Err(format!(
-            "expected {levels} {name}, as many as block_out_channels, found {}",
-            types.len()
-        ));
-    }
-    Ok(())
 }

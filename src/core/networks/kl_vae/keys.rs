@@ -3,7 +3,8 @@
 //! Any may have a prefix, in a file with other networks. HunyuanVideo's are the same with a `conv` within each causal
 //! convolution. Contains no shapes.
 
-use crate::networks::header::{join, prefix_before};
+use crate::networks::dialects::{NamePair, names, renamed_by_patterns};
+use crate::networks::header::prefix_before;
 use std::collections::BTreeSet;
 
 use crate::formats::weights::WeightSet;
@@ -87,17 +88,14 @@ impl KlVaeKeys {
         }
         let own = match self.dialect {
             KlVaeDialect::Authors => original.to_owned(),
-            dialect => diffusers_from_original(original, self.levels, dialect),
+            KlVaeDialect::Diffusers => {
+                diffusers_from_original(original, self.levels, DIFFUSERS_LAYERS)
+            }
+            KlVaeDialect::OldDiffusers => {
+                diffusers_from_original(original, self.levels, OLD_DIFFUSERS_LAYERS)
+            }
         };
         format!("{}{own}", self.prefix)
-    }
-
-    pub fn from_weights(weights: &WeightSet) -> Option<Self> {
-        Self::detect(weights.tensors.keys().map(String::as_str))
-    }
-
-    pub fn of_video(weights: &WeightSet) -> Option<Self> {
-        Self::detect_video(weights.tensors.keys().map(String::as_str))
     }
 
     /// Returns true if a file has a norm within a block of either half: autoencoders of other kinds have other norms.
@@ -126,61 +124,45 @@ fn levels<'a>(keys: impl Iterator<Item = &'a str>) -> usize {
         .count()
 }
 
+/// diffusers' names of what is within a half.
+const DIFFUSERS: &[NamePair] = names! {
+    "*.down.*.block.*" => "*.down_blocks.*.resnets.*",
+    "*.down.*.downsample" => "*.down_blocks.*.downsamplers.0",
+    "*.up.*.block.*" => "*.up_blocks.*.resnets.*",
+    "*.up.*.upsample" => "*.up_blocks.*.upsamplers.0",
+    "*.mid.block_1" => "*.mid_block.resnets.0",
+    "*.mid.block_2" => "*.mid_block.resnets.1",
+    "*.mid.attn_1" => "*.mid_block.attentions.0",
+    "*.norm_out" => "*.conv_norm_out",
+};
+/// Names within a residual block and an attention.
+const DIFFUSERS_LAYERS: &[NamePair] = names! {
+    "nin_shortcut" => "conv_shortcut",
+    "norm" => "group_norm",
+    "q" => "to_q",
+    "k" => "to_k",
+    "v" => "to_v",
+    "proj_out" => "to_out.0",
+};
+const OLD_DIFFUSERS_LAYERS: &[NamePair] = names! {
+    "nin_shortcut" => "conv_shortcut",
+    "norm" => "group_norm",
+    "q" => "query",
+    "k" => "key",
+    "v" => "value",
+    "proj_out" => "proj_attn",
+};
+
 /// `decoder.up.3.block.0.nin_shortcut.bias` → `decoder.up_blocks.0.resnets.0.conv_shortcut.bias` of four levels
-fn diffusers_from_original(original: &str, levels: usize, dialect: KlVaeDialect) -> String {
-    let parts: Vec<&str> = original.split('.').collect();
-    match parts.as_slice() {
-        [half, "down", level, rest @ ..] => join(&[half, "down_blocks", level], &level_part(rest)),
-        [half, "up", level, rest @ ..] => {
-            let from_latents = level
-                .parse::<usize>()
-                .ok()
-                .and_then(|level| levels.checked_sub(level + 1))
-                .map_or_else(|| (*level).to_owned(), |level| level.to_string());
-            join(&[half, "up_blocks", &from_latents], &level_part(rest))
-        }
-        [half, "mid", "attn_1", name, leaf @ ..] => {
-            let name = attention_part(name, dialect);
-            join(&[half, "mid_block", "attentions", "0", name], leaf)
-        }
-        [half, "mid", block, rest @ ..] => {
-            let index = if *block == "block_1" { "0" } else { "1" };
-            join(&[half, "mid_block", "resnets", index], &residual(rest))
-        }
-        [half, "norm_out", leaf] => join(&[half, "conv_norm_out"], &[leaf]),
-        _ => original.to_owned(),
-    }
-}
-
-fn level_part<'a>(rest: &[&'a str]) -> Vec<&'a str> {
-    match rest {
-        ["block", index, rest @ ..] => [&["resnets", index], &residual(rest)[..]].concat(),
-        ["downsample", rest @ ..] => [&["downsamplers", "0"], rest].concat(),
-        ["upsample", rest @ ..] => [&["upsamplers", "0"], rest].concat(),
-        _ => rest.to_vec(),
-    }
-}
-
-fn residual<'a>(rest: &[&'a str]) -> Vec<&'a str> {
-    match rest {
-        ["nin_shortcut", leaf @ ..] => [&["conv_shortcut"], leaf].concat(),
-        _ => rest.to_vec(),
-    }
-}
-
-fn attention_part(name: &str, dialect: KlVaeDialect) -> &str {
-    match (name, dialect) {
-        ("norm", _) => "group_norm",
-        ("q", KlVaeDialect::OldDiffusers) => "query",
-        ("k", KlVaeDialect::OldDiffusers) => "key",
-        ("v", KlVaeDialect::OldDiffusers) => "value",
-        ("proj_out", KlVaeDialect::OldDiffusers) => "proj_attn",
-        ("q", _) => "to_q",
-        ("k", _) => "to_k",
-        ("v", _) => "to_v",
-        ("proj_out", _) => "to_out.0",
-        _ => name,
-    }
+fn diffusers_from_original(original: &str, levels: usize, layers: &[NamePair]) -> String {
+    // diffusers counts the decoder's levels from the latents.
+    let from_latents = |rest: &str| {
+        let (level, rest) = rest.split_once('.')?;
+        let level = levels.checked_sub(level.parse::<usize>().ok()? + 1)?;
+        Some(format!("decoder.up.{level}.{rest}"))
+    };
+    let turned = original.strip_prefix("decoder.up.").and_then(from_latents);
+    renamed_by_patterns(turned.as_deref().unwrap_or(original), DIFFUSERS, layers)
 }
 
 #[cfg(test)]
@@ -198,10 +180,8 @@ mod tests {
              quant_conv.bias -> quant_conv.bias",
         ) {
             let (new, old) = theirs.split_once(", ").unwrap_or((theirs, theirs));
-            for (dialect, expected) in
-                [(KlVaeDialect::Diffusers, new), (KlVaeDialect::OldDiffusers, old)]
-            {
-                assert_eq!(diffusers_from_original(original, 4, dialect), expected);
+            for (layers, expected) in [(DIFFUSERS_LAYERS, new), (OLD_DIFFUSERS_LAYERS, old)] {
+                assert_eq!(diffusers_from_original(original, 4, layers), expected);
             }
         }
     }

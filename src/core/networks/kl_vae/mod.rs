@@ -9,7 +9,6 @@ mod keys;
 mod levels;
 
 use super::vae::check_shift;
-use crate::formats::weights::WeightSet;
 use crate::model::{DetectionRule, PartKind};
 
 /// By which its files are known where no family knows them better.
@@ -39,10 +38,6 @@ impl KlKind for PictureVae {
 
     fn defaults() -> KlVaeConfig {
         KlConfig::with_levels(&[64], 1, 4, 0.18215)
-    }
-
-    fn keys(weights: &WeightSet) -> Option<KlVaeKeys> {
-        KlVaeKeys::from_weights(weights)
     }
 
     fn check(config: &KlVaeConfig) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Tensor names of a language model: those of `transformers` after some prefix, or llama.cpp's.
 
 use super::LanguageKind;
-use crate::networks::dialects::{BlockList, NamePair, renamed};
+use crate::networks::dialects::{BlockList, NamePair, names, renamed};
 use crate::networks::header::prefix_before;
 
 pub(super) const TOKENS: &str = "embed_tokens.weight";
@@ -65,24 +65,24 @@ impl LanguageKeys {
 }
 
 /// `layers.3.mlp.down_proj.weight` -> `blk.3.ffn_down.weight`
-const LLAMA_CPP: BlockList = BlockList::shared("layers", "input_layernorm.weight").named(
+const LLAMA_CPP: BlockList = BlockList::shared("layers").named(
     "blk",
-    &[&[
-        ("input_layernorm", "attn_norm"),
-        ("self_attn.q_proj", "attn_q"),
-        ("self_attn.k_proj", "attn_k"),
-        ("self_attn.v_proj", "attn_v"),
-        ("self_attn.o_proj", "attn_output"),
-        ("self_attn.q_norm", "attn_q_norm"),
-        ("self_attn.k_norm", "attn_k_norm"),
-        ("post_attention_layernorm", "ffn_norm"),
-        ("mlp.gate_proj", "ffn_gate"),
-        ("mlp.up_proj", "ffn_up"),
-        ("mlp.down_proj", "ffn_down"),
-    ]],
+    &[names! {
+        "input_layernorm" => "attn_norm",
+        "self_attn.q_proj" => "attn_q",
+        "self_attn.k_proj" => "attn_k",
+        "self_attn.v_proj" => "attn_v",
+        "self_attn.o_proj" => "attn_output",
+        "self_attn.q_norm" => "attn_q_norm",
+        "self_attn.k_norm" => "attn_k_norm",
+        "post_attention_layernorm" => "ffn_norm",
+        "mlp.gate_proj" => "ffn_gate",
+        "mlp.up_proj" => "ffn_up",
+        "mlp.down_proj" => "ffn_down",
+    }],
 );
-const LLAMA_CPP_OUTER: &[NamePair] = &[
-    ("embed_tokens", "token_embd"),
-    ("norm", "output_norm"),
-    ("lm_head", "output"),
-];
+const LLAMA_CPP_OUTER: &[NamePair] = names! {
+    "embed_tokens" => "token_embd",
+    "norm" => "output_norm",
+    "lm_head" => "output",
+};

@@ -10,11 +10,9 @@ mod usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::header::{count, not_a, sizes};
-use super::{
-    NetworkConfig, Schema, TensorRole, TensorSpec, check_epsilon, check_layers, check_sizes,
-    model_type,
-};
+use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
+use super::header::not_a;
+use super::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes, model_type};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -30,42 +28,37 @@ const HEAD_DIM: i64 = 128;
 /// The sections of positions in published models.
 const SECTIONS: [i64; 3] = [16, 24, 24];
 
-/// `text_encoder/config.json`, with the defaults of `transformers`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LanguageConfig {
+network_config! {
+    /// `text_encoder/config.json`, with the defaults of `transformers`, and sizes of the published Llama 3 of 8 billion
+    /// numbers with LLaVA's words.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default)]
-    pub model_type: String,
-    pub vocab_size: i64,
-    pub hidden_size: i64,
-    pub intermediate_size: i64,
-    pub num_hidden_layers: i64,
-    pub num_attention_heads: i64,
-    /// As many as there are heads where it is not said.
-    #[serde(default)]
-    pub num_key_value_heads: Option<i64>,
-    /// The heads' share of the width where it is not said.
-    #[serde(default)]
-    pub head_dim: Option<i64>,
-    #[serde(default = "default_epsilon")]
-    pub rms_norm_eps: f64,
-    #[serde(default = "silu")]
-    pub hidden_act: String,
-    #[serde(default)]
-    pub attention_bias: bool,
-    /// No Qwen's config has it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub mlp_bias: bool,
-    #[serde(default)]
-    pub rope_theta: Option<f64>,
-    /// RoPE base and scaling in new configs.
-    #[serde(default)]
-    pub rope_parameters: Option<RopeParameters>,
-    /// Base and scaling of positions in old configs.
-    #[serde(default)]
-    pub rope_scaling: Option<RopeParameters>,
-    /// Hidden states that the model reads; no file says it.
-    #[serde(skip)]
-    pub tap: LanguageTap,
+    pub struct LanguageConfig {
+        pub model_type: String = String::new(),
+        pub vocab_size: i64 = 128_320 => dim(TOKENS, 0),
+        pub hidden_size: i64 = 4096 => dim(TOKENS, 1),
+        pub intermediate_size: i64 = 14_336 => dim("layers.0.mlp.up_proj.weight", 0),
+        pub num_hidden_layers: i64 = 32 => count("layers.{}.mlp.up_proj.weight"),
+        pub num_attention_heads: i64 = 32 => size(),
+        /// As many as there are heads where it is not said.
+        pub num_key_value_heads: Option<i64> = None => size(),
+        /// The heads' share of the width where it is not said.
+        pub head_dim: Option<i64> = None => size(),
+        pub rms_norm_eps: f64 = 1e-6 => epsilon(),
+        pub hidden_act: String = "silu".to_owned() => only(),
+        pub attention_bias: bool = false,
+        /// No Qwen's config has it.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub mlp_bias: bool = false => only(),
+        pub rope_theta: Option<f64> = None,
+        /// RoPE base and scaling in new configs.
+        pub rope_parameters: Option<RopeParameters> = None,
+        /// Base and scaling of positions in old configs.
+        pub rope_scaling: Option<RopeParameters> = None,
+        /// Hidden states that the model reads; no file says it.
+        #[serde(skip)]
+        pub tap: LanguageTap = LanguageTap::default(),
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -79,14 +72,6 @@ pub struct RopeParameters {
     /// Numbers of a head's pairs that rotate with each position axis of a token: order, row and column.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mrope_section: Option<Vec<i64>>,
-}
-
-pub(super) fn default_epsilon() -> f64 {
-    1e-6
-}
-
-fn silu() -> String {
-    "silu".to_owned()
 }
 
 impl NetworkConfig for LanguageConfig {
@@ -105,14 +90,12 @@ impl NetworkConfig for LanguageConfig {
         let keys = LanguageKeys::of(&weights.names())
             .ok_or_else(|| not_a("Llama or Qwen text encoder", weights))?;
         let key = |name: &str| keys.file_key(name);
-        let [vocab_size, hidden_size] = sizes(weights, &key(TOKENS))?;
-        let [queries, _] = sizes(weights, &key("layers.0.self_attn.q_proj.weight"))?;
-        let [values, _] = sizes(weights, &key("layers.0.self_attn.k_proj.weight"))?;
-        let wide = |layer| format!("layers.{layer}.mlp.up_proj.weight");
-        let [intermediate_size, _] = sizes(weights, &key(&wide(0)))?;
-        let normed = || sizes(weights, &key(QUERY_NORM)).map(|[width]| width);
+        let header = NamedShapes::new(weights, &key);
+        let found = Self::of_declared(&header)?;
+        let queries = header.dim("layers.0.self_attn.q_proj.weight", 0)?;
+        let values = header.dim("layers.0.self_attn.k_proj.weight", 0)?;
         let width = if keys.kind.has_head_norms() {
-            normed()?
+            header.width(QUERY_NORM)?
         } else {
             HEAD_DIM
         };
@@ -130,32 +113,20 @@ impl NetworkConfig for LanguageConfig {
         let sees = weights.names().any(|name| name.contains("visual."))
             || keys.prefix.ends_with("language_model.")
             || is_noted_to_see(weights);
-        let plain = Self::plain(keys.kind, sees);
+        let found = found.of_kind(keys.kind, sees);
         Ok(Self {
-            vocab_size,
-            hidden_size,
-            intermediate_size,
-            num_hidden_layers: count(weights, |layer| key(&wide(layer))),
             num_attention_heads: heads,
             num_key_value_heads: Some(shared),
             head_dim: Some(queries / heads),
-            rope_theta: note(weights, "rope.freq_base").or(plain.rope_theta),
-            ..plain
+            rope_theta: note(weights, "rope.freq_base").or(found.rope_theta),
+            ..found
         })
     }
 
     fn check(&self) -> Result<(), String> {
         let kind = self.known_kind()?;
-        check_sizes(&[
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_attention_heads", self.num_attention_heads),
-            ("num_key_value_heads", self.num_key_value_heads()),
-            ("head_dim", self.head_dim()),
-        ])?;
-        check_layers(&[("num_hidden_layers", self.num_hidden_layers)])?;
-        check_epsilon("rms_norm_eps", self.rms_norm_eps)?;
+        self.check_declared()?;
+        check_sizes(&[("head_dim", self.head_dim())])?;
         let (heads, shared) = (self.num_attention_heads, self.num_key_value_heads());
         let (head_dim, theta) = (self.head_dim(), self.rope_theta());
         let scaling = [&self.rope_parameters, &self.rope_scaling].into_iter();
@@ -172,13 +143,11 @@ impl NetworkConfig for LanguageConfig {
             format!("expected a rope_theta of at least 1, found {theta}")
         } else if let Some(rope) = types.find(|rope| !is_plain(rope)) {
             format!("expected positions that are not scaled, found scaled ones ({rope})")
-        } else if self.mlp_bias || self.attention_bias && !kind.has_biases() {
+        } else if self.attention_bias && !kind.has_biases() {
             format!(
-                "expected layers without biases, as in every {}, found attention_bias or mlp_bias",
+                "expected layers without biases, as in every {}, found attention_bias",
                 kind.label()
             )
-        } else if self.hidden_act != "silu" {
-            format!("expected the hidden_act silu, found {}", self.hidden_act)
         } else {
             return Ok(());
         })
@@ -196,54 +165,37 @@ impl NetworkConfig for LanguageConfig {
 }
 
 impl LanguageConfig {
-    /// Numbers of all published models of a kind, without sizes. `sees`: with a vision transformer.
-    fn plain(kind: LanguageKind, sees: bool) -> Self {
+    /// Numbers of all published models of a kind beside sizes. `sees`: with a vision transformer.
+    fn of_kind(self, kind: LanguageKind, sees: bool) -> Self {
         Self {
             model_type: kind.model_type(sees).to_owned(),
-            vocab_size: 0,
-            hidden_size: 0,
-            intermediate_size: 0,
-            num_hidden_layers: 0,
-            num_attention_heads: 0,
-            num_key_value_heads: None,
             head_dim: Some(HEAD_DIM),
             rms_norm_eps: kind.epsilon(),
-            hidden_act: silu(),
-            attention_bias: false,
-            mlp_bias: false,
             rope_theta: Some(kind.rope_theta(sees)),
-            rope_parameters: None,
-            rope_scaling: None,
-            tap: LanguageTap::default(),
+            ..self
         }
     }
 
     /// The published Llama 3 of 8 billion numbers, with LLaVA's words.
     pub(crate) fn llama3(tap: LanguageTap) -> Self {
-        Self {
-            vocab_size: 128_320,
-            hidden_size: 4096,
-            intermediate_size: 14_336,
-            num_hidden_layers: 32,
-            num_attention_heads: 32,
+        let config = Self {
             num_key_value_heads: Some(8),
             tap,
-            ..Self::plain(LanguageKind::Llama, false)
-        }
+            ..Self::default()
+        };
+        config.of_kind(LanguageKind::Llama, false)
     }
 
     /// The published Qwen 3 of 4 billion numbers.
     pub fn qwen3_4b(tap: LanguageTap) -> Self {
-        Self {
+        let config = Self {
             vocab_size: 151_936,
             hidden_size: 2560,
             intermediate_size: 9728,
             num_hidden_layers: 36,
-            num_attention_heads: 32,
-            num_key_value_heads: Some(8),
-            tap,
-            ..Self::plain(LanguageKind::Qwen3, false)
-        }
+            ..Self::llama3(tap)
+        };
+        config.of_kind(LanguageKind::Qwen3, false)
     }
 
     /// The published Qwen 3 of 8 billion numbers.
@@ -257,16 +209,16 @@ impl LanguageConfig {
 
     /// The text part of the published Qwen 2.5 VL of 7 billion numbers.
     pub fn qwen25_vl_7b(tap: LanguageTap) -> Self {
-        Self {
+        let config = Self {
             vocab_size: 152_064,
             hidden_size: 3584,
             intermediate_size: 18_944,
             num_hidden_layers: 28,
             num_attention_heads: 28,
             num_key_value_heads: Some(4),
-            tap,
-            ..Self::plain(LanguageKind::Qwen2, true)
-        }
+            ..Self::llama3(tap)
+        };
+        config.of_kind(LanguageKind::Qwen2, true)
     }
 
     /// Llama 3 where the config does not say it.

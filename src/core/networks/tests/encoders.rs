@@ -100,28 +100,22 @@ fn the_schema_of_a_clip_text_encoder_is_its_file() {
     let prefix = clip_text::prefix(&file.keys().map(String::as_str)).unwrap();
     let schema = config::<ClipTextConfig>(CLIP_TEXT).schema(prefix);
     assert_exact(&schema, &file, |_| false);
-    for (name, role) in [
+    for (role, keeps_f32, name) in [
         (
+            TensorRole::Table,
+            false,
             "embeddings.token_embedding.weight",
-            (TensorRole::Table, false),
         ),
-        (
-            "embeddings.position_embedding.weight",
-            (TensorRole::Fixed, false),
-        ),
-        (
-            "encoder.layers.1.mlp.fc2.weight",
-            (TensorRole::Matrix, false),
-        ),
-        ("encoder.layers.1.mlp.fc2.bias", (TensorRole::Fixed, false)),
-        (
-            "encoder.layers.1.layer_norm2.bias",
-            (TensorRole::Fixed, true),
-        ),
-        ("final_layer_norm.weight", (TensorRole::Fixed, true)),
+        (TensorRole::Matrix, false, "encoder.layers.1.mlp.fc2.weight"),
+        (TensorRole::Fixed, false, "encoder.layers.1.mlp.fc2.bias"),
+        (TensorRole::Fixed, true, "encoder.layers.1.layer_norm2.bias"),
+        (TensorRole::Fixed, true, "final_layer_norm.weight"),
     ] {
-        assert_eq!(roles(&schema, &format!("{prefix}{name}")), role, "{name}");
+        let found = roles(&schema, &format!("{prefix}{name}"));
+        assert_eq!(found, (role, keeps_f32), "{name}");
     }
+    let positions = format!("{prefix}embeddings.position_embedding.weight");
+    assert_eq!(roles(&schema, &positions), (TensorRole::Fixed, false));
 }
 
 #[test]

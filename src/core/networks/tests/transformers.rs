@@ -179,40 +179,29 @@ fn refusal<T: NetworkConfig + std::fmt::Debug>(config: &Value) -> String {
 
 #[test]
 fn a_config_of_a_million_layers_is_refused_in_one_sentence() {
-    for (refusal, keys) in [
-        (refusal::<WanTransformerConfig> as Refusal, "num_layers"),
-        (
-            refusal::<FluxTransformerConfig>,
-            "num_layers num_single_layers",
-        ),
-        (
-            refusal::<FramePackTransformerConfig>,
-            "num_layers num_single_layers num_refiner_layers",
-        ),
-        (
-            refusal::<ChromaTransformerConfig>,
-            "num_layers num_single_layers approximator_layers",
-        ),
-        (
-            refusal::<Flux2TransformerConfig>,
-            "num_layers num_single_layers",
-        ),
-        (refusal::<QwenImageTransformerConfig>, "num_layers"),
-        (
-            refusal::<ZImageTransformerConfig>,
-            "n_layers n_refiner_layers",
-        ),
-        (
-            refusal::<Krea2TransformerConfig>,
-            "num_layers num_layerwise_text_blocks num_refiner_text_blocks",
-        ),
-        (refusal::<QwenVisionConfig>, "depth"),
-    ] {
+    let check = |refusal: Refusal, keys: &str| {
         for key in keys.split(' ') {
             let expected = format!("expected a {key} between 1 and 1000, found 1048576: FILE");
             assert_eq!(refusal(&json!({ key: 1 << 20 })), expected);
         }
-    }
+    };
+    let (blocks, both) = ("num_layers", "num_layers num_single_layers");
+    check(refusal::<WanTransformerConfig>, blocks);
+    check(refusal::<QwenImageTransformerConfig>, blocks);
+    check(refusal::<FluxTransformerConfig>, both);
+    check(refusal::<Flux2TransformerConfig>, both);
+    check(refusal::<FramePackTransformerConfig>, both);
+    check(refusal::<FramePackTransformerConfig>, "num_refiner_layers");
+    check(refusal::<ChromaTransformerConfig>, both);
+    check(refusal::<ChromaTransformerConfig>, "approximator_layers");
+    check(
+        refusal::<ZImageTransformerConfig>,
+        "n_layers n_refiner_layers",
+    );
+    check(refusal::<Krea2TransformerConfig>, blocks);
+    let of_text = "num_layerwise_text_blocks num_refiner_text_blocks";
+    check(refusal::<Krea2TransformerConfig>, of_text);
+    check(refusal::<QwenVisionConfig>, "depth");
 }
 
 #[test]

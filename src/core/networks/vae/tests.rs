@@ -8,8 +8,8 @@ use super::VaeHalf;
 use crate::formats::weights::WeightSet;
 use crate::networks::schema::TensorSpec;
 use crate::networks::{
-    HunyuanVaeConfig, KlVaeConfig, KlVaeKeys, NetworkConfig, TensorRole, TinyDecoderConfig,
-    WanVaeConfig, WanVaeKeys,
+    HunyuanVaeConfig, KlVaeConfig, NetworkConfig, TensorRole, TinyDecoderConfig, WanVaeConfig,
+    WanVaeKeys,
 };
 use crate::testing::made_up::{Shapes, header};
 use crate::testing::{fixture, json_fixture};
@@ -56,13 +56,13 @@ fn a_schema_names_exactly_the_tensors_of_files_that_diffusers_wrote() {
         let folder = fixture(&format!("vae/{name}"));
         let file: Shapes = json_fixture(&format!("vae/{name}/shapes.json"));
         let cfg = KlVaeConfig::read(&folder).unwrap();
-        let keys = KlVaeKeys::from_weights(&header(&file)).unwrap();
+        let keys = KlVaeConfig::keys(&header(&file)).unwrap();
         assert_same(name, both_halves(|half| cfg.schema(half, &keys)), &file);
     }
     let folder = fixture("vae/hunyuan");
     let file: Shapes = json_fixture("vae/hunyuan/shapes.json");
     let cfg = HunyuanVaeConfig::read(&folder).unwrap();
-    let keys = KlVaeKeys::of_video(&header(&file)).unwrap();
+    let keys = HunyuanVaeConfig::keys(&header(&file)).unwrap();
     let schema = both_halves(|half| cfg.schema(half, &keys));
     assert_same("hunyuan", schema, &file);
 }

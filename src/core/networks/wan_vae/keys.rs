@@ -5,7 +5,8 @@
 
 use super::WanVaeConfig;
 use crate::formats::weights::WeightSet;
-use crate::networks::header::{join, prefix_before};
+use crate::networks::dialects::{NamePair, names, renamed_by_patterns};
+use crate::networks::header::prefix_before;
 
 /// A tensor that either half has; the first two are the authors'.
 const MARKS: [&str; 4] = [
@@ -79,63 +80,54 @@ impl WanVaeKeys {
     }
 }
 
+/// diffusers' names. The authors' flat list of a decoder has been cut into levels before, each a `flat` list.
+const DIFFUSERS: &[NamePair] = names! {
+    "conv1" => "quant_conv",
+    "conv2" => "post_quant_conv",
+    "*.conv1" => "*.conv_in",
+    "*.head.0" => "*.norm_out",
+    "*.head.2" => "*.conv_out",
+    "*.middle.0" => "*.mid_block.resnets.0",
+    "*.middle.1" => "*.mid_block.attentions.0",
+    "*.middle.2" => "*.mid_block.resnets.1",
+    "*.downsamples.*.downsamples.*.resample" => "*.down_blocks.*.downsampler.resample",
+    "*.downsamples.*.downsamples.*.time_conv" => "*.down_blocks.*.downsampler.time_conv",
+    "*.downsamples.*.downsamples.*" => "*.down_blocks.*.resnets.*",
+    "*.upsamples.*.upsamples.*.resample" => "*.up_blocks.*.upsampler.resample",
+    "*.upsamples.*.upsamples.*.time_conv" => "*.up_blocks.*.upsampler.time_conv",
+    "*.upsamples.*.upsamples.*" => "*.up_blocks.*.resnets.*",
+    "*.upsamples.*.flat.*.resample" => "*.up_blocks.*.upsamplers.0.resample",
+    "*.upsamples.*.flat.*.time_conv" => "*.up_blocks.*.upsamplers.0.time_conv",
+    "*.upsamples.*.flat.*" => "*.up_blocks.*.resnets.*",
+    "*.downsamples.*" => "*.down_blocks.*",
+};
+/// Layers of a residual block, which the authors number; 1, 4 and 5 have no weights.
+const DIFFUSERS_LAYERS: &[NamePair] = names! {
+    "residual.0" => "norm1",
+    "residual.2" => "conv1",
+    "residual.3" => "norm2",
+    "residual.6" => "conv2",
+    "shortcut" => "conv_shortcut",
+};
+
 /// `decoder.upsamples.0.upsamples.3.time_conv.bias` → `decoder.up_blocks.0.upsampler.time_conv.bias`, in the flat list
 /// of Wan 2.1 `decoder.upsamples.3.time_conv.bias` → `decoder.up_blocks.0.upsamplers.0.time_conv.bias`.
 fn diffusers_from_original(original: &str, parts_per_level: i64) -> String {
-    let parts: Vec<&str> = original.split('.').collect();
-    match parts.as_slice() {
-        // One convolution right after the encoder and one right before the decoder.
-        ["conv1", rest @ ..] => join(&["quant_conv"], rest),
-        ["conv2", rest @ ..] => join(&["post_quant_conv"], rest),
-        [half, "conv1", rest @ ..] => join(&[half, "conv_in"], rest),
-        [half, "head", "0", rest @ ..] => join(&[half, "norm_out"], rest),
-        [half, "head", "2", rest @ ..] => join(&[half, "conv_out"], rest),
-        [half, "middle", "1", rest @ ..] => join(&[half, "mid_block", "attentions", "0"], rest),
-        [half, "middle", index, rest @ ..] => {
-            let resnet = if *index == "0" { "0" } else { "1" };
-            join(&[half, "mid_block", "resnets", resnet], &residual(rest))
-        }
-        [half, "downsamples", level, "downsamples", index, rest @ ..] => {
-            level_part([half, "down_blocks", level], &["downsampler"], index, rest)
-        }
-        [half, "upsamples", level, "upsamples", index, rest @ ..] => {
-            level_part([half, "up_blocks", level], &["upsampler"], index, rest)
-        }
-        [half, "downsamples", index, rest @ ..] => {
-            join(&[half, "down_blocks", index], &residual(rest))
-        }
-        [half, "upsamples", index, rest @ ..] => {
-            let Ok(index) = index.parse::<i64>() else {
-                return original.to_owned();
-            };
-            let level = (index / parts_per_level).to_string();
-            let index = (index % parts_per_level).to_string();
-            let level = [half, "up_blocks", &level];
-            level_part(level, &["upsamplers", "0"], &index, rest)
-        }
-        _ => original.to_owned(),
-    }
-}
-
-/// A level is a list of residual blocks with the resampler as its last entry; diffusers names them apart.
-fn level_part(level: [&str; 3], resampler: &[&str], index: &str, rest: &[&str]) -> String {
-    let [half, blocks, number] = level;
-    if matches!(rest, ["residual" | "shortcut", ..]) {
-        join(&[half, blocks, number, "resnets", index], &residual(rest))
-    } else {
-        join(&[&[half, blocks, number], resampler].concat(), rest)
-    }
-}
-
-/// The authors number the layers of a residual block; 1, 4 and 5 have no weights.
-fn residual<'a>(rest: &[&'a str]) -> Vec<&'a str> {
-    let (name, leaf) = match rest {
-        ["residual", "0", leaf @ ..] => ("norm1", leaf),
-        ["residual", "2", leaf @ ..] => ("conv1", leaf),
-        ["residual", "3", leaf @ ..] => ("norm2", leaf),
-        ["residual", "6", leaf @ ..] => ("conv2", leaf),
-        ["shortcut", leaf @ ..] => ("conv_shortcut", leaf),
-        _ => return rest.to_vec(),
+    let in_level = |rest: &str| {
+        let (number, rest) = rest.split_once('.')?;
+        let number = number
+            .parse::<i64>()
+            .ok()
+            .filter(|_| !rest.starts_with("upsamples."))?;
+        let (level, part) = (number / parts_per_level, number % parts_per_level);
+        Some(format!("decoder.upsamples.{level}.flat.{part}.{rest}"))
     };
-    std::iter::once(name).chain(leaf.iter().copied()).collect()
+    let cut = original
+        .strip_prefix("decoder.upsamples.")
+        .and_then(in_level);
+    renamed_by_patterns(
+        cut.as_deref().unwrap_or(original),
+        DIFFUSERS,
+        DIFFUSERS_LAYERS,
+    )
 }

@@ -12,9 +12,10 @@ mod levels;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::vae::{VaeHalf, check_class, check_scale, check_shift};
-use super::{AutoencoderConfig, NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
-use crate::enum_macros::with_defaults;
+use super::config::check_only;
+use super::declared::{DeclaredConfig as _, network_config};
+use super::vae::{VaeHalf, check_scale, check_shift};
+use super::{AutoencoderConfig, NetworkConfig, TensorSpec, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use header::{MEAN_16, STD_16};
 pub use keys::WanVaeKeys;
@@ -27,21 +28,21 @@ const PICTURE_CLASS: &str = "AutoencoderKLQwenImage";
 const MAX_LEVELS: usize = 8;
 const MAX_PATCH: i64 = 64;
 
-with_defaults! {
+network_config! {
     /// `vae/config.json`, with diffusers' defaults, those of Wan 2.1, where a key is left out.
     #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct WanVaeConfig {
         #[serde(rename = "_class_name")]
         pub class: String = CLASS.to_owned(),
-        pub base_dim: i64 = 96,
-        pub decoder_base_dim: Option<i64> = None,
+        pub base_dim: i64 = 96 => size(),
+        pub decoder_base_dim: Option<i64> = None => size(),
         /// Channels of the latents.
-        pub z_dim: i64 = 16,
+        pub z_dim: i64 = 16 => size(),
         /// Width of each level, in multiples of the base.
         pub dim_mult: Vec<i64> = vec![1, 2, 4, 4],
         /// Residual blocks of a level of the encoder; the decoder has one more.
-        pub num_res_blocks: i64 = 2,
+        pub num_res_blocks: i64 = 2 => layers(),
         /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention after its residual blocks.
         pub attn_scales: Vec<f64> = Vec::new(),
         /// Steps between the encoder's levels that also halve time; the decoder has them in reverse order.
@@ -52,8 +53,8 @@ with_defaults! {
         /// the width on the way up, and there are no shortcuts.
         pub is_residual: bool = false,
         #[serde(alias = "input_channels")]
-        pub in_channels: i64 = 3,
-        pub out_channels: i64 = 3,
+        pub in_channels: i64 = 3 => size(),
+        pub out_channels: i64 = 3 => size(),
         /// Pixels of a square that become channels before the first convolution.
         pub patch_size: Option<i64> = None,
         pub scale_factor_temporal: Option<i64> = None,
@@ -72,16 +73,9 @@ impl NetworkConfig for WanVaeConfig {
 
     fn check(&self) -> Result<(), String> {
         if self.class != PICTURE_CLASS {
-            check_class(CLASS, &self.class)?;
+            check_only("class", &self.class, &CLASS.to_owned())?;
         }
-        check_sizes(&[
-            ("base_dim", self.base_dim),
-            ("decoder_base_dim", self.decoder_dim()),
-            ("z_dim", self.z_dim),
-            ("in_channels", self.in_channels),
-            ("out_channels", self.out_channels),
-        ])?;
-        check_layers(&[("num_res_blocks", self.num_res_blocks)])?;
+        self.check_declared()?;
         self.check_levels()?;
         self.check_pixels()?;
         self.check_statistics()?;
@@ -205,25 +199,12 @@ impl WanVaeConfig {
                 channels[0], channels[1]
             ));
         }
-        for (name, stated, real) in [
-            (
-                "scale_factor_spatial",
-                self.scale_factor_spatial,
-                self.spatial_factor(),
-            ),
-            (
-                "scale_factor_temporal",
-                self.scale_factor_temporal,
-                self.temporal_factor(),
-            ),
-        ] {
-            if let Some(stated) = stated.filter(|stated| *stated != real) {
-                return Err(format!(
-                    "expected a {name} of {real} by the levels and patch_size, found {stated}"
-                ));
-            }
-        }
-        Ok(())
+        // What the levels and the patch make.
+        let (space, time) = (self.spatial_factor(), self.temporal_factor());
+        let stated = self.scale_factor_spatial.unwrap_or(space);
+        check_only("scale_factor_spatial", &stated, &space)?;
+        let stated = self.scale_factor_temporal.unwrap_or(time);
+        check_only("scale_factor_temporal", &stated, &time)
     }
 
     fn check_statistics(&self) -> Result<(), String> {

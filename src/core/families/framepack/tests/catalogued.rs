@@ -157,7 +157,7 @@ fn a_diffusers_folder_is_a_model_with_its_own_schedule_and_refused_where_a_part_
          transformer/config has_clean_x_embedder false -> clean_x_embedder
          transformer/config image_proj_dim 1280 -> 1280
          vae/config latent_channels 8 -> one of 8
-         vae/config temporal_compression_ratio 8 -> 4 frames
+         vae/config temporal_compression_ratio 8 -> temporal_compression_ratio 4
          text_encoder/config model_type \"qwen2\" -> qwen2
          text_encoder/config vocab_size 32000 -> 32000
          text_encoder_2/config hidden_size 960 -> one of 960
