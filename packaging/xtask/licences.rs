@@ -10,8 +10,8 @@ use crate::failure::{Doing as _, Failure, Result};
 use crate::second::SecondEngine;
 use crate::workspace::Workspace;
 
-/// Prefix of our own packages, which share the repository's licence.
-const OURS: &str = "safelight";
+/// After the name of a package of the repository, which shares its licence: its folder.
+const OURS: &str = " (/";
 const TREE: [&str; 8] = [
     "tree",
     "--locked",
@@ -63,10 +63,10 @@ pub fn write(packages: &Licences, path: &Path) -> Result<()> {
     let mut all = "The Rust packages inside Safelight, and their licences.\n\n".to_owned();
     let mut texts: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (package, licence) in packages {
-        let (name, version) = name_and_version(package);
-        if name.starts_with(OURS) {
+        if package.contains(OURS) {
             continue;
         }
+        let (name, version) = name_and_version(package);
         writeln!(all, "{name} {version}: {licence}").ok(); // Writing to a string cannot fail.
         for text in texts_in(&sources, &format!("{name}-{version}")) {
             texts.entry(text).or_default().push(name);

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-/// Each file is in the folder of the Rust module that declares its functions.
-const SOURCES: &[&str] = &[
+/// Each file is in the folder of the Rust module that declares its functions. They are compiled as one: most of the time
+/// goes into libtorch's headers.
+const SOURCES: [&str; 4] = [
     "kernels/stream.cpp",
     "runtime/shim.cpp",
     "sampling/noise.cpp",
@@ -31,9 +32,12 @@ fn main() {
         .flag_if_supported("-fno-devirtualize-speculatively")
         .include(libtorch.join("include"))
         .include(libtorch.join("include/torch/csrc/api/include"));
-    for source in SOURCES {
+    let includes = SOURCES.map(|source| {
         println!("cargo:rerun-if-changed={source}");
-        build.file(source);
-    }
-    build.compile("safelight_shim");
+        format!("#include \"{source}\"\n")
+    });
+    let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    let file = PathBuf::from(out).join("shim.cpp");
+    std::fs::write(&file, includes.concat()).expect("cargo's folder can be written to");
+    build.include(".").file(file).compile("safelight_shim");
 }

@@ -38,5 +38,7 @@ pub mod weights;
 pub mod weights_error;
 pub mod work;
 
+// Not used here: names the features that core's tests need, so that tch is compiled once for the program and for the tests.
+use num_integer as _;
 #[cfg(test)]
 use testing::{closeness, drawn, hook_recorder};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::published::{catalog_of, write_all};
+use super::published::{I2V_FILES, catalog_of, write_models};
 use crate::catalog::{ModelCatalog, entry};
 use crate::job::{
     FormInputs, GenerateForm, PartialSampling, SamplerKind, SizeChoice, StartPicture,
@@ -22,7 +22,7 @@ use crate::testing::table;
 fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint() {
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
-    write_all(&models);
+    write_models(&models, &I2V_FILES);
     let catalog = catalog_of(&models);
     let shift = |id: &str, (width, height): (u32, u32), own: Option<f64>, preset: Option<&str>| {
         let picture = StartPicture {
@@ -70,7 +70,7 @@ fn whoever_states_a_shift_for_a_model_means_it_at_every_size() {
     let (_root, paths) = user();
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
-    write_all(&models);
+    write_models(&models, &I2V_FILES[..1]);
     let mut settings = Settings::default();
     settings.models.folders = vec![models];
     let at_480 = |text: &str| {

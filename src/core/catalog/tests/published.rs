@@ -28,14 +28,22 @@ pub(super) fn catalog_of(models: &Path) -> ModelCatalog {
     ModelCatalog::load(&paths, &settings)
 }
 
-pub(super) fn write_all(models: &Path) {
-    comfy_tree(models);
-    let folder = models.join("diffusion_models");
-    for (name, dims, dtype) in [
+/// Name, shape and storage of a transformer's file.
+type TransformerFile = (&'static str, Dims, &'static str);
+
+/// Those of image to video.
+pub(super) const I2V_FILES: [TransformerFile; 4] = [
+    ("wan2.1_i2v_480p_14B_fp16", I2V_14B, "F16"),
+    ("Wan2_1-I2V-14B-720P_fp32", I2V_14B, "F32"),
+    ("Wan2_2-I2V-A14B-HIGH_bf16", I2V_EXPERT, "BF16"),
+    ("Wan2_2-I2V-A14B-LOW_bf16", I2V_EXPERT, "BF16"),
+];
+
+fn write_all(models: &Path) {
+    write_models(models, &I2V_FILES);
+    let others = [
         ("wan2.1_t2v_1.3B_fp16", T2V_1_3B, "F16"),
         ("wan2.1_t2v_14B_bf16", T2V_14B, "BF16"),
-        ("wan2.1_i2v_480p_14B_fp16", I2V_14B, "F16"),
-        ("Wan2_1-I2V-14B-720P_fp32", I2V_14B, "F32"),
         ("wan2.1_flf2v_720p_14B_fp16", FLF2V_14B, "F16"),
         ("wan2.1_vace_1.3B_fp16", VACE_1_3B, "F16"),
         ("wan2.1_vace_14B_fp16", VACE_14B, "F16"),
@@ -43,12 +51,21 @@ pub(super) fn write_all(models: &Path) {
         ("wan2.2_fun_vace_low_noise_14B_bf16", VACE_14B, "BF16"),
         ("wan2.2_t2v_high_noise_14B_fp16", T2V_14B, "F16"),
         ("wan2.2_t2v_low_noise_14B_fp16", T2V_14B, "F16"),
-        ("Wan2_2-I2V-A14B-HIGH_bf16", I2V_EXPERT, "BF16"),
-        ("Wan2_2-I2V-A14B-LOW_bf16", I2V_EXPERT, "BF16"),
         ("wan2.2_ti2v_5B_fp16", TI2V_5B, "F16"),
-    ] {
-        let file = folder.join(format!("{name}.safetensors"));
-        write(&file, &transformer(dims), dtype);
+    ];
+    write_transformers(models, &others);
+}
+
+/// Writes a tree as ComfyUI's with all components and these transformers.
+pub(super) fn write_models(models: &Path, files: &[TransformerFile]) {
+    comfy_tree(models);
+    write_transformers(models, files);
+}
+
+fn write_transformers(models: &Path, files: &[TransformerFile]) {
+    for (name, dims, dtype) in files {
+        let file = models.join(format!("diffusion_models/{name}.safetensors"));
+        write(&file, &transformer(*dims), dtype);
     }
 }
 
@@ -271,8 +288,8 @@ fn the_authors_own_folders_are_read_with_their_number_of_heads() {
     let pair = write_authors(&pair, &experts, I2V_EXPERT, 40);
     comfy_tree(&models);
     let [high, low] = experts.map(|expert| pair.join(expert));
+    let catalog = catalog_of(root.path());
     for path in [&pair, &low, &high] {
-        let catalog = catalog_of(root.path());
         let spec = catalog.find(&path.to_string_lossy()).unwrap();
         assert_eq!(spec.files.transformer, high);
         assert_eq!(spec.files.transformer_2.as_ref(), Some(&low));
