@@ -323,7 +323,7 @@ impl SafelightApp {
         self.cx.undo.put_undone(undone);
     }
 
-    /// Returns how to take that back; `None` where the form is another job's now, which is told.
+    /// Returns how to take that back; `None` where the form is another job's now, which a notice says.
     fn change_back(&mut self, change: FormChange) -> Option<Box<FormChange>> {
         if change.edited == self.queue.edited() {
             return Some(Box::new(change.undo(&mut self.inputs, &mut self.cx)));
@@ -373,13 +373,12 @@ impl SafelightApp {
             "pause-queue" => !queue.is_paused && (is_running || has_idle),
             "go-on" => queue.is_paused,
             "clear-queue" => has_idle,
-            "loras" | "seed" | "reset-form" => model.is_some(),
+            "loras" | "seed" | "reset-form" | "advanced" => model.is_some(),
             "open" => model.is_some_and(|spec| {
                 spec.start_image.is_possible() || spec.clip_strength().is_some()
             }),
             "control" => model.is_some_and(|spec| spec.limits.controls.is_possible()),
             "interpolate" => is_shown && watch.media().is_some_and(|media| media.is_clip),
-            "advanced" => model.is_some(),
             "paint-mask" => self.can_paint_mask(MaskOf::Start),
             "swap" => {
                 self.inputs.can_swap() && model.is_some_and(|spec| spec.end_image.is_possible())

@@ -32,7 +32,7 @@ pub struct SavedState {
     pub playback: PlaybackOptions,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct FoldState {
     pub is_advanced_open: bool,
@@ -42,17 +42,6 @@ pub struct FoldState {
     /// Width of the form in points, if the user changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form_width: Option<u16>,
-}
-
-impl Default for FoldState {
-    fn default() -> Self {
-        Self {
-            is_advanced_open: false,
-            is_grid_open: false,
-            is_graph_open: false,
-            form_width: None,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub struct GpuAccess {
     missing_groups: Vec<&'static str>,
 }
 
-/// What is in the way of a user, and what to do about it.
+/// Obstacle for a user, with advice.
 pub struct AccessProblem {
     pub message: String,
     pub advice: &'static str,

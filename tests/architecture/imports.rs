@@ -63,7 +63,7 @@ fn module_of(path: &str) -> Module {
 }
 
 /// All paths of `use` lines, and those that begin with `crate` or `super` elsewhere.
-fn paths_of(code: &str) -> Vec<String> {
+pub fn paths_of(code: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for (start, _) in code.match_indices("use ") {
         let line = code[start + 4..].split(';').next().unwrap_or_default();

@@ -52,17 +52,17 @@ thread_local! {
 }
 
 /// Keeps a stage's faults armed.
-pub struct Armed(());
+pub struct ArmedFault(());
 
-impl Drop for Armed {
+impl Drop for ArmedFault {
     fn drop(&mut self) {
         ARMED.with_borrow_mut(Vec::clear);
     }
 }
 
 /// Arms what the variable says about a stage on a rung, until what is returned is dropped.
-pub fn arm(stage: Stage, rung: FallbackLevel) -> Armed {
-    let armed = Armed(());
+pub fn arm(stage: Stage, rung: FallbackLevel) -> ArmedFault {
+    let armed = ArmedFault(());
     if let Some(text) = variable() {
         let faults = parse_all(&text, stage, rung);
         ARMED.with_borrow_mut(|armed| *armed = faults);

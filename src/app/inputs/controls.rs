@@ -79,7 +79,7 @@ impl InputSlots {
             }
             MaskOf::Control(index) => {
                 self.change(InputSlot::Control, index, |input| {
-                    input.control_mask = before
+                    input.control_mask = before;
                 });
             }
         }

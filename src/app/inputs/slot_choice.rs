@@ -15,7 +15,7 @@ use crate::app::inputs::opening::{
 use crate::app::inputs::{ChosenInput, InputSlots, SlotContents, SlotRules};
 use crate::app::mask::masks_folder;
 use crate::app::models::ModelChoice;
-use crate::app::player::folder_for;
+use crate::app::player::commands::folder_for;
 use crate::app::prelude::*;
 use crate::app::thumbs::ThumbSource;
 

@@ -55,7 +55,7 @@ pub struct SurveyedFit {
     pub secs: Option<u64>,
 }
 
-/// How long one result takes; slow from an hour, too slow from a day.
+/// Time that one result takes: slow from an hour, too slow from a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobSpeed {
     Quick,

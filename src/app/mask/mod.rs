@@ -285,7 +285,7 @@ impl MaskPage {
             return;
         };
         if editor.is_saving {
-            // Painting goes on meanwhile.
+            // Painting continues meanwhile.
             editor.is_changed = false;
         } else {
             editor.busy = Some(MaskTask::Keeping);

@@ -363,7 +363,7 @@ mod tests {
         let touched = mask.fill(255);
         tiles.touch(touched);
         for _ in 0..4 {
-            // A stroke that goes on in one of them does not keep the others waiting.
+            // A stroke that continues in one of them does not keep the others waiting.
             let (left, top, right, bottom) = (0, 0, 1, 1);
             tiles.touch(PixelArea {
                 left,

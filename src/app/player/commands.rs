@@ -365,6 +365,29 @@ fn save_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::Disk, err).advise(advice)
 }
 
+fn remake(mut request: GenerateRequest, kind: RemakeKind, cx: &mut AppContext) {
+    let seed = request.seed;
+    match kind {
+        RemakeKind::SameSeed => {
+            cx.form.set_seed(seed);
+            cx.form.seed_mode = SeedMode::Fixed;
+            cx.is_seed_used = false;
+            cx.say(format!("The seed is locked: {seed}"));
+        }
+        RemakeKind::Vary => {
+            request.seed = random_seed();
+            cx.push(InputsCommand::TakeOver(Box::new(request)));
+            cx.push(QueueCommand::SubmitOpened);
+        }
+        RemakeKind::Final => {
+            cx.push(InputsCommand::TakeOver(Box::new(request)));
+            let preset = PresetKey::Quality(QualityPreset::Final);
+            cx.push(PresetsCommand::Apply(preset));
+            cx.push(QueueCommand::SubmitOpened);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use safelight_core::media::{open_picture, read_settings, write_clip};
@@ -407,28 +430,5 @@ mod tests {
         };
         let err = save(&frame).unwrap_err();
         assert!(!save_error(&err).advice.is_empty());
-    }
-}
-
-fn remake(mut request: GenerateRequest, kind: RemakeKind, cx: &mut AppContext) {
-    let seed = request.seed;
-    match kind {
-        RemakeKind::SameSeed => {
-            cx.form.set_seed(seed);
-            cx.form.seed_mode = SeedMode::Fixed;
-            cx.is_seed_used = false;
-            cx.say(format!("The seed is locked: {seed}"));
-        }
-        RemakeKind::Vary => {
-            request.seed = random_seed();
-            cx.push(InputsCommand::TakeOver(Box::new(request)));
-            cx.push(QueueCommand::SubmitOpened);
-        }
-        RemakeKind::Final => {
-            cx.push(InputsCommand::TakeOver(Box::new(request)));
-            let preset = PresetKey::Quality(QualityPreset::Final);
-            cx.push(PresetsCommand::Apply(preset));
-            cx.push(QueueCommand::SubmitOpened);
-        }
     }
 }

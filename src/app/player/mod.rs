@@ -2,8 +2,7 @@
 //!
 //! Timing: [`playhead`]; frames of files: `reading`. The panels are in `ui::watch`.
 
-mod commands;
-pub(super) use commands::folder_for;
+pub(super) mod commands;
 pub mod compare;
 pub mod differences;
 mod media;

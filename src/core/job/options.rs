@@ -1,4 +1,4 @@
-//! How a job is computed: options that a request takes over from its form and from the settings as they are.
+//! Options of computing a job, which a request takes over from its form and from the settings as they are.
 
 use std::path::PathBuf;
 

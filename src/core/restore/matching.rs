@@ -86,11 +86,11 @@ fn known_names(spec: &ModelSpec) -> Vec<String> {
 fn has_name(spec: &ModelSpec, name: &str) -> bool {
     let wanted = stem(file_name(name));
     let mut known = known_names(spec).into_iter();
-    !wanted.is_empty() && known.any(|known| stem(file_name(&known)).eq_ignore_ascii_case(&wanted))
+    !wanted.is_empty() && known.any(|known| stem(file_name(&known)).eq_ignore_ascii_case(wanted))
 }
 
 fn words_of(name: &str) -> Vec<String> {
-    model_words(&stem(file_name(name)))
+    model_words(stem(file_name(name)))
 }
 
 /// The mark of each group that a name has.

@@ -12,9 +12,9 @@ mod none;
 use serde::Deserialize;
 
 #[cfg(debug_assertions)]
-pub use injection::{Armed, arm, at, claims_gpu};
+pub use injection::{ArmedFault, arm, at, claims_gpu};
 #[cfg(not(debug_assertions))]
-pub use none::{Armed, arm, at, claims_gpu};
+pub use none::{ArmedFault, arm, at, claims_gpu};
 
 /// The places where stages allocate, by class, and two moments of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

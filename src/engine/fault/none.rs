@@ -5,10 +5,10 @@ use safelight_core::memory::FallbackLevel;
 
 use super::Site;
 
-pub struct Armed;
+pub struct ArmedFault;
 
-pub fn arm(_stage: Stage, _rung: FallbackLevel) -> Armed {
-    Armed
+pub fn arm(_stage: Stage, _rung: FallbackLevel) -> ArmedFault {
+    ArmedFault
 }
 
 pub fn at(_site: Site) {}

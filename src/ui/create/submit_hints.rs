@@ -224,7 +224,7 @@ fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, String, AppCom
                 lora.name()
             );
             let remove = LorasCommand::Remove(index).into();
-            parked.push((lora.name().to_string(), text, remove));
+            parked.push((lora.name().clone(), text, remove));
         }
     }
     parked

@@ -144,7 +144,7 @@ fn title(ui: &mut Ui, text: &str) {
     ui.label(RichText::new(text).size(15.0).strong());
 }
 
-fn machine_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+fn machine_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let machine = view.app.library.survey.machine.clone();
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());

@@ -18,7 +18,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     // Nineteen double blocks and thirty-eight single ones.
     matrices_a_block: |_| 22.3,
     kinds: KINDS,
-    published_name: published_name,
+    published_name,
     instead: |role, _| {
         of_role(
             role,

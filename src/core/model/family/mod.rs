@@ -1,6 +1,6 @@
 //! The families of models that this version runs: a file each with what jobs, forms and searches ask of it.
 //!
-//! How a family's files are put together and planned is in `families`.
+//! Assembly of a family's files and their memory plan: `families`.
 
 pub mod chroma;
 mod flux;

@@ -199,7 +199,7 @@ impl WanVaeConfig {
                 channels[0], channels[1]
             ));
         }
-        // What the levels and the patch make.
+        // Product of the levels and the patch.
         let (space, time) = (self.spatial_factor(), self.temporal_factor());
         let stated = self.scale_factor_spatial.unwrap_or(space);
         check_only("scale_factor_spatial", &stated, &space)?;

@@ -91,7 +91,7 @@ pub fn denoise(
             let image = &conditioning.image_embeds;
             let guidance = scales.distilled;
             let context = transformer.context(prompt, text.len(), pooled, image, guidance, &tokens);
-            Ok(CachedContext {
+            Ok(SectionContext {
                 context,
                 caches: ContextCaches::new(|| {
                     ContextCache::new(request.options.step_cache?, num_calls, calibration.clone())
@@ -242,7 +242,7 @@ impl SectionConditioning {
 }
 
 /// A text embedded once for all steps, with values cached between them.
-struct CachedContext {
+struct SectionContext {
     context: FramePackContext,
     caches: ContextCaches,
     modulations: ModulationCache<FramePackModulations>,
@@ -251,7 +251,7 @@ struct CachedContext {
 struct SectionDenoiser<'a> {
     transformer: &'a FramePackTransformer,
     section: SectionTokens,
-    guidance: GuidedPasses<CachedContext>,
+    guidance: GuidedPasses<SectionContext>,
     /// Timestep of every call of the whole schedule.
     timesteps: Vec<f32>,
     hooks: &'a dyn Hooks,
@@ -268,7 +268,7 @@ impl Denoiser for SectionDenoiser<'_> {
         for (part, xs) in [("hidden_states", latents), ("timestep", &timestep)] {
             capture.put(call.name(&format!("transformer.in.{part}")), xs);
         }
-        let predict = |cached: &CachedContext, without: BlockSet| {
+        let predict = |cached: &SectionContext, without: BlockSet| {
             let (model, context) = (self.transformer, &cached.context);
             let make = |timesteps: &[f32]| model.modulations(timesteps, context);
             let modulations = cached.modulations.at(call.index, &self.timesteps, make);
