@@ -64,7 +64,7 @@ fn a_type_has_one_definition_in_its_crate_and_more_than_one_word() {
     for path in rust_files("src").into_iter().filter(|path| !is_test(path)) {
         let crates = ["core", "engine", "loops", "wheels"];
         let owner = crates
-            .iter()
+            .into_iter()
             .find(|it| path.starts_with(&format!("src/{it}/")));
         for name in types(&code(&product(&path))) {
             let is_one_word = !name.chars().skip(1).any(char::is_uppercase);

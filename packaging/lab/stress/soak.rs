@@ -3,12 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight::cli::Surroundings;
+use safelight::cli::CliEnvironment;
 use safelight::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
-use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
-use safelight_core::job::{CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, Sampling, StartPicture};
+use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
+use safelight_core::job::{
+    CancelToken, DeviceChoice, FormInputs, GenerateForm, GenerateRequest, JobId, JobOptions,
+    SamplingOptions, StartPicture,
+};
 use safelight_core::job_update::{JobOutcome, JobUpdate, MemorySample};
-use safelight_core::library::Companions;
+use safelight_core::model::ComponentOverrides;
 
 use super::{Random, Result};
 
@@ -42,11 +45,11 @@ const START_IMAGE: &str = concat!(
 );
 
 pub(crate) fn run(count: u32, random: &mut Random, device: DeviceChoice) -> Result<bool> {
-    let surroundings = Surroundings::of_this_user();
+    let environment = CliEnvironment::of_this_user();
     let folder = tempfile::tempdir()?;
-    let base = request(&surroundings)?;
+    let base = request(&environment)?;
     let fault_file = folder.path().join("fault");
-    let mut launcher = surroundings.process_launcher();
+    let mut launcher = environment.process_launcher();
     launcher.set_variable(
         "SAFELIGHT_ENGINE_FAULT",
         format!("@{}", fault_file.display()),
@@ -56,7 +59,7 @@ pub(crate) fn run(count: u32, random: &mut Random, device: DeviceChoice) -> Resu
         estimates: None,
         counters: None,
         telemetry: None,
-        ..surroundings.worker_options()
+        ..environment.worker_options()
     };
     let (worker, _thread) = worker::spawn(options, Box::new(launcher), Box::new(|| {}))?;
     let (mut levels, mut engines, mut faults) = (Vec::new(), Vec::new(), Vec::new());
@@ -137,16 +140,19 @@ pub(crate) fn run(count: u32, random: &mut Random, device: DeviceChoice) -> Resu
     Ok(faults.is_empty())
 }
 
-fn request(surroundings: &Surroundings) -> Result<GenerateRequest> {
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
-    let spec = catalog.open_with(EMBEDDED_MODEL, &Companions::default())?;
+fn request(environment: &CliEnvironment) -> Result<GenerateRequest> {
+    let catalog = ModelCatalog::load(&environment.paths, environment.settings());
+    let spec = catalog.open_with(EMBEDDED_MODEL, &ComponentOverrides::default())?;
     let form = GenerateForm {
         prompt: "a red boat on the sea".to_owned(),
-        image: Some(StartPicture {
-            path: PathBuf::from(START_IMAGE),
-            width: 66,
-            height: 50,
-        }),
+        inputs: FormInputs {
+            image: Some(StartPicture {
+                path: PathBuf::from(START_IMAGE),
+                width: 66,
+                height: 50,
+            }),
+            ..FormInputs::default()
+        },
         ..GenerateForm::default()
     };
     let checked = form
@@ -170,7 +176,7 @@ fn job(base: &GenerateRequest, number: u32, folder: &Path, random: &mut Random) 
         width: size.0,
         height: size.1,
         num_frames: frames,
-        sampling: Sampling {
+        sampling: SamplingOptions {
             num_steps: 1 + random.below(3) as u32,
             ..base.sampling
         },
@@ -180,7 +186,10 @@ fn job(base: &GenerateRequest, number: u32, folder: &Path, random: &mut Random) 
             .filter(|_| frames > 1 && random.below(2) == 0),
         seed: u64::from(number),
         out: folder.join(format!("out.{extension}")),
-        vae_tile: (random.below(5) == 0).then_some(64),
+        options: JobOptions {
+            vae_tile: (random.below(5) == 0).then_some(64),
+            ..base.options.clone()
+        },
         ..base.clone()
     }
 }

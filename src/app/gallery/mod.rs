@@ -73,6 +73,13 @@ impl GalleryState {
         listing.is_some_and(|listing| !listing.is_looking)
     }
 
+    /// At most `count` results, the newest first.
+    pub fn newest(&self, count: usize) -> Vec<Arc<GalleryItem>> {
+        let mut items: Vec<&Arc<GalleryItem>> = self.items().iter().collect();
+        items.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.stamp.modified_ns));
+        items.into_iter().take(count).map(Arc::clone).collect()
+    }
+
     pub fn current(&self) -> Option<&Arc<GalleryItem>> {
         let cursor = self.selection.cursor_at();
         let at_cursor = cursor.and_then(|at| self.items().get(at));

@@ -227,7 +227,10 @@ impl JobFolder {
     }
 
     pub fn remove(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.0)
+        // Under the name of half-written files, so that the next start removes what an interruption leaves.
+        let partial = partial_path(&self.0);
+        let is_renamed = fs::rename(&self.0, &partial).is_ok();
+        fs::remove_dir_all(if is_renamed { &partial } else { &self.0 })
     }
 }
 

@@ -1,8 +1,13 @@
-//! Placeholder while there is no image: the safelight's glow, a hint, and the way to earlier results.
+//! Placeholder while there is no image: the safelight's glow, a hint, and the newest earlier results.
 
-use egui::Mesh;
+use egui::{Mesh, Role, WidgetInfo};
 
+use crate::ui::gallery::grid;
 use crate::ui::prelude::*;
+
+const MAX_NEWEST: usize = 5;
+/// Size of each result, in points.
+const NEWEST_SIDE: f32 = 96.0;
 
 pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>) {
     let palette = palette(ui);
@@ -51,7 +56,39 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>, num_results: us
         let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
         let button = button.accessible_name(&text);
         view.on_click(&button, AppCommand::Show(MainPage::Gallery));
+        let room = ui.available_size();
+        let step = NEWEST_SIDE + theme::GALLERY_GAP;
+        if room.y >= step {
+            let fits = ((room.x + theme::GALLERY_GAP) / step) as usize;
+            newest_ui(ui, view, fits.min(MAX_NEWEST));
+        }
     });
+}
+
+fn newest_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
+    let newest = view.app.gallery.newest(count);
+    let step = NEWEST_SIDE + theme::GALLERY_GAP;
+    ui.add_space(theme::GALLERY_GAP);
+    let size = vec2(newest.len() as f32 * step - theme::GALLERY_GAP, NEWEST_SIDE);
+    let (row, _) = ui.allocate_exact_size(size, Sense::hover());
+    for (index, entry) in newest.iter().enumerate() {
+        let corner = row.min + vec2(index as f32 * step, 0.0);
+        let rect = Rect::from_min_size(corner, Vec2::splat(NEWEST_SIDE));
+        let response = ui.interact(rect, Id::unique(("newest", entry.thumb)), Sense::click());
+        let name = format!("Show {}", grid::name_of(entry));
+        response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
+        let broken = grid::picture_ui(ui, view, entry, rect);
+        if response.hovered() || response.has_focus() {
+            let stroke = Stroke::new(1.5, palette(ui).amber);
+            let radius = CornerRadius::same(theme::RADIUS);
+            ui.painter()
+                .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
+        }
+        if response.clicked() {
+            view.push(PlayerCommand::PlayFile(entry.path.clone()));
+        }
+        response.on_hover_ui(|ui| grid::hover_ui(ui, entry, broken.as_deref()));
+    }
 }
 
 pub(super) fn waiting_ui(ui: &Ui, area: Rect, text: &str) {

@@ -1,6 +1,8 @@
 //! Links that "Anything Everywhere" nodes make on a canvas, to inputs without a link: by a list that newer files hold,
 //! else by type and side.
 
+use crate::restore::graph::ComfyNode;
+use crate::restore::graph::walk::GraphWalk;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -115,4 +117,10 @@ fn side(name: &str) -> Option<&'static str> {
         Some("-") => Some("negative"),
         _ => named_side(name),
     }
+}
+
+/// Nodes that give unlinked inputs what they need, by rules.
+pub(super) fn broadcasters<'a>(walk: &GraphWalk<'a>) -> impl Iterator<Item = &'a ComfyNode> {
+    let nodes = walk.graph.nodes.values();
+    nodes.filter(|node| node.runs() && node.is_called(BROADCASTERS))
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::broadcasts::broadcasters;
 use super::text::{UnreadText, is_schedule};
-use super::walk::broadcasters;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput, has_word};
 use crate::job::prompt::TaggedPrompt;

@@ -3,6 +3,7 @@
 use crate::restore::names::file_name;
 use serde_json::Value;
 
+use super::broadcasts::broadcasters;
 use super::conditioning::named_side;
 use super::controls::read_controls;
 use super::loras::NodeLoras;
@@ -11,10 +12,10 @@ use super::passes::{
     self, DENOISE, SPLITTER, SamplerPass, adds_no_noise, denoise, parts, read_refinement,
     restores_image, starts_within, takes_image,
 };
+use super::sizes::number_or_note;
 use super::sizes::{RESIZERS, read_latents, read_size, starts_from_noise};
 use super::unused::note_unused;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
-use super::walk::{broadcasters, number_or_note};
 use super::{ComfyGraph, ComfyNode, MAX_CHAIN, NodeInput, has_word};
 use crate::job::SigmaSchedule;
 use crate::restore::{ForeignSettings, fields, names, short};

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::passes::takes_image;
-use super::walk::number_or_note;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, MAX_CHAIN, NodeInput, has_word};
 use crate::restore::{ForeignSettings, fields};
@@ -231,4 +230,26 @@ pub(super) fn read_latents<'a>(
     last.filter(|node| {
         restored.width.is_none() && (!takes_image(walk, node) || node.is_called(RESIZERS))
     })
+}
+
+/// Reads a number, and names it where other nodes make it in a way that is not followed.
+pub(super) fn number_or_note<'a>(
+    walk: &GraphWalk<'a>,
+    node: &'a ComfyNode,
+    names: &str,
+    what: &str,
+    restored: &mut ForeignSettings,
+) -> Option<f64> {
+    let found = walk.number(node, names);
+    let mut makers = names
+        .split(", ")
+        .filter_map(|name| Some((name, walk.linked(node, name)?)));
+    if let Some((name, maker)) = makers.next().filter(|_| found.is_none()) {
+        walk.use_node(maker);
+        walk.use_input(&node.inputs[name]);
+        restored.note(format!(
+            "The {what} could not be read: {maker} makes it. The model's own is used"
+        ));
+    }
+    found
 }

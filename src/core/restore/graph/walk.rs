@@ -3,8 +3,6 @@
 //!
 //! All traversals of a graph share a budget of steps and a greatest depth, so circles end.
 
-use crate::restore::ForeignSettings;
-use crate::restore::graph::broadcasts::BROADCASTERS;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
@@ -490,32 +488,4 @@ fn scalar(value: &Value) -> Option<Value> {
         .filter(|it| it.is_string())
         .unwrap_or(value);
     (!value.is_array() && !value.is_object() && !value.is_null()).then(|| value.clone())
-}
-
-/// Nodes that give unlinked inputs what they need, by rules.
-pub(super) fn broadcasters<'a>(walk: &GraphWalk<'a>) -> impl Iterator<Item = &'a ComfyNode> {
-    let nodes = walk.graph.nodes.values();
-    nodes.filter(|node| node.runs() && node.is_called(BROADCASTERS))
-}
-
-/// Reads a number, and names it where other nodes make it in a way that is not followed.
-pub(super) fn number_or_note<'a>(
-    walk: &GraphWalk<'a>,
-    node: &'a ComfyNode,
-    names: &str,
-    what: &str,
-    restored: &mut ForeignSettings,
-) -> Option<f64> {
-    let found = walk.number(node, names);
-    let mut makers = names
-        .split(", ")
-        .filter_map(|name| Some((name, walk.linked(node, name)?)));
-    if let Some((name, maker)) = makers.next().filter(|_| found.is_none()) {
-        walk.use_node(maker);
-        walk.use_input(&node.inputs[name]);
-        restored.note(format!(
-            "The {what} could not be read: {maker} makes it. The model's own is used"
-        ));
-    }
-    found
 }
