@@ -9,8 +9,7 @@ use safelight_core::finish::{
     FoundInterpolator, FoundUpscaler, InstalledNetwork, PostprocessForm, PostprocessOptions,
     TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
 };
-use safelight_core::job::DtypeChoice;
-use safelight_core::job::PostprocessRequest;
+use safelight_core::job::{DtypeChoice, PostprocessRequest};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
 use crate::app::commands::PostprocessAction;

@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use safelight_core::catalog::ModelCatalog;
-use safelight_core::fitting;
 use safelight_core::job::{DtypeChoice, GenerateRequest, JobError, JobErrorKind, ResizeMode};
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, FileSettings, ForeignSettings};
-use safelight_core::sanitize;
+use safelight_core::{fitting, sanitize};
 use serde_json::{Value, json};
 
 use super::CliEnvironment;

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::catalog::{CatalogEntry, ModelCatalog};
-use safelight_core::model::advice_for;
-use safelight_core::model::{CatalogError, ModelSpec};
+use safelight_core::model::{CatalogError, ModelSpec, advice_for};
 use safelight_core::units::size_text;
 use serde_json::{Value, json};
 

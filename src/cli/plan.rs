@@ -10,9 +10,9 @@ use safelight_core::catalog::{DefaultJob, ModelCatalog};
 use safelight_core::families::read_footprint;
 use safelight_core::fitting;
 use safelight_core::footprint::ModelFootprint;
-use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, ValidatedForm,
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, PostprocessRequest,
+    ValidatedForm,
 };
 use safelight_core::lora::CheckedLora;
 use safelight_core::memory::{DeviceClass, DeviceFacts};

@@ -1,14 +1,12 @@
 //! Updates of a running job: stages, steps, frames, memory, and the one outcome.
 
-use crate::job::FormNotice;
-use crate::job::JobRequest;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{JobError, Recipe, Stage};
+use crate::job::{FormNotice, JobError, JobRequest, Recipe, Stage};
 use crate::lora::CheckedLora;
 use crate::media::{RgbPixels, Video};
 use crate::memory::FallbackLevel;

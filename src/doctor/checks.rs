@@ -6,8 +6,7 @@ use std::path::Path;
 
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DeviceChoice, JobError};
-use safelight_core::model::CatalogError;
-use safelight_core::model::advice_for;
+use safelight_core::model::{CatalogError, advice_for};
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{
     InstallationKind, LibtorchRuntime, LoadedSettings, RuntimeMissing, libtorch_versions,

@@ -3,7 +3,6 @@
 //! Reads the beginning of the largest weight file past the page cache, a quarter of a GiB or one second of it,
 //! whichever comes first; on a thread that is abandoned when the disk does not respond.
 
-use safelight_core::units::size_text;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use safelight_core::units::size_text;
 
 use super::check::CheckResult;
 use crate::telemetry::time_limit::within;

@@ -3,8 +3,6 @@
 mod amd;
 mod golden;
 
-use crate::telemetry::SystemRoots;
-use crate::telemetry::nvidia::NvidiaReport;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -17,7 +15,9 @@ use safelight_core::settings::{
 use safelight_core::speed::{SpeedProbe, SpeedState};
 
 use super::*;
+use crate::telemetry::SystemRoots;
 use crate::telemetry::fake_tree::{lay_card, lay_meminfo, lay_node};
+use crate::telemetry::nvidia::NvidiaReport;
 
 struct Case {
     root: tempfile::TempDir,

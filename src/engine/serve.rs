@@ -19,12 +19,11 @@ use safelight_core::protocol::{
 use tch::Device;
 
 use crate::error::EngineError;
-use crate::families;
-use crate::fault;
 use crate::finish::{self, FinishContext};
 use crate::memory::{ReleasePoint, forget_all, reclaim};
 use crate::runtime::{self, DeviceRuntime};
 use crate::stages::{self, StageContext};
+use crate::{families, fault};
 
 /// Interval of memory measurements while a stage runs.
 const PULSE: Duration = Duration::from_millis(150);

@@ -2,8 +2,9 @@
 //! result, and the networks to choose from.
 
 use safelight::worker::WorkerCommand;
-use safelight_core::job::{CancelToken, JobRequest, QueueFile, Video};
-use safelight_core::job::{PostprocessKind, PostprocessRequest};
+use safelight_core::job::{
+    CancelToken, JobRequest, PostprocessKind, PostprocessRequest, QueueFile, Video,
+};
 use safelight_core::job_update::JobOutput;
 
 use crate::app_window::prelude::*;

@@ -14,12 +14,11 @@ use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::ComponentLibrary;
 use crate::library::single::AssembledModel;
-use crate::model::ComponentOverrides;
 use crate::model::choices::SamplerKind;
 use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
 use crate::model::{
-    CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, ModelComponent, ModelFiles,
-    SizeLimits,
+    CatalogError, ComponentOverrides, ControlUse, GuidanceMode, ImageRole, InputUse,
+    ModelComponent, ModelFiles, SizeLimits,
 };
 use crate::networks::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
 

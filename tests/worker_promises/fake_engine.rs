@@ -14,9 +14,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight::worker::link::{
     EngineControl, EngineLauncher, EngineLink, ExitReport, IncomingMessage, ProbeOrder,
 };
-use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest, Stage,
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest,
+    PostprocessRequest, Stage,
 };
 use safelight_core::job_update::MemorySample;
 use safelight_core::memory::conv_backends::MiopenMode;

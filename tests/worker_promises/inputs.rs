@@ -1,9 +1,9 @@
 //! Jobs with pictures, clips and two experts, and the folders that old jobs left.
 
-use Stage::{Decode, DenoiseHigh, DenoiseLow, EncodeImage, EncodeText, EncodeVision, Unload};
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
+use Stage::{Decode, DenoiseHigh, DenoiseLow, EncodeImage, EncodeText, EncodeVision, Unload};
 use safelight_core::families::{flux, framepack};
 use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState, SectionOrder, VideoSections};
 use safelight_core::media::{ClipOptions, RgbPixels};

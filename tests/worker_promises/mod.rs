@@ -27,10 +27,9 @@ use safelight::telemetry::SystemRoots;
 use safelight::worker::{
     JobSources, WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn,
 };
-use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId,
-    JobRequest, Stage,
+    JobRequest, PostprocessRequest, Stage,
 };
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::memory::compute_options::ComputeOptions;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Once;
 
-use safelight_core::families::control_network;
-use safelight_core::families::flux;
+use safelight_core::families::{control_network, flux};
 use safelight_core::job::{ControlInput, LoraChoice};
 use safelight_core::memory::{FallbackLevel, ResourceFault};
 use serde_json::Value;

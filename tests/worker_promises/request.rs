@@ -1,7 +1,6 @@
 //! Requests that say nothing but what every one must.
 
-use safelight_core::job::{DtypeChoice, SamplingOptions};
-use safelight_core::job::{PostprocessKind, PostprocessRequest};
+use safelight_core::job::{DtypeChoice, PostprocessKind, PostprocessRequest, SamplingOptions};
 use safelight_core::media::{ClipInfo, RgbPixels};
 use safelight_core::memory::MemoryOptions;
 use safelight_core::model::ModelFiles;

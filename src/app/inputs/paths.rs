@@ -49,7 +49,7 @@ impl From<&SlotContents> for InputPaths {
 }
 
 impl InputSlots {
-    /// Files in the slots, or those that are still being opened for them after [`Self::reopen`].
+    /// Files in the slots, or those that are still being opened for them after a restart.
     pub fn paths(&self) -> InputPaths {
         match &self.reopened {
             Some(paths) if self.is_opening() || self.is_reopen_due => paths.clone(),

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use safelight_core::families::read_footprint;
 use safelight_core::footprint::ModelFootprint;
 use safelight_core::job::{ControlInput, DeviceChoice, LoraChoice};
-use safelight_core::model::ModelFamily;
-use safelight_core::model::ModelFiles;
+use safelight_core::model::{ModelFamily, ModelFiles};
 use safelight_core::plan::{
     MemoryPlan, MemoryPlanner, ModelAlternative, PeakCorrections, PlanChange, PlanSuggestion,
     suggestions,

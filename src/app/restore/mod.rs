@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::fitting;
 use safelight_core::fitting::find_controls;
-use safelight_core::job::JobOptions;
-use safelight_core::job::SeedMode;
+use safelight_core::job::{JobOptions, SeedMode};
 use safelight_core::library::FoundControl;
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
 use safelight_core::model::InputUse;

@@ -13,8 +13,7 @@ use safelight_core::job::{
     SourceClip, StartPicture, StepCache, prompt, random_seed,
 };
 use safelight_core::media::{self, MediaError, OutpaintRequest};
-use safelight_core::model::ComponentOverrides;
-use safelight_core::model::ModelSpec;
+use safelight_core::model::{ComponentOverrides, ModelSpec};
 use safelight_core::settings::Settings;
 
 use super::memory::MemoryArgs;

@@ -4,10 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::fitting;
 use safelight_core::job::{GenerateForm, GenerateRequest, JobError, LoraChoice};
-use safelight_core::media;
 use safelight_core::restore::{self, EmbeddedSettings, FileSettings};
+use safelight_core::{fitting, media};
 
 use super::args::{GenerateArgs, unusable};
 use crate::cli::CliEnvironment;

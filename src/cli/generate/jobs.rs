@@ -4,18 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
-use safelight_core::fitting;
-use safelight_core::fitting::LoraIndex;
-use safelight_core::fitting::control_named;
+use safelight_core::fitting::{LoraIndex, control_named};
 use safelight_core::job::{
     ChosenLora, ControlInput, FieldError, FormNotice, GenerateRequest, GridRecord, JobError,
     JobErrorKind, LoraChoice, ValidatedForm, jobs_of,
 };
-use safelight_core::model::ComponentOverrides;
-use safelight_core::model::ModelSpec;
-use safelight_core::model::advice_for;
-use safelight_core::naming;
+use safelight_core::model::{ComponentOverrides, ModelSpec, advice_for};
 use safelight_core::naming::numbered_path;
+use safelight_core::{fitting, naming};
 
 use super::GenerateArgs;
 use super::outpaint;

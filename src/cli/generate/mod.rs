@@ -17,10 +17,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use safelight_core::job::PostprocessRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, FormNotice, GridId, GridRecord, JobError, JobErrorKind, JobId,
-    JobRequest, ValidatedForm, write_sheet,
+    JobRequest, PostprocessRequest, ValidatedForm, write_sheet,
 };
 use safelight_core::job_update::{JobOutcome, JobUpdate};
 

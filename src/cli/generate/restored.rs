@@ -3,11 +3,9 @@
 //! Given arguments take precedence. The model is the closest installed one, unless one is named.
 
 use safelight_core::catalog::ModelCatalog;
-use safelight_core::fitting::find;
-use safelight_core::fitting::find_controls;
+use safelight_core::fitting::{find, find_controls};
 use safelight_core::job::{ControlSettings, GenerateForm, JobError, JobErrorKind};
-use safelight_core::model::ModelSpec;
-use safelight_core::model::advice_for;
+use safelight_core::model::{ModelSpec, advice_for};
 use safelight_core::restore::{ForeignSettings, match_model};
 
 use super::args::GenerateArgs;

@@ -10,10 +10,10 @@ use super::entry::CatalogEntry;
 use super::source::DownloadSource;
 use crate::families::def_of;
 use crate::footprint::{ModelFootprint, NetworkFootprint, PlannedNetwork};
-use crate::job::GenerateRequest;
-use crate::job::JobOptions;
-use crate::model::ComponentOverrides;
-use crate::model::{ImageRole, ModelComponent, ModelDefaults, ModelFiles, SamplingOptions};
+use crate::job::{GenerateRequest, JobOptions};
+use crate::model::{
+    ComponentOverrides, ImageRole, ModelComponent, ModelDefaults, ModelFiles, SamplingOptions,
+};
 
 /// A job with the model's own defaults.
 #[derive(Clone, Debug)]

@@ -16,9 +16,8 @@ use crate::families::def_of;
 use crate::files::FileError;
 use crate::formats::read_capped;
 use crate::library::names::model_words;
-use crate::model::ModelFamily;
 use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, LatentRgb, ModelComponent, SamplingPreset};
+use crate::model::{CatalogError, LatentRgb, ModelComponent, ModelFamily, SamplingPreset};
 
 /// Size limit: handwritten files are shorter, and parsing takes many times as much memory.
 const MAX_BYTES: u64 = 512 << 10;

@@ -15,9 +15,8 @@ use crate::library::other_models::pipeline_name;
 use crate::library::single::CheckpointParts;
 use crate::library::{ComponentLibrary, identify, tensor_kind};
 use crate::lora::LoraFile;
-use crate::model::ModelFamily;
 use crate::model::configs::ModelIndex;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ModelFamily, ModelSpec};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ComponentCard {

@@ -24,8 +24,6 @@ pub use inspect_report::{ComponentCard, IdentityCard};
 pub use source::DownloadSource;
 pub use unusable::{ModelProblem, NeededFile, UnusableModel};
 
-use crate::families;
-use crate::fitting;
 use crate::library::identify::{self, ModelTarget};
 use crate::library::scan::{self, PipelineFolder, ScanResult};
 use crate::library::single::{self, AssembledModel};
@@ -33,10 +31,10 @@ use crate::library::watch::{self, FolderWatch, PathStamp};
 use crate::library::{
     self, ComponentCandidate, ComponentLibrary, SearchPath, SearchPaths, WeightFileRole,
 };
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
 use crate::networks::PartKind;
 use crate::settings::{AppPaths, Settings};
+use crate::{families, fitting};
 use build::{build, claiming};
 use entry::ModelEntry;
 use source::LocalFileCheck;

@@ -16,9 +16,8 @@ use crate::formats::weights::WeightSet;
 use crate::library::names::{possible_side, side_beside};
 use crate::library::single::file_stem;
 use crate::library::{ComponentCandidate, WeightFileRole, storage, tokenizer};
-use crate::model::ModelComponent;
-use crate::model::ModelFamily;
 use crate::model::facts::TransformerShape;
+use crate::model::{ModelComponent, ModelFamily};
 
 /// Extensions of files to download: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];

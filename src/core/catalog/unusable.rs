@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use super::entry::ModelEntry;
 use super::{CatalogEntry, DownloadSource, ModelCatalog};
 use crate::library::names;
-use crate::model::CatalogError;
-use crate::model::advice_for;
+use crate::model::{CatalogError, advice_for};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelProblem {

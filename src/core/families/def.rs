@@ -3,9 +3,6 @@
 //! Data where data says it, a function where it depends on the model, the request or a file. Names and shapes
 //! of tensors are in `networks`.
 
-use crate::model::LoraSignature;
-use crate::model::ModelFamily;
-use crate::model::SharedLoraNames;
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +15,12 @@ use crate::job::Stage;
 use crate::library::single::AssembledModel;
 use crate::library::{ComponentCandidate, ComponentLibrary, ControlNetwork};
 use crate::lora::{LayerTable, LoraCoverage};
-use crate::model::ComponentOverrides;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, ModelComponent, ModelFiles, ModelSpec, ReduxFiles};
+use crate::model::{
+    CatalogError, ComponentOverrides, LoraSignature, ModelComponent, ModelFamily, ModelFiles,
+    ModelSpec, ReduxFiles, SharedLoraNames,
+};
 use crate::tokens::TextReader;
 
 /// Functions of a family that depend on its files.

@@ -1,33 +1,21 @@
 //! Questions about files and jobs, answered by the family that they belong to.
 
-use crate::formats::weights::WeightSet;
-use crate::job::ControlInput;
-use crate::job::Stage;
-use crate::library::ComponentLibrary;
-use crate::library::ControlNetwork;
-use crate::library::WeightFileRole;
-use crate::library::identify::without_index;
-use crate::library::other_models::pipeline_name;
-use crate::library::place_of;
-use crate::library::single::AssembledModel;
-use crate::library::single::file_stem;
-use crate::library::single::is_other_model;
-use crate::library::single::not_a_model;
-use crate::library::tensor_kind;
-use crate::model::CatalogError;
-use crate::model::ComponentOverrides;
-use crate::model::ModelFamily;
-use crate::model::ModelFiles;
-use crate::model::ModelSpec;
-use crate::model::choices::LoraChoice;
-use crate::model::configs::ModelIndex;
-use crate::model::facts::ModelFacts;
-use crate::tokens::TextReader;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::registry::def_of;
 use crate::footprint::{ModelFootprint, NetworkReader, PlannedJob, StageFootprint};
+use crate::formats::weights::WeightSet;
+use crate::job::{ControlInput, Stage};
+use crate::library::identify::without_index;
+use crate::library::other_models::pipeline_name;
+use crate::library::single::{AssembledModel, file_stem, is_other_model, not_a_model};
+use crate::library::{ComponentLibrary, ControlNetwork, WeightFileRole, place_of, tensor_kind};
+use crate::model::choices::LoraChoice;
+use crate::model::configs::ModelIndex;
+use crate::model::facts::ModelFacts;
+use crate::model::{CatalogError, ComponentOverrides, ModelFamily, ModelFiles, ModelSpec};
+use crate::tokens::TextReader;
 
 /// The family of a pipeline's class; `None` for those that this version does not run.
 pub(crate) fn family_of_pipeline(class: &str) -> Option<ModelFamily> {

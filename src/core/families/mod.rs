@@ -1,7 +1,7 @@
 //! The families of models that this version runs: one folder each, and the registry of them.
 //!
-//! A family's folder declares a [`FamilyDef`] and holds everything that only this family knows. Nothing outside of this
-//! folder names a family: others ask the [`ModelFamily`] that a model, a request or a file carries.
+//! A family's folder declares a `FamilyDef` with what depends on its files. Nothing outside of this folder and of
+//! `model::family` names a family: others ask the [`ModelFamily`] that a model, a request or a file carries.
 
 pub mod chroma;
 mod def;

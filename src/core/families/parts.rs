@@ -9,10 +9,9 @@ use crate::library::component_search::wanted::{
     ComponentQuery, TokenizerForm, WantedTokenizer, fits_transformer,
 };
 use crate::model::{CatalogError, ControlUse, ModelComponent, SizeLimits};
-use crate::networks::PartKind;
 use crate::networks::{
     ClipTextConfig, KlVaeConfig, LanguageConfig, LanguageKeys, LanguageKind, LanguageUse,
-    NetworkConfig as _, T5Config, T5Keys, T5Kind, WanVaeConfig, clip_text,
+    NetworkConfig as _, PartKind, T5Config, T5Keys, T5Kind, WanVaeConfig, clip_text,
 };
 
 /// The files to get where a part is missing or wrong.

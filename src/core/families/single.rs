@@ -15,19 +15,18 @@ use crate::footprint::autoencoder::picture;
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
-use crate::library::ComponentLibrary;
-use crate::library::component_search;
 use crate::library::component_search::wanted;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::library::identify::check_components;
 use crate::library::single::{AssembledModel, before_comma, file_stem, not_a_model};
-use crate::library::{scan, storage, tensor_kind};
+use crate::library::{ComponentLibrary, component_search, scan, storage, tensor_kind};
 use crate::lora::{self, LayerTable, LoraTarget};
-use crate::model::ComponentOverrides;
 use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
-use crate::model::{CatalogError, InputUse, ModelComponent, ModelFiles, ModelSpec, SizeLimits};
+use crate::model::{
+    CatalogError, ComponentOverrides, InputUse, ModelComponent, ModelFiles, ModelSpec, SizeLimits,
+};
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
     DeclaredConfig as _, DenoiserConfig as _, NetworkConfig as _, SchedulerConfig,

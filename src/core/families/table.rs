@@ -1,6 +1,5 @@
 //! A family whose models have one transformer, as a table. What follows from it is in [`single`](super::single).
 
-use crate::model::LoraSignature;
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +12,9 @@ use crate::job::Stage;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::lora::{self, LoraTarget};
 use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, ModelFiles};
+use crate::model::{
+    CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, LoraSignature, ModelFiles,
+};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
     ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::FrameRetiming;
-use crate::job::{DtypeChoice, JobError, JobErrorKind};
-use crate::job::{PostprocessKind, PostprocessRequest};
+use crate::job::{DtypeChoice, JobError, JobErrorKind, PostprocessKind, PostprocessRequest};
 use crate::media::{
     self, ClipFormat, ClipInfo, DEFAULT_CLIP_ENDING, MAX_PIXELS, MediaError, check_frame_size,
     check_frames_writable,

@@ -2,21 +2,18 @@
 //!
 //! Lists folders and reads headers; both are bounded, and unreadable folders or files are skipped.
 
-use crate::families;
-use crate::lora::LayerTable;
-use crate::lora::LoraCoverage;
-use crate::lora::LoraFile;
-use crate::lora::LoraPlan;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{LoraInfo, fitting_plan};
+use crate::families;
 use crate::families::def_of;
 use crate::files::has_ending;
 use crate::formats::sorted_entries;
 use crate::library::{SearchPaths, is_for_loras};
+use crate::lora::{LayerTable, LoraCoverage, LoraFile, LoraPlan};
 use crate::model::{CatalogError, ModelSpec};
 use crate::settings::{AppPaths, Settings};
 
@@ -32,7 +29,7 @@ pub struct FoundLora {
     /// Info of the file, if it is a LoRA.
     pub card: Option<LoraInfo>,
     pub fit: LoraFit,
-    /// With it the model sees a control image next to the noise ([`ModelSpec::with_control_lora`]).
+    /// With it the model sees a control image next to the noise ([`with_control_lora`](crate::families::with_control_lora)).
     pub is_of_control: bool,
     /// All that a search looks at, in small letters.
     haystack: String,

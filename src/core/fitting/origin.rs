@@ -2,20 +2,14 @@
 //!
 //! Families define the key patterns of their LoRAs, and the layers of their published models.
 
-use crate::lora::ReadDelta;
-use crate::model::LoraSignature;
-use crate::model::SharedLoraNames;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use crate::families::def_of;
 use crate::library::lora_keys::{self as keys, LoraScope};
 use crate::library::other_models;
-use crate::lora::LayerTable;
-use crate::lora::LoraCoverage;
-use crate::lora::LoraFile;
-use crate::lora::LoraPlan;
-use crate::model::ModelFamily;
+use crate::lora::{LayerTable, LoraCoverage, LoraFile, LoraPlan, ReadDelta};
+use crate::model::{LoraSignature, ModelFamily, SharedLoraNames};
 
 /// A family of models, as far as a LoRA shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! LoRA files by the names that prompts, the command line and the settings of other programs give them.
 
-use crate::lora::LoraFile;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
@@ -8,9 +7,9 @@ use icu_normalizer::ComposingNormalizerBorrowed;
 
 use super::{find, fitting_plan};
 use crate::families::def_of;
+use crate::lora::LoraFile;
 use crate::media::component_fingerprint;
-use crate::model::ModelFamily;
-use crate::model::ModelFiles;
+use crate::model::{ModelFamily, ModelFiles};
 use crate::settings::{AppPaths, Settings};
 
 /// Files that are named to choose from.

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::job::PostprocessKind;
-use crate::job::SamplerKind;
+use crate::job::{PostprocessKind, SamplerKind};
 use crate::media::{
     ClipFormat, ClipInfo, MediaError, clip_files, clip_info, media_info, read_settings,
 };

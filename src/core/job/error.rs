@@ -6,8 +6,7 @@ use std::{fmt, io};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::ResourceFault;
-use crate::model::CatalogError;
-use crate::model::advice_for;
+use crate::model::{CatalogError, advice_for};
 use crate::sanitize::one_line;
 
 /// Characters of a sentence that names what a file says, such as a tensor.

@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 use super::prompt::SectionPrompts;
 use super::{ControlInput, EnlargedPass, JobOptions, OfGrid, SamplingOptions, VideoSections};
 use crate::enum_macros::{named, parsed};
-use crate::model::ComponentOverrides;
-use crate::model::ModelFamily;
 use crate::model::choices::{LoraChoice, ResizeMode};
-use crate::model::{ImageRole, LatentRgb, ModelFiles};
+use crate::model::{ComponentOverrides, ImageRole, LatentRgb, ModelFamily, ModelFiles};
 
 pub const CARRIED_APP: &str = "Safelight";
 

@@ -16,8 +16,7 @@ use crate::formats::sorted_entries;
 use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::{is_gguf, is_index, is_pickle, shard_count, weight_file_in};
 use crate::library::tokenizer::TokenizerTraits;
-use crate::model::CatalogError;
-use crate::model::ModelFamily;
+use crate::model::{CatalogError, ModelFamily};
 use crate::networks::PartKind;
 use crate::settings;
 

@@ -3,8 +3,7 @@
 //! Families recognise their ControlNets.
 
 use super::networks::InstalledNetwork;
-use crate::model::ControlKind;
-use crate::model::ModelFamily;
+use crate::model::{ControlKind, ModelFamily};
 
 /// Properties of a ControlNet by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,8 @@ use crate::formats::weights::{WeightSet, is_pickle, pickle};
 use crate::formats::{read_json, sorted_entries};
 use crate::library::single::not_a_model;
 use crate::library::{place_of, tensor_kind};
-use crate::model::CatalogError;
-use crate::model::ComponentOverrides;
 use crate::model::configs::ModelIndex;
+use crate::model::{CatalogError, ComponentOverrides};
 
 #[derive(Debug)]
 pub(crate) enum ModelTarget {

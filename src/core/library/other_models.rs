@@ -1,8 +1,8 @@
 //! Models that this version does not run, by the names of a few tensors, so that a refusal can name them.
 
-use crate::model::LoraSignature;
 use std::sync::LazyLock;
 
+use crate::model::LoraSignature;
 use crate::networks::DetectionRule;
 
 struct OtherModels {

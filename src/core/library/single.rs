@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::formats::weights::WeightSet;
 use crate::library::tensor_kind::TensorKind;
-use crate::model::ModelFamily;
 use crate::model::facts::ModelFacts;
-use crate::model::{CatalogError, ModelFiles};
+use crate::model::{CatalogError, ModelFamily, ModelFiles};
 
 pub(crate) struct AssembledModel {
     /// The transformer's file, or the folder that holds the model.

@@ -15,8 +15,7 @@ use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::keys::{MARKER, SCALES};
 use crate::formats::weights::quant::{self, QUANT};
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
-use crate::model::CatalogError;
-use crate::model::ModelFamily;
+use crate::model::{CatalogError, ModelFamily};
 
 /// Ends of keys that only one format has; the first that fits wins.
 const FOREIGN: [(&str, &str); 19] = [

@@ -10,8 +10,7 @@ use safetensors::Dtype;
 use crate::formats::weights::WeightSet;
 use crate::library::{ComponentCandidate, WeightFileRole};
 use crate::model::ModelFamily;
-use crate::networks::PartKind;
-use crate::networks::TinyDecoderKeys;
+use crate::networks::{PartKind, TinyDecoderKeys};
 
 /// Channels that the latents of several families have.
 const COMMON_CHANNELS: u64 = 16;

@@ -2,14 +2,13 @@
 //!
 //! Advice and logging are up to the job that met the error.
 
-use crate::media::limits::MAX_FPS;
-use crate::media::limits::MIN_FPS;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{MAX_SETTINGS_BYTES, RgbPixels};
 use crate::formats::kind;
+use crate::media::limits::{MAX_FPS, MIN_FPS};
 use crate::units::size_text;
 
 /// Why a picture, a clip or the settings inside them could not be read or written.

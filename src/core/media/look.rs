@@ -2,8 +2,6 @@
 //!
 //! Images and videos are distinguished by their content, as everywhere; settings are not read here.
 
-use crate::media::OpenedImage;
-use crate::media::open::only_first;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -14,6 +12,8 @@ use super::open::{DecodeFailure, EMPTY, check_size, heif, jpeg, png, tiff};
 use super::source::{ClipInfo, clip_info};
 use super::{ClipReader, MediaError, open_image, sound_for};
 use crate::formats::kind::FileFormat;
+use crate::media::OpenedImage;
+use crate::media::open::only_first;
 use crate::media::opened::open_file;
 
 /// Size and length of the image or video at `path`, upright; an image is one frame, of 0 frames a second. A numbered image

@@ -1,8 +1,5 @@
 //! Specification of one model: files, capabilities and defaults.
 
-use crate::model::GuidanceMode;
-use crate::model::ImageRole;
-use crate::model::InputUse;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ModelFamily;
 use super::choices::SectionOrder;
 use super::{ControlUse, ModelFiles, PartialSampling, SamplingOptions};
+use crate::model::{GuidanceMode, ImageRole, InputUse};
 
 /// A model on this disk that can be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

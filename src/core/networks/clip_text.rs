@@ -13,8 +13,7 @@ use super::{
     model_type,
 };
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::model::{DetectionRule, PartKind};
+use crate::model::{CatalogError, DetectionRule, PartKind};
 
 const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";

@@ -9,8 +9,7 @@ use super::check_sizes;
 use super::header::{not_a, prefix_before, sizes};
 use super::schema::{Schema, TensorRole, TensorSpec};
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::model::DetectionRule;
+use crate::model::{CatalogError, DetectionRule};
 
 /// Residual convolutions of a block.
 pub const IFNET_CONVS: usize = 8;

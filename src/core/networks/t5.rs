@@ -12,8 +12,7 @@ use super::dialects::{BlockList, NamePair, names, renamed};
 use super::header::{not_a, prefix_before};
 use super::{NetworkConfig, Schema, TensorRole, TensorSpec, config_path, model_type};
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::model::{DetectionRule, PartKind};
+use crate::model::{CatalogError, DetectionRule, PartKind};
 
 /// The table of relative positions, which every such encoder has in its first block.
 const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";

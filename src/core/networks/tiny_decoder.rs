@@ -2,14 +2,13 @@
 //!
 //! The header states the whole config, so no `config.json` is read. The catalogue matches decoders to latents.
 
-use super::header::{not_a, sizes_of};
 use std::path::Path;
 
 use super::check_sizes;
+use super::header::{not_a, sizes_of};
 use super::schema::{Schema, TensorRole, TensorSpec};
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::model::{DetectionRule, PartKind};
+use crate::model::{CatalogError, DetectionRule, PartKind};
 
 const NUM_LEVELS: usize = 3;
 const BLOCKS_PER_LEVEL: usize = 3;

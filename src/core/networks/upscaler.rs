@@ -8,8 +8,7 @@ use std::path::Path;
 use super::check_sizes;
 use super::header::{count, not_a, prefix_before, sizes};
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::model::DetectionRule;
+use crate::model::{CatalogError, DetectionRule};
 
 /// Colour channels of pixels, before and after.
 const COLOURS: i64 = 3;

@@ -12,8 +12,7 @@ use super::clip_text::{ClipActivation, ClipLayers, check_model_type, is_of_type,
 use super::header::{heads, not_a, sizes};
 use super::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
 use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::model::{DetectionRule, PartKind};
+use crate::model::{CatalogError, DetectionRule, PartKind};
 
 /// By which a vision transformer is known.
 pub(super) const PATCHES: &str = "embeddings.patch_embedding.weight";

@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::corrections::{MeasuredPeak, PeakCorrections};
 use super::verdict::{self, PlanSummary};
 use crate::families::stage_needs;
-use crate::footprint::PlannedNetwork;
-use crate::footprint::{ModelFootprint, NetworkFootprint};
-use crate::footprint::{PlannedJob, StageFootprint};
+use crate::footprint::{
+    ModelFootprint, NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint,
+};
 use crate::job::{GenerateRequest, Recipe, Stage};
-use crate::memory::{DeviceClass, MemoryOptions, StageMemory};
-use crate::memory::{DeviceFacts, MemoryBudget};
+use crate::memory::{DeviceClass, DeviceFacts, MemoryBudget, MemoryOptions, StageMemory};
 
 /// Tiles that are tried where whole frames do not fit, the largest first: fewer seams, and less that is computed twice.
 pub const TILES: [u32; 4] = [1024, 768, 512, 256];

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::planner::{MemoryPlan, MemoryPlanner, StagePlan};
-use crate::footprint::PlannedNetwork;
-use crate::footprint::StageFootprint;
-use crate::footprint::{CPU_TILE_BYTES, TileSize, room_for_tiles};
-use crate::footprint::{ModelFootprint, NetworkFootprint};
+use crate::footprint::{
+    CPU_TILE_BYTES, ModelFootprint, NetworkFootprint, PlannedNetwork, StageFootprint, TileSize,
+    room_for_tiles,
+};
 use crate::formats::weights::WeightSet;
-use crate::job::DtypeChoice;
-use crate::job::{PostprocessKind, PostprocessRequest};
+use crate::job::{DtypeChoice, PostprocessKind, PostprocessRequest};
 use crate::memory::DeviceClass;
 use crate::model::CatalogError;
 use crate::networks::{IfnetConfig, UpscalerConfig};

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::planner::{MemoryPlan, MemoryPlanner, TILES};
 use crate::families::read_footprint;
-use crate::footprint::ModelFootprint;
-use crate::footprint::PlannedNetwork;
+use crate::footprint::{ModelFootprint, PlannedNetwork};
 use crate::job::{ControlInput, GenerateRequest, LoraChoice};
 use crate::model::{ModelFiles, ModelSpec, SizeLimits, nearest_multiple};
 use crate::units::gib_text;

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::planner::StagePlan;
 use crate::footprint::PlannedNetwork;
-use crate::memory::DeviceClass;
-use crate::memory::{DeviceFacts, MemoryBudget};
+use crate::memory::{DeviceClass, DeviceFacts, MemoryBudget};
 use crate::units::gib_text;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,10 @@
 //! Presets of every model, and of the user's file.
 
-use crate::model::PartialSampling;
 use std::fs;
 
 use super::*;
 use crate::job::{SamplerKind, SectionOrder, StepCacheKind};
-use crate::model::test_spec;
+use crate::model::{PartialSampling, test_spec};
 
 fn own(name: &str, steps: u32) -> OwnPreset {
     OwnPreset {

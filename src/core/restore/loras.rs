@@ -1,6 +1,5 @@
 //! LoRAs of another program's file: as its texts name them, and the files of this computer that are called so.
 
-use crate::restore::names::file_name;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -11,6 +10,7 @@ use super::{ForeignSettings, fields, short};
 use crate::fitting;
 use crate::job::LoraChoice;
 use crate::job::prompt::{LoraTag, TaggedPrompt};
+use crate::restore::names::file_name;
 
 /// More LoRAs than are used at once.
 pub(super) const MAX_LORAS: usize = 64;

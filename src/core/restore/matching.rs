@@ -3,13 +3,13 @@
 //! By the names of files first, then by what the names say of family and variant. No weights are read: a hash of a
 //! file of many gigabytes is not worth the minutes, so it is only shown.
 
-use super::names::stem;
-use crate::restore::names::file_name;
 use std::path::Path;
 
+use super::names::stem;
 use super::{ForeignSettings, names};
 use crate::library::names::model_words;
 use crate::model::ModelSpec;
+use crate::restore::names::file_name;
 
 /// Model to use.
 #[derive(Clone, Copy, Debug)]

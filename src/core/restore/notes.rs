@@ -1,12 +1,12 @@
 //! Sentences on what a file says and Safelight does not use.
 
-use crate::restore::names::file_name;
-use crate::restore::short;
 use std::path::Path;
 
 use super::{ForeignSettings, names};
 use crate::job::prompt;
 use crate::media::media_info;
+use crate::restore::names::file_name;
+use crate::restore::short;
 
 /// Sentences of one file.
 const MAX_NOTES: usize = 32;

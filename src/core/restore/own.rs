@@ -1,6 +1,5 @@
 //! Settings in our own files: the request that repeats them, and the fingerprints of its inputs.
 
-use crate::restore::names::file_name;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use serde::Deserialize;
 use crate::fitting;
 use crate::job::GenerateRequest;
 use crate::media::{self, MAX_SETTINGS_BYTES, MediaError};
+use crate::restore::names::file_name;
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct EmbeddedSettings {

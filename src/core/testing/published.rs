@@ -17,9 +17,9 @@ use crate::families::text_readers;
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateForm, SamplerKind};
 use crate::library::ControlNetwork;
-use crate::model::ComponentOverrides;
-use crate::model::ModelFamily;
-use crate::model::{CatalogError, GuidanceMode, ImageRole, InputUse, ModelSpec};
+use crate::model::{
+    CatalogError, ComponentOverrides, GuidanceMode, ImageRole, InputUse, ModelFamily, ModelSpec,
+};
 use crate::networks::NetworkConfig;
 use crate::settings::Settings;
 

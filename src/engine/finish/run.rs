@@ -10,8 +10,7 @@ use std::thread;
 
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::footprint::{CPU_TILE_BYTES, room_for_tiles};
-use safelight_core::job::{CancelToken, DtypeChoice};
-use safelight_core::job::{PostprocessKind, PostprocessRequest};
+use safelight_core::job::{CancelToken, DtypeChoice, PostprocessKind, PostprocessRequest};
 use safelight_core::media::{ClipReader, MediaError, RgbPixels, open_image};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::ConvBackend;

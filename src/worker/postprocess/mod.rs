@@ -8,8 +8,9 @@ mod provenance;
 
 use safelight_core::files::make_private_folder;
 use safelight_core::finish::fingerprint;
-use safelight_core::job::PostprocessRequest;
-use safelight_core::job::{CARRIED_APP, JobError, JobErrorKind, JobFolder, Recipe, Video};
+use safelight_core::job::{
+    CARRIED_APP, JobError, JobErrorKind, JobFolder, PostprocessRequest, Recipe, Video,
+};
 use safelight_core::job_update::{PreviewFrame, StageTime};
 use safelight_core::media::{self, ClipOptions, ClipReader, FrameSegments, MediaError};
 use serde_json::{Map, Value, json};

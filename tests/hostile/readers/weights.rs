@@ -13,8 +13,7 @@ use safelight_core::fitting::{LoraInfo, LoraOrigin, fitting_plan};
 use safelight_core::formats::weights::gguf::{GgufElement, GgufValue};
 use safelight_core::formats::weights::header::WeightHeader;
 use safelight_core::lora::{CLIP, LayerTable, LoraFile, LoraPlan, T5};
-use safelight_core::model::ModelFamily;
-use safelight_core::model::ModelSpec;
+use safelight_core::model::{ModelFamily, ModelSpec};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 use safelight_core::tokens::{SpieceModel, TextTokenizer};
 

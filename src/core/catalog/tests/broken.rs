@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::IdentityCard;
 use crate::job::{JobError, JobErrorKind};
-use crate::model::advice_for;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ModelSpec, advice_for};
 use crate::testing::made_up::{Shapes, shard_name, write, write_shards};
 use crate::testing::pipelines::{edit_json, transformer_shapes, write_json, write_pipeline};
 use crate::testing::table;

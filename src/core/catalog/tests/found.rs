@@ -10,8 +10,7 @@ use serde_json::json;
 use crate::catalog::entry::built_in;
 use crate::catalog::{EMBEDDED_MODEL, ModelCatalog};
 use crate::job::SamplerKind;
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
 use crate::settings::{AppPaths, Settings};
 use crate::testing::pipelines::{edit_json, user, write_json, write_pipeline};
 

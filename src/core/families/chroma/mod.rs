@@ -12,8 +12,7 @@ use super::table::{
 use super::{FamilyDef, ModelFamily};
 use crate::footprint::streams::{TokenSequence, streams};
 use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
-use crate::model::LoraSignature;
-use crate::model::ModelComponent;
+use crate::model::{LoraSignature, ModelComponent};
 use crate::networks::ChromaTransformerConfig;
 
 pub const FAMILY: ModelFamily = ModelFamily::CHROMA;

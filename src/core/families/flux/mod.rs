@@ -8,8 +8,6 @@ mod redux;
 pub(crate) mod tests;
 mod variant;
 
-use crate::model::LoraSignature;
-use crate::model::SharedLoraNames;
 use std::sync::Arc;
 
 use super::parts::{clip_l, t5_xxl};
@@ -22,7 +20,7 @@ use crate::footprint::streams::{TokenSequence, add_controls, streams};
 use crate::footprint::text::{redux, seen_tokens, siglip};
 use crate::footprint::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::job::Stage;
-use crate::model::{GuidanceMode, ModelComponent};
+use crate::model::{GuidanceMode, LoraSignature, ModelComponent, SharedLoraNames};
 use crate::networks::{
     ClipTextConfig, FluxControlConfig, FluxTransformerConfig, ReduxConfig, SiglipConfig,
 };

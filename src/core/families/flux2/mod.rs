@@ -4,7 +4,6 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::model::LoraSignature;
 use std::sync::Arc;
 
 use super::parts::{QWEN3_4B, QWEN3_8B, qwen};
@@ -17,6 +16,7 @@ use super::{FamilyDef, ModelFamily};
 use crate::footprint::streams::{TokenSequence, streams};
 use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::library::names::model_words;
+use crate::model::LoraSignature;
 use crate::networks::{
     Flux2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
 };

@@ -4,7 +4,6 @@ mod parts;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::model::LoraSignature;
 use std::sync::Arc;
 
 use super::parts::clip_l;
@@ -22,7 +21,9 @@ use crate::job::{SEEN_FRAMES, Stage};
 use crate::lora::LayerTable;
 use crate::model::choices::SectionOrder;
 use crate::model::facts::ModelFacts;
-use crate::model::{ControlUse, GuidanceMode, ImageRole, InputUse, ModelComponent, SizeLimits};
+use crate::model::{
+    ControlUse, GuidanceMode, ImageRole, InputUse, LoraSignature, ModelComponent, SizeLimits,
+};
 use crate::networks::{
     FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, LanguageKind, LanguageTap,
     LanguageUse, NetworkConfig as _, SiglipConfig,

@@ -3,7 +3,6 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::model::LoraSignature;
 use std::sync::Arc;
 
 use super::parts::{QWEN3_VL_4B, qwen};
@@ -15,6 +14,7 @@ use super::table::{
 use super::{FamilyDef, ModelFamily};
 use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::library::names::model_words;
+use crate::model::LoraSignature;
 use crate::model::choices::SamplerKind;
 use crate::model::facts::{SchedulerDefaults, TransformerShape};
 use crate::networks::{

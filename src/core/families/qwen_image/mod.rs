@@ -5,7 +5,6 @@ mod control;
 pub(crate) mod tests;
 mod variant;
 
-use crate::model::LoraSignature;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::footprint::{
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::component_search::wanted::fits_transformer;
-use crate::model::{CatalogError, ModelFiles};
+use crate::model::{CatalogError, LoraSignature, ModelFiles};
 use crate::networks::{
     LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
     QwenImageControlConfig, QwenImageTransformerConfig, QwenVisionConfig, WanVaeConfig,

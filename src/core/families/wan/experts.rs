@@ -11,14 +11,12 @@ use super::transformer::{CheckedTransformer, TransformerKind};
 use super::variant::WanVariant;
 use crate::families::single::model_name;
 use crate::formats::sorted_entries;
-use crate::library::component_search;
 use crate::library::names::{
     NoiseSide, counterpart, possible_side, side_beside, stated_side, without_side,
 };
 use crate::library::single::{AssembledModel, file_stem};
-use crate::library::{ComponentLibrary, WeightFileRole};
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelFiles};
+use crate::library::{ComponentLibrary, WeightFileRole, component_search};
+use crate::model::{CatalogError, ComponentOverrides, ModelFiles};
 
 /// The width of the transformers of 14 billion weights, to which all experts belong.
 const WIDTH_14B: i64 = 5120;

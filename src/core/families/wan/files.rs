@@ -7,15 +7,16 @@ use std::path::Path;
 use super::parts::{self, parts};
 use super::variant::{WanVariant, of_index};
 use crate::families::single::{is_one_of, refuse_quantised};
-use crate::library::ComponentLibrary;
-use crate::library::component_search;
 use crate::library::component_search::wanted;
 use crate::library::identify::check_components;
-use crate::model::ComponentOverrides;
+use crate::library::{ComponentLibrary, component_search};
 use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
-use crate::model::{CatalogError, GuidanceMode, ImageRole, ModelComponent, ModelFiles, SizeLimits};
+use crate::model::{
+    CatalogError, ComponentOverrides, GuidanceMode, ImageRole, ModelComponent, ModelFiles,
+    SizeLimits,
+};
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig, config_path,

@@ -3,7 +3,6 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::model::LoraSignature;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::ControlNetwork;
 use crate::library::names::model_words;
 use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, ControlUse};
+use crate::model::{CatalogError, ControlUse, LoraSignature};
 use crate::networks::{
     LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _, SchedulerConfig,
     ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,

@@ -22,8 +22,7 @@ mod values;
 
 use super::{GenerateRequest, JobOptions, PromptPicture, ResizeMode, SamplingOptions};
 use crate::media::ClipInfo;
-use crate::model::ComponentOverrides;
-use crate::model::{ModelSpec, SamplingPreset};
+use crate::model::{ComponentOverrides, ModelSpec, SamplingPreset};
 
 pub use choices::{ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, SizeChoice, is_of_aspect};
 pub use controls::FormControl;

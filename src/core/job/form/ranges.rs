@@ -4,8 +4,7 @@
 
 use super::{FormProblems, GenerateForm};
 use crate::job::{GenerateRequest, SamplingOptions};
-use crate::model::ModelFamily;
-use crate::model::ModelSpec;
+use crate::model::{ModelFamily, ModelSpec};
 
 /// Slowest and fastest rate of a written video.
 pub(super) const FPS: (f64, f64) = (1.0, 240.0);

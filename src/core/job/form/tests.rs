@@ -12,8 +12,7 @@ mod source;
 
 use super::*;
 use crate::job::SamplerKind;
-use crate::model::PartialSampling;
-use crate::model::{InputUse, test_spec};
+use crate::model::{InputUse, PartialSampling, test_spec};
 
 fn form() -> GenerateForm {
     GenerateForm {

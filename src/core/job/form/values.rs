@@ -79,7 +79,7 @@ pub struct GenerateForm {
     /// The file to write, or one of its kind.
     #[serde(skip_serializing_if = "is_default")]
     pub out: PathBuf,
-    /// As in [`GenerateRequest::is_out_automatic`].
+    /// As in [`GenerateRequest::is_out_automatic`](crate::job::GenerateRequest::is_out_automatic).
     #[serde(skip)]
     pub is_out_automatic: bool,
     /// The settings that are varied, one or two, each with its values: a job for each cell.

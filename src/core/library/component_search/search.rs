@@ -11,8 +11,7 @@ use crate::formats::weights::{WeightSet, is_pickle, pickle_instead};
 use crate::library::component_search::wanted::{ComponentQuery, WantedTokenizer};
 use crate::library::names::{model_words, possible_side};
 use crate::library::{ComponentCandidate, ComponentLibrary, WeightFileRole, place_of, tokenizer};
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelComponent, ModelFiles};
+use crate::model::{CatalogError, ComponentOverrides, ModelComponent, ModelFiles};
 use crate::networks::PartKind;
 
 /// Depth of a transformer below a folder for them: `diffusion_models/wan/2.2`.

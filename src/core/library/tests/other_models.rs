@@ -6,8 +6,7 @@ use std::process::Command;
 
 use crate::catalog::IdentityCard;
 use crate::library::{WeightFileRole, glance};
-use crate::model::advice_for;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ModelSpec, advice_for};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::catalog_of;
 

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use crate::catalog::ModelCatalog;
 use crate::job::{JobError, JobErrorKind};
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
 use crate::settings::Settings;
 use crate::testing::made_up::{
     Dims, I2V_14B, Shapes, T2V_1_3B, TI2V_5B, clip_vision, comfy_tree, t5, transformer, umt5, vae,

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use crate::catalog::{IdentityCard, ModelCatalog};
 use crate::formats::weights::header::WeightHeader;
 use crate::lora::LoraFile;
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
 use crate::testing::made_up::{
     Dims, Shapes, T2V_1_3B, comfy_tree, transformer, umt5, vae, write, write_as,
 };

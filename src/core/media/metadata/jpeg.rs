@@ -1,11 +1,11 @@
 //! The texts in a JPEG: its EXIF, its XMP and its comments; those that begin with our name are the parts of the
 //! settings, in their order.
 
-use crate::media::MAX_SETTINGS_BYTES;
 use std::io::{self, Read, Seek};
 
 use super::{JPEG_PREFIX, MetadataTexts, OWN_NAME, exif, text_of, xmp};
 use crate::formats::{ByteSource, jpeg};
+use crate::media::MAX_SETTINGS_BYTES;
 
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 

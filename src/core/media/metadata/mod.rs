@@ -12,7 +12,6 @@ mod png;
 mod webm;
 mod webp;
 
-use crate::media::MAX_SETTINGS_BYTES;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -22,6 +21,7 @@ use serde::de::IgnoredAny;
 use super::MediaError;
 use crate::formats::kind::{self, FileFormat};
 use crate::formats::{ByteSource, FilePart};
+use crate::media::MAX_SETTINGS_BYTES;
 use crate::media::opened::open_file;
 use crate::units::size_text;
 

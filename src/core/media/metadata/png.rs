@@ -1,12 +1,12 @@
 //! The texts in a PNG: `tEXt`, `zTXt` and `iTXt`, and those of its EXIF.
 
-use crate::media::MAX_SETTINGS_BYTES;
 use std::io::{self, Read, Seek};
 
 use flate2::read::ZlibDecoder;
 
 use super::{MetadataTexts, exif, is_short, text_of, xmp};
 use crate::formats::{ByteSource, png};
+use crate::media::MAX_SETTINGS_BYTES;
 
 pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,

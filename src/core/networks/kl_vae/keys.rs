@@ -3,11 +3,11 @@
 //! Any may have a prefix, in a file with other networks. HunyuanVideo's are the same with a `conv` within each causal
 //! convolution. Contains no shapes.
 
-use crate::networks::dialects::{NamePair, names, renamed_by_patterns};
-use crate::networks::header::prefix_before;
 use std::collections::BTreeSet;
 
 use crate::formats::weights::WeightSet;
+use crate::networks::dialects::{NamePair, names, renamed_by_patterns};
+use crate::networks::header::prefix_before;
 use crate::networks::vae::VaeHalf;
 
 /// Dialects of an autoencoder's tensors.

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::{framepack_shapes, shapes};
-use crate::families::framepack;
-use crate::families::read_footprint;
+use crate::families::{framepack, read_footprint};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, PreviewChoice, Stage};
 use crate::model::ModelFiles;

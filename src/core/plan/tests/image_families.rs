@@ -7,8 +7,7 @@ use crate::families::flux::tests::files::shapes;
 use crate::families::{chroma, flux2, krea2, qwen_image, z_image};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, Stage};
-use crate::model::ModelFamily;
-use crate::model::ModelFiles;
+use crate::model::{ModelFamily, ModelFiles};
 use crate::testing::made_up::{Shapes, vae, write};
 
 /// Of a transformer, an autoencoder and a text encoder.

@@ -27,8 +27,7 @@ use crate::families::{flux, wan};
 use crate::footprint::{ModelFootprint, PlannedNetwork};
 use crate::job::{ControlInput, ControlSettings, GenerateRequest, Stage};
 use crate::memory::{DeviceClass, DeviceFacts, MemoryOptions};
-use crate::model::ModelFamily;
-use crate::model::ModelFiles;
+use crate::model::{ModelFamily, ModelFiles};
 use crate::plan::{
     MemoryPlan, MemoryPlanner, ModelAlternative, PeakCorrections, PlanChange, StagePlan,
     preserved_table, suggestions,

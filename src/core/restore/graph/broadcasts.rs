@@ -1,8 +1,6 @@
 //! Links that "Anything Everywhere" nodes make on a canvas, to inputs without a link: by a list that newer files hold,
 //! else by type and side.
 
-use crate::restore::graph::ComfyNode;
-use crate::restore::graph::walk::GraphWalk;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -10,6 +8,8 @@ use serde_json::Value;
 use super::conditioning::named_side;
 use super::{Id, MAX_NODES, NodeLink, has_word, id_of};
 use crate::restore::fields::JsonFields;
+use crate::restore::graph::ComfyNode;
+use crate::restore::graph::walk::GraphWalk;
 
 /// Words in the classes of nodes that give values to nodes without links to them.
 pub(super) const BROADCASTERS: &str = "everywhere globalseed globalsampler";

@@ -1,12 +1,12 @@
 //! Order of the samplers that made a result, and what each pass is: an expert's part of the steps, a second pass at a
 //! larger size, or a pass that is not restored.
 
-use crate::restore::names::file_name;
 use std::collections::BTreeSet;
 
 use super::pass_differences::differences;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput};
+use crate::restore::names::file_name;
 use crate::restore::{ForeignSettings, fields, short};
 
 /// Inputs with the latents from which a sampler starts.

@@ -1,7 +1,6 @@
 //! Graphs in both writings, with their detours.
 
-use crate::model::choices::SamplerKind;
-use crate::model::choices::SigmaSchedule;
+use crate::model::choices::{SamplerKind, SigmaSchedule};
 use serde_json::{Value, json};
 
 use super::*;

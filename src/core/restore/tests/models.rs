@@ -3,9 +3,8 @@
 use super::*;
 use crate::families::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
 use crate::library::{ControlNetwork, FoundControl};
-use crate::model::ModelFamily;
 use crate::model::choices::SectionOrder;
-use crate::model::{ControlUse, ModelSpec, test_spec};
+use crate::model::{ControlUse, ModelFamily, ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
     let spec = |id: &str, family: ModelFamily, variant: &str, file: &str| {

@@ -1,7 +1,6 @@
 //! Settings of other programs that are named as not used, and those that two places of a file name.
 
-use crate::model::choices::SamplerKind;
-use crate::model::choices::SigmaSchedule;
+use crate::model::choices::{SamplerKind, SigmaSchedule};
 use serde_json::json;
 
 use super::*;

@@ -1,7 +1,6 @@
 //! Texts that programs change before they encode them, and commands in them.
 
-use crate::model::choices::SamplerKind;
-use crate::model::choices::SigmaSchedule;
+use crate::model::choices::{SamplerKind, SigmaSchedule};
 use serde_json::{Value, json};
 
 use super::packs::{assert_note, encoder, read_with};

@@ -1,8 +1,6 @@
 //! The texts of A1111 and its kin, and the JSON of SwarmUI, Wan2GP, FramePack, InvokeAI and Draw Things.
 
-use crate::model::choices::SamplerKind;
-use crate::model::choices::SectionOrder;
-use crate::model::choices::SigmaSchedule;
+use crate::model::choices::{SamplerKind, SectionOrder, SigmaSchedule};
 use serde_json::json;
 
 use super::*;

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::assets;
-use crate::families::text_readers;
-use crate::families::{flux, framepack, wan};
+use crate::families::{flux, framepack, text_readers, wan};
 use crate::job::prompt::WildcardFolders;
 use crate::model::{GuidanceMode, ModelSpec, test_spec};
 use crate::testing::fixture;

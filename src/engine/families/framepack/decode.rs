@@ -26,7 +26,7 @@ pub struct SectionLatents<'a> {
     pub given: Option<Tensor>,
 }
 
-/// The frames of `section`, all of them to [`Hooks::frames`] -> those that the next one will join, as
+/// The frames of `section`, all of them to [`Hooks::frames`](crate::hooks::Hooks::frames) -> those that the next one will join, as
 /// [`SectionLatents::overlap`].
 pub fn decode(
     section: u32,

@@ -8,8 +8,7 @@ use crate::families::flux::tests::files::{
     all_in_one, clip_config, flux_tree, shapes, t5_config, write_folder,
 };
 use crate::library::tests::parts::NARROW;
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelSpec};
+use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
 use crate::testing::made_up::{clip_vision, comfy_tree, transformer, umt5, vae, write};
 use crate::testing::pipelines::write_json;
 use crate::testing::published::{

@@ -1,5 +1,9 @@
 //! Pictures as prompts: which files make them, where those are found, and what is checked of them.
 
+use std::path::Path;
+
+use serde_json::json;
+
 use crate::catalog::ModelCatalog;
 use crate::families::flux::tests::files::{flux_tree, framepack_shapes, shapes};
 use crate::families::read_footprint;
@@ -13,8 +17,6 @@ use crate::networks::ReduxConfig;
 use crate::testing::made_up::write;
 use crate::testing::pipelines::write_json;
 use crate::testing::published::{assert_is_read, catalog_of};
-use serde_json::json;
-use std::path::Path;
 
 /// ComfyUI's folder with FLUX.1 dev.
 fn with_dev(root: &Path) -> std::path::PathBuf {

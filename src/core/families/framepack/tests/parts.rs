@@ -10,8 +10,7 @@ use crate::families::framepack::tests::files::{
 };
 use crate::fitting;
 use crate::job::LoraChoice;
-use crate::model::ComponentOverrides;
-use crate::model::{CatalogError, ModelFiles, ModelSpec};
+use crate::model::{CatalogError, ComponentOverrides, ModelFiles, ModelSpec};
 use crate::testing::made_up::{I2V_14B, Shapes, clip_vision, comfy_tree, transformer, write};
 use crate::testing::published::{
     assert_refused_with, catalog_of, edited, other_in, with_text_encoder, with_vae,

@@ -7,8 +7,7 @@ use crate::families::flux::tests::files::shapes;
 use crate::families::krea2;
 use crate::families::tests::FamilyCase;
 use crate::job::SamplerKind;
-use crate::model::ComponentOverrides;
-use crate::model::ModelSpec;
+use crate::model::{ComponentOverrides, ModelSpec};
 use crate::networks::Krea2TransformerConfig;
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{

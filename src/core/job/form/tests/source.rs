@@ -1,7 +1,8 @@
 //! A video that another one is made of: which models take it, and what it says of size, length and rate.
 
-use super::*;
 use std::path::Path;
+
+use super::*;
 
 fn changing(change: impl FnOnce(&mut GenerateForm)) -> impl FnOnce(&mut GenerateForm) {
     |form| {
