@@ -38,7 +38,7 @@ fn assert_layers(root: &str, layers: &str) {
         let own = inside.split('/').next().unwrap_or_default();
         let own = own.trim_end_matches(".rs");
         let is_test = inside.contains("tests") || own == "testing";
-        if is_test || matches!(own, "lib" | "main" | "build") {
+        if is_test || matches!(own, "lib" | "program" | "build") {
             continue;
         }
         let own_rank = rank(own).unwrap_or_else(|| panic!("{root}/{own} has no layer"));

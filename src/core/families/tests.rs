@@ -82,6 +82,13 @@ fn cases() -> [FamilyCase; 5] {
 }
 
 #[test]
+fn every_family_has_a_definition() {
+    for family in ModelFamily::all() {
+        assert_eq!(def_of(family).family, family);
+    }
+}
+
+#[test]
 fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_in_any_dialect() {
     for case in cases() {
         (case.transformers)();
