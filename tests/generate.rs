@@ -30,7 +30,7 @@ fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// What a job of the tiny model that finishes says, with these arguments between blanks.
+/// Output of a job of the tiny model that finishes. `arguments`: separated by spaces.
 fn makes(home: &Home, arguments: &str) -> Output {
     let output = run(home.generate().args(arguments.split(' ')));
     assert_finished(&output);

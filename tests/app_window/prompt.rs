@@ -54,7 +54,7 @@ fn the_tokens_of_a_prompt_are_counted_whoever_wrote_it_and_those_that_are_not_re
     let cut = tokens_of(long.trim()) - 512;
     bench.wait_for(&format!("the last {cut} are truncated"));
 
-    // What only the second encoder of Flux reads is said.
+    // Tokens that only the second encoder of Flux reads are named.
     let mut spec = flux_spec();
     (spec.files.tokenizer, spec.files.tokenizer_2) = (tokenizer(), Some(tokenizer()));
     let mut bench = Bench::of(spec);

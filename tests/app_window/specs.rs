@@ -88,7 +88,7 @@ pub fn pair_spec() -> ModelSpec {
     spec
 }
 
-/// The same, which needs no picture.
+/// A model of two experts with an optional start image.
 pub fn experts_spec() -> ModelSpec {
     ModelSpec {
         start_image: InputUse::Optional,

@@ -6,10 +6,15 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{MAX_SETTINGS_BYTES, RgbPixels};
+use super::RgbPixels;
 use crate::formats::kind;
-use crate::media::limits::{MAX_FPS, MIN_FPS};
 use crate::units::size_text;
+
+/// Frame rates that every format can keep.
+pub(super) const MIN_FPS: f64 = 0.01;
+pub(super) const MAX_FPS: f64 = 240.0;
+/// Larger settings are neither written nor read.
+pub const MAX_SETTINGS_BYTES: u64 = 8 << 20;
 
 /// Why a picture, a clip or the settings inside them could not be read or written.
 #[derive(Debug, thiserror::Error)]

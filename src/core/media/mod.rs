@@ -11,7 +11,6 @@ mod endings;
 mod error;
 mod ffmpeg_images;
 mod fingerprint;
-mod limits;
 mod look;
 mod mask;
 mod metadata;
@@ -37,9 +36,8 @@ pub use clip::{
 };
 pub use edges::canny;
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
-pub use error::MediaError;
+pub use error::{MAX_SETTINGS_BYTES, MediaError};
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
-pub use limits::MAX_SETTINGS_BYTES;
 pub use look::{clip_or_picture_info, describe_media, media_info};
 pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]

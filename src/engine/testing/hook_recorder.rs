@@ -6,7 +6,7 @@ use tch::Tensor;
 
 use crate::hooks::{DenoiseState, Hooks};
 
-/// Keeps what it is told; asks for a stop when it has been asked often enough.
+/// Recorder of all reports, which may cancel the loop after a number of queries.
 #[derive(Default)]
 pub(crate) struct HookRecorder {
     pub(crate) frames: RefCell<Vec<Tensor>>,
@@ -20,7 +20,7 @@ pub(crate) struct HookRecorder {
 }
 
 impl HookRecorder {
-    /// Asks for a stop after `patience` questions.
+    /// Cancels the loop at its query number `patience`.
     pub(crate) fn impatient(patience: usize) -> Self {
         Self {
             patience: Some(patience),
@@ -28,7 +28,7 @@ impl HookRecorder {
         }
     }
 
-    /// Asserts that it was told each of `num_steps` steps once.
+    /// Asserts that each of `num_steps` steps was reported once.
     pub(crate) fn assert_steps(&self, num_steps: usize, what: &str) {
         let steps: Vec<_> = (1..=num_steps).map(|step| (step, num_steps)).collect();
         assert_eq!(self.steps.take(), steps, "{what}");

@@ -1,5 +1,5 @@
-//! Helpers of this crate's tests: distances of tensors with their limits, random numbers, and hooks that keep what they are
-//! told.
+//! Helpers of this crate's tests: distances of tensors with their limits, random numbers, and hooks that
+//! record reports.
 
 pub(crate) mod closeness;
 pub(crate) mod drawn;

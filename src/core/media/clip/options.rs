@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::enum_macros::with_defaults;
-use crate::media::limits::{MAX_FPS, MAX_SETTINGS_BYTES, MIN_FPS};
+use crate::media::error::{MAX_FPS, MAX_SETTINGS_BYTES, MIN_FPS};
 use crate::media::metadata::is_json_object;
 use crate::media::{FrameStarts, MediaError};
 use crate::units::size_text;

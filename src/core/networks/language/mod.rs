@@ -165,7 +165,7 @@ impl NetworkConfig for LanguageConfig {
 }
 
 impl LanguageConfig {
-    /// Numbers of all published models of a kind beside sizes. `sees`: with a vision transformer.
+    /// This config with the values that all published models of a kind share. `sees`: with a vision transformer.
     fn of_kind(self, kind: LanguageKind, sees: bool) -> Self {
         Self {
             model_type: kind.model_type(sees).to_owned(),

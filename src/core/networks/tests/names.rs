@@ -144,7 +144,7 @@ fn names_are_those_of_the_authors_files_where_readers_have_others() {
     }
 }
 
-/// Asserts that as few marks as are needed show each dialect behind every prefix.
+/// Asserts that each dialect is detected by its marks after every prefix.
 fn assert_found<T: TransformerConfig>() {
     assert_eq!(TensorKeys::<T>::detect(|_| false), None);
     for (prefix, dialect) in T::PREFIXES

@@ -102,7 +102,7 @@ fn tiny_wan(with: &Value) -> GenerateRequest {
     serde_json::from_value(request).unwrap()
 }
 
-/// The decoding of a clip of five frames of the tiny Wan. `asked`: of its request, `latents`: the value of all numbers of
+/// Decodes a clip of five frames with the tiny Wan. `asked`: fields of the request; `latents`: value of all elements of
 /// the first latent frame and of the second.
 fn decode(job: &Path, asked: &Value, latents: [f64; 2]) -> (Result<(), EngineError>, Told) {
     let mut order = order_in(job, (Stage::Decode, 0), &tiny_wan(asked));

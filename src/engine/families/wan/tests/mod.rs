@@ -186,8 +186,8 @@ impl Run {
         Some(state.latents)
     }
 
-    /// Asserts that the loop saves states, and goes on from each to the same latents, bit for bit. Returns these and what the
-    /// whole loop told.
+    /// Asserts that the loop saves states, and continues from each to the same latents, bit for bit. Returns these and the
+    /// reports of the whole loop.
     fn assert_resumes(&self, what: &str) -> (Tensor, HookRecorder) {
         let (whole, recorder) = self.resumed(what);
         assert!(!recorder.states.borrow().is_empty(), "{what}");
@@ -208,7 +208,7 @@ impl Run {
         (whole, recorder)
     }
 
-    /// Asserts that the loop ends with the question at which it is told to.
+    /// Asserts that the loop ends at the query that cancels it.
     fn assert_stops(&self, patience: usize) {
         let recorder = HookRecorder::impatient(patience);
         assert!(self.denoise(None, &recorder).is_none());

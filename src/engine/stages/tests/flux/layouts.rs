@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The components, and what stands before their names in a file with everything.
+/// Components, and the prefixes of their tensors in a file with everything.
 const PARTS: [(&str, &str); 4] = [
     ("transformer", "model.diffusion_model."),
     ("vae", "vae."),
