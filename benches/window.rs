@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Bench, Sent, output, picture, sample, spec};
+use harness::{Bench, Sent, image, output, sample, spec};
 use rustix::time::{ClockId, clock_gettime};
 use safelight::app::choices::{InputSlot, MaskOf};
 use safelight::app::commands::{AppCommand, MaskCommand};
@@ -30,7 +30,7 @@ use safelight::ui::mask::MAX_BRUSH;
 use safelight::worker::WorkerEvent;
 use safelight_core::job::{JobId, Stage, Video};
 use safelight_core::job_update::{JobOutcome, JobUpdate, PreviewFrame};
-use safelight_core::media::{ClipOptions, RgbPixels, write_clip};
+use safelight_core::media::{RgbPixels, VideoOptions, write_video};
 use safelight_core::model::InputUse;
 use safelight_core::settings::AppPaths;
 use serde_json::json;
@@ -46,7 +46,7 @@ const NUM_ENDING: u64 = 60;
 /// Images of a running job.
 #[derive(Clone, Copy)]
 enum Shows {
-    /// Rough pictures of this size, and as many as a clip has latent frames.
+    /// Rough images of this size, and as many as a video has latent frames.
     Previews(u32, u32, u32),
     /// Decoded frames of this size.
     Frames(u32, u32),
@@ -54,7 +54,7 @@ enum Shows {
 
 const LINEAR: Shows = Shows::Previews(104, 60, 21);
 const SCENES: [(&str, MainPage, Shows); 7] = [
-    ("linear previews of a clip", MainPage::Watch, LINEAR),
+    ("linear previews of a video", MainPage::Watch, LINEAR),
     (
         "sharp previews of 1024x1024",
         MainPage::Watch,
@@ -129,9 +129,9 @@ fn main() {
     let frames = (0..NUM_FRAMES).map(|turn| frame(&mut bench, &sent, turn, LINEAR));
     tell("200 results in the strip", frames);
     let made = {
-        let frames = vec![picture(2048, [9, 90, 40])];
+        let frames = vec![image(2048, [9, 90, 40])];
         let mut made = output(&sent, 1);
-        made.clip = Arc::new(Video { frames, fps: 1.0 });
+        made.video = Arc::new(Video { frames, fps: 1.0 });
         made
     };
     let event = WorkerEvent {
@@ -140,7 +140,7 @@ fn main() {
     };
     bench.far.events.send(event).unwrap();
     let frames = (0..NUM_ENDING).map(|_| timed(&mut bench));
-    tell("a job with a picture of 2048x2048 ends", frames);
+    tell("a job with an image of 2048x2048 ends", frames);
 }
 
 /// Prints durations and processor times of a scene's frames.
@@ -182,13 +182,13 @@ fn fill(folder: &Path) {
         "app": "Safelight",
         "request": { "model": "little-world", "prompt": "a red boat", "negative_prompt": "", "seed": 7 },
     });
-    let options = ClipOptions {
+    let options = VideoOptions {
         settings: Some(settings.to_string()),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
     let frame = RgbPixels::from_fn(256, 256, |x, y| [x as u8, y as u8, 99]).unwrap();
     let first = folder.join("0000.png");
-    write_clip(&first, &[frame], options).unwrap();
+    write_video(&first, &[frame], options).unwrap();
     let bytes = fs::read(first).unwrap();
     for number in 1..NUM_RESULTS {
         fs::write(folder.join(format!("{number:04}.png")), &bytes).unwrap();
@@ -197,9 +197,9 @@ fn fill(folder: &Path) {
 
 /// Opens a large mask and puts the largest brush down on it.
 fn begin_stroke(bench: &mut Bench) {
-    let picture = bench.picture_file("large.png", 4096, 4096);
-    bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| {
+    let image = bench.image_file("large.png", 4096, 4096);
+    bench.drop_file(&image);
+    bench.until("the image is there", |bench| {
         bench.app().inputs.get(InputSlot::Start).is_some()
     });
     bench.app().cx.push(MaskCommand::Open(MaskOf::Start));
@@ -251,7 +251,7 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, 
     let frame = |index, count, width, height| PreviewFrame {
         index,
         count,
-        picture: Arc::new(RgbPixels::from_fn(width, height, |_, _| colour).unwrap()),
+        image: Arc::new(RgbPixels::from_fn(width, height, |_, _| colour).unwrap()),
     };
     match shows {
         Shows::Previews(width, height, count) if turn.is_multiple_of(6) => {

@@ -1,18 +1,18 @@
 #!/bin/sh
 # Tries the packages of target/package as people would: in a minimal Debian without Rust, gcc, Python or network,
-# installs the .deb, makes a first clip on the command line, opens the window, removes it; the same with the .rpm, by
+# installs the .deb, makes a first video on the command line, opens the window, removes it; the same with the .rpm, by
 # rpm itself in the same system; then from the archive as an ordinary user. Prints a table; 1 where anything is not as it
 # should be.
 #
 #     packaging/try-packages.sh [FOLDER WITH THE PACKAGES [FOLDER FOR THE SYSTEM]]
 #
 # Needs root, mmdebstrap, rpm and a Debian mirror for the system itself. What is tried has no network. CLIP=balloon.webp
-# names another first clip, for packages without H.264.
+# names another first video, for packages without H.264.
 set -eu
 
 packages="${1:-target/package}"
 root="${2:-$(mktemp -d)}"
-clip_file="${CLIP:-balloon.mp4}"
+video_file="${CLIP:-balloon.mp4}"
 failed=0
 
 fail() {
@@ -71,7 +71,7 @@ window='
     [ $? != 137 ] || exit 1
     kill $late $display'
 
-clip="cd && \"\$1\" generate --prompt 'a red hot-air balloon rises over the hills' --out $clip_file && test -s $clip_file"
+video="cd && \"\$1\" generate --prompt 'a red hot-air balloon rises over the hills' --out $video_file && test -s $video_file"
 
 # What distributions with rpm do, in this system. What it requires is looked for by names that Debian does not have.
 with_rpm() {
@@ -94,34 +94,34 @@ cp "$deb" "$root/system/srv/safelight.deb"
 cp "$archive" "$root/system/home/someone/archive/safelight.tar.gz"
 chroot "$root/system" chown -R someone:someone /home/someone/archive
 
-no_program_in_usr="test ! -e /usr/bin/safelight && test ! -e /usr/lib/safelight && test -s ~/$clip_file && rm ~/$clip_file"
+no_program_in_usr="test ! -e /usr/bin/safelight && test ! -e /usr/lib/safelight && test -s ~/$video_file && rm ~/$video_file"
 
 ls -l "$deb" "$rpm" "$archive" | awk '{ printf "%8.1f MiB  %s\n", $5 / 1048576, $NF }'
 try "install the .deb" inside root dpkg -i /srv/safelight.deb
-try "the first clip, on the command line" inside someone sh -c "$clip" sh safelight
+try "the first video, on the command line" inside someone sh -c "$video" sh safelight
 try "the window opens and ends" inside someone sh -c "$window" sh safelight
 grep "^window after" "$root/last.log"
 try "man page and completions are there" inside root sh -c \
     'test -s /usr/share/man/man1/safelight-generate.1.gz && test -s /usr/share/bash-completion/completions/safelight'
 try "remove it" inside root dpkg -r safelight
-try "no program is left, the clip is" inside someone sh -c \
+try "no program is left, the video is" inside someone sh -c \
     "$no_program_in_usr"
 rm -f "$root/system/var/lib/rpm/"*
 with_rpm --initdb
 try "install the .rpm" with_rpm --install --nodeps "$rpm"
 try "its files are as they were packed" with_rpm --verify --nodeps safelight
-try "the first clip, on the command line" inside someone sh -c "$clip" sh safelight
+try "the first video, on the command line" inside someone sh -c "$video" sh safelight
 try "the window opens and ends" inside someone sh -c "$window" sh safelight
 grep "^window after" "$root/last.log"
 try "remove it" with_rpm --erase safelight
-try "no program is left, the clip is" inside someone sh -c "$no_program_in_usr"
+try "no program is left, the video is" inside someone sh -c "$no_program_in_usr"
 try "unpack the archive as an ordinary user" inside someone sh -c 'cd ~/archive && tar -xzf safelight.tar.gz'
-try "a clip from where it is unpacked" inside someone sh -c "set -- ~/archive/safelight-*/bin/safelight; $clip"
+try "a video from where it is unpacked" inside someone sh -c "set -- ~/archive/safelight-*/bin/safelight; $video"
 try "install it for that user" inside someone sh -c '~/archive/safelight-*/install.sh && rm -r ~/archive/safelight-*/lib'
-try "a clip from there" inside someone sh -c "$clip" sh /home/someone/.local/bin/safelight
+try "a video from there" inside someone sh -c "$video" sh /home/someone/.local/bin/safelight
 try "the window opens and ends" inside someone sh -c "$window" sh /home/someone/.local/bin/safelight
 grep "^window after" "$root/last.log"
 try "remove it" inside someone sh -c '~/archive/safelight-*/install.sh --remove'
-try "no program is left, the clip is" inside someone sh -c \
-    "test ! -e ~/.local/bin/safelight && test ! -e ~/.local/lib/safelight && test -s ~/$clip_file"
+try "no program is left, the video is" inside someone sh -c \
+    "test ! -e ~/.local/bin/safelight && test ! -e ~/.local/lib/safelight && test -s ~/$video_file"
 exit $failed

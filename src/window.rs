@@ -123,7 +123,7 @@ impl eframe::App for AppWindow {
         }
         if !std::mem::replace(&mut self.is_placed, true) {
             window_position::correct(ctx, frame, theme::WINDOW_MIN_SIZE);
-            // It may have been closed while a picture had the whole screen.
+            // It may have been closed while an image had the whole screen.
             ctx.send_viewport_cmd(ViewportCommand::Fullscreen(false));
         }
         self.app.step();

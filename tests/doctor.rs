@@ -154,7 +154,7 @@ fn a_jobs_telemetry_is_written_where_it_is_asked_for() {
     let table = home.path().join("telemetry.csv");
     let mut command = home.generate();
     command
-        .args(["--out", "clip.mp4", "--telemetry"])
+        .args(["--out", "video.mp4", "--telemetry"])
         .arg(&table);
     assert_finished(&command.output().unwrap());
     let text = fs::read_to_string(&table).unwrap();
@@ -169,7 +169,7 @@ fn a_jobs_telemetry_is_written_where_it_is_asked_for() {
     let used: u64 = samples.map(|row| row[4].parse().unwrap()).max().unwrap();
     assert!(used > 1 << 20, "{text}");
 
-    let nowhere = "--out clip.mp4 --telemetry no/such/folder/a.csv".split(' ');
+    let nowhere = "--out video.mp4 --telemetry no/such/folder/a.csv".split(' ');
     let refused = home.generate().args(nowhere).output().unwrap();
     assert_eq!(end(&refused).0["event"], "failed");
 }

@@ -61,42 +61,42 @@ fn kept_job(home: &Home) -> std::path::PathBuf {
     folders.remove(0)
 }
 
-fn test_picture(path: &Path, width: u32, height: u32) {
+fn test_image(path: &Path, width: u32, height: u32) {
     let pixel = |x: u32, y: u32| image::Rgb([(x * 3) as u8, (y * 5) as u8, 90]);
-    let picture = image::RgbImage::from_fn(width, height, pixel);
-    picture.save(path).unwrap();
+    let image = image::RgbImage::from_fn(width, height, pixel);
+    image.save(path).unwrap();
 }
 
 #[test]
 fn a_prompt_becomes_a_video_that_carries_its_settings_and_repeats_exactly() {
     let home = Home::new();
-    let output = makes(&home, "--out clip.mp4");
+    let output = makes(&home, "--out video.mp4");
     assert_eq!(assert_finished(&output)["frames"], 5);
     let all = events(&output);
     for kind in ["stage", "step", "memory", "finished"] {
         assert!(all.iter().any(|event| event["event"] == kind), "no {kind}");
     }
-    let request = settings(&home, "clip.mp4")["request"].clone();
+    let request = settings(&home, "video.mp4")["request"].clone();
     assert_eq!(request["prompt"], "a small red fox");
     assert!(home.job_folders().is_empty(), "nothing is left of the job");
 
     for out in ["a.png", "b.png"] {
-        assert_finished(&run(&mut home.repeat("clip.mp4", out)));
+        assert_finished(&run(&mut home.repeat("video.mp4", out)));
     }
     let first = fs::read(home.path().join("a_0001.png")).unwrap();
-    let picture = media::open_picture(&home.path().join("a_0005.png")).unwrap();
-    let again = media::open_picture(&home.path().join("b_0005.png")).unwrap();
+    let image = media::open_rgb(&home.path().join("a_0005.png")).unwrap();
+    let again = media::open_rgb(&home.path().join("b_0005.png")).unwrap();
     assert!(!first.is_empty());
-    assert_eq!(picture, again);
+    assert_eq!(image, again);
 }
 
 #[test]
 fn every_kind_of_file_can_be_written() {
     let home = Home::new();
     for (name, more) in [
-        ("clip.gif", ""),
-        ("clip.webp", ""),
-        ("picture.png", " --frames 1"),
+        ("video.gif", ""),
+        ("video.webp", ""),
+        ("image.png", " --frames 1"),
     ] {
         makes(&home, &format!("--out {name}{more}"));
         assert!(home.path().join(name).exists(), "{name}");
@@ -107,10 +107,10 @@ fn every_kind_of_file_can_be_written() {
 fn a_start_image_steers_the_video_and_a_mask_says_which_part_of_it_moves() {
     let home = Home::new();
     for name in ["start.png", "mask.png"] {
-        test_picture(&home.path().join(name), 100, 70);
+        test_image(&home.path().join(name), 100, 70);
     }
     for mask in ["", " --mask mask.png"] {
-        let output = makes(&home, &format!("--image start.png --out clip.mp4{mask}"));
+        let output = makes(&home, &format!("--image start.png --out video.mp4{mask}"));
         let all = events(&output);
         assert!(all.iter().any(|event| event["stage"] == "encode_image"));
     }
@@ -119,15 +119,15 @@ fn a_start_image_steers_the_video_and_a_mask_says_which_part_of_it_moves() {
 #[test]
 fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     let home = Home::new();
-    test_picture(&home.path().join("whole.png"), 64, 32);
+    test_image(&home.path().join("whole.png"), 64, 32);
     let whole = fs::read(home.path().join("whole.png")).unwrap();
     fs::write(home.path().join("cut.png"), &whole[..whole.len() / 2]).unwrap();
-    fs::write(home.path().join("text.png"), "not a picture").unwrap();
+    fs::write(home.path().join("text.png"), "not an image").unwrap();
     let cut = "\0\0\0\x14ftypisom\0\0\0\0isom\0\0\x10\0moov";
     fs::write(home.path().join("cut.mp4"), cut).unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
     for (arguments, expected) in [
-        ("--mask whole.png", "a mask needs a start picture"),
+        ("--mask whole.png", "a mask needs a start image"),
         ("--schedule linear", "exponential"),
         ("--frames 4294967295", "4n+1"),
         ("--width 4096 --height 64", "3840"),
@@ -140,7 +140,7 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
         ("--vae-tile 63", "between 64"),
         ("--preset slow", "has none"),
         ("--sampler dpm", "dpmpp_2m"),
-        ("--last-image whole.png", "does not use end pictures"),
+        ("--last-image whole.png", "does not use end images"),
         ("--extend text.png", "a text file"),
         ("--extend whole.png", "without a number"),
         ("--extend none.mp4", "none.mp4"),
@@ -150,24 +150,24 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
         ("--image cut.png", "cut.png"),
         ("--image text.png", "text.png"),
         ("--image none.png", "none.png"),
-        ("--out clip.avi", ".mp4"),
-        ("--out no/such/folder/clip.mp4", "folder"),
+        ("--out video.avi", ".mp4"),
+        ("--out no/such/folder/video.mp4", "folder"),
         ("--device cuda:7", "cuda:7"),
         ("--device tpu", ""),
         ("--steps many", ""),
         ("--no-such-thing", ""),
         (
-            "--image whole.png --source-clip whole.png",
-            "a clip that is changed stands alone",
+            "--image whole.png --source-video whole.png",
+            "a video that is changed stands alone",
         ),
     ] {
         let mut command = home.generate();
         if !arguments.contains("--out ") {
-            command.args(["--out", "clip.mp4"]);
+            command.args(["--out", "video.mp4"]);
         }
         let output = run(command.args(arguments.split(' ')));
         assert_failed(&output, 2, expected);
-        assert!(!home.path().join("clip.mp4").exists(), "{arguments}");
+        assert!(!home.path().join("video.mp4").exists(), "{arguments}");
     }
     assert!(home.job_folders().is_empty(), "nothing was made");
 }
@@ -205,9 +205,9 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
         (misshapen, "diffusion_pytorch_model.safetensors"),
     ] {
         let mut command = home.generate();
-        command.args(["--out", "clip.mp4", "--model"]).arg(folder);
+        command.args(["--out", "video.mp4", "--model"]).arg(folder);
         assert_failed(&run(&mut command), 3, expected);
-        assert!(!home.path().join("clip.mp4").exists());
+        assert!(!home.path().join("video.mp4").exists());
     }
 }
 
@@ -215,7 +215,7 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
 fn a_broken_settings_file_is_told_and_left_as_it_is() {
     let home = Home::new();
     let file = home.write_settings("[output\n");
-    let output = makes(&home, "--out clip.mp4");
+    let output = makes(&home, "--out video.mp4");
     assert!(message(&events_of(&output, "warning")[0]).contains("settings.toml"));
     assert_eq!(fs::read_to_string(&file).unwrap(), "[output\n");
 }
@@ -226,9 +226,9 @@ fn results_without_a_name_never_replace_each_other() {
     for _ in 0..2 {
         assert_finished(&run(&mut home.generate()));
     }
-    let clips = fs::read_dir(home.path()).unwrap().flatten();
-    let clips = clips.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "mp4"));
-    assert_eq!(clips.count(), 2);
+    let videos = fs::read_dir(home.path()).unwrap().flatten();
+    let videos = videos.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "mp4"));
+    assert_eq!(videos.count(), 2);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_runtime_folder_without_libtorch_is_named() {
 #[test]
 fn a_capture_holds_every_stage_under_the_references_names() {
     let home = Home::new();
-    makes(&home, "--out clip.mp4 --capture captured");
+    makes(&home, "--out video.mp4 --capture captured");
     let bytes = fs::read(home.path().join("captured/capture.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let names = tensors.names();

@@ -127,18 +127,18 @@ fn inspect_says_what_nothing_here_can_use() {
         ["lora_down", "lora_up"]
             .map(|part| (format!("lora_unet_{layer}.{part}.weight"), vec![4, 4]))
     };
-    let clip = [
+    let video = [
         ("text_model.encoder.layers.0.mlp.fc1.weight", 8),
         ("text_model.embeddings.token_embedding.weight", 1280),
     ];
-    let clip = clip.map(|(name, width)| (name.to_owned(), vec![4, width]));
+    let video = video.map(|(name, width)| (name.to_owned(), vec![4, width]));
     let foreign = "Stable Diffusion 1.5 or 2, rank 4, in the names of kohya; Safelight does not support models of this family";
     let used = "use it with `safelight generate --lora`";
     let unused = "a CLIP-G text encoder; no model that Safelight runs uses it";
     for (tensors, part) in [
         (two("input_blocks_1_1_proj_in"), foreign),
         (two("double_blocks_0_img_attn_proj"), used),
-        (clip, unused),
+        (video, unused),
     ] {
         networks::write_zeros(&home.path().join("a.safetensors"), tensors);
         let output = run(&home, &["inspect", "a.safetensors"]);
@@ -213,7 +213,7 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
         "model": "framepack-i2v", "family": "framepack", "prompt": "a dancer turns", "negative_prompt": "",
         "image": "dancer.png", "width": 640, "height": 608, "num_frames": 73, "sections": sections,
         "fps": 30.0, "num_steps": 25, "guidance_scale": 10.0, "sampler": "unipc_bh1", "seed": 3,
-        "out": "/clips/dancer.mp4",
+        "out": "/videos/dancer.mp4",
     });
     let folder = home.path().join("data/safelight/jobs/1700000000000000");
     fs::create_dir_all(&folder).unwrap();
@@ -222,12 +222,12 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
     let listed = object(&run(&home, &["resume", "--json"]));
     let job = &listed["jobs"][0];
     assert_eq!(job["job"], "1700000000000000");
-    // Text, picture, a look at it, and the first of two sections denoised.
+    // Text, image, a look at it, and the first of two sections denoised.
     assert_eq!((&job["finished"], &job["stages"]), (&json!(4), &json!(10)));
     assert_eq!(job["prompt"], "a dancer turns");
     let shown = text(&run(&home, &["resume"]).stdout);
     assert!(shown.contains("1 of 2 sections"), "{shown}");
-    assert!(shown.contains("/clips/dancer.mp4"), "{shown}");
+    assert!(shown.contains("/videos/dancer.mp4"), "{shown}");
 
     let output = run(&home, &["resume", "17"]);
     assert_eq!(output.status.code(), Some(2));
@@ -239,16 +239,16 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
 fn inspect_says_how_another_programs_file_was_made() {
     let home = Home::new();
     let settings = r#"{"prompt": "a boat", "seed": 5, "steps": 25, "gs": 9.5, "model_type": "F1", "total_second_length": 4, "loras": {"ink": 0.5}}"#;
-    fs::write(home.path().join("clip.json"), settings).unwrap();
-    let output = run(&home, &["inspect", "clip.json"]);
+    fs::write(home.path().join("video.json"), settings).unwrap();
+    let output = run(&home, &["inspect", "video.json"]);
     assert_eq!(output.status.code(), Some(0));
     let shown = text(&output.stdout);
     for part in "made with FramePack Studio|prompt: a boat|seed: 5|LoRAs: ink (0.5)".split('|') {
         assert!(shown.contains(part), "{part:?} in {shown}");
     }
-    let card = object(&run(&home, &["inspect", "--json", "clip.json"]));
+    let card = object(&run(&home, &["inspect", "--json", "video.json"]));
     assert_eq!(card["settings"]["distilled_guidance"], json!(9.5));
-    let output = run(&home, &["generate", "--from", "clip.json"]);
+    let output = run(&home, &["generate", "--from", "video.json"]);
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
     let none = "this computer has no model of that family";
@@ -259,13 +259,13 @@ fn inspect_says_how_another_programs_file_was_made() {
 fn a_file_without_a_readable_prompt_needs_one() {
     let home = Home::new();
     let settings = r#"{"seed": 5, "steps": 4, "total_second_length": 4}"#;
-    fs::write(home.path().join("clip.json"), settings).unwrap();
-    let shown = text(&run(&home, &["inspect", "clip.json"]).stdout);
+    fs::write(home.path().join("video.json"), settings).unwrap();
+    let shown = text(&run(&home, &["inspect", "video.json"]).stdout);
     let needed = "The file has no prompt: write one";
     assert!(shown.contains(needed), "{shown}");
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
     let mut command = safelight(&home);
-    command.args("generate --from clip.json --model little-world".split(' '));
+    command.args("generate --from video.json --model little-world".split(' '));
     let output = command.env("SAFELIGHT_ASSETS", assets).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{Home, tiny_model};
 
-/// Plans a small clip of the tiny model.
+/// Plans a small video of the tiny model.
 fn plan(home: &Home, more: &[&str]) -> Output {
     let mut command = home.safelight();
     command.args("plan --width 64 --height 32 --frames 5 --guidance 2 --model".split(' '));

@@ -191,7 +191,7 @@ fn the_one_before_is_kept_until_a_job_has_finished_and_one_command_goes_back() {
     let notes = || fs::read_to_string(home.path().join("data/safelight/runtimes.json")).unwrap();
     assert!(notes().contains("\"is_proven\":false"), "{}", notes());
     let mut command = home.generate();
-    assert_finished(&command.args(["--out", "clip.webp"]).output().unwrap());
+    assert_finished(&command.args(["--out", "video.webp"]).output().unwrap());
     assert!(notes().contains("\"is_proven\":true"), "{}", notes());
 
     let back = answered(&home, &["use", "--previous"]);

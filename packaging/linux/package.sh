@@ -11,7 +11,7 @@ set -eu
 # The newest glibc that a release may need: that of Ubuntu 22.04 and Fedora 36. Debian 12 has a newer one.
 newest=2.35
 summary="Makes images and videos on your own GPU"
-description="Type a prompt or drop a picture, and watch it develop: Wan, FLUX.1 and FramePack, natively, without Python.
+description="Type a prompt or drop an image, and watch it develop: Wan, FLUX.1 and FramePack, natively, without Python.
 It finds the models that ComfyUI and other programs keep, and fits them into the memory that there is."
 app=org.safelight.Safelight
 

@@ -30,7 +30,7 @@ const SCRATCH: [(&str, &str); 7] = [
     ("XDG_DATA_HOME", "data"),
     ("XDG_STATE_HOME", "state"),
     ("XDG_CACHE_HOME", "cache"),
-    ("XDG_PICTURES_DIR", "pictures"),
+    ("XDG_PICTURES_DIR", "images"),
     ("XDG_VIDEOS_DIR", "videos"),
     ("HF_HOME", "huggingface"),
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use safelight_core::gallery::SortOrder;
 use safelight_core::job::{ControlInput, JobRequest};
-use safelight_core::media::{ClipFormat, RgbPixels};
+use safelight_core::media::{RgbPixels, VideoFormat};
 use safelight_core::presets::QualityPreset;
 use serde::{Deserialize, Serialize};
 
@@ -81,13 +81,13 @@ pub struct SlotTarget {
     pub slot: Option<InputSlot>,
     /// Replaces this part of a control instead of adding a control.
     pub part: Option<ControlPart>,
-    /// Numbered pictures are one clip.
+    /// Numbered images are one video.
     pub joins_frames: bool,
-    /// The clip's size stays as the form has it, instead of following the picture.
+    /// The video's size stays as the form has it, instead of following the image.
     pub keeps_size: bool,
     /// The file is shown in the viewer, too.
     pub is_shown: bool,
-    /// A picture is looked at with the part of it that is used, unless a job runs.
+    /// An image is looked at with the part of it that is used, unless a job runs.
     pub is_seen: bool,
 }
 
@@ -122,9 +122,9 @@ impl From<ControlPart> for SlotTarget {
 #[derive(Clone, Debug)]
 pub struct ContinuedResult {
     pub path: PathBuf,
-    /// The clip's last frame, or the picture; kept in `folder` where the file cannot be read back.
+    /// The video's last frame, or the image; kept in `folder` where the file cannot be read back.
     pub frame: Arc<RgbPixels>,
-    pub is_clip: bool,
+    pub is_video: bool,
     pub folder: PathBuf,
 }
 
@@ -213,18 +213,18 @@ pub struct TrashRequest {
 }
 
 impl TrashRequest {
-    pub fn picture(path: &Path) -> Self {
+    pub fn image(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
             is_frame: false,
         }
     }
 
-    /// All files of a clip, also when it was written as numbered pictures.
-    pub fn clip(path: &Path) -> Self {
+    /// All files of a video, also when it was written as numbered images.
+    pub fn video(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            is_frame: ClipFormat::from_path(path).is_ok_and(ClipFormat::is_still),
+            is_frame: VideoFormat::from_path(path).is_ok_and(VideoFormat::is_still),
         }
     }
 }

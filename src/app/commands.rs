@@ -9,7 +9,7 @@ use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::GalleryQuery;
-use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId, SourceClip};
+use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId, SourceVideo};
 use safelight_core::media::{MaskBrush, OutpaintRequest, RgbPixels};
 use safelight_core::plan::PlanChange;
 use safelight_core::prompts::PromptEntry;
@@ -28,7 +28,7 @@ use crate::runtimes::RuntimeBuild;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderSetting {
     Output,
-    Pictures,
+    Images,
     Libtorch,
     Models,
     Wildcards,
@@ -38,7 +38,7 @@ impl FolderSetting {
     pub fn of_key(key: &str) -> Option<Self> {
         Some(match key {
             "output.folder" => Self::Output,
-            "output.pictures_folder" => Self::Pictures,
+            "output.images_folder" => Self::Images,
             "runtime.libtorch" => Self::Libtorch,
             "models.folders" => Self::Models,
             "models.wildcards" => Self::Wildcards,
@@ -154,8 +154,8 @@ pub enum LibraryCommand {
     /// Show the files of one that lacks some to be fetched.
     Complete(String),
     ShowFolder(PathBuf),
-    /// Make the first clip with what ships with the app.
-    FirstClip,
+    /// Make the first video with what ships with the app.
+    FirstVideo,
     Leave,
 }
 
@@ -182,12 +182,12 @@ pub enum InputsCommand {
     /// Open files for the form that is shown, as many as it has places for.
     OpenHere(Vec<PathBuf>, SlotTarget),
     Continue(ContinuedResult),
-    /// Put a picture there, which becomes a file in this folder.
+    /// Put an image there, which becomes a file in this folder.
     Take(InputSlot, Arc<RgbPixels>, PathBuf),
     /// Fill the form with what a result was made of.
     TakeOver(Box<GenerateRequest>),
     /// First frame of a video as the start image.
-    TakeFirst(SourceClip),
+    TakeFirst(SourceVideo),
     /// Continues from this video; a numbered image represents all of its video.
     ContinueFrom(PathBuf),
     Remove(InputSlot),
@@ -290,7 +290,7 @@ pub enum PlayerCommand {
     PlayFile(PathBuf),
     /// Look at a contact sheet that was just made, unless something else is looked at on purpose.
     ShowSheet(PathBuf),
-    /// Look at a picture that came into the form, unless a job runs.
+    /// Look at an image that came into the form, unless a job runs.
     ShowInput(PathBuf),
     /// The file left the form and is no longer shown as an input.
     LeaveInput(PathBuf),
@@ -402,7 +402,7 @@ pub enum PaletteCommand {
 #[derive(Clone, Debug, PartialEq)]
 pub enum MaskCommand {
     Open(MaskOf),
-    /// The pointer went down here; pixels of the picture.
+    /// The pointer went down here; pixels of the image.
     Begin([f32; 2], MaskBrush),
     Move([f32; 2], MaskBrush),
     End,

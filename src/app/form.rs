@@ -1,4 +1,4 @@
-//! The form with everything that a job of it is made from: what its widgets hold, the pictures in their places, and what
+//! The form with everything that a job of it is made from: what its widgets hold, the images in their places, and what
 //! the settings say of every job.
 //!
 //! The form itself, its checks and its jobs are [`GenerateForm`]'s; files are not looked at here.
@@ -18,10 +18,10 @@ const MAX_LOOKED_AT: usize = 400;
 const MAX_LINES: usize = 500;
 
 pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
-    if spec.is_some_and(|spec| spec.family.makes_pictures) {
-        "picture"
+    if spec.is_some_and(|spec| spec.family.makes_images) {
+        "image"
     } else {
-        "clip"
+        "video"
     }
 }
 
@@ -36,7 +36,7 @@ pub(in crate::app) fn whole_form(
         ..form.clone()
     }
     .as_shown(spec);
-    let extension = settings.extension(form.makes_picture(spec));
+    let extension = settings.extension(form.makes_image(spec));
     GenerateForm {
         out: PathBuf::from("result").with_extension(extension),
         is_out_automatic: true,
@@ -45,7 +45,7 @@ pub(in crate::app) fn whole_form(
     }
 }
 
-/// Empties the form and the places of its pictures, but for the model, whose own values it then has.
+/// Empties the form and the places of its images, but for the model, whose own values it then has.
 pub(in crate::app) fn clear_form(inputs: &mut InputSlots, cx: &mut AppContext) {
     let Some(spec) = cx.model().cloned() else {
         return;

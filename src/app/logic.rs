@@ -34,7 +34,7 @@ impl SafelightApp {
         if let Some((form, inputs)) = self.inputs.replaced.take() {
             let before = FormSnapshot { form, inputs };
             let edited = self.queue.edited();
-            self.cx.undo.push_form("replace a picture", before, edited);
+            self.cx.undo.push_form("replace an image", before, edited);
         }
         self.queue.poll(&mut self.cx);
         self.finishing.poll(&mut self.queue, &mut self.cx);
@@ -142,7 +142,7 @@ impl SafelightApp {
                 }
                 Some((MaskOf::Control(index), mask)) => {
                     if let Some(control) = inputs.controls.get_mut(*index) {
-                        let mask = InputMedia::Picture(mask.clone());
+                        let mask = InputMedia::Image(mask.clone());
                         control.mask.get_or_insert(mask);
                     }
                 }
@@ -201,10 +201,10 @@ impl SafelightApp {
             AppCommand::Fetch(command) => self.fetching.update(command, &mut self.cx),
             AppCommand::Inputs(command) => {
                 let name = match command {
-                    InputsCommand::Remove(_) | InputsCommand::RemoveOne(..) => "remove a picture",
+                    InputsCommand::Remove(_) | InputsCommand::RemoveOne(..) => "remove an image",
                     InputsCommand::TakeOver(_) => "use the settings of a result",
                     InputsCommand::RemoveControlMask(_) => "remove a mask",
-                    InputsCommand::Swap | InputsCommand::MoveOne(..) => "move a picture",
+                    InputsCommand::Swap | InputsCommand::MoveOne(..) => "move an image",
                     _ => {
                         if let Some(command) = self.drops.keep_early(command, &self.cx) {
                             self.inputs.update(command, &mut self.cx);
@@ -378,7 +378,7 @@ impl SafelightApp {
                 spec.start_image.is_possible() || spec.clip_strength().is_some()
             }),
             "control" => model.is_some_and(|spec| spec.limits.controls.is_possible()),
-            "interpolate" => is_shown && watch.media().is_some_and(|media| media.is_clip),
+            "interpolate" => is_shown && watch.media().is_some_and(|media| media.is_video),
             "paint-mask" => self.can_paint_mask(MaskOf::Start),
             "swap" => {
                 self.inputs.can_swap() && model.is_some_and(|spec| spec.end_image.is_possible())

@@ -214,7 +214,7 @@ impl SafelightApp {
             cx,
         };
         if app.cx.form.seed_mode == SeedMode::Random {
-            // The stored one belongs to a clip of an earlier day.
+            // The stored one belongs to a video of an earlier day.
             app.cx.form.set_seed(random_seed());
         }
         if startup.files.is_empty() && state.page != MainPage::Watch {

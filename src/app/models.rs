@@ -49,7 +49,7 @@ pub struct ModelChoice {
     pub found: FoundModels,
     /// Counts the searches: a file may be another one under its old name.
     pub number: u64,
-    /// One of them with a LoRA that lets it see a control picture.
+    /// One of them with a LoRA that lets it see a control image.
     controlled: Option<(PathBuf, ModelSpec)>,
 }
 
@@ -94,7 +94,7 @@ impl ModelChoice {
         Some(with.map_or(spec, |(_, with)| with))
     }
 
-    /// From now on, the form's model sees a control picture with this LoRA of it.
+    /// From now on, the form's model sees a control image with this LoRA of it.
     pub(in crate::app) fn follow_control(&mut self, form: &GenerateForm, lora: Option<&Path>) {
         let spec = form.model.as_ref().and_then(|id| self.get(id));
         let wanted = spec.zip(lora);

@@ -125,8 +125,8 @@ struct PostprocessWish {
 
 impl PostprocessWish {
     fn request(self, finish: PostprocessAction) -> Result<PostprocessRequest, JobError> {
-        let (is_picture, _) = look_at(&self.source)?;
-        let ending = ending_of(&self.source, is_picture);
+        let (is_image, _) = look_at(&self.source)?;
+        let ending = ending_of(&self.source, is_image);
         let Self {
             source,
             network,

@@ -3,7 +3,7 @@
 pub use egui::Context;
 pub use safelight_core::job::{
     CancelToken, FieldError, FormInputs, GenerateForm, GenerateRequest, InputMedia, JobError,
-    JobErrorKind, JobId, JobRequest, StartPicture,
+    JobErrorKind, JobId, JobRequest, StartImage,
 };
 pub use safelight_core::media::{MediaError, RgbPixels};
 pub use safelight_core::model::ModelSpec;

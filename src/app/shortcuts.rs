@@ -98,12 +98,12 @@ shortcuts! {
     Make Prompt "later-prompt" "Next prompt" [alt(Key::ArrowDown)] => PromptCommand::Newer;
     Make Anywhere "loras" "Add a LoRA" [] => LorasCommand::Open;
     Make Anywhere "wildcard-folder" "Open wildcard folder" [] => PromptCommand::OpenWildcardFolder;
-    Make Anywhere "open" "Choose a start picture" [ctrl(Key::O)] => InputsCommand::Pick(InputSlot::Start);
+    Make Anywhere "open" "Choose a start image" [ctrl(Key::O)] => InputsCommand::Pick(InputSlot::Start);
     Make Anywhere "seed" "New random seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
     Make Anywhere "control" "Add a control image" [] => InputsCommand::Pick(InputSlot::Control);
     Make Anywhere "advanced" "Show the advanced settings" [] => AppCommand::ShowAdvanced;
     Make Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open(MaskOf::Start);
-    Make Anywhere "swap" "Swap start and end picture" [] => InputsCommand::Swap;
+    Make Anywhere "swap" "Swap start and end image" [] => InputsCommand::Swap;
     Make Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
     Make Anywhere "reload-models" "Search for models again" [key(Key::F5)] => LibraryCommand::Reload;
     Make Anywhere "clear-form" "Clear form" [] => AppCommand::ClearForm;
@@ -131,7 +131,7 @@ shortcuts! {
     Watch Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
     Watch Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;
     Watch Anywhere "memory" "Show or hide the memory graph" [ctrl(Key::M)] => DesktopCommand::ToggleMemory;
-    Pages Anywhere "watch" "Picture" [ctrl(Key::Num1)] => AppCommand::Show(MainPage::Watch);
+    Pages Anywhere "watch" "Image" [ctrl(Key::Num1)] => AppCommand::Show(MainPage::Watch);
     Pages Anywhere "models" "Models" [ctrl_shift(Key::M)] => AppCommand::Show(MainPage::Models);
     Pages Anywhere "first-steps" "First steps" [] => AppCommand::Show(MainPage::Welcome);
     Pages Anywhere "gallery" "Gallery" [ctrl(Key::Num2)] => AppCommand::Show(MainPage::Gallery);
@@ -158,7 +158,7 @@ pub fn shortcut(id: &str) -> Option<&'static CommandShortcut> {
     SHORTCUTS.iter().find(|shortcut| shortcut.id == id)
 }
 
-/// Explanation followed by the command's keys: `Make the clip (Ctrl+Enter)`.
+/// Explanation followed by the command's keys: `Make the video (Ctrl+Enter)`.
 pub fn explained(explanation: &str, id: &str) -> String {
     match shortcut(id).and_then(|shortcut| shortcut.keys.first()) {
         Some(keys) => format!("{explanation} ({})", keys_text(*keys)),

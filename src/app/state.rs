@@ -92,9 +92,6 @@ impl MainPage {
     }
 }
 
-pub fn color_image(picture: &RgbPixels) -> ColorImage {
-    ColorImage::from_rgb(
-        [picture.width as usize, picture.height as usize],
-        &picture.rgb,
-    )
+pub fn color_image(image: &RgbPixels) -> ColorImage {
+    ColorImage::from_rgb([image.width as usize, image.height as usize], &image.rgb)
 }

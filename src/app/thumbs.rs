@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::{ColorImage, Context, TextureHandle};
 use safelight_core::gallery::{FileStamp, GalleryItem, THUMB_SIDE, ThumbFolder, ThumbKey};
 use safelight_core::job::{CannyThresholds, JobId};
-use safelight_core::media::{RgbPixels, canny, open_picture, thumbnail};
+use safelight_core::media::{RgbPixels, canny, open_rgb, thumbnail};
 
 use crate::app::background::BackgroundThreads;
 use crate::app::background::{NOT_SURVIVED, guarded};
@@ -33,13 +33,13 @@ pub enum ThumbSource {
     Result(Arc<GalleryItem>),
     /// Input of a job: for a video its last frame.
     Input(PathBuf),
-    /// The edges of a control picture, or of a clip's first frame.
+    /// The edges of a control image, or of a video's first frame.
     Edges(PathBuf, CannyThresholds),
-    /// One of the pictures that a job of this session made, or a frame of its clip.
+    /// One of the images that a job of this session made, or a frame of its video.
     Made(JobId, usize, Arc<RgbPixels>),
 }
 
-/// Tells one small picture from all others.
+/// Tells one small image from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum ThumbId {
     Result(ThumbKey),
@@ -63,19 +63,19 @@ impl ThumbSource {
 
     /// Opened on a thread; `folder` has those of results.
     fn image(self, folder: Option<&ThumbFolder>, side: u32) -> Result<ColorImage, String> {
-        let picture = match self {
+        let image = match self {
             Self::Result(entry) => {
                 let kept = folder.map(|folder| folder.get(&entry.path, entry.thumb));
-                let opened = kept.unwrap_or_else(|| open_picture(&entry.path));
+                let opened = kept.unwrap_or_else(|| open_rgb(&entry.path));
                 Arc::new(opened.map_err(|err| err.to_string())?)
             }
             Self::Input(path) => Arc::new(open_input(&path).map_err(|err| err.summary)?.thumb),
             Self::Edges(path, edges) => Arc::new(edges_of(&path, edges)?),
-            Self::Made(_, _, picture) => picture,
+            Self::Made(_, _, image) => image,
         };
-        let is_small = picture.width.max(picture.height) <= side;
-        let small = (!is_small).then(|| thumbnail(&picture, side, side).ok());
-        Ok(color_image(small.flatten().as_ref().unwrap_or(&picture)))
+        let is_small = image.width.max(image.height) <= side;
+        let small = (!is_small).then(|| thumbnail(&image, side, side).ok());
+        Ok(color_image(small.flatten().as_ref().unwrap_or(&image)))
     }
 }
 
@@ -83,8 +83,8 @@ impl ThumbSource {
 pub const EDGES_SIDE: u32 = 512;
 
 fn edges_of(path: &Path, edges: CannyThresholds) -> Result<RgbPixels, String> {
-    let drawn = open_picture(path).and_then(|picture| {
-        let small = thumbnail(&picture, EDGES_SIDE, EDGES_SIDE)?;
+    let drawn = open_rgb(path).and_then(|image| {
+        let small = thumbnail(&image, EDGES_SIDE, EDGES_SIDE)?;
         canny(&small, edges.low, edges.high)
     });
     drawn.map_err(|err| err.to_string())
@@ -171,13 +171,13 @@ impl ThumbCache {
         !self.in_work.is_empty() || !self.wishes.borrow().is_empty()
     }
 
-    /// Shows a picture that was opened just now, in place of what its file looked like before.
-    pub fn put(&mut self, ctx: &Context, what: &ThumbSource, picture: &RgbPixels) {
+    /// Shows an image that was opened just now, in place of what its file looked like before.
+    pub fn put(&mut self, ctx: &Context, what: &ThumbSource, image: &RgbPixels) {
         let id = what.id();
         if let Some(old) = self.thumbs.remove(&id) {
             self.bytes -= old.bytes;
         }
-        self.keep(ctx, (id, THUMB_SIDE, Ok(color_image(picture))));
+        self.keep(ctx, (id, THUMB_SIDE, Ok(color_image(image))));
     }
 
     pub(super) fn poll(&mut self, ctx: &Context, background: &BackgroundThreads) {
@@ -291,14 +291,14 @@ mod tests {
     use super::*;
     use crate::app::cx::AppContext;
 
-    fn picture(side: u32) -> Arc<RgbPixels> {
+    fn image(side: u32) -> Arc<RgbPixels> {
         Arc::new(RgbPixels::from_fn(side, side, |_, _| [9, 9, 9]).unwrap())
     }
 
     #[test]
     fn textures_that_were_not_drawn_lately_go_first() {
-        let (ctx, picture) = (Context::default(), picture(16));
-        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&picture));
+        let (ctx, image) = (Context::default(), image(16));
+        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&image));
         let image = || Ok(ColorImage::filled([16, 16], egui::Color32::RED));
         let mut thumbs = ThumbCache {
             max_bytes: 10 * 16 * 16 * 4,
@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_made_once_for_each_size_and_what_is_not_seen_any_more_is_not() {
-        let (mut cx, picture) = (AppContext::alone(), picture(64));
-        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&picture));
+        let (mut cx, image) = (AppContext::alone(), image(64));
+        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&image));
         // What the frame before asked for.
         cx.thumbs.want(of(8), 16);
         cx.thumbs.begin_round();
@@ -358,7 +358,7 @@ mod tests {
         let shown = cx.thumbs.get(boat(), 16);
         assert!(matches!(shown, Some(Err(why)) if why.contains("boat.png")));
         let ctx = cx.ctx.clone();
-        cx.thumbs.put(&ctx, &boat(), &picture(8));
+        cx.thumbs.put(&ctx, &boat(), &image(8));
         let shown = cx.thumbs.get(boat(), 16);
         assert!(matches!(shown, Some(Ok(_))));
     }

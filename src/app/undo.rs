@@ -41,7 +41,7 @@ pub struct UndoEntry {
     pub what: UndoAction,
 }
 
-/// The form and its images, masks and clips.
+/// The form and its images, masks and videos.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FormSnapshot {
     pub form: GenerateForm,

@@ -1,4 +1,4 @@
-//! `safelight inspect`: the identity card of a model folder or of one weight file; of a picture or clip how it was made.
+//! `safelight inspect`: the identity card of a model folder or of one weight file; of an image or video how it was made.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const A_COMPONENT: &str = "a component to use with a transformer";
 /// Characters of a path or of what is wrong with a file.
 const MAX_PROBLEM: usize = 1000;
 
-/// Show what a model folder or a weight file is and what is missing or wrong, or how a picture, a clip or a JSON file was made, by Safelight or another program
+/// Show what a model folder or a weight file is and what is missing or wrong, or how an image, a video or a JSON file was made, by Safelight or another program
 #[derive(Args, Debug)]
 pub struct InspectArgs {
     /// A folder, a file, a result, or the id of a model on this disk
@@ -40,7 +40,7 @@ pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
         let (facts, code) = match describe_media(&args.path) {
             Ok(facts) => (facts, 0),
             // A text has settings alone.
-            Err(MediaError::NotAPicture { .. }) => (Vec::new(), 0),
+            Err(MediaError::NotAImage { .. }) => (Vec::new(), 0),
             Err(err) => (
                 vec![err.to_string()],
                 JobErrorKind::InvalidRequest.exit_code(),
@@ -145,10 +145,7 @@ fn use_of(card: &IdentityCard) -> &'static str {
         ("text_encoder", A_COMPONENT),
         ("image_encoder", A_COMPONENT),
         ("tiny_decoder", "it decodes previews"),
-        (
-            "adapter",
-            "use it with `safelight generate --prompt-picture`",
-        ),
+        ("adapter", "use it with `safelight generate --prompt-image`"),
         (
             "controlnet",
             "use it with `safelight generate --control FILE,net=…`",
@@ -207,8 +204,8 @@ fn changes(lora: &LoraInfo) -> String {
 
 fn can_make(spec: &ModelSpec) -> String {
     let (limits, defaults) = (spec.limits, &spec.defaults);
-    let (kind, range, frames) = if spec.family.makes_pictures {
-        ("makes pictures, ", String::new(), String::new())
+    let (kind, range, frames) = if spec.family.makes_images {
+        ("makes images, ", String::new(), String::new())
     } else {
         let (stride, most) = (limits.frame_stride, limits.max_frames);
         let range = format!(", frames {stride}n+1 up to {most}");

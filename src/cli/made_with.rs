@@ -5,7 +5,7 @@ use std::path::Path;
 
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DtypeChoice, GenerateRequest, JobError, JobErrorKind, ResizeMode};
-use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
+use safelight_core::media::{MediaError, has_image_name, has_video_name, media_info};
 use safelight_core::restore::{self, FileSettings, ForeignSettings};
 use safelight_core::{fitting, sanitize};
 use serde_json::{Value, json};
@@ -23,10 +23,10 @@ const MAX_TEXT: usize = 20_000;
 pub(super) fn read(path: &Path) -> Option<Result<Option<FileSettings>, JobError>> {
     let end = path.extension().unwrap_or_default();
     let is_text = TEXTS.iter().any(|known| end.eq_ignore_ascii_case(known));
-    let is_known = is_text || has_picture_name(path) || has_clip_name(path);
+    let is_known = is_text || has_image_name(path) || has_video_name(path);
     let is_media = || match media_info(path) {
         Ok(_) => true,
-        Err(MediaError::NotAPicture { .. }) => false,
+        Err(MediaError::NotAImage { .. }) => false,
         // Damaged, or a video that ffmpeg is missing for.
         Err(_) => path.metadata().is_ok_and(|meta| meta.len() > 0),
     };
@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Option<Result<Option<FileSettings>, JobError>
     Some(match restore::read(path) {
         Ok(None) => match media_info(path) {
             Ok(_) => Ok(None),
-            Err(MediaError::NotAPicture { .. }) => Err(restore::says_nothing(path)),
+            Err(MediaError::NotAImage { .. }) => Err(restore::says_nothing(path)),
             // Damaged and empty files.
             Err(err) => Err(unreadable(&err)),
         },

@@ -85,7 +85,7 @@ fn available(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
     let (frames, fps) = (defaults.num_frames, defaults.fps);
     let frames = format!(", {frames} frames at {fps} fps");
-    let frames = if spec.family.makes_pictures {
+    let frames = if spec.family.makes_images {
         ""
     } else {
         &frames

@@ -161,7 +161,7 @@ fn sketch_of(
     request.width = args.width.unwrap_or(request.width);
     request.height = args.height.unwrap_or(request.height);
     request.num_frames = args.frames.unwrap_or(request.num_frames);
-    if request.family.makes_pictures {
+    if request.family.makes_images {
         request.batch_size = args.batch.unwrap_or(request.batch_size);
     }
     request.options.dtype = args
@@ -356,7 +356,7 @@ impl PlannedForm {
     fn as_text(&self) -> String {
         let (plan, request) = (&self.plan, &self.request);
         let mut text = String::new();
-        let frames = if request.family.makes_pictures {
+        let frames = if request.family.makes_images {
             format!("{} at a time", request.batch_size)
         } else {
             format!("{} frames", request.num_frames)
@@ -392,7 +392,7 @@ impl PlannedForm {
         let request = &self.request;
         let mut text = match size {
             None => "No size fits\n".to_owned(),
-            Some((width, height)) if request.family.makes_pictures => {
+            Some((width, height)) if request.family.makes_images => {
                 format!("Largest size that fits: {width}×{height}\n")
             }
             Some((width, height)) => {

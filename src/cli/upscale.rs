@@ -1,4 +1,4 @@
-//! `safelight upscale`: a picture or clip made larger by a network, on the same path as the window's.
+//! `safelight upscale`: an image or video made larger by a network, on the same path as the window's.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,10 +17,10 @@ use super::CliEnvironment;
 use super::generate::{self, ended, gib_value};
 use super::plan::finish_plan;
 
-/// Make a picture or clip larger with an upscaler: ESRGAN, Real-ESRGAN, compact or SPAN, as .safetensors
+/// Make an image or video larger with an upscaler: ESRGAN, Real-ESRGAN, compact or SPAN, as .safetensors
 #[derive(Args, Debug)]
 pub struct UpscaleArgs {
-    /// The picture or clip
+    /// The image or video
     #[arg(value_name = "FILE")]
     source: PathBuf,
     /// An upscaler's file, or its name in models/upscale_models of Safelight or ComfyUI, or in ESRGAN or RealESRGAN of Forge or A1111 [default: the only one that is found]
@@ -74,12 +74,12 @@ impl FinishArgs {
         let request = || {
             let settings = environment.settings();
             let source = absolute(source)?;
-            let (is_picture, _) = look_at(&source)?;
+            let (is_image, _) = look_at(&source)?;
             let form = PostprocessForm {
                 network: absolute(&network()?)?,
                 wish,
                 is_out_automatic: self.out.is_none(),
-                out: result_of(self.out.as_deref(), &source, suffix, is_picture)?,
+                out: result_of(self.out.as_deref(), &source, suffix, is_image)?,
                 source,
                 dtype: self.dtype.unwrap_or_default(),
                 memory: MemoryOptions {
@@ -155,13 +155,13 @@ fn result_of(
     out: Option<&Path>,
     source: &Path,
     done: &str,
-    is_picture: bool,
+    is_image: bool,
 ) -> Result<PathBuf, JobError> {
     if let Some(out) = out {
         return absolute(out);
     }
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
-    let ending = ending_of(source, is_picture);
+    let ending = ending_of(source, is_image);
     absolute(Path::new(&format!("{stem}_{done}.{ending}")))
 }
 

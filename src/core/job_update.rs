@@ -91,13 +91,13 @@ impl fmt::Display for MemoryWait {
     }
 }
 
-/// One picture on its way to the screen.
+/// One image on its way to the screen.
 #[derive(Clone, Debug)]
 pub struct PreviewFrame {
     /// Index in the video; a preview counts latent frames.
     pub index: u32,
     pub count: u32,
-    pub picture: Arc<RgbPixels>,
+    pub image: Arc<RgbPixels>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,13 +109,13 @@ pub struct StageTime {
     pub secs: f64,
 }
 
-/// A section that has joined the clip.
+/// A section that has joined the video.
 #[derive(Clone, Debug)]
 pub struct SectionMade {
     /// Counted from 0, in the order in which they are made.
     pub section: u32,
     pub count: u32,
-    pub clip: Arc<Video>,
+    pub video: Arc<Video>,
     /// File that is written while the next section is generated.
     pub path: PathBuf,
 }
@@ -134,12 +134,12 @@ pub struct FallbackAttempt {
 
 #[derive(Clone, Debug)]
 pub struct JobOutput {
-    /// The files: one, one a picture of a batch, or one a frame where they are numbered.
+    /// The files: one, one an image of a batch, or one a frame where they are numbered.
     pub paths: Vec<PathBuf>,
     pub num_frames: u32,
-    /// The clip, or the pictures of a batch; of a job that finishes something only its first frame, as the others may be
+    /// The video, or the images of a batch; of a job that finishes something only its first frame, as the others may be
     /// larger than the memory.
-    pub clip: Arc<Video>,
+    pub video: Arc<Video>,
     /// `None` where nothing was made up.
     pub seed: Option<u64>,
     pub secs: f64,
@@ -209,9 +209,9 @@ pub enum JobUpdate {
         num_steps: u32,
         secs_left: f64,
     },
-    /// The latents as a picture would look, roughly.
+    /// The latents as an image would look, roughly.
     Preview(PreviewFrame),
-    /// A decoded frame; of a section, where the clip is made in sections.
+    /// A decoded frame; of a section, where the video is made in sections.
     Frame(PreviewFrame),
     /// A section is done, and can be played while the next is made.
     Section(SectionMade),

@@ -28,7 +28,7 @@ pub fn slug(prompt: &str) -> String {
     }
     let trimmed = short.trim_end_matches('-');
     if trimmed.is_empty() {
-        "clip".to_owned()
+        "video".to_owned()
     } else {
         trimmed.to_owned()
     }
@@ -100,7 +100,7 @@ mod tests {
     fn slugs_are_short_and_safe_in_any_folder() {
         assert_eq!(slug("  A red boat, on WATER! "), "a-red-boat-on-water");
         assert_eq!(slug("../../etc/passwd\0"), "etc-passwd");
-        assert_eq!(slug("🚤 ???"), "clip");
+        assert_eq!(slug("🚤 ???"), "video");
         assert_eq!(slug("Ein grünes Boot"), "ein-grünes-boot");
         let long = slug(&"word ".repeat(50));
         let holds = long.chars().count() <= MAX_SLUG_CHARS && long.ends_with("word");

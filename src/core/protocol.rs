@@ -18,7 +18,7 @@ pub const PROTOCOL_VERSION: u32 = 3;
 
 /// No message is longer, so a stray write to the stream cannot ask for gigabytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// No picture is larger: 16,384 × 16,384 RGB.
+/// No image is larger: 16,384 × 16,384 RGB.
 const MAX_PAYLOAD_BYTES: usize = 3 << 28;
 
 /// A message of the engine with the pixels that follow it.

@@ -47,7 +47,7 @@ pub enum SpeedState {
         size: String,
         /// Seconds of one run.
         secs: f64,
-        /// Attention kept all of its scores in memory, which large pictures cannot.
+        /// Attention kept all of its scores in memory, which large images cannot.
         #[serde(default)]
         keeps_scores: bool,
     },

@@ -86,7 +86,7 @@ pub fn rough_text(secs: u64) -> String {
     }
 }
 
-/// A clip's length: short ones with a decimal.
+/// A video's length: short ones with a decimal.
 pub fn seconds_text(secs: f64) -> String {
     if secs < 60.0 {
         format!("{secs:.1} s")

@@ -17,9 +17,9 @@ use super::check::{CheckResult, CheckStatus};
 use crate::runtimes::RuntimeKind;
 use crate::telemetry::host;
 
-/// A job keeps latents and frames on the disk; a long clip of large frames needs this much.
+/// A job keeps latents and frames on the disk; a long video of large frames needs this much.
 const ROOMY_DISK_BYTES: u64 = 5_000_000_000;
-/// Below this, not even the smallest clip is likely to be kept.
+/// Below this, not even the smallest video is likely to be kept.
 const FULL_DISK_BYTES: u64 = 200_000_000;
 /// The embedded model and libtorch need about this much at once.
 const ROOMY_MEMORY_BYTES: u64 = 3_000_000_000;
@@ -194,7 +194,7 @@ pub(super) fn output_folder(folder: &Path) -> CheckResult {
         Err(err) => {
             let message = format!("results cannot be written: {err}: {}", existing.display());
             let advice =
-                "Choose another folder in the settings output.folder and output.pictures_folder";
+                "Choose another folder in the settings output.folder and output.images_folder";
             return CheckResult::fail("output", message).advise(advice);
         }
     };

@@ -92,7 +92,7 @@ fn judge(
     match probe {
         SpeedProbe::Attention if keeps_scores && is_gpu => CheckResult::fail(
             "speed",
-            format!("{message}; all scores were kept in memory, which large pictures and clips cannot"),
+            format!("{message}; all scores were kept in memory, which large images and videos cannot"),
         )
         .advise("The fast attention of this libtorch does not work on this GPU: get a libtorch that was built for it"),
         SpeedProbe::MatrixBf16 | SpeedProbe::MatrixF16 if is_halo && rate < SLOW_HALO_TFLOPS => {
@@ -102,7 +102,7 @@ fn judge(
             warn("Halves should be faster than f32 on a GPU: its matrix library is missing from this libtorch")
         }
         SpeedProbe::ConvolutionOverTime if is_gpu && rate < NAIVE_TFLOPS => {
-            warn("Decoding clips needs another method on this device, which the next clip tries out by itself")
+            warn("Decoding videos needs another method on this device, which the next video tries out by itself")
         }
         SpeedProbe::CopyFromPinned
             if rate < SLOW_BUS_GBS

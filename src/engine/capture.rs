@@ -18,7 +18,7 @@ const MERGED_NAME: &str = "capture.safetensors";
 pub struct StageCapture {
     path: Option<PathBuf>,
     tensors: BTreeMap<String, Tensor>,
-    /// Of clips that are made in sections: which one is made.
+    /// Of videos that are made in sections: which one is made.
     section: Option<u32>,
 }
 
@@ -128,7 +128,7 @@ mod tests {
         resumed.put("step.01.latents", &(&one + 1.0));
         resumed.finish().unwrap();
         std::fs::remove_file(merge(dir.path()).unwrap()).unwrap();
-        // Once more, as when the clip could not be saved.
+        // Once more, as when the video could not be saved.
         let merged = merge(dir.path()).unwrap();
         let found: BTreeMap<_, _> = tensor_files::read(&merged).unwrap().into_iter().collect();
         let names: Vec<_> = found.keys().cloned().collect();

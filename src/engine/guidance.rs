@@ -252,7 +252,7 @@ impl<C> GuidedPasses<C> {
         (cond - skipped) * scale
     }
 
-    /// CFG of each image or clip: `(B, …)`
+    /// CFG of each image or video: `(B, …)`
     fn guided(&self, call: usize, cond: &Tensor, uncond: &Tensor) -> Tensor {
         let scale = self.guiding.scale;
         match self.guiding.guider {

@@ -39,7 +39,7 @@ pub trait Hooks {
     /// Predicted latents without noise, `(1, C, f, h, w)` in f32 on the stage's device.
     fn preview(&self, _x0_latents: &Tensor) {}
 
-    /// The next frames of the clip, `(F, H, W, 3)` bytes on the CPU.
+    /// The next frames of the video, `(F, H, W, 3)` bytes on the CPU.
     fn frames(&self, _frames: &Tensor) {}
 
     /// Frames so far are invalid; they come again from the first.

@@ -1,12 +1,12 @@
-//! Pictures as autoencoders have them, from and to bytes.
+//! Images as autoencoders have them, from and to bytes.
 //!
-//! Opening, cropping and resizing pictures is elsewhere.
+//! Opening, cropping and resizing images is elsewhere.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
 
-/// Refuses a picture whose edges are not multiples of `step`.
+/// Refuses an image whose edges are not multiples of `step`.
 pub fn check_multiples(width: u32, height: u32, step: u32) -> Result<(), EngineError> {
     if [width, height]
         .iter()
@@ -24,7 +24,7 @@ pub fn pixels_from_rgb8(rgb: &[u8], width: u32, height: u32) -> Result<Tensor, E
     let (width, height) = (i64::from(width), i64::from(height));
     if rgb.len() as i64 != width * height * 3 {
         return Err(EngineError::internal(format!(
-            "a {width}×{height} picture cannot have {} bytes",
+            "a {width}×{height} image cannot have {} bytes",
             rgb.len()
         )));
     }

@@ -40,7 +40,7 @@ pub struct ProbeArguments {
     /// small or large [default: both]
     #[arg(long, value_parser = |text: &str| one_of(ShapeClass::ALL, ShapeClass::name, text))]
     shape: Option<ShapeClass>,
-    /// pictures or clips [default: both]
+    /// images or videos [default: both]
     #[arg(long, value_parser = |text: &str| one_of(ConvDimensions::ALL, ConvDimensions::name, text))]
     convolutions: Option<ConvDimensions>,
     /// bf16, f16 or f32 [default: bf16 on a GPU, f32 on the CPU]
@@ -211,15 +211,15 @@ mod tests {
         }
         let first = (lines[0].backend, lines[0].shape);
         assert_eq!(first, (ConvBackend::Direct, ShapeClass::Small));
-        let of_pictures = lines.iter().map(|line| line.convolutions);
-        let of_pictures = of_pictures.filter(|it| *it == ConvDimensions::Pictures);
-        assert_eq!(of_pictures.count(), 4);
+        let of_images = lines.iter().map(|line| line.convolutions);
+        let of_images = of_images.filter(|it| *it == ConvDimensions::Images);
+        assert_eq!(of_images.count(), 4);
     }
 
     #[test]
     fn one_backend_size_and_type_can_be_selected() {
         let arguments =
-            parse("--device cpu --backend frames --shape small --convolutions clips --dtype bf16")
+            parse("--device cpu --backend frames --shape small --convolutions videos --dtype bf16")
                 .unwrap();
         let mut out = Vec::new();
         assert!(run(&arguments, &mut out).unwrap());
@@ -231,7 +231,7 @@ mod tests {
         for (line, part) in [
             ("--backend cpu", "expected direct, "),
             ("--shape huge", "expected small, large"),
-            ("--convolutions all", "expected pictures, clips"),
+            ("--convolutions all", "expected images, videos"),
             ("--dtype q4", "expected bf16, f16, f32"),
             ("--device", "a value is required for '--device"),
             ("all", "unexpected argument 'all'"),

@@ -1,4 +1,4 @@
-//! The edges of a picture after Canny, to the pixel as OpenCV's `Canny` draws them: slopes by Sobel's 3×3 operator with
+//! The edges of an image after Canny, to the pixel as OpenCV's `Canny` draws them: slopes by Sobel's 3×3 operator with
 //! the border repeated, their size as the sum of both directions, thinned to lines, and weak lines kept where they touch
 //! strong ones.
 

@@ -61,7 +61,7 @@ pub fn resample(
     }
 }
 
-/// Direction that Pillow 13 resizes first. The order decides where the 8 bits in between clip, so it has to be equal;
+/// Direction that Pillow 13 resizes first. The order decides where the 8 bits in between video, so it has to be equal;
 /// the rule was found by comparing results over all sizes up to 70 × 70.
 fn columns_first(old_width: usize, old_height: usize, width: usize, height: usize) -> bool {
     old_height.saturating_sub(height) > 2 * old_width.saturating_sub(width)

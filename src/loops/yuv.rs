@@ -49,10 +49,10 @@ fn dot(row: [i32; 3], rgb: [i32; 3]) -> i32 {
     row[0] * rgb[0] + row[1] * rgb[1] + row[2] * rgb[2]
 }
 
-/// The planes of a picture, padded at the right and bottom to `width × height`, which are even.
+/// The planes of an image, padded at the right and bottom to `width × height`, which are even.
 pub fn planes_from_rgb(
     rgb: &[u8],
-    (picture_width, picture_height): (usize, usize),
+    (image_width, image_height): (usize, usize),
     (width, height): (usize, usize),
 ) -> YuvPlanes {
     let mut planes = YuvPlanes {
@@ -66,10 +66,10 @@ pub fn planes_from_rgb(
     for y in (0..height).step_by(2) {
         pair.fill([0; 3]);
         for row in [y, y + 1] {
-            let start = row.min(picture_height - 1) * picture_width * 3;
-            let rgb = &rgb[start..start + picture_width * 3];
+            let start = row.min(image_height - 1) * image_width * 3;
+            let rgb = &rgb[start..start + image_width * 3];
             for (x, sum) in pair.iter_mut().enumerate() {
-                let at = x.min(picture_width - 1) * 3;
+                let at = x.min(image_width - 1) * 3;
                 let pixel = [rgb[at], rgb[at + 1], rgb[at + 2]].map(i32::from);
                 for (sum, sample) in sum.iter_mut().zip(pixel) {
                     *sum += sample;

@@ -51,7 +51,7 @@ impl NameRedactor {
             folder(&paths.data),
             folder(&paths.cache),
             folder(&paths.videos),
-            folder(&paths.pictures),
+            folder(&paths.images),
         ])
     }
 

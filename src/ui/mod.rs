@@ -67,7 +67,7 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         node.set_label("Safelight");
     });
     let palette = palette(ui);
-    let picture = if view.app.watch.is_full && view.app.cx.page == MainPage::Watch {
+    let image = if view.app.watch.is_full && view.app.cx.page == MainPage::Watch {
         let shown = CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| watch::watch_ui(ui, view));
@@ -75,7 +75,7 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else {
         whole_ui(ui, view)
     };
-    if let Some(area) = picture {
+    if let Some(area) = image {
         notices::over_ui(ui.ctx(), view, area);
     }
     queue::questions_ui(ui.ctx(), view);
@@ -83,7 +83,7 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     palette::shortcuts_ui(ui.ctx(), view);
     create::loras::shelf::shelf_ui(ui.ctx(), view);
     results::drag_ui(ui, view);
-    create::pictures::drop_overlay(ui, view);
+    create::images::drop_overlay(ui, view);
 }
 
 /// A menu that was open does not stay above a question that comes.
@@ -98,7 +98,7 @@ fn close_menus(ctx: &Context) {
     }
 }
 
-/// Form, pages, memory and the status line; gives the place of the picture, where it is seen.
+/// Form, pages, memory and the status line; gives the place of the image, where it is seen.
 fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Option<Rect> {
     let palette = palette(ui);
     let bar = Frame::new()

@@ -14,7 +14,7 @@ pub(super) fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let is_form = !view.app.cx.is_view_shown;
         let button = choice(ui, is_form, "Form", "What to make");
         view.on_click(&button, DesktopCommand::ShowView(false));
-        let button = choice(ui, !is_form, "View", "The picture, and the other pages");
+        let button = choice(ui, !is_form, "View", "The image, and the other pages");
         view.on_click(&button, DesktopCommand::ShowView(true));
     });
 }
@@ -77,7 +77,7 @@ fn room_for_graph(height: f32, view: &UiContext<'_>) -> f32 {
     height - stage_height(height) - view.panels.watch.controls_height - strip
 }
 
-/// Returns whether there are results, and room for their strip below the picture.
+/// Returns whether there are results, and room for their strip below the image.
 pub(super) fn has_strip(height: f32, view: &UiContext<'_>) -> bool {
     let below = view.panels.watch.controls_height + theme::STRIP_HEIGHT;
     !view.app.queue.results.is_empty() && height - below >= stage_height(height)

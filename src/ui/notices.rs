@@ -10,7 +10,7 @@ use crate::ui::prelude::*;
 /// Cards seen at once; older ones follow when these are gone.
 const MAX_SHOWN: usize = 3;
 const MARGIN: f32 = 16.0;
-/// So much of them is seen over the smallest picture.
+/// So much of them is seen over the smallest image.
 const MIN_HEIGHT: f32 = 96.0;
 /// Below other things they have at most this share of the height.
 const MAX_SHARE: f32 = 0.4;

@@ -118,11 +118,11 @@ pub(super) fn stage_text(job: &RunningJob, stage: Stage) -> &'static str {
             let frames = [&request.image, &request.last_image];
             request.references.len() + frames.into_iter().flatten().count() > 1
         }
-        Stage::EncodeVision => request.prompt_pictures.len() > 1,
+        Stage::EncodeVision => request.prompt_images.len() > 1,
         _ => false,
     });
     match stage {
-        Stage::EncodeImage if are_several => "Reading the pictures",
+        Stage::EncodeImage if are_several => "Reading the images",
         Stage::EncodeVision if are_several => "Encoding the images (CLIP vision)",
         stage => stage.label(),
     }
@@ -155,7 +155,7 @@ fn running_text(job: &RunningJob, num_waiting: usize) -> String {
     } else if job.stage == Some(Stage::Decode) && job.num_frames_decoded > 0 {
         let (number, count) = (job.num_frames_decoded, job.num_frames_of_stage());
         parts.push(if job.request.batch_size() > 1 {
-            format!("picture {number} of {count}")
+            format!("image {number} of {count}")
         } else {
             format!("frame {number} of {count}")
         });

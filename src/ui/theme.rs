@@ -28,15 +28,15 @@ pub const GRAPH_HEIGHT: f32 = 176.0;
 pub const GRAPH_MIN_HEIGHT: f32 = 64.0;
 /// The longer side of a thumbnail in the strip of results.
 pub const THUMB_SIDE: f32 = 64.0;
-/// The longer side of a picture of a batch below the one that is looked at.
+/// The longer side of an image of a batch below the one that is looked at.
 pub const BATCH_SIDE: f32 = 84.0;
 pub const COUNT_SIZE: f32 = 18.0;
-/// The square in which a start picture is shown, and the height of one in a pair.
-pub const PICTURE_SIDE: f32 = 84.0;
-/// The place for a picture, while it is empty.
+/// The square in which a start image is shown, and the height of one in a pair.
+pub const IMAGE_SIDE: f32 = 84.0;
+/// The place for an image, while it is empty.
 pub const DROP_HEIGHT: f32 = 46.0;
 pub const REFERENCE_SIDE: f32 = 76.0;
-/// Of the lines that are drawn of a control picture, at most.
+/// Of the lines that are drawn of a control image, at most.
 pub const EDGES_HEIGHT: f32 = 200.0;
 /// Height of an empty slot next to a filled one.
 pub const TILE_HEIGHT: f32 = 146.0;
@@ -125,7 +125,7 @@ pub const PALETTE_ROW: f32 = 28.0;
 pub const NARROW_WIDTH: f32 = 760.0;
 /// In a window of less height the queue scrolls as a whole.
 pub const SHORT_HEIGHT: f32 = 520.0;
-/// The picture has at least this height, or this share of what there is: the memory and the strip make room for it.
+/// The image has at least this height, or this share of what there is: the memory and the strip make room for it.
 pub const STAGE_HEIGHT: f32 = 240.0;
 pub const STAGE_SHARE: f32 = 0.4;
 /// Another page above the memory has at least this height.
@@ -162,24 +162,24 @@ pub const BAR_BUTTONS_WIDTH: f32 = 505.0;
 pub const BAR_SNUG_WIDTH: f32 = 452.0;
 /// Width of the bar if speed, repeat and size are in the menu.
 pub const BAR_NARROW_WIDTH: f32 = 230.0;
-/// The bar over a picture that has the whole screen is no wider.
+/// The bar over an image that has the whole screen is no wider.
 pub const FULL_BAR_WIDTH: f32 = 960.0;
 /// Width below which the player's slider gets a separate row.
 pub const POSITION_MIN_WIDTH: f32 = 148.0;
 pub const SPEED_WIDTH: f32 = 64.0;
-/// As wide as a hand finds the line between two pictures.
+/// As wide as a hand finds the line between two images.
 pub const DIVIDER_GRIP: f32 = 16.0;
 pub const RADIUS: u8 = 6;
 pub const CARD_RADIUS: u8 = 10;
 
-/// The smallest and largest small picture of the gallery.
+/// The smallest and largest small image of the gallery.
 pub const GALLERY_SIDES: std::ops::RangeInclusive<f32> = 96.0..=320.0;
 pub const GALLERY_GAP: f32 = 8.0;
 pub const GALLERY_SLIDER: f32 = 90.0;
 pub const GALLERY_SEARCH: f32 = 260.0;
-/// Beside the small pictures, what is known of one.
+/// Beside the small images, what is known of one.
 pub const DETAILS_WIDTH: f32 = 268.0;
-pub const DETAILS_PICTURE: f32 = 220.0;
+pub const DETAILS_IMAGE: f32 = 220.0;
 pub const DETAILS_PROMPT: f32 = 132.0;
 
 #[expect(

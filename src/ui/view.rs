@@ -48,7 +48,7 @@ impl<'a> UiContext<'a> {
     }
 
     pub fn close_button(&mut self, ui: &mut Ui, name: &str) {
-        let button = icon_button(ui, icons::X, name, "Back to the picture (Escape)");
+        let button = icon_button(ui, icons::X, name, "Back to the image (Escape)");
         self.on_click(&button, AppCommand::Show(MainPage::Watch));
     }
 
@@ -56,8 +56,8 @@ impl<'a> UiContext<'a> {
         self.app.cx.models.model_of(self.form)
     }
 
-    pub fn makes_pictures(&self) -> bool {
-        self.model().is_some_and(|spec| spec.family.makes_pictures)
+    pub fn makes_images(&self) -> bool {
+        self.model().is_some_and(|spec| spec.family.makes_images)
     }
 
     pub fn inputs(&self) -> FormInputs {
@@ -232,7 +232,7 @@ pub enum ImageEdge {
 #[derive(Clone, Copy)]
 pub struct DraggedEdge {
     pub side: ImageEdge,
-    /// Start of the drag in pixels of the picture, and the room at that time.
+    /// Start of the drag in pixels of the image, and the room at that time.
     pub from: [f32; 2],
     pub at: f32,
     /// The room that it has now, in pixels.

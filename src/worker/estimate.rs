@@ -153,7 +153,7 @@ fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
 /// Work that a stage's time is proportional to: megapixels of all frames, and of each step while denoising.
 fn work(request: &GenerateRequest, stage: Stage) -> f64 {
     let pixels = f64::from(request.width) * f64::from(request.height);
-    // A section takes as long in a short clip as in a long one.
+    // A section takes as long in a short video as in a long one.
     let num_frames = match &request.sections {
         Some(sections) => f64::from(sections.frames_a_section()),
         None => request.num_decoded() as f64,
@@ -161,7 +161,7 @@ fn work(request: &GenerateRequest, stage: Stage) -> f64 {
     let megapixels = pixels / 1e6 * num_frames;
     match stage {
         Stage::EncodeText | Stage::EncodeVision | Stage::Unload => 1.0,
-        // One picture, however many come of it.
+        // One image, however many come of it.
         Stage::EncodeImage => pixels / 1e6,
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
             megapixels * f64::from(num_steps(request).max(1))

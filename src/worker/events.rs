@@ -143,13 +143,13 @@ impl JobEvents<'_> {
     }
 }
 
-/// A picture that came with its place in the clip; `None` where it is none.
+/// An image that came with its place in the video; `None` where it is none.
 pub(super) fn frame(header: PixelHeader, rgb: Vec<u8>) -> Option<PreviewFrame> {
     let (index, count) = (header.index, header.count);
-    let picture = Arc::new(RgbPixels::new(header.width, header.height, rgb).ok()?);
+    let image = Arc::new(RgbPixels::new(header.width, header.height, rgb).ok()?);
     Some(PreviewFrame {
         index,
         count,
-        picture,
+        image,
     })
 }

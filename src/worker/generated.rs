@@ -11,7 +11,7 @@ use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, Recipe, Stage, Video,
 };
 use safelight_core::job_update::{JobUpdate, PreviewFrame, SectionMade, StageTime};
-use safelight_core::media::{ClipFormat, RgbPixels};
+use safelight_core::media::{RgbPixels, VideoFormat};
 
 use super::inputs::JobInputs;
 use super::job_run::{FrameStore, JobRun, SavedResult, check_room};
@@ -23,7 +23,7 @@ const TEXTS_BYTES: u64 = 32 << 20;
 pub(super) struct GeneratedFrames<'a> {
     request: &'a GenerateRequest,
     inputs: JobInputs,
-    clip: Video,
+    video: Video,
     /// Frames of the section that is being decoded.
     section_frames: Vec<Arc<RgbPixels>>,
     growing: GrowingFile,
@@ -40,7 +40,7 @@ impl<'a> GeneratedFrames<'a> {
     ) -> Result<Self, JobError> {
         let inputs = if is_new {
             let inputs = JobInputs::copy(request, folder)?;
-            // The first of the new frames are the old clip's last.
+            // The first of the new frames are the old video's last.
             let doubled = inputs.num_extended.min(request.lead_frames());
             let num_frames = inputs.num_extended + request.num_frames as usize - doubled;
             save::check_frames(request, num_frames)?;
@@ -56,7 +56,7 @@ impl<'a> GeneratedFrames<'a> {
         Ok(Self {
             request,
             inputs,
-            clip: Video {
+            video: Video {
                 frames: Vec::new(),
                 fps: request.fps,
             },
@@ -76,7 +76,7 @@ impl<'a> GeneratedFrames<'a> {
         run.events.certain(JobUpdate::Section(SectionMade {
             section,
             count: sections.count,
-            clip: Arc::new(self.clip.clone()),
+            video: Arc::new(self.video.clone()),
             path: self.growing.named(self.request).out,
         }));
         // A file with more sections stays until there are as many again.
@@ -86,10 +86,10 @@ impl<'a> GeneratedFrames<'a> {
         let (request, made) = (self.request, made(run));
         let problem = self
             .growing
-            .write(request, folder, &self.clip, &self.inputs, made);
+            .write(request, folder, &self.video, &self.inputs, made);
         if let Some(err) = problem {
             run.warn(format!(
-                "the clip so far could not be written: {}",
+                "the video so far could not be written: {}",
                 err.summary
             ));
         }
@@ -123,7 +123,7 @@ impl FrameStore for GeneratedFrames<'_> {
     fn push(&mut self, frame: PreviewFrame) -> Result<(), JobError> {
         // A decode that begins again begins with the first frame.
         self.section_frames.truncate(frame.index as usize);
-        self.section_frames.push(frame.picture);
+        self.section_frames.push(frame.image);
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl FrameStore for GeneratedFrames<'_> {
     ) -> Result<(), JobError> {
         if time.stage == Stage::Decode {
             let frames = std::mem::take(&mut self.section_frames);
-            join(&mut self.clip.frames, self.request, time.section, frames)?;
+            join(&mut self.video.frames, self.request, time.section, frames)?;
             self.show_section(run, folder, time.section);
         }
         Ok(())
@@ -144,20 +144,20 @@ impl FrameStore for GeneratedFrames<'_> {
     fn save(&mut self, run: &mut JobRun<'_>, _folder: &JobFolder) -> Result<SavedResult, JobError> {
         // The whole video replaces it, and shows its error again.
         self.growing.settle();
-        let clip = std::mem::take(&mut self.clip);
-        let (expected, found) = (self.request.num_decoded(), clip.frames.len());
+        let video = std::mem::take(&mut self.video);
+        let (expected, found) = (self.request.num_decoded(), video.frames.len());
         if found != expected {
             let what = format!("expected {expected} decoded frames, found {found}");
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
-        let clip = self.inputs.join(self.request, clip)?;
+        let video = self.inputs.join(self.request, video)?;
         let request = self.growing.named(self.request);
-        let written = save::write(&request, &clip, &self.inputs, made(run))?;
+        let written = save::write(&request, &video, &self.inputs, made(run))?;
         for text in written.warnings {
             // The result has the same settings.
             run.warn(text);
         }
-        Ok(saved(written.paths, clip))
+        Ok(saved(written.paths, video))
     }
 
     fn is_behind(&self, run: &JobRun<'_>) -> bool {
@@ -168,18 +168,18 @@ impl FrameStore for GeneratedFrames<'_> {
 
     /// The sections that were finished.
     fn save_part(&mut self, run: &mut JobRun<'_>) -> Option<SavedResult> {
-        if self.request.sections.is_none() || self.clip.frames.is_empty() {
+        if self.request.sections.is_none() || self.video.frames.is_empty() {
             return None;
         }
-        let clip = std::mem::take(&mut self.clip);
+        let video = std::mem::take(&mut self.video);
         let written = self.growing.take_written();
-        let written = written.filter(|(_, written)| written.frames.len() == clip.frames.len());
-        let (paths, clip) = written.or_else(|| {
-            let joined = self.inputs.join(self.request, clip.clone()).ok()?;
+        let written = written.filter(|(_, written)| written.frames.len() == video.frames.len());
+        let (paths, video) = written.or_else(|| {
+            let joined = self.inputs.join(self.request, video.clone()).ok()?;
             let written = save::write(self.request, &joined, &self.inputs, made(run));
-            Some((written.ok()?.paths, clip))
+            Some((written.ok()?.paths, video))
         })?;
-        Some(saved(paths, clip))
+        Some(saved(paths, video))
     }
 
     fn has_results(&self, recipe: &Recipe, folder: &JobFolder) -> bool {
@@ -187,11 +187,11 @@ impl FrameStore for GeneratedFrames<'_> {
     }
 }
 
-fn saved(paths: Vec<PathBuf>, clip: Video) -> SavedResult {
+fn saved(paths: Vec<PathBuf>, video: Video) -> SavedResult {
     SavedResult {
         paths,
-        num_frames: clip.frames.len() as u32,
-        clip,
+        num_frames: video.frames.len() as u32,
+        video,
     }
 }
 
@@ -214,28 +214,28 @@ fn disk_bytes(request: &GenerateRequest) -> u64 {
 
 /// Inserts the decoded frames of one section, or takes all frames of a job without sections.
 fn join(
-    clip: &mut Vec<Arc<RgbPixels>>,
+    video: &mut Vec<Arc<RgbPixels>>,
     request: &GenerateRequest,
     section: u32,
     frames: Vec<Arc<RgbPixels>>,
 ) -> Result<(), JobError> {
     let Some(sections) = &request.sections else {
-        *clip = frames;
+        *video = frames;
         return Ok(());
     };
     let part = sections.decoded(section);
     let (expected, found) = (part.num_frames as usize, frames.len());
     let place = part.at as usize..part.at as usize + part.replaces as usize;
-    if expected != found || place.end > clip.len() {
+    if expected != found || place.end > video.len() {
         let what = format!(
             "expected {expected} decoded frames of section {} and {} before, found {found} and {}",
             section + 1,
             place.end,
-            clip.len()
+            video.len()
         );
         return Err(JobError::new(JobErrorKind::Internal, what));
     }
-    clip.splice(place, frames);
+    video.splice(place, frames);
     Ok(())
 }
 
@@ -285,23 +285,23 @@ impl GrowingFile {
         &mut self,
         request: &GenerateRequest,
         folder: &JobFolder,
-        clip: &Video,
+        video: &Video,
         inputs: &JobInputs,
         made: ResultMeta<'_>,
     ) -> Option<JobError> {
         let error = self.settle();
         // Numbered images would get other names each time.
-        if ClipFormat::from_path(&request.out).is_ok_and(ClipFormat::is_still) {
+        if VideoFormat::from_path(&request.out).is_ok_and(VideoFormat::is_still) {
             return error;
         }
         let (request, inputs) = (self.named(request), inputs.clone());
         let folder = folder.clone();
         let (engine, rungs, crf) = (made.engine.cloned(), made.rungs.to_vec(), made.crf);
         let compute_options = made.compute_options;
-        let own = clip.clone();
-        self.being_written = clip.clone();
+        let own = video.clone();
+        self.being_written = video.clone();
         let spawned = thread::Builder::new()
-            .name("growing-clip".to_owned())
+            .name("growing-video".to_owned())
             .spawn(move || {
                 let joined = inputs.join(&request, own)?;
                 let made = ResultMeta {
@@ -316,7 +316,7 @@ impl GrowingFile {
                     && let Err(err) = folder.keep_request(&own_name(&request, path).into())
                 {
                     // A resumed job gives its video another name.
-                    tracing::warn!("the name of the clip so far could not be saved: {err}");
+                    tracing::warn!("the name of the video so far could not be saved: {err}");
                 }
                 Ok(written)
             });
@@ -332,16 +332,16 @@ impl GrowingFile {
     /// Waits for the file that is being written, and returns its error.
     fn settle(&mut self) -> Option<JobError> {
         let writing = self.writing.take()?;
-        let clip = std::mem::take(&mut self.being_written);
+        let video = std::mem::take(&mut self.being_written);
         match writing.join() {
             Ok(Ok(written)) => {
-                self.written = Some((written.paths, clip));
+                self.written = Some((written.paths, video));
                 None
             }
             Ok(Err(err)) => Some(err),
             Err(_) => Some(JobError::new(
                 JobErrorKind::Internal,
-                "an error in Safelight stopped the clip so far from being written",
+                "an error in Safelight stopped the video so far from being written",
             )),
         }
     }
@@ -349,7 +349,7 @@ impl GrowingFile {
     /// Waits, and returns what was written last.
     fn take_written(&mut self) -> Option<(Vec<PathBuf>, Video)> {
         if let Some(err) = self.settle() {
-            tracing::warn!("the clip so far could not be written: {err}");
+            tracing::warn!("the video so far could not be written: {err}");
         }
         self.written.take()
     }

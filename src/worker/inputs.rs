@@ -1,4 +1,4 @@
-//! Input files of a job: pictures and clips are copied to its folder first, so that the originals may disappear, and the old clip is put before the new frames at the end. Model files of the user's choice are fingerprinted only; LoRAs for another model are reported at once.
+//! Input files of a job: images and videos are copied to its folder first, so that the originals may disappear, and the old video is put before the new frames at the end. Model files of the user's choice are fingerprinted only; LoRAs for another model are reported at once.
 //!
 //! The engine resizes them.
 
@@ -15,7 +15,7 @@ use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, ResizeMode, SEEN_FRAMES, Video, disk_advice,
 };
 use safelight_core::lora::CheckedLora;
-use safelight_core::media::{self, ClipReader, MAX_CLIP_PIXELS, MediaError, RgbPixels};
+use safelight_core::media::{self, MAX_VIDEO_PIXELS, MediaError, RgbPixels, VideoReader};
 use safelight_core::model::CatalogError;
 
 use super::fingerprints;
@@ -27,7 +27,7 @@ pub(super) struct JobInputs {
     pub(super) fingerprints: BTreeMap<String, String>,
     /// Coverage of each LoRA.
     pub(super) loras: Vec<CheckedLora>,
-    /// The copy of the clip that is extended.
+    /// The copy of the video that is extended.
     extended: Option<PathBuf>,
     pub(super) num_extended: usize,
     /// Notices on how the files are used.
@@ -35,16 +35,16 @@ pub(super) struct JobInputs {
 }
 
 impl JobInputs {
-    /// Copies the pictures and the clip that the request names into the job's folder, and looks into its LoRAs.
+    /// Copies the images and the video that the request names into the job's folder, and looks into its LoRAs.
     pub(super) fn copy(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         let mut inputs = Self::default();
         let named = [
-            ("image", &request.image, folder.start_picture()),
-            ("last_image", &request.last_image, folder.end_picture()),
+            ("image", &request.image, folder.start_image()),
+            ("last_image", &request.last_image, folder.end_image()),
             ("mask", &request.mask, folder.mask()),
         ];
-        // That of a clip may be a clip.
-        let is_shown = |field: &str| field == "mask" && request.source_clip.is_some();
+        // That of a video may be a video.
+        let is_shown = |field: &str| field == "mask" && request.source_video.is_some();
         let named = named
             .into_iter()
             .filter(|(field, ..)| !is_shown(field))
@@ -57,28 +57,28 @@ impl JobInputs {
                 let field = GenerateRequest::reference_name(index);
                 (field, source, folder.reference(index))
             });
-        let prompt = request.prompt_pictures.iter().enumerate();
-        let prompt = prompt.map(|(index, picture)| {
-            let field = GenerateRequest::prompt_picture_name(index);
-            (field, &picture.path, folder.prompt_picture(index))
+        let prompt = request.prompt_images.iter().enumerate();
+        let prompt = prompt.map(|(index, image)| {
+            let field = GenerateRequest::prompt_image_name(index);
+            (field, &image.path, folder.prompt_image(index))
         });
         for (field, source, copy) in named.chain(references).chain(prompt) {
             inputs.copy_image(&field, source, &copy)?;
         }
         inputs.copy_controls(request, folder)?;
-        if let Some(source) = &request.source_clip {
-            let copies = (folder.source_picture(), folder.source_clip());
-            inputs.copy_shown("source_clip", source, copies, request)?;
+        if let Some(source) = &request.source_video {
+            let copies = (folder.source_image(), folder.source_video());
+            inputs.copy_shown("source_video", source, copies, request)?;
             if let Some(mask) = &request.mask {
-                let copies = (folder.mask(), folder.mask_clip());
+                let copies = (folder.mask(), folder.mask_video());
                 inputs.copy_shown("mask", mask, copies, request)?;
             }
             inputs.add_sound_notice(source);
         }
-        if let Some(clip) = &request.extend {
-            inputs.copy_clip(clip, request, folder)?;
-            inputs.add_sound_notice(clip);
-            inputs.remember("extend", media::clip_fingerprint(clip))?;
+        if let Some(video) = &request.extend {
+            inputs.copy_video(video, request, folder)?;
+            inputs.add_sound_notice(video);
+            inputs.remember("extend", media::video_fingerprint(video))?;
         }
         for (field, place) in request.companions.each() {
             // One that cannot be read is an error of loading.
@@ -96,13 +96,15 @@ impl JobInputs {
     /// Opens the copied inputs of a resumed job.
     pub(super) fn reopen(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         let mut inputs = Self {
-            // Without them the clip only says less of what it was made of.
+            // Without them the video only says less of what it was made of.
             fingerprints: read_json_or_default(&folder.inputs_file()),
             ..Self::default()
         };
-        if let Some(clip) = &request.extend {
-            let copy = folder.extended().join(clip.file_name().unwrap_or_default());
-            let info = media::clip_info(&copy).map_err(|err| unusable(&err))?;
+        if let Some(video) = &request.extend {
+            let copy = folder
+                .extended()
+                .join(video.file_name().unwrap_or_default());
+            let info = media::video_info(&copy).map_err(|err| unusable(&err))?;
             let info = info.for_model(request.fps);
             inputs.num_extended = info.num_frames as usize;
             inputs.extended = Some(copy);
@@ -119,7 +121,7 @@ impl JobInputs {
         }
     }
 
-    /// Copies the control pictures and clips with their masks, and looks into the networks that bring them in.
+    /// Copies the control images and videos with their masks, and looks into the networks that bring them in.
     fn copy_controls(
         &mut self,
         request: &GenerateRequest,
@@ -127,11 +129,11 @@ impl JobInputs {
     ) -> Result<(), JobError> {
         for (index, control) in request.controls.iter().enumerate() {
             let copies = [
-                (folder.control(index), folder.control_clip(index)),
-                (folder.control_mask(index), folder.control_mask_clip(index)),
+                (folder.control(index), folder.control_video(index)),
+                (folder.control_mask(index), folder.control_mask_video(index)),
             ];
-            for ((field, source), (picture, clip)) in control.files(index).zip(copies) {
-                self.copy_shown(&field, source, (picture, clip), request)?;
+            for ((field, source), (image, video)) in control.files(index).zip(copies) {
+                self.copy_shown(&field, source, (image, video), request)?;
             }
             if let Some(network) = &control.settings.network {
                 let found = control_network(network).map_err(|err| JobError::from(&err))?;
@@ -144,38 +146,38 @@ impl JobInputs {
         Ok(())
     }
 
-    /// Copies a clip with all its files to the second of these places, or the picture of which one is made to the first.
+    /// Copies a video with all its files to the second of these places, or the image of which one is made to the first.
     fn copy_shown(
         &mut self,
         field: &str,
         source: &Path,
-        (picture, clip): (PathBuf, PathBuf),
+        (image, video): (PathBuf, PathBuf),
         request: &GenerateRequest,
     ) -> Result<(), JobError> {
-        let info = media::clip_or_picture_info(source).map_err(|err| unusable(&err))?;
-        if info.num_frames > 1 && !request.makes_pictures() {
+        let info = media::video_or_image_info(source).map_err(|err| unusable(&err))?;
+        if info.num_frames > 1 && !request.makes_images() {
             let num_frames = info.for_model(request.fps).num_frames;
             check_length(num_frames.into(), request, source)?;
             self.add_video_notices(source, request.fps)?;
-            copy_files(source, &clip)?;
-            return self.remember(field, media::clip_fingerprint(source));
+            copy_files(source, &video)?;
+            return self.remember(field, media::video_fingerprint(source));
         }
-        self.copy_image(field, source, &picture)
+        self.copy_image(field, source, &image)
     }
 
     /// Copies the image, or the first frame of a video.
     fn copy_image(&mut self, field: &str, source: &Path, copy: &Path) -> Result<(), JobError> {
         let image = media::open_image(source).map_err(|err| unusable(&err))?;
-        write_picture(copy, &image.picture)?;
+        write_image(copy, &image.image)?;
         let notices = image.notices(source).into_iter();
         self.notices
             .extend(notices.map(|text| format!("{text}: {}", source.display())));
-        self.remember(field, media::picture_fingerprint(source))
+        self.remember(field, media::image_fingerprint(source))
     }
 
     /// Adds the reader's notices, and one where uneven frame times are resampled to `fps`.
     fn add_video_notices(&mut self, path: &Path, fps: f64) -> Result<(), JobError> {
-        let reader = ClipReader::open(path).map_err(|err| unusable(&err))?;
+        let reader = VideoReader::open(path).map_err(|err| unusable(&err))?;
         let fps = (fps * 100.0).round() / 100.0;
         let uneven = reader
             .starts()
@@ -202,48 +204,49 @@ impl JobInputs {
         Ok(())
     }
 
-    /// Copies the clip's files and makes its last frame the start picture. Decodes the whole clip, so that damage is reported before the new part is made.
-    fn copy_clip(
+    /// Copies the video's files and makes its last frame the start image. Decodes the whole video, so that damage is reported before the new part is made.
+    fn copy_video(
         &mut self,
         path: &Path,
         request: &GenerateRequest,
         folder: &JobFolder,
     ) -> Result<(), JobError> {
-        let info = media::clip_info(path).map_err(|err| unusable(&err))?;
+        let info = media::video_info(path).map_err(|err| unusable(&err))?;
         let num_frames = info.for_model(request.fps).num_frames;
         check_length(num_frames.into(), request, path)?;
         self.add_video_notices(path, request.fps)?;
         let Some(first) = copy_files(path, &folder.extended())? else {
             return Ok(());
         };
-        let clip = media::open_clip_for_model(&first, request.fps).map_err(|err| unusable(&err))?;
+        let video =
+            media::open_video_for_model(&first, request.fps).map_err(|err| unusable(&err))?;
         // It may have more frames than its header said.
-        check_length(clip.frames.len() as u64, request, path)?;
-        if clip.frames.len() < num_frames as usize {
+        check_length(video.frames.len() as u64, request, path)?;
+        if video.frames.len() < num_frames as usize {
             let text = format!(
                 "The file says {num_frames} frames, and only {} can be read: {}",
-                clip.frames.len(),
+                video.frames.len(),
                 path.display()
             );
             self.notices.push(text);
         }
-        if let Some(last) = clip.frames.last() {
-            write_picture(&folder.start_picture(), last)?;
+        if let Some(last) = video.frames.last() {
+            write_image(&folder.start_image(), last)?;
         }
-        keep_seen(&clip.frames, request, folder)?;
-        self.num_extended = clip.frames.len();
+        keep_seen(&video.frames, request, folder)?;
+        self.num_extended = video.frames.len();
         self.extended = Some(first);
         Ok(())
     }
 
-    /// The clip to write: the old frames, if any, and the new ones without the first, which is the old clip's last.
-    /// If more frames repeat the end of the old clip, blended ones replace those, and frames that only the model saw are removed.
+    /// The video to write: the old frames, if any, and the new ones without the first, which is the old video's last.
+    /// If more frames repeat the end of the old video, blended ones replace those, and frames that only the model saw are removed.
     pub(super) fn join(&self, request: &GenerateRequest, new: Video) -> Result<Video, JobError> {
         let Some(extended) = &self.extended else {
             return Ok(new);
         };
         let old =
-            media::open_clip_for_model(extended, request.fps).map_err(|err| unusable(&err))?;
+            media::open_video_for_model(extended, request.fps).map_err(|err| unusable(&err))?;
         let size = (request.width, request.height);
         let mut frames = Vec::with_capacity(old.frames.len() + new.frames.len());
         let (mut kept, mut skipped) = (old.frames.len(), 1);
@@ -252,7 +255,7 @@ impl JobInputs {
             // They were shown as they are, and stay so.
             skipped = lead;
         } else if lead > 1 {
-            // A clip may have fewer frames than its header said.
+            // A video may have fewer frames than its header said.
             skipped = lead.saturating_sub(kept);
             kept = kept.saturating_sub(lead);
         }
@@ -272,11 +275,11 @@ impl JobInputs {
     }
 }
 
-/// Copies all files of a clip into a folder of the job -> the copy of the first.
+/// Copies all files of a video into a folder of the job -> the copy of the first.
 fn copy_files(path: &Path, target: &Path) -> Result<Option<PathBuf>, JobError> {
-    let files = media::clip_files(path).map_err(|err| unusable(&err))?;
+    let files = media::video_files(path).map_err(|err| unusable(&err))?;
     let disk = |err: std::io::Error| {
-        let what = format!("the clip cannot be copied ({err}): {}", path.display());
+        let what = format!("the video cannot be copied ({err}): {}", path.display());
         JobError::new(JobErrorKind::Disk, what).advise(disk_advice(&err))
     };
     make_private_folder(target).map_err(disk)?;
@@ -289,23 +292,23 @@ fn copy_files(path: &Path, target: &Path) -> Result<Option<PathBuf>, JobError> {
     Ok(first)
 }
 
-/// The clip's frames are held in the result's size when the result is written.
+/// The video's frames are held in the result's size when the result is written.
 fn check_length(num_frames: u64, request: &GenerateRequest, path: &Path) -> Result<(), JobError> {
     let (width, height) = (request.width, request.height);
     let pixels = num_frames.saturating_mul(u64::from(width) * u64::from(height));
-    if pixels <= MAX_CLIP_PIXELS {
+    if pixels <= MAX_VIDEO_PIXELS {
         return Ok(());
     }
     let what = format!(
-        "the clip has too many frames, {num_frames}, for {width}×{height}: {}",
+        "the video has too many frames, {num_frames}, for {width}×{height}: {}",
         path.display()
     );
     Err(JobError::new(JobErrorKind::InvalidRequest, what)
         .advise("Continue a shorter part of it, or choose a smaller size"))
 }
 
-/// Keeps the last frames of a clip for a model that is shown more than the last: up to [`SEEN_FRAMES`] and at least as
-/// many as the request counts on, the first one again where the clip has fewer.
+/// Keeps the last frames of a video for a model that is shown more than the last: up to [`SEEN_FRAMES`] and at least as
+/// many as the request counts on, the first one again where the video has fewer.
 fn keep_seen(
     frames: &[Arc<RgbPixels>],
     request: &GenerateRequest,
@@ -324,27 +327,27 @@ fn keep_seen(
     let seen = &seen[seen.len() - whole..];
     let all = std::iter::repeat_n(first, missing).chain(seen);
     make_private_folder(&folder.seen())
-        .map_err(|err| JobError::disk("the clip's last frames cannot be saved", &err))?;
+        .map_err(|err| JobError::disk("the video's last frames cannot be saved", &err))?;
     for (index, frame) in all.enumerate() {
         let frame = fitted(frame, request).map_err(|err| unusable(&err))?;
-        write_picture(&folder.seen_frame(index), &frame)?;
+        write_image(&folder.seen_frame(index), &frame)?;
     }
     Ok(())
 }
 
-/// Pictures of a job are as private as its prompt.
-fn write_picture(path: &Path, picture: &RgbPixels) -> Result<(), JobError> {
-    media::write_png(path, picture).map_err(|err| save::error_of(&err))?;
-    make_private(path).map_err(|err| JobError::disk("a picture of the job cannot be kept", &err))
+/// Images of a job are as private as its prompt.
+fn write_image(path: &Path, image: &RgbPixels) -> Result<(), JobError> {
+    media::write_png(path, image).map_err(|err| save::error_of(&err))?;
+    make_private(path).map_err(|err| JobError::disk("an image of the job cannot be kept", &err))
 }
 
-/// The picture in the clip's size, as the engine brings a start picture to it.
-fn fitted(picture: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, MediaError> {
+/// The image in the video's size, as the engine brings a start image to it.
+fn fitted(image: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, MediaError> {
     let (width, height) = (request.width, request.height);
     match request.fit {
-        ResizeMode::Stretch => media::resize_lanczos(picture, width, height),
+        ResizeMode::Stretch => media::resize_lanczos(image, width, height),
         ResizeMode::Crop => {
-            let cropped = media::crop_to_aspect(picture, width, height)?;
+            let cropped = media::crop_to_aspect(image, width, height)?;
             media::resize_lanczos(&cropped, width, height)
         }
     }
@@ -363,12 +366,12 @@ mod tests {
     use crate::worker::request_of_tests::request;
 
     #[test]
-    fn a_clip_that_would_be_too_much_in_the_results_size_is_refused_before_it_is_read() {
+    fn a_video_that_would_be_too_much_in_the_results_size_is_refused_before_it_is_read() {
         let request = request();
         let path = Path::new("/a.gif");
         assert!(check_length(2500, &request, path).is_ok());
         let err = check_length(100_000, &request, path).unwrap_err();
-        let said = "the clip has too many frames, 100000, for 832×480: /a.gif";
+        let said = "the video has too many frames, 100000, for 832×480: /a.gif";
         assert_eq!(err.summary, said);
         assert!(check_length(u64::MAX, &request, path).is_err());
     }

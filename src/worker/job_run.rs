@@ -127,7 +127,7 @@ pub(super) struct SavedResult {
     pub(super) paths: Vec<PathBuf>,
     pub(super) num_frames: u32,
     /// Frames to show.
-    pub(super) clip: Video,
+    pub(super) video: Video,
 }
 
 impl<'a> JobRun<'a> {
@@ -396,7 +396,7 @@ impl<'a> JobRun<'a> {
         JobOutput {
             paths: saved.paths,
             num_frames: saved.num_frames,
-            clip: Arc::new(saved.clip),
+            video: Arc::new(saved.video),
             seed: self.request.generate().map(|request| request.seed),
             secs: progress.started.elapsed().as_secs_f64(),
             stages: std::mem::take(&mut progress.times),

@@ -103,7 +103,7 @@ pub struct WorkerLimits {
     pub compute_options: ComputeOptions,
     /// Jobs release their memory for other programs; read again while one waits.
     pub yields: bool,
-    /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
+    /// Quality of lossy files, as [`VideoOptions::crf`](safelight_core::media::VideoOptions::crf).
     pub crf: u8,
 }
 

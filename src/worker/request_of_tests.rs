@@ -2,7 +2,7 @@
 
 use safelight_core::job::GenerateRequest;
 
-/// A clip of 81 frames of 832 × 480 by a Wan model.
+/// A video of 81 frames of 832 × 480 by a Wan model.
 pub(super) fn request() -> GenerateRequest {
     let json = serde_json::json!({
         "model": "wan", "family": "wan", "prompt": "a boat", "negative_prompt": "",

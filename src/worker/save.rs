@@ -9,7 +9,7 @@ use std::sync::Arc;
 use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{CARRIED_APP, GenerateRequest, JobError, JobErrorKind, Video};
 use safelight_core::job_update::FallbackAttempt;
-use safelight_core::media::{self, ClipOptions, MediaError, RgbPixels, VideoWriter};
+use safelight_core::media::{self, MediaError, RgbPixels, VideoOptions, VideoWriter};
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::naming::numbered_path;
 use safelight_core::protocol::EngineReport;
@@ -83,10 +83,10 @@ pub(super) struct WrittenFiles {
     pub warnings: Vec<String>,
 }
 
-/// Writes the clip to the requested file, or each picture of a batch to a separate one with the settings that reproduce it. If one cannot be written, earlier ones are kept.
+/// Writes the video to the requested file, or each image of a batch to a separate one with the settings that reproduce it. If one cannot be written, earlier ones are kept.
 pub(super) fn write(
     request: &GenerateRequest,
-    clip: &Video,
+    video: &Video,
     inputs: &JobInputs,
     made: ResultMeta<'_>,
 ) -> Result<WrittenFiles, JobError> {
@@ -95,20 +95,24 @@ pub(super) fn write(
         warnings: Vec::new(),
     };
     let outs = outs(request);
-    let num_frames = clip.frames.len() / outs.len();
+    let num_frames = video.frames.len() / outs.len();
     for (index, out) in outs.into_iter().enumerate() {
         let one = GenerateRequest {
             out,
             ..request.of_one(index)
         };
-        let frames = clip.frames.iter().skip(index * num_frames).take(num_frames);
+        let frames = video
+            .frames
+            .iter()
+            .skip(index * num_frames)
+            .take(num_frames);
         let settings = settings_of(&one, inputs, made);
-        let options = ClipOptions {
-            fps: clip.fps,
+        let options = VideoOptions {
+            fps: video.fps,
             crf: made.crf,
             settings: Some(settings.to_string()),
             keeps_others: one.is_out_automatic,
-            ..ClipOptions::default()
+            ..VideoOptions::default()
         };
         let paths = write_frames(&one.out, frames, options)?;
         if one.options.sidecar
@@ -125,7 +129,7 @@ pub(super) fn write(
 fn write_frames<'a>(
     out: &Path,
     frames: impl Iterator<Item = &'a Arc<RgbPixels>>,
-    options: ClipOptions,
+    options: VideoOptions,
 ) -> Result<Vec<PathBuf>, JobError> {
     let mut writer = VideoWriter::create(out, options).map_err(|err| error_of(&err))?;
     for frame in frames {
@@ -191,7 +195,7 @@ pub(super) fn error_of(err: &MediaError) -> JobError {
             .advise("Free some space or choose another folder");
     }
     JobError::from_error(JobErrorKind::InvalidRequest, err).advise(match err {
-        MediaError::FrameRate(_) => "Change the clip's frame rate in another program first",
+        MediaError::FrameRate(_) => "Change the video's frame rate in another program first",
         _ => "Choose another file name or folder",
     })
 }

@@ -26,7 +26,7 @@ impl JobSources {
         Self {
             wildcards: settings.wildcard_folders(paths),
             loras: LoraIndex::new(paths, settings),
-            images: settings.output.pictures_folder_or_default(paths),
+            images: settings.output.images_folder_or_default(paths),
             videos: settings.output.folder_or_default(paths),
         }
     }
@@ -58,7 +58,7 @@ impl JobSources {
     /// Gives an automatic name that is free. A bare one becomes one by the time, the prompt and the seed, in the folder
     /// for results, which is created.
     fn name_output(&self, request: &mut JobRequest) -> Result<(), JobError> {
-        let (stem, is_image) = (stem_of(request), request.makes_pictures());
+        let (stem, is_image) = (stem_of(request), request.makes_images());
         let (out, is_automatic) = match request {
             JobRequest::Generate(request) => (&mut request.out, request.is_out_automatic),
             JobRequest::Finish(request) => (&mut request.out, request.is_out_automatic),

@@ -1,4 +1,4 @@
-//! Control pictures: how they come into the form, what is said of each, and what is sent of them.
+//! Control images: how they come into the form, what is said of each, and what is sent of them.
 
 use safelight_core::job::{CannyThresholds, ControlBy, ControlKind, ControlSettings, ControlUse};
 use safelight_core::library::{ControlNetwork, FoundControl};
@@ -6,7 +6,7 @@ use safelight_core::library::{ControlNetwork, FoundControl};
 use crate::app_window::mask::{CANVAS, paint};
 use crate::app_window::prelude::{found as found_models, *};
 
-/// As FLUX.1 Canny: it makes nothing without a picture of edges.
+/// As FLUX.1 Canny: it makes nothing without an image of edges.
 fn canny_spec() -> ModelSpec {
     let mut spec = flux_spec();
     (spec.id, spec.name) = ("canny".into(), "Canny".into());
@@ -17,13 +17,13 @@ fn canny_spec() -> ModelSpec {
     spec
 }
 
-/// As Wan VACE: it is shown a clip frame by frame.
-pub(crate) fn clips_spec() -> ModelSpec {
+/// As Wan VACE: it is shown a video frame by frame.
+pub(crate) fn videos_spec() -> ModelSpec {
     let mut spec = spec();
     (spec.id, spec.name) = ("vace".into(), "VACE".into());
     let controls = &mut spec.limits.controls;
     (controls.by, controls.most) = (ControlBy::Layers, 1);
-    (controls.takes_clips, controls.takes_masks) = (true, true);
+    (controls.takes_videos, controls.takes_masks) = (true, true);
     spec
 }
 
@@ -41,7 +41,7 @@ fn found(name: &str) -> FoundControl {
     }
 }
 
-const MASK: &str = "Choose a mask for control picture 1";
+const MASK: &str = "Choose a mask for control image 1";
 
 pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
     let placing = safelight::app::choices::SlotTarget::onto(Some(InputSlot::Control));
@@ -50,16 +50,16 @@ pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
     bench.wait_for(&name);
 }
 
-fn add_pictures<const N: usize>(bench: &mut Bench, names: [&str; N]) {
+fn add_images<const N: usize>(bench: &mut Bench, names: [&str; N]) {
     for name in names {
-        let file = bench.picture_file(name, 64, 48);
+        let file = bench.image_file(name, 64, 48);
         add_control(bench, &file);
     }
 }
 
 fn with_control(spec: ModelSpec) -> Bench {
     let mut bench = Bench::of(spec);
-    add_pictures(&mut bench, ["depth.png"]);
+    add_images(&mut bench, ["depth.png"]);
     bench
 }
 
@@ -96,12 +96,12 @@ fn take_over(bench: &mut Bench, request: &GenerateRequest, shown: &str) {
 #[test]
 fn a_model_that_needs_a_control_image_takes_the_first_one_and_draws_its_edges_if_wanted() {
     let mut bench = Bench::of(canny_spec());
-    bench.assert_shows("Canny needs a picture of edges");
-    let room = bench.picture_file("room.png", 96, 48);
+    bench.assert_shows("Canny needs an image of edges");
+    let room = bench.image_file("room.png", 96, 48);
     let boat = "tests/fixtures/edges/boat.png";
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(boat), &room).unwrap();
-    bench.drop_until(&room, "Control picture 1: room.png");
-    assert!(!bench.has("Canny needs a picture of edges"));
+    bench.drop_until(&room, "Control image 1: room.png");
+    assert!(!bench.has("Canny needs an image of edges"));
     let mut request = bench.request();
     assert_eq!((request.controls.len(), &request.image), (1, &None));
     let control = request.controls.remove(0);
@@ -109,26 +109,26 @@ fn a_model_that_needs_a_control_image_takes_the_first_one_and_draws_its_edges_if
         (control.file, control.settings),
         (room, ControlSettings::default())
     );
-    assert!(request.width > request.height, "as the picture is shaped");
+    assert!(request.width > request.height, "as the image is shaped");
 
-    bench.click(Role::CheckBox, "Draw its edges of control picture 1");
-    bench.until_pictured();
+    bench.click(Role::CheckBox, "Draw its edges of control image 1");
+    bench.until_image_is_shown();
     bench.harness.snapshot("control_edges");
     let control = bench.request().controls.remove(0);
     assert_eq!(control.settings.made, Some(CannyThresholds::default()));
     // The next one stands where the model begins.
-    let other = bench.picture_file("other.png", 64, 64);
+    let other = bench.image_file("other.png", 64, 64);
     bench.drop_file(&other);
     bench.until_input(InputSlot::Start);
-    bench.press("Remove control picture 1");
-    bench.assert_shows("Canny needs a picture of edges");
+    bench.press("Remove control image 1");
+    bench.assert_shows("Canny needs an image of edges");
 }
 
 #[test]
 fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_them_back() {
     let mut bench = Bench::of(networks_spec());
-    assert!(bench.has("Add a control picture"));
-    add_pictures(&mut bench, ["depth.png", "pose.png"]);
+    assert!(bench.has("Add a control image"));
+    add_images(&mut bench, ["depth.png", "pose.png"]);
     bench.assert_shows_all(&["2 of 4", "needs a ControlNet: choose its file"]);
     put_networks(&mut bench, &[]);
     bench.assert_shows("No ControlNet for Flux was found");
@@ -142,7 +142,7 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
     for (index, strength) in [(0, 0.6), (1, 1.2)] {
         bench.run(InputsCommand::SetControl(index, settings(strength)));
     }
-    assert!(bench.has_node(Role::Slider, "Strength of control picture 2"));
+    assert!(bench.has_node(Role::Slider, "Strength of control image 2"));
     let request = bench.request();
     let sent: Vec<_> = request.controls.iter().map(|it| &it.settings).collect();
     assert_eq!(sent, [&settings(0.6), &settings(1.2)]);
@@ -153,14 +153,14 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
 fn a_second_image_takes_the_place_of_the_one_that_a_model_takes_and_waits_for_such_a_model() {
     let mut bench = Bench::of_models(vec![canny_spec(), spec()]);
     bench.set_model("canny");
-    add_pictures(&mut bench, ["room.png", "boat.png"]);
-    bench.assert_shows("Control picture 1: boat.png");
-    assert!(!bench.has("takes one control picture"));
+    add_images(&mut bench, ["room.png", "boat.png"]);
+    bench.assert_shows("Control image 1: boat.png");
+    assert!(!bench.has("takes one control image"));
     let controls = bench.request().controls;
     assert_eq!(controls.len(), 1);
     assert!(controls[0].file.ends_with("boat.png"));
     bench.set_model(&spec().id);
-    bench.assert_shows("This model does not use control pictures. They are kept.");
+    bench.assert_shows("This model does not use control images. They are kept.");
     assert!(bench.request().controls.is_empty());
 }
 
@@ -172,12 +172,12 @@ fn the_only_network_for_a_model_is_chosen_and_its_long_name_stays_in_the_form() 
     let long = found(&"a-network-with-quite-a-long-name-".repeat(4));
     let path = Some(long.path.clone());
     put_networks(&mut bench, &[long]);
-    assert!(!bench.has("Choose the ControlNet for this picture"));
+    assert!(!bench.has("Choose the ControlNet for this image"));
     let edge = bench.rect(Role::Button, "Generate").right() + 1.0;
     for (role, name) in [
-        (Role::ComboBox, "ControlNet of control picture 1"),
-        (Role::Slider, "Strength of control picture 1"),
-        (Role::Button, "Remove control picture 1"),
+        (Role::ComboBox, "ControlNet of control image 1"),
+        (Role::Slider, "Strength of control image 1"),
+        (Role::Button, "Remove control image 1"),
     ] {
         assert!(bench.rect(role, name).right() <= edge, "{name}");
     }
@@ -189,19 +189,19 @@ fn of_several_networks_one_is_asked_for_where_it_is_chosen() {
     let mut bench = with_control(networks_spec());
     let networks = ["union", "union-2.1"].map(found);
     put_networks(&mut bench, &networks);
-    bench.assert_shows("Choose the ControlNet for this picture");
+    bench.assert_shows("Choose the ControlNet for this image");
     use_network(&mut bench, &networks[0].path);
-    assert!(!bench.has("Choose the ControlNet for this picture"));
-    let list = bench.node(Role::ComboBox, "ControlNet of control picture 1");
+    assert!(!bench.has("Choose the ControlNet for this image"));
+    let list = bench.node(Role::ComboBox, "ControlNet of control image 1");
     assert_eq!(list.value().as_deref(), Some("union"));
 }
 
 #[test]
 fn a_model_that_is_shown_videos_says_so_and_draws_no_edges_of_them() {
-    let mut bench = Bench::of(clips_spec());
-    bench.assert_shows("Control clip");
-    let clip = bench.clip_file("dance.mp4", 64, 48, 5);
-    add_control(&mut bench, &clip);
+    let mut bench = Bench::of(videos_spec());
+    bench.assert_shows("Control video");
+    let video = bench.video_file("dance.mp4", 64, 48, 5);
+    add_control(&mut bench, &video);
     // They may have been wanted with another model.
     let settings = ControlSettings {
         made: Some(CannyThresholds::default()),
@@ -209,33 +209,33 @@ fn a_model_that_is_shown_videos_says_so_and_draws_no_edges_of_them() {
     };
     bench.run(InputsCommand::SetControl(0, settings));
     bench.assert_shows("5 frames");
-    assert!(bench.has("Strength of control picture 1"));
-    assert!(!bench.has("Draw its edges of control picture 1"));
+    assert!(bench.has("Strength of control image 1"));
+    assert!(!bench.has("Draw its edges of control image 1"));
     let control = bench.request().controls.remove(0);
-    assert_eq!((control.file, control.settings.made), (clip, None));
+    assert_eq!((control.file, control.settings.made), (video, None));
 }
 
 #[test]
 fn a_video_becomes_the_control_video_of_a_model_that_is_shown_videos() {
-    let mut bench = Bench::of_models(vec![clips_spec(), networks_spec()]);
-    bench.set_model(&clips_spec().id);
-    let clip = bench.clip_file("dance.mp4", 64, 48, 5);
+    let mut bench = Bench::of_models(vec![videos_spec(), networks_spec()]);
+    bench.set_model(&videos_spec().id);
+    let video = bench.video_file("dance.mp4", 64, 48, 5);
     let show = |bench: &mut Bench| {
-        bench.push(PlayerCommand::PlayFile(clip.clone()));
+        bench.push(PlayerCommand::PlayFile(video.clone()));
         bench.until("it is shown", |bench| {
             let watch = &bench.app().watch;
             watch.mode == ViewerMode::File && watch.texture.handle().is_some()
         });
     };
     show(&mut bench);
-    bench.press_more("Use as control clip");
-    bench.wait_for("Control picture 1: dance.mp4");
-    assert_eq!(bench.request().controls[0].file, clip);
+    bench.press_more("Use as control video");
+    bench.wait_for("Control image 1: dance.mp4");
+    assert_eq!(bench.request().controls[0].file, video);
     bench.set_model(&networks_spec().id);
     show(&mut bench);
     bench.press("More");
-    assert!(bench.has("Extend clip"));
-    assert!(!bench.has("Use as control clip"), "it sees pictures alone");
+    assert!(bench.has("Extend video"));
+    assert!(!bench.has("Use as control video"), "it sees images alone");
 }
 
 #[test]
@@ -244,22 +244,22 @@ fn a_mask_that_a_network_needs_is_painted_or_dropped_and_comes_back() {
     use_network(&mut bench, &plain.path);
     assert!(!bench.has(MASK));
     use_network(&mut bench, &fills.path);
-    bench.assert_shows("fills a part of its picture: paint which, or drop a mask");
+    bench.assert_shows("fills a part of its image: paint which, or drop a mask");
 
-    bench.scroll_and_press("Paint a mask for control picture 1");
+    bench.scroll_and_press("Paint a mask for control image 1");
     bench.wait_for(CANVAS);
-    assert!(!bench.has("Extend left"), "only a control clip gets room");
+    assert!(!bench.has("Extend left"), "only a control video gets room");
     paint(&mut bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
     bench.assert_shows("What you painted is used");
     let request = bench.request();
     let painted = request.controls[0].mask.clone().expect("it was painted");
-    let painted = safelight_core::media::open_picture(&painted).unwrap();
+    let painted = safelight_core::media::open_rgb(&painted).unwrap();
     assert_eq!((painted.width, painted.height), (64, 48));
     assert_eq!(painted.pixel(32, 24)[0], 255);
     assert_eq!((request.mask, request.image), (None, None));
 
-    bench.press("Remove the mask of control picture 1");
-    let mask = bench.picture_file("hole.png", 64, 48);
+    bench.press("Remove the mask of control image 1");
+    let mask = bench.image_file("hole.png", 64, 48);
     bench.scroll_to(MASK);
     bench.drop_onto(MASK, &mask, "hole.png");
     let request = bench.request();
@@ -269,16 +269,19 @@ fn a_mask_that_a_network_needs_is_painted_or_dropped_and_comes_back() {
 
 #[test]
 fn a_mask_that_is_a_video_goes_with_a_control_video_and_is_not_painted_on() {
-    let mut bench = Bench::of(clips_spec());
-    let clip = bench.clip_file("dance.mp4", 64, 48, 5);
-    add_control(&mut bench, &clip);
-    let mask = bench.clip_file("mask.mp4", 64, 48, 5);
+    let mut bench = Bench::of(videos_spec());
+    let video = bench.video_file("dance.mp4", 64, 48, 5);
+    add_control(&mut bench, &video);
+    let mask = bench.video_file("mask.mp4", 64, 48, 5);
     bench.scroll_to(MASK);
     bench.drop_onto(MASK, &mask, "mask.mp4");
-    assert!(bench.is_disabled("Edit the mask of control picture 1"));
+    assert!(bench.is_disabled("Edit the mask of control image 1"));
     let request = bench.request();
     let control = &request.controls[0];
-    assert_eq!((&control.file, control.mask.as_ref()), (&clip, Some(&mask)));
+    assert_eq!(
+        (&control.file, control.mask.as_ref()),
+        (&video, Some(&mask))
+    );
     assert_eq!((request.extend, request.mask), (None, None));
 }
 
@@ -289,9 +292,9 @@ fn a_search_for_models_looks_for_control_networks_again() {
         startup.models = Some(models.clone());
         startup.library.load = Arc::new(move |_| models.clone());
     });
-    add_pictures(&mut bench, ["depth.png"]);
+    add_images(&mut bench, ["depth.png"]);
     put_networks(&mut bench, &[found("gone"), found("gone-too")]);
-    bench.assert_shows("Choose the ControlNet for this picture");
+    bench.assert_shows("Choose the ControlNet for this image");
     bench.push(LibraryCommand::Reload);
     bench.wait_for("No ControlNet for Flux was found");
 }
@@ -303,14 +306,14 @@ fn while_control_networks_are_looked_for_none_is_called_missing() {
     let (go_on, held) = crossbeam_channel::bounded::<()>(0);
     let before = bench.app().cx.background.search(move || held.recv().ok());
     assert!(before.is_some());
-    add_pictures(&mut bench, ["depth.png"]);
+    add_images(&mut bench, ["depth.png"]);
     bench.assert_shows("Looking for ControlNets");
     assert!(!bench.has("No ControlNet for Flux was found"));
     drop(go_on);
     bench.wait_for("No ControlNet for Flux was found");
 }
 
-/// A window with a control picture of a model with ControlNets that take masks; the two that are found, of which the
+/// A window with a control image of a model with ControlNets that take masks; the two that are found, of which the
 /// first needs one.
 fn with_mask_networks() -> (Bench, [FoundControl; 2]) {
     let mut spec = networks_spec();
@@ -327,7 +330,7 @@ fn with_mask_networks() -> (Bench, [FoundControl; 2]) {
 fn nothing_is_made_while_a_network_lacks_the_mask_that_it_needs() {
     let (mut bench, [fills, _]) = with_mask_networks();
     use_network(&mut bench, &fills.path);
-    let needed = "The ControlNet of control picture 1 regenerates a part of it and needs a mask";
+    let needed = "The ControlNet of control image 1 regenerates a part of it and needs a mask";
     assert_eq!(bench.count(needed), 1);
     assert!(bench.is_disabled("Generate"));
     bench.push(QueueCommand::Submit);
@@ -342,10 +345,10 @@ fn nothing_is_made_while_a_network_lacks_the_mask_that_it_needs() {
 fn a_mask_that_the_chosen_network_does_not_take_is_kept_and_told() {
     let (mut bench, [fills, plain]) = with_mask_networks();
     use_network(&mut bench, &fills.path);
-    let mask = bench.picture_file("hole.png", 64, 48);
+    let mask = bench.image_file("hole.png", 64, 48);
     bench.scroll_to(MASK);
     bench.drop_onto(MASK, &mask, "hole.png");
-    let told = "This ControlNet takes no mask. The mask of the control picture is kept.";
+    let told = "This ControlNet takes no mask. The mask of the control image is kept.";
     assert!(!bench.has(told));
     use_network(&mut bench, &plain.path);
     bench.assert_shows(told);
@@ -362,7 +365,7 @@ fn what_stands_above_generate_is_read_to_its_end() {
     let mut spec = networks_spec();
     spec.name = "Qwen-Image-2512".into();
     let bench = with_control(spec);
-    let text = "A control picture of Qwen-Image-2512 needs a ControlNet: choose its file";
+    let text = "A control image of Qwen-Image-2512 needs a ControlNet: choose its file";
     let line = bench.labelled(text).rect();
     let button = bench.rect(Role::Button, "Generate");
     assert!(line.height() > 20.0, "more than one line: {line:?}");

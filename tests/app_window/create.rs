@@ -1,5 +1,5 @@
 //! The form as a whole: what a model does not take is kept, the line above Generate, its width, its one right edge, the
-//! crop of a picture, and the names of sizes.
+//! crop of an image, and the names of sizes.
 
 use safelight_core::job::{ChosenLora, SectionOrder};
 
@@ -16,14 +16,14 @@ fn text_spec() -> ModelSpec {
 #[test]
 fn a_mask_waits_while_a_model_without_masks_is_chosen() {
     let mut bench = Bench::of_models(vec![flux_spec(), spec()]);
-    let picture = bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
-    let mask = bench.picture_file("mine.png", 64, 64);
+    let image = bench.drop_image("photo.png", 64, 64, "Start image photo.png");
+    let mask = bench.image_file("mine.png", 64, 64);
     bench.drop_onto("Choose a mask", &mask, "Mask mine.png");
     bench.use_model("Little World");
-    bench.assert_shows("A mask needs a clip to change. The mask is kept.");
+    bench.assert_shows("A mask needs a video to change. The mask is kept.");
     assert!(!bench.is_disabled("Generate"));
     let request = bench.request();
-    assert_eq!((request.image, request.mask), (Some(picture), None));
+    assert_eq!((request.image, request.mask), (Some(image), None));
     bench.use_model("Flux");
     assert!(!bench.has("The mask is kept"));
     assert_eq!(bench.request().mask, Some(mask));
@@ -36,21 +36,21 @@ fn a_mask_waits_while_a_model_without_masks_is_chosen() {
 #[test]
 fn images_and_videos_wait_for_a_model_that_takes_them() {
     let mut bench = Bench::of_models(vec![pair_spec(), text_spec(), flux_spec()]);
-    let first = bench.drop_picture("first.png", 64, 64, "Start picture first.png");
-    let last = bench.drop_picture("last.png", 64, 64, "End picture last.png");
+    let first = bench.drop_image("first.png", 64, 64, "Start image first.png");
+    let last = bench.drop_image("last.png", 64, 64, "End image last.png");
     bench.use_model("Text only");
-    bench.assert_shows("Not used by this model: start picture, end picture");
+    bench.assert_shows("Not used by this model: start image, end image");
     let request = bench.request();
     assert_eq!((request.image, request.last_image), (None, None));
     bench.use_model("Pair");
     let request = bench.request();
     assert_eq!(request.image, Some(first));
     assert_eq!(request.last_image, Some(last));
-    bench.press("Remove end picture");
-    bench.press("Remove start picture");
-    bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+    bench.press("Remove end image");
+    bench.press("Remove start image");
+    bench.drop_video("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.use_model("Flux");
-    bench.assert_shows("This model cannot extend a clip. The clip is kept.");
+    bench.assert_shows("This model cannot extend a video. The video is kept.");
     assert!(!bench.is_disabled("Generate"));
 }
 
@@ -87,7 +87,7 @@ fn what_a_model_needs_is_said_above_generate_with_a_button() {
     let generate = bench.rect(Role::Button, "Generate");
     let help = bench.rect(Role::Button, "Choose…");
     assert!(help.bottom() <= generate.top() && generate.top() - help.bottom() < 20.0);
-    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
+    bench.drop_image("boat.png", 64, 64, "Start image boat.png");
     assert!(!bench.has("Choose…"));
     // Its line is kept, so that nothing jumps.
     assert_eq!(bench.rect(Role::Button, "Generate"), generate);
@@ -100,19 +100,19 @@ fn a_model_that_cannot_continue_a_video_offers_the_one_that_can() {
     f1.section_order = Some(SectionOrder::F1);
     f1.end_image = InputUse::No;
     let mut bench = Bench::of_models(vec![framepack_spec(), f1]);
-    let clip = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
-    bench.assert_shows("FramePack cannot continue a clip. Use FramePack F1.");
+    let video = bench.drop_video("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+    bench.assert_shows("FramePack cannot continue a video. Use FramePack F1.");
     assert!(bench.is_disabled("Generate"));
     bench.press("Switch");
     let request = bench.request();
     assert_eq!(request.model, "f1");
-    assert_eq!(request.extend, Some(clip));
+    assert_eq!(request.extend, Some(video));
 }
 
 #[test]
 fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
     let mut bench = Bench::of(pair_spec());
-    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
+    bench.drop_image("boat.png", 64, 64, "Start image boat.png");
     let form = bench.form();
     form.prompt = "a red boat".into();
     form.sampling.num_steps = Some(3);
@@ -130,13 +130,13 @@ fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
 #[test]
 fn a_dropped_image_is_seen_with_the_crop_that_is_used() {
     let mut bench = Bench::of(pair_spec());
-    let path = bench.drop_picture("long.png", 800, 100, "Used for 512 × 128");
-    bench.assert_shows("Only the middle 50 % of the picture is used");
+    let path = bench.drop_image("long.png", 800, 100, "Used for 512 × 128");
+    bench.assert_shows("Only the middle 50 % of the image is used");
     bench.edit(|form| form.fit = Some(safelight_core::job::ResizeMode::Stretch));
     assert!(!bench.has("Used for"));
-    bench.assert_shows("The picture is stretched to 512 × 128");
-    // The job takes its place, and a picture that is taken out leaves the stage.
-    bench.press("Remove start picture");
+    bench.assert_shows("The image is stretched to 512 × 128");
+    // The job takes its place, and an image that is taken out leaves the stage.
+    bench.press("Remove start image");
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     bench.drop_file(&path);
     bench.until("it is on the stage", |bench| {
@@ -153,10 +153,10 @@ fn transparent_parts_of_an_image_are_told() {
     let path = bench.home.path().join("logo.png");
     image::RgbaImage::from_pixel(64, 64, image::Rgba([9, 9, 9, 0]))
         .save(&path)
-        .expect("a picture is written");
-    bench.drop_until(&path, "Start picture logo.png");
+        .expect("an image is written");
+    bench.drop_until(&path, "Start image logo.png");
     bench.assert_shows(note);
-    bench.drop_picture("plain.png", 64, 64, "Start picture plain.png");
+    bench.drop_image("plain.png", 64, 64, "Start image plain.png");
     assert!(!bench.has(note));
 }
 
@@ -241,19 +241,19 @@ fn a_job_that_is_edited_has_its_size_by_name() {
 }
 
 #[test]
-fn a_clip_that_is_dropped_on_a_model_of_images_offers_its_first_frame() {
+fn a_video_that_is_dropped_on_a_model_of_images_offers_its_first_frame() {
     let mut bench = Bench::of(flux_spec());
-    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
-    bench.drop_clip(
+    bench.drop_image("photo.png", 64, 64, "Start image photo.png");
+    bench.drop_video(
         "boat.mp4",
         64,
         32,
         5,
         "The video boat.mp4 is not used: Flux makes images",
     );
-    bench.assert_shows("Start picture photo.png");
+    bench.assert_shows("Start image photo.png");
     bench.press("Use its first frame");
-    bench.wait_for("Start picture first-frame");
+    bench.wait_for("Start image first-frame");
     let image = bench.request().image.expect("the frame");
     assert_eq!(image::image_dimensions(image).unwrap(), (64, 32));
 }

@@ -101,7 +101,7 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
     assert_eq!(message.summary, "A job failed");
     assert_eq!(message.body, "a <red> boat\nMemory ran out");
     bench.app().cx.settings.interface.notifications = false;
-    bench.make_clip(4);
+    bench.make_video(4);
     assert!(pop(&messages).is_none(), "they are off");
 }
 
@@ -109,7 +109,7 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
 fn a_short_job_is_told_of_only_when_it_fails() {
     let (mut bench, messages) = with_desktop(Duration::from_secs(30));
     set_focus(&mut bench, false);
-    bench.make_clip(4);
+    bench.make_video(4);
     assert!(pop(&messages).is_none());
     let sent = bench.start_job();
     bench.fail_job(&sent, JobErrorKind::OutOfMemory, "memory ran out");
@@ -143,7 +143,7 @@ fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() 
             _ => bench.finish_job(&sent, 4),
         }
     }
-    assert_eq!(summaries(), ["A job failed", "3 clips are done"]);
+    assert_eq!(summaries(), ["A job failed", "3 videos are done"]);
     let message = pop(&messages).unwrap();
     assert!(message.body.starts_with("2 jobs failed\n"), "{message:?}");
 }
@@ -258,19 +258,19 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     }
     bench.press("Form");
     fits(&bench, "Generate");
-    bench.make_clip(4);
+    bench.make_video(4);
     fits(&bench, "Show memory");
 }
 
 #[test]
 fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
     let folder = tempfile::tempdir().unwrap();
-    let picture = |name: &str| {
+    let image = |name: &str| {
         let path = folder.path().join(name);
         image::RgbImage::new(64, 32).save(&path).unwrap();
         path
     };
-    let (first, second) = (picture("first.png"), picture("second.png"));
+    let (first, second) = (image("first.png"), image("second.png"));
     let display = std::ffi::OsStr::new(":0");
     let InstanceStart::First(instance) = instance::start_in(folder.path(), display, &[]) else {
         panic!("nobody else is there");
@@ -279,13 +279,13 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
         startup.files = vec![first];
         startup.instance = Some(instance);
     });
-    bench.wait_for("Start picture first.png");
+    bench.wait_for("Start image first.png");
     let handed = instance::start_in(folder.path(), display, &[second]);
     assert!(matches!(handed, InstanceStart::HandedOver), "{handed:?}");
     let mut was_raised = false;
     bench.until("the second is there", |bench| {
         was_raised |= is_raised(bench);
-        bench.has("Start picture second.png")
+        bench.has("Start image second.png")
     });
     assert!(was_raised);
     bench.wait_for("The file second.png");

@@ -20,7 +20,7 @@ fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
     let request = serde_json::json!({
         "model": "flux", "prompt": "a red boat", "negative_prompt": "fog and rain", "seed": 7,
         "num_frames": 1, "num_steps": 12, "sampler": "euler", "guidance_scale": 3.5, "strength": 0.45,
-        "image": "/pictures/harbour.png", "mask": "/pictures/sky.png", "last_image": "/pictures/end.png",
+        "image": "/images/harbour.png", "mask": "/images/sky.png", "last_image": "/images/end.png",
         "loras": [
             {"path": "/loras/ink.safetensors", "strength": 0.8},
             {"path": "/loras/slow.safetensors", "strength": 1.0, "strength_2": 0.5},

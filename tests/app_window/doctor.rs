@@ -70,7 +70,7 @@ fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
     bench.press("Doctor");
     bench.assert_shows("No room for jobs");
     assert_eq!(examined.load(Ordering::Relaxed), 2);
-    // Whoever wants a clip wants to see it.
+    // Whoever wants a video wants to see it.
     bench.start_job();
     assert!(!bench.has("No room for jobs"));
 }

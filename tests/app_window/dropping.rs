@@ -43,7 +43,7 @@ fn drop_at(bench: &mut Bench, path: &Path, pos: Pos2) {
 fn a_video_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
     let (mut bench, path) = with_file("boat.mp4", 5);
     bench.hold_files(&[&path]);
-    until_asked(&mut bench, "Extend clip");
+    until_asked(&mut bench, "Extend video");
     let zone = bench.labelled("Use settings").rect();
     drop_at(&mut bench, &path, zone.center());
     bench.until("its settings are in the form", |bench| {
@@ -55,10 +55,10 @@ fn a_video_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
 
     bench.form().prompt = "something else".into();
     bench.hold_files(&[&path]);
-    until_asked(&mut bench, "Extend clip");
-    let zone = bench.labelled("Extend clip").rect();
+    until_asked(&mut bench, "Extend video");
+    let zone = bench.labelled("Extend video").rect();
     drop_at(&mut bench, &path, zone.center());
-    bench.until_clip();
+    bench.until_video();
     assert_eq!(bench.form().prompt, "something else");
 }
 
@@ -66,15 +66,15 @@ fn a_video_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
 fn a_video_of_ours_that_is_dropped_elsewhere_plays_and_changes_nothing() {
     let (mut bench, path) = with_file("boat.mp4", 5);
     bench.hold_files(&[&path]);
-    until_asked(&mut bench, "Extend clip");
+    until_asked(&mut bench, "Extend video");
     drop_at(&mut bench, &path, pos2(720.0, 8.0));
     bench.wait_for("The file boat.mp4");
     bench.wait_for("Boat.mp4 was made with Safelight");
     bench.assert_shows("It also contains its prompt and settings");
     assert!(bench.app().inputs.is_empty());
     assert_eq!(bench.form().prompt, "something else");
-    bench.press("Extend clip");
-    bench.until_clip();
+    bench.press("Extend video");
+    bench.until_video();
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn an_image_of_ours_is_dropped_for_its_settings_or_as_the_start_image() {
     let (mut bench, path) = with_file("boat.png", 1);
     bench.hold_files(&[&path]);
     until_asked(&mut bench, "Use as start image");
-    assert!(!bench.has("Extend clip"));
+    assert!(!bench.has("Extend video"));
     let zone = bench.labelled("Use as start image").rect();
     drop_at(&mut bench, &path, zone.center());
-    bench.wait_for("Start picture boat.png");
+    bench.wait_for("Start image boat.png");
     assert_eq!(bench.form().prompt, "something else");
     assert!(!bench.has_cards());
 }
@@ -93,9 +93,9 @@ fn an_image_of_ours_is_dropped_for_its_settings_or_as_the_start_image() {
 #[test]
 fn a_file_that_says_nothing_of_itself_and_several_files_have_no_zones() {
     let mut bench = Bench::new();
-    let plain = bench.clip_file("plain.mp4", 48, 32, 5);
+    let plain = bench.video_file("plain.mp4", 48, 32, 5);
     bench.hold_files(&[&plain]);
-    until_asked(&mut bench, "Drop it to extend this clip");
+    until_asked(&mut bench, "Drop it to extend this video");
     bench.harness.run_steps(20);
     assert!(!bench.has("Use settings"));
     let (mut bench, path) = with_file("boat.mp4", 5);
@@ -110,7 +110,7 @@ fn a_model_that_cannot_extend_a_video_offers_its_settings_alone() {
     bench.use_model("Flux");
     bench.hold_files(&[&path]);
     until_asked(&mut bench, "Use settings");
-    assert!(!bench.has("Extend clip"));
+    assert!(!bench.has("Extend video"));
     assert!(bench.app().inputs.is_empty());
 }
 
@@ -123,7 +123,7 @@ fn a_folder_or_file_of_a_model_that_is_dropped_can_be_added_to_the_model_folders
     fs::write(&gguf, "").unwrap();
     for (dropped, added) in [(&folder, folder.as_path()), (&gguf, gguf.parent().unwrap())] {
         bench.drop_until(dropped, "Models are in");
-        assert!(!bench.has("no pictures"));
+        assert!(!bench.has("no images"));
         bench.press("Add its folder");
         let folders = &bench.app().cx.settings.models.folders;
         assert!(folders.iter().any(|it| it == added), "{folders:?}");

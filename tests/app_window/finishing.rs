@@ -36,8 +36,8 @@ fn next_finish(bench: &mut Bench) -> SentFinish {
     }
 }
 
-/// A bench with these upscalers and a finished clip of three frames, which is shown.
-fn with_clip(upscalers: &[&str]) -> (Bench, PathBuf) {
+/// A bench with these upscalers and a finished video of three frames, which is shown.
+fn with_video(upscalers: &[&str]) -> (Bench, PathBuf) {
     with_networks(upscalers, &[])
 }
 
@@ -66,12 +66,12 @@ fn with_networks(upscalers: &[&str], interpolators: &[&str]) -> (Bench, PathBuf)
 
 #[test]
 fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
-    let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
+    let (mut bench, video) = with_video(&["4x-Zero.safetensors"]);
     bench.press("More");
     assert!(!bench.has("Upscaler: 4x-Zero"), "there is no choice");
     bench.press("Upscale ×2");
     let sent = next_finish(&mut bench);
-    assert_eq!(sent.request.source, clip);
+    assert_eq!(sent.request.source, video);
     let after = sent.request.after;
     assert_eq!((after.width, after.num_frames), (128, 3));
     let name = sent.request.out.display().to_string();
@@ -85,15 +85,15 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
     assert!(bench.told().is_empty(), "{:?}", bench.told());
 }
 
-/// The job has made a clip of so many frames, which is shown.
+/// The job has made a video of so many frames, which is shown.
 fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
     let out = &sent.request.out;
     write_made(out, [side, side], num_frames, 24.0, None);
     let output = JobOutput {
         paths: vec![out.clone()],
         num_frames: num_frames.into(),
-        clip: Arc::new(Video {
-            frames: vec![picture(side, [9; 3])],
+        video: Arc::new(Video {
+            frames: vec![image(side, [9; 3])],
             fps: sent.request.after.fps,
         }),
         seed: None,
@@ -106,7 +106,7 @@ fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
     };
     bench.say_end(sent.id, JobOutcome::Finished(output));
     until_shown(bench, out);
-    bench.until_pictured();
+    bench.until_image_is_shown();
 }
 
 fn until_shown(bench: &mut Bench, path: &Path) {
@@ -118,16 +118,16 @@ fn until_shown(bench: &mut Bench, path: &Path) {
 
 #[test]
 fn a_video_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
-    let (mut bench, clip) = with_networks(&["4x-Zero.safetensors"], &["rife.safetensors"]);
+    let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &["rife.safetensors"]);
     bench.press_more("Interpolate frames ×2");
     let sent = next_finish(&mut bench);
-    assert_eq!(sent.request.source, clip);
+    assert_eq!(sent.request.source, video);
     let (before, after) = (sent.request.before, sent.request.after);
     assert_eq!((after.width, after.num_frames), (64, 6));
     assert!((after.fps - 2.0 * before.fps).abs() < 1e-9);
     bench.say(sent.id, JobUpdate::Started(sent.request.recipe()));
     end_finish(&mut bench, &sent, 64, 6);
-    let name = clip.file_name().unwrap().to_string_lossy().into_owned();
+    let name = video.file_name().unwrap().to_string_lossy().into_owned();
     let label = format!("Result 2: 48 frames a second: {name}");
     bench.assert_shows(&label);
     // The other result and this one, by a click each.
@@ -163,7 +163,7 @@ fn a_rate_is_chosen_among_those_that_are_more_than_the_video_has() {
 
 #[test]
 fn a_wish_for_which_there_is_no_room_is_told() {
-    let (mut bench, _) = with_clip(&["4x-Zero.safetensors"]);
+    let (mut bench, _) = with_video(&["4x-Zero.safetensors"]);
     bench.press("More");
     let (release, held) = crossbeam_channel::bounded::<()>(0);
     let held = Arc::new(held);
@@ -192,7 +192,7 @@ fn a_wish_for_which_there_is_no_room_is_told() {
 
 #[test]
 fn of_several_networks_one_is_chosen_and_then_used() {
-    let (mut bench, _) = with_clip(&["a.safetensors", "b.safetensors"]);
+    let (mut bench, _) = with_video(&["a.safetensors", "b.safetensors"]);
     let used = |bench: &mut Bench| {
         bench.press_more("Upscale ×4");
         let sent = next_finish(bench);
@@ -211,7 +211,7 @@ fn of_several_networks_one_is_chosen_and_then_used() {
 
 #[test]
 fn without_a_network_it_is_said_what_to_get_and_so_is_what_cannot_be_upscaled() {
-    let (mut bench, _) = with_clip(&[]);
+    let (mut bench, _) = with_video(&[]);
     bench.press_more("Upscale");
     bench.wait_for("There is no upscaler yet");
     bench.assert_shows("models/upscale_models");
@@ -223,8 +223,8 @@ fn without_a_network_it_is_said_what_to_get_and_so_is_what_cannot_be_upscaled() 
     bench.press_key(Key::Enter);
     bench.wait_for("There is no upscaler yet");
 
-    let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
-    fs::write(&clip, b"no clip any more").unwrap();
+    let (mut bench, video) = with_video(&["4x-Zero.safetensors"]);
+    fs::write(&video, b"no video any more").unwrap();
     bench.press_more("Upscale ×2");
     bench.until_card();
     let told = bench.told();
@@ -234,7 +234,7 @@ fn without_a_network_it_is_said_what_to_get_and_so_is_what_cannot_be_upscaled() 
 
 #[test]
 fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
-    let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
+    let (mut bench, video) = with_video(&["4x-Zero.safetensors"]);
     bench.press_more("Upscale ×2");
     let sent = next_finish(&mut bench);
     let paths = bench.paths();
@@ -246,7 +246,7 @@ fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
     let mut bench = bench.reopened();
     assert!(sent.cancel.is_paused());
     bench.wait_for("Interrupted");
-    let name = clip.file_name().unwrap().to_string_lossy().into_owned();
+    let name = video.file_name().unwrap().to_string_lossy().into_owned();
     bench.press(&format!("Resume: Upscale ×2: {name}"));
     let again = next_finish(&mut bench);
     assert_eq!((again.id, &again.request), (sent.id, &sent.request));

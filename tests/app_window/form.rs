@@ -1,23 +1,23 @@
-//! The form: the start picture, sizes, lengths and seeds, and what is said when they are wrong.
+//! The form: the start image, sizes, lengths and seeds, and what is said when they are wrong.
 
 use crate::app_window::prelude::*;
 
 #[test]
-fn files_held_over_the_window_are_announced_and_a_dropped_image_starts_the_clip() {
+fn files_held_over_the_window_are_announced_and_a_dropped_image_starts_the_video() {
     let mut bench = Bench::new();
     // egui repaints all the time while files are held.
     bench.hold_files(&["a.png"]);
-    bench.assert_shows("Drop it to start the clip from this picture");
+    bench.assert_shows("Drop it to start the video from this image");
     bench.harness.input_mut().hovered_files.clear();
     bench.settle();
     assert!(!bench.has("Drop it to start"));
-    let path = bench.drop_picture("boat.png", 640, 320, "Start picture boat.png");
+    let path = bench.drop_image("boat.png", 640, 320, "Start image boat.png");
     bench.assert_shows("640 × 320 pixels");
-    assert!(!bench.has("End picture"), "the model has one place");
+    assert!(!bench.has("End image"), "the model has one place");
     assert_eq!(bench.request().image, Some(path));
-    bench.press("Remove start picture");
+    bench.press("Remove start image");
     assert!(!bench.has("boat.png"));
-    bench.node(Role::Button, "Choose a start picture");
+    bench.node(Role::Button, "Choose a start image");
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn a_file_that_is_no_image_is_refused_with_a_sentence() {
     let mut bench = Bench::new();
     let path = bench.text_file("notes.png", "just text");
     bench.drop_until(&path, "is a text file");
-    bench.assert_shows("Choose another picture, or a clip to continue");
+    bench.assert_shows("Choose another image, or a video to continue");
     assert_eq!(bench.count("PNG, JPEG"), 1, "the kinds are said once");
     assert!(bench.app().inputs.is_empty());
     bench.press("Dismiss");
@@ -35,7 +35,7 @@ fn a_file_that_is_no_image_is_refused_with_a_sentence() {
 #[test]
 fn a_pasted_image_becomes_the_start_image() {
     let mut bench = Bench::new();
-    bench.paste_picture();
+    bench.paste_image();
     let start = bench.app().inputs.get(InputSlot::Start).unwrap();
     let path = start.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path()) && path.is_file());
@@ -47,8 +47,8 @@ fn a_model_without_images_says_so() {
         start_image: InputUse::No,
         ..spec()
     });
-    bench.drop_picture("boat.png", 64, 64, "makes clips from text only");
-    bench.press("Remove start picture");
+    bench.drop_image("boat.png", 64, 64, "makes videos from text only");
+    bench.press("Remove start image");
     assert_eq!(bench.request().image, None);
 }
 
@@ -85,7 +85,7 @@ fn a_length_snaps_to_what_the_model_makes_and_is_shown_in_seconds_and_a_far_one_
     bench.assert_shows("The number of frames must be 4n+1 and at most 81");
     bench.press_in_vain("Generate");
     bench.edit(|form| form.num_frames = Some(1));
-    bench.assert_shows("A single picture");
+    bench.assert_shows("A single image");
     assert_eq!(bench.request().out.extension().unwrap(), "png");
 }
 
@@ -184,7 +184,7 @@ fn files_that_are_never_taken_back_are_forgotten_when_the_pointer_is_free_again(
         }
     };
     frames(&mut bench);
-    bench.assert_shows("Drop it to start the clip from this picture");
+    bench.assert_shows("Drop it to start the video from this image");
     let moved = egui::Event::PointerMoved(egui::pos2(600.0, 300.0));
     bench.harness.input_mut().events.push(moved);
     frames(&mut bench);

@@ -89,7 +89,7 @@ fn an_empty_gallery_says_what_will_appear_and_shows_the_first_result_by_itself()
     bench.assert_shows("appears here, newest first");
     result(home.path(), "boat.png", "a red boat", 7);
     bench.until_shown(1);
-    assert_eq!(bench.shown(), ["a red boat, picture"]);
+    assert_eq!(bench.shown(), ["a red boat, image"]);
     fs::remove_file(results(home.path()).join("boat.png")).unwrap();
     bench.wait_for("Nothing here yet");
 }
@@ -105,13 +105,13 @@ fn search_and_filters_find_results_and_can_be_taken_back() {
     let mut bench = with_results(home.path(), &names);
     bench.search("grünes");
     bench.until("it is found", |bench| {
-        bench.shown() == ["Ein GRÜNES Boot, clip"]
+        bench.shown() == ["Ein GRÜNES Boot, video"]
     });
     bench.assert_shows("1 result found");
-    bench.press_until("Pictures", "No matches");
+    bench.press_until("Images", "No matches");
     bench.press("Show all results");
     bench.until_shown(3);
-    bench.press("Clips");
+    bench.press("Videos");
     bench.until_shown(1);
 }
 
@@ -119,18 +119,18 @@ fn search_and_filters_find_results_and_can_be_taken_back() {
 fn a_favourite_is_one_after_a_restart_and_can_be_shown_alone() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = with_results(home.path(), &[("a.png", "a red boat"), ("b.png", "a hill")]);
-    bench.choose_result("a hill, picture");
+    bench.choose_result("a hill, image");
     bench.press("Favourite");
     bench.until("it is one", |bench| {
-        let favourite = "a hill, picture, favourite".to_owned();
+        let favourite = "a hill, image, favourite".to_owned();
         bench.shown().contains(&favourite)
     });
     drop(bench);
     let mut bench = opened(home.path(), 2);
     bench.press("Only favourites");
     bench.until_shown(1);
-    assert_eq!(bench.shown(), ["a hill, picture, favourite"]);
-    bench.choose_result("a hill, picture, favourite");
+    assert_eq!(bench.shown(), ["a hill, image, favourite"]);
+    bench.choose_result("a hill, image, favourite");
     bench.press_until("Not a favourite", "No matches");
 }
 
@@ -141,11 +141,11 @@ fn a_video_of_numbered_images_is_gone_on_from_as_one() {
     let settings = serde_json::json!({"prompt": "a boat", "num_frames": 9, "fps": 8});
     write_made(&path, [96, 64], 9, 8.0, Some(made_with(&settings)));
     let mut bench = opened(home.path(), 1);
-    bench.choose_result("a boat, clip");
-    bench.press("Extend clip");
+    bench.choose_result("a boat, video");
+    bench.press("Extend video");
     bench.until_input(InputSlot::Start);
-    let clip = bench.app().inputs.clip();
-    assert_eq!(clip.map(|clip| clip.info.num_frames), Some(9));
+    let video = bench.app().inputs.video();
+    assert_eq!(video.map(|video| video.info.num_frames), Some(9));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     });
     bench.open_gallery();
     bench.until_shown(1);
-    bench.choose_result("a red boat, picture");
+    bench.choose_result("a red boat, image");
     bench.assert_shows_all(&[
         "7654321",
         "little-world",
@@ -255,7 +255,7 @@ fn a_broken_file_is_a_quiet_place_with_its_reason_and_one_without_settings_offer
         assert!(bench.is_disabled(name), "{name}");
     }
     assert!(!bench.is_disabled("Delete"));
-    bench.choose_result("a.png, picture");
+    bench.choose_result("a.png, image");
     assert!(bench.is_disabled("Use settings") && !bench.is_disabled("Show"));
     bench.assert_shows("old/a.png, ");
 }
@@ -264,14 +264,14 @@ fn a_broken_file_is_a_quiet_place_with_its_reason_and_one_without_settings_offer
 fn the_right_button_opens_a_menu_and_nothing_moves_when_a_small_image_comes() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = with_results(home.path(), &[("a.png", "a red boat"), ("b.png", "a hill")]);
-    bench.choose_result("a hill, picture");
+    bench.choose_result("a hill, image");
     let place = |bench: &Bench| bench.rect(Role::Button, "Favourite");
-    bench.until_pictured();
+    bench.until_image_is_shown();
     let before = place(&bench);
     bench.app().cx.thumbs = ThumbCache::new(None);
     bench.harness.step();
     assert_eq!(place(&bench), before);
-    bench.click_secondary("a red boat, picture");
+    bench.click_secondary("a red boat, image");
     assert_eq!(bench.chosen(), ["a.png"], "the menu is for this one");
     for name in ["Show", "Use settings", "Copy path", "Delete"] {
         let found = bench.harness.query_all_by_label(name).count();
@@ -283,11 +283,11 @@ fn the_right_button_opens_a_menu_and_nothing_moves_when_a_small_image_comes() {
 fn what_leaves_results_out_is_named_and_filters_stay_where_they_are() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = with_results(home.path(), &[("a.png", "a red boat")]);
-    let place = |bench: &Bench| bench.labelled("Clips").rect();
+    let place = |bench: &Bench| bench.labelled("Videos").rect();
     let before = place(&bench);
-    bench.press("Clips");
+    bench.press("Videos");
     bench.press("Only favourites");
-    bench.wait_for("Only clips that are favourites are shown");
+    bench.wait_for("Only videos that are favourites are shown");
     assert!(!bench.has("Other words"));
     bench.search("zzz");
     bench.wait_for("shown. Other words");

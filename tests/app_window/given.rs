@@ -1,4 +1,4 @@
-//! What the window is given and what it has: folders of pictures, files to open, and results of earlier days.
+//! What the window is given and what it has: folders of images, files to open, and results of earlier days.
 
 use crate::app_window::prelude::*;
 
@@ -7,12 +7,12 @@ fn a_dropped_folder_is_asked_about_as_its_images_are_and_one_without_is_refused(
     let mut bench = Bench::of(pair_spec());
     let folder = bench.home.path().join("shots");
     fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("notes.txt"), "no picture").unwrap();
-    bench.drop_until(&folder, "There are no pictures in this folder");
-    bench.picture_file("shots/a.png", 64, 64);
-    bench.drop_until(&folder, "Start picture a.png");
+    fs::write(folder.join("notes.txt"), "no image").unwrap();
+    bench.drop_until(&folder, "There are no images in this folder");
+    bench.image_file("shots/a.png", 64, 64);
+    bench.drop_until(&folder, "Start image a.png");
     for name in ["c.png", "b.png"] {
-        bench.picture_file(&format!("shots/{name}"), 64, 64);
+        bench.image_file(&format!("shots/{name}"), 64, 64);
     }
     bench.drop_until(&folder, "3 files at once");
     bench.press("Make 3 jobs, one for each");
@@ -26,13 +26,13 @@ fn a_dropped_folder_is_asked_about_as_its_images_are_and_one_without_is_refused(
 #[test]
 fn a_video_that_the_program_is_given_plays_and_one_that_is_dropped_leaves_what_is_watched_alone() {
     let mut bench = Bench::new();
-    let path = bench.clip_file("given.mp4", 64, 64, 5);
+    let path = bench.video_file("given.mp4", 64, 64, 5);
     bench.drop_file(&path);
-    bench.until_clip();
+    bench.until_video();
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     let mut given = Bench::with(|startup| startup.files = vec![path]);
     given.wait_for("The file given.mp4");
-    given.until_clip();
+    given.until_video();
     assert_eq!(given.app().watch.mode, ViewerMode::File);
 }
 
@@ -44,8 +44,8 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
         write_made(&folder.join(name), [64, 64], 5, 10.0, None);
     }
     let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));
-    bench.wait_for_all(&["Show all 2 results in the gallery", "Show new.mp4, clip"]);
-    bench.press_until("Show new.mp4, clip", "The file new.mp4");
+    bench.wait_for_all(&["Show all 2 results in the gallery", "Show new.mp4, video"]);
+    bench.press_until("Show new.mp4, video", "The file new.mp4");
     bench.app().cx.page = MainPage::Watch;
     let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));
     bench.wait_for("Show all 2 results");
@@ -60,7 +60,7 @@ fn the_main_button_says_how_many_results_it_makes() {
     form.prompt = "a boat\n# not this\n\na hill\na moon".into();
     form.is_one_a_line = true;
     bench.settle();
-    bench.press("Generate 3 clips");
+    bench.press("Generate 3 videos");
     for prompt in ["a boat", "a hill", "a moon"] {
         let sent = bench.next_job();
         assert_eq!(sent.request.prompt, prompt);
@@ -69,7 +69,7 @@ fn the_main_button_says_how_many_results_it_makes() {
     let form = bench.form();
     (form.is_one_a_line, form.batch_size) = (false, Some(4));
     bench.settle();
-    bench.assert_shows("Generate 4 clips");
+    bench.assert_shows("Generate 4 videos");
     bench.edit(|form| form.batch_size = Some(1));
     bench.press("Generate");
 }

@@ -21,11 +21,11 @@ fn with_grid(sides: &[&str]) -> Bench {
 fn finish(bench: &mut Bench, sent: &Sent, colour: [u8; 3]) {
     let folder = sent.request.out.parent().expect("a result has a folder");
     fs::create_dir_all(folder).expect("a folder for results");
-    let picture = RgbPixels::from_fn(96, 96, |x, y| {
+    let image = RgbPixels::from_fn(96, 96, |x, y| {
         let shade = (x / 2 + y / 2) as u8;
         colour.map(|part| part.saturating_add(shade))
     });
-    media::write_png(&sent.request.out, &picture.expect("it has pixels")).expect("it is written");
+    media::write_png(&sent.request.out, &image.expect("it has pixels")).expect("it is written");
     bench.end_job(sent, output(sent, 1));
 }
 
@@ -58,7 +58,7 @@ fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
     bench.choose("Across", "Steps");
     bench.assert_shows("The grid has no values for Steps: write some, such as 4, 8, 12");
     write(&mut bench, "Values across", "4, 8, 12");
-    bench.assert_shows("3 jobs, one picture each, and a contact sheet");
+    bench.assert_shows("3 jobs, one image each, and a contact sheet");
     bench.choose("Down", "Sampler");
     bench.scroll_to("Values down");
     for sampler in ["Euler", "UniPC"] {
@@ -66,9 +66,9 @@ fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
         bench.press(sampler);
     }
     assert_eq!(bench.form().grid[1].values, "euler, unipc");
-    bench.assert_shows("6 jobs, one picture each, and a contact sheet");
+    bench.assert_shows("6 jobs, one image each, and a contact sheet");
     bench.harness.snapshot("grid_fold");
-    bench.press("Generate 6 pictures");
+    bench.press("Generate 6 images");
     let sent = bench.next_job();
     assert_eq!(sent.request.sampling.num_steps, 4);
     assert_eq!(bench.app().queue.waiting.len(), 5);
@@ -77,7 +77,7 @@ fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
 #[test]
 fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
     let mut bench = with_grid(&["steps=4,8,12", "seed=1..3"]);
-    bench.press("Generate 9 pictures");
+    bench.press("Generate 9 images");
     let first = bench.next_job();
     bench.app().queue.panel.is_open = true;
     bench.settle();
@@ -100,7 +100,7 @@ fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
 #[test]
 fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
     let mut bench = with_grid(&["steps=4,8", "prompt=red,blue"]);
-    bench.press("Generate 4 pictures");
+    bench.press("Generate 4 images");
     let mut outs = Vec::new();
     for index in 0..4_u8 {
         let sent = bench.next_job();
@@ -144,7 +144,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
     let (x, y) = middle_of(&outs[3]).expect("the last cell");
     let name = format!("The file {}", file.name_of(0));
     let area = bench.node(Role::Image, &name).rect();
-    // The whole picture is shown, in the middle of its place.
+    // The whole image is shown, in the middle of its place.
     let margin = 0.06 * area.size().min_elem();
     let size = egui::vec2(file.width as f32, file.height as f32);
     let scale = ((area.size() - egui::Vec2::splat(2.0 * margin)) / size).min_elem();
@@ -161,7 +161,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
 #[test]
 fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
     let mut bench = with_grid(&["seed=1..3"]);
-    bench.press("Generate 3 pictures");
+    bench.press("Generate 3 images");
     let first = bench.next_job();
     finish(&mut bench, &first, [9, 90, 160]);
     let second = bench.next_job();
@@ -218,7 +218,7 @@ fn only_what_the_model_can_vary_is_offered() {
     open_side(&mut bench, "Across");
     assert!(offers(&bench, "CFG scale") && !offers(&bench, "Strength"));
     bench.harness.key_press(Key::Escape);
-    bench.drop_picture("photo.png", 64, 64, "photo.png");
+    bench.drop_image("photo.png", 64, 64, "photo.png");
     open_side(&mut bench, "Across");
     assert!(offers(&bench, "Strength"));
 }
@@ -227,9 +227,9 @@ fn only_what_the_model_can_vary_is_offered() {
 fn a_wrong_cell_behind_the_first_is_told_before_generate_is_pressed() {
     let mut bench = with_grid(&["steps=4,8,0"]);
     bench.assert_shows("Steps 0: ");
-    assert!(bench.is_disabled("Generate 3 pictures"));
+    assert!(bench.is_disabled("Generate 3 images"));
     bench.edit(|form| form.grid = vec!["steps=4,8".parse().unwrap()]);
     assert!(!bench.has("Steps 0: "));
-    bench.press("Generate 2 pictures");
+    bench.press("Generate 2 images");
     bench.next_job();
 }

@@ -326,17 +326,17 @@ pub fn found(specs: Vec<ModelSpec>) -> FoundModels {
     }
 }
 
-pub fn picture(side: u32, colour: [u8; 3]) -> Arc<RgbPixels> {
+pub fn image(side: u32, colour: [u8; 3]) -> Arc<RgbPixels> {
     Arc::new(RgbPixels::from_fn(side, side, |_, _| colour).expect("it has pixels"))
 }
 
 pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
     let frames = (0..num_frames)
-        .map(|index| picture(64, [index * 10, 40, 30]))
+        .map(|index| image(64, [index * 10, 40, 30]))
         .collect();
     JobOutput {
         paths: vec![sent.request.out.clone()],
-        clip: Arc::new(Video { frames, fps: 8.0 }),
+        video: Arc::new(Video { frames, fps: 8.0 }),
         num_frames: num_frames.into(),
         seed: Some(sent.request.seed),
         secs: 9.0,

@@ -1,4 +1,4 @@
-//! Start and end pictures and clips to go on from: where they go, and what is said of them.
+//! Start and end images and videos to go on from: where they go, and what is said of them.
 
 use crate::app_window::prelude::*;
 
@@ -6,17 +6,17 @@ fn pair() -> Bench {
     Bench::of(pair_spec())
 }
 
-fn drop_picture(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
-    bench.drop_picture(name, 640, 320, &format!("{shown_as} {name}"))
+fn drop_image(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
+    bench.drop_image(name, 640, 320, &format!("{shown_as} {name}"))
 }
 
 #[test]
 fn a_needed_image_is_marked_and_explained_and_nothing_is_sent_without_it() {
     let mut bench = pair();
     bench.labelled("needed");
-    bench.assert_shows("Pair needs a start picture");
+    bench.assert_shows("Pair needs a start image");
     assert!(bench.is_disabled("Generate"));
-    let path = drop_picture(&mut bench, "boat.png", "Start picture");
+    let path = drop_image(&mut bench, "boat.png", "Start image");
     assert!(!bench.has("needed"));
     let request = bench.request();
     assert_eq!((request.image, request.last_image), (Some(path), None));
@@ -25,18 +25,18 @@ fn a_needed_image_is_marked_and_explained_and_nothing_is_sent_without_it() {
 #[test]
 fn a_second_image_becomes_the_end_and_both_can_be_swapped_and_removed() {
     let mut bench = pair();
-    let first = drop_picture(&mut bench, "first.png", "Start picture");
-    let last = drop_picture(&mut bench, "last.png", "End picture");
-    bench.press("Swap pictures");
-    bench.assert_shows_all(&["Start picture last.png", "End picture first.png"]);
+    let first = drop_image(&mut bench, "first.png", "Start image");
+    let last = drop_image(&mut bench, "last.png", "End image");
+    bench.press("Swap images");
+    bench.assert_shows_all(&["Start image last.png", "End image first.png"]);
     let request = bench.request();
     assert_eq!(request.image, Some(last));
     assert_eq!(request.last_image, Some(first));
-    bench.press("Remove end picture");
+    bench.press("Remove end image");
     assert!(!bench.has("first.png"));
-    bench.press("Remove start picture");
+    bench.press("Remove start image");
     assert!(!bench.has("last.png"));
-    for name in ["Choose a start picture", "Choose an end picture"] {
+    for name in ["Choose a start image", "Choose an end image"] {
         bench.node(Role::Button, name);
     }
 }
@@ -44,31 +44,31 @@ fn a_second_image_becomes_the_end_and_both_can_be_swapped_and_removed() {
 #[test]
 fn a_file_dropped_onto_a_place_goes_there_and_two_dropped_together_become_start_and_end() {
     let mut bench = pair();
-    let paths = ["first.png", "last.png"].map(|name| bench.picture_file(name, 64, 64));
-    bench.drop_onto("Choose an end picture", &paths[1], "End picture last.png");
-    let first = "Start picture first.png";
-    bench.drop_onto("Choose a start picture", &paths[0], first);
+    let paths = ["first.png", "last.png"].map(|name| bench.image_file(name, 64, 64));
+    bench.drop_onto("Choose an end image", &paths[1], "End image last.png");
+    let first = "Start image first.png";
+    bench.drop_onto("Choose a start image", &paths[0], first);
     let request = bench.request();
     let sent = [request.image, request.last_image];
     assert_eq!(sent, paths.clone().map(Some));
     let mut bench = pair();
     bench.drop_files(&[&paths[0], &paths[1]]);
-    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
+    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
     assert!(!bench.has_cards());
 }
 
 #[test]
 fn of_more_files_than_places_the_first_can_go_into_the_form() {
     let mut bench = Bench::new();
-    let paths = ["a.png", "b.png", "c.png"].map(|name| bench.picture_file(name, 64, 64));
+    let paths = ["a.png", "b.png", "c.png"].map(|name| bench.image_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
     bench.wait_for("files at once");
-    bench.press_until("Put only the first into the form", "Start picture a.png");
+    bench.press_until("Put only the first into the form", "Start image a.png");
     bench.assert_shows("Only one of 3 files is used: a.png");
     let mut bench = pair();
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
     bench.wait_for("files at once");
-    bench.press_until("Put the first two into the form", "End picture b.png");
+    bench.press_until("Put the first two into the form", "End image b.png");
     bench.assert_shows("Not all of 3 files are used, only these: a.png, b.png");
 }
 
@@ -76,12 +76,12 @@ fn of_more_files_than_places_the_first_can_go_into_the_form() {
 fn a_file_that_is_no_image_does_not_take_a_place_from_those_behind_it() {
     let mut bench = pair();
     let text = bench.text_file("notes.txt", "just text");
-    let first = bench.picture_file("first.png", 64, 64);
-    let last = bench.picture_file("last.png", 64, 64);
+    let first = bench.image_file("first.png", 64, 64);
+    let last = bench.image_file("last.png", 64, 64);
     bench.drop_files(&[&text, &first, &last]);
     bench.wait_for("files at once");
     bench.press("Put the first two into the form");
-    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
+    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
     bench.assert_shows("is a text file");
 }
 
@@ -90,17 +90,17 @@ fn the_words_over_the_window_say_where_held_files_will_go() {
     let mut bench = pair();
     // Window systems tell of a file again whenever it moves.
     bench.hold_files(&["a.png", "a.png"]);
-    bench.assert_shows("Drop it to start the clip from this picture");
+    bench.assert_shows("Drop it to start the video from this image");
     bench.hold_files(&["a.mp4"]);
-    bench.assert_shows("Drop it to extend this clip");
+    bench.assert_shows("Drop it to extend this video");
     bench.hold_files(&["a.png", "b.png"]);
     bench.assert_shows("starts from the first and ends on the second");
     bench.hold_files(&["a.png", "b.png", "c.png"]);
     bench.assert_shows("Drop to queue one job per file");
     bench.hold_files(&[""; 0]);
-    drop_picture(&mut bench, "a.png", "Start picture");
+    drop_image(&mut bench, "a.png", "Start image");
     bench.hold_files(&["b.png"]);
-    bench.assert_shows("Drop it to end the clip on this picture");
+    bench.assert_shows("Drop it to end the video on this image");
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn a_dropped_image_picks_the_size_of_its_aspect() {
     let mut bench = pair();
     let form = bench.form();
     form.size = SizeChoice::Aspect(9, 16);
-    drop_picture(&mut bench, "wide.png", "Start picture");
+    drop_image(&mut bench, "wide.png", "Start image");
     let field = bench.node(Role::ComboBox, "Size").value();
-    assert_eq!(field.as_deref(), Some("Like the picture  352 × 192"));
+    assert_eq!(field.as_deref(), Some("Like the image  352 × 192"));
     let request = bench.request();
     assert_eq!((request.width, request.height), (352, 192));
 }
@@ -118,14 +118,14 @@ fn a_dropped_image_picks_the_size_of_its_aspect() {
 #[test]
 fn a_dropped_video_is_gone_on_from_with_its_last_frame_shown() {
     let mut bench = pair();
-    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
-    bench.assert_shows_all(&["Continue this clip", "5 frames, 0.5 s at 10 fps"]);
+    let path = bench.drop_video("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+    bench.assert_shows_all(&["Continue this video", "5 frames, 0.5 s at 10 fps"]);
     // 16 new frames behind the 5 that there are.
     bench.assert_shows("1.6 s more, 2.1 s in all at 10 frames a second");
     let request = bench.request();
     assert_eq!((request.extend, request.image), (Some(path), None));
     assert_eq!(request.fps, 10.0);
-    bench.press("Remove clip");
+    bench.press("Remove video");
     assert!(!bench.has("boat.mp4"));
     bench.assert_shows("2.1 s at 8 frames a second");
 }
@@ -133,27 +133,27 @@ fn a_dropped_video_is_gone_on_from_with_its_last_frame_shown() {
 #[test]
 fn a_video_cannot_be_an_end_and_stands_at_the_start_instead() {
     let mut bench = pair();
-    let clip = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_onto("Choose an end picture", &clip, "Last frame of boat.mp4");
-    bench.assert_shows("Boat.mp4 is a clip: it is extended");
-    assert!(bench.is_disabled("Swap pictures"));
+    let video = bench.video_file("boat.mp4", 64, 32, 5);
+    bench.drop_onto("Choose an end image", &video, "Last frame of boat.mp4");
+    bench.assert_shows("Boat.mp4 is a video: it is extended");
+    assert!(bench.is_disabled("Swap images"));
 }
 
 #[test]
 fn a_finished_video_is_continued_from_its_file_or_without_one_from_its_last_frame() {
     let (mut bench, sent) = Bench::at_work();
     let mut made = output(&sent, 5);
-    let path = bench.clip_file("made.mp4", 64, 64, 5);
+    let path = bench.video_file("made.mp4", 64, 64, 5);
     made.paths = vec![path.clone()];
     bench.say_end(sent.id, JobOutcome::Finished(made));
-    bench.press_more("Extend clip");
+    bench.press_more("Extend video");
     bench.wait_for("Last frame of made.mp4");
     assert_eq!(bench.request().extend, Some(path));
 
     let mut bench = Bench::new();
-    bench.make_clip(5);
-    bench.press_more("Extend clip");
-    bench.wait_for("Start picture last-frame");
+    bench.make_video(5);
+    bench.press_more("Extend video");
+    bench.wait_for("Start image last-frame");
     let request = bench.request();
     assert!(request.image.unwrap().is_file() && request.extend.is_none());
 }
@@ -165,23 +165,23 @@ fn a_model_for_text_alone_cannot_continue_a_video() {
         start_image: InputUse::No,
         ..spec()
     });
-    assert!(!bench.has("Start picture"));
-    bench.make_clip(5);
+    assert!(!bench.has("Start image"));
+    bench.make_video(5);
     bench.press("More");
-    assert!(bench.is_disabled("Extend clip"));
+    assert!(bench.is_disabled("Extend video"));
 }
 
 #[test]
 fn an_earlier_videos_images_and_size_come_back_with_its_settings() {
     let mut bench = pair();
-    let first = drop_picture(&mut bench, "first.png", "Start picture");
-    let last = drop_picture(&mut bench, "last.png", "End picture");
+    let first = drop_image(&mut bench, "first.png", "Start image");
+    let last = drop_image(&mut bench, "last.png", "End image");
     bench.set_size(128, 96);
-    bench.make_clip(5);
-    bench.press("Remove end picture");
-    bench.press("Remove start picture");
+    bench.make_video(5);
+    bench.press("Remove end image");
+    bench.press("Remove start image");
     bench.press_more("Use settings");
-    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
+    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
     let request = bench.request();
     assert_eq!(request.image, Some(first));
     assert_eq!(request.last_image, Some(last));
@@ -194,10 +194,10 @@ fn files_that_come_before_the_models_are_known_wait_for_them() {
         startup.library.load = Arc::new(|_| found(vec![pair_spec()]));
     });
     bench.app().cx.models.are_loading = true;
-    let paths = ["first.png", "last.png"].map(|name| bench.picture_file(name, 64, 64));
+    let paths = ["first.png", "last.png"].map(|name| bench.image_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
     bench.push(LibraryCommand::Reload);
-    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
+    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn nothing_is_made_without_an_image_that_is_still_being_opened() {
     bench.press("Generate");
     bench.assert_no_job();
     let word = &bench.app().cx.last_word;
-    assert_eq!(word, "The picture is still being opened");
+    assert_eq!(word, "The image is still being opened");
     drop(place);
     bench.press("Generate");
     bench.next_job();

@@ -83,12 +83,12 @@ fn previews_and_then_frames_are_on_the_screen_above_a_line_that_says_what_happen
     bench.assert_shows("The job is starting…");
     bench.say_stage(sent.id, Stage::Denoise);
     bench.say_step(sent.id, Stage::Denoise, 7, 25);
-    bench.say_preview(sent.id, 0, 5, picture(16, [90, 20, 10]));
+    bench.say_preview(sent.id, 0, 5, image(16, [90, 20, 10]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [16, 16]);
     bench.labelled("Live preview");
     bench.assert_shows("Denoising  ·  step 7 of 25  ·  about 1 min 0 s left");
     bench.say_stage(sent.id, Stage::Decode);
-    bench.say_frame(sent.id, 3, 17, picture(256, [9, 20, 90]));
+    bench.say_frame(sent.id, 3, 17, image(256, [9, 20, 90]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [256, 256]);
     bench.assert_shows("frame 4 of 17");
 }
@@ -97,7 +97,7 @@ fn previews_and_then_frames_are_on_the_screen_above_a_line_that_says_what_happen
 fn events_of_another_job_change_nothing() {
     let (mut bench, sent) = Bench::at_work();
     let stranger = JobId(sent.id.0 - 1);
-    bench.say_preview(stranger, 0, 5, picture(16, [90, 20, 10]));
+    bench.say_preview(stranger, 0, 5, image(16, [90, 20, 10]));
     bench.say_end(stranger, JobOutcome::Cancelled);
     assert!(bench.app().watch.texture.handle().is_none());
     assert_eq!(bench.app().queue.running.as_ref().unwrap().id, sent.id);

@@ -31,9 +31,9 @@ fn names(bench: &mut Bench) -> [Option<String>; 2] {
         .map(|slot| inputs.get(slot).map(|input| input.source.file_name()))
 }
 
-/// Opens a picture of this name, behind all files that are on their way.
+/// Opens an image of this name, behind all files that are on their way.
 fn open_behind(bench: &mut Bench, name: &str) {
-    let path = bench.picture_file(name, 64, 64);
+    let path = bench.image_file(name, 64, 64);
     run(bench, [open(&path)]);
     bench.until("it is opened", |bench| {
         names(bench).iter().flatten().any(|it| it == name)
@@ -51,7 +51,7 @@ fn with_a_waiting_job() -> (Bench, JobId) {
 #[test]
 fn a_file_goes_into_the_form_that_it_was_dropped_into_though_a_job_is_changed_when_it_is_open() {
     let (mut bench, id) = with_a_waiting_job();
-    let path = bench.picture_file("own.png", 64, 64);
+    let path = bench.image_file("own.png", 64, 64);
     run(&mut bench, [open(&path), edit(id)]);
     open_behind(&mut bench, "of the job.png");
     assert_eq!(names(&mut bench), [Some("of the job.png".into()), None]);
@@ -62,7 +62,7 @@ fn a_file_goes_into_the_form_that_it_was_dropped_into_though_a_job_is_changed_wh
 #[test]
 fn a_video_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
     let (mut bench, id) = with_a_waiting_job();
-    let path = bench.picture_file("late.png", 64, 64);
+    let path = bench.image_file("late.png", 64, 64);
     let follow = InputsCommand::ContinueFrom(path).into();
     let cancel = QueueCommand::CancelEdit.into();
     run(&mut bench, [edit(id), follow, cancel]);
@@ -74,9 +74,9 @@ fn a_video_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
 fn of_two_results_whose_settings_are_used_the_last_one_counts() {
     let mut bench = Bench::of(experts_spec());
     open_behind(&mut bench, "of the first.png");
-    let first = bench.make_clip(2);
+    let first = bench.make_video(2);
     run(&mut bench, [InputsCommand::Remove(InputSlot::Start).into()]);
-    let second = bench.make_clip(2);
+    let second = bench.make_video(2);
     let use_settings = [first.id, second.id].map(|id| PlayerCommand::UseSettingsOf(id).into());
     run(&mut bench, use_settings);
     open_behind(&mut bench, "own.png");
@@ -87,7 +87,7 @@ fn of_two_results_whose_settings_are_used_the_last_one_counts() {
 fn an_image_that_is_gone_leaves_no_other_in_its_place() {
     let mut bench = Bench::of(experts_spec());
     open_behind(&mut bench, "gone.png");
-    let sent = bench.make_clip(2);
+    let sent = bench.make_video(2);
     run(&mut bench, [InputsCommand::Remove(InputSlot::Start).into()]);
     open_behind(&mut bench, "another.png");
     fs::remove_file(bench.home.path().join("gone.png")).expect("it was there");

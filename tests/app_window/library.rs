@@ -79,7 +79,7 @@ fn all_models_are_in_one_list_those_here_first_and_a_search_in_vain_has_a_way_ba
 fn words_and_keys_find_and_use_a_model_without_the_mouse() {
     let mut bench = bench();
     open(&mut bench);
-    search(&mut bench, "FLUX picture");
+    search(&mut bench, "FLUX image");
     assert_eq!(names(&bench)[0], "Flux");
     let is_flux = |name: &String| name.to_lowercase().contains("flux");
     assert!(names(&bench).iter().all(is_flux));
@@ -101,7 +101,7 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
 fn keys_in_a_field_of_the_form_choose_no_model() {
     let mut bench = bench();
     open(&mut bench);
-    search(&mut bench, "FLUX picture");
+    search(&mut bench, "FLUX image");
     bench.write_prompt("a boat");
     let chosen = bench.app().library.chosen.clone();
     for key in [Key::ArrowDown, Key::Enter] {
@@ -139,7 +139,7 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
     bench.look_at_model("Pair");
     bench.assert_shows_all(&[
         "Wan I2V",
-        "clips from picture, or first and last",
+        "videos from image, or first and last",
         "It has two transformers",
         "CC0-1.0",
         "models/little-world",
@@ -166,7 +166,7 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
 fn a_model_says_how_long_a_video_takes_or_which_file_it_lacks_and_offers_to_fetch_it() {
     let mut bench = bench();
     bench.look_at_model("Little World");
-    bench.wait_for("A clip takes about 14 h");
+    bench.wait_for("A video takes about 14 h");
     assert!(!bench.has("What makes it fit:"));
     let mut bench = self::bench();
     bench.look_at_model("wan2.1_t2v_14B_fp16");

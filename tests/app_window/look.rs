@@ -1,6 +1,6 @@
-//! Pictures of the window, and the names of everything in it.
+//! Images of the window, and the names of everything in it.
 //!
-//! The pictures are made by a software rasteriser; `UPDATE_SNAPSHOTS=1` makes them anew.
+//! The images are made by a software rasteriser; `UPDATE_SNAPSHOTS=1` makes them anew.
 
 use crate::app_window::prelude::*;
 
@@ -51,7 +51,7 @@ fn every_input_has_a_name_in_every_state() {
     bench.form().size = SizeChoice::Custom;
     bench.app().cx.folds.is_advanced_open = true;
     bench.form().sampling.shift = None;
-    bench.drop_picture("boat.png", 64, 32, "Start picture boat.png");
+    bench.drop_image("boat.png", 64, 32, "Start image boat.png");
     bench.press_until("Generate", "Waiting (1)");
     let failure = JobError::new(JobErrorKind::Internal, "it failed").detail("because");
     bench.say_end(sent.id, JobOutcome::Failed(failure));
@@ -84,17 +84,17 @@ fn every_input_of_a_model_with_two_places_has_a_name() {
     bench.app().cx.folds.is_advanced_open = true;
     bench.form().options.vae_tile = Some(256);
     bench.resize(egui::vec2(1100.0, 1400.0));
-    let start = bench.clip_file("boat.mp4", 64, 32, 5);
-    let end = bench.picture_file("end.png", 64, 32);
+    let start = bench.video_file("boat.mp4", 64, 32, 5);
+    let end = bench.image_file("end.png", 64, 32);
     bench.drop_files(&[&start, &end]);
-    bench.wait_for_all(&["Last frame of boat.mp4", "End picture end.png"]);
+    bench.wait_for_all(&["Last frame of boat.mp4", "End image end.png"]);
     bench.press("Fast 4 steps");
 }
 
 #[test]
 fn the_smallest_window_shows_generate_and_every_button_of_a_finished_video() {
     let mut bench = Bench::new();
-    bench.make_clip(4);
+    bench.make_video(4);
     bench.start_job();
     bench.press("Result 1: a red boat sails to the right at sunset");
     let size = egui::vec2(800.0, 500.0);
@@ -108,7 +108,7 @@ fn the_smallest_window_shows_generate_and_every_button_of_a_finished_video() {
         assert_within(&bench, name);
     }
     bench.press("More");
-    for name in "Use settings|Extend clip|Open folder|Copy path|Delete".split('|') {
+    for name in "Use settings|Extend video|Open folder|Copy path|Delete".split('|') {
         assert_within(&bench, name);
     }
 }

@@ -142,10 +142,10 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
 #[test]
 fn a_word_that_it_was_trained_on_is_written_into_the_prompt() {
     let mut bench = bench();
-    bench.edit(|form| form.prompt = "a picture of".into());
+    bench.edit(|form| form.prompt = "an image of".into());
     add(&mut bench);
     bench.press("Insert word: b0at");
-    assert_eq!(bench.form().prompt, "a picture of b0at");
+    assert_eq!(bench.form().prompt, "an image of b0at");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn the_settings_of_a_result_bring_its_loras_back() {
     let mut bench = bench();
     add(&mut bench);
     bench.form().loras[0].strength = -0.5;
-    bench.make_clip(5);
+    bench.make_video(5);
     bench.form().loras.clear();
     bench.settle();
     bench.press_more("Use settings");

@@ -1,10 +1,10 @@
-//! Pictures and clips that a test finds on the disk of its user, and files that are held over the window and dropped.
+//! Images and videos that a test finds on the disk of its user, and files that are held over the window and dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::media::{ClipOptions, RgbPixels, write_clip};
+use safelight_core::media::{RgbPixels, VideoOptions, write_video};
 use serde_json::{Value, json};
 
 use super::Bench;
@@ -12,13 +12,13 @@ use super::Bench;
 pub fn write_made(path: &Path, size: [u32; 2], num_frames: u8, fps: f64, settings: Option<String>) {
     let frame = |index: u8| RgbPixels::from_fn(size[0], size[1], |_, _| [index * 9, 40, 90]);
     let frames: Result<Vec<RgbPixels>, _> = (0..num_frames).map(frame).collect();
-    let options = ClipOptions {
+    let options = VideoOptions {
         fps,
         settings,
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
     fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-    write_clip(path, &frames.expect("they have pixels"), options).expect("it is written");
+    write_video(path, &frames.expect("they have pixels"), options).expect("it is written");
 }
 
 pub fn made_with(request: &Value) -> String {
@@ -26,21 +26,21 @@ pub fn made_with(request: &Value) -> String {
 }
 
 impl Bench {
-    pub fn clip_file(&self, name: &str, width: u32, height: u32, num_frames: u8) -> PathBuf {
+    pub fn video_file(&self, name: &str, width: u32, height: u32, num_frames: u8) -> PathBuf {
         let path = self.home.path().join(name);
         write_made(&path, [width, height], num_frames, 10.0, None);
         path
     }
 
-    pub fn picture_file(&self, name: &str, width: u32, height: u32) -> PathBuf {
+    pub fn image_file(&self, name: &str, width: u32, height: u32) -> PathBuf {
         let path = self.home.path().join(name);
         image::RgbImage::from_fn(width, height, |x, y| image::Rgb([x as u8, y as u8, 90]))
             .save(&path)
-            .expect("a picture is written");
+            .expect("an image is written");
         path
     }
 
-    pub fn drop_clip(
+    pub fn drop_video(
         &mut self,
         name: &str,
         width: u32,
@@ -48,13 +48,13 @@ impl Bench {
         num_frames: u8,
         text: &str,
     ) -> PathBuf {
-        let path = self.clip_file(name, width, height, num_frames);
+        let path = self.video_file(name, width, height, num_frames);
         self.drop_until(&path, text);
         path
     }
 
-    pub fn drop_picture(&mut self, name: &str, width: u32, height: u32, text: &str) -> PathBuf {
-        let path = self.picture_file(name, width, height);
+    pub fn drop_image(&mut self, name: &str, width: u32, height: u32, text: &str) -> PathBuf {
+        let path = self.image_file(name, width, height);
         self.drop_until(&path, text);
         path
     }

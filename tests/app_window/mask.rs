@@ -1,21 +1,21 @@
-//! Painting a mask over the start picture: strokes, steps back, whole-picture tools, and the file that comes of it.
+//! Painting a mask over the start image: strokes, steps back, whole-image tools, and the file that comes of it.
 
 use egui::{Event, PointerButton, Pos2, Rect, Vec2};
-use safelight_core::media::open_picture;
+use safelight_core::media::open_rgb;
 
-use crate::app_window::pictures::fill_spec;
+use crate::app_window::images::fill_spec;
 use crate::app_window::prelude::*;
 
-pub(crate) const CANVAS: &str = "Mask over the picture";
+pub(crate) const CANVAS: &str = "Mask over the image";
 
-/// A window with a picture of this size, on the page where its mask is painted.
+/// A window with an image of this size, on the page where its mask is painted.
 fn bench_at(width: u32, height: u32) -> Bench {
     bench_of(flux_spec(), width, height)
 }
 
 pub(crate) fn bench_of(spec: ModelSpec, width: u32, height: u32) -> Bench {
     let mut bench = Bench::of(spec);
-    bench.drop_picture("photo.png", width, height, "Start picture photo.png");
+    bench.drop_image("photo.png", width, height, "Start image photo.png");
     bench.press_until("Paint a mask", CANVAS);
     bench
 }
@@ -24,7 +24,7 @@ pub(crate) fn canvas(bench: &Bench) -> Rect {
     bench.labelled(CANVAS).rect()
 }
 
-/// Where a place of the picture is on the screen, while the whole picture is seen.
+/// Where a place of the image is on the screen, while the whole image is seen.
 pub(crate) fn place(bench: &Bench, size: Vec2, x: f32, y: f32) -> Pos2 {
     let area = canvas(bench);
     let scale = (area.shrink(12.0).size() / size).min_elem().min(8.0);
@@ -68,7 +68,7 @@ fn used(bench: &mut Bench) -> RgbPixels {
     });
     bench.press_until("Edit mask", CANVAS);
     let path = file(bench).expect("it was waited for");
-    open_picture(&path).expect("it is a picture")
+    open_rgb(&path).expect("it is an image")
 }
 
 fn values<const N: usize>(bench: &mut Bench, places: [(u32, u32); N]) -> [u8; N] {
@@ -95,7 +95,7 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     let mask = bench.app().inputs.get(InputSlot::Mask).unwrap();
     let path = mask.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path().join("data/masks")));
-    let mask = open_picture(&path).expect("it is a picture");
+    let mask = open_rgb(&path).expect("it is an image");
     assert_eq!((mask.width, mask.height), (400, 300));
     let painted = [(100, 100), (150, 100), (150, 93), (200, 150)];
     assert_eq!(painted.map(|(x, y)| mask.pixel(x, y)), [[255; 3]; 4]);
@@ -107,7 +107,7 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     bench.press("Generate");
     assert_eq!(bench.next_job().request.mask, Some(path));
 
-    // A large picture is painted in its own pixels.
+    // A large image is painted in its own pixels.
     let mut bench = bench_at(4000, 3000);
     set_brush(&mut bench, 300.0);
     paint(&mut bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);
@@ -115,8 +115,8 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     assert_eq!(values(&mut bench, places), [255, 255, 0]);
 }
 
-/// A model of clips, of whose start picture only what a mask shows moves.
-fn clip_spec() -> ModelSpec {
+/// A model of videos, of whose start image only what a mask shows moves.
+fn video_spec() -> ModelSpec {
     let mut spec = spec();
     spec.mask = InputUse::Optional;
     spec
@@ -124,13 +124,13 @@ fn clip_spec() -> ModelSpec {
 
 #[test]
 fn generate_uses_the_mask_that_is_being_painted() {
-    for spec in [flux_spec(), fill_spec(), clip_spec()] {
+    for spec in [flux_spec(), fill_spec(), video_spec()] {
         let mut bench = bench_of(spec, 400, 300);
         set_brush(&mut bench, 20.0);
         paint(&mut bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
         bench.press("Generate");
         let path = bench.next_job().request.mask.expect("it is in its place");
-        let mask = open_picture(&path).expect("it is a picture");
+        let mask = open_rgb(&path).expect("it is an image");
         assert_eq!(mask.pixel(100, 100), [255; 3]);
         assert_eq!(mask.pixel(300, 200), [0; 3]);
         assert_eq!(bench.app().cx.page, MainPage::Watch);
@@ -174,7 +174,7 @@ fn a_mask_whose_page_is_left_is_shown_in_its_slot_before_anything_is_generated()
 }
 
 #[test]
-fn another_start_picture_clears_the_mask_and_strength_of_the_one_before_and_undo_returns_them() {
+fn another_start_image_clears_the_mask_and_strength_of_the_one_before_and_undo_returns_them() {
     let mut bench = bench_at(400, 304);
     let margins = safelight_core::media::OutpaintMargins {
         left: 64,
@@ -190,7 +190,7 @@ fn another_start_picture_clears_the_mask_and_strength_of_the_one_before_and_undo
     bench.until("it is extended", |bench| {
         !bench.app().inputs.is_opening() && bench.form().sampling.strength == Some(1.0)
     });
-    bench.drop_picture("other.png", 200, 200, "Start picture other.png");
+    bench.drop_image("other.png", 200, 200, "Start image other.png");
     assert!(bench.app().inputs.get(InputSlot::Mask).is_none());
     assert_eq!(bench.form().sampling.strength, None);
     assert!(!bench.form().keeps_unmasked);
@@ -198,13 +198,13 @@ fn another_start_picture_clears_the_mask_and_strength_of_the_one_before_and_undo
     assert!(bench.app().inputs.get(InputSlot::Mask).is_some());
     assert_eq!(bench.form().sampling.strength, Some(1.0));
 
-    // A mask of one's own stays for pictures of one series.
+    // A mask of one's own stays for images of one series.
     bench.run(AppCommand::ClearForm);
-    bench.drop_picture("first.png", 200, 200, "Start picture first.png");
-    let mask = bench.picture_file("mine.png", 200, 200);
+    bench.drop_image("first.png", 200, 200, "Start image first.png");
+    let mask = bench.image_file("mine.png", 200, 200);
     bench.drop_onto("Choose a mask", &mask, "Mask mine.png");
     bench.harness.event(Event::PointerGone);
-    bench.drop_picture("second.png", 200, 200, "Start picture second.png");
+    bench.drop_image("second.png", 200, 200, "Start image second.png");
     bench.assert_shows("Mask mine.png");
 }
 
@@ -340,9 +340,9 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
 #[test]
 fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     let mut bench = Bench::of(flux_spec());
-    bench.drop_picture("photo.png", 200, 100, "Start picture photo.png");
+    bench.drop_image("photo.png", 200, 100, "Start image photo.png");
     let mask = bench.home.path().join("mine.png");
-    // Of half the size: it is brought to that of the picture.
+    // Of half the size: it is brought to that of the image.
     image::GrayImage::from_fn(100, 50, |x, _| image::Luma([if x < 50 { 255 } else { 0 }]))
         .save(&mask)
         .expect("a mask is written");
@@ -358,7 +358,7 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     bench.press("Close the mask");
     assert!(bench.has("Mask photo-mask"));
     // The user's own file is as it was.
-    assert_eq!(open_picture(&mask).expect("it is there").width, 100);
+    assert_eq!(open_rgb(&mask).expect("it is there").width, 100);
 }
 
 #[test]
@@ -391,6 +391,6 @@ fn the_tools_stay_within_a_small_window() {
 #[test]
 fn a_model_without_masks_offers_none() {
     let mut bench = Bench::new();
-    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
+    bench.drop_image("photo.png", 64, 64, "Start image photo.png");
     assert!(!bench.has("Paint a mask"));
 }

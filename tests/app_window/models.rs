@@ -7,10 +7,10 @@ fn the_chosen_model_says_what_it_needs_and_weighs() {
     use InputUse::{No, Optional, Required};
     for (start, end, needs) in [
         (No, No, "text"),
-        (Optional, No, "text or picture"),
-        (Required, No, "picture"),
-        (Required, Optional, "picture, or first and last"),
-        (Required, Required, "first and last picture"),
+        (Optional, No, "text or image"),
+        (Required, No, "image"),
+        (Required, Optional, "image, or first and last"),
+        (Required, Required, "first and last image"),
     ] {
         let bench = Bench::of(ModelSpec {
             start_image: start,
@@ -33,7 +33,7 @@ fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
             ..found(vec![spec()])
         });
     });
-    // It is said on the page of models, not in the form and not over the picture.
+    // It is said on the page of models, not in the form and not over the image.
     assert!(!bench.has("get wan_2.1_vae.safetensors") && !bench.has_cards());
     bench.press("1 incomplete model");
     assert_eq!(bench.app().cx.page, MainPage::Models);

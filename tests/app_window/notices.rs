@@ -57,7 +57,7 @@ fn a_card_goes_when_another_file_can_be_used() {
     let mut bench = Bench::new();
     let broken = bench.text_file("notes.png", "just text");
     bench.drop_until(&broken, "is a text file");
-    let good = bench.picture_file("good.png", 64, 64);
+    let good = bench.image_file("good.png", 64, 64);
     bench.drop_file(&good);
     bench.until("it is taken", |bench| !bench.app().inputs.is_empty());
     assert!(!bench.has("is a text file"));
@@ -118,7 +118,7 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
     bench.app().queue.after = QueueEndAction::Quit;
     bench.app().cx.is_view_shown = false;
     bench.settle();
-    bench.make_clip(1);
+    bench.make_video(1);
     bench.wait_for("Safelight quits in");
     let button = bench.rect(Role::Button, "Stay open");
     assert!(window.shrink(8.0).contains_rect(button), "{button:?}");

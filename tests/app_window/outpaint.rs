@@ -1,18 +1,18 @@
-//! Extending a picture where its mask is painted: edges, numbers, and the files that a job gets.
+//! Extending an image where its mask is painted: edges, numbers, and the files that a job gets.
 
 use egui::{PointerButton, Vec2};
 use safelight::app::commands::MaskCommand;
-use safelight_core::media::{OutpaintMargins, OutpaintRequest, open_clip, open_picture};
+use safelight_core::media::{OutpaintMargins, OutpaintRequest, open_rgb, open_video};
 
-use crate::app_window::controls::{add_control, clips_spec};
+use crate::app_window::controls::{add_control, videos_spec};
+use crate::app_window::images::fill_spec;
 use crate::app_window::mask::{CANVAS, bench_of, drag, paint, place, set_brush};
-use crate::app_window::pictures::fill_spec;
 use crate::app_window::prelude::*;
 
 const SIZE: Vec2 = Vec2::new(400.0, 304.0);
 
 fn opened(path: Option<&PathBuf>) -> RgbPixels {
-    open_picture(path.expect("the job has one")).expect("it is a picture")
+    open_rgb(path.expect("the job has one")).expect("it is an image")
 }
 
 fn extend(bench: &mut Bench, margins: OutpaintMargins, overlap: u32) {
@@ -22,7 +22,7 @@ fn extend(bench: &mut Bench, margins: OutpaintMargins, overlap: u32) {
 }
 
 fn until_idle(bench: &mut Bench) {
-    bench.until("the picture is extended", |bench| {
+    bench.until("the image is extended", |bench| {
         let editor = bench.app().masking.editor.as_ref();
         editor.is_some_and(|editor| editor.busy.is_none())
     });
@@ -33,12 +33,12 @@ fn size(bench: &mut Bench) -> Vec2 {
     editor.expect("a mask is painted").size()
 }
 
-/// That the photo lies in the picture, `left` and `top` pixels from its corner, as it is.
-fn assert_holds_photo(picture: &RgbPixels, left: u32, top: u32) {
+/// That the photo lies in the image, `left` and `top` pixels from its corner, as it is.
+fn assert_holds_photo(image: &RgbPixels, left: u32, top: u32) {
     for y in 0..SIZE.y as u32 {
         for x in 0..SIZE.x as u32 {
             let own = [x as u8, y as u8, 90];
-            assert_eq!(picture.pixel(left + x, top + y), own, "{x}, {y}");
+            assert_eq!(image.pixel(left + x, top + y), own, "{x}, {y}");
         }
     }
 }
@@ -107,11 +107,11 @@ fn room_that_is_taken_away_leaves_what_was_painted_on_the_image() {
         assert_eq!(mask.pixel(x, y)[0], expected, "{x}, {y}");
     }
     let image = request.image.expect("the photo");
-    assert!(image.ends_with("photo.png"), "the picture itself");
+    assert!(image.ends_with("photo.png"), "the image itself");
     assert!(!request.keeps_unmasked);
 }
 
-/// Presses Undo or Redo, and waits until the picture has this size and there is this much to undo and redo.
+/// Presses Undo or Redo, and waits until the image has this size and there is this much to undo and redo.
 fn step(bench: &mut Bench, name: &str, expected: Vec2, can: (bool, bool)) {
     bench.press(name);
     bench.until("the step is done", |bench| {
@@ -194,7 +194,7 @@ fn numbers_extend_too_and_the_extended_image_is_painted_on_from_then_on() {
     bench.harness.event(egui::Event::Text("112".to_owned()));
     bench.settle();
     bench.press_key(Key::Enter);
-    bench.press("Extend the picture");
+    bench.press("Extend the image");
     until_idle(&mut bench);
     assert_eq!(size(&mut bench), SIZE + Vec2::new(112.0, 0.0));
     bench.press("Use this mask");
@@ -231,13 +231,13 @@ fn more_room_than_the_model_makes_is_refused_and_the_image_stays() {
 }
 
 #[test]
-fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
-    let mut spec = clips_spec();
+fn an_edge_of_a_control_video_gives_gray_room_to_all_its_frames() {
+    let mut spec = videos_spec();
     (spec.limits.fixed_size, spec.limits.size_multiple) = (false, 16);
     let mut bench = Bench::of(spec);
-    let clip = bench.clip_file("dance.mp4", 64, 48, 6);
-    add_control(&mut bench, &clip);
-    bench.scroll_and_press("Paint a mask for control picture 1");
+    let video = bench.video_file("dance.mp4", 64, 48, 6);
+    add_control(&mut bench, &video);
+    bench.scroll_and_press("Paint a mask for control image 1");
     bench.wait_for(CANVAS);
     let own = Vec2::new(64.0, 48.0);
     let from = place(&bench, own, -0.5, 24.0);
@@ -251,8 +251,8 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
     assert_eq!(request.num_frames, 5, "as many whole latents as it has");
     assert_eq!(request.fps, 10.0, "at its own rate");
     let control = &request.controls[0];
-    let given = open_clip(&clip).unwrap().frames;
-    let frames = open_clip(&control.file).unwrap().frames;
+    let given = open_video(&video).unwrap().frames;
+    let frames = open_video(&control.file).unwrap().frames;
     assert_eq!(frames.len(), 5);
     for (frame, given) in frames.iter().zip(&given) {
         assert_eq!(frame.pixel(15, 7), [127; 3]);
@@ -263,7 +263,7 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
 
     bench.run(InputsCommand::Remove(InputSlot::Control));
     bench.push(InputsCommand::TakeOver(Box::new(request.clone())));
-    bench.wait_for_all(&["5 frames", "Remove the mask of control picture 1"]);
+    bench.wait_for_all(&["5 frames", "Remove the mask of control image 1"]);
     let again = bench.request();
     assert_eq!(again.controls, request.controls);
     assert_eq!((again.width, again.num_frames), (80, 5));

@@ -118,7 +118,7 @@ fn the_time_counts_all_jobs_that_one_press_makes() {
 fn the_graph_opens_by_itself_when_memory_ran_short_and_says_what_happened() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.wait_for("Fits");
-    bench.make_clip(3);
+    bench.make_video(3);
     assert!(!bench.app().cx.folds.is_graph_open, "nothing to say");
     decode_in_tiles(&mut bench);
     assert!(bench.app().cx.folds.is_graph_open);
@@ -149,7 +149,7 @@ fn decode_in_tiles(bench: &mut Bench) {
 fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.wait_for("Fits");
-    bench.make_clip(3);
+    bench.make_video(3);
     for size in [vec2(800.0, 500.0), vec2(900.0, 600.0)] {
         bench.resize(size);
         bench.press("Show memory");
@@ -157,7 +157,7 @@ fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
         assert!(text.max.x <= size.x && text.max.y <= size.y, "{text:?}");
         bench.press("Hide memory");
         assert!(!bench.has("Reserved for activations"), "{size}");
-        bench.node(Role::Image, "Finished clip");
+        bench.node(Role::Image, "Finished video");
     }
     bench.harness.set_size(vec2(800.0, 500.0));
     bench.press("Show memory");
@@ -314,7 +314,7 @@ fn the_plan_of_another_model_does_not_stay() {
     bench.app().cx.models.found.specs = vec![pair_spec(), other.clone()];
     bench.form().reset_to(&other);
     bench.harness.step();
-    // It cannot start yet: the model wants a picture.
+    // It cannot start yet: the model wants an image.
     assert!(!bench.has("Fits: needs "));
 }
 

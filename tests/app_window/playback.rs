@@ -1,4 +1,4 @@
-//! Finished clips: playing, pausing, stepping, and when the window is painted.
+//! Finished videos: playing, pausing, stepping, and when the window is painted.
 
 use safelight::app::player::FramePlayer;
 
@@ -6,13 +6,13 @@ use crate::app_window::prelude::*;
 
 fn finished(num_frames: u8) -> Bench {
     let mut bench = Bench::new();
-    bench.make_clip(num_frames);
+    bench.make_video(num_frames);
     bench
 }
 
 fn player(bench: &mut Bench) -> &FramePlayer {
     let player = bench.app().watch.player.as_ref();
-    player.expect("a clip was finished")
+    player.expect("a video was finished")
 }
 
 fn index(bench: &mut Bench) -> usize {
@@ -24,13 +24,13 @@ const FIRST: &str = "Result 1: a red boat sails to the right at sunset";
 #[test]
 fn a_finished_video_plays_in_a_loop_at_its_own_rate() {
     let mut bench = finished(5);
-    bench.labelled("Finished clip");
+    bench.labelled("Finished video");
     bench.assert_shows("Done in 9 s");
     let mut seen = Vec::new();
     for _ in 0..40 {
         bench.harness.step();
         seen.push(index(&mut bench));
-        let wait = bench.next_repaint().expect("a clip plans its next frame");
+        let wait = bench.next_repaint().expect("a video plans its next frame");
         // A frame counts as due 20 ms before its time.
         assert!(wait <= Duration::from_millis(125 + 20), "{wait:?}");
     }
@@ -51,7 +51,7 @@ fn a_playing_video_is_painted_at_its_own_rate_and_not_faster() {
             wait
         });
         waits = next.collect::<Vec<Duration>>();
-        // A clip of 8 frames a second: a window that waits as told wakes once a frame.
+        // A video of 8 frames a second: a window that waits as told wakes once a frame.
         if waits.iter().all(|wait| *wait >= Duration::from_millis(60)) {
             return;
         }
@@ -106,14 +106,14 @@ fn nothing_is_painted_when_nothing_happens() {
     let mut bench = Bench::new();
     bench.until_at_rest();
     let sent = bench.start_job();
-    bench.say_preview(sent.id, 0, 1, picture(16, [1, 2, 3]));
+    bench.say_preview(sent.id, 0, 1, image(16, [1, 2, 3]));
     // What is remembered of the form may be about to be written; a running job wakes the window itself.
     bench.until_at_rest();
     bench.finish_job(&sent, 4);
     assert!(bench.next_repaint().is_some());
     bench.press("Pause");
     bench.until_at_rest();
-    // A single picture needs no player.
+    // A single image needs no player.
     let mut bench = finished(1);
     bench.until_at_rest();
     assert!(!bench.has_label("Play"));
@@ -124,7 +124,7 @@ fn an_animated_preview_moves_slowly() {
     let (mut bench, sent) = Bench::at_work();
     bench.say_stage(sent.id, Stage::Denoise);
     for index in 0..5 {
-        bench.say_preview(sent.id, index, 5, picture(16, [index as u8 * 20, 2, 3]));
+        bench.say_preview(sent.id, index, 5, image(16, [index as u8 * 20, 2, 3]));
     }
     let wait = bench.next_repaint().unwrap();
     assert!(wait <= Duration::from_millis(300), "{wait:?}");
@@ -166,7 +166,7 @@ fn earlier_results_are_played_again_with_a_click() {
     let mut bench = finished(3);
     let first = bench.app().queue.results[0].id;
     bench.form().prompt = "the second".into();
-    bench.make_clip(6);
+    bench.make_video(6);
     assert_eq!(player(&mut bench).len(), 6);
     bench.press(FIRST);
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(first));
@@ -181,7 +181,7 @@ fn a_video_looked_at_stays_while_the_next_one_is_made() {
     let first = bench.app().queue.results[0].id;
     bench.press(FIRST);
     bench.say_stage(sent.id, Stage::Decode);
-    bench.say_frame(sent.id, 0, 17, picture(256, [9, 20, 90]));
+    bench.say_frame(sent.id, 0, 17, image(256, [9, 20, 90]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [64, 64]);
     bench.press("Back to the live preview");
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [256, 256]);

@@ -1,4 +1,4 @@
-//! What the window keeps on disk holds prompts and pictures: nobody but its owner may read it.
+//! What the window keeps on disk holds prompts and images: nobody but its owner may read it.
 
 use safelight_core::presets::{self, OwnPreset, PresetEdit, PresetValues};
 
@@ -10,7 +10,7 @@ fn what_the_window_keeps_is_its_owners_alone() {
     let mut bench = Bench::new();
     let paths = bench.paths();
     bench.write_prompt("a red boat");
-    bench.paste_picture();
+    bench.paste_image();
     bench.press("Light theme");
     bench.until("the settings are saved", |_| {
         paths.settings_file().is_file()
@@ -21,7 +21,7 @@ fn what_the_window_keeps_is_its_owners_alone() {
         values: PresetValues::default(),
     };
     presets::edit(&paths.presets_file(), &PresetEdit::Save(Box::new(preset))).unwrap();
-    bench.make_clip(1);
+    bench.make_video(1);
     bench.press_generate();
     bench.until("the queue is kept", |_| paths.queue_file().is_file());
     bench.until("the prompt is kept", |_| {

@@ -32,12 +32,12 @@ fn warnings_of_a_good_video_are_shown_beside_it() {
     let mut made = output(&sent, 3);
     let unused = "two keys of the model were not used";
     made.warnings.push(unused.into());
-    let cropped = JobUpdate::Warning("the picture was cropped".into());
+    let cropped = JobUpdate::Warning("the image was cropped".into());
     bench.say(sent.id, cropped);
     bench.say_end(sent.id, JobOutcome::Finished(made));
-    bench.assert_shows("The picture was cropped");
+    bench.assert_shows("The image was cropped");
     bench.assert_shows("Two keys of the model were not used");
-    bench.labelled("Finished clip");
+    bench.labelled("Finished video");
 }
 
 #[test]

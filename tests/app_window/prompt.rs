@@ -174,7 +174,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     form.seed = 7;
     form.seed_mode = SeedMode::Increment;
     bench.press("One job per line");
-    bench.press("Generate 2 clips");
+    bench.press("Generate 2 videos");
     let mut sent = Vec::new();
     for _ in 0..2 {
         let request = bench.next_request();
@@ -184,7 +184,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     assert_eq!(sent, expected);
     bench.assert_no_job();
     assert!(prompt(&mut bench).starts_with("a red boat\n\n#"));
-    bench.press("Generate 2 clips");
+    bench.press("Generate 2 videos");
     assert_eq!(bench.next_job().request.seed, 9);
 }
 

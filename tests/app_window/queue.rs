@@ -1,4 +1,4 @@
-//! The queue's panel: what runs next, changing and doubling jobs, pausing, several pictures at once, and the end.
+//! The queue's panel: what runs next, changing and doubling jobs, pausing, several images at once, and the end.
 
 use safelight::app::choices::QueueEndAction;
 use safelight::app::queue::WaitingJob;
@@ -96,7 +96,7 @@ fn an_edited_job_keeps_its_place_a_cancelled_edit_changes_nothing_and_the_form_g
 #[test]
 fn images_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
     let (mut bench, _first) = waiting(&[]);
-    bench.drop_picture("a.png", 64, 64, "Start picture a.png");
+    bench.drop_image("a.png", 64, 64, "Start image a.png");
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
     bench.push(InputsCommand::Remove(InputSlot::Start));
@@ -227,7 +227,7 @@ fn ten_dropped_images_become_ten_jobs_of_their_own_shapes() {
     let mut bench = Bench::of(pair_spec());
     bench.form().prompt = "it moves".into();
     let mut paths: Vec<_> = (0..10)
-        .map(|index| bench.picture_file(&format!("{index}.png"), 320 + 320 * (index % 2), 320))
+        .map(|index| bench.image_file(&format!("{index}.png"), 320 + 320 * (index % 2), 320))
         .collect();
     paths.insert(3, bench.text_file("notes.png", "just text"));
     let paths: Vec<_> = paths.iter().map(|path| path.as_path()).collect();
@@ -254,7 +254,7 @@ fn ten_dropped_images_become_ten_jobs_of_their_own_shapes() {
 #[test]
 fn two_images_for_one_place_are_asked_about_and_nothing_may_be_done_with_them() {
     let mut bench = Bench::new();
-    let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
+    let paths = ["a.png", "b.png"].map(|name| bench.image_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
     bench.wait_for("2 files at once");
     bench.press("Cancel");

@@ -39,7 +39,7 @@ fn a_cancelled_job_can_be_put_back_and_is_made_from_its_beginning() {
 fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_back() {
     let (mut bench, first) = Bench::at_work();
     bench.press("Queue");
-    fs::write(&first.request.out, "the clip so far").expect("a file");
+    fs::write(&first.request.out, "the video so far").expect("a file");
     bench.say_end(first.id, JobOutcome::Kept(output(&first, 2)));
     bench.press("Undo");
     let again = bench.next_job().request;

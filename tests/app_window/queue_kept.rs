@@ -69,7 +69,7 @@ fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
 fn an_image_that_is_gone_is_named_on_its_row() {
     let mut bench = Bench::new();
     bench.start_job();
-    let path = bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
+    let path = bench.drop_image("boat.png", 64, 64, "Start image boat.png");
     bench.press("Generate");
     until_kept(&mut bench, 2);
     fs::remove_file(&path).unwrap();

@@ -16,10 +16,10 @@ const SMALL: [Vec2; 5] = [
     vec2(600.0, 400.0),
 ];
 
-/// A finished clip that is looked at, a second one that runs with a graph, and a third that waits.
+/// A finished video that is looked at, a second one that runs with a graph, and a third that waits.
 fn busy() -> Bench {
     let mut bench = Bench::new();
-    bench.make_clip(4);
+    bench.make_video(4);
     let second = bench.start_job();
     for at in 0..6 {
         bench.say(second.id, sample(f64::from(at), 600, 400, 500, 1024));
@@ -104,7 +104,7 @@ fn a_small_window_keeps_its_image_where_a_large_one_has_the_queue_beside_it() {
     assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Beside);
     bench.resize(SMALLEST);
     assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Nowhere);
-    bench.node(Role::Image, "Finished clip");
+    bench.node(Role::Image, "Finished video");
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn the_image_has_its_part_of_every_small_window_and_lies_over_nothing() {
     let mut bench = busy();
     for size in SMALL {
         bench.resize(size);
-        let picture = bench.rect(Role::Image, "Finished clip");
+        let image = bench.rect(Role::Image, "Finished video");
         let least = (size.y * 0.28).min(200.0);
-        assert!(picture.height() >= least, "{picture:?} of {size}");
+        assert!(image.height() >= least, "{image:?} of {size}");
         for name in ["Pause", "Full screen", "More"] {
             let button = bench.rect(Role::Button, name);
-            let place = format!("{name} {button:?}, {picture:?} of {size}");
-            assert!(!picture.intersects(button), "{place}");
+            let place = format!("{name} {button:?}, {image:?} of {size}");
+            assert!(!image.intersects(button), "{place}");
             assert!(button.bottom() <= size.y, "{place}");
             assert!(button.right() <= size.x, "{place}");
         }

@@ -1,11 +1,11 @@
-//! Reference pictures: how they come into the form, their order, and what is sent of them.
+//! Reference images: how they come into the form, their order, and what is sent of them.
 
 use safelight::app::choices::SlotTarget;
 use safelight_core::model::ReduxFiles;
 
 use crate::app_window::prelude::*;
 
-/// A model that edits: it sees up to three pictures and begins from none.
+/// A model that edits: it sees up to three images and begins from none.
 fn edit_spec() -> ModelSpec {
     let mut spec = flux_spec();
     (spec.id, spec.name) = ("edit".into(), "Edit".into());
@@ -15,7 +15,7 @@ fn edit_spec() -> ModelSpec {
 }
 
 fn files(bench: &Bench, names: &[&str]) -> Vec<PathBuf> {
-    let file = |name: &&str| bench.picture_file(name, 64, 48);
+    let file = |name: &&str| bench.image_file(name, 64, 48);
     names.iter().map(file).collect()
 }
 
@@ -30,15 +30,15 @@ fn dropped_images_stand_in_their_order_and_can_be_moved_and_removed() {
     bench.assert_shows("0 of 3");
     let paths = files(&bench, &["man.png", "coat.png", "park.png"]);
     drop_all(&mut bench, &paths[..2]);
-    bench.wait_for("Reference picture 1: man.png");
-    bench.wait_for("Reference picture 2: coat.png");
-    bench.drop_until(&paths[2], "Reference picture 3: park.png");
+    bench.wait_for("Reference image 1: man.png");
+    bench.wait_for("Reference image 2: coat.png");
+    bench.drop_until(&paths[2], "Reference image 3: park.png");
     bench.assert_shows("3 of 3");
-    assert!(!bench.has("Add reference pictures"), "there is no room");
+    assert!(!bench.has("Add reference images"), "there is no room");
     assert_eq!(bench.request().references, paths);
-    bench.press("Move reference picture 3 to the left");
-    bench.press("Remove reference picture 1");
-    bench.assert_shows("Reference picture 1: park.png");
+    bench.press("Move reference image 3 to the left");
+    bench.press("Remove reference image 1");
+    bench.assert_shows("Reference image 1: park.png");
     let request = bench.request();
     assert_eq!(request.references, [paths[2].clone(), paths[1].clone()]);
     assert!(request.image.is_none());
@@ -54,8 +54,8 @@ fn of_more_images_than_places_some_are_taken_or_each_becomes_a_job() {
     bench.wait_for("4 files at once");
     bench.press_until("Put the first 3 into the form", "3 of 3");
     bench.assert_shows("Not all of 4 files are used");
-    bench.press("Remove reference picture 3");
-    bench.press("Remove reference picture 1");
+    bench.press("Remove reference image 3");
+    bench.press("Remove reference image 1");
     drop_all(&mut bench, &paths);
     bench.wait_for("4 files at once");
     bench.press("Make 4 jobs, one for each");
@@ -77,7 +77,7 @@ fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
     let sent = bench.start_job();
     assert_eq!(sent.request.references, paths);
     bench.say_stage(sent.id, Stage::EncodeImage);
-    bench.assert_shows("Reading the pictures");
+    bench.assert_shows("Reading the images");
     // The worker's part: the file is there when the job ends.
     let out = &sent.request.out;
     fs::create_dir_all(out.parent().unwrap()).unwrap();
@@ -86,10 +86,10 @@ fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
     bench.press_more("Use as reference");
     bench.wait_for("3 of 3");
     for _ in 0..3 {
-        bench.press("Remove reference picture 1");
+        bench.press("Remove reference image 1");
     }
     bench.press_more("Use settings");
-    bench.wait_for_all(&["Reference picture 1: a.png", "Reference picture 2: b.png"]);
+    bench.wait_for_all(&["Reference image 1: a.png", "Reference image 2: b.png"]);
     assert_eq!(bench.request().references, paths);
 }
 
@@ -101,7 +101,7 @@ fn a_model_without_references_keeps_them_and_sends_none() {
     drop_all(&mut bench, &paths);
     bench.wait_for("2 of 3");
     bench.set_model(&spec().id);
-    bench.assert_shows("This model does not use reference pictures. They are kept.");
+    bench.assert_shows("This model does not use reference images. They are kept.");
     assert!(bench.request().references.is_empty());
     bench.set_model("edit");
     assert_eq!(bench.request().references, paths);
@@ -111,12 +111,12 @@ fn a_model_without_references_keeps_them_and_sends_none() {
 fn the_words_over_the_window_say_what_becomes_of_held_images() {
     let mut bench = Bench::of(edit_spec());
     bench.hold_files(&["a.png"]);
-    bench.assert_shows("Drop it as a reference picture");
+    bench.assert_shows("Drop it as a reference image");
     bench.hold_files(&["a.png", "b.png"]);
-    bench.assert_shows("Drop them as reference pictures");
+    bench.assert_shows("Drop them as reference images");
     bench.hold_files(&["a.png", "b.png", "c.png", "d.png"]);
     bench.assert_shows("Drop to queue one job per file");
-    bench.node(Role::Button, "Add reference pictures");
+    bench.node(Role::Button, "Add reference images");
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn a_model_that_edits_one_image_takes_it_in_whatever_place_it_was_named() {
     let mut spec = edit_spec();
     spec.limits.max_references = 1;
     let mut bench = Bench::of(spec);
-    bench.assert_shows("Picture to edit");
+    bench.assert_shows("Image to edit");
     let paths = files(&bench, &["a.png", "b.png"]);
     for (path, name) in paths.iter().zip(["a.png", "b.png"]) {
         bench.drop_file(path);
-        let shown = format!("Reference picture 1: {name}");
+        let shown = format!("Reference image 1: {name}");
         bench.wait_for(&shown);
     }
     bench.assert_shows("1 of 1");
@@ -138,8 +138,8 @@ fn a_model_that_edits_one_image_takes_it_in_whatever_place_it_was_named() {
 fn prompt_spec() -> ModelSpec {
     let mut spec = flux_spec();
     (spec.id, spec.name) = ("prompts".into(), "Prompts".into());
-    spec.prompt_pictures = Some("Get the file that reads pictures".into());
-    spec.files.picture_prompts = Some(ReduxFiles {
+    spec.prompt_images = Some("Get the file that reads images".into());
+    spec.files.image_prompts = Some(ReduxFiles {
         image_encoder: "sees.safetensors".into(),
         image_processor: None,
         embedder: "reads.safetensors".into(),
@@ -150,40 +150,40 @@ fn prompt_spec() -> ModelSpec {
 #[test]
 fn images_as_prompts_have_strengths_and_come_back_with_the_settings() {
     let mut bench = Bench::of(prompt_spec());
-    bench.assert_shows_all(&["Pictures as prompts", "0 of 8"]);
+    bench.assert_shows_all(&["Images as prompts", "0 of 8"]);
     let paths = files(&bench, &["a.png", "b.png", "c.png"]);
     let place = SlotTarget::onto(Some(InputSlot::Prompt));
     bench.push(InputsCommand::Open(paths.clone(), place));
-    bench.wait_for("Prompt picture 3: c.png");
+    bench.wait_for("Prompt image 3: c.png");
     bench.run(InputsCommand::SetStrength(1, 0.5));
-    assert!(bench.has("Strength of prompt picture 2"));
-    bench.press("Remove prompt picture 3");
-    bench.press("Move prompt picture 2 to the left");
+    assert!(bench.has("Strength of prompt image 2"));
+    bench.press("Remove prompt image 3");
+    bench.press("Move prompt image 2 to the left");
     let asked = bench.request();
     let said = |request: &GenerateRequest| -> Vec<(PathBuf, f64)> {
-        let pictures = request.prompt_pictures.iter();
-        pictures.map(|it| (it.path.clone(), it.strength)).collect()
+        let images = request.prompt_images.iter();
+        images.map(|it| (it.path.clone(), it.strength)).collect()
     };
     let expected = [(paths[1].clone(), 0.5), (paths[0].clone(), 1.0)];
     assert_eq!(said(&asked), expected);
     assert!(asked.image.is_none() && asked.references.is_empty());
     for _ in 0..2 {
-        bench.press("Remove prompt picture 1");
+        bench.press("Remove prompt image 1");
     }
-    assert!(bench.request().prompt_pictures.is_empty());
+    assert!(bench.request().prompt_images.is_empty());
     bench.push(InputsCommand::TakeOver(Box::new(asked)));
-    bench.wait_for("Prompt picture 2: a.png");
+    bench.wait_for("Prompt image 2: a.png");
     assert_eq!(said(&bench.request()), expected);
 }
 
 #[test]
 fn without_the_file_that_reads_them_one_sentence_says_what_to_get() {
     let mut spec = prompt_spec();
-    spec.files.picture_prompts = None;
+    spec.files.image_prompts = None;
     let bench = Bench::of(spec);
-    bench.assert_shows("Get the file that reads pictures");
-    assert!(!bench.has("Add pictures as prompts"));
+    bench.assert_shows("Get the file that reads images");
+    assert!(!bench.has("Add images as prompts"));
     let mut bench = Bench::of(flux_spec());
-    assert!(!bench.has("Pictures as prompts"));
-    assert!(bench.request().prompt_pictures.is_empty());
+    assert!(!bench.has("Images as prompts"));
+    assert!(bench.request().prompt_images.is_empty());
 }

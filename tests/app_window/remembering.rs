@@ -30,7 +30,7 @@ fn every_input_spec() -> ModelSpec {
     spec.limits.max_references = 2;
     let controls = &mut spec.limits.controls;
     (controls.by, controls.most) = (ControlBy::Layers, 1);
-    (controls.takes_clips, controls.takes_masks) = (true, true);
+    (controls.takes_videos, controls.takes_masks) = (true, true);
     spec
 }
 
@@ -41,14 +41,14 @@ fn opened_again(home: tempfile::TempDir) -> Bench {
 }
 
 #[test]
-fn images_masks_and_clips_of_the_form_are_there_again_after_a_close_and_after_a_crash() {
+fn images_masks_and_videos_of_the_form_are_there_again_after_a_close_and_after_a_crash() {
     let mut bench = Bench::of(every_input_spec());
     let inputs = [
-        (InputSlot::Start, bench.picture_file("photo.png", 64, 48)),
-        (InputSlot::Mask, bench.picture_file("mask.png", 64, 48)),
-        (InputSlot::Reference, bench.picture_file("coat.png", 64, 48)),
-        (InputSlot::Reference, bench.picture_file("park.png", 64, 48)),
-        (InputSlot::Control, bench.clip_file("walk.mp4", 64, 48, 5)),
+        (InputSlot::Start, bench.image_file("photo.png", 64, 48)),
+        (InputSlot::Mask, bench.image_file("mask.png", 64, 48)),
+        (InputSlot::Reference, bench.image_file("coat.png", 64, 48)),
+        (InputSlot::Reference, bench.image_file("park.png", 64, 48)),
+        (InputSlot::Control, bench.video_file("walk.mp4", 64, 48, 5)),
     ];
     for (slot, path) in &inputs {
         let placing = SlotTarget::onto(Some(*slot));
@@ -88,7 +88,7 @@ fn a_painted_mask_is_saved_while_it_is_painted_and_survives_a_crash() {
     let mut bench = opened_again(bench.die());
     bench.until_input(InputSlot::Mask);
     let mask = bench.request().mask.expect("the painted one");
-    let mask = safelight_core::media::open_picture(&mask).expect("it is a picture");
+    let mask = safelight_core::media::open_rgb(&mask).expect("it is an image");
     assert_eq!(mask.pixel(100, 100), [255; 3]);
 }
 

@@ -11,9 +11,9 @@ fn bench() -> Bench {
     Bench::of_models(vec![spec(), flux_spec(), framepack_spec(), pair_spec()])
 }
 
-/// A picture with a text called `parameters` in it.
-fn picture_with(bench: &Bench, name: &str, text: &str) -> PathBuf {
-    let path = bench.picture_file(name, 32, 16);
+/// An image with a text called `parameters` in it.
+fn image_with(bench: &Bench, name: &str, text: &str) -> PathBuf {
+    let path = bench.image_file(name, 32, 16);
     let plain = fs::read(&path).expect("it was written");
     let data = [b"parameters\0\0\0\0\0".as_slice(), text.as_bytes()].concat();
     let len = (data.len() as u32).to_be_bytes();
@@ -43,9 +43,9 @@ fn until_prompt(bench: &mut Bench, prompt: &str) {
 #[test]
 fn an_image_that_says_how_it_was_made_is_a_start_image_and_offers_its_settings() {
     let mut bench = bench();
-    let path = picture_with(&bench, "fox.png", FORGE);
+    let path = image_with(&bench, "fox.png", FORGE);
     bench.drop_file(&path);
-    bench.wait_for_all(&["Start picture fox.png", "Fox.png was made with Forge"]);
+    bench.wait_for_all(&["Start image fox.png", "Fox.png was made with Forge"]);
     assert_eq!(bench.form().prompt, "");
     bench.press("Use settings");
     taken_over(&mut bench, 9);
@@ -92,10 +92,10 @@ fn a_size_that_has_a_name_is_restored_by_its_name_also_beside_an_image_of_anothe
 
     let mut bench = self::bench();
     bench.form().model = Some("flux".into());
-    bench.drop_picture("boat.png", 96, 32, "Start picture boat.png");
+    bench.drop_image("boat.png", 96, 32, "Start image boat.png");
     use_file(&mut bench, &path);
     taken_over(&mut bench, 9);
-    assert!(bench.has("Start picture boat.png"));
+    assert!(bench.has("Start image boat.png"));
     assert_eq!(bench.form().size, SizeChoice::Own);
     let size = bench.node(Role::ComboBox, "Size").value();
     assert_eq!(size.as_deref(), Some("The model's own  1024 × 1024"));
@@ -107,7 +107,7 @@ fn a_size_that_has_a_name_is_restored_by_its_name_also_beside_an_image_of_anothe
 fn a_json_file_that_is_dropped_restores_at_once() {
     let mut bench = bench();
     let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves", "resolution": "256x320", "video_length": 33, "seed": 5, "num_inference_steps": 7, "guidance_scale": 2, "guidance2_scale": 1, "guidance_phases": 2, "flow_shift": 4, "sample_solver": "dpm++"}"#;
-    let path = bench.text_file("clip.json", text);
+    let path = bench.text_file("video.json", text);
     bench.drop_file(&path);
     until_prompt(&mut bench, "waves");
     let form = bench.form().clone();
@@ -121,12 +121,12 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     assert_eq!((form.width, form.height), (Some(256), Some(320)));
     assert!(bench.app().inputs.is_empty());
     // Nothing was left out.
-    bench.assert_shows("The settings of clip.json (Wan2GP) are in the form");
+    bench.assert_shows("The settings of video.json (Wan2GP) are in the form");
     assert!(!bench.has("Not all settings of"));
     bench.press("Undo");
     assert_eq!(bench.form().prompt, "");
     assert_eq!(bench.form().model.as_deref(), Some("little-world"));
-    assert!(!bench.has("The settings of clip.json"));
+    assert!(!bench.has("The settings of video.json"));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_hires_fix_is_restored_as_the_second_pass_and_no_order_of_sections_for_a_mod
 #[test]
 fn a_plain_image_offers_nothing_and_the_menu_of_presets_a_file() {
     let mut bench = bench();
-    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
+    bench.drop_image("boat.png", 64, 64, "Start image boat.png");
     bench.assert_no_job();
     assert!(!bench.has("Use settings"));
     bench.scroll_and_press("Preset menu");
@@ -220,9 +220,9 @@ fn a_plain_image_offers_nothing_and_the_menu_of_presets_a_file() {
 fn an_image_that_was_made_from_one_stays_beside_its_settings() {
     let mut bench = bench();
     let text = FORGE.replace("Version", "Denoising strength: 0.5, Version");
-    let path = picture_with(&bench, "fox.png", &text);
+    let path = image_with(&bench, "fox.png", &text);
     bench.drop_file(&path);
-    bench.wait_for_all(&["Start picture fox.png", "was made with Forge"]);
+    bench.wait_for_all(&["Start image fox.png", "was made with Forge"]);
     bench.press("Use settings");
     taken_over(&mut bench, 9);
     assert!(bench.app().inputs.get(InputSlot::Start).is_some());
@@ -244,9 +244,9 @@ fn loras_of_another_family_are_left_out_and_told() {
 #[test]
 fn cards_that_are_not_true_any_more_go() {
     let mut bench = bench();
-    let path = picture_with(&bench, "one.png", FORGE);
+    let path = image_with(&bench, "one.png", FORGE);
     bench.drop_until(&path, "One.png was made with Forge");
-    bench.drop_picture("other.png", 64, 64, "Start picture other.png");
+    bench.drop_image("other.png", 64, 64, "Start image other.png");
     assert!(!bench.has("One.png was made"));
     for name in ["a", "b"] {
         let text = FORGE.replace("a fox", name);

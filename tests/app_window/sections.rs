@@ -1,4 +1,4 @@
-//! Clips that are made section by section: their length and order in the form, and the clip that grows on the screen.
+//! Videos that are made section by section: their length and order in the form, and the video that grows on the screen.
 
 use safelight_core::job::{SectionOrder, Video, VideoSections, WINDOW};
 use safelight_core::job_update::SectionMade;
@@ -7,17 +7,17 @@ use crate::app_window::prelude::*;
 
 fn bench() -> (Bench, Sent) {
     let mut bench = Bench::of(framepack_spec());
-    bench.drop_picture("dancer.png", 320, 240, "Start picture dancer.png");
+    bench.drop_image("dancer.png", 320, 240, "Start image dancer.png");
     let sent = bench.start_job();
     (bench, sent)
 }
 
 fn made(section: u32, num_frames: usize) -> JobUpdate {
-    let frames = (0..num_frames).map(|index| picture(16, [index as u8, 9, 9]));
+    let frames = (0..num_frames).map(|index| image(16, [index as u8, 9, 9]));
     JobUpdate::Section(SectionMade {
         section,
         count: 4,
-        clip: Arc::new(Video {
+        video: Arc::new(Video {
             frames: frames.collect(),
             fps: 30.0,
         }),
@@ -56,7 +56,7 @@ fn the_video_so_far_plays_while_the_next_section_is_made() {
     bench.assert_shows("Denoising  ·  section 2 of 4");
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     assert!(bench.app().watch.texture.handle().is_some());
-    // As often as the clip has frames, not as slowly as a preview.
+    // As often as the video has frames, not as slowly as a preview.
     assert!(bench.next_repaint().unwrap() <= Duration::from_millis(50));
     let running = bench.app().queue.running.as_ref().unwrap();
     assert!(running.progress() > before && running.progress() < 0.5);

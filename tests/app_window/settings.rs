@@ -131,8 +131,8 @@ fn a_folder_counts_when_its_field_is_left_and_images_go_to_their_own() {
     bench.press("Settings");
     let folder = bench.home.path().join("art");
     let text = folder.display().to_string();
-    bench.focus_and_type(Role::TextInput, "Folder for pictures", &text);
-    let set = |bench: &mut Bench| bench.app().cx.settings.output.pictures_folder.clone();
+    bench.focus_and_type(Role::TextInput, "Folder for images", &text);
+    let set = |bench: &mut Bench| bench.app().cx.settings.output.images_folder.clone();
     assert_eq!(set(&mut bench), None, "it is being typed");
     bench.press_key(Key::Enter);
     assert_eq!(set(&mut bench), Some(folder.clone()));

@@ -9,7 +9,7 @@ use safelight_core::model::{
     SamplingPreset, SizeLimits,
 };
 
-/// A model that makes 256×256 clips of 17 frames, and 64-multiples when asked.
+/// A model that makes 256×256 videos of 17 frames, and 64-multiples when asked.
 pub fn spec() -> ModelSpec {
     ModelSpec {
         section_order: None,
@@ -56,11 +56,11 @@ pub fn spec() -> ModelSpec {
             "a yellow balloon rises at dawn".into(),
         ],
         latent_rgb: None,
-        prompt_pictures: None,
+        prompt_images: None,
     }
 }
 
-/// A model of any size between a start and an end picture, of two experts, with a preset.
+/// A model of any size between a start and an end image, of two experts, with a preset.
 pub fn pair_spec() -> ModelSpec {
     let mut spec = spec();
     spec.id = "pair".into();

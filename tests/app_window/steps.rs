@@ -136,8 +136,8 @@ impl Bench {
         self.settle();
     }
 
-    /// Pastes a picture of 40 by 30 pixels into the window.
-    pub fn paste_picture(&mut self) {
+    /// Pastes an image of 40 by 30 pixels into the window.
+    pub fn paste_image(&mut self) {
         let image = egui::ColorImage::filled([40, 30], egui::Color32::RED);
         let paste = egui::Event::PasteImage(std::sync::Arc::new(image));
         self.harness.event(paste);
@@ -159,9 +159,9 @@ impl Bench {
         self.type_into("Search commands", text);
     }
 
-    pub fn until_clip(&mut self) {
-        let is_there = |bench: &mut Self| bench.app().inputs.clip().is_some();
-        self.until("a clip is in the form", is_there);
+    pub fn until_video(&mut self) {
+        let is_there = |bench: &mut Self| bench.app().inputs.video().is_some();
+        self.until("a video is in the form", is_there);
     }
 
     pub fn until_input(&mut self, slot: InputSlot) {
@@ -188,9 +188,9 @@ impl Bench {
         self.until("it rests", is_at_rest);
     }
 
-    pub fn until_pictured(&mut self) {
+    pub fn until_image_is_shown(&mut self) {
         let are_there = |bench: &mut Self| !bench.app().cx.thumbs.is_busy();
-        self.until("the small pictures are there", are_there);
+        self.until("the small images are there", are_there);
     }
 
     pub fn told(&mut self) -> Vec<String> {

@@ -6,7 +6,7 @@ use safelight::app::choices::CompareMode;
 /// A bench with so many results; gives how many were forgotten meanwhile.
 fn results(count: u64) -> (Bench, usize) {
     let mut bench = Bench::new();
-    bench.make_clip(1);
+    bench.make_video(1);
     let item = bench.app().queue.results[0].clone();
     let mut num_forgotten = 0;
     for number in 1..count {
@@ -59,8 +59,8 @@ fn the_oldest_of_very_many_results_are_forgotten() {
 fn a_large_result_and_its_small_image_come_a_moment_after_the_job_has_ended() {
     let (mut bench, sent) = Bench::at_work();
     let mut made = output(&sent, 1);
-    made.clip = Arc::new(safelight_core::job::Video {
-        frames: vec![picture(2048, [9, 90, 40])],
+    made.video = Arc::new(safelight_core::job::Video {
+        frames: vec![image(2048, [9, 90, 40])],
         fps: 8.0,
     });
     bench.send(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));

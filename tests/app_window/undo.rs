@@ -70,7 +70,7 @@ fn whoever_writes_a_text_takes_back_letters_and_not_jobs() {
 #[test]
 fn a_prompt_typed_after_clearing_the_form_stays_and_redo_returns_the_cleared_state() {
     let mut bench = Bench::of(flux_spec());
-    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
+    bench.drop_image("photo.png", 64, 64, "Start image photo.png");
     bench.edit(|form| form.prompt = "an old boat".to_owned());
     bench.edit(|form| form.sampling.num_steps = Some(9));
     bench.run(AppCommand::ClearForm);
@@ -91,13 +91,13 @@ fn a_prompt_typed_after_clearing_the_form_stays_and_redo_returns_the_cleared_sta
 }
 
 #[test]
-fn a_removed_picture_comes_back() {
+fn a_removed_image_comes_back() {
     let mut bench = Bench::of(flux_spec());
-    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
+    bench.drop_image("photo.png", 64, 64, "Start image photo.png");
     bench.run(InputsCommand::Remove(InputSlot::Start));
     assert!(bench.app().inputs.is_empty());
     bench.undo();
-    bench.assert_shows("Start picture photo.png");
+    bench.assert_shows("Start image photo.png");
 }
 
 #[test]

@@ -195,9 +195,9 @@ fn a_second_pass_is_chosen_by_its_scale_and_reset_turns_it_off() {
     bench.assert_shows("choose a smaller size or scale");
     bench.press("Reset second pass");
     assert_eq!(bench.form().second_pass, None);
-    let mut clips = Bench::of(experts_spec());
-    clips.open_advanced();
-    assert!(clips.has("Second pass"));
+    let mut videos = Bench::of(experts_spec());
+    videos.open_advanced();
+    assert!(videos.has("Second pass"));
     let mut fixed = experts_spec();
     fixed.limits.fixed_size = true;
     let mut fixed = Bench::of(fixed);

@@ -1,4 +1,4 @@
-//! The viewer and the strip: one row and a menu, full screen, deleting, what a new clip does, and dragging results.
+//! The viewer and the strip: one row and a menu, full screen, deleting, what a new video does, and dragging results.
 
 use egui::{Event, MouseWheelUnit, ViewportCommand, vec2};
 use safelight::app::choices::CompareMode;
@@ -6,12 +6,12 @@ use safelight::app::player::zoom::ZoomLevel;
 
 use crate::app_window::prelude::*;
 
-/// A bench with so many finished clips of three frames and more, whose files are there.
+/// A bench with so many finished videos of three frames and more, whose files are there.
 fn finished(count: u8) -> (Bench, Vec<Sent>) {
     let mut bench = Bench::new();
     let sent = (0..count)
         .map(|index| {
-            bench.form().prompt = format!("clip {index}");
+            bench.form().prompt = format!("video {index}");
             let job = bench.start_job();
             write_made(&job.request.out, [64, 64], 3 + index, 10.0, None);
             bench.finish_job(&job, 3 + index);
@@ -45,7 +45,7 @@ fn key(bench: &mut Bench, key: Key) -> Vec<bool> {
 fn a_caption_says_how_many_frames_there_are_and_not_how_many_were_asked_for() {
     let (mut bench, sent) = Bench::at_work();
     assert_eq!(sent.request.num_frames, 17);
-    // As a clip that is extended.
+    // As a video that is extended.
     bench.finish_job(&sent, 25);
     bench.press("Pause");
     bench.assert_shows_all(&["25 frames", "/ 25"]);
@@ -56,10 +56,10 @@ fn a_caption_says_how_many_frames_there_are_and_not_how_many_were_asked_for() {
 fn a_result_is_dragged_from_the_strip_onto_the_start_image() {
     let (mut bench, sent) = finished(1);
     bench.press("Pause");
-    let thumb = bench.labelled("Result 1: clip 0").rect().center();
-    let place = bench.rect(Role::Button, "Choose a start picture");
+    let thumb = bench.labelled("Result 1: video 0").rect().center();
+    let place = bench.rect(Role::Button, "Choose a start image");
     bench.drag_and_drop(thumb, place.center());
-    bench.until_clip();
+    bench.until_video();
     let start = bench.app().inputs.get(InputSlot::Start).unwrap();
     assert_eq!(start.source.path(), sent[0].request.out);
 }
@@ -70,7 +70,7 @@ fn below_a_video_stand_one_row_of_buttons_and_one_line() {
     bench.press("Pause");
     for size in [vec2(1240.0, 820.0), vec2(900.0, 600.0)] {
         bench.resize(size);
-        let picture = bench.labelled("Finished clip").rect();
+        let image = bench.labelled("Finished video").rect();
         let row = bench.labelled("More").rect();
         let others = ["Play", "Next frame", "Position", "Full screen"];
         for name in others {
@@ -78,8 +78,8 @@ fn below_a_video_stand_one_row_of_buttons_and_one_line() {
             let is_beside = (button.center().y - row.center().y).abs() < 4.0;
             assert!(is_beside, "{name} at {size}: {button:?}, {row:?}");
         }
-        let strip = bench.labelled("Result 1: clip 0").rect();
-        assert!(row.top() >= picture.bottom());
+        let strip = bench.labelled("Result 1: video 0").rect();
+        assert!(row.top() >= image.bottom());
         let below = strip.top() - row.bottom();
         assert!(below < 64.0, "{below} at {size}");
     }
@@ -91,9 +91,9 @@ fn full_screen_shows_the_image_alone_and_its_bar_fades() {
     bench.press("Pause");
     assert_eq!(key(&mut bench, Key::F11), [true]);
     assert!(!bench.has_label("Generate"));
-    let picture = bench.labelled("Finished clip").rect();
+    let image = bench.labelled("Finished video").rect();
     let window = bench.harness.ctx.content_rect();
-    assert!(picture.contains_rect(window.shrink(1.0)), "{picture:?}");
+    assert!(image.contains_rect(window.shrink(1.0)), "{image:?}");
     bench.node(Role::Button, "Play");
     bench.wait_until_gone("Leave full screen");
     bench.until_at_rest();
@@ -118,11 +118,11 @@ fn full_screen_from_another_page_shows_the_image_and_a_page_ends_it() {
     let (mut bench, _) = finished(1);
     bench.press("Gallery");
     assert_eq!(key(&mut bench, Key::F11), [true]);
-    bench.labelled("Finished clip");
+    bench.labelled("Finished video");
     bench.press_keys(Modifiers::COMMAND, Key::Num2);
     assert_eq!(bench.app().cx.page, MainPage::Gallery);
     assert!(!bench.app().watch.is_full);
-    // Without a picture there is none to show.
+    // Without an image there is none to show.
     let mut bench = Bench::new();
     assert_eq!(key(&mut bench, Key::F11), [] as [bool; 0]);
     bench.assert_shows("Generate");
@@ -143,7 +143,7 @@ fn full_screen_shows_a_comparison_with_both_its_rows_of_buttons() {
         assert!(window.contains_rect(rect), "{name} at {rect:?}");
         rect
     };
-    // Those of every clip, and below them those of a comparison.
+    // Those of every video, and below them those of a comparison.
     let player = place(&bench, "Next frame");
     for name in ["Wipe", "Difference", "Swap A and B", "Close"] {
         assert!(place(&bench, name).top() >= player.bottom(), "{name}");
@@ -163,19 +163,19 @@ fn full_screen_shows_a_comparison_with_both_its_rows_of_buttons() {
 fn viewer_and_strip_have_the_menu_of_the_gallery() {
     let (mut bench, sent) = finished(2);
     bench.press("Pause");
-    for place in ["Finished clip", "Result 1: clip 0"] {
+    for place in ["Finished video", "Result 1: video 0"] {
         bench.click_secondary(place);
-        for name in "Use settings|Extend clip|Open folder|Copy path|Delete".split('|') {
+        for name in "Use settings|Extend video|Open folder|Copy path|Delete".split('|') {
             bench.node(Role::Button, name);
         }
-        if place == "Finished clip" {
+        if place == "Finished video" {
             bench.press_key(Key::Escape);
         }
     }
     bench.press("Use settings");
-    assert_eq!(bench.form().prompt, "clip 0");
+    assert_eq!(bench.form().prompt, "video 0");
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
-    bench.click_secondary("Result 1: clip 0");
+    bench.click_secondary("Result 1: video 0");
     bench.press("Compare with what is shown");
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
 }
@@ -190,12 +190,12 @@ fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
     assert!(!path(2).exists() && path(1).exists());
     // The one beside it is looked at.
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
-    bench.press_until("Undo", "Result 3: clip 2");
+    bench.press_until("Undo", "Result 3: video 2");
     assert!(path(2).exists());
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     // One of the strip, while another one is looked at.
-    bench.click_secondary("Result 1: clip 0");
-    bench.press_until("Delete", "Result 1: clip 1");
+    bench.click_secondary("Result 1: video 0");
+    bench.press_until("Delete", "Result 1: video 1");
     assert!(!path(0).exists());
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     for _ in 0..2 {
@@ -212,7 +212,7 @@ fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
 #[test]
 fn a_file_that_plays_is_deleted_and_plays_again_after_undo() {
     let (mut bench, _) = finished(1);
-    let path = bench.home.path().join("clips/walk.mp4");
+    let path = bench.home.path().join("videos/walk.mp4");
     write_made(&path, [48, 32], 12, 10.0, None);
     bench.push(PlayerCommand::PlayFile(path.clone()));
     bench.wait_for("The file walk.mp4");
@@ -255,7 +255,7 @@ fn a_new_video_plays_once_while_the_next_job_runs() {
     let made = output(&first, 6);
     bench.send(first.id, JobUpdate::Ended(JobOutcome::Finished(made)));
     let mut shown_at = None;
-    bench.until_later("the clip is shown, and then the running job", |bench| {
+    bench.until_later("the video is shown, and then the running job", |bench| {
         let now = bench.harness.ctx.input(|input| input.time);
         let watch = &bench.app().watch;
         if watch.mode == ViewerMode::Result(first.id) && watch.player.as_ref().unwrap().is_playing()
@@ -289,8 +289,8 @@ fn an_image_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_b
     let (mut bench, _) = finished(1);
     bench.push(QueueCommand::PauseAll);
     bench.press_generate();
-    let picture = bench.picture_file("start.png", 64, 48);
-    bench.push(PlayerCommand::ShowInput(picture));
+    let image = bench.image_file("start.png", 64, 48);
+    bench.push(PlayerCommand::ShowInput(image));
     bench.push(QueueCommand::GoOn);
     bench.harness.step();
     let app = bench.app();

@@ -3,7 +3,7 @@
 use safelight::app::choices::CompareMode;
 use safelight::app::player::zoom::ZoomLevel;
 use safelight::app::player::{PlaybackOptions, RepeatMode};
-use safelight_core::media::{open_picture, read_settings};
+use safelight_core::media::{open_rgb, read_settings};
 
 use crate::app_window::prelude::*;
 
@@ -11,16 +11,16 @@ fn finished(count: usize) -> (Bench, Vec<Sent>) {
     let mut bench = Bench::of(experts_spec());
     let mut sent = Vec::new();
     for index in 0..count {
-        bench.form().prompt = format!("clip {index}");
+        bench.form().prompt = format!("video {index}");
         bench.form().seed = 100 + index as u64;
         bench.form().seed_mode = SeedMode::Fixed;
-        sent.push(bench.make_clip(3 + index as u8));
+        sent.push(bench.make_video(3 + index as u8));
     }
     (bench, sent)
 }
 
 fn play(bench: &mut Bench, name: &str, num_frames: u8) -> PathBuf {
-    let path = bench.clip_file(name, 48, 32, num_frames);
+    let path = bench.video_file(name, 48, 32, num_frames);
     bench.run(PlayerCommand::PlayFile(path.clone()));
     bench.until("the file is shown", |bench| {
         bench.app().watch.mode == ViewerMode::File && bench.app().watch.texture.handle().is_some()
@@ -63,8 +63,8 @@ fn a_file_that_is_no_image_and_no_video_is_a_card_and_takes_no_place() {
 #[test]
 fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
     let mut bench = Bench::new();
-    let first = bench.clip_file("first.mp4", 48, 32, 5);
-    let last = bench.clip_file("last.mp4", 48, 32, 6);
+    let first = bench.video_file("first.mp4", 48, 32, 5);
+    let last = bench.video_file("last.mp4", 48, 32, 6);
     bench.push(PlayerCommand::PlayFile(first));
     bench.harness.step();
     bench.run(PlayerCommand::PlayFile(last));
@@ -78,7 +78,7 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
     let (mut bench, sent) = finished(2);
     bench.run(PlayerCommand::CompareWith(sent[0].id));
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
-    bench.assert_shows_all(&["seed 101", "prompt “clip 0”"]);
+    bench.assert_shows_all(&["seed 101", "prompt “video 0”"]);
     let compare = bench.app().watch.compare.as_ref().unwrap();
     assert_eq!(compare.playhead.len(), 4);
     assert!(compare.sides.iter().all(|it| it.texture.handle().is_some()));
@@ -101,15 +101,15 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
 fn results_are_compared_from_the_menu_and_with_ctrl_in_the_strip_where_a_click_shows() {
     let (mut bench, sent) = finished(2);
     bench.press_more("Compare with");
-    bench.press("1: clip 0, seed 100");
+    bench.press("1: video 0, seed 100");
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
     bench.press("Close");
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
-    let first = bench.labelled("Result 1: clip 0");
+    let first = bench.labelled("Result 1: video 0");
     first.click_modifiers(Modifiers::COMMAND);
     bench.settle();
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
-    bench.press("Result 1: clip 0");
+    bench.press("Result 1: video 0");
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[0].id));
     assert!(bench.app().watch.compare.is_none());
 }
@@ -125,18 +125,18 @@ fn the_images_of_a_batch_from_disk_are_looked_at_one_by_one() {
         write_made(path, [20, 10], 1, 8.0, Some(made_with(&settings)));
     }
     bench.run(PlayerCommand::PlayFile(paths[1].clone()));
-    bench.wait_for("picture 2 of 3");
-    bench.press("Next picture");
-    bench.assert_shows_all(&["picture 3 of 3", "cat_0003.png"]);
+    bench.wait_for("image 2 of 3");
+    bench.press("Next image");
+    bench.assert_shows_all(&["image 3 of 3", "cat_0003.png"]);
     bench.press_key(Key::ArrowRight);
-    bench.assert_shows("picture 1 of 3");
+    bench.assert_shows("image 1 of 3");
 }
 
 #[test]
 fn two_files_of_other_lengths_and_sizes_are_compared() {
     let mut bench = Bench::new();
-    let a = bench.clip_file("a.mp4", 48, 32, 5);
-    let b = bench.picture_file("b.png", 20, 60);
+    let a = bench.video_file("a.mp4", 48, 32, 5);
+    let b = bench.image_file("b.png", 20, 60);
     bench.run(PlayerCommand::CompareFiles(a, b));
     bench.until("both are there", |bench| {
         let compare = bench.app().watch.compare.as_ref();
@@ -165,8 +165,8 @@ fn a_frame_is_saved_beside_its_video_and_it_says_where() {
     bench.wait_for("Frame 4 is saved as walk_frame_0004.png");
     let saved = path.with_file_name("walk_frame_0004.png");
     let shown: RgbPixels = (*bench.app().watch.player.as_ref().unwrap().exact().unwrap()).clone();
-    assert_eq!(open_picture(&saved).unwrap(), shown);
-    assert_eq!(read_settings(&saved).unwrap(), None, "the clip has none");
+    assert_eq!(open_rgb(&saved).unwrap(), shown);
+    assert_eq!(read_settings(&saved).unwrap(), None, "the video has none");
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
     bench.press("Pause");
     bench.run(PlayerCommand::ShowFrame(1));
     bench.press_more("Use frame as start image");
-    bench.wait_for("Start picture frame-");
+    bench.wait_for("Start image frame-");
     bench.press_more("Use frame as end image");
-    bench.wait_for("End picture frame-");
+    bench.wait_for("End image frame-");
     let sent = bench.start_job();
-    let start = open_picture(&sent.request.image.unwrap()).unwrap();
-    assert_eq!(start, *picture(64, [10, 40, 30]));
+    let start = open_rgb(&sent.request.image.unwrap()).unwrap();
+    assert_eq!(start, *image(64, [10, 40, 30]));
     assert!(sent.request.last_image.is_some() && sent.request.extend.is_none());
 }
 
@@ -217,7 +217,7 @@ fn an_image_is_zoomed_and_given_the_whole_window_and_back() {
     assert_eq!(bench.app().watch.zoom, ZoomLevel::Fit);
     bench.press_key(Key::F);
     assert!(!bench.has_label("Generate"));
-    bench.labelled("Finished clip");
+    bench.labelled("Finished video");
     bench.press_key(Key::Escape);
     bench.assert_shows("Generate");
 }

@@ -76,7 +76,7 @@ fn one_button_makes_the_first_video_with_the_example() {
         "slow here · about 14 h",
         "Models for this machine",
     ]);
-    bench.press("Make your first clip");
+    bench.press("Make your first video");
     let request = bench.next_request();
     assert_eq!(request.model, "little-world");
     assert_eq!(request.prompt, "a red boat sails to the right at sunset");
@@ -141,7 +141,7 @@ fn without_libtorch_the_page_says_what_to_do_and_the_rest_stays_of_use() {
     let copied = bench.copied_by("Copy the command");
     assert_eq!(copied.as_deref(), Some("cargo xtask setup"));
     bench.assert_shows("Choose a libtorch folder");
-    bench.press_in_vain("Make your first clip");
+    bench.press_in_vain("Make your first video");
     bench.assert_no_job();
     // Whoever skips the page is told where the work is.
     bench.press("Skip the first steps");
@@ -157,7 +157,7 @@ fn with_models_that_need_an_image_or_a_disk_that_takes_nothing_there_is_a_way_on
     };
     let mut bench = bench(vec![needy], Ok(()), false);
     open(&mut bench);
-    bench.assert_shows_all(&["need a start picture", "cannot be written to"]);
+    bench.assert_shows_all(&["need a start image", "cannot be written to"]);
     bench.press("See all models");
     assert_eq!(bench.app().cx.page, MainPage::Models);
 }

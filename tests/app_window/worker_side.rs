@@ -80,12 +80,12 @@ impl Bench {
         self.say(id, step_update(stage, step, num_steps));
     }
 
-    pub fn say_preview(&mut self, id: JobId, index: u32, count: u32, picture: Arc<RgbPixels>) {
-        self.say(id, JobUpdate::Preview(frame(index, count, picture)));
+    pub fn say_preview(&mut self, id: JobId, index: u32, count: u32, image: Arc<RgbPixels>) {
+        self.say(id, JobUpdate::Preview(frame(index, count, image)));
     }
 
-    pub fn say_frame(&mut self, id: JobId, index: u32, count: u32, picture: Arc<RgbPixels>) {
-        self.say(id, JobUpdate::Frame(frame(index, count, picture)));
+    pub fn say_frame(&mut self, id: JobId, index: u32, count: u32, image: Arc<RgbPixels>) {
+        self.say(id, JobUpdate::Frame(frame(index, count, image)));
     }
 
     pub fn say_stage_ended(&mut self, id: JobId, stage: Stage, secs: f64) {
@@ -166,7 +166,7 @@ impl Bench {
         self.end_job(sent, output);
     }
 
-    pub fn make_clip(&mut self, num_frames: u8) -> Sent {
+    pub fn make_video(&mut self, num_frames: u8) -> Sent {
         let sent = self.start_job();
         self.finish_job(&sent, num_frames);
         sent
@@ -174,15 +174,15 @@ impl Bench {
 
     pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
         self.say_end(sent.id, JobOutcome::Finished(output));
-        self.until_pictured();
+        self.until_image_is_shown();
     }
 }
 
-fn frame(index: u32, count: u32, picture: Arc<RgbPixels>) -> PreviewFrame {
+fn frame(index: u32, count: u32, image: Arc<RgbPixels>) -> PreviewFrame {
     PreviewFrame {
         index,
         count,
-        picture,
+        image,
     }
 }
 

@@ -1,10 +1,10 @@
-//! Clip to clip: a clip that is made anew in part, at its own rate, in its own shape and length.
+//! Video to video: a video that is made anew in part, at its own rate, in its own shape and length.
 
 use crate::generate::prelude::*;
 
 fn frames_of(home: &Home, name: &str) -> Vec<Vec<u8>> {
-    let clip = media::open_clip(&home.path().join(name)).expect("a clip");
-    clip.frames.iter().map(|frame| frame.rgb.clone()).collect()
+    let video = media::open_video(&home.path().join(name)).expect("a video");
+    video.frames.iter().map(|frame| frame.rgb.clone()).collect()
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn a_video_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_a
         ("c.webp", "vae_encode:kill"),
     ] {
         let mut command = home.generate();
-        command.args("--source-clip old.webp --strength 0.5 --frames 9 --steps 4".split(' '));
+        command.args("--source-video old.webp --strength 0.5 --frames 9 --steps 4".split(' '));
         command.args(["--prompt", "a blue boat", "--out", name]);
         strike(&mut command, &home, fault, name);
         let output = run(&mut command);
@@ -36,11 +36,11 @@ fn a_video_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_a
 #[test]
 fn a_longer_wish_than_the_video_and_an_image_are_told_and_made() {
     let home = Home::new();
-    test_picture(&home.path().join("photo.png"), 64, 32);
-    let output = makes(&home, "--source-clip photo.png --frames 5 --out new.png");
+    test_image(&home.path().join("photo.png"), 64, 32);
+    let output = makes(&home, "--source-video photo.png --frames 5 --out new.png");
     assert_eq!(assert_finished(&output)["frames"], 1);
     let told = events_of(&output, "notice")[0]["message"].to_string();
-    let change = "changed from 5 to 1: the clip has 1";
+    let change = "changed from 5 to 1: the video has 1";
     assert!(told.contains(change), "{told}");
 }
 
@@ -49,9 +49,9 @@ fn what_a_mask_keeps_of_a_video_is_its_own_to_the_byte_in_every_frame() {
     let home = Home::new();
     makes(&home, "--frames 9 --seed 3 --out old.png");
     let white_right = |x: u32, _: u32| [if x < 32 { 0 } else { 255 }; 3];
-    let mask = RgbPixels::from_fn(64, 32, white_right).expect("a picture");
+    let mask = RgbPixels::from_fn(64, 32, white_right).expect("an image");
     media::write_png(&home.path().join("mask.png"), &mask).expect("a file");
-    let kept = "--source-clip old_0001.png --mask mask.png";
+    let kept = "--source-video old_0001.png --mask mask.png";
     makes(
         &home,
         &format!("{kept} --frames 9 --strength 0.9 --out new.png"),
@@ -91,10 +91,10 @@ fn a_second_pass_is_the_job_from_the_enlarged_video_also_when_the_engine_dies() 
         assert_eq!(last["frames"], 5);
         made.push(frames_of(&home, &name.replace('.', "_0001.")));
     }
-    let info = media::clip_info(&home.path().join("a_0001.png")).expect("a clip");
+    let info = media::video_info(&home.path().join("a_0001.png")).expect("a video");
     assert_eq!((info.width, info.height, info.num_frames), (128, 64, 5));
     assert!(made[1] == made[0] && made[2] == made[0]);
-    let enlarged = "--source-clip first_0001.png --strength 0.5 --width 128 --height 64";
+    let enlarged = "--source-video first_0001.png --strength 0.5 --width 128 --height 64";
     makes(&home, &format!("{common} {enlarged} --out d.png"));
     assert!(frames_of(&home, "d_0001.png") == made[0]);
 }

@@ -46,7 +46,7 @@ fn run_failing(command: Command, home: &Home, kind: &str, at: u64) -> Output {
 
 fn job(home: &Home) -> Command {
     let mut command = home.generate();
-    command.args(["--out", "clip.webp"]);
+    command.args(["--out", "video.webp"]);
     command
 }
 
@@ -57,7 +57,7 @@ fn undisturbed(kind: &str) -> (Vec<u8>, u64) {
     assert_finished(&run(&mut command));
     let count = fs::read(&counter).unwrap().try_into().unwrap();
     fs::remove_file(counter).unwrap();
-    let bytes = fs::read(home.path().join("clip.webp")).unwrap();
+    let bytes = fs::read(home.path().join("video.webp")).unwrap();
     (bytes, u64::from_le_bytes(count))
 }
 
@@ -94,7 +94,7 @@ fn a_disk_that_is_full_when_the_result_is_written_keeps_the_job() {
     for at in (1..=count).rev() {
         let home = Home::new();
         let output = run_failing(job(&home), &home, kind, at);
-        let path = home.path().join("clip.webp");
+        let path = home.path().join("video.webp");
         if end(&output).1 == 0 {
             assert!(fs::read(path).unwrap() == bytes, "{kind} {at}");
             continue;
@@ -138,7 +138,7 @@ fn a_rename_or_a_flush_that_fails_costs_no_result() {
                 };
                 assert_finished(&run(&mut again));
             }
-            let made = fs::read(home.path().join("clip.webp")).unwrap();
+            let made = fs::read(home.path().join("video.webp")).unwrap();
             assert!(made == bytes, "{kind} {at}");
             assert!(home.job_folders().is_empty(), "{kind} {at}");
         }
@@ -158,7 +158,7 @@ fn a_share_that_gives_no_locks_keeps_jobs_and_lets_them_go_on() {
         let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
         assert_eq!(listed["jobs"].as_array().map(Vec::len), Some(1), "{kind}");
         assert_finished(&run_failing(resume(&home), &home, kind, 1));
-        assert!(home.path().join("clip.webp").exists());
+        assert!(home.path().join("video.webp").exists());
     }
 }
 
@@ -193,7 +193,7 @@ fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
         let mut command = home.generate();
         fs::create_dir_all(out.join("deep")).unwrap();
         let mut child = command
-            .args(["--steps", "40", "--out", "out/deep/clip.webp"])
+            .args(["--steps", "40", "--out", "out/deep/video.webp"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -223,7 +223,7 @@ fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
             // What was made is kept, and goes where its folder is again.
             fs::create_dir_all(out.join("deep")).unwrap();
             assert_finished(&run(&mut resume(&home)));
-            assert!(out.join("deep/clip.webp").exists());
+            assert!(out.join("deep/video.webp").exists());
         } else {
             assert_eq!(last["kind"], "disk", "{last}");
             assert_finished(&run(&mut job(&home)));

@@ -11,11 +11,11 @@ use crate::generate::prelude::*;
 
 const ENGINE_STAGES: [&str; 5] = ["encode_text", "encode_image", "denoise", "unload", "decode"];
 
-/// One run on a start picture in which the engine is struck once at the beginning of `stage`.
+/// One run on a start image in which the engine is struck once at the beginning of `stage`.
 fn struck(home: &Home, stage: &str, kind: &str) -> Value {
     let name = format!("{stage}-{kind}");
     let mut command = home.generate();
-    command.args(["--image", "start.png", "--out", "clip.mp4"]);
+    command.args(["--image", "start.png", "--out", "video.mp4"]);
     strike(&mut command, home, &format!("{stage}:{kind}"), &name);
     let output = run(&mut command);
     let last = assert_finished(&output);
@@ -31,7 +31,7 @@ fn struck(home: &Home, stage: &str, kind: &str) -> Value {
 #[test]
 fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
     let home = Home::new();
-    test_picture(&home.path().join("start.png"), 64, 32);
+    test_image(&home.path().join("start.png"), 64, 32);
     for stage in ENGINE_STAGES {
         for kind in ["abort", "kill"] {
             let last = struck(&home, stage, kind);
@@ -45,7 +45,7 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
 #[test]
 fn an_engine_that_hangs_in_any_stage_is_ended_and_the_job_finishes() {
     let home = Home::new();
-    test_picture(&home.path().join("start.png"), 64, 32);
+    test_image(&home.path().join("start.png"), 64, 32);
     home.write_settings("[runtime]\nstall_limit_secs = 2\n");
     for stage in ENGINE_STAGES {
         let last = struck(&home, stage, "hang");
@@ -59,11 +59,11 @@ fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_fin
     let home = Home::new();
     let faulty = |fault: &str| {
         let mut command = home.generate();
-        command.args(["--out", "clip.mp4"]);
+        command.args(["--out", "video.mp4"]);
         run(command.env("SAFELIGHT_ENGINE_FAULT", fault))
     };
     assert_failed(&faulty("decode:abort"), 1, "");
-    assert!(!home.path().join("clip.mp4").exists());
+    assert!(!home.path().join("video.mp4").exists());
     assert!(kept_job(&home).join("latents.safetensors").exists());
     // Out of memory and panics have their own exit codes.
     assert_failed(&faulty("denoise:oom"), 4, "");
@@ -73,7 +73,7 @@ fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_fin
 /// A long job whose first step is made, and the lines that it goes on to say.
 fn in_its_steps(home: &Home) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = home.generate();
-    command.args(["--steps", "1000", "--out", "clip.mp4"]);
+    command.args(["--steps", "1000", "--out", "video.mp4"]);
     at_a_step(command)
 }
 
@@ -100,7 +100,7 @@ fn a_polite_signal_stops_within_a_step_and_keeps_the_job_also_one_that_was_resum
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let home = Home::new();
         stopped_politely(in_its_steps(&home), signal);
-        assert!(!home.path().join("clip.mp4").exists());
+        assert!(!home.path().join("video.mp4").exists());
         let kept = kept_job(&home);
         let checkpoint = kept.join("denoise.partial.safetensors");
         let number = kept.file_name().unwrap().to_str().unwrap();
@@ -160,7 +160,7 @@ fn interrupted_twice(grace_secs: u32, pause: Duration) -> (String, Option<i32>, 
     home.write_settings(&format!("[runtime]\ncancel_grace_secs = {grace_secs}\n"));
     let marker = home.path().join("hangs.struck");
     let mut command = home.generate();
-    command.args(["--out", "clip.mp4"]);
+    command.args(["--out", "video.mp4"]);
     strike(&mut command, &home, "denoise:hang", "hangs");
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -224,9 +224,9 @@ fn an_autoencoder_of_no_numbers_fails_the_job_instead_of_a_black_video() {
     fs::write(&weights, bytes).unwrap();
     let mut command = home.generate();
     command.arg("--model").arg(&model).args(["--frames", "1"]);
-    let output = run(command.args(["--steps", "1", "--out", "clip.mp4"]));
+    let output = run(command.args(["--steps", "1", "--out", "video.mp4"]));
     assert_failed(&output, 2, "the VAE gave invalid pixels");
-    assert!(!home.path().join("clip.mp4").exists());
+    assert!(!home.path().join("video.mp4").exists());
 }
 
 fn children_of(pid: u32) -> Vec<u32> {

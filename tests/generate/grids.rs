@@ -23,7 +23,7 @@ fn a_grid_makes_every_cell_and_a_sheet_that_makes_it_again() {
     }
     // A cell is what the same settings make alone.
     makes(&home, "--steps 1 --seed 4 --frames 1 --out alone.png");
-    let read = |name: &str| media::open_picture(&home.path().join(name)).unwrap();
+    let read = |name: &str| media::open_rgb(&home.path().join(name)).unwrap();
     assert_eq!(read("alone.png"), read("fox_0003.png"));
     // The sheet makes its grid again.
     let again = run(&mut home.repeat("fox_grid.png", "again.png"));
@@ -44,7 +44,7 @@ fn a_wrong_grid_or_extension_is_refused_before_anything_is_made_or_kept() {
         (
             "--outpaint",
             "left=64",
-            "give the picture to extend with --image",
+            "give the image to extend with --image",
         ),
         ("--outpaint", "left", sides),
         ("--outpaint", "overlap=4", sides),
@@ -56,5 +56,5 @@ fn a_wrong_grid_or_extension_is_refused_before_anything_is_made_or_kept() {
     }
     assert!(home.job_folders().is_empty());
     let kept = fs::read_dir(home.path().join("data/safelight/masks"));
-    assert!(kept.is_err(), "a picture was written for a refused job");
+    assert!(kept.is_err(), "an image was written for a refused job");
 }

@@ -1,6 +1,6 @@
-//! Sizes that snap, pictures and clips that a job starts from, and what a file remembers of them.
+//! Sizes that snap, images and videos that a job starts from, and what a file remembers of them.
 
-use safelight_core::media::MAX_CLIP_PIXELS;
+use safelight_core::media::MAX_VIDEO_PIXELS;
 
 use crate::common::scripts::write_script;
 use crate::common::tiny_model;
@@ -9,7 +9,7 @@ use crate::generate::prelude::*;
 #[test]
 fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
     let home = Home::new();
-    let output = makes(&home, "--width 60 --frames 6 --out clip.mp4");
+    let output = makes(&home, "--width 60 --frames 6 --out video.mp4");
     assert_eq!(assert_finished(&output)["frames"], 5);
     let notices = events_of(&output, "notice");
     assert_eq!(notices[0]["field"], "width");
@@ -17,10 +17,10 @@ fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
     let text = message(&notices[0]);
     let told = "The width was changed from 60 to 64";
     assert!(text.starts_with(told), "{text}");
-    let info = media::clip_info(&home.path().join("clip.mp4")).unwrap();
+    let info = media::video_info(&home.path().join("video.mp4")).unwrap();
     assert_eq!((info.width, info.height, info.num_frames), (64, 32, 5));
 
-    let again = "generate --device cpu --from clip.mp4 --width 60 --out again.mp4";
+    let again = "generate --device cpu --from video.mp4 --width 60 --out again.mp4";
     let plain = run(home.safelight().args(again.split(' ')));
     let said = String::from_utf8_lossy(&plain.stderr).into_owned();
     assert!(said.contains(told), "{said}");
@@ -30,8 +30,8 @@ fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
 fn a_video_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
     let home = Home::new();
     makes(&home, "--fps 12 --out old.mp4");
-    let old = media::open_clip(&home.path().join("old.mp4")).unwrap();
-    let mut clips = Vec::new();
+    let old = media::open_video(&home.path().join("old.mp4")).unwrap();
+    let mut videos = Vec::new();
     for (name, fault) in [
         ("a.png", ""),
         ("b.png", "denoise:kill"),
@@ -45,12 +45,12 @@ fn a_video_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
         assert_eq!((&last["frames"], &last["fps"]), (&9.into(), &12.0.into()));
         assert!(events_of(&output, "notice").is_empty());
         let first = home.path().join(name.replace('.', "_0001."));
-        clips.push(media::open_clip(&first).unwrap());
+        videos.push(media::open_video(&first).unwrap());
     }
-    for clip in &clips {
-        assert_eq!(clip.fps, 12.0);
-        assert_eq!(clip.frames[..5], old.frames[..]);
-        assert_eq!(clip.frames, clips[0].frames, "a resume changes nothing");
+    for video in &videos {
+        assert_eq!(video.fps, 12.0);
+        assert_eq!(video.frames[..5], old.frames[..]);
+        assert_eq!(video.frames, videos[0].frames, "a resume changes nothing");
     }
     assert!(home.job_folders().is_empty());
 }
@@ -64,28 +64,28 @@ fn a_video_of_another_size_is_brought_to_the_new_one_with_a_notice_and_excludes_
     let notices = events_of(&output, "notice");
     let text = message(&notices[0]);
     assert!(text.contains("resized from 64×32 to 32×32"), "{text}");
-    let info = media::clip_info(&home.path().join("old.webp")).unwrap();
+    let info = media::video_info(&home.path().join("old.webp")).unwrap();
     assert_eq!((info.width, info.height, info.num_frames), (32, 32, 9));
 
-    test_picture(&home.path().join("start.png"), 64, 32);
-    let both = "--image start.png --extend old.webp --out clip.mp4".split(' ');
+    test_image(&home.path().join("start.png"), 64, 32);
+    let both = "--image start.png --extend old.webp --out video.mp4".split(' ');
     let output = run(home.generate().args(both));
-    assert_failed(&output, 2, "either a start picture or a clip");
+    assert_failed(&output, 2, "either a start image or a video");
 }
 
 #[test]
 fn a_repeated_job_tells_when_its_image_is_another_one() {
     let home = Home::new();
     let start = home.path().join("start.png");
-    test_picture(&start, 64, 32);
-    makes(&home, "--image start.png --out clip.mp4");
+    test_image(&start, 64, 32);
+    makes(&home, "--image start.png --out video.mp4");
     let again = |out: &str| {
-        let output = run(&mut home.repeat("clip.mp4", out));
+        let output = run(&mut home.repeat("video.mp4", out));
         assert_finished(&output);
         events_of(&output, "warning")
     };
     assert_eq!(again("same.mp4").len(), 0);
-    test_picture(&start, 65, 32);
+    test_image(&start, 65, 32);
     let text = again("other.mp4")[0]["message"].to_string();
     assert!(text.contains("start.png"), "{text}");
     assert!(text.contains("has changed since"), "{text}");
@@ -97,9 +97,9 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     let (model, vae) = (home.path().join("model"), home.path().join("vae"));
     copy_folder(&tiny_model(), &model);
     fs::rename(model.join("vae"), &vae).unwrap();
-    makes(&home, "--model model --vae vae --out clip.mp4");
+    makes(&home, "--model model --vae vae --out video.mp4");
     let again = |out: &str, more: &[&str]| {
-        let output = run(home.repeat("clip.mp4", out).args(more));
+        let output = run(home.repeat("video.mp4", out).args(more));
         assert_finished(&output);
         let warnings = events_of(&output, "warning");
         let texts = warnings.iter().filter_map(|it| it["message"].as_str());
@@ -121,10 +121,10 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     assert!(told.contains("is missing"), "{told}");
 }
 
-/// A clip that only ffmpeg can read.
+/// A video that only ffmpeg can read.
 const HEVC: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/src/core/media/source/tests/clips/hevc.mp4"
+    "/src/core/media/source/tests/videos/hevc.mp4"
 );
 
 #[test]
@@ -133,7 +133,7 @@ fn a_video_for_which_ffmpeg_is_missing_is_told_what_can_be_read() {
     fs::create_dir(home.path().join("empty")).unwrap();
     let mut command = home.generate();
     command.env("PATH", home.path().join("empty"));
-    let output = run(command.args(["--extend", HEVC, "--out", "clip.mp4"]));
+    let output = run(command.args(["--extend", HEVC, "--out", "video.mp4"]));
     let last = assert_failed(&output, 2, "");
     let text = message(&last);
     for part in ["HEVC", "ffmpeg", "MP4", "H.264", "hevc.mp4"] {
@@ -159,17 +159,17 @@ fn with_scripts(mut command: Command, home: &Home, probe: &str, decode: &str) ->
 fn a_video_with_more_frames_than_its_header_says_is_refused_where_they_are_too_many() {
     let home = Home::new();
     // One frame more than fit, each much smaller than the result.
-    let num_frames = (MAX_CLIP_PIXELS / (512 * 512) + 1) as usize;
+    let num_frames = (MAX_VIDEO_PIXELS / (512 * 512) + 1) as usize;
     let frame = [b"P6 2 2 255\n".as_slice(), &[90; 12]].concat();
     fs::write(home.path().join("frames"), frame.repeat(num_frames)).unwrap();
     let header = "packet|flags=K_\npacket|flags=__\nstream|avg_frame_rate=8/1";
     let decode = "cat \"$(dirname \"$0\")/../frames\"";
     let mut command = with_scripts(home.generate(), &home, header, decode);
     command.args(["--width", "512", "--height", "512"]);
-    let output = run(command.args(["--extend", HEVC, "--out", "clip.mp4"]));
+    let output = run(command.args(["--extend", HEVC, "--out", "video.mp4"]));
     let (last, _) = end(&output);
     assert_eq!(last["event"], "failed", "{last}");
-    let said = format!("the clip has too many frames, {num_frames}, for 512×512: {HEVC}");
+    let said = format!("the video has too many frames, {num_frames}, for 512×512: {HEVC}");
     assert_eq!(last["message"], said, "{last}");
     assert!(events_of(&output, "stage").is_empty(), "{last}");
 }

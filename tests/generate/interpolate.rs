@@ -23,7 +23,7 @@ fn frame(scene: u32, index: u32) -> RgbPixels {
 }
 
 /// `small.webp`: frames of the first scene, then of the second.
-fn clip(home: &Home, counts: [u32; 2]) -> Vec<RgbPixels> {
+fn video(home: &Home, counts: [u32; 2]) -> Vec<RgbPixels> {
     let frames = [0, 1].map(|scene| (0..counts[scene as usize]).map(move |it| frame(scene, it)));
     let frames: Vec<RgbPixels> = frames.into_iter().flatten().collect();
     fox_video(home, "small.webp", &frames)
@@ -50,7 +50,7 @@ fn assert_is_between(made: &RgbPixels, first: &RgbPixels, second: &RgbPixels) {
 fn doubled_frames_keep_the_old_ones_and_no_cut_is_blended() {
     let home = Home::new();
     network(&home, "rife.safetensors");
-    let old = clip(&home, [3, 2]);
+    let old = video(&home, [3, 2]);
     let output = run(interpolate(&home).args(["--times", "2", "--out", "smooth.png"]));
     assert_eq!(assert_finished(&output)["frames"], 10);
     let new = numbered(&home, "smooth", 10);
@@ -70,10 +70,10 @@ fn doubled_frames_keep_the_old_ones_and_no_cut_is_blended() {
 fn a_given_rate_keeps_the_length_and_what_the_video_carried() {
     let home = Home::new();
     network(&home, "rife.safetensors");
-    clip(&home, [4, 0]);
+    video(&home, [4, 0]);
     let output = run(interpolate(&home).args(["--fps", "25", "--out", "smooth.webp"]));
     assert_finished(&output);
-    let made = media::clip_info(&home.path().join("smooth.webp")).unwrap();
+    let made = media::video_info(&home.path().join("smooth.webp")).unwrap();
     assert_eq!((made.num_frames, made.fps), (10, 25.0));
     let carried = settings(&home, "smooth.webp");
     assert_eq!(carried["request"]["prompt"], "a red fox");
@@ -86,12 +86,12 @@ fn a_video_of_uneven_frame_times_gets_frames_of_even_moments() {
     let home = Home::new();
     network(&home, "rife.safetensors");
     let frames: Vec<RgbPixels> = (0..3).map(|index| frame(0, index)).collect();
-    let options = ClipOptions {
+    let options = VideoOptions {
         starts: Some(FrameStarts::from_micros([0, 100_000, 500_000, 600_000])),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
-    media::write_clip(&home.path().join("small.webp"), &frames, options).unwrap();
-    let old = media::open_picture(&home.path().join("small.webp")).unwrap();
+    media::write_video(&home.path().join("small.webp"), &frames, options).unwrap();
+    let old = media::open_rgb(&home.path().join("small.webp")).unwrap();
     let output = run(interpolate(&home).args(["--fps", "10", "--out", "smooth.png"]));
     assert_eq!(assert_finished(&output)["frames"], 6);
     let new = numbered(&home, "smooth", 6);
@@ -110,7 +110,7 @@ fn a_video_is_the_same_when_its_engine_dies_at_any_frame() {
     let smooth = |fault: &str| {
         let home = Home::new();
         network(&home, "rife.safetensors");
-        clip(&home, [3, 2]);
+        video(&home, [3, 2]);
         let mut command = interpolate(&home);
         command.args(["--times", "3", "--out", "smooth.png"]);
         strike(&mut command, &home, fault, "smooth.png");
@@ -131,7 +131,7 @@ fn a_video_is_the_same_when_its_engine_dies_at_any_frame() {
 fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
     let home = Home::new();
     network(&home, "rife.safetensors");
-    clip(&home, [3, 0]);
+    video(&home, [3, 0]);
     media::write_png(&home.path().join("one.png"), &frame(0, 0)).unwrap();
     fs::write(home.path().join("rife49.pth"), b"\x80\x02").unwrap();
     for (option, value, expected) in [
@@ -144,7 +144,7 @@ fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
         assert_failed(&output, 2, expected);
     }
     for (source, model, code, expected) in [
-        ("one.png", "rife.safetensors", 2, "a single picture"),
+        ("one.png", "rife.safetensors", 2, "a single image"),
         ("small.webp", "rife49.pth", 3, "this is a pickle file"),
     ] {
         let arguments = ["interpolate", source, "--json", "--model", model];
@@ -156,7 +156,7 @@ fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
 #[test]
 fn a_network_is_found_where_comfyui_keeps_it() {
     let home = Home::new();
-    clip(&home, [2, 0]);
+    video(&home, [2, 0]);
     let models = home.path().join("ComfyUI/models");
     fs::create_dir_all(models.join("checkpoints")).unwrap();
     let plain = || {
@@ -179,7 +179,7 @@ fn the_plan_tells_what_a_frame_between_two_takes() {
         RgbPixels::from_fn(512, 256, pixel).expect("it has pixels")
     });
     let path = home.path().join("small.webp");
-    media::write_clip(&path, &frames, ClipOptions::default()).expect("a clip");
+    media::write_video(&path, &frames, VideoOptions::default()).expect("a video");
     let output = run(interpolate(&home).args(["--times", "2", "--out", "smooth.mp4"]));
     let off = plan_error(&assert_finished(&output));
     assert!(off.abs() < 0.1, "{off}");

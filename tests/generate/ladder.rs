@@ -4,8 +4,8 @@ use safelight_core::memory::FallbackLevel::{FreeAndRetry, OnCpu, Tiles256, Tiles
 
 use crate::generate::prelude::*;
 
-/// A clip that is wide enough for tiles of both sizes, as numbered pictures.
-const WIDE: [&str; 4] = ["--width", "576", "--out", "clip.png"];
+/// A video that is wide enough for tiles of both sizes, as numbered images.
+const WIDE: [&str; 4] = ["--width", "576", "--out", "video.png"];
 
 struct Made {
     frames: Vec<RgbPixels>,
@@ -24,15 +24,15 @@ fn made(home: &Home, fault: &str, args: &[&str]) -> Made {
     let num_ends = events(&output).iter().filter(is_end).count();
     assert_eq!(num_ends, 1, "{fault}");
     let frames = (1..=5).map(|number| {
-        let path = home.path().join(format!("clip_{number:04}.png"));
-        let frame = media::open_picture(&path).unwrap();
+        let path = home.path().join(format!("video_{number:04}.png"));
+        let frame = media::open_rgb(&path).unwrap();
         fs::remove_file(path).unwrap();
         frame
     });
     let frames = frames.collect();
     let entries = fs::read_dir(home.path()).unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
-    let is_left = |name: &String| name.starts_with("clip") || name.contains("partial");
+    let is_left = |name: &String| name.starts_with("video") || name.contains("partial");
     let left: Vec<String> = names.filter(is_left).collect();
     assert!(left.is_empty(), "{fault} left {left:?}");
     assert!(home.job_folders().is_empty(), "{fault} left its folder");
@@ -57,11 +57,11 @@ fn climbs(made: &Made) -> Vec<(String, String, bool)> {
 #[test]
 fn an_allocation_that_fails_anywhere_is_made_again_and_the_video_is_the_same_bit_for_bit() {
     let home = Home::new();
-    test_picture(&home.path().join("start.png"), 100, 70);
+    test_image(&home.path().join("start.png"), 100, 70);
     let args = ["--image", "start.png"];
     let plain = made(&home, "", &args);
     assert!(climbs(&plain).is_empty());
-    // No more of them in one run of a stage than it has rungs that keep the picture.
+    // No more of them in one run of a stage than it has rungs that keep the image.
     for faults in [
         "encode_text@weights:oom*1;encode_text@text:host_oom*1;encode_image@vae_encode:oom_code2*1;\
          denoise@block+2:oom*1;denoise@sampler:oom_pressure*1;decode@vae_decode+2:oom*1",
@@ -169,6 +169,6 @@ fn a_job_that_nothing_helps_ends_once_with_what_was_short_and_what_to_do() {
         let text = last[field].as_str().unwrap();
         assert!(text.contains(part), "{text}");
     }
-    assert!(!home.path().join("clip_0001.png").exists());
+    assert!(!home.path().join("video_0001.png").exists());
     assert_eq!(home.job_folders().len(), 1);
 }

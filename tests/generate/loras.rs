@@ -49,11 +49,11 @@ fn lora(home: &Home, name: &str, rank: usize) -> PathBuf {
 fn made(home: &Home, command: &mut Command, name: &str) -> (Vec<Value>, RgbPixels) {
     let output = run(command);
     assert_finished(&output);
-    let picture = media::open_picture(&home.path().join(name)).unwrap();
-    (events(&output), picture)
+    let image = media::open_rgb(&home.path().join(name)).unwrap();
+    (events(&output), image)
 }
 
-fn picture(home: &Home, arguments: &[&str], name: &str) -> (Vec<Value>, RgbPixels) {
+fn image(home: &Home, arguments: &[&str], name: &str) -> (Vec<Value>, RgbPixels) {
     let mut command = home.generate();
     command.args(["--frames", "1", "--out", name]);
     made(home, command.args(arguments), name)
@@ -64,14 +64,14 @@ fn loras_change_the_result_say_how_much_of_them_is_used_and_travel_with_it() {
     let home = Home::new();
     let path = lora(&home, "style.safetensors", 4);
     lora(&home, "other.safetensors", 2);
-    let (_, plain) = picture(&home, &[], "plain.png");
-    let (_, none) = picture(&home, &["--lora", "style.safetensors:0"], "none.png");
+    let (_, plain) = image(&home, &[], "plain.png");
+    let (_, none) = image(&home, &["--lora", "style.safetensors:0"], "none.png");
     assert_eq!(plain, none);
     let one = ["--lora", "style.safetensors:0.8"];
     let two = [&one[..], &["--lora", "other.safetensors:-0.5"]].concat();
-    let (told, changed) = picture(&home, &two, "changed.png");
+    let (told, changed) = image(&home, &two, "changed.png");
     assert_ne!(plain, changed);
-    let (_, one) = picture(&home, &one, "one.png");
+    let (_, one) = image(&home, &one, "one.png");
     assert!(one != changed && one != plain);
 
     let of_lora: Vec<&Value> = told.iter().filter(|it| it["event"] == "lora").collect();

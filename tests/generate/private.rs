@@ -25,8 +25,8 @@ fn with_usual_umask(command: &Command) -> Command {
 #[test]
 fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
     let home = Home::new();
-    test_picture(&home.path().join("start.png"), 64, 32);
-    let inputs = ["--image", "start.png", "--out", "clip.mp4"];
+    test_image(&home.path().join("start.png"), 64, 32);
+    let inputs = ["--image", "start.png", "--out", "video.mp4"];
     let mut failing = with_usual_umask(home.generate().args(inputs));
     let output = run(failing.env("SAFELIGHT_ENGINE_FAULT", "decode:abort"));
     assert_failed(&output, 1, "");
@@ -57,14 +57,14 @@ fn a_file_that_is_opened_is_never_run() {
     let home = Home::new();
     let was_run = home.path().join("was-run");
     let script = format!("#!/bin/sh\ntouch {}\n", was_run.display());
-    for name in "start.png clip.mp4 model.safetensors adapter.safetensors form.json".split(' ') {
+    for name in "start.png video.mp4 model.safetensors adapter.safetensors form.json".split(' ') {
         let path = home.path().join(name);
         fs::write(&path, &script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for (option, name) in [
         ("--image", "start.png"),
-        ("--extend", "clip.mp4"),
+        ("--extend", "video.mp4"),
         ("--lora", "adapter.safetensors"),
         ("--from", "form.json"),
         ("--from", "start.png"),

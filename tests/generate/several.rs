@@ -1,11 +1,11 @@
-//! One command, several jobs: a file of prompts, and batches of a model that makes one clip at a time.
+//! One command, several jobs: a file of prompts, and batches of a model that makes one video at a time.
 
 use std::collections::BTreeSet;
 
 use crate::generate::prelude::*;
 
 #[test]
-fn a_batch_of_clips_is_one_job_after_the_other_with_seeds_that_count_on() {
+fn a_batch_of_videos_is_one_job_after_the_other_with_seeds_that_count_on() {
     let home = Home::new();
     let output = makes(&home, "--batch 2 --frames 1 --out fox.png");
     let begun = events_of(&output, "job").into_iter();
@@ -22,7 +22,7 @@ fn a_batch_of_clips_is_one_job_after_the_other_with_seeds_that_count_on() {
     assert_eq!(finished.len(), 2);
     assert_eq!(settings(&home, "fox_0002.png")["request"]["seed"], 4);
     makes(&home, "--seed 4 --frames 1 --out alone.png");
-    let read = |name: &str| media::open_picture(&home.path().join(name)).unwrap();
+    let read = |name: &str| media::open_rgb(&home.path().join(name)).unwrap();
     assert_eq!(read("alone.png"), read("fox_0002.png"));
 }
 

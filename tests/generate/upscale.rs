@@ -1,6 +1,6 @@
 //! `safelight upscale` as a whole program, with the real engine and a network of a few numbers.
 //!
-//! A compact network without weights gives its picture's nearest pixels, four times as large: every result is known.
+//! A compact network without weights gives its image's nearest pixels, four times as large: every result is known.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -36,29 +36,29 @@ fn assert_is_nearest(large: &RgbPixels, small: &RgbPixels) {
 }
 
 fn write_fox(home: &Home, name: &str, frames: &[RgbPixels]) {
-    let options = ClipOptions {
+    let options = VideoOptions {
         fps: 10.0,
         settings: Some(r#"{"app":"Safelight","request":{"prompt":"a red fox"}}"#.to_owned()),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
-    media::write_clip(&home.path().join(name), frames, options).expect("it is written");
+    media::write_video(&home.path().join(name), frames, options).expect("it is written");
 }
 
 /// The frames of a video of a fox, as they can be read of its file.
 pub(super) fn fox_video(home: &Home, name: &str, frames: &[RgbPixels]) -> Vec<RgbPixels> {
     write_fox(home, name, frames);
-    let read = media::open_clip(&home.path().join(name)).expect("the same video");
+    let read = media::open_video(&home.path().join(name)).expect("the same video");
     read.frames.iter().map(|frame| (**frame).clone()).collect()
 }
 
-fn clip(home: &Home, count: u32) -> Vec<RgbPixels> {
+fn video(home: &Home, count: u32) -> Vec<RgbPixels> {
     let frames: Vec<RgbPixels> = (0..count).map(|index| frame(index, 20, 14)).collect();
     fox_video(home, "small.gif", &frames)
 }
 
 pub(super) fn numbered(home: &Home, name: &str, count: usize) -> Vec<RgbPixels> {
     let paths = (1..=count).map(|number| home.path().join(format!("{name}_{number:04}.png")));
-    let frames = paths.map(|path| media::open_picture(&path));
+    let frames = paths.map(|path| media::open_rgb(&path));
     frames.collect::<Result<_, _>>().expect("all are there")
 }
 
@@ -78,7 +78,7 @@ fn an_image_becomes_larger_and_carries_what_it_was_made_of() {
     let last = assert_finished(&output);
     assert_eq!((&last["frames"], &last["seed"]), (&1.into(), &Value::Null));
     let large = home.path().join("fox_upscaled.png");
-    assert_is_nearest(&media::open_picture(&large).unwrap(), &small);
+    assert_is_nearest(&media::open_rgb(&large).unwrap(), &small);
     let carried = settings(&home, "fox_upscaled.png");
     assert_eq!(carried["request"]["prompt"], "a red fox");
     assert_eq!(carried["finished"][0]["work"], "upscale");
@@ -89,8 +89,8 @@ fn an_image_becomes_larger_and_carries_what_it_was_made_of() {
     let again = "fox_upscaled.png --size 200x100 --tile 64".split(' ');
     assert_finished(&run(upscale(&home).args(again)));
     let wide = "fox_upscaled_upscaled.png";
-    let picture = media::open_picture(&home.path().join(wide)).unwrap();
-    assert_eq!((picture.width, picture.height), (200, 100));
+    let image = media::open_rgb(&home.path().join(wide)).unwrap();
+    assert_eq!((image.width, image.height), (200, 100));
     let finished = settings(&home, wide)["finished"].clone();
     assert_eq!(finished.as_array().unwrap().len(), 2);
 }
@@ -99,7 +99,7 @@ fn an_image_becomes_larger_and_carries_what_it_was_made_of() {
 fn a_video_is_the_same_whether_or_not_its_engine_dies_on_the_way() {
     let home = Home::new();
     network(&home, "net.safetensors");
-    let small = clip(&home, 7);
+    let small = video(&home, 7);
     let mut command = upscale(&home);
     command.args(["small.gif", "--scale", "4", "--out", "large.png"]);
     strike(&mut command, &home, "upscale@frames+4:kill", "large.png");
@@ -151,7 +151,7 @@ fn resume(home: &Home, number: &str) -> Output {
 fn a_video_that_was_stopped_goes_on_at_its_next_frame() {
     let home = Home::new();
     network(&home, "net.safetensors");
-    let small = clip(&home, 6);
+    let small = video(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     let list = run(home.safelight().arg("resume"));
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
@@ -170,7 +170,7 @@ fn a_video_that_was_stopped_goes_on_at_its_next_frame() {
 fn a_video_that_was_stopped_with_all_frames_done_says_what_computed_them() {
     let home = Home::new();
     network(&home, "net.safetensors");
-    clip(&home, 6);
+    video(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     // Two are done, and no more are wanted: nobody needs an engine.
     let file = home.job_folders()[0].join("request.json");
@@ -188,7 +188,7 @@ fn a_video_that_was_stopped_with_all_frames_done_says_what_computed_them() {
 fn a_video_does_not_go_on_with_another_network_or_source_than_it_began_with() {
     let home = Home::new();
     network(&home, "net.safetensors");
-    clip(&home, 6);
+    video(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     let file = home.path().join("net.safetensors");
     let old = fs::read(&file).expect("it is there");
@@ -199,9 +199,9 @@ fn a_video_does_not_go_on_with_another_network_or_source_than_it_began_with() {
     assert_failed(&resume(&home, &number), 3, said);
     assert_eq!(home.job_folders().len(), 1, "the old file may come back");
     fs::write(&file, old).expect("it is written");
-    clip(&home, 4);
+    video(&home, 4);
     assert_failed(&resume(&home, &number), 2, "this file has changed");
-    clip(&home, 6);
+    video(&home, 6);
     assert_eq!(assert_finished(&resume(&home, &number))["frames"], 6);
 }
 
@@ -218,7 +218,7 @@ fn memory_that_runs_out_is_met_with_smaller_tiles() {
     };
     let last = assert_finished(&with_fault("upscale<tiles256:oom"));
     assert_eq!(last["rungs"][1]["rung"], "tiles256", "{last}");
-    let large = media::open_picture(&home.path().join("large.png")).unwrap();
+    let large = media::open_rgb(&home.path().join("large.png")).unwrap();
     assert_is_nearest(&large, &small);
     let last = assert_failed(&with_fault("upscale:oom"), 4, "");
     assert_eq!(last["kind"], "out_of_memory", "{last}");
@@ -257,7 +257,7 @@ fn what_cannot_work_is_told_before_anything_runs_and_an_automatic_name_replaces_
     let home = Home::new();
     network(&home, "net.safetensors");
     media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
-    fs::write(home.path().join("text.png"), "no picture").unwrap();
+    fs::write(home.path().join("text.png"), "no image").unwrap();
     for (arguments, expected) in [
         ("none.png", "does not exist"),
         ("text.png", "a text file"),
@@ -277,10 +277,10 @@ fn what_cannot_work_is_told_before_anything_runs_and_an_automatic_name_replaces_
     assert!(home.path().join("a_upscaled-2.png").exists());
 }
 
-/// A clip with sound that ffmpeg made, 66 × 50 pixels, under a name of this home.
+/// A video with sound that ffmpeg made, 66 × 50 pixels, under a name of this home.
 fn with_sound(home: &Home, name: &str) {
-    let clips = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core/media/source/tests/clips");
-    fs::copy(clips.join(name), home.path().join(name)).expect("the clip is there");
+    let videos = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core/media/source/tests/videos");
+    fs::copy(videos.join(name), home.path().join(name)).expect("the video is there");
 }
 
 #[test]
@@ -337,7 +337,7 @@ pub(super) fn plan_error(last: &Value) -> f64 {
 fn the_plan_tells_what_a_job_takes_whole_and_in_tiles() {
     let home = Home::new();
     write_wide_upscaler(&home.path().join("net.safetensors"));
-    media::write_png(&home.path().join("small.png"), &frame(0, 160, 120)).expect("a picture");
+    media::write_png(&home.path().join("small.png"), &frame(0, 160, 120)).expect("an image");
     let shown = run(upscale(&home).args(["small.png", "--plan"]));
     let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     for tiles in [&[][..], &["--tile", "64"]] {

@@ -18,7 +18,7 @@ fn transparency_is_enlarged_and_hidden_colours_stay_hidden() {
         values: [[255; 8], [0; 8]].concat().repeat(8),
     };
     let path = home.path().join("cut.png");
-    let mut writer = VideoWriter::create(&path, ClipOptions::default()).unwrap();
+    let mut writer = VideoWriter::create(&path, VideoOptions::default()).unwrap();
     writer.push_with_alpha(&small, Some(&alpha)).unwrap();
     writer.finish().unwrap();
     for (name, is_kept) in [
@@ -32,9 +32,9 @@ fn transparency_is_enlarged_and_hidden_colours_stay_hidden() {
         let is_told = warnings.any(|event| event.to_string().contains("transparency"));
         assert_eq!(is_told, !is_kept, "{name}");
         let large = media::open_image(&home.path().join(name)).unwrap();
-        assert_eq!((large.picture.width, large.picture.height), (64, 32));
+        assert_eq!((large.image.width, large.image.height), (64, 32));
         let is_red = |pixel: &[u8; 3]| pixel.iter().zip(red).all(|(a, b)| a.abs_diff(b) <= 4);
-        assert!(large.picture.rgb.as_chunks().0.iter().all(is_red), "{name}");
+        assert!(large.image.rgb.as_chunks().0.iter().all(is_red), "{name}");
         let values = large.alpha.map(|alpha| [alpha.values[0], alpha.values[63]]);
         assert_eq!(values, is_kept.then_some([255, 0]), "{name}");
     }
@@ -45,13 +45,13 @@ fn a_video_of_uneven_frame_times_keeps_them() {
     let home = Home::new();
     network(&home, "net.safetensors");
     let frames: Vec<RgbPixels> = (0..4).map(|index| frame(index, 20, 14)).collect();
-    let options = ClipOptions {
+    let options = VideoOptions {
         starts: Some(FrameStarts::from_micros([
             0, 50_000, 100_000, 2_100_000, 2_400_000,
         ])),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
-    media::write_clip(&home.path().join("small.gif"), &frames, options.clone()).unwrap();
+    media::write_video(&home.path().join("small.gif"), &frames, options.clone()).unwrap();
     for out in ["large.webp", "large.gif"] {
         let output = run(upscale(&home).args(["small.gif", "--out", out]));
         assert_finished(&output);

@@ -1,4 +1,4 @@
-//! A display of its own: Xvfb, what stands on it as pictures, a mouse, a keyboard, files that are dragged, and the
+//! A display of its own: Xvfb, what stands on it as images, a mouse, a keyboard, files that are dragged, and the
 //! clipboard.
 //!
 //! Speaks X11 as other programs on a desktop do. Knows nothing of Safelight.
@@ -24,7 +24,7 @@ use x11rb::wrapper::ConnectionExt as _;
 
 /// Wider than the window at its first start, and with a corner to see that nothing is cut off.
 const SCREEN: &str = "1440x900x24";
-/// A clip takes more than a minute where the machine does much else.
+/// A video takes more than a minute where the machine does much else.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Keys by their place on a keyboard, as X counts them.
 pub const CONTROL: u8 = 37;
@@ -104,7 +104,7 @@ impl Display {
         String::from_utf8_lossy(&value).into_owned()
     }
 
-    pub fn picture(&self, window: Window) -> RgbPixels {
+    pub fn image(&self, window: Window) -> RgbPixels {
         let size = self
             .connection
             .get_geometry(window)

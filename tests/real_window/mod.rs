@@ -1,7 +1,7 @@
-//! The real window on a real display, used as a person would: opened, a picture dropped on it, a clip made of that,
+//! The real window on a real display, used as a person would: opened, an image dropped on it, a video made of that,
 //! seen, and closed.
 //!
-//! Leaves its pictures in `target/tmp/real-window` for whoever changed the window. Panels one by one are in
+//! Leaves its images in `target/tmp/real-window` for whoever changed the window. Panels one by one are in
 //! `app_window`.
 
 mod display;
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use display::{CONTROL, Display, ENTER, KEY_1, KEY_A, KEY_C, KEY_L, KEY_V, wait};
-use safelight_core::media::{RgbPixels, open_picture, read_settings, write_png};
+use safelight_core::media::{RgbPixels, open_rgb, read_settings, write_png};
 use wayland::Wayland;
 use x11rb::protocol::xproto::Window;
 
@@ -31,14 +31,14 @@ impl Drop for App {
 fn keep(display: &Display, window: Window, name: &str) -> RgbPixels {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-window");
     fs::create_dir_all(&folder).unwrap();
-    let picture = display.picture(window);
+    let image = display.image(window);
     let path = folder.join(name).with_extension("png");
-    write_png(&path, &picture).unwrap();
-    picture
+    write_png(&path, &image).unwrap();
+    image
 }
 
-fn colours(picture: &RgbPixels) -> usize {
-    let pixels = picture.rgb.chunks_exact(3);
+fn colours(image: &RgbPixels) -> usize {
+    let pixels = image.rgb.chunks_exact(3);
     let known: std::collections::HashSet<_> = pixels.collect();
     known.len()
 }
@@ -60,7 +60,7 @@ fn sunset() -> RgbPixels {
     }
 }
 
-fn clips(folder: &Path) -> Vec<PathBuf> {
+fn videos(folder: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = found.map(|entry| entry.path());
     paths
@@ -89,36 +89,36 @@ fn open(display: &Display, home: &Path) -> (App, Window, RgbPixels) {
     let app = at_home(&mut command, home);
     let window = display.window("Safelight");
     let fresh = wait("a drawn window", || {
-        let picture = display.picture(window);
-        (colours(&picture) > 100).then_some(picture)
+        let image = display.image(window);
+        (colours(&image) > 100).then_some(image)
     });
     (app, window, fresh)
 }
 
-/// The picture that was pasted, where the program keeps it.
-fn pasted_picture(home: &Path) -> Option<PathBuf> {
+/// The image that was pasted, where the program keeps it.
+fn pasted_image(home: &Path) -> Option<PathBuf> {
     let folder = fs::read_dir(home.join("data/safelight/pasted")).ok()?;
     let mut files = folder.flatten().map(|entry| entry.path());
     files.find(|path| {
         // It is there by its name before it is whole.
-        let is_picture = path.extension().is_some_and(|end| end == "png");
-        is_picture && open_picture(path).is_ok()
+        let is_image = path.extension().is_some_and(|end| end == "png");
+        is_image && open_rgb(path).is_ok()
     })
 }
 
 #[test]
-fn a_person_drops_a_picture_makes_a_clip_of_it_sees_it_and_quits() {
+fn a_person_drops_an_image_makes_a_video_of_it_sees_it_and_quits() {
     let home = tempfile::tempdir().unwrap();
-    let picture = home.path().join("sunset over a hill.png");
-    write_png(&picture, &sunset()).unwrap();
+    let image = home.path().join("sunset over a hill.png");
+    write_png(&image, &sunset()).unwrap();
     let display = Display::start();
     let (mut app, window, fresh) = open(&display, home.path());
     keep(&display, window, "1 opened");
     display.focus(window);
 
-    display.drop_file(window, (700, 400), &picture);
-    wait("the dropped picture", || {
-        (display.picture(window) != fresh).then_some(())
+    display.drop_file(window, (700, 400), &image);
+    wait("the dropped image", || {
+        (display.image(window) != fresh).then_some(())
     });
     // Its thumbnail comes a moment later.
     thread::sleep(Duration::from_secs(1));
@@ -128,15 +128,15 @@ fn a_person_drops_a_picture_makes_a_clip_of_it_sees_it_and_quits() {
     thread::sleep(Duration::from_secs(3));
     keep(&display, window, "3 developing");
     let folder = home.path().join("videos/Safelight");
-    let clip = wait("the clip", || clips(&folder).pop());
-    let made = read_settings(&clip).unwrap().unwrap();
+    let video = wait("the video", || videos(&folder).pop());
+    let made = read_settings(&video).unwrap().unwrap();
     assert!(made.contains("sunset over a hill.png"), "{made}");
 
     // It plays: what is seen changes by itself.
     let first = wait("the player", || {
-        let first = display.picture(window);
+        let first = display.image(window);
         thread::sleep(Duration::from_millis(250));
-        (display.picture(window) != first).then_some(first)
+        (display.image(window) != first).then_some(first)
     });
     assert!(colours(&first) > 1_000, "{}", colours(&first));
     keep(&display, window, "4 playing");
@@ -145,7 +145,7 @@ fn a_person_drops_a_picture_makes_a_clip_of_it_sees_it_and_quits() {
     display.press(&[KEY_C]);
     let copied = wait("the copied frame", || display.paste("image/png"));
     fs::write(home.path().join("copied.png"), copied).unwrap();
-    let copied = open_picture(&home.path().join("copied.png")).unwrap();
+    let copied = open_rgb(&home.path().join("copied.png")).unwrap();
     assert_eq!((copied.width, copied.height), (256, 256));
     assert!(colours(&copied) > 1_000, "{}", colours(&copied));
 
@@ -155,7 +155,7 @@ fn a_person_drops_a_picture_makes_a_clip_of_it_sees_it_and_quits() {
 }
 
 #[test]
-fn text_and_pictures_come_from_other_programs_and_go_to_them() {
+fn text_and_images_come_from_other_programs_and_go_to_them() {
     let home = tempfile::tempdir().unwrap();
     let display = Display::start();
     let (_app, window, fresh) = open(&display, home.path());
@@ -165,7 +165,7 @@ fn text_and_pictures_come_from_other_programs_and_go_to_them() {
     display.copy("UTF8_STRING", prompt.as_bytes());
     display.press(&[CONTROL, KEY_L]);
     wait("the prompt's field", || {
-        (display.picture(window) != fresh).then_some(())
+        (display.image(window) != fresh).then_some(())
     });
     display.press(&[CONTROL, KEY_A]);
     display.press(&[CONTROL, KEY_V]);
@@ -184,27 +184,27 @@ fn text_and_pictures_come_from_other_programs_and_go_to_them() {
     let copied = fs::read(&file).unwrap();
     // The field lets the keyboard go when somebody clicks beside it.
     display.click(window, (700, 250), 1);
-    let pasted = wait("the pasted picture", || {
+    let pasted = wait("the pasted image", || {
         // The program may still be copying its text, and until it has heard that this is no longer its own, it pastes
         // that.
         display.copy("image/png", &copied);
         display.press(&[CONTROL, KEY_V]);
         thread::sleep(Duration::from_secs(1));
-        pasted_picture(home.path())
+        pasted_image(home.path())
     });
-    assert_eq!(open_picture(&pasted).unwrap(), sunset());
+    assert_eq!(open_rgb(&pasted).unwrap(), sunset());
     thread::sleep(Duration::from_secs(1));
     keep(&display, window, "5 pasted");
 }
 
 #[test]
-fn on_wayland_too_text_and_pictures_come_and_go() {
+fn on_wayland_too_text_and_images_come_and_go() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("sunset.png");
     write_png(&file, &sunset()).unwrap();
     let desktop = Wayland::start();
     let mut command = desktop.program(env!("CARGO_BIN_EXE_safelight"));
-    // The picture is looked at, so that it can be copied.
+    // The image is looked at, so that it can be copied.
     let _app = at_home(command.arg(&file), home.path());
     desktop.window("Safelight");
 
@@ -218,19 +218,19 @@ fn on_wayland_too_text_and_pictures_come_and_go() {
     });
     assert_eq!(String::from_utf8(written).unwrap(), format!("{prompt}1"));
 
-    let copied = wait("the copied picture", || {
-        // The field lets the keyboard go, then the picture is copied.
+    let copied = wait("the copied image", || {
+        // The field lets the keyboard go, then the image is copied.
         desktop.press(&["Escape", "c"]);
         desktop.paste("image/png")
     });
     fs::write(home.path().join("copied.png"), copied).unwrap();
-    let copied = open_picture(&home.path().join("copied.png")).unwrap();
+    let copied = open_rgb(&home.path().join("copied.png")).unwrap();
     assert_eq!(copied, sunset());
 
     desktop.copy("image/png", &fs::read(&file).unwrap());
-    let pasted = wait("the pasted picture", || {
+    let pasted = wait("the pasted image", || {
         desktop.press(&["Escape", "ctrl+v"]);
-        pasted_picture(home.path())
+        pasted_image(home.path())
     });
-    assert_eq!(open_picture(&pasted).unwrap(), sunset());
+    assert_eq!(open_rgb(&pasted).unwrap(), sunset());
 }

@@ -50,7 +50,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         boundary_of: |_| None,
         is_published_part: |_: ModelComponent, _, _| false,
         ships_tokenizers: true,
-        picture_prompts: None,
+        image_prompts: None,
         control_network: |_, _| None,
         control_weights: None,
         control_lora: None,

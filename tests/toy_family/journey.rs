@@ -1,5 +1,5 @@
 //! A family of models that lives in one folder (`tests/toy_family`) and one line of each registry: from its file to a
-//! picture, as the families that users have.
+//! image, as the families that users have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn generate(home: &Home, out: &str, fault: &str) -> Output {
 }
 
 fn pixels(path: &Path) -> media::RgbPixels {
-    media::open_picture(path).unwrap()
+    media::open_rgb(path).unwrap()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_family_of_one_folder_is_recognised_by_its_header_and_planned_from_its_schem
     for place in [folder.clone(), folder.join("model.safetensors")] {
         let spec = ModelSpec::open(&place).unwrap();
         assert_eq!((spec.family.id, &*spec.variant), ("toy", "squares"));
-        assert!(spec.family.makes_pictures);
+        assert!(spec.family.makes_images);
     }
     let card = printed(&home, "inspect --json toy");
     assert_eq!(card["family"], json!("toy"), "{card}");
@@ -198,7 +198,7 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
     let mut previews = Vec::new();
     while let Some(WorkerEvent { update, .. }) = handle.wait() {
         match update {
-            JobUpdate::Preview(frame) => previews.push((frame.picture.width, frame.picture.height)),
+            JobUpdate::Preview(frame) => previews.push((frame.image.width, frame.image.height)),
             JobUpdate::Ended(JobOutcome::Finished(_)) => break,
             JobUpdate::Ended(other) => panic!("the job did not finish: {other:?}"),
             _ => {}

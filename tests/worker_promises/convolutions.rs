@@ -38,7 +38,7 @@ fn of_family(family: ModelFamily) -> impl FnOnce(&mut GenerateRequest) {
     move |request| {
         let in_sections = in_sections(1, SectionOrder::Original);
         request.family = family;
-        if family.makes_pictures {
+        if family.makes_images {
             request.num_frames = 1;
             request.out.set_extension("png");
         } else if family == framepack::FAMILY {
@@ -96,7 +96,7 @@ fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
         rig.submit(GPU);
         let (_, outcome) = rig.hear();
         assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
-        fs::remove_file(rig.folder.path().join("clip.mp4")).unwrap();
+        fs::remove_file(rig.folder.path().join("video.mp4")).unwrap();
     }
     assert!(calls(&rig).contains("direct searching"), "{}", calls(&rig));
     assert_eq!(told(&rig).0, [ConvBackend::Direct; 2]);

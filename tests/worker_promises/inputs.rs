@@ -1,4 +1,4 @@
-//! Jobs with pictures, clips and two experts, and the folders that old jobs left.
+//! Jobs with images, videos and two experts, and the folders that old jobs left.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -6,23 +6,23 @@ use std::time::{Duration, SystemTime};
 use Stage::{Decode, DenoiseHigh, DenoiseLow, EncodeImage, EncodeText, EncodeVision, Unload};
 use safelight_core::families::{flux, framepack};
 use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState, SectionOrder, VideoSections};
-use safelight_core::media::{ClipOptions, RgbPixels};
+use safelight_core::media::{RgbPixels, VideoOptions};
 
 use crate::worker_promises::prelude::*;
 use crate::worker_promises::request::plain;
 
-pub(crate) fn picture(path: &Path, blue: u8) {
-    let picture = RgbPixels::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
-    media::write_png(path, &picture).unwrap();
+pub(crate) fn image(path: &Path, blue: u8) {
+    let image = RgbPixels::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
+    media::write_png(path, &image).unwrap();
 }
 
-/// A clip of four numbered pictures of one size; returns the first.
-pub(crate) fn old_clip(folder: &Path, width: u32, height: u32) -> PathBuf {
+/// A video of four numbered images of one size; returns the first.
+pub(crate) fn old_video(folder: &Path, width: u32, height: u32) -> PathBuf {
     let frames: Vec<RgbPixels> = (0..4)
         .map(|n| RgbPixels::from_fn(width, height, |x, y| [x as u8, y as u8, n * 50]).unwrap())
         .collect();
-    let options = ClipOptions::default();
-    media::write_clip(&folder.join("old.png"), &frames, options)
+    let options = VideoOptions::default();
+    media::write_video(&folder.join("old.png"), &frames, options)
         .unwrap()
         .remove(0)
 }
@@ -31,15 +31,15 @@ pub(crate) fn old_clip(folder: &Path, width: u32, height: u32) -> PathBuf {
 fn images_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let (start, end) = (folder.path().join("a.png"), folder.path().join("b.png"));
-    picture(&start, 10);
-    picture(&end, 200);
+    image(&start, 10);
+    image(&end, 200);
     let jobs = folder.path().join("jobs");
     let sources = [start.clone(), end.clone()];
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
             let job = only_job(&jobs);
-            for (copy, blue) in [(job.start_picture(), 10), (job.end_picture(), 200)] {
-                assert_eq!(media::open_picture(&copy).unwrap().rgb[2], blue);
+            for (copy, blue) in [(job.start_image(), 10), (job.end_image(), 200)] {
+                assert_eq!(media::open_rgb(&copy).unwrap().rgb[2], blue);
             }
             for source in &sources {
                 fs::remove_file(source).unwrap();
@@ -64,15 +64,15 @@ fn an_image_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
 fn an_extended_video_is_the_old_frames_and_the_new_ones_without_the_doubled_one() {
     for count in [0, 1] {
         let rig = Rig::new(first(count, Stage::Decode, Act::Die));
-        let old = old_clip(rig.folder.path(), 32, 32);
+        let old = old_video(rig.folder.path(), 32, 32);
         let out = rig.folder.path().join("new.png");
         let target = out.clone();
         let output = rig.finishes(|request| {
             (request.extend, request.out) = (Some(old.clone()), target);
         });
-        assert_eq!(output.clip.frames.len(), 4 + 5 - 1);
-        let written = media::open_clip(output.path()).unwrap();
-        let before = media::open_clip(&old).unwrap();
+        assert_eq!(output.video.frames.len(), 4 + 5 - 1);
+        let written = media::open_video(output.path()).unwrap();
+        let before = media::open_video(&old).unwrap();
         assert_eq!(written.frames[..4], before.frames[..]);
         // The fake engine's frames are 0, 40, 80 and so on.
         let levels = written.frames[4..].iter().map(|frame| frame.rgb[0]);
@@ -88,22 +88,22 @@ fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place
         let all = numbers.map(|n| RgbPixels::from_fn(32, 32, |_, _| [n, n, n]).unwrap());
         all.collect()
     };
-    let options = ClipOptions::default();
+    let options = VideoOptions::default();
     let path = folder.path().join("old.png");
-    let old = media::write_clip(&path, &frames(0..80), options).unwrap();
+    let old = media::write_video(&path, &frames(0..80), options).unwrap();
     let jobs = folder.path().join("jobs");
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
             let job = only_job(&jobs);
             assert_eq!(fs::read_dir(job.seen()).unwrap().count(), 73);
-            let level = |index| media::open_picture(&job.seen_frame(index)).unwrap().rgb[0];
+            let level = |index| media::open_rgb(&job.seen_frame(index)).unwrap().rgb[0];
             assert_eq!((level(0), level(72)), (7, 79));
         }
         Act::Work
     });
     let target = rig.folder.path().join("new.png");
     let output = rig.finishes(|request| {
-        // Two latents of the clip stand in front: five frames.
+        // Two latents of the video stand in front: five frames.
         let sections = VideoSections {
             count: 1,
             window: 2,
@@ -116,7 +116,7 @@ fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place
         request.extend = Some(old[0].clone());
         request.out = target;
     });
-    let levels = output.clip.frames.iter().map(|frame| frame.rgb[0]);
+    let levels = output.video.frames.iter().map(|frame| frame.rgb[0]);
     let levels: Vec<u8> = levels.collect();
     // The fake engine's frames count from 0 in each section.
     let expected: Vec<u8> = (0..75).chain(0..13).collect();
@@ -126,26 +126,26 @@ fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place
 #[test]
 fn a_video_is_extended_in_place_and_in_another_size() {
     let rig = Rig::working();
-    let old = old_clip(rig.folder.path(), 48, 24);
-    let clip = rig.folder.path().join("clip.mp4");
-    let frames = media::open_clip(&old).unwrap().frames;
+    let old = old_video(rig.folder.path(), 48, 24);
+    let video = rig.folder.path().join("video.mp4");
+    let frames = media::open_video(&old).unwrap().frames;
     let frames: Vec<RgbPixels> = frames.iter().map(|frame| (**frame).clone()).collect();
-    media::write_clip(&clip, &frames, ClipOptions::default()).unwrap();
-    let in_place = clip.clone();
+    media::write_video(&video, &frames, VideoOptions::default()).unwrap();
+    let in_place = video.clone();
     let output = rig.finishes(|request| request.extend = Some(in_place));
-    assert_eq!(output.path(), clip);
-    let written = media::open_clip(&clip).unwrap();
+    assert_eq!(output.path(), video);
+    let written = media::open_video(&video).unwrap();
     assert_eq!(written.frames.len(), 8);
     let is_small = |frame: &std::sync::Arc<RgbPixels>| (frame.width, frame.height) == (32, 32);
     assert!(written.frames.iter().all(is_small));
-    let settings = media::read_settings(&clip).unwrap().unwrap();
+    let settings = media::read_settings(&video).unwrap().unwrap();
     assert!(settings.contains(r#""extend":"fnv1a64:"#), "{settings}");
 }
 
 #[test]
 fn what_is_damaged_or_taken_in_any_numbered_image_is_told_before_any_engine_starts() {
     let rig = Rig::working();
-    let old = old_clip(rig.folder.path(), 32, 32);
+    let old = old_video(rig.folder.path(), 32, 32);
     let damaged = rig.folder.path().join("old_0002.png");
     fs::write(damaged, b"\x89PNG\r\n\x1a\nnothing").unwrap();
     let err = rig.fails(|request| request.extend = Some(old));
@@ -163,7 +163,7 @@ fn a_job_with_two_experts_goes_on_in_the_one_in_which_its_engine_died() {
     for dying in [DenoiseHigh, DenoiseLow, EncodeVision] {
         let rig = Rig::new(first(1, dying, Act::Die));
         let start = rig.folder.path().join("start.png");
-        picture(&start, 1);
+        image(&start, 1);
         rig.finishes(|request| {
             request.image = Some(start);
             request.files.transformer_2 = Some("low".into());
@@ -209,7 +209,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
         ..QueueFile::default()
     };
     queue.save(&home.path().join("queue.json")).unwrap();
-    let foreign = left_behind(&jobs, "my-pictures", 30);
+    let foreign = left_behind(&jobs, "my-images", 30);
     let padded = left_behind(&jobs, "0017", 30);
     let empty = jobs.join("1700000000000003");
     fs::create_dir_all(&empty).unwrap();
@@ -244,18 +244,18 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
 fn a_mask_lies_in_the_jobs_folder_beside_its_image_and_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let (start, mask) = (folder.path().join("a.png"), folder.path().join("mask.png"));
-    picture(&start, 10);
-    picture(&mask, 200);
+    image(&start, 10);
+    image(&mask, 200);
     let jobs = folder.path().join("jobs");
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
             let copy = only_job(&jobs).mask();
-            assert_eq!(media::open_picture(&copy).unwrap().rgb[2], 200);
+            assert_eq!(media::open_rgb(&copy).unwrap().rgb[2], 200);
         }
         Act::Work
     });
     let output = rig.finishes(|request| {
-        as_picture(request);
+        as_image(request);
         (request.image, request.mask) = (Some(start), Some(mask));
     });
     let settings = settings(output.path());
@@ -268,20 +268,20 @@ fn a_mask_lies_in_the_jobs_folder_beside_its_image_and_is_remembered() {
 fn reference_images_are_copied_in_their_order_and_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["b.png", "a.png"].map(|name| folder.path().join(name));
-    picture(&paths[0], 20);
-    picture(&paths[1], 90);
+    image(&paths[0], 20);
+    image(&paths[1], 90);
     let jobs = folder.path().join("jobs");
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
             let job = only_job(&jobs);
-            let blue = |index| media::open_picture(&job.reference(index)).unwrap().rgb[2];
+            let blue = |index| media::open_rgb(&job.reference(index)).unwrap().rgb[2];
             assert_eq!((blue(0), blue(1)), (20, 90));
             assert!(!job.reference(2).exists());
         }
         Act::Work
     });
     let output = rig.finishes(|request| {
-        as_picture(request);
+        as_image(request);
         request.references = paths.to_vec();
     });
     let settings = settings(output.path());
@@ -290,7 +290,7 @@ fn reference_images_are_copied_in_their_order_and_remembered() {
     assert_ne!(settings["inputs"][&first], settings["inputs"][&second]);
 }
 
-fn as_picture(request: &mut GenerateRequest) {
+fn as_image(request: &mut GenerateRequest) {
     request.family = flux::FAMILY;
     request.num_frames = 1;
     request.out.set_extension("png");
@@ -305,17 +305,20 @@ pub(crate) fn settings(path: &Path) -> serde_json::Value {
 fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
     let rig = Rig::working();
     let output = rig.finishes(|request| {
-        as_picture(request);
+        as_image(request);
         (request.batch_size, request.seed, request.options.sidecar) = (3, 40, true);
     });
-    assert_eq!(output.clip.frames.len(), 3);
+    assert_eq!(output.video.frames.len(), 3);
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
     let names: Vec<String> = output.paths.iter().map(name).collect();
-    assert_eq!(names, ["clip_0001.png", "clip_0002.png", "clip_0003.png"]);
+    assert_eq!(
+        names,
+        ["video_0001.png", "video_0002.png", "video_0003.png"]
+    );
     for (index, path) in output.paths.iter().enumerate() {
         // The fake engine's frames are 0, 40, 80 and so on.
-        let picture = media::open_picture(path).unwrap();
-        assert_eq!(picture.rgb[0], index as u8 * 40);
+        let image = media::open_rgb(path).unwrap();
+        assert_eq!(image.rgb[0], index as u8 * 40);
         let inside = settings(path);
         let request = &inside["request"];
         assert_eq!(request["seed"], 40 + index as u64);
@@ -326,7 +329,7 @@ fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
 
 #[test]
 fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() {
-    for taken in ["clip_0002.png", "clip_0003.json"] {
+    for taken in ["video_0002.png", "video_0003.json"] {
         let rig = Rig::working();
         let path = rig.folder.path().join(taken);
         if taken.ends_with("json") {
@@ -335,7 +338,7 @@ fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() 
             fs::create_dir(&path).unwrap();
         }
         let err = rig.fails(|request| {
-            as_picture(request);
+            as_image(request);
             (request.batch_size, request.options.sidecar) = (3, true);
         });
         assert_eq!(err.kind, JobErrorKind::InvalidRequest);

@@ -14,7 +14,7 @@ fn rig(stage: Stage, fault: ResourceFault, below: FallbackLevel) -> Rig {
     Rig::new(always(stage, Act::FailBelow(fault, below)))
 }
 
-/// A wide clip, so that there are rungs for tiles too.
+/// A wide video, so that there are rungs for tiles too.
 fn run(rig: &Rig) -> (Vec<JobUpdate>, JobOutcome) {
     rig.submit_with(GPU, |request| request.width = 640);
     rig.hear()
@@ -31,7 +31,7 @@ fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so(
     let rig = rig(Stage::Decode, DeviceMemory, Tiles256);
     let (updates, outcome) = run(&rig);
     let output = finished(outcome);
-    assert_eq!(output.clip.frames.len(), 5);
+    assert_eq!(output.video.frames.len(), 5);
     let expected = [Ground, FreeAndRetry, Tiles512, Tiles256];
     assert_eq!(sent(&rig, Stage::Decode), expected);
     assert_eq!(sent(&rig, Stage::Denoise), [Ground]);
@@ -83,7 +83,7 @@ fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_
     for fault in [RuntimeMemory, Device] {
         let rig = rig(Stage::Decode, fault, Tiles256);
         let (updates, outcome) = run(&rig);
-        assert_eq!(finished(outcome).clip.frames.len(), 5, "{fault:?}");
+        assert_eq!(finished(outcome).video.frames.len(), 5, "{fault:?}");
         let expected = [Ground, Tiles512, Tiles256];
         assert_eq!(sent(&rig, Stage::Decode), expected, "{fault:?}");
         assert_eq!(rig.launches(), 3, "{fault:?}");

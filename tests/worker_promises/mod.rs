@@ -268,7 +268,7 @@ fn a_job_walks_its_recipe_and_ends_once() {
     let (updates, outcome) = rig.run();
     let output = finished(outcome);
     assert!(output.path().exists());
-    assert_eq!((output.clip.frames.len(), output.peak_bytes), (5, 2));
+    assert_eq!((output.video.frames.len(), output.peak_bytes), (5, 2));
     let stages: Vec<Stage> = begun(&updates).into_iter().map(|it| it.0).collect();
     assert_eq!(stages, [EncodeText, Denoise, Unload, Decode, Save]);
     assert_eq!(rig.job_folders(), 0, "a finished job leaves no folder");
@@ -282,7 +282,7 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was
         let rig = Rig::new(first(1, dying, Act::Die));
         let (updates, outcome) = rig.run();
         let output = finished(outcome);
-        assert_eq!(output.clip.frames.len(), 5, "{dying:?}");
+        assert_eq!(output.video.frames.len(), 5, "{dying:?}");
         assert_eq!(output.warnings.len(), 1, "{dying:?}");
         assert_eq!(warnings(&updates).len(), 1, "{dying:?}");
         assert_eq!(resumed(&updates), [dying]);
@@ -408,7 +408,7 @@ fn a_libtorch_chosen_between_two_jobs_counts_for_the_second() {
 #[test]
 fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
     let rig = Rig::working();
-    std::fs::create_dir(rig.folder.path().join("clip.mp4")).unwrap();
+    std::fs::create_dir(rig.folder.path().join("video.mp4")).unwrap();
     assert_eq!(rig.fails(|_| {}).kind, JobErrorKind::InvalidRequest);
     assert_eq!(rig.launches(), 0);
 }

@@ -66,7 +66,7 @@ fn a_job_waits_while_others_need_memory_and_goes_on_in_a_new_engine() {
     taken_gib(&proc, 2);
     let (updates, outcome) = rig.hear();
     let output = finished(outcome);
-    assert_eq!(output.clip.frames.len(), 5);
+    assert_eq!(output.video.frames.len(), 5);
     assert_eq!(output.warnings.len(), 0, "{:?}", output.warnings);
     assert!(resumed(&updates).is_empty(), "no engine was lost");
     assert_eq!(rig.launches(), 2);

@@ -9,7 +9,7 @@ use safelight_core::memory::{FallbackLevel, ResourceFault};
 use serde_json::Value;
 
 use crate::common::networks::write_zeros;
-use crate::worker_promises::inputs::picture;
+use crate::worker_promises::inputs::image;
 use crate::worker_promises::pausing::rig;
 use crate::worker_promises::prelude::*;
 
@@ -104,7 +104,7 @@ fn a_job_does_not_go_on_with_another_transformer_lora_or_controlnet_than_it_bega
 
     let refused = rig();
     let [file, network] = ["depth.png", "net"].map(|name| refused.folder.path().join(name));
-    picture(&file, 10);
+    image(&file, 10);
     let weights = write_control_network(&network);
     let job = paused(&refused, |request| {
         request.family = flux::FAMILY;

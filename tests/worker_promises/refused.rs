@@ -2,7 +2,7 @@
 
 use safelight_core::job::JobError;
 
-use crate::worker_promises::inputs::old_clip;
+use crate::worker_promises::inputs::old_video;
 use crate::worker_promises::prelude::*;
 
 /// Pixels along an edge of a WebP, about as many as there may be.
@@ -41,23 +41,23 @@ fn a_job_that_no_disk_has_room_for_is_refused() {
 #[test]
 fn a_video_too_long_for_the_results_size_is_refused_before_it_is_decoded() {
     let rig = Rig::new(|_, _| Act::Fail);
-    let clip = old_clip(rig.folder.path(), 32, 32);
+    let video = old_video(rig.folder.path(), 32, 32);
     // Whoever decodes it says so.
     let damaged = rig.folder.path().join("old_0002.png");
     fs::write(damaged, b"\x89PNG\r\n\x1a\nnothing").unwrap();
     for is_continued in [true, false] {
-        let clip = clip.clone();
+        let video = video.clone();
         rig.submit_with(DeviceChoice::Auto, |request| {
             (request.width, request.height) = (LARGE, LARGE);
             request.out.set_extension("webp");
             if is_continued {
-                request.extend = Some(clip);
+                request.extend = Some(video);
             } else {
-                request.source_clip = Some(clip);
+                request.source_video = Some(video);
             }
         });
         let err = refusal(&rig);
-        let said = "the clip has too many frames, 4, for 16000×16000: ";
+        let said = "the video has too many frames, 4, for 16000×16000: ";
         assert!(err.summary.starts_with(said), "{err}");
     }
 }

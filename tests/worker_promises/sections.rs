@@ -1,4 +1,4 @@
-//! Clips that are made section by section: they grow on the disk and on the screen, stay when the job is cancelled,
+//! Videos that are made section by section: they grow on the disk and on the screen, stay when the job is cancelled,
 //! and go on after an engine or the whole program died.
 
 use std::thread;
@@ -53,8 +53,8 @@ fn sections_of(updates: &[JobUpdate]) -> Vec<&SectionMade> {
     made.collect()
 }
 
-fn greys(clip: &Video) -> Vec<u8> {
-    clip.frames.iter().map(|frame| frame.rgb[0]).collect()
+fn greys(video: &Video) -> Vec<u8> {
+    video.frames.iter().map(|frame| frame.rgb[0]).collect()
 }
 
 fn range(section: u8, frames: std::ops::Range<u8>) -> Vec<u8> {
@@ -81,16 +81,16 @@ fn a_video_grows_back_to_front_and_stands_on_the_disk_after_every_section() {
     let made = sections_of(&updates);
     let counts: Vec<_> = made
         .iter()
-        .map(|made| (made.section, made.count, made.clip.frames.len()))
+        .map(|made| (made.section, made.count, made.video.frames.len()))
         .collect();
     assert_eq!(counts, [(0, 3, 5), (1, 3, 13), (2, 3, 25)]);
     assert!(made.iter().all(|made| made.path == output.path()));
-    assert_eq!(greys(&made[0].clip), range(0, 0..5));
+    assert_eq!(greys(&made[0].video), range(0, 0..5));
     // All that the first section had is blended with the second's.
-    assert_eq!(greys(&made[1].clip), range(1, 0..13));
+    assert_eq!(greys(&made[1].video), range(1, 0..13));
     let third = [range(2, 0..17), range(1, 5..13)].concat();
-    assert_eq!(greys(&output.clip), third);
-    assert_eq!(media::open_clip(output.path()).unwrap().frames.len(), 25);
+    assert_eq!(greys(&output.video), third);
+    assert_eq!(media::open_video(output.path()).unwrap().frames.len(), 25);
     assert_eq!(rig.job_folders(), 0);
 }
 
@@ -99,15 +99,15 @@ fn a_video_grows_front_to_back_for_f1() {
     let rig = Rig::working();
     let (updates, outcome) = rig.run_with(in_sections(2, SectionOrder::F1));
     let output = finished(outcome);
-    assert_eq!(greys(&sections_of(&updates)[0].clip), range(0, 0..9));
+    assert_eq!(greys(&sections_of(&updates)[0].video), range(0, 0..9));
     let both = [range(0, 0..4), range(1, 0..13)].concat();
-    assert_eq!(greys(&output.clip), both);
+    assert_eq!(greys(&output.video), both);
 }
 
 #[test]
 fn the_video_so_far_can_be_played_from_its_file_while_the_next_section_is_made() {
     let rig = rig_with(Stage::Denoise, 2, Act::UntilCancelled);
-    let out = rig.folder.path().join("clip.mp4");
+    let out = rig.folder.path().join("video.mp4");
     let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(4, SectionOrder::Original));
     wait_for_frames(&out, 13);
     cancel.cancel();
@@ -116,20 +116,20 @@ fn the_video_so_far_can_be_played_from_its_file_while_the_next_section_is_made()
         panic!("{outcome:?}")
     };
     assert_eq!(output.path(), out);
-    assert_eq!(output.clip.frames.len(), 13);
-    assert_eq!(media::open_clip(&out).unwrap().frames.len(), 13);
-    assert_eq!(rig.job_folders(), 0, "nothing is left but the clip");
+    assert_eq!(output.video.frames.len(), 13);
+    assert_eq!(media::open_video(&out).unwrap().frames.len(), 13);
+    assert_eq!(rig.job_folders(), 0, "nothing is left but the video");
 }
 
 fn wait_for_frames(path: &Path, num_frames: usize) {
     for _ in 0..1000 {
         // A file that is there at all is whole.
-        if path.exists() && media::open_clip(path).unwrap().frames.len() == num_frames {
+        if path.exists() && media::open_video(path).unwrap().frames.len() == num_frames {
             return;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("the clip never had {num_frames} frames");
+    panic!("the video never had {num_frames} frames");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_job_that_is_cancelled_before_its_first_section_is_there_leaves_nothing() {
     cancel.cancel();
     let (_, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Cancelled), "{outcome:?}");
-    assert!(!rig.folder.path().join("clip.mp4").exists());
+    assert!(!rig.folder.path().join("video.mp4").exists());
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn an_engine_that_dies_costs_the_running_section_alone() {
         let rig = rig_with(dying, time, Act::Die);
         let output = rig.finishes(in_sections(3, SectionOrder::Original));
         let third = [range(2, 0..17), range(1, 5..13)].concat();
-        assert_eq!(greys(&output.clip), third, "{dying:?}");
+        assert_eq!(greys(&output.video), third, "{dying:?}");
         let orders = rig.sections.lock().unwrap();
         for order in orders.iter() {
             let times = orders.iter().filter(|other| *other == order).count();
@@ -196,7 +196,7 @@ fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
     ];
     assert_eq!(*next.sections.lock().unwrap(), expected.concat());
     assert_eq!(sections_of(&updates).len(), 4);
-    assert_eq!(output.clip.frames.len(), 33);
+    assert_eq!(output.video.frames.len(), 33);
     assert!(!folder.exists());
 }
 

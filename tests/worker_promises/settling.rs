@@ -76,9 +76,9 @@ fn a_resumed_job_is_made_as_it_was_settled() {
 #[test]
 fn an_automatic_name_that_is_taken_is_numbered_and_a_given_one_is_kept() {
     let rig = Rig::working();
-    let out = rig.folder.path().join("clip.mp4");
+    let out = rig.folder.path().join("video.mp4");
     fs::write(&out, "of somebody").unwrap();
     let automatic = rig.finishes(|request| request.is_out_automatic = true);
-    assert_eq!(automatic.path(), rig.folder.path().join("clip-2.mp4"));
+    assert_eq!(automatic.path(), rig.folder.path().join("video-2.mp4"));
     assert_eq!(rig.finishes(|_| {}).path(), out);
 }

@@ -312,7 +312,7 @@ class Cases(Tensors):
             )
             yield f"{name} apart", xs, due
 
-    # Pictures: `pixels.cu`.
+    # Images: `pixels.cu`.
 
     def _threads_of_pixels(self, channels):
         along = channels // self.piece

@@ -19,9 +19,9 @@ use super::{Random, Result, StressArgs};
 
 /// Name, number of jobs (0: a command without results), arguments. `MAKE`, `DEVICE` and `LORA` are replaced.
 const COMMANDS: &str = "\
-a video | 1 | MAKE --prompt fox --out clip.mp4
+a video | 1 | MAKE --prompt fox --out video.mp4
 a video with scarce memory | 1 | MAKE --prompt fox --width 96 --height 96 --frames 9 --steps 60 --out long.webp
-a video on a failing disk | 1 | MAKE --prompt fox --width 64 --height 64 --frames 5 --out clip.webp
+a video on a failing disk | 1 | MAKE --prompt fox --width 64 --height 64 --frames 5 --out video.webp
 a batch on a failing disk | 3 | MAKE --prompt fox --width 64 --height 64 --frames 1 --batch 3 --out one.png
 frames | 1 | MAKE --prompt fox --out frames.png
 a video from an image | 1 | MAKE --prompt fox --image ../start.png --out moves.mp4
@@ -30,9 +30,9 @@ a batch | 3 | MAKE --prompt fox --batch 3 --out batch.webp
 a file of prompts | 3 | MAKE --prompts-file ../prompts.txt --out each.gif
 a video with a LoRA | 1 | MAKE --prompt fox --lora ../LORA:0.8 --out styled.mp4
 a LoRA named in a file | 1 | MAKE --from ../made.txt --out named.mp4
-an upscaled video | 1 | upscale ../clip.mp4 --scale 4 --model stress-upscaler --out large.webp DEVICE
+an upscaled video | 1 | upscale ../video.mp4 --scale 4 --model stress-upscaler --out large.webp DEVICE
 an upscaled image | 1 | upscale ../start.png --scale 4 --tile 64 --model stress-upscaler --out larger.png DEVICE
-an interpolated video | 1 | interpolate ../clip.mp4 --times 4 --model stress-rife --out smooth.gif DEVICE
+an interpolated video | 1 | interpolate ../video.mp4 --times 4 --model stress-rife --out smooth.gif DEVICE
 a download | 0 | download tiny --yes --json
 the list of models | 0 | models --json
 the card of a LoRA | 0 | inspect ../LORA --json
@@ -40,7 +40,7 @@ the doctor | 0 | doctor --quick --json";
 const MODELS: &str = "data/safelight/models";
 pub(crate) const LORA: &str = "data/safelight/models/loras/stress-style.safetensors";
 pub(crate) const START_IMAGE: &[u8] = include_bytes!("../../../tests/fixtures/media/plain.png");
-const VIDEO: &[u8] = include_bytes!("../../../src/core/media/source/tests/clips/sound.mp4");
+const VIDEO: &[u8] = include_bytes!("../../../src/core/media/source/tests/videos/sound.mp4");
 const MADE: &[u8] =
     b"fox <lora:stress-style:0.8>\nSteps: 6, Sampler: Euler, CFG scale: 3, Seed: 3\n";
 const CATALOG: &[u8] = br#"
@@ -175,7 +175,7 @@ impl CommandLine {
         home.clean()?;
         home.write("prompts.txt", b"a red fox\na blue whale\na green bird\n")?;
         home.write("start.png", START_IMAGE)?;
-        home.write("clip.mp4", VIDEO)?;
+        home.write("video.mp4", VIDEO)?;
         home.write("made.txt", MADE)?;
         home.write("config/safelight/models.toml", CATALOG)?;
         let models = home.path.join(MODELS);

@@ -92,7 +92,7 @@ impl Home {
             ("XDG_CACHE_HOME", "cache"),
             ("XDG_STATE_HOME", "state"),
             ("XDG_VIDEOS_DIR", "videos"),
-            ("XDG_PICTURES_DIR", "pictures"),
+            ("XDG_PICTURES_DIR", "images"),
         ] {
             command.env(name, self.path.join(folder).components().as_path());
         }

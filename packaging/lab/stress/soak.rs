@@ -8,7 +8,7 @@ use safelight::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
 use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
 use safelight_core::job::{
     CancelToken, DeviceChoice, FormInputs, GenerateForm, GenerateRequest, JobId, JobOptions,
-    SamplingOptions, StartPicture,
+    SamplingOptions, StartImage,
 };
 use safelight_core::job_update::{JobOutcome, JobUpdate, MemorySample};
 use safelight_core::model::ComponentOverrides;
@@ -146,7 +146,7 @@ fn request(environment: &CliEnvironment) -> Result<GenerateRequest> {
     let form = GenerateForm {
         prompt: "a red boat on the sea".to_owned(),
         inputs: FormInputs {
-            image: Some(StartPicture {
+            image: Some(StartImage {
                 path: PathBuf::from(START_IMAGE),
                 width: 66,
                 height: 50,

@@ -25,7 +25,7 @@ pub(crate) const VISITS: [&str; 5] = [ANYTHING, QUEUE, WAITING, GALLERY, DISK];
 
 const QUEUE_FILE: &str = "data/safelight/queue.json";
 const TRASH: &str = "data/Trash/files";
-const RESULTS: [&str; 3] = ["out", "videos", "pictures"];
+const RESULTS: [&str; 3] = ["out", "videos", "images"];
 /// In the names of files that are being written.
 const PARTIAL: [&str; 4] = [".tmp", ".part", ".partial", ".new"];
 const PATIENCE: Duration = Duration::from_mins(1);

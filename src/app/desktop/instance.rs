@@ -226,11 +226,11 @@ mod tests {
     fn a_second_start_hands_its_files_to_the_first_and_a_third_only_raises_it() {
         let folder = tempfile::tempdir().unwrap();
         let (_claim, taken) = served(folder.path());
-        let odd = PathBuf::from(OsStr::from_bytes(b"/pictures/caf\xe9\n.png"));
-        let files = [odd.clone(), "/clips/a b.mp4".into(), "relative.png".into()];
+        let odd = PathBuf::from(OsStr::from_bytes(b"/images/caf\xe9\n.png"));
+        let files = [odd.clone(), "/videos/a b.mp4".into(), "relative.png".into()];
         let second = start_in(folder.path(), OsStr::new(":0"), &files);
         assert!(matches!(second, InstanceStart::HandedOver), "{second:?}");
-        assert_eq!(taken.recv().unwrap(), [odd, "/clips/a b.mp4".into()]);
+        assert_eq!(taken.recv().unwrap(), [odd, "/videos/a b.mp4".into()]);
         let third = start_in(folder.path(), OsStr::new(":0"), &[]);
         assert!(matches!(third, InstanceStart::HandedOver), "{third:?}");
         assert!(taken.recv().unwrap().is_empty());
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_from_programs_of_other_users() {
-        let message = [GREETING, b"/pictures/a.png\0"].concat();
+        let message = [GREETING, b"/images/a.png\0"].concat();
         let send = |user: Uid| {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
             ours.write_all(&message).unwrap();
@@ -285,7 +285,7 @@ mod tests {
             (taken, answer)
         };
         let (taken, answer) = send(getuid());
-        assert_eq!(taken.unwrap(), [PathBuf::from("/pictures/a.png")]);
+        assert_eq!(taken.unwrap(), [PathBuf::from("/images/a.png")]);
         assert_eq!(answer, ANSWER);
         // The kernel says who is at the other end: this user, who is a stranger to the other one.
         let (taken, answer) = send(Uid::from_raw(getuid().as_raw() + 1));

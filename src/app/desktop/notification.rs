@@ -136,17 +136,17 @@ pub(super) struct UnseenResults {
     since: Option<Instant>,
     num_done: u32,
     num_failed: u32,
-    num_clips: u32,
-    num_pictures: u32,
+    num_videos: u32,
+    num_images: u32,
 }
 
 impl UnseenResults {
     fn count(&mut self, job: &RunningJob) {
         self.num_done += 1;
-        if job.request.makes_pictures() {
-            self.num_pictures += job.request.batch_size().max(1);
+        if job.request.makes_images() {
+            self.num_images += job.request.batch_size().max(1);
         } else {
-            self.num_clips += 1;
+            self.num_videos += 1;
         }
     }
 
@@ -160,7 +160,7 @@ impl UnseenResults {
                 body: format!("{prompt}\n{}", name.to_string_lossy()),
             };
         }
-        let done = done_text(self.num_clips, self.num_pictures);
+        let done = done_text(self.num_videos, self.num_images);
         let failed = counted(self.num_failed as usize, "1 job failed", "{} jobs failed");
         let last = format!("After {after}. The last job: {prompt}");
         let (summary, body) = match (self.num_done, self.num_failed) {
@@ -172,16 +172,16 @@ impl UnseenResults {
     }
 }
 
-fn done_text(num_clips: u32, num_pictures: u32) -> String {
-    match (num_clips, num_pictures) {
-        (1, 0) => "1 clip is done".to_owned(),
-        (clips, 0) => format!("{clips} clips are done"),
-        (0, 1) => "1 picture is done".to_owned(),
-        (0, pictures) => format!("{pictures} pictures are done"),
-        (1, 1) => "1 clip and 1 picture are done".to_owned(),
-        (1, pictures) => format!("1 clip and {pictures} pictures are done"),
-        (clips, 1) => format!("{clips} clips and 1 picture are done"),
-        (clips, pictures) => format!("{clips} clips and {pictures} pictures are done"),
+fn done_text(num_videos: u32, num_images: u32) -> String {
+    match (num_videos, num_images) {
+        (1, 0) => "1 video is done".to_owned(),
+        (videos, 0) => format!("{videos} videos are done"),
+        (0, 1) => "1 image is done".to_owned(),
+        (0, images) => format!("{images} images are done"),
+        (1, 1) => "1 video and 1 image are done".to_owned(),
+        (1, images) => format!("1 video and {images} images are done"),
+        (videos, 1) => format!("{videos} videos and 1 image are done"),
+        (videos, images) => format!("{videos} videos and {images} images are done"),
     }
 }
 

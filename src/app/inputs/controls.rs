@@ -112,7 +112,7 @@ impl InputSlots {
         found.find(|it| it.path == *network)
     }
 
-    /// Returns whether the network of a control makes a part of its picture anew, and so goes by a mask.
+    /// Returns whether the network of a control makes a part of its image anew, and so goes by a mask.
     pub fn needs_control_mask(&self, index: usize) -> bool {
         let network = self.network_of(index);
         network.is_some_and(|network| network.config.takes_masks)
@@ -157,7 +157,7 @@ impl InputSlots {
         let err = lacking.map(|index| FieldError {
             field: "control",
             message: format!(
-                "the ControlNet of control picture {} regenerates a part of it and needs a mask: \
+                "the ControlNet of control image {} regenerates a part of it and needs a mask: \
                 paint that part, or drop a mask",
                 index + 1
             ),
@@ -165,7 +165,7 @@ impl InputSlots {
         err.into_iter().collect()
     }
 
-    /// A control picture with what a request said of it when its file was opened, else brought in by the network of the
+    /// A control image with what a request said of it when its file was opened, else brought in by the network of the
     /// one before it; and the mask that the request named.
     pub(super) fn settle_control(
         &mut self,
@@ -202,7 +202,7 @@ impl InputSlots {
         self.awaited = unplaced.collect();
     }
 
-    /// Has each control picture brought in by the network that there is for the model, where it is the only one, and by
+    /// Has each control image brought in by the network that there is for the model, where it is the only one, and by
     /// none that is for another model's family.
     pub(super) fn settle_networks(&mut self, spec: Option<&ModelSpec>) {
         let Some(spec) = spec.filter(|spec| spec.limits.controls.by == ControlBy::Networks) else {
@@ -235,29 +235,29 @@ impl InputSlots {
         spec: &ModelSpec,
     ) -> Option<&'static str> {
         let input = self.get(slot)?;
-        let is_picture_taken = spec.start_image.is_possible();
+        let is_image_taken = spec.start_image.is_possible();
         let no_mask = "This model does not use masks. The mask is kept.";
-        let start_picture = if spec.family.makes_pictures {
-            "This model makes pictures from text only. The start picture is kept."
+        let start_image = if spec.family.makes_images {
+            "This model makes images from text only. The start image is kept."
         } else {
-            "This model makes clips from text only. The start picture is kept."
+            "This model makes videos from text only. The start image is kept."
         };
         let (is_taken, why) = match (slot, &input.source) {
-            (InputSlot::Start, InputMedia::Clip(_)) => (
-                (is_picture_taken && !spec.family.makes_pictures) || spec.clip_strength().is_some(),
-                "This model cannot extend a clip. The clip is kept.",
+            (InputSlot::Start, InputMedia::Video(_)) => (
+                (is_image_taken && !spec.family.makes_images) || spec.clip_strength().is_some(),
+                "This model cannot extend a video. The video is kept.",
             ),
-            (InputSlot::Start, InputMedia::Picture(_)) => (is_picture_taken, start_picture),
+            (InputSlot::Start, InputMedia::Image(_)) => (is_image_taken, start_image),
             (InputSlot::End, _) => (
                 form.end_image(spec).is_possible(),
-                "This model does not use end pictures. The end picture is kept.",
+                "This model does not use end images. The end image is kept.",
             ),
-            (InputSlot::Mask, _) if self.clip().is_some() && form.changes_clip(spec) => {
+            (InputSlot::Mask, _) if self.video().is_some() && form.changes_video(spec) => {
                 (true, no_mask)
             }
             (InputSlot::Mask, _) if !spec.mask.is_possible() => {
                 let why = if spec.clip_strength().is_some() {
-                    "A mask needs a clip to change. The mask is kept."
+                    "A mask needs a video to change. The mask is kept."
                 } else {
                     no_mask
                 };
@@ -265,24 +265,21 @@ impl InputSlots {
             }
             (InputSlot::Mask, _) => {
                 let start = self.get(InputSlot::Start).map(|input| &input.source);
-                let is_on_picture = matches!(start, Some(InputMedia::Picture(_)));
-                (
-                    is_on_picture,
-                    "A mask needs a start picture. The mask is kept.",
-                )
+                let is_on_image = matches!(start, Some(InputMedia::Image(_)));
+                (is_on_image, "A mask needs a start image. The mask is kept.")
             }
             // Too many of them are an error: the user decides which to remove.
             (InputSlot::Reference, _) => (
                 spec.limits.max_references > 0,
-                "This model does not use reference pictures. They are kept.",
+                "This model does not use reference images. They are kept.",
             ),
             (InputSlot::Control, _) => (
                 spec.limits.controls.is_possible(),
-                "This model does not use control pictures. They are kept.",
+                "This model does not use control images. They are kept.",
             ),
             (InputSlot::Prompt, _) => (
-                spec.prompt_pictures.is_some(),
-                "This model does not read pictures as prompts. They are kept.",
+                spec.prompt_images.is_some(),
+                "This model does not read images as prompts. They are kept.",
             ),
         };
         (!is_taken).then_some(why)
@@ -295,8 +292,8 @@ impl InputSlots {
                 control.mask = None;
             }
         }
-        if form.changes_clip(spec) {
-            inputs.source_clip = inputs.extend.take();
+        if form.changes_video(spec) {
+            inputs.source_video = inputs.extend.take();
         }
         inputs
     }

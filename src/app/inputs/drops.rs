@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use egui::{Event, HoveredFile, Pos2, RawInput, Rect, pos2};
-use safelight_core::media::has_clip_name;
+use safelight_core::media::has_video_name;
 use safelight_core::restore;
 
 use crate::app::choices::ControlPart;
@@ -19,25 +19,25 @@ use crate::app::prelude::*;
 pub struct HoveredFiles {
     pub num_files: usize,
     /// True if the first file has the name of a video.
-    pub is_clip: bool,
+    pub is_video: bool,
 }
 
 impl HoveredFiles {
     /// If the window system only reports that there are some.
     const UNKNOWN: Self = Self {
         num_files: 1,
-        is_clip: false,
+        is_video: false,
     };
 
     fn from_files(files: &[HoveredFile]) -> Option<Self> {
         let mut paths: Vec<_> = files.iter().map(|file| file.path.as_deref()).collect();
-        let is_clip = paths.first()?.is_some_and(has_clip_name);
+        let is_video = paths.first()?.is_some_and(has_video_name);
         // Some window systems tell of each file again whenever it moves.
         paths.sort_unstable();
         paths.dedup();
         Some(Self {
             num_files: paths.len(),
-            is_clip,
+            is_video,
         })
     }
 }

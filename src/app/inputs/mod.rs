@@ -1,4 +1,4 @@
-//! The pictures, the mask and the clip that the next result is made from, and which place a new one takes.
+//! The images, the mask and the video that the next result is made from, and which place a new one takes.
 //!
 //! Files are opened on the file thread, by `opening`; how they come to their places is in `slot_choice`.
 
@@ -12,8 +12,8 @@ pub mod wayland_drop;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenPicture, ControlInput, ControlSettings, FormControl, FormInputs, GenerateForm,
-    InputMedia, MAX_PROMPT_PICTURES, SourceClip, StartPicture,
+    ChosenImage, ControlInput, ControlSettings, FormControl, FormInputs, GenerateForm, InputMedia,
+    MAX_PROMPT_IMAGES, SourceVideo, StartImage,
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
@@ -89,7 +89,7 @@ impl SlotContents {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotRules {
     takes_start: bool,
-    /// That of a second picture, where a model goes by two: the end, or a mask that it cannot do without.
+    /// That of a second image, where a model goes by two: the end, or a mask that it cannot do without.
     pub second: Option<InputSlot>,
     pub max_references: usize,
     pub max_controls: usize,
@@ -98,9 +98,9 @@ pub struct SlotRules {
     pub max_prompts: usize,
     /// The only reference image is edited, and there is no start image.
     edits_reference: bool,
-    takes_control_clips: bool,
-    /// A clip at the start is made anew, so that its mask may be a clip.
-    pub changes_clip: bool,
+    takes_control_videos: bool,
+    /// A video at the start is made anew, so that its mask may be a video.
+    pub changes_video: bool,
 }
 
 impl SlotRules {
@@ -119,14 +119,14 @@ impl SlotRules {
             max_references: spec.limits.max_references as usize,
             max_controls: spec.limits.controls.most as usize,
             needs_control: spec.limits.controls.is_required,
-            max_prompts: if spec.prompt_pictures.is_some() {
-                MAX_PROMPT_PICTURES
+            max_prompts: if spec.prompt_images.is_some() {
+                MAX_PROMPT_IMAGES
             } else {
                 0
             },
             edits_reference: spec.edits_reference(),
-            takes_control_clips: spec.limits.controls.takes_clips,
-            changes_clip: false,
+            takes_control_videos: spec.limits.controls.takes_videos,
+            changes_video: false,
         }
     }
 
@@ -226,8 +226,8 @@ impl InputSlots {
     }
 
     /// Video that is continued or regenerated.
-    pub fn clip(&self) -> Option<&SourceClip> {
-        self.get(InputSlot::Start).and_then(clip)
+    pub fn video(&self) -> Option<&SourceVideo> {
+        self.get(InputSlot::Start).and_then(video)
     }
 
     pub fn form_inputs(&self) -> FormInputs {
@@ -243,23 +243,23 @@ impl InputSlots {
             }
         };
         FormInputs {
-            image: of(InputSlot::Start).first().and_then(picture).cloned(),
-            last_image: of(InputSlot::End).first().and_then(picture).cloned(),
-            extend: of(InputSlot::Start).first().and_then(clip).cloned(),
-            source_clip: None,
+            image: of(InputSlot::Start).first().and_then(image).cloned(),
+            last_image: of(InputSlot::End).first().and_then(image).cloned(),
+            extend: of(InputSlot::Start).first().and_then(video).cloned(),
+            source_video: None,
             mask: of(InputSlot::Mask)
                 .first()
                 .map(|input| sized(&input.source)),
             references: of(InputSlot::Reference)
                 .iter()
-                .filter_map(picture)
+                .filter_map(image)
                 .cloned()
                 .collect(),
             controls: of(InputSlot::Control)
                 .iter()
                 .map(ChosenInput::as_control)
                 .collect(),
-            prompt_pictures: of(InputSlot::Prompt).iter().filter_map(chosen).collect(),
+            prompt_images: of(InputSlot::Prompt).iter().filter_map(chosen).collect(),
         }
     }
 
@@ -317,18 +317,18 @@ impl InputSlots {
     ) -> InputSlot {
         let slot = match (&input.source, wish) {
             // The form checks whether a model accepts one.
-            (InputMedia::Clip(_), Some(InputSlot::Control)) => InputSlot::Control,
-            (InputMedia::Clip(_), Some(InputSlot::Mask))
-                if places.changes_clip && self.clip().is_some() =>
+            (InputMedia::Video(_), Some(InputSlot::Control)) => InputSlot::Control,
+            (InputMedia::Video(_), Some(InputSlot::Mask))
+                if places.changes_video && self.video().is_some() =>
             {
                 InputSlot::Mask
             }
-            (InputMedia::Clip(_), _) => InputSlot::Start,
-            (InputMedia::Picture(_), Some(InputSlot::Start)) if places.edits_reference => {
+            (InputMedia::Video(_), _) => InputSlot::Start,
+            (InputMedia::Image(_), Some(InputSlot::Start)) if places.edits_reference => {
                 InputSlot::Reference
             }
-            (InputMedia::Picture(_), Some(slot)) => slot,
-            (InputMedia::Picture(_), None) => self.next(places),
+            (InputMedia::Image(_), Some(slot)) => slot,
+            (InputMedia::Image(_), None) => self.next(places),
         };
         let takes_one = match slot {
             InputSlot::Reference => places.max_references == 1,
@@ -351,7 +351,7 @@ impl InputSlots {
 
     pub fn can_swap(&self) -> bool {
         let has_either = self.get(InputSlot::Start).is_some() || self.get(InputSlot::End).is_some();
-        has_either && self.clip().is_none()
+        has_either && self.video().is_none()
     }
 
     pub fn swap(&mut self) {
@@ -363,32 +363,32 @@ impl InputSlots {
     }
 }
 
-fn sized(source: &InputMedia) -> StartPicture {
+fn sized(source: &InputMedia) -> StartImage {
     let (width, height) = source.size();
-    StartPicture {
+    StartImage {
         path: source.path().to_owned(),
         width,
         height,
     }
 }
 
-fn chosen(input: &ChosenInput) -> Option<ChosenPicture> {
-    Some(ChosenPicture {
-        picture: picture(input)?.clone(),
+fn chosen(input: &ChosenInput) -> Option<ChosenImage> {
+    Some(ChosenImage {
+        image: image(input)?.clone(),
         strength: input.strength,
     })
 }
 
-fn picture(input: &ChosenInput) -> Option<&StartPicture> {
+fn image(input: &ChosenInput) -> Option<&StartImage> {
     match &input.source {
-        InputMedia::Picture(picture) => Some(picture),
-        InputMedia::Clip(_) => None,
+        InputMedia::Image(image) => Some(image),
+        InputMedia::Video(_) => None,
     }
 }
 
-fn clip(input: &ChosenInput) -> Option<&SourceClip> {
+fn video(input: &ChosenInput) -> Option<&SourceVideo> {
     match &input.source {
-        InputMedia::Clip(clip) => Some(clip),
-        InputMedia::Picture(_) => None,
+        InputMedia::Video(video) => Some(video),
+        InputMedia::Image(_) => None,
     }
 }

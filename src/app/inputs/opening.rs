@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use egui::ColorImage;
 use safelight_core::files::{make_private, make_private_folder, open_regular};
 use safelight_core::gallery::THUMB_SIDE;
-use safelight_core::job::{self, InputMedia, JobError, JobErrorKind, SourceClip, StartPicture};
+use safelight_core::job::{self, InputMedia, JobError, JobErrorKind, SourceVideo, StartImage};
 use safelight_core::media::{
-    self, ClipReader, MediaError, RgbPixels, has_clip_name, has_picture_name, media_info,
+    self, MediaError, RgbPixels, VideoReader, has_image_name, has_video_name, media_info,
 };
 use safelight_core::naming::{names_like, timestamp};
 use safelight_core::restore;
@@ -19,8 +19,8 @@ use safelight_core::restore;
 use crate::app::background::{NOT_SURVIVED, guarded as caught};
 use crate::app::choices::{ContinuedResult, SlotTarget};
 
-/// Pictures of one folder that are taken, and may become a job each.
-const MAX_PICTURES: usize = 500;
+/// Images of one folder that are taken, and may become a job each.
+const MAX_IMAGES: usize = 500;
 /// Levels of folders inside one of models, as in ComfyUI and in diffusers.
 const MODEL_DEPTH: u32 = 2;
 
@@ -90,17 +90,17 @@ fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result
 }
 
 fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
-    match ClipReader::open_moving(path) {
-        Ok(Some(reader)) => return clip_input(&reader),
+    match VideoReader::open_moving(path) {
+        Ok(Some(reader)) => return video_input(&reader),
         // A damaged animation may still begin with an image.
-        Err(err) if !may_move(path) => return Err(clip_error(&err)),
+        Err(err) if !may_move(path) => return Err(video_error(&err)),
         _ => {}
     }
-    let image = media::open_image(path).map_err(|err| picture_error(&err))?;
-    picture_input(path.to_path_buf(), &image.picture, image.notices(path))
+    let image = media::open_image(path).map_err(|err| image_error(&err))?;
+    image_input(path.to_path_buf(), &image.image, image.notices(path))
 }
 
-/// Returns whether it is of a kind that is a picture or a clip: only a look inside tells.
+/// Returns whether it is of a kind that is an image or a video: only a look inside tells.
 pub(in crate::app) fn may_move(path: &Path) -> bool {
     let mut head = [0; 4];
     // Errors are reported when the file is opened.
@@ -108,32 +108,32 @@ pub(in crate::app) fn may_move(path: &Path) -> bool {
     read.is_ok() && [b"GIF8", b"RIFF", b"\x89PNG"].contains(&&head)
 }
 
-fn picture_input(
+fn image_input(
     path: PathBuf,
-    picture: &RgbPixels,
+    image: &RgbPixels,
     notices: Vec<String>,
 ) -> Result<OpenedInput, JobError> {
-    let picture_of_file = StartPicture {
+    let image_of_file = StartImage {
         path,
-        width: picture.width,
-        height: picture.height,
+        width: image.width,
+        height: image.height,
     };
     Ok(OpenedInput {
-        source: InputMedia::Picture(picture_of_file),
-        thumb: thumb(picture)?,
+        source: InputMedia::Image(image_of_file),
+        thumb: thumb(image)?,
         notices,
     })
 }
 
-fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
-    clip_input(&ClipReader::open(path).map_err(|err| clip_error(&err))?)
+fn open_video(path: &Path) -> Result<OpenedInput, JobError> {
+    video_input(&VideoReader::open(path).map_err(|err| video_error(&err))?)
 }
 
-fn clip_input(reader: &ClipReader) -> Result<OpenedInput, JobError> {
+fn video_input(reader: &VideoReader) -> Result<OpenedInput, JobError> {
     let path = reader.path();
-    let last = media::last_frame(path).map_err(|err| clip_error(&err))?;
+    let last = media::last_frame(path).map_err(|err| video_error(&err))?;
     Ok(OpenedInput {
-        source: InputMedia::Clip(SourceClip {
+        source: InputMedia::Video(SourceVideo {
             path: path.to_path_buf(),
             info: reader.info(),
         }),
@@ -145,34 +145,34 @@ fn clip_input(reader: &ClipReader) -> Result<OpenedInput, JobError> {
 /// Continues from the file of a result, or else from its frame alone.
 pub fn continue_result(result: &ContinuedResult) -> Result<OpenedInput, JobError> {
     let opened = guarded(&result.path, || Ok(reopen(result)));
-    let name = if result.is_clip {
+    let name = if result.is_video {
         "last-frame"
     } else {
-        "picture"
+        "image"
     };
     opened
         .ok()
         .flatten()
-        .map_or_else(|| keep_picture(&result.frame, &result.folder, name), Ok)
+        .map_or_else(|| keep_image(&result.frame, &result.folder, name), Ok)
 }
 
 fn reopen(result: &ContinuedResult) -> Option<OpenedInput> {
     let path = &result.path;
-    // A picture of a batch has a number, and is none of a clip.
-    if result.is_clip {
-        let info = media::clip_info(path).ok()?;
-        (info.num_frames > 1).then(|| open_clip(path).ok())?
+    // An image of a batch has a number, and is none of a video.
+    if result.is_video {
+        let info = media::video_info(path).ok()?;
+        (info.num_frames > 1).then(|| open_video(path).ok())?
     } else {
         let image = media::open_image(path).ok()?;
-        picture_input(path.clone(), &image.picture, image.notices(path)).ok()
+        image_input(path.clone(), &image.image, image.notices(path)).ok()
     }
 }
 
-/// A file where a clip may be: all its numbered pictures when it was written as those.
+/// A file where a video may be: all its numbered images when it was written as those.
 pub fn continue_file(path: &Path) -> Result<OpenedInput, JobError> {
     guarded(path, || {
-        if media::clip_info(path).is_ok_and(|info| info.num_frames > 1) {
-            open_clip(path)
+        if media::video_info(path).is_ok_and(|info| info.num_frames > 1) {
+            open_video(path)
         } else {
             read_input(path)
         }
@@ -186,29 +186,24 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
         .flat_map(|pixel| [pixel.r(), pixel.g(), pixel.b()])
         .collect();
     let [width, height] = image.size;
-    let picture =
-        RgbPixels::new(width as u32, height as u32, rgb).map_err(|err| keep_error(&err))?;
-    keep_picture(&picture, folder, "pasted")
+    let image = RgbPixels::new(width as u32, height as u32, rgb).map_err(|err| keep_error(&err))?;
+    keep_image(&image, folder, "pasted")
 }
 
-pub fn keep_first_frame(clip: SourceClip, folder: &Path) -> Result<OpenedInput, JobError> {
-    let path = clip.path.clone();
+pub fn keep_first_frame(video: SourceVideo, folder: &Path) -> Result<OpenedInput, JobError> {
+    let path = video.path.clone();
     guarded(&path, || {
-        let first = job::first_of(&InputMedia::Clip(clip)).map_err(|err| clip_error(&err))?;
-        keep_picture(&first, folder, "first-frame")
+        let first = job::first_of(&InputMedia::Video(video)).map_err(|err| video_error(&err))?;
+        keep_image(&first, folder, "first-frame")
     })
 }
 
-pub fn keep_picture(
-    picture: &RgbPixels,
-    folder: &Path,
-    name: &str,
-) -> Result<OpenedInput, JobError> {
+pub fn keep_image(image: &RgbPixels, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
     make_private_folder(folder).map_err(|err| keep_error(&err))?;
     let path = new_file(folder, name).map_err(|err| keep_error(&err))?;
-    media::write_png(&path, picture).map_err(|err| keep_error(&err))?;
+    media::write_png(&path, image).map_err(|err| keep_error(&err))?;
     make_private(&path).map_err(|err| keep_error(&err))?;
-    picture_input(path, picture, Vec::new())
+    image_input(path, image, Vec::new())
 }
 
 /// New file named by the time: results refer to it, so names are never reused.
@@ -224,22 +219,22 @@ fn new_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
     }
 }
 
-fn thumb(picture: &RgbPixels) -> Result<RgbPixels, JobError> {
-    media::thumbnail(picture, THUMB_SIDE, THUMB_SIDE).map_err(|err| picture_error(&err))
+fn thumb(image: &RgbPixels) -> Result<RgbPixels, JobError> {
+    media::thumbnail(image, THUMB_SIDE, THUMB_SIDE).map_err(|err| image_error(&err))
 }
 
 fn keep_error(err: &dyn std::error::Error) -> JobError {
-    JobError::from_error(JobErrorKind::Disk, err).advise("Save the picture as a file and drop that")
+    JobError::from_error(JobErrorKind::Disk, err).advise("Save the image as a file and drop that")
 }
 
-fn picture_error(err: &MediaError) -> JobError {
+fn image_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose another picture, or a clip to continue")
+        .advise("Choose another image, or a video to continue")
 }
 
-fn clip_error(err: &MediaError) -> JobError {
+fn video_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose another clip, or drop a picture of its last frame")
+        .advise("Choose another video, or drop an image of its last frame")
 }
 
 pub struct InputFiles {
@@ -248,7 +243,7 @@ pub struct InputFiles {
     pub problems: Vec<JobError>,
     /// Folders with models instead of images.
     pub model_folders: Vec<PathBuf>,
-    /// A clip that says how it was made and was given for no place: whether it is extended, its user says.
+    /// A video that says how it was made and was given for no place: whether it is extended, its user says.
     pub played: Option<PathBuf>,
 }
 
@@ -260,7 +255,7 @@ fn is_gguf(path: &Path) -> bool {
 /// Returns whether a folder, or one so many levels inside it, contains weights.
 fn has_models(folder: &Path, depth: u32) -> bool {
     let entries = folder.read_dir().into_iter().flatten().flatten();
-    entries.take(MAX_PICTURES).any(|entry| {
+    entries.take(MAX_IMAGES).any(|entry| {
         let path = entry.path();
         let is_safetensors = path.extension().is_some_and(|it| it == "safetensors");
         is_safetensors || is_gguf(&path) || (depth > 0 && has_models(&path, depth - 1))
@@ -284,52 +279,52 @@ pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> InputFiles {
             }
             continue;
         }
-        match pictures_in(&path) {
-            Ok(pictures) => given.paths.extend(pictures),
+        match images_in(&path) {
+            Ok(images) => given.paths.extend(images),
             Err(_) if has_models(&path, MODEL_DEPTH) => given.model_folders.push(path),
             Err(err) => given.problems.push(err),
         }
     }
     if let [path] = &given.paths[..]
         && placing.slot.is_none()
-        && is_clip_with_settings(path)
+        && is_video_with_settings(path)
     {
         given.played = given.paths.pop();
     }
     given
 }
 
-fn is_clip_with_settings(path: &Path) -> bool {
-    let is_clip = has_clip_name(path) || may_move(path);
-    is_clip
+fn is_video_with_settings(path: &Path) -> bool {
+    let is_video = has_video_name(path) || may_move(path);
+    is_video
         && restore::read(path).is_ok_and(|found| found.is_some())
         && media_info(path).is_ok_and(|info| info.num_frames > 1)
 }
 
 /// Images directly in the folder, in the order of their names.
-fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
+fn images_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     let refused = |what: String| {
         let text = format!("{what}: {}", folder.display());
         JobError::new(JobErrorKind::InvalidRequest, text)
     };
     let unreadable = |err: io::Error| refused(format!("the folder cannot be read ({err})"));
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     for entry in folder.read_dir().map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if has_picture_name(&path) && !is_hidden(&path) && path.is_file() {
-            pictures.push(path);
+        if has_image_name(&path) && !is_hidden(&path) && path.is_file() {
+            images.push(path);
         }
-        if pictures.len() > MAX_PICTURES {
-            let what = format!("there are more than {MAX_PICTURES} pictures in this folder");
-            return Err(refused(what).advise("Select some of its pictures and drop those"));
+        if images.len() > MAX_IMAGES {
+            let what = format!("there are more than {MAX_IMAGES} images in this folder");
+            return Err(refused(what).advise("Select some of its images and drop those"));
         }
     }
-    if pictures.is_empty() {
-        return Err(refused("there are no pictures in this folder".to_owned())
-            .advise("Pictures in folders inside it do not count"));
+    if images.is_empty() {
+        return Err(refused("there are no images in this folder".to_owned())
+            .advise("Images in folders inside it do not count"));
     }
-    pictures.sort_unstable();
-    Ok(pictures)
+    images.sort_unstable();
+    Ok(images)
 }
 
 /// Hidden ones are other programs' leftovers.
@@ -346,10 +341,10 @@ mod tests {
 
     #[test]
     fn a_reader_that_does_not_survive_a_file_is_an_error_of_that_file() {
-        let path = Path::new("/pictures/odd.webp");
+        let path = Path::new("/images/odd.webp");
         let read = guarded(path, || -> Result<(), JobError> { panic!("a bad offset") });
         let err = read.expect_err("it panicked");
-        assert!(err.summary.contains("/pictures/odd.webp"), "{err}");
+        assert!(err.summary.contains("/images/odd.webp"), "{err}");
         assert!(guarded(path, || Ok(1)).is_ok());
     }
 
@@ -358,9 +353,9 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_stands_for_its_pictures_in_order_and_a_file_for_itself() {
+    fn a_folder_stands_for_its_images_in_order_and_a_file_for_itself() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["b.png", "a.JPG", ".hidden.png", "notes.txt", "clip.mp4"] {
+        for name in ["b.png", "a.JPG", ".hidden.png", "notes.txt", "video.mp4"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join("deeper.png")).unwrap();
@@ -373,17 +368,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_no_pictures_and_one_of_too_many_are_refused_with_a_sentence() {
+    fn a_folder_of_no_images_and_one_of_too_many_are_refused_with_a_sentence() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |folder: &Path| {
             let found = given(folder);
             assert!(found.paths.is_empty());
             found.problems[0].summary.clone()
         };
-        assert!(refused(folder.path()).contains("no pictures in this folder"));
-        for number in 0..=MAX_PICTURES {
+        assert!(refused(folder.path()).contains("no images in this folder"));
+        for number in 0..=MAX_IMAGES {
             fs::write(folder.path().join(format!("{number}.png")), "").unwrap();
         }
-        assert!(refused(folder.path()).contains("more than 500 pictures"));
+        assert!(refused(folder.path()).contains("more than 500 images"));
     }
 }

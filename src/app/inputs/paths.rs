@@ -12,10 +12,10 @@ use crate::app::prelude::*;
 
 impl From<&GenerateRequest> for InputPaths {
     fn from(request: &GenerateRequest) -> Self {
-        let clip = request.extend.as_ref().or(request.source_clip.as_ref());
-        let prompts = request.prompt_pictures.iter();
+        let video = request.extend.as_ref().or(request.source_video.as_ref());
+        let prompts = request.prompt_images.iter();
         Self {
-            start: clip.or(request.image.as_ref()).cloned(),
+            start: video.or(request.image.as_ref()).cloned(),
             end: request.last_image.clone(),
             mask: request.mask.clone(),
             references: request.references.clone(),
@@ -111,7 +111,7 @@ impl InputSlots {
         self.awaited = paths.controls;
         if !self.awaited.is_empty() {
             let placing = SlotTarget {
-                joins_frames: places_of(&cx.form, &cx.models).takes_control_clips,
+                joins_frames: places_of(&cx.form, &cx.models).takes_control_videos,
                 ..onto(InputSlot::Control)
             };
             let paths: Vec<PathBuf> = self.awaited.iter().map(|it| it.file.clone()).collect();

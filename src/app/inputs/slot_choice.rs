@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::ColorImage;
-use safelight_core::job::{SizeChoice, SourceClip};
-use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS};
+use safelight_core::job::{SizeChoice, SourceVideo};
+use safelight_core::media::{IMAGE_ENDINGS, VIDEO_ENDINGS};
 
 use crate::app::choices::{ControlPart, MultiFilePrompt};
 use crate::app::inputs::opening::{
-    OpenedInput, OpenedInputs, continue_file, continue_result, keep_first_frame, keep_pasted,
-    keep_picture, open_inputs, opened_one, unfold,
+    OpenedInput, OpenedInputs, continue_file, continue_result, keep_first_frame, keep_image,
+    keep_pasted, open_inputs, opened_one, unfold,
 };
 use crate::app::inputs::{ChosenInput, InputSlots, SlotContents, SlotRules};
 use crate::app::mask::masks_folder;
@@ -34,16 +34,16 @@ impl InputSlots {
             InputsCommand::ContinueFrom(path) => {
                 self.open_one(InputSlot::Start, cx, move || continue_file(&path));
             }
-            InputsCommand::TakeFirst(clip) => {
-                let folder = folder_for(&clip.path, cx);
+            InputsCommand::TakeFirst(video) => {
+                let folder = folder_for(&video.path, cx);
                 self.open_one(InputSlot::Start, cx, move || {
-                    keep_first_frame(clip, &folder)
+                    keep_first_frame(video, &folder)
                 });
             }
             InputsCommand::Continue(result) => {
                 self.open_one(InputSlot::Start, cx, move || continue_result(&result));
             }
-            InputsCommand::Take(slot, picture, folder) => self.take(slot, picture, folder, cx),
+            InputsCommand::Take(slot, image, folder) => self.take(slot, image, folder, cx),
             InputsCommand::TakeOver(request) => self.take_over(&request, cx),
             InputsCommand::Remove(slot) => {
                 if slot == InputSlot::Start {
@@ -146,27 +146,27 @@ impl InputSlots {
         };
         let part = placing.part;
         self.picking = cx.background.ask(move || {
-            let (title, takes_clips) = match slot {
+            let (title, takes_videos) = match slot {
                 InputSlot::Start => (
-                    "Choose a start picture, or a clip to continue or to change",
+                    "Choose a start image, or a video to continue or to change",
                     true,
                 ),
-                InputSlot::End => ("Choose an end picture", false),
-                InputSlot::Reference => ("Choose reference pictures", false),
-                InputSlot::Prompt => ("Choose pictures as prompts", false),
-                InputSlot::Control if part.is_none() => ("Choose control pictures", true),
+                InputSlot::End => ("Choose an end image", false),
+                InputSlot::Reference => ("Choose reference images", false),
+                InputSlot::Prompt => ("Choose images as prompts", false),
+                InputSlot::Control if part.is_none() => ("Choose control images", true),
                 InputSlot::Control | InputSlot::Mask => {
                     ("Choose a mask: white is regenerated, black stays", true)
                 }
             };
-            let (name, clips) = if takes_clips {
-                ("Pictures and clips", &CLIP_ENDINGS[..])
+            let (name, videos) = if takes_videos {
+                ("Images and videos", &VIDEO_ENDINGS[..])
             } else {
-                ("Pictures", &[][..])
+                ("Images", &[][..])
             };
             let dialog = rfd::FileDialog::new()
                 .set_title(title)
-                .add_filter(name, &[&PICTURE_ENDINGS[..], clips].concat())
+                .add_filter(name, &[&IMAGE_ENDINGS[..], videos].concat())
                 .add_filter("All files", &["*"]);
             let paths = match slot {
                 _ if part.is_some() => vec![dialog.pick_file()?],
@@ -220,8 +220,8 @@ impl InputSlots {
         };
         let goes = placing.slot.unwrap_or_else(|| self.next(places));
         placing.joins_frames |= match goes {
-            InputSlot::Control => places.takes_control_clips,
-            InputSlot::Mask => places.changes_clip && self.clip().is_some(),
+            InputSlot::Control => places.takes_control_videos,
+            InputSlot::Mask => places.changes_video && self.video().is_some(),
             _ => false,
         };
         self.await_files(cx, move || open_inputs(&paths, placing, room));
@@ -259,11 +259,11 @@ impl InputSlots {
         });
     }
 
-    fn take(&mut self, slot: InputSlot, picture: Arc<RgbPixels>, folder: PathBuf, cx: &AppContext) {
-        self.open_one(slot, cx, move || keep_picture(&picture, &folder, "frame"));
+    fn take(&mut self, slot: InputSlot, image: Arc<RgbPixels>, folder: PathBuf, cx: &AppContext) {
+        self.open_one(slot, cx, move || keep_image(&image, &folder, "frame"));
     }
 
-    /// Says the form's size by its name, once the pictures are there that it may follow.
+    /// Says the form's size by its name, once the images are there that it may follow.
     pub(super) fn name_size(&self, form: &mut GenerateForm, models: &ModelChoice) {
         if !self.is_opening()
             && let Some(spec) = models.model_of(form).cloned()
@@ -299,8 +299,8 @@ impl InputSlots {
         let (mut names_size, mut seen) = (false, None);
         for (index, opened) in found.opened.into_iter().enumerate() {
             let path = opened.source.path().to_path_buf();
-            let pictured = ThumbSource::Input(path.clone());
-            cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
+            let shown = ThumbSource::Input(path.clone());
+            cx.thumbs.put(&cx.ctx, &shown, &opened.thumb);
             if let Some(part) = found.placing.part {
                 self.put_part(part, opened.source);
                 names_size = true;
@@ -316,20 +316,20 @@ impl InputSlots {
             let input = ChosenInput::new(opened.source, opened.notices);
             if is_given
                 && !matches!(wish, Some(InputSlot::Control | InputSlot::Mask))
-                && let InputMedia::Clip(clip) = &input.source
+                && let InputMedia::Video(video) = &input.source
                 && let Some(spec) = cx
                     .models
                     .model_of(form)
-                    .filter(|spec| makes_pictures(form, spec))
+                    .filter(|spec| makes_images(form, spec))
             {
                 let model = spec.name.clone();
-                offer_first_frame(clip.clone(), &name, &model, cx);
+                offer_first_frame(video.clone(), &name, &model, cx);
                 continue;
             }
-            let is_pictured = matches!(input.source, InputMedia::Picture(_));
+            let is_image = matches!(input.source, InputMedia::Image(_));
             let goes = wish.unwrap_or_else(|| self.next(places));
             let is_control =
-                goes == InputSlot::Control && (is_pictured || wish == Some(InputSlot::Control));
+                goes == InputSlot::Control && (is_image || wish == Some(InputSlot::Control));
             let (input, mask) = if is_control {
                 self.settle_control(input)
             } else {
@@ -350,27 +350,27 @@ impl InputSlots {
                 seen = Some(path);
             }
             if !matches!(slot, InputSlot::Mask | InputSlot::Prompt) && !found.placing.keeps_size {
-                // The picture says which shape the clip has.
+                // The image says which shape the video has.
                 form.size = SizeChoice::Auto;
             }
-            if wish.is_some_and(|wish| wish != slot) && self.clip().is_some() {
+            if wish.is_some_and(|wish| wish != slot) && self.video().is_some() {
                 let why = match wish {
-                    Some(InputSlot::Mask) => "A mask must be a picture",
+                    Some(InputSlot::Mask) => "A mask must be an image",
                     Some(InputSlot::Reference | InputSlot::Prompt) => {
-                        "A reference must be a picture"
+                        "A reference must be an image"
                     }
-                    _ => "An end picture must be a picture",
+                    _ => "An end image must be an image",
                 };
-                let changes = |spec| form.changes_clip(spec);
+                let changes = |spec| form.changes_video(spec);
                 let is_changed = cx.models.model_of(form).is_some_and(changes);
                 let verb = if is_changed { "changed" } else { "extended" };
-                let text = format!("{name} is a clip: it is {verb}");
+                let text = format!("{name} is a video: it is {verb}");
                 let notice = JobError::new(JobErrorKind::InvalidRequest, text);
                 cx.notify(NoticeSeverity::Info, notice.advise(why));
             }
         }
-        let is_picture = self.clip().is_none();
-        if let Some(path) = seen.filter(|_| is_picture && cx.page == MainPage::Watch) {
+        let is_image = self.video().is_none();
+        if let Some(path) = seen.filter(|_| is_image && cx.page == MainPage::Watch) {
             cx.push(PlayerCommand::ShowInput(path));
         }
         if names_size {
@@ -404,7 +404,7 @@ impl InputSlots {
 
 pub(super) fn places_of(form: &GenerateForm, models: &ModelChoice) -> SlotRules {
     let places = |spec| SlotRules {
-        changes_clip: form.changes_clip(spec),
+        changes_video: form.changes_video(spec),
         ..SlotRules::from_spec(spec)
     };
     models.model_of(form).map(places).unwrap_or_default()
@@ -433,19 +433,19 @@ fn leave_start(
     }
 }
 
-/// Returns whether a model takes images only, and no clip to regenerate.
-fn makes_pictures(form: &GenerateForm, spec: &ModelSpec) -> bool {
-    spec.family.makes_pictures && spec.start_image.is_possible() && !form.changes_clip(spec)
+/// Returns whether a model takes images only, and no video to regenerate.
+fn makes_images(form: &GenerateForm, spec: &ModelSpec) -> bool {
+    spec.family.makes_images && spec.start_image.is_possible() && !form.changes_video(spec)
 }
 
-fn offer_first_frame(clip: SourceClip, name: &str, model: &str, cx: &mut AppContext) {
+fn offer_first_frame(video: SourceVideo, name: &str, model: &str, cx: &mut AppContext) {
     let text = format!("the video {name} is not used: {model} makes images");
     let err = JobError::new(JobErrorKind::InvalidRequest, text)
         .advise("Start from its first frame, or choose a video model and drop it again");
     let action = NoticeAction {
         label: "Use its first frame",
         explanation: "Save the first frame as an image, and start from that",
-        command: InputsCommand::TakeFirst(clip).into(),
+        command: InputsCommand::TakeFirst(video).into(),
     };
     let notice = UserNotice::new(NoticeSeverity::Warning, err).with(vec![action]);
     cx.notices.show(notice.about(NoticeCause::Inputs));
@@ -457,15 +457,15 @@ fn leave(input: &ChosenInput, cx: &mut AppContext) {
 
 fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mut AppContext) {
     let model = cx.models.model_of(form);
-    let makes_pictures = model.is_some_and(|model| model.family.makes_pictures);
+    let makes_images = model.is_some_and(|model| model.family.makes_images);
     let places = model.map(SlotRules::from_spec).unwrap_or_default();
     let reason = match places.second {
-        _ if places.max_references > 0 => "The model takes no more reference pictures",
-        _ if places.max_controls > 0 => "The model takes no more control pictures",
-        Some(InputSlot::Mask) => "There is one picture and one mask",
-        Some(_) => "A clip has one start and one end picture",
-        None if makes_pictures => "A picture starts from one picture",
-        None => "A clip starts from one picture",
+        _ if places.max_references > 0 => "The model takes no more reference images",
+        _ if places.max_controls > 0 => "The model takes no more control images",
+        Some(InputSlot::Mask) => "There is one image and one mask",
+        Some(_) => "A video has one start and one end image",
+        None if makes_images => "An image starts from one image",
+        None => "A video starts from one image",
     };
     let advice = if places.max_references > 0 || places.max_controls > 0 {
         "Remove one first"

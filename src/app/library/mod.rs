@@ -112,7 +112,7 @@ impl LibraryState {
                 };
                 cx.background.open_folder(folder);
             }
-            LibraryCommand::FirstClip => self.make_first_clip(cx),
+            LibraryCommand::FirstVideo => self.make_first_video(cx),
             LibraryCommand::Leave => {
                 cx.push(AppCommand::Show(MainPage::Watch));
                 self.tell_engine(cx);
@@ -230,7 +230,7 @@ impl LibraryState {
         complete(id, cx);
     }
 
-    fn make_first_clip(&mut self, cx: &mut AppContext) {
+    fn make_first_video(&mut self, cx: &mut AppContext) {
         let Some(spec) = first_model(cx.models.all()).cloned() else {
             return;
         };

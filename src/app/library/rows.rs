@@ -137,24 +137,24 @@ impl LibraryRows {
 pub fn needs_text(spec: &ModelSpec) -> &'static str {
     use InputUse::{No, Optional, Required};
     if spec.mask == Required {
-        return "picture and mask";
+        return "image and mask";
     }
     if spec.limits.max_references > 0 {
-        return "text or pictures";
+        return "text or images";
     }
     if spec.limits.controls.is_required {
-        return "text and a control picture";
+        return "text and a control image";
     }
     match (spec.start_image, spec.end_image) {
-        (No, No) if spec.clip_strength().is_some() => "text, or text and a clip",
+        (No, No) if spec.clip_strength().is_some() => "text, or text and a video",
         (No, No) => "text",
-        (Optional, No) => "text or picture",
-        (Required, No) => "picture",
-        (Required, Optional) => "picture, or first and last",
-        (Optional, Optional) => "text, picture, or first and last",
-        (Optional | Required, Required) => "first and last picture",
-        (No, Optional) => "text or last picture",
-        (No, Required) => "last picture",
+        (Optional, No) => "text or image",
+        (Required, No) => "image",
+        (Required, Optional) => "image, or first and last",
+        (Optional, Optional) => "text, image, or first and last",
+        (Optional | Required, Required) => "first and last image",
+        (No, Optional) => "text or last image",
+        (No, Required) => "last image",
     }
 }
 
@@ -183,10 +183,10 @@ fn of_spec(at: usize, spec: &ModelSpec) -> ListedModel {
 
 fn facts_text(spec: &ModelSpec, needs: &str) -> String {
     let kind = spec.family.kind_text(&spec.variant);
-    if spec.family.makes_pictures {
-        format!("{kind}  ·  pictures from {needs}")
+    if spec.family.makes_images {
+        format!("{kind}  ·  images from {needs}")
     } else {
-        format!("{kind}  ·  clips from {needs}")
+        format!("{kind}  ·  videos from {needs}")
     }
 }
 

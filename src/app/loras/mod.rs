@@ -207,7 +207,7 @@ impl LoraShelf {
         self.looking.add(cx.background.run("loras", work));
     }
 
-    /// The first LoRA with which the form's model sees a control picture.
+    /// The first LoRA with which the form's model sees a control image.
     fn control<'a>(&self, form: &'a GenerateForm) -> Option<&'a Path> {
         let acting = form.acting_loras().filter(|lora| lora.strength != 0.0);
         let mut paths = acting.map(|lora| lora.path.as_path());

@@ -17,7 +17,7 @@ use crate::app::prelude::*;
 
 #[derive(Default)]
 pub struct PaintedMask {
-    /// Width and height of the picture with its room.
+    /// Width and height of the image with its room.
     pub size: Option<(u32, u32)>,
     /// Size without the outpainted margins.
     pub own_size: (u32, u32),
@@ -41,7 +41,7 @@ pub struct MaskEditor {
     pub number: u64,
     /// Image of the mask, its file, and the mask that it started from or was saved as.
     pub(super) of: MaskOf,
-    picture: PathBuf,
+    image: PathBuf,
     mask_file: Option<PathBuf>,
     width: u32,
     height: u32,
@@ -75,7 +75,7 @@ impl MaskEditor {
         Self {
             number,
             of: opened.of,
-            picture: opened.source.path().to_path_buf(),
+            image: opened.source.path().to_path_buf(),
             mask_file: opened.mask_file.clone(),
             width: opened.mask.width(),
             height: opened.mask.height(),
@@ -102,14 +102,14 @@ impl MaskEditor {
     }
 
     pub fn name(&self) -> String {
-        let name = self.picture.file_name().unwrap_or_default();
+        let name = self.image.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
     /// Returns whether this is what is to be painted on, with this mask.
     pub(super) fn goes_on(&self, of: MaskOf, source: &InputMedia, mask: Option<&Path>) -> bool {
         let is_own = self.mask_file.as_deref() == mask || (mask.is_none() && self.is_changed);
-        self.of == of && self.picture == source.path() && is_own
+        self.of == of && self.image == source.path() && is_own
     }
 
     /// Returns whether the mask alone can be saved while it is painted.
@@ -234,8 +234,8 @@ impl MaskEditor {
                 MaskEvent::Kept(Ok(kept)) => {
                     self.busy = None;
                     self.mask_file = Some(kept.path);
-                    if let Some((picture, size)) = kept.extended {
-                        self.picture = picture;
+                    if let Some((image, size)) = kept.extended {
+                        self.image = image;
                         self.follow_extended(size, cx);
                     }
                     self.is_changed = false;
@@ -287,7 +287,7 @@ impl MaskEditor {
         let mask = mask.map(InputMedia::path);
         let is_own = mask.is_none() || mask == self.mask_file.as_deref();
         let is_due = self.is_changed || self.is_saving || self.busy == Some(MaskTask::Keeping);
-        is_due && is_own && source.path() == self.picture
+        is_due && is_own && source.path() == self.image
     }
 }
 
@@ -296,22 +296,22 @@ mod tests {
     use super::*;
     use crate::app::mask::tiles::ImagePyramid;
     use crossbeam_channel::{Receiver, bounded};
-    use safelight_core::job::StartPicture;
+    use safelight_core::job::StartImage;
     use safelight_core::media::{ImageMask, RgbPixels};
 
     /// An editor whose painter takes nothing but what the test takes.
     fn editor() -> (MaskEditor, Receiver<PaintCommand>) {
-        let picture = RgbPixels::from_fn(8, 8, |_, _| [0; 3]).unwrap();
+        let image = RgbPixels::from_fn(8, 8, |_, _| [0; 3]).unwrap();
         let opened = OpenedMask {
             of: MaskOf::Start,
-            source: InputMedia::Picture(StartPicture {
+            source: InputMedia::Image(StartImage {
                 path: PathBuf::from("photo.png"),
                 width: 8,
                 height: 8,
             }),
             mask_file: None,
             mask: ImageMask::new(8, 8),
-            levels: ImagePyramid::from_image(picture).unwrap(),
+            levels: ImagePyramid::from_image(image).unwrap(),
         };
         let (orders, taken) = bounded(1);
         (MaskEditor::new(1, &opened, orders), taken)

@@ -38,14 +38,14 @@ enum MaskEvent {
     Empty,
 }
 
-/// Painted masks, and the images and clips that outpainting extended.
+/// Painted masks, and the images and videos that outpainting extended.
 pub fn masks_folder(paths: &AppPaths) -> PathBuf {
     paths.data.join("masks")
 }
 
 struct KeptMask {
     path: PathBuf,
-    /// The extended picture or clip that it is for, and its size.
+    /// The extended image or video that it is for, and its size.
     extended: Option<(PathBuf, (u32, u32))>,
 }
 
@@ -73,7 +73,7 @@ fn fitted(
 
 fn takes_mask(of: MaskOf, inputs: &InputSlots, form: &GenerateForm, spec: &ModelSpec) -> bool {
     match of {
-        MaskOf::Start if inputs.clip().is_some() => form.changes_clip(spec),
+        MaskOf::Start if inputs.video().is_some() => form.changes_video(spec),
         MaskOf::Start => spec.mask.is_possible(),
         MaskOf::Control(index) => inputs.may_mask_control(index, spec),
     }
@@ -81,7 +81,7 @@ fn takes_mask(of: MaskOf, inputs: &InputSlots, form: &GenerateForm, spec: &Model
 
 fn can_extend(of: MaskOf, source: &InputMedia, spec: &ModelSpec) -> bool {
     match of {
-        MaskOf::Start => matches!(source, InputMedia::Picture(_)),
+        MaskOf::Start => matches!(source, InputMedia::Image(_)),
         MaskOf::Control(_) => spec.limits.controls.can_extend(),
     }
 }
@@ -103,7 +103,7 @@ impl MaskPage {
         self.opening.is_busy()
     }
 
-    /// Another picture can be opened: none is, and no mask is on its way to its file.
+    /// Another image can be opened: none is, and no mask is on its way to its file.
     pub fn is_free(&self) -> bool {
         let editor = self.editor.as_ref();
         !self.is_opening() && editor.is_none_or(|editor| editor.busy != Some(MaskTask::Keeping))
@@ -187,7 +187,7 @@ impl MaskPage {
     pub fn can_open(&self, of: MaskOf, inputs: &InputSlots, cx: &AppContext) -> bool {
         let takes = |spec: &ModelSpec| takes_mask(of, inputs, &cx.form, spec);
         let is_still =
-            |(_, mask): (_, Option<&InputMedia>)| !matches!(mask, Some(InputMedia::Clip(_)));
+            |(_, mask): (_, Option<&InputMedia>)| !matches!(mask, Some(InputMedia::Video(_)));
         inputs.masked(of).is_some_and(is_still) && cx.model().is_some_and(takes)
     }
 
@@ -233,7 +233,7 @@ impl MaskPage {
         &self,
         inputs: &InputSlots,
         cx: &AppContext,
-    ) -> Option<(MaskOf, StartPicture)> {
+    ) -> Option<(MaskOf, StartImage)> {
         let editor = self.editor.as_ref()?;
         let of = editor.of;
         let takes = |spec: &ModelSpec| takes_mask(of, inputs, &cx.form, spec);
@@ -243,7 +243,7 @@ impl MaskPage {
         let (source, _) = inputs.masked(of)?;
         let (width, height) = source.size();
         // Of its shape, also where it comes with an extended one.
-        let shape = StartPicture {
+        let shape = StartImage {
             path: source.path().to_path_buf(),
             width,
             height,
@@ -296,7 +296,7 @@ impl MaskPage {
         let keep = PaintCommand::Keep {
             num_frames: editor.extending.as_ref().map_or(1, |(_, number)| *number),
             folder: masks_folder(paths),
-            picture_place: inputs.expect(cx),
+            image_place: inputs.expect(cx),
             place: inputs.expect(cx),
             may_be_empty,
         };
@@ -308,7 +308,7 @@ impl MaskPage {
 struct MaskCanvas {
     pub mask: ImageMask,
     pub levels: ImagePyramid,
-    /// The picture as it was opened, and what was painted on it, where it has room at its sides.
+    /// The image as it was opened, and what was painted on it, where it has room at its sides.
     pub own: Option<(Rc<RgbPixels>, ImageMask)>,
     pub outpaint: OutpaintRequest,
     /// True if it was painted on since it got this size.
@@ -316,7 +316,7 @@ struct MaskCanvas {
 }
 
 impl MaskCanvas {
-    /// Without the picture as it was opened, which all of them share.
+    /// Without the image as it was opened, which all of them share.
     fn bytes(&self) -> usize {
         self.mask.values().len() + self.levels.bytes()
     }
@@ -383,8 +383,8 @@ fn open(
     source: InputMedia,
     mask_file: Option<PathBuf>,
 ) -> Result<OpenedMask, JobError> {
-    let picture = job::first_of(&source).map_err(|err| opening_error(&err))?;
-    let (width, height) = (picture.width, picture.height);
+    let image = job::first_of(&source).map_err(|err| opening_error(&err))?;
+    let (width, height) = (image.width, image.height);
     let mask = match &mask_file {
         Some(path) => media::open_mask(path, width, height).map_err(|err| opening_error(&err))?,
         None => ImageMask::new(width, height),
@@ -394,13 +394,13 @@ fn open(
         source,
         mask_file,
         mask,
-        levels: ImagePyramid::from_image(picture).map_err(|err| opening_error(&err))?,
+        levels: ImagePyramid::from_image(image).map_err(|err| opening_error(&err))?,
     })
 }
 
 /// Writes a mask under a new name: waiting jobs may use an earlier one.
-fn keep(folder: &Path, picture: &Path, mask: &ImageMask) -> Result<PathBuf, JobError> {
-    let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
+fn keep(folder: &Path, image: &Path, mask: &ImageMask) -> Result<PathBuf, JobError> {
+    let stem = image.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
     let path = folder.join(name);
     kept(make_private_folder(folder), folder)?;
@@ -422,10 +422,10 @@ fn kept<T>(result: Result<T, impl std::error::Error>, folder: &Path) -> Result<T
 /// Writes an outpainted image and its mask under new names; returns them in this order.
 fn keep_extended(
     folder: &Path,
-    picture: &Path,
+    image: &Path,
     extended: &ExtendedImage,
 ) -> Result<(PathBuf, PathBuf), JobError> {
-    let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = image.file_stem().unwrap_or_default().to_string_lossy();
     kept(media::write_extended(folder, &stem, extended), folder)
 }
 
@@ -437,12 +437,12 @@ fn keep_extended_control(
     margins: OutpaintMargins,
     mask: &ImageMask,
 ) -> Result<(InputMedia, PathBuf), JobError> {
-    let made = job::write_extended_clip(folder, source, num_frames, margins, mask);
+    let made = job::write_extended_video(folder, source, num_frames, margins, mask);
     let (source, mask) = kept(made, folder)?;
     Ok((source, mask.path))
 }
 
 fn opening_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose the picture or the mask again")
+        .advise("Choose the image or the mask again")
 }

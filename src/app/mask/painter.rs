@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use safelight_core::media::{
     ExtendedImage, ImageMask, MaskBrush, OutpaintFill, OutpaintMargins, OutpaintRequest, PixelArea,
-    extend_picture, softened,
+    extend_image, softened,
 };
 
 use super::tiles::{ImagePyramid, TileCache, VisibleTiles};
@@ -47,7 +47,7 @@ pub(super) enum PaintCommand {
         folder: PathBuf,
         place: TaskChannel<OpenedInputs>,
         /// Destination of the outpainted image.
-        picture_place: TaskChannel<OpenedInputs>,
+        image_place: TaskChannel<OpenedInputs>,
         may_be_empty: bool,
         /// Number of frames of an outpainted control video.
         num_frames: u32,
@@ -60,7 +60,7 @@ pub(super) struct MaskPainter<'a> {
     source: InputMedia,
     mask: ImageMask,
     tiles: TileCache,
-    /// The picture as it was opened, and what was painted on it, where it has room at its sides.
+    /// The image as it was opened, and what was painted on it, where it has room at its sides.
     own: Option<(Rc<RgbPixels>, ImageMask)>,
     outpaint: OutpaintRequest,
     is_painted: bool,
@@ -135,12 +135,12 @@ impl<'a> MaskPainter<'a> {
             PaintCommand::Keep {
                 folder,
                 place,
-                picture_place,
+                image_place,
                 may_be_empty,
                 num_frames,
             } => {
                 if self.own.is_some() {
-                    self.keep_extended(&folder, num_frames, &place, &picture_place);
+                    self.keep_extended(&folder, num_frames, &place, &image_place);
                 } else if may_be_empty || self.mask.values().iter().any(|value| *value > 0) {
                     self.keep(&folder, &place);
                 } else {
@@ -166,7 +166,7 @@ impl<'a> MaskPainter<'a> {
         let own = self.own.as_ref();
         let painted = PaintedMask {
             size: Some(size),
-            own_size: own.map_or(size, |(picture, _)| (picture.width, picture.height)),
+            own_size: own.map_or(size, |(image, _)| (image.width, image.height)),
             margins: self.outpaint.margins,
             shown: self.tiles.visible_tiles(),
             can_undo: self.mask.can_undo() || self.sizes.can_undo(),
@@ -226,35 +226,35 @@ impl<'a> MaskPainter<'a> {
         }
     }
 
-    /// Gives the picture as it was opened this room, instead of what it has. What was painted on the picture stays, and
+    /// Gives the image as it was opened this room, instead of what it has. What was painted on the image stays, and
     /// what was painted on earlier room goes with that; undo brings it back.
     fn extend(&mut self, outpaint: OutpaintRequest) -> Result<(), JobError> {
         let mask = &self.mask;
-        let (picture, painted) = match &self.own {
-            Some((picture, _)) if self.is_painted => {
-                let painted = part_of(mask, picture, self.outpaint.margins);
-                (Rc::clone(picture), painted)
+        let (image, painted) = match &self.own {
+            Some((image, _)) if self.is_painted => {
+                let painted = part_of(mask, image, self.outpaint.margins);
+                (Rc::clone(image), painted)
             }
-            Some((picture, painted)) => (Rc::clone(picture), painted.clone()),
+            Some((image, painted)) => (Rc::clone(image), painted.clone()),
             None => {
                 let values = mask.values().to_vec();
                 let painted = ImageMask::from_values(mask.width(), mask.height(), values);
-                (Rc::new(self.tiles.picture().clone()), painted)
+                (Rc::new(self.tiles.image().clone()), painted)
             }
         };
         let filling = match self.of {
             MaskOf::Start => OutpaintFill::BlurredEdge,
             MaskOf::Control(_) => OutpaintFill::Gray,
         };
-        let made = extend_picture(&picture, Some(&painted), outpaint, filling)
-            .and_then(|made| Ok((made.mask, ImagePyramid::from_image(made.picture)?)));
+        let made = extend_image(&image, Some(&painted), outpaint, filling)
+            .and_then(|made| Ok((made.mask, ImagePyramid::from_image(made.image)?)));
         let (mask, levels) = made.map_err(|err| opening_error(&err))?;
         // Undone steps before this cannot be redone.
         self.mask.begin_step();
         let before = self.swap(MaskCanvas {
             mask,
             levels,
-            own: (!outpaint.margins.are_none()).then_some((picture, painted)),
+            own: (!outpaint.margins.are_none()).then_some((image, painted)),
             outpaint,
             is_painted: false,
         });
@@ -268,23 +268,23 @@ impl<'a> MaskPainter<'a> {
         folder: &Path,
         num_frames: u32,
         place: &TaskChannel<OpenedInputs>,
-        picture_place: &TaskChannel<OpenedInputs>,
+        image_place: &TaskChannel<OpenedInputs>,
     ) {
         let kept = survived(|| match self.of {
             MaskOf::Start => {
                 let extended = ExtendedImage {
-                    picture: self.tiles.picture().clone(),
+                    image: self.tiles.image().clone(),
                     mask: self.mask.clone(),
                 };
                 let path = self.source.path();
-                let (picture, mask) = keep_extended(folder, path, &extended)?;
+                let (image, mask) = keep_extended(folder, path, &extended)?;
                 let (width, height) = (self.mask.width(), self.mask.height());
-                let picture = StartPicture {
-                    path: picture,
+                let image = StartImage {
+                    path: image,
                     width,
                     height,
                 };
-                Ok((InputMedia::Picture(picture), mask))
+                Ok((InputMedia::Image(image), mask))
             }
             MaskOf::Control(_) => {
                 let (margins, mask) = (self.outpaint.margins, &self.mask);
@@ -295,14 +295,14 @@ impl<'a> MaskPainter<'a> {
             let (of_source, of_mask) = places_of(self.of);
             let path = source.path().to_path_buf();
             let opened = match &source {
-                InputMedia::Picture(_) => open_input(&path),
-                InputMedia::Clip(_) => continue_file(&path),
+                InputMedia::Image(_) => open_input(&path),
+                InputMedia::Video(_) => continue_file(&path),
             };
-            picture_place.post(opened_one(opened, of_source));
+            image_place.post(opened_one(opened, of_source));
             place.post(opened_one(open_input(&mask), of_mask));
             self.source = source;
             self.own = None;
-            // Earlier sizes are those of another picture now.
+            // Earlier sizes are those of another image now.
             self.sizes = CanvasHistory::default();
             self.outpaint.margins = OutpaintMargins::default();
             KeptMask {
@@ -341,8 +341,8 @@ fn places_of(of: MaskOf) -> (SlotTarget, SlotTarget) {
 }
 
 /// Part of a mask that covers an image with these margins.
-fn part_of(mask: &ImageMask, picture: &RgbPixels, margins: OutpaintMargins) -> ImageMask {
-    let (width, height) = (picture.width, picture.height);
+fn part_of(mask: &ImageMask, image: &RgbPixels, margins: OutpaintMargins) -> ImageMask {
+    let (width, height) = (image.width, image.height);
     let area = PixelArea {
         left: margins.left,
         top: margins.top,

@@ -16,13 +16,13 @@ use safelight_core::media::{ImageMask, MediaError, PixelArea, RgbPixels, thumbna
 pub const TILE: u32 = 512;
 const MAX_TILES: usize = 96;
 
-/// A picture in its own size and in halves of that, down to one square.
+/// An image in its own size and in halves of that, down to one square.
 pub struct ImagePyramid(Vec<RgbPixels>);
 
 impl ImagePyramid {
     /// Takes some time for large images.
-    pub fn from_image(picture: RgbPixels) -> Result<Self, MediaError> {
-        let mut levels = vec![picture];
+    pub fn from_image(image: RgbPixels) -> Result<Self, MediaError> {
+        let mut levels = vec![image];
         while let Some(last) = levels.last()
             && last.width.max(last.height) > TILE
         {
@@ -52,7 +52,7 @@ pub struct VisibleTiles {
 }
 
 impl VisibleTiles {
-    /// Of a picture of this size, where this part of it is seen: the coarsest level that still has a texel for each
+    /// Of an image of this size, where this part of it is seen: the coarsest level that still has a texel for each
     /// dot of the screen.
     pub(super) fn from_view(width: u32, height: u32, seen: Rect, dots_a_pixel: f32) -> Self {
         let wanted = (1.0 / dots_a_pixel.max(f32::EPSILON)).log2().floor();
@@ -97,7 +97,7 @@ struct TextureTile {
 pub struct ShownTile {
     /// In pixels of the image.
     pub rect: Rect,
-    pub picture: TextureHandle,
+    pub image: TextureHandle,
     pub mask: TextureHandle,
 }
 
@@ -124,7 +124,7 @@ impl TileCache {
     }
 
     /// The image at full size.
-    pub(super) fn picture(&self) -> &RgbPixels {
+    pub(super) fn image(&self) -> &RgbPixels {
         &self.levels.0[0]
     }
 
@@ -142,7 +142,7 @@ impl TileCache {
     pub(super) fn renew(&mut self, ctx: &Context, mask: &ImageMask, until: Instant) -> bool {
         self.now += 1;
         let mut keys: Vec<TileKey> = self.sight.iter().flat_map(VisibleTiles::keys).collect();
-        // The sight may still be that of a larger picture.
+        // The sight may still be that of a larger image.
         keys.retain(|key| self.levels.has(*key));
         // Missing tiles come first, and one that a stroke keeps touching does not delay the others.
         keys.sort_by_key(|key| self.tiles.get(key).map(|tile| tile.seen));
@@ -196,7 +196,7 @@ impl TileCache {
         key: TileKey,
         square: PixelArea,
     ) -> TextureTile {
-        let picture = picture_of(&self.levels.0[key.level as usize], key);
+        let image = image_of(&self.levels.0[key.level as usize], key);
         let painted = mask_image(mask, square, key.level);
         // The last texel of a coarse tile may cover pixels beyond the image.
         let texels = |from: u32, to: u32| (to - from).div_ceil(1 << key.level) << key.level;
@@ -207,7 +207,7 @@ impl TileCache {
         TextureTile {
             shown: ShownTile {
                 rect: Rect::from_min_max(corner(square.left, square.top), end),
-                picture: ctx.load_texture("picture-under-a-mask", picture, options()),
+                image: ctx.load_texture("image-under-a-mask", image, options()),
                 mask: ctx.load_texture("mask", painted, options()),
             },
             touched: PixelArea::default(),
@@ -267,7 +267,7 @@ fn whole_texels(area: PixelArea, square: PixelArea, level: u32) -> PixelArea {
     .within(square)
 }
 
-fn picture_of(level: &RgbPixels, key: TileKey) -> ColorImage {
+fn image_of(level: &RgbPixels, key: TileKey) -> ColorImage {
     let (left, top) = (key.column * TILE, key.row * TILE);
     let width = TILE.min(level.width.saturating_sub(left)).max(1);
     let height = TILE.min(level.height.saturating_sub(top)).max(1);
@@ -297,8 +297,8 @@ mod tests {
     use safelight_core::media::MaskBrush;
 
     fn tiles_of(width: u32, height: u32) -> (TileCache, ImageMask) {
-        let picture = RgbPixels::from_fn(width, height, |x, y| [x as u8, y as u8, 9]).unwrap();
-        let levels = ImagePyramid::from_image(picture).unwrap();
+        let image = RgbPixels::from_fn(width, height, |x, y| [x as u8, y as u8, 9]).unwrap();
+        let levels = ImagePyramid::from_image(image).unwrap();
         (TileCache::new(levels), ImageMask::new(width, height))
     }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_picture_is_seen_in_few_squares_as_fine_as_the_screen() {
+    fn a_large_image_is_seen_in_few_squares_as_fine_as_the_screen() {
         let (mut tiles, mask) = tiles_of(5001, 3000);
         let ctx = Context::default();
         // A quarter of a dot a pixel, then each pixel a dot in one corner.
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sight_of_a_larger_picture_shows_what_there_is_of_a_smaller_one() {
+    fn the_sight_of_a_larger_image_shows_what_there_is_of_a_smaller_one() {
         let (mut tiles, mask) = tiles_of(3000, 3000);
         let ctx = Context::default();
         see(&mut tiles, &ctx, &mask, all(&mask), 1.0);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{SeedMode, random_seed};
-use safelight_core::media::{self, ClipOptions, VideoWriter};
+use safelight_core::media::{self, VideoOptions, VideoWriter};
 use safelight_core::naming;
 use safelight_core::presets::QualityPreset;
 use serde_json::Value;
@@ -51,7 +51,7 @@ impl ResultViewer {
             PlayerCommand::LeaveInput(path) => self.leave_input(&path, queue, cx),
             PlayerCommand::CompareFiles(a, b) => self.open(vec![a, b], cx),
             PlayerCommand::Toggle => {
-                let is_still = self.media().is_some_and(|media| !media.is_clip);
+                let is_still = self.media().is_some_and(|media| !media.is_video);
                 if !is_still && let Some(playhead) = self.playhead_mut(queue) {
                     playhead.toggle();
                 }
@@ -209,9 +209,9 @@ impl ResultViewer {
         let Some(item) = queue.result(id) else {
             return;
         };
-        let frames = &item.output.clip.frames;
-        let is_clip = !item.is_pictures() && frames.len() > 1;
-        let shown = if is_clip {
+        let frames = &item.output.video.frames;
+        let is_video = !item.is_images() && frames.len() > 1;
+        let shown = if is_video {
             frames.len() - 1
         } else {
             self.shown_of(id).unwrap_or(0)
@@ -222,7 +222,7 @@ impl ResultViewer {
                 folder: folder_for(&path, cx),
                 path,
                 frame: Arc::clone(frame),
-                is_clip,
+                is_video,
             }));
         }
     }
@@ -256,7 +256,7 @@ impl ResultViewer {
             ViewerMode::Compare => return None,
         };
         Some(ShownFrame {
-            picture: player.exact()?,
+            image: player.exact()?,
             index: player.index(),
             path: path.to_path_buf(),
         })
@@ -274,7 +274,7 @@ impl ResultViewer {
 
     pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut AppContext) {
         if let Some(frame) = self.shown_frame(queue) {
-            cx.ctx.copy_image(color_image(&frame.picture));
+            cx.ctx.copy_image(color_image(&frame.image));
             cx.say(format!("Frame {} copied", frame.index + 1));
         }
     }
@@ -282,7 +282,7 @@ impl ResultViewer {
     pub(super) fn use_frame(&self, slot: InputSlot, queue: &JobQueue, cx: &mut AppContext) {
         if let Some(frame) = self.shown_frame(queue) {
             let folder = folder_for(&frame.path, cx);
-            cx.push(InputsCommand::Take(slot, frame.picture, folder));
+            cx.push(InputsCommand::Take(slot, frame.image, folder));
         }
     }
 }
@@ -302,7 +302,7 @@ fn is_of_frame(command: &PlayerCommand) -> bool {
 }
 
 struct ShownFrame {
-    picture: Arc<RgbPixels>,
+    image: Arc<RgbPixels>,
     index: usize,
     path: PathBuf,
 }
@@ -336,13 +336,13 @@ fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
     let stem = frame.path.file_stem().unwrap_or_default().to_string_lossy();
     let stem = format!("{stem}_frame_{:04}", frame.index + 1);
     let path = naming::free_path(folder, &stem, "png");
-    let options = ClipOptions {
+    let options = VideoOptions {
         settings: settings_of_frame(&frame.path, frame.index + 1),
         keeps_others: true,
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
     let mut writer = VideoWriter::create(&path, options)?;
-    writer.push(&frame.picture)?;
+    writer.push(&frame.image)?;
     Ok(writer.finish()?.pop().unwrap_or(path))
 }
 
@@ -390,7 +390,7 @@ fn remake(mut request: GenerateRequest, kind: RemakeKind, cx: &mut AppContext) {
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::media::{open_picture, read_settings, write_clip};
+    use safelight_core::media::{open_rgb, read_settings, write_video};
 
     use super::*;
 
@@ -398,20 +398,20 @@ mod tests {
     fn a_saved_frame_is_exact_and_carries_the_settings_and_its_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("boat.mp4");
-        let picture = RgbPixels::from_fn(32, 16, |x, y| [x as u8 * 7, y as u8, 3]).unwrap();
-        let options = ClipOptions {
+        let image = RgbPixels::from_fn(32, 16, |x, y| [x as u8 * 7, y as u8, 3]).unwrap();
+        let options = VideoOptions {
             settings: Some(r#"{"request": {"seed": 7}}"#.to_owned()),
-            ..ClipOptions::default()
+            ..VideoOptions::default()
         };
-        write_clip(&path, &vec![picture.clone(); 3], options).unwrap();
+        write_video(&path, &vec![image.clone(); 3], options).unwrap();
         let frame = ShownFrame {
-            picture: Arc::new(picture.clone()),
+            image: Arc::new(image.clone()),
             index: 1,
             path,
         };
         let saved = save(&frame).unwrap();
         assert!(saved.ends_with("boat_frame_0002.png"));
-        assert_eq!(open_picture(&saved).unwrap(), picture);
+        assert_eq!(open_rgb(&saved).unwrap(), image);
         let settings = read_settings(&saved).unwrap().unwrap();
         let settings: Value = serde_json::from_str(&settings).unwrap();
         let expected = (&2.into(), &7.into());
@@ -424,7 +424,7 @@ mod tests {
     fn a_frame_whose_folder_is_gone_is_an_error_and_no_panic() {
         let folder = tempfile::tempdir().unwrap();
         let frame = ShownFrame {
-            picture: Arc::new(RgbPixels::from_fn(4, 4, |_, _| [0; 3]).unwrap()),
+            image: Arc::new(RgbPixels::from_fn(4, 4, |_, _| [0; 3]).unwrap()),
             index: 0,
             path: folder.path().join("gone/away/boat.mp4"),
         };

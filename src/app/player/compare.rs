@@ -21,7 +21,7 @@ pub struct ComparedSide {
     pub request: Option<Value>,
     frames: ViewerFrames,
     fps: f64,
-    is_clip: bool,
+    is_video: bool,
     /// Index of the image in its batch, or 0.
     first: usize,
     pub texture: ViewerTexture,
@@ -33,8 +33,8 @@ impl ComparedSide {
             title: media.name_of(index),
             request: media.request_of(index).cloned(),
             fps: media.fps,
-            is_clip: media.is_clip,
-            first: if media.is_clip { 0 } else { index },
+            is_video: media.is_video,
+            first: if media.is_video { 0 } else { index },
             frames,
             texture: ViewerTexture::default(),
         }
@@ -44,7 +44,7 @@ impl ComparedSide {
     fn length(&self) -> (usize, f64) {
         let len = self.frames.len();
         match self.frames.starts() {
-            _ if !self.is_clip => (1, 0.0),
+            _ if !self.is_video => (1, 0.0),
             Some(starts) => {
                 // Fine enough for its shortest frame.
                 let fps = playable_fps(starts.peak_fps());
@@ -57,7 +57,7 @@ impl ComparedSide {
     fn index(&self, secs: f64) -> usize {
         let len = self.frames.len();
         match self.frames.starts() {
-            _ if !self.is_clip => self.first,
+            _ if !self.is_video => self.first,
             Some(starts) => starts.frame_at(secs).min(len.saturating_sub(1)),
             None => index_at(secs, playable_fps(self.fps), len),
         }
@@ -150,8 +150,8 @@ impl ResultComparison {
             return;
         }
         let wanted = self.sides.iter_mut().filter_map(|side| {
-            let picture = side.frames.picture(side.index(secs))?;
-            Some((&mut side.texture, ViewerContent::Picture(picture)))
+            let image = side.frames.image(side.index(secs))?;
+            Some((&mut side.texture, ViewerContent::Image(image)))
         });
         show_together(ctx, &mut wanted.collect::<Vec<_>>());
     }
@@ -186,22 +186,21 @@ fn index_at(secs: f64, fps: f64, len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use safelight_core::job::Video;
-    use safelight_core::media::{ClipOptions, ClipReader, FrameStarts, write_clip};
+    use safelight_core::media::{FrameStarts, VideoOptions, VideoReader, write_video};
 
     use super::*;
     use crate::app::player::reading::FileFrames;
 
-    fn clip(num_frames: usize, fps: f64) -> ComparedSide {
-        let picture =
-            |index| Arc::new(RgbPixels::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
+    fn video(num_frames: usize, fps: f64) -> ComparedSide {
+        let image = |index| Arc::new(RgbPixels::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
         let frames = ViewerFrames::Memory(Arc::new(Video {
-            frames: (0..num_frames).map(picture).collect(),
+            frames: (0..num_frames).map(image).collect(),
             fps,
         }));
         ComparedSide {
             title: "a".into(),
             request: None,
-            is_clip: num_frames > 1,
+            is_video: num_frames > 1,
             frames,
             fps,
             first: 0,
@@ -225,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn clips_of_other_rates_are_in_step_in_time() {
-        let mut compare = ResultComparison::new(clip(16, 8.0), clip(48, 24.0));
+    fn videos_of_other_rates_are_in_step_in_time() {
+        let mut compare = ResultComparison::new(video(16, 8.0), video(48, 24.0));
         assert_eq!((compare.playhead.len(), compare.playhead.fps()), (48, 24.0));
         assert_shows(
             &mut compare,
@@ -235,22 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_of_uneven_frame_times_is_in_step_with_an_even_one() {
+    fn a_video_of_uneven_frame_times_is_in_step_with_an_even_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.webp");
         let frames = [40, 90, 140].map(|grey| RgbPixels::from_fn(8, 8, |_, _| [grey; 3]).unwrap());
-        let options = ClipOptions {
+        let options = VideoOptions {
             starts: Some(FrameStarts::from_micros([0, 100_000, 150_000, 1_000_000])),
-            ..ClipOptions::default()
+            ..VideoOptions::default()
         };
-        write_clip(&path, &frames, options).unwrap();
-        let reader = ClipReader::open(&path).unwrap();
+        write_video(&path, &frames, options).unwrap();
+        let reader = VideoReader::open(&path).unwrap();
         let file = FileFrames::start(reader, 4096, Arc::new(|| {})).unwrap();
         let uneven = ComparedSide {
             frames: ViewerFrames::File(Arc::new(file)),
-            ..clip(3, 3.0)
+            ..video(3, 3.0)
         };
-        let mut compare = ResultComparison::new(uneven, clip(10, 10.0));
+        let mut compare = ResultComparison::new(uneven, video(10, 10.0));
         assert_eq!((compare.playhead.len(), compare.playhead.fps()), (20, 20.0));
         assert_shows(
             &mut compare,
@@ -259,9 +258,9 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_no_clip_is_played_at_leave_no_frame_out() {
+    fn rates_that_no_video_is_played_at_leave_no_frame_out() {
         for fps in [0.25, 600.0] {
-            let mut compare = ResultComparison::new(clip(10, fps), clip(10, fps));
+            let mut compare = ResultComparison::new(video(10, fps), video(10, fps));
             assert_eq!(compare.playhead.len(), 10, "{fps}");
             assert_shows(&mut compare, (0..10).map(|at| (at, [at, at])));
         }
@@ -269,18 +268,18 @@ mod tests {
 
     #[test]
     fn both_wait_for_the_frame_that_one_has_not_read_yet() {
-        let picture = Arc::new(RgbPixels::from_fn(2, 2, |_, _| [9; 3]).unwrap());
+        let image = Arc::new(RgbPixels::from_fn(2, 2, |_, _| [9; 3]).unwrap());
         let file = |held: usize, len: usize| ComparedSide {
-            frames: ViewerFrames::File(Arc::new(FileFrames::unread(len, held, &picture))),
-            ..clip(len, 10.0)
+            frames: ViewerFrames::File(Arc::new(FileFrames::unread(len, held, &image))),
+            ..video(len, 10.0)
         };
-        let mut compare = ResultComparison::new(clip(10, 10.0), file(3, 10));
+        let mut compare = ResultComparison::new(video(10, 10.0), file(3, 10));
         for step in 0..20 {
             compare.tick(f64::from(step) * 0.1, PlaybackOptions::default());
         }
         assert_eq!(indices(&compare), [3, 3]);
         // A damaged file has fewer frames, or none: the other one goes on.
-        let mut compare = ResultComparison::new(clip(10, 10.0), file(0, 0));
+        let mut compare = ResultComparison::new(video(10, 10.0), file(0, 0));
         for step in 0..6 {
             compare.tick(f64::from(step) * 0.1, PlaybackOptions::default());
         }
@@ -289,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_shorter_one_waits_at_its_end() {
-        let mut compare = ResultComparison::new(clip(10, 10.0), clip(30, 10.0));
+        let mut compare = ResultComparison::new(video(10, 10.0), video(30, 10.0));
         assert_eq!(compare.playhead.len(), 30);
         assert_shows(&mut compare, [(20, [9, 20])]);
         compare.swap();
@@ -297,11 +296,11 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_stands_beside_a_clip_and_two_pictures_stand() {
-        let mut compare = ResultComparison::new(clip(1, 8.0), clip(10, 8.0));
+    fn an_image_stands_beside_a_video_and_two_images_stand() {
+        let mut compare = ResultComparison::new(video(1, 8.0), video(10, 8.0));
         assert_eq!(compare.playhead.len(), 10);
         assert_shows(&mut compare, [(9, [0, 9])]);
-        let mut still = ResultComparison::new(clip(1, 8.0), clip(1, 24.0));
+        let mut still = ResultComparison::new(video(1, 8.0), video(1, 24.0));
         assert!(still.is_still());
         assert_eq!(still.tick(1.0, PlaybackOptions::default()), None);
     }

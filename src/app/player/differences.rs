@@ -33,12 +33,12 @@ const SETTINGS: [ComparedSetting; 27] = [
     setting("loras", "LoRAs", "no LoRAs"),
     setting("num_frames", "frames", "default length"),
     setting("fps", "fps", "default fps"),
-    setting("image", "start picture", "no start picture"),
-    setting("last_image", "end picture", "no end picture"),
+    setting("image", "start image", "no start image"),
+    setting("last_image", "end image", "no end image"),
     setting("mask", "mask", "no mask"),
-    setting("references", "reference pictures", "no reference pictures"),
-    setting("controls", "control pictures", "no control pictures"),
-    setting("extend", "extends", "extends no clip"),
+    setting("references", "reference images", "no reference images"),
+    setting("controls", "control images", "no control images"),
+    setting("extend", "extends", "extends no video"),
     setting("vae_tile", "decoded in tiles of", "decoded without tiles"),
     setting("negative_prompt", "negative prompt", "no negative prompt"),
     setting("prompt", "prompt", "no prompt"),
@@ -113,7 +113,7 @@ fn size(request: &Value) -> String {
     }
 }
 
-/// `seed 12`, `no mask`, `start picture boat.png`.
+/// `seed 12`, `no mask`, `start image boat.png`.
 fn told(setting: &ComparedSetting, value: &Value) -> String {
     match value {
         Value::Null => setting.none.to_owned(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{SheetCells, Video};
-use safelight_core::media::{self, ClipReader};
+use safelight_core::media::{self, VideoReader};
 use safelight_core::naming::numbered_path;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub struct ViewedMedia {
     pub num_frames: usize,
     pub fps: f64,
     /// It plays; else it is one image, or several.
-    pub is_clip: bool,
+    pub is_video: bool,
     /// Seconds that its job took; `None` for results of earlier sessions.
     pub secs: Option<f64>,
     /// Settings that Safelight embedded in each file, if any.
@@ -54,8 +54,8 @@ impl ViewedMedia {
             width,
             height,
             num_frames: output.num_frames as usize,
-            fps: output.clip.fps,
-            is_clip: !item.is_pictures(),
+            fps: output.video.fps,
+            is_video: !item.is_images(),
             secs: Some(output.secs),
             settings: settings.collect(),
             paths,
@@ -80,13 +80,13 @@ impl ViewedMedia {
 
     /// The files to delete: the video, all images of a batch of this session, or the image at `shown`.
     pub fn trash_wishes(&self, shown: usize) -> Vec<TrashRequest> {
-        if self.is_clip {
-            vec![TrashRequest::clip(self.path_of(shown))]
+        if self.is_video {
+            vec![TrashRequest::video(self.path_of(shown))]
         } else if self.job.is_some() {
             let paths = self.paths.iter();
-            paths.map(|path| TrashRequest::picture(path)).collect()
+            paths.map(|path| TrashRequest::image(path)).collect()
         } else {
-            vec![TrashRequest::picture(self.path_of(shown))]
+            vec![TrashRequest::image(self.path_of(shown))]
         }
     }
 
@@ -120,22 +120,22 @@ pub(super) fn open(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<Open
 
 fn open_media(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFile, MediaError> {
     let settings = settings_of(path);
-    let moving = match ClipReader::open_moving(path) {
+    let moving = match VideoReader::open_moving(path) {
         // A damaged animation may still begin with an image.
         Err(err) if !may_move(path) => return Err(err),
         moving => moving.ok().flatten(),
     };
     if let Some(reader) = moving {
-        return open_clip(path, reader, settings, max_side, wake);
+        return open_video(path, reader, settings, max_side, wake);
     }
-    let picture = media::open_picture(path)?;
-    if is_frame_of_clip(settings.as_ref())
-        && let Ok(reader) = ClipReader::open(path)
+    let image = media::open_rgb(path)?;
+    if is_frame_of_video(settings.as_ref())
+        && let Ok(reader) = VideoReader::open(path)
         && reader.info().num_frames > 1
     {
-        return open_clip(path, reader, settings, max_side, wake);
+        return open_video(path, reader, settings, max_side, wake);
     }
-    Ok(open_pictures(path, picture, settings.as_ref(), max_side))
+    Ok(open_images(path, image, settings.as_ref(), max_side))
 }
 
 /// Embedded settings; `None` for files of other programs and damaged ones, which are shown anyway.
@@ -144,17 +144,17 @@ fn settings_of(path: &Path) -> Option<Value> {
     serde_json::from_str(&text).ok()
 }
 
-/// One of the numbered pictures that a clip was written as, and no frame that was saved from one.
-fn is_frame_of_clip(settings: Option<&Value>) -> bool {
+/// One of the numbered images that a video was written as, and no frame that was saved from one.
+fn is_frame_of_video(settings: Option<&Value>) -> bool {
     let Some(settings) = settings else {
         return false;
     };
     settings["request"]["num_frames"].as_u64().unwrap_or(1) > 1 && settings.get("frame").is_none()
 }
 
-fn open_clip(
+fn open_video(
     path: &Path,
-    reader: ClipReader,
+    reader: VideoReader,
     settings: Option<Value>,
     max_side: u32,
     wake: &ViewerWake,
@@ -166,7 +166,7 @@ fn open_clip(
         height: info.height,
         num_frames: info.num_frames as usize,
         fps: info.fps,
-        is_clip: info.num_frames > 1,
+        is_video: info.num_frames > 1,
         settings: vec![settings],
         ..ViewedMedia::default()
     };
@@ -183,14 +183,14 @@ fn open_clip(
     })
 }
 
-fn open_pictures(
+fn open_images(
     path: &Path,
-    picture: RgbPixels,
+    image: RgbPixels,
     settings: Option<&Value>,
     max_side: u32,
 ) -> OpenedFile {
-    let (width, height) = (picture.width, picture.height);
-    let mut first = Some((picture, settings.cloned()));
+    let (width, height) = (image.width, image.height);
+    let mut first = Some((image, settings.cloned()));
     let mut media = ViewedMedia {
         width,
         height,
@@ -205,14 +205,14 @@ fn open_pictures(
             index = frames.len();
             first.take()
         } else {
-            media::open_picture(&other)
+            media::open_rgb(&other)
                 .ok()
-                .map(|picture| (picture, settings_of(&other)))
+                .map(|image| (image, settings_of(&other)))
         };
-        let Some((picture, settings)) = opened else {
+        let Some((image, settings)) = opened else {
             continue;
         };
-        frames.push(Arc::new(within(picture, max_side)));
+        frames.push(Arc::new(within(image, max_side)));
         media.paths.push(other);
         media.settings.push(settings);
     }
@@ -223,14 +223,14 @@ fn open_pictures(
     }
 }
 
-fn within(picture: RgbPixels, max_side: u32) -> RgbPixels {
-    if picture.width.max(picture.height) <= max_side {
-        return picture;
+fn within(image: RgbPixels, max_side: u32) -> RgbPixels {
+    if image.width.max(image.height) <= max_side {
+        return image;
     }
-    media::thumbnail(&picture, max_side, max_side).unwrap_or(picture)
+    media::thumbnail(&image, max_side, max_side).unwrap_or(image)
 }
 
-/// The files of the batch that a picture is of, in order: those numbered alike with the same prompt. The file alone
+/// The files of the batch that an image is of, in order: those numbered alike with the same prompt. The file alone
 /// where it is none of ours.
 fn batch_of(path: &Path, settings: Option<&Value>) -> Vec<PathBuf> {
     let alone = vec![path.to_path_buf()];
@@ -271,19 +271,19 @@ fn unnumbered(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use safelight_core::media::{ClipOptions, write_clip};
+    use safelight_core::media::{VideoOptions, write_video};
 
-    fn picture(bright: u8) -> RgbPixels {
+    fn image(bright: u8) -> RgbPixels {
         RgbPixels::from_fn(24, 16, |_, _| [bright, 9, 9]).unwrap()
     }
 
     fn write(path: &Path, frames: &[RgbPixels], request: Option<Value>) {
-        let options = ClipOptions {
+        let options = VideoOptions {
             fps: 8.0,
             settings: request.map(|request| json!({ "request": request }).to_string()),
-            ..ClipOptions::default()
+            ..VideoOptions::default()
         };
-        write_clip(path, frames, options).unwrap();
+        write_video(path, frames, options).unwrap();
     }
 
     fn open_at(path: &Path) -> OpenedFile {
@@ -293,57 +293,57 @@ mod tests {
     #[test]
     fn a_file_is_what_is_inside_and_not_what_it_is_called() {
         let folder = tempfile::tempdir().unwrap();
-        let frames: Vec<RgbPixels> = (0..6).map(|index| picture(index * 20)).collect();
+        let frames: Vec<RgbPixels> = (0..6).map(|index| image(index * 20)).collect();
         for name in ["a.mp4", "a.gif", "a.webp"] {
             let path = folder.path().join(name);
             write(&path, &frames, Some(json!({"seed": 3, "num_frames": 6})));
             let misnamed = folder.path().join("what.txt");
             std::fs::rename(&path, &misnamed).unwrap();
             let media = open_at(&misnamed).media;
-            assert_eq!((media.num_frames, media.is_clip), (6, true), "{name}");
+            assert_eq!((media.num_frames, media.is_video), (6, true), "{name}");
             assert_eq!(media.request_of(0).unwrap()["seed"], 3, "{name}");
         }
         let still = folder.path().join("still.webp");
         write(&still, &frames[..1], None);
-        assert!(!open_at(&still).media.is_clip);
+        assert!(!open_at(&still).media.is_video);
     }
 
     #[test]
-    fn the_pictures_of_a_batch_are_opened_together_and_strangers_are_not() {
+    fn the_images_of_a_batch_are_opened_together_and_strangers_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = |number| numbered_path(&folder.path().join("cat.png"), number);
         for number in 1..=4_usize {
             let prompt = if number == 4 { "a dog" } else { "a cat" };
             let request = json!({"seed": number, "prompt": prompt, "num_frames": 1});
-            write(&path(number), &[picture(number as u8)], Some(request));
+            write(&path(number), &[image(number as u8)], Some(request));
         }
         let opened = open_at(&path(2));
         assert_eq!(opened.media.paths, [path(1), path(2), path(3)]);
         assert_eq!(opened.index, 1);
         assert_eq!(opened.media.request_of(2).unwrap()["seed"], 3);
-        // Of another program nothing is known, so each is a picture for itself.
+        // Of another program nothing is known, so each is an image for itself.
         let other = folder.path().join("photo_0001.png");
-        write(&other, &[picture(1)], None);
-        write(&folder.path().join("photo_0002.png"), &[picture(2)], None);
+        write(&other, &[image(1)], None);
+        write(&folder.path().join("photo_0002.png"), &[image(2)], None);
         assert_eq!(open_at(&other).media.paths.len(), 1);
     }
 
     #[test]
-    fn numbered_frames_are_a_clip_and_a_frame_that_was_saved_is_a_picture() {
+    fn numbered_frames_are_a_video_and_a_frame_that_was_saved_is_an_image() {
         let folder = tempfile::tempdir().unwrap();
-        let frames: Vec<RgbPixels> = (0..5).map(|index| picture(index * 20)).collect();
+        let frames: Vec<RgbPixels> = (0..5).map(|index| image(index * 20)).collect();
         let path = folder.path().join("walk.png");
         write(&path, &frames, Some(json!({"num_frames": 5, "fps": 8.0})));
         let opened = open_at(&numbered_path(&path, 3));
         assert_eq!((opened.media.num_frames, opened.media.fps), (5, 8.0));
-        let saved = folder.path().join("clip_frame_0042.png");
+        let saved = folder.path().join("video_frame_0042.png");
         let settings = json!({"request": {"num_frames": 81}, "frame": 42});
-        let options = ClipOptions {
+        let options = VideoOptions {
             settings: Some(settings.to_string()),
-            ..ClipOptions::default()
+            ..VideoOptions::default()
         };
-        write_clip(&saved, &frames[..1], options).unwrap();
-        assert!(!open_at(&saved).media.is_clip);
+        write_video(&saved, &frames[..1], options).unwrap();
+        assert!(!open_at(&saved).media.is_video);
     }
 
     #[test]
@@ -360,14 +360,14 @@ mod tests {
     }
 
     #[test]
-    fn pictures_larger_than_a_texture_are_shown_smaller_and_told_as_they_are() {
+    fn images_larger_than_a_texture_are_shown_smaller_and_told_as_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wide.png");
         let wide = RgbPixels::from_fn(600, 20, |_, _| [1; 3]).unwrap();
         write(&path, &[wide], None);
         let opened = open(&path, 256, &(Arc::new(|| {}) as ViewerWake)).unwrap();
         assert_eq!(opened.media.width, 600);
-        assert_eq!(opened.frames.picture(0).unwrap().width, 256);
+        assert_eq!(opened.frames.image(0).unwrap().width, 256);
     }
 
     #[test]

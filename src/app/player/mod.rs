@@ -115,7 +115,7 @@ impl FramePlayer {
     fn new(media: ViewedMedia, frames: ViewerFrames, first: usize) -> Self {
         let mut playhead =
             PlaybackPosition::new(frames.len(), media.fps).with_starts(frames.starts().cloned());
-        if !media.is_clip || first > 0 {
+        if !media.is_video || first > 0 {
             playhead.show(first);
         }
         Self {
@@ -126,18 +126,18 @@ impl FramePlayer {
     }
 
     /// Plays a video of which more is to come.
-    pub fn of_clip(clip: Arc<Video>) -> Self {
+    pub fn of_video(video: Arc<Video>) -> Self {
         let media = ViewedMedia {
-            fps: clip.fps,
-            is_clip: true,
+            fps: video.fps,
+            is_video: true,
             ..ViewedMedia::default()
         };
-        Self::new(media, ViewerFrames::Memory(clip), 0)
+        Self::new(media, ViewerFrames::Memory(video), 0)
     }
 
     /// True for a video of more than one frame.
     pub fn can_play(&self) -> bool {
-        self.media.is_clip && self.len() > 1
+        self.media.is_video && self.len() > 1
     }
 
     pub fn len(&self) -> usize {
@@ -161,8 +161,8 @@ impl FramePlayer {
     }
 
     /// The current frame; of a file the nearest one while it is being read.
-    pub fn picture(&self) -> Option<Arc<RgbPixels>> {
-        self.frames.picture(self.index())
+    pub fn image(&self) -> Option<Arc<RgbPixels>> {
+        self.frames.image(self.index())
     }
 
     /// The current frame; `None` while it is being read.
@@ -171,11 +171,11 @@ impl FramePlayer {
     }
 
     /// Replaces the video by a longer one, with the new frames before or after those there were.
-    pub fn grow(&mut self, clip: Arc<Video>, is_at_front: bool) {
-        let more = clip.frames.len().saturating_sub(self.len());
+    pub fn grow(&mut self, video: Arc<Video>, is_at_front: bool) {
+        let more = video.frames.len().saturating_sub(self.len());
         let at_front = if is_at_front { more } else { 0 };
-        self.playhead.grow(clip.frames.len(), at_front);
-        self.frames = ViewerFrames::Memory(clip);
+        self.playhead.grow(video.frames.len(), at_front);
+        self.frames = ViewerFrames::Memory(video);
     }
 
     /// Advances to the frame of this moment. Returns the seconds until the next one; `None` while paused, and while no
@@ -186,7 +186,7 @@ impl FramePlayer {
         if len < self.playhead.len() {
             self.playhead.grow(len, 0);
         }
-        if self.picture().is_none() {
+        if self.image().is_none() {
             // The thread that reads them wakes the window.
             self.playhead.hold();
             self.frames.look_at(self.index(), false);
@@ -239,17 +239,17 @@ impl FullScreen {
 mod tests {
     use super::*;
 
-    fn clip(num_frames: usize, fps: f64) -> Arc<Video> {
-        let picture = Arc::new(RgbPixels::new(1, 1, vec![0; 3]).unwrap());
+    fn video(num_frames: usize, fps: f64) -> Arc<Video> {
+        let image = Arc::new(RgbPixels::new(1, 1, vec![0; 3]).unwrap());
         Arc::new(Video {
-            frames: vec![picture; num_frames],
+            frames: vec![image; num_frames],
             fps,
         })
     }
 
     #[test]
-    fn a_clip_comes_round_after_its_length() {
-        let mut player = FramePlayer::of_clip(clip(17, 8.0));
+    fn a_video_comes_round_after_its_length() {
+        let mut player = FramePlayer::of_video(video(17, 8.0));
         let mut now = 0.0;
         for frame in 0..34 {
             assert_eq!(player.index(), frame % 17);
@@ -262,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_clip_asks_for_no_time() {
-        let mut player = FramePlayer::of_clip(clip(5, 8.0));
+    fn a_paused_video_asks_for_no_time() {
+        let mut player = FramePlayer::of_video(video(5, 8.0));
         player.playhead.toggle();
         assert_eq!(player.tick(1.0, PlaybackOptions::default()), None);
         player.playhead.step(-1);
@@ -275,16 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn a_single_picture_stands_still_and_pictures_of_a_batch_are_looked_at_and_never_play() {
-        let mut picture = FramePlayer::of_clip(clip(1, 8.0));
-        assert_eq!(picture.tick(0.0, PlaybackOptions::default()), None);
-        picture.playhead.toggle();
-        assert!(!picture.is_playing());
+    fn a_single_image_stands_still_and_images_of_a_batch_are_looked_at_and_never_play() {
+        let mut image = FramePlayer::of_video(video(1, 8.0));
+        assert_eq!(image.tick(0.0, PlaybackOptions::default()), None);
+        image.playhead.toggle();
+        assert!(!image.is_playing());
         let media = ViewedMedia {
             fps: 8.0,
             ..ViewedMedia::default()
         };
-        let mut batch = FramePlayer::new(media, ViewerFrames::Memory(clip(4, 8.0)), 0);
+        let mut batch = FramePlayer::new(media, ViewerFrames::Memory(video(4, 8.0)), 0);
         assert_eq!(batch.tick(1.0, PlaybackOptions::default()), None);
         batch.playhead.step(-1);
         assert_eq!((batch.index(), batch.can_play()), (3, false));
@@ -292,11 +292,11 @@ mod tests {
 
     #[test]
     fn a_section_in_front_leaves_the_frame_that_is_looked_at() {
-        let mut player = FramePlayer::of_clip(clip(10, 8.0));
+        let mut player = FramePlayer::of_video(video(10, 8.0));
         player.playhead.show(3);
-        player.grow(clip(25, 8.0), true);
+        player.grow(video(25, 8.0), true);
         assert_eq!((player.len(), player.index()), (25, 18));
-        player.grow(clip(40, 8.0), false);
+        player.grow(video(40, 8.0), false);
         assert_eq!((player.len(), player.index()), (40, 18));
     }
 }

@@ -11,7 +11,7 @@ const SLACK_SECS: f64 = 0.02;
 const MAX_LAG_SECS: f64 = 1.0;
 pub const SPEEDS: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
 
-/// A rate at which a clip can be played: what files say is not trusted.
+/// A rate at which a video can be played: what files say is not trusted.
 pub fn playable_fps(fps: f64) -> f64 {
     if fps.is_finite() {
         fps.clamp(1.0, 240.0)
@@ -162,7 +162,7 @@ impl PlaybackPosition {
         }
     }
 
-    /// Plays or pauses; from the end of a clip that is played once it begins anew.
+    /// Plays or pauses; from the end of a video that is played once it begins anew.
     pub fn toggle(&mut self) {
         self.is_playing = !self.is_playing && self.len > 1;
         self.due_secs = None;
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_that_grows_keeps_the_frame_that_is_looked_at() {
+    fn a_video_that_grows_keeps_the_frame_that_is_looked_at() {
         let mut playhead = with(33, RepeatMode::Loop, 1.0);
         playhead.show(7);
         playhead.grow(69, 36);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use safelight_core::job::Video;
-use safelight_core::media::{ClipReader, FrameStarts, thumbnail};
+use safelight_core::media::{FrameStarts, VideoReader, thumbnail};
 
 use crate::app::background::guarded;
 use crate::app::player::window::{BUDGET_BYTES, FrameWindow};
@@ -25,7 +25,7 @@ pub enum ViewerFrames {
 impl ViewerFrames {
     pub fn len(&self) -> usize {
         match self {
-            Self::Memory(clip) => clip.frames.len(),
+            Self::Memory(video) => video.frames.len(),
             Self::File(frames) => frames.len(),
         }
     }
@@ -39,17 +39,17 @@ impl ViewerFrames {
     }
 
     /// The frame, or the nearest one that has been read.
-    pub fn picture(&self, index: usize) -> Option<Arc<RgbPixels>> {
+    pub fn image(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
-            Self::Memory(clip) => clip.frames.get(index).cloned(),
-            Self::File(frames) => frames.picture(index),
+            Self::Memory(video) => video.frames.get(index).cloned(),
+            Self::File(frames) => frames.image(index),
         }
     }
 
     /// The frame; `None` while it is being read.
     pub fn exact(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
-            Self::Memory(clip) => clip.frames.get(index).cloned(),
+            Self::Memory(video) => video.frames.get(index).cloned(),
             Self::File(frames) => frames.exact(index),
         }
     }
@@ -85,7 +85,7 @@ struct SharedReading {
 }
 
 impl FileFrames {
-    pub fn start(reader: ClipReader, max_side: u32, wake: ViewerWake) -> std::io::Result<Self> {
+    pub fn start(reader: VideoReader, max_side: u32, wake: ViewerWake) -> std::io::Result<Self> {
         let (info, starts) = (reader.info(), reader.starts().cloned());
         let frame_bytes = info.width as usize * info.height as usize * 3;
         let shared = Arc::new(ParkedValue::new(SharedReading {
@@ -103,10 +103,10 @@ impl FileFrames {
 
     /// A file of `len` frames of which the first `num_read` are read and no more will be.
     #[cfg(test)]
-    pub(super) fn unread(len: usize, num_read: usize, picture: &Arc<RgbPixels>) -> Self {
-        let mut window = FrameWindow::new(len, picture.rgb.len(), BUDGET_BYTES);
+    pub(super) fn unread(len: usize, num_read: usize, image: &Arc<RgbPixels>) -> Self {
+        let mut window = FrameWindow::new(len, image.rgb.len(), BUDGET_BYTES);
         for index in 0..num_read {
-            drop(window.insert(index, Arc::clone(picture)));
+            drop(window.insert(index, Arc::clone(image)));
         }
         let reading = SharedReading {
             window,
@@ -132,7 +132,7 @@ impl FileFrames {
         }
     }
 
-    fn picture(&self, index: usize) -> Option<Arc<RgbPixels>> {
+    fn image(&self, index: usize) -> Option<Arc<RgbPixels>> {
         self.shared.lock().window.nearest(index).cloned()
     }
 
@@ -153,7 +153,7 @@ impl Drop for FileFrames {
 }
 
 /// Reads missing frames until the owner is dropped or nothing can be read.
-fn read(mut reader: ClipReader, shared: &ParkedValue<SharedReading>, wake: &ViewerWake) {
+fn read(mut reader: VideoReader, shared: &ParkedValue<SharedReading>, wake: &ViewerWake) {
     loop {
         let begin = shared.wait(|reading| {
             if reading.is_closed || reading.window.len() == 0 {
@@ -168,9 +168,9 @@ fn read(mut reader: ClipReader, shared: &ParkedValue<SharedReading>, wake: &View
         let mut end = begin;
         let mut has_broken_off = false;
         let read = guarded(|| {
-            reader.read(begin as u32, &mut |number, picture| {
+            reader.read(begin as u32, &mut |number, image| {
                 end = number as usize + 1;
-                let taken = take(shared, wake, number as usize, picture);
+                let taken = take(shared, wake, number as usize, image);
                 has_broken_off = taken.is_break();
                 taken
             })
@@ -178,7 +178,7 @@ fn read(mut reader: ClipReader, shared: &ParkedValue<SharedReading>, wake: &View
         let read = read.unwrap_or_else(|| {
             has_broken_off = false;
             Err(MediaError::Damaged {
-                kind: "clip",
+                kind: "video",
                 detail: "its reader failed".to_owned(),
                 path: reader.path().to_path_buf(),
             })
@@ -201,19 +201,19 @@ fn take(
     shared: &ParkedValue<SharedReading>,
     wake: &ViewerWake,
     number: usize,
-    picture: RgbPixels,
+    image: RgbPixels,
 ) -> ControlFlow<()> {
     let max_side = shared.lock().max_side;
-    let picture = if picture.width.max(picture.height) > max_side {
-        thumbnail(&picture, max_side, max_side).unwrap_or(picture)
+    let image = if image.width.max(image.height) > max_side {
+        thumbnail(&image, max_side, max_side).unwrap_or(image)
     } else {
-        picture
+        image
     };
-    let picture = Arc::new(picture);
+    let image = Arc::new(image);
     let mut reading = shared.lock();
     let window = &mut reading.window;
     let is_awaited = number == window.at() || window.nearest(window.at()).is_none();
-    let unwanted = window.insert(number, picture);
+    let unwanted = window.insert(number, image);
     drop(reading);
     if is_awaited {
         wake();
@@ -269,18 +269,18 @@ impl<T> ParkedValue<T> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use safelight_core::media::{ClipOptions, write_clip};
+    use safelight_core::media::{VideoOptions, write_video};
 
     use super::*;
 
     fn start(num_frames: u8) -> (FileFrames, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("clip.webp");
+        let path = folder.path().join("video.webp");
         let frames: Vec<RgbPixels> = (0..num_frames)
             .map(|index| RgbPixels::from_fn(16, 16, |_, _| [index * 4, 90, 90]).unwrap())
             .collect();
-        write_clip(&path, &frames, ClipOptions::default()).unwrap();
-        let reader = ClipReader::open(&path).unwrap();
+        write_video(&path, &frames, VideoOptions::default()).unwrap();
+        let reader = VideoReader::open(&path).unwrap();
         let frames = FileFrames::start(reader, 4096, Arc::new(|| {})).unwrap();
         (frames, folder)
     }

@@ -22,7 +22,7 @@ const MIN_SHOWING_SECS: f64 = 3.0;
 const MAX_SHOWING_SECS: f64 = 20.0;
 
 fn is_playable(item: &ResultItem) -> bool {
-    !item.is_pictures() && item.output.num_frames > 1
+    !item.is_images() && item.output.num_frames > 1
 }
 
 impl ResultViewer {
@@ -81,7 +81,7 @@ impl ResultViewer {
             match made.filter(|item| is_playable(item)) {
                 // The last job's video: this job began some frames after that one's end.
                 _ if plays_on => {}
-                Some(clip) if clip.is_in_memory => self.show_made(clip, queue, cx),
+                Some(video) if video.is_in_memory => self.show_made(video, queue, cx),
                 file => {
                     self.live_at = None;
                     self.show_live(queue, cx);
@@ -158,7 +158,7 @@ impl ResultViewer {
             self.begin_opening(vec![path], cx);
             return;
         }
-        let frames = ViewerFrames::Memory(Arc::clone(&item.output.clip));
+        let frames = ViewerFrames::Memory(Arc::clone(&item.output.video));
         self.let_go(cx);
         self.player = Some(FramePlayer::new(ViewedMedia::of_result(item), frames, 0));
         self.mode = ViewerMode::Result(id);
@@ -285,7 +285,7 @@ impl ResultViewer {
         };
         let item = queue.result(id).filter(|item| item.is_in_memory);
         let other = item.map(|item| {
-            let frames = ViewerFrames::Memory(Arc::clone(&item.output.clip));
+            let frames = ViewerFrames::Memory(Arc::clone(&item.output.video));
             ComparedSide::new(&ViewedMedia::of_result(item), frames, 0)
         });
         match (shown, other) {
@@ -357,8 +357,8 @@ impl ResultViewer {
     fn show_played(&mut self, now: f64, cx: &AppContext) -> Option<f64> {
         let player = self.player.as_mut()?;
         let wait = player.tick(now, self.playback);
-        match player.picture() {
-            Some(picture) => self.texture.show_picture(&cx.ctx, &picture),
+        match player.image() {
+            Some(image) => self.texture.show_image(&cx.ctx, &image),
             // An image of something else must not stay.
             None => self.texture.clear(),
         }
@@ -368,22 +368,22 @@ impl ResultViewer {
     /// Shows the video so far with the newest preview in the inset, else the preview alone.
     fn show_growing(&mut self, queue: &mut JobQueue, now: f64, cx: &AppContext) -> Option<f64> {
         let job = queue.running.as_mut()?;
-        let Some(clip) = &mut job.growing else {
-            let (picture, wait) = live_picture(job, now);
-            if let Some(picture) = picture {
-                self.texture.show_picture(&cx.ctx, picture);
+        let Some(video) = &mut job.growing else {
+            let (image, wait) = live_image(job, now);
+            if let Some(image) = image {
+                self.texture.show_image(&cx.ctx, image);
             }
             self.inset.clear();
             return wait;
         };
-        let wait = clip.tick(now, self.playback);
-        if let Some(picture) = clip.picture() {
-            self.texture.show_picture(&cx.ctx, &picture);
+        let wait = video.tick(now, self.playback);
+        if let Some(image) = video.image() {
+            self.texture.show_image(&cx.ctx, &image);
         }
         let is_making = job.stage.is_some_and(|stage| stage.is_denoising());
         let preview = job.preview((now * PREVIEW_FPS) as usize);
         match preview.filter(|_| is_making) {
-            Some(picture) => self.inset.show_picture(&cx.ctx, picture),
+            Some(image) => self.inset.show_image(&cx.ctx, image),
             None => self.inset.clear(),
         }
         wait
@@ -405,9 +405,9 @@ impl ResultViewer {
 }
 
 /// The newest real frame, else the latents in a slow loop.
-fn live_picture(job: &RunningJob, now_secs: f64) -> (Option<&Arc<RgbPixels>>, Option<f64>) {
+fn live_image(job: &RunningJob, now_secs: f64) -> (Option<&Arc<RgbPixels>>, Option<f64>) {
     if let Some(frame) = &job.frame {
-        return (Some(&frame.picture), None);
+        return (Some(&frame.image), None);
     }
     let turn = now_secs * PREVIEW_FPS;
     let wait = (job.num_previews() > 1).then(|| (1.0 - turn.fract()) / PREVIEW_FPS + 0.02);

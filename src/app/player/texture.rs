@@ -20,7 +20,7 @@ const MAX_DIFFERENCE_PIXELS: f64 = 1_000_000.0;
 
 #[derive(Clone, Debug)]
 pub enum ViewerContent {
-    Picture(Arc<RgbPixels>),
+    Image(Arc<RgbPixels>),
     /// Absolute difference of each pixel, times `gain`.
     Difference {
         a: Arc<RgbPixels>,
@@ -34,7 +34,7 @@ impl ViewerContent {
     fn is_small(&self) -> bool {
         let pixels = |of: &RgbPixels| u64::from(of.width) * u64::from(of.height);
         let all = match self {
-            Self::Picture(picture) => pixels(picture),
+            Self::Image(image) => pixels(image),
             Self::Difference { a, b, .. } => pixels(a) + pixels(b),
         };
         all <= SMALL_PIXELS
@@ -43,14 +43,14 @@ impl ViewerContent {
     /// Width and height in pixels; its image may be larger.
     fn size(&self) -> [u32; 2] {
         match self {
-            Self::Picture(picture) => [picture.width, picture.height],
+            Self::Image(image) => [image.width, image.height],
             Self::Difference { a, .. } => difference_size(a),
         }
     }
 
     fn image(&self) -> ColorImage {
         match self {
-            Self::Picture(picture) => enlarged(picture),
+            Self::Image(image) => enlarged(image),
             Self::Difference { a, b, gain } => {
                 difference(a, b, *gain).map_or_else(|| color_image(a), |far| enlarged(&far))
             }
@@ -62,7 +62,7 @@ impl PartialEq for ViewerContent {
     /// Compares the addresses of the images, not their pixels.
     fn eq(&self, other: &Self) -> bool {
         let key = |content: &Self| match content {
-            Self::Picture(picture) => (Arc::as_ptr(picture), None, 0),
+            Self::Image(image) => (Arc::as_ptr(image), None, 0),
             Self::Difference { a, b, gain } => (Arc::as_ptr(a), Some(Arc::as_ptr(b)), *gain),
         };
         key(self) == key(other)
@@ -70,16 +70,16 @@ impl PartialEq for ViewerContent {
 }
 
 /// Enlarges small images smoothly, because a texture's filter shows their pixels as diamonds.
-fn enlarged(picture: &RgbPixels) -> ColorImage {
+fn enlarged(image: &RgbPixels) -> ColorImage {
     const SMALL_SIDE: u32 = 128;
     const TARGET_SIDE: u32 = 384;
-    let side = picture.width.max(picture.height);
+    let side = image.width.max(image.height);
     if side == 0 || side > SMALL_SIDE {
-        return color_image(picture);
+        return color_image(image);
     }
     let factor = (TARGET_SIDE / side).max(1);
-    resize_lanczos(picture, picture.width * factor, picture.height * factor)
-        .map_or_else(|_| color_image(picture), |large| color_image(&large))
+    resize_lanczos(image, image.width * factor, image.height * factor)
+        .map_or_else(|_| color_image(image), |large| color_image(&large))
 }
 
 /// Size of the first image, or less.
@@ -127,8 +127,8 @@ enum NextImage {
 
 impl ViewerTexture {
     /// Shows an image; a small one at once.
-    pub fn show_picture(&mut self, ctx: &Context, picture: &Arc<RgbPixels>) {
-        self.show(ctx, ViewerContent::Picture(Arc::clone(picture)));
+    pub fn show_image(&mut self, ctx: &Context, image: &Arc<RgbPixels>) {
+        self.show(ctx, ViewerContent::Image(Arc::clone(image)));
     }
 
     /// Shows this when it is converted. To be called for each frame; the window is woken for it.
@@ -223,7 +223,7 @@ fn made_aside(ctx: &Context, content: &ViewerContent) -> Receiver<ColorImage> {
     let (sender, receiver) = bounded(1);
     let (ctx, content) = (ctx.clone(), content.clone());
     let spawned = thread::Builder::new()
-        .name("pictures".to_owned())
+        .name("images".to_owned())
         .spawn(move || {
             // An error means that it is not wanted any more.
             if sender.send(content.image()).is_ok() {
@@ -231,7 +231,7 @@ fn made_aside(ctx: &Context, content: &ViewerContent) -> Receiver<ColorImage> {
             }
         });
     if let Err(err) = spawned {
-        tracing::error!("the thread pictures could not start: {err}");
+        tracing::error!("the thread images could not start: {err}");
     }
     receiver
 }
@@ -264,17 +264,17 @@ mod tests {
     }
 
     #[test]
-    fn a_small_picture_is_there_at_once_and_a_large_one_a_moment_later() {
+    fn a_small_image_is_there_at_once_and_a_large_one_a_moment_later() {
         let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
-        texture.show_picture(&ctx, &small(8));
+        texture.show_image(&ctx, &small(8));
         assert_eq!(width(&texture), Some(8));
-        let picture = large(1024);
-        texture.begin(&ctx, &ViewerContent::Picture(Arc::clone(&picture)));
-        let image = texture.next.as_ref().map(|next| &next.image);
-        assert!(matches!(image, Some(NextImage::Coming(_))), "aside");
+        let image = large(1024);
+        texture.begin(&ctx, &ViewerContent::Image(Arc::clone(&image)));
+        let next = texture.next.as_ref().map(|next| &next.image);
+        assert!(matches!(next, Some(NextImage::Coming(_))), "aside");
         assert_eq!(width(&texture), Some(8), "what was there stays");
         until(|| {
-            texture.show_picture(&ctx, &picture);
+            texture.show_image(&ctx, &image);
             width(&texture) == Some(1024)
         });
     }
@@ -285,30 +285,30 @@ mod tests {
         let mut seen = Vec::new();
         let mut look = |texture: &ViewerTexture| seen.extend(width(texture));
         for index in 0..20 {
-            texture.show_picture(&ctx, &large(900 + index));
+            texture.show_image(&ctx, &large(900 + index));
             look(&texture);
             thread::sleep(Duration::from_millis(1));
         }
         let last = small(2000);
         until(|| {
-            texture.show_picture(&ctx, &last);
+            texture.show_image(&ctx, &last);
             look(&texture);
             width(&texture) == Some(2000)
         });
         assert!(seen.is_sorted(), "{seen:?}");
         thread::sleep(Duration::from_millis(20));
-        texture.show_picture(&ctx, &last);
+        texture.show_image(&ctx, &last);
         assert_eq!(width(&texture), Some(2000));
     }
 
     #[test]
     fn what_is_not_looked_at_any_more_never_comes() {
         let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
-        texture.show_picture(&ctx, &large(1024));
+        texture.show_image(&ctx, &large(1024));
         texture.stop();
         let other = large(1000);
         until(|| {
-            texture.show_picture(&ctx, &other);
+            texture.show_image(&ctx, &other);
             assert_ne!(width(&texture), Some(1024));
             width(&texture) == Some(1000)
         });
@@ -318,7 +318,7 @@ mod tests {
     fn two_change_in_the_same_moment() {
         let (ctx, mut a, mut b) = <(Context, ViewerTexture, ViewerTexture)>::default();
         for index in 0..4 {
-            let contents = [small(100 + index), large(1000 + index)].map(ViewerContent::Picture);
+            let contents = [small(100 + index), large(1000 + index)].map(ViewerContent::Image);
             until(|| {
                 let [first, second] = contents.clone();
                 show_together(&ctx, &mut [(&mut a, first), (&mut b, second)]);

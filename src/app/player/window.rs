@@ -74,14 +74,14 @@ impl FrameWindow {
         let before = self.frames.range(..=index).next_back();
         before
             .or_else(|| self.frames.range(index..).next())
-            .map(|(_, picture)| picture)
+            .map(|(_, image)| image)
     }
 
     /// Takes a frame in. Gives those that are not wanted any more.
     #[must_use]
-    pub fn insert(&mut self, index: usize, picture: Arc<RgbPixels>) -> EvictedFrames {
-        self.frame_bytes = self.frame_bytes.max(picture.rgb.len());
-        self.frames.insert(index, picture);
+    pub fn insert(&mut self, index: usize, image: Arc<RgbPixels>) -> EvictedFrames {
+        self.frame_bytes = self.frame_bytes.max(image.rgb.len());
+        self.frames.insert(index, image);
         self.evict()
     }
 
@@ -144,7 +144,7 @@ impl FrameWindow {
     fn evict(&mut self) -> EvictedFrames {
         let mut frames = std::mem::take(&mut self.frames);
         let unwanted = frames.extract_if(.., |index, _| !self.is_wanted(*index));
-        let unwanted = unwanted.map(|(_, picture)| picture).collect();
+        let unwanted = unwanted.map(|(_, image)| image).collect();
         self.frames = frames;
         unwanted
     }
@@ -154,7 +154,7 @@ impl FrameWindow {
 mod tests {
     use super::*;
 
-    fn picture() -> Arc<RgbPixels> {
+    fn image() -> Arc<RgbPixels> {
         Arc::new(RgbPixels::from_fn(10, 10, |_, _| [1, 2, 3]).unwrap())
     }
 
@@ -162,7 +162,7 @@ mod tests {
     fn fill(window: &mut FrameWindow) -> Vec<usize> {
         let mut order = Vec::new();
         while let Some(missing) = window.next_missing() {
-            drop(window.insert(missing, picture()));
+            drop(window.insert(missing, image()));
             order.push(missing);
             assert!(order.len() <= 1000, "it never ends");
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_clip_is_held_as_a_whole_in_the_order_of_play() {
+    fn a_short_video_is_held_as_a_whole_in_the_order_of_play() {
         let mut window = FrameWindow::new(5, 300, 1 << 20);
         window.look_at(3, false);
         assert_eq!(fill(&mut window), [3, 4, 0, 1, 2]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_clip_only_what_is_near_is_held() {
+    fn of_a_long_video_only_what_is_near_is_held() {
         let mut window = FrameWindow::new(10_000, 300, 300 * 20);
         for at in [0, 50, 9_999, 4_000] {
             window.look_at(at, false);
@@ -197,10 +197,10 @@ mod tests {
         fill(&mut window);
         window.look_at(500, false);
         assert_eq!(window.frames.len(), 20);
-        let unwanted = window.insert(500, picture());
+        let unwanted = window.insert(500, image());
         assert_eq!((unwanted.len(), window.frames.len()), (20, 1));
         // What came too late goes as well.
-        assert_eq!(window.insert(7, picture()).len(), 1);
+        assert_eq!(window.insert(7, image()).len(), 1);
     }
 
     #[test]
@@ -210,20 +210,20 @@ mod tests {
             let Some(missing) = window.next_missing() else {
                 break;
             };
-            drop(window.insert(missing, picture()));
+            drop(window.insert(missing, image()));
         }
         assert!(window.frames.len() <= 10);
     }
 
     #[test]
-    fn a_clip_that_runs_backwards_is_read_in_pieces_before_its_place() {
+    fn a_video_that_runs_backwards_is_read_in_pieces_before_its_place() {
         let mut window = FrameWindow::new(1000, 300, 300 * 21);
         window.look_at(500, true);
         let missing = window.next_missing().unwrap();
         assert_eq!((missing, window.begin_for(missing)), (500, 485));
         for index in 485..=500 {
             assert_eq!(window.goes_on(index), Some(true), "{index}");
-            drop(window.insert(index, picture()));
+            drop(window.insert(index, image()));
         }
         // What is left lies behind the place.
         assert_eq!(window.next_missing(), Some(501));

@@ -4,7 +4,7 @@
 
 use egui::{Pos2, Rect, Vec2, vec2};
 
-/// Points on the screen for a pixel of the picture.
+/// Points on the screen for a pixel of the image.
 const MIN_SCALE: f32 = 0.02;
 const MAX_SCALE: f32 = 32.0;
 
@@ -12,12 +12,12 @@ const MAX_SCALE: f32 = 32.0;
 pub enum ZoomLevel {
     #[default]
     Fit,
-    /// So many points a pixel, the picture's middle so far from the place's.
+    /// So many points a pixel, the image's middle so far from the place's.
     At { scale: f32, offset: Vec2 },
 }
 
 impl ZoomLevel {
-    /// One pixel of the picture for each of the screen.
+    /// One pixel of the image for each of the screen.
     pub fn own_size(pixels_per_point: f32) -> Self {
         Self::At {
             scale: 1.0 / pixels_per_point.max(0.1),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_fits_with_its_shape_kept() {
+    fn an_image_fits_with_its_shape_kept() {
         let sizes = [
             (100.0, 400.0),
             (64.0, 64.0),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_cannot_be_moved_out_of_sight() {
+    fn an_image_cannot_be_moved_out_of_sight() {
         let size = vec2(1600.0, 100.0);
         let zoom = ZoomLevel::own_size(1.0).moved(vec2(9000.0, 9000.0), area(), size);
         let shown = zoom.rect(area(), size);

@@ -7,7 +7,7 @@ use safelight_core::job::{
     DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId, JobRequest, Video,
 };
 use safelight_core::job_update::JobOutput;
-use safelight_core::media::{MediaError, open_picture};
+use safelight_core::media::{MediaError, open_rgb};
 
 use crate::app::choices::{QueueEndAction, StripResult};
 use crate::app::inputs::opening::continue_file;
@@ -82,8 +82,8 @@ impl WaitingJob {
     }
 
     /// The image or video that it starts from.
-    pub fn picture(&self) -> Option<&PathBuf> {
-        self.request.picture()
+    pub fn image(&self) -> Option<&PathBuf> {
+        self.request.image()
     }
 }
 
@@ -117,16 +117,16 @@ impl StripResult {
             request: item.request.clone(),
             paths: item.output.paths.clone(),
             num_frames: item.output.num_frames,
-            fps: item.output.clip.fps,
+            fps: item.output.video.fps,
             secs: item.output.secs,
         }
     }
 
-    /// Reads the images, or the thumbnail of a clip. `None` if a file is not there any more.
+    /// Reads the images, or the thumbnail of a video. `None` if a file is not there any more.
     pub fn open(self) -> Option<ResultItem> {
-        let is_in_memory = self.request.generate().is_some() && self.request.makes_pictures();
+        let is_in_memory = self.request.generate().is_some() && self.request.makes_images();
         let frames: Option<Vec<_>> = if is_in_memory {
-            let open = |path: &PathBuf| Some(Arc::new(open_picture(path).ok()?));
+            let open = |path: &PathBuf| Some(Arc::new(open_rgb(path).ok()?));
             self.paths.iter().map(open).collect()
         } else {
             let opened = continue_file(self.paths.first()?).ok()?;
@@ -135,7 +135,7 @@ impl StripResult {
         let output = JobOutput {
             paths: self.paths,
             num_frames: self.num_frames,
-            clip: Arc::new(Video {
+            video: Arc::new(Video {
                 frames: frames?,
                 fps: self.fps,
             }),
@@ -168,9 +168,9 @@ impl ResultItem {
         self.request.generate().map(|request| request.seed)
     }
 
-    /// Returns whether its frames are pictures of a batch, or one, rather than a clip.
-    pub fn is_pictures(&self) -> bool {
-        self.request.makes_pictures()
+    /// Returns whether its frames are images of a batch, or one, rather than a video.
+    pub fn is_images(&self) -> bool {
+        self.request.makes_images()
     }
 
     pub fn is_batch(&self) -> bool {
@@ -183,14 +183,14 @@ impl ResultItem {
         own.map_or_else(|| self.output.path(), PathBuf::as_path)
     }
 
-    pub fn pictured(&self, index: usize) -> Option<ThumbSource> {
-        let frame = self.output.clip.frames.get(index)?;
+    pub fn shown(&self, index: usize) -> Option<ThumbSource> {
+        let frame = self.output.video.frames.get(index)?;
         Some(ThumbSource::Made(self.id, index, Arc::clone(frame)))
     }
 
     /// Frame that represents it.
     pub fn middle(&self) -> Option<ThumbSource> {
-        self.pictured(self.output.clip.frames.len() / 2)
+        self.shown(self.output.video.frames.len() / 2)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::app::queue::jobs::{
 const COUNTDOWN_SECS: f64 = 30.0;
 /// So many can come back into the strip; of older ones the files alone come back.
 const MAX_GONE: usize = 20;
-/// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
+/// Finished videos beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
 const MAX_RESULT_BYTES: usize = 512 << 20;
 /// More than anybody looks for in the strip; the gallery has them all.
 const MAX_RESULTS: usize = 200;
@@ -264,7 +264,7 @@ impl JobQueue {
     pub fn keep(&mut self, item: ResultItem) -> Vec<ResultItem> {
         self.results.push(item);
         let bytes_of = |item: &ResultItem| -> usize {
-            let frames = &item.output.clip.frames;
+            let frames = &item.output.video.frames;
             frames.iter().map(|frame| frame.rgb.len()).sum()
         };
         let mut room = MAX_RESULT_BYTES;
@@ -300,7 +300,7 @@ fn suspend() -> Result<(), JobError> {
         .detail(reasons.join("\n")))
 }
 
-/// A batch is there as long as one of its pictures is.
+/// A batch is there as long as one of its images is.
 fn is_gone(item: &ResultItem, gone: &[PathBuf]) -> bool {
     if item.is_batch() {
         let paths = &item.output.paths;

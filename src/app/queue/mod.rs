@@ -70,7 +70,7 @@ pub struct JobQueue {
     pub editing: Option<EditedJob>,
     /// Files that were added together, whose purpose is to be chosen.
     pub several: Option<MultiFilePrompt>,
-    /// Pictures on their way to become a job each.
+    /// Images on their way to become a job each.
     pub opening: Vec<OpeningFiles>,
     /// Number of file groups so far: the number of the last one.
     num_openings: u64,

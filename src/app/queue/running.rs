@@ -34,11 +34,11 @@ pub struct RunningJob {
     pub step: Option<(u32, u32)>,
     pub secs_left: Option<f64>,
     pub num_frames_decoded: u32,
-    /// The latents as pictures, by latent frame.
+    /// The latents as images, by latent frame.
     previews: Vec<Option<Arc<RgbPixels>>>,
     /// The newest decoded frame, as opposed to a preview.
     pub frame: Option<PreviewFrame>,
-    /// The clip so far, where it grows section by section: it plays while the next section is made.
+    /// The video so far, where it grows section by section: it plays while the next section is made.
     pub growing: Option<FramePlayer>,
     pub memory: MemoryHistory,
 }
@@ -131,8 +131,8 @@ impl RunningJob {
                 let is_at_front =
                     sections.is_some_and(|sections| sections.order == SectionOrder::Original);
                 match &mut self.growing {
-                    Some(clip) => clip.grow(made.clip, is_at_front),
-                    None => self.growing = Some(FramePlayer::of_clip(made.clip)),
+                    Some(video) => video.grow(made.video, is_at_front),
+                    None => self.growing = Some(FramePlayer::of_video(made.video)),
                 }
             }
             JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
@@ -156,7 +156,7 @@ impl RunningJob {
         }
     }
 
-    /// The picture of one latent frame, counted around.
+    /// The image of one latent frame, counted around.
     pub fn preview(&self, turn: usize) -> Option<&Arc<RgbPixels>> {
         let known = || self.previews.iter().flatten();
         let count = known().count();
@@ -232,7 +232,7 @@ impl RunningJob {
         if self.previews.len() <= index {
             self.previews.resize(index + 1, None);
         }
-        self.previews[index] = Some(frame.picture);
+        self.previews[index] = Some(frame.image);
     }
 }
 

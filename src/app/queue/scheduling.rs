@@ -138,7 +138,7 @@ impl JobQueue {
         self.last_memory = std::mem::take(&mut job.memory);
         self.last_job = Some(job.id);
         self.last_memory.conclude(told, climbs);
-        // It may hold the whole clip.
+        // It may hold the whole video.
         cx.background.free(job);
     }
 
@@ -148,7 +148,7 @@ impl JobQueue {
             warn(job, text.clone(), cx);
         }
         let request = job.request.clone();
-        if output.clip.frames.is_empty() && request.generate().is_some() {
+        if output.video.frames.is_empty() && request.generate().is_some() {
             let text = "the finished job came without frames";
             let err = JobError::new(JobErrorKind::Internal, text)
                 .advise(format!("The file is {}", output.path().display()));

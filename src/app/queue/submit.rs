@@ -30,7 +30,7 @@ impl JobQueue {
             return;
         };
         if inputs.is_opening() {
-            cx.say("The picture is still being opened");
+            cx.say("The image is still being opened");
             return;
         }
         let mut errors = loras.errors(&cx.form);
@@ -138,12 +138,12 @@ impl JobQueue {
         };
         let mut form = loras.acting(&cx.form);
         form.inputs = inputs.inputs_for(&cx.form, &spec);
-        // Each picture says which shape its own clip has.
+        // Each image says which shape its own video has.
         form.size = SizeChoice::Auto;
         self.num_openings += 1;
         let (num_files, stop) = (paths.len(), CancelToken::default());
         let is_stopped = stop.clone();
-        let files = cx.background.stream("pictures", move |postbox| {
+        let files = cx.background.stream("images", move |postbox| {
             for path in paths {
                 if is_stopped.is_cancelled() {
                     break;
@@ -196,27 +196,27 @@ impl JobQueue {
         }
         let max_references = opening.spec.limits.max_references as usize;
         let made = opened.and_then(|input| {
-            let changes_clip = form.changes_clip(&opening.spec);
+            let changes_video = form.changes_video(&opening.spec);
             let mut inputs = form.inputs.clone();
-            (inputs.image, inputs.extend, inputs.source_clip) = (None, None, None);
+            (inputs.image, inputs.extend, inputs.source_video) = (None, None, None);
             match input.source {
                 // The first of the references that the model sees, where it sees any.
-                InputMedia::Picture(picture) if max_references > 0 => {
-                    inputs.references.insert(0, picture);
+                InputMedia::Image(image) if max_references > 0 => {
+                    inputs.references.insert(0, image);
                     inputs.references.truncate(max_references);
                 }
-                InputMedia::Picture(picture) => {
-                    inputs.image = Some(picture);
+                InputMedia::Image(image) => {
+                    inputs.image = Some(image);
                     inputs.references.clear();
                 }
-                InputMedia::Clip(clip) => {
+                InputMedia::Video(video) => {
                     inputs.references.clear();
-                    let place = if changes_clip {
-                        &mut inputs.source_clip
+                    let place = if changes_video {
+                        &mut inputs.source_video
                     } else {
                         &mut inputs.extend
                     };
-                    *place = Some(clip);
+                    *place = Some(video);
                 }
             }
             let whole = whole_form(&form, &opening.spec, inputs, &cx.settings);

@@ -8,7 +8,7 @@ use safelight_core::fitting;
 use safelight_core::fitting::find_controls;
 use safelight_core::job::{JobOptions, SeedMode};
 use safelight_core::library::FoundControl;
-use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
+use safelight_core::media::{IMAGE_ENDINGS, VIDEO_ENDINGS, media_info};
 use safelight_core::model::InputUse;
 use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
 
@@ -26,7 +26,7 @@ struct SettingsOffer {
     path: PathBuf,
     /// The program that made it.
     tool: String,
-    is_clip: bool,
+    is_video: bool,
     /// It was dropped onto a slot of the form, and is in it.
     is_placed: bool,
 }
@@ -102,9 +102,9 @@ impl SettingsRestore {
             RestoreCommand::LookAt(paths, are_placed) => self.look_at(paths, are_placed, cx),
             RestoreCommand::Pick => {
                 self.picking = cx.background.ask(|| {
-                    let kinds = [&PICTURE_ENDINGS, &CLIP_ENDINGS[..], &["json", "txt"]].concat();
+                    let kinds = [&IMAGE_ENDINGS, &VIDEO_ENDINGS[..], &["json", "txt"]].concat();
                     rfd::FileDialog::new()
-                        .set_title("Choose a picture, a clip or a JSON file with settings")
+                        .set_title("Choose an image, a video or a JSON file with settings")
                         .add_filter("Files with settings", &kinds)
                         .add_filter("All files", &["*"])
                         .pick_file()
@@ -163,11 +163,11 @@ impl SettingsRestore {
             paths.into_iter().find_map(|path| {
                 // Errors are shown when the file is opened.
                 let found = restore::read(&path).ok().flatten()?;
-                let is_clip = media_info(&path).is_ok_and(|info| info.num_frames > 1);
+                let is_video = media_info(&path).is_ok_and(|info| info.num_frames > 1);
                 Some(SettingsOffer {
                     tool: found.tool().to_owned(),
-                    is_clip,
-                    is_placed: are_placed || are_several || !is_clip,
+                    is_video,
+                    is_placed: are_placed || are_several || !is_video,
                     path,
                 })
             })
@@ -366,13 +366,13 @@ fn offer_settings(offer: SettingsOffer, cx: &mut AppContext) {
     let SettingsOffer {
         path,
         tool,
-        is_clip,
+        is_video,
         is_placed,
     } = offer;
     let name = name_of(&path);
-    let advice = match (is_placed, is_clip) {
+    let advice = match (is_placed, is_video) {
         (true, true) => "It is extended. It also contains its prompt and settings",
-        (true, false) => "It is in the form as a picture. It also contains its prompt and settings",
+        (true, false) => "It is in the form as an image. It also contains its prompt and settings",
         (false, _) => "It also contains its prompt and settings",
     };
     let summary = format!("{name} was made with {tool}");
@@ -384,7 +384,7 @@ fn offer_settings(offer: SettingsOffer, cx: &mut AppContext) {
     }];
     if !is_placed {
         actions.push(NoticeAction {
-            label: "Extend clip",
+            label: "Extend video",
             explanation: "Add new frames after the last one",
             command: InputsCommand::ContinueFrom(path.clone()).into(),
         });

@@ -154,8 +154,8 @@ impl SettingsKeeping {
 
     fn pick_folder(&mut self, purpose: FolderSetting, cx: &AppContext) {
         let title = match purpose {
-            FolderSetting::Output => "Choose the folder for clips",
-            FolderSetting::Pictures => "Choose the folder for pictures",
+            FolderSetting::Output => "Choose the folder for videos",
+            FolderSetting::Images => "Choose the folder for images",
             FolderSetting::Libtorch => "Choose a libtorch folder",
             FolderSetting::Models => "Choose a folder with models",
             FolderSetting::Wildcards => "Choose a folder with wildcard files",
@@ -170,7 +170,7 @@ impl SettingsKeeping {
         let mut settings = cx.settings.clone();
         match purpose {
             FolderSetting::Output => settings.output.folder = Some(path),
-            FolderSetting::Pictures => settings.output.pictures_folder = Some(path),
+            FolderSetting::Images => settings.output.images_folder = Some(path),
             FolderSetting::Libtorch => settings.runtime.libtorch = Some(path),
             FolderSetting::Models => settings.models.folders.push(path),
             FolderSetting::Wildcards => settings.models.wildcards.push(path),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
-    ChosenLora, ChosenPicture, ControlInput, DeviceChoice, DtypeChoice, FormControl, GenerateForm,
+    ChosenImage, ChosenLora, ControlInput, DeviceChoice, DtypeChoice, FormControl, GenerateForm,
     GridAxis, InputMedia, JobError, JobErrorKind, JobOptions, LoraChoice, PartialSampling,
-    PreviewChoice, PromptPicture, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice,
-    SourceClip, StartPicture, StepCache, prompt, random_seed,
+    PreviewChoice, PromptImage, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice,
+    SourceVideo, StartImage, StepCache, prompt, random_seed,
 };
 use safelight_core::media::{self, MediaError, OutpaintRequest};
 use safelight_core::model::{ComponentOverrides, ModelSpec};
@@ -21,12 +21,12 @@ use super::sampling::SamplingArgs;
 use super::second_pass::SecondPassArgs;
 
 const OUT: &str = if media::HAS_H264 {
-    "The file to write: .mp4, .gif or .webp for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]"
+    "The file to write: .mp4, .gif or .webp for a video, .png, .jpg or .webp for an image; several are numbered [default: named by the prompt and the seed]"
 } else {
-    "The file to write: .webp or .gif for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]"
+    "The file to write: .webp or .gif for a video, .png, .jpg or .webp for an image; several are numbered [default: named by the prompt and the seed]"
 };
 
-/// Make a clip or a picture.
+/// Make a video or an image.
 #[derive(Args, Debug, Default)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
 pub struct GenerateArgs {
@@ -42,40 +42,40 @@ pub struct GenerateArgs {
     /// Negative prompt: what to avoid; used when the CFG scale is above 1, which is --guidance, or --true-cfg for models with distilled guidance [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
-    /// A picture to start from: the first frame of a clip, or the source of image-to-image
+    /// An image to start from: the first frame of a video, or the source of image-to-image
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// The last frame of a clip, for models that support it
+    /// The last frame of a video, for models that support it
     #[arg(long, value_name = "FILE")]
     pub last_image: Option<PathBuf>,
-    /// A clip to continue: the new frames follow its last one, and the written file holds both; FramePack F1 sees its last 73 frames and blends into it
+    /// A video to continue: the new frames follow its last one, and the written file holds both; FramePack F1 sees its last 73 frames and blends into it
     #[arg(long, value_name = "CLIP")]
     pub extend: Option<PathBuf>,
-    /// A clip to change, for models that make clips from text: as much of it as --strength says is made anew after the prompt, at its own rate and in its own shape; of a picture one frame is made
+    /// A video to change, for models that make videos from text: as much of it as --strength says is made anew after the prompt, at its own rate and in its own shape; of an image one frame is made
     #[arg(long, value_name = "CLIP")]
-    pub source_clip: Option<PathBuf>,
-    /// A mask for inpainting, for models that support it: white is regenerated, black stays; of a clip that is changed it may be a clip
+    pub source_video: Option<PathBuf>,
+    /// A mask for inpainting, for models that support it: white is regenerated, black stays; of a video that is changed it may be a video
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
-    /// Extend the start picture by these numbers of pixels on each side, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off; models that take a control clip extend that, with gray and a mask of it
+    /// Extend the start image by these numbers of pixels on each side, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off; models that take a control video extend that, with gray and a mask of it
     #[arg(long, value_name = "SIDE=N,…", conflicts_with = "extend")]
     pub outpaint: Option<OutpaintRequest>,
-    /// A reference picture, for models that edit; may be given several times, in the order in which the prompt counts them
+    /// A reference image, for models that edit; may be given several times, in the order in which the prompt counts them
     #[arg(long = "reference", value_name = "FILE")]
     pub references: Vec<PathBuf>,
-    /// A picture, or a clip for models that take one, that controls the composition; may be given several times. Options after the file: kind=KIND for networks that support several kinds (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (the part of the steps in which it acts), net=FILE (a ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is made anew), and edges or edges=LOW..HIGH, which shows the model the picture's edges instead (Canny's, thresholds 100..200)
+    /// An image, or a video for models that take one, that controls the composition; may be given several times. Options after the file: kind=KIND for networks that support several kinds (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (the part of the steps in which it acts), net=FILE (a ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is made anew), and edges or edges=LOW..HIGH, which shows the model the image's edges instead (Canny's, thresholds 100..200)
     #[arg(long = "control", value_name = "FILE[,KEY=VALUE…]")]
     pub controls: Vec<ControlInput>,
-    /// A picture that is read as a part of the prompt, for the Flux models with a Redux file; FILE,STRENGTH makes it say less or more than 1; may be given several times
-    #[arg(long = "prompt-picture", value_name = "FILE[,STRENGTH]")]
-    pub prompt_pictures: Vec<PromptPicture>,
-    /// Resize mode for pictures of another aspect ratio: stretch or crop [default: stretch; crop for FramePack where no size is given]
+    /// An image that is read as a part of the prompt, for the Flux models with a Redux file; FILE,STRENGTH makes it say less or more than 1; may be given several times
+    #[arg(long = "prompt-image", value_name = "FILE[,STRENGTH]")]
+    pub prompt_images: Vec<PromptImage>,
+    /// Resize mode for images of another aspect ratio: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<ResizeMode>,
-    /// A preset of values, for LoRAs of few steps: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan, fast-8 and fast-4 for Qwen-Image with Lightning, turbo-8, hyper-8 and hyper-16 for FLUX.1 dev, and depth-lora and canny-lora for its LoRAs that follow a picture; a LoRA that has one says so; other arguments override its values
+    /// A preset of values, for LoRAs of few steps: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan, fast-8 and fast-4 for Qwen-Image with Lightning, turbo-8, hyper-8 and hyper-16 for FLUX.1 dev, and depth-lora and canny-lora for its LoRAs that follow an image; a LoRA that has one says so; other arguments override its values
     #[arg(long, value_name = "ID")]
     pub preset: Option<String>,
-    /// Width in pixels [default: the model's own, turned to a given picture's aspect ratio]
+    /// Width in pixels [default: the model's own, turned to a given image's aspect ratio]
     #[arg(long, value_name = "N")]
     pub width: Option<u32>,
     /// Height in pixels
@@ -83,10 +83,10 @@ pub struct GenerateArgs {
     pub height: Option<u32>,
     #[command(flatten)]
     pub second_pass: SecondPassArgs,
-    /// Number of new frames of a clip, 4n+1, with FramePack the minimum; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
+    /// Number of new frames of a video, 4n+1, with FramePack the minimum; 1 makes an image [default: the model's own, 1 for .png and .jpg]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
-    /// Length in seconds of a clip made in sections (FramePack), 1 to 120, rounded to whole sections [default: 5]
+    /// Length in seconds of a video made in sections (FramePack), 1 to 120, rounded to whole sections [default: 5]
     #[arg(long, value_name = "X", conflicts_with = "frames")]
     pub seconds: Option<f64>,
     /// Length of a section in latent frames, of 4 frames each [default: 9]
@@ -98,7 +98,7 @@ pub struct GenerateArgs {
     /// Skip steps that change little: first_block for any model, taylorseer for any model, teacache and magcache for models that they were measured of (FLUX.1, FramePack, most of Wan, and magcache for Qwen-Image), optionally with a threshold such as first_block:0.08 or an interval such as taylorseer:5; up to twice as fast, with lower quality [default: run every step]
     #[arg(long, value_name = "CACHE[:X]")]
     pub step_cache: Option<StepCache>,
-    /// Frames per second of the written clip [default: the model's own, or that of the clip that is continued, changed or extended]
+    /// Frames per second of the written video [default: the model's own, or that of the video that is continued, changed or extended]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
     /// Number of results, with the seeds S, S+1 and so on: together with image models, one after the other with others
@@ -152,7 +152,7 @@ pub struct GenerateArgs {
     /// Also write the settings next to the file, as .json
     #[arg(long)]
     pub sidecar: bool,
-    /// Use the settings that made this file, with its pictures and model files; other arguments override them. Its prompts are used literally: choices, wildcards and comments in them are not expanded. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
+    /// Use the settings that made this file, with its images and model files; other arguments override them. Its prompts are used literally: choices, wildcards and comments in them are not expanded. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Form of that file; arguments override it.
@@ -194,7 +194,7 @@ impl GenerateArgs {
         self.prompt.is_none() && self.from.is_none() && self.prompts_file.is_none()
     }
 
-    /// These arguments over what `--from` gave. Reads the sizes of pictures and clips from their files, and the prompts
+    /// These arguments over what `--from` gave. Reads the sizes of images and videos from their files, and the prompts
     /// from theirs.
     pub fn form(&self, spec: &ModelSpec, settings: &Settings) -> Result<GenerateForm, JobError> {
         let mut form = self.base.clone();
@@ -212,31 +212,34 @@ impl GenerateArgs {
         if !self.loras.is_empty() {
             form.loras = self.loras.iter().map(ChosenLora::from).collect();
         }
-        form.inputs.image = self.image.as_deref().map(start_picture).transpose()?;
-        form.inputs.last_image = self.last_image.as_deref().map(start_picture).transpose()?;
-        form.inputs.extend = self.extend.as_deref().map(source_clip).transpose()?;
-        let source = self.source_clip.as_deref();
-        form.inputs.source_clip = source.map(clip_or_picture).transpose()?;
+        form.inputs.image = self.image.as_deref().map(start_image).transpose()?;
+        form.inputs.last_image = self.last_image.as_deref().map(start_image).transpose()?;
+        form.inputs.extend = self.extend.as_deref().map(source_video).transpose()?;
+        let source = self.source_video.as_deref();
+        form.inputs.source_video = source.map(video_or_image).transpose()?;
         let mask = self.mask.as_deref();
-        form.inputs.mask = match &form.inputs.source_clip {
+        form.inputs.mask = match &form.inputs.source_video {
             Some(_) => mask.map(open_image).transpose()?,
-            None => mask.map(start_picture).transpose()?,
+            None => mask.map(start_image).transpose()?,
         };
         if !self.grid.is_empty() {
             form.grid.clone_from(&self.grid);
         }
-        let references = self.references.iter().map(|path| start_picture(path));
+        let references = self.references.iter().map(|path| start_image(path));
         form.inputs.references = references.collect::<Result<_, _>>()?;
-        let takes_clips = spec.limits.controls.takes_clips;
-        let controls = self.controls.iter().map(|it| form_control(it, takes_clips));
+        let takes_videos = spec.limits.controls.takes_videos;
+        let controls = self
+            .controls
+            .iter()
+            .map(|it| form_control(it, takes_videos));
         form.inputs.controls = controls.collect::<Result<_, _>>()?;
-        let prompts = self.prompt_pictures.iter().map(|prompt| {
-            Ok::<_, JobError>(ChosenPicture {
-                picture: start_picture(&prompt.path)?,
+        let prompts = self.prompt_images.iter().map(|prompt| {
+            Ok::<_, JobError>(ChosenImage {
+                image: start_image(&prompt.path)?,
                 strength: prompt.strength,
             })
         });
-        form.inputs.prompt_pictures = prompts.collect::<Result<_, _>>()?;
+        form.inputs.prompt_images = prompts.collect::<Result<_, _>>()?;
         if self.width.is_some() || self.height.is_some() {
             form.size = SizeChoice::Custom;
         }
@@ -282,7 +285,7 @@ impl GenerateArgs {
             seed,
             options: JobOptions {
                 memory: self.memory.choice(&settings.memory),
-                // Nobody sees pictures in a terminal.
+                // Nobody sees images in a terminal.
                 preview: PreviewChoice::Off,
                 dtype: self.dtype.unwrap_or(dtype),
                 vae_tile: self.vae_tile.or(form.options.vae_tile),
@@ -295,7 +298,7 @@ impl GenerateArgs {
             },
             ..form
         };
-        let extension = settings.extension(form.makes_picture(spec));
+        let extension = settings.extension(form.makes_image(spec));
         let unnamed = || PathBuf::from("result").with_extension(extension);
         form.out = self.out.clone().unwrap_or_else(unnamed);
         Ok(form)
@@ -320,24 +323,24 @@ fn prompts_of(file: &Path) -> Result<String, JobError> {
     Ok(text)
 }
 
-fn start_picture(path: &Path) -> Result<StartPicture, JobError> {
-    let picture = media::open_picture(path).map_err(|err| unusable(&err))?;
-    Ok(StartPicture {
+fn start_image(path: &Path) -> Result<StartImage, JobError> {
+    let image = media::open_rgb(path).map_err(|err| unusable(&err))?;
+    Ok(StartImage {
         path: path.to_owned(),
-        width: picture.width,
-        height: picture.height,
+        width: image.width,
+        height: image.height,
     })
 }
 
-fn form_control(control: &ControlInput, takes_clips: bool) -> Result<FormControl, JobError> {
+fn form_control(control: &ControlInput, takes_videos: bool) -> Result<FormControl, JobError> {
     let source = |path: &Path| -> Result<InputMedia, JobError> {
-        let info = media::clip_or_picture_info(path).map_err(|err| unusable(&err))?;
-        let is_clip = info.num_frames > 1
-            && (takes_clips || media::media_info(path).is_ok_and(|it| it.num_frames > 1));
-        Ok(if is_clip {
-            InputMedia::Clip(source_clip(path)?)
+        let info = media::video_or_image_info(path).map_err(|err| unusable(&err))?;
+        let is_video = info.num_frames > 1
+            && (takes_videos || media::media_info(path).is_ok_and(|it| it.num_frames > 1));
+        Ok(if is_video {
+            InputMedia::Video(source_video(path)?)
         } else {
-            InputMedia::Picture(start_picture(path)?)
+            InputMedia::Image(start_image(path)?)
         })
     };
     Ok(FormControl {
@@ -347,28 +350,28 @@ fn form_control(control: &ControlInput, takes_clips: bool) -> Result<FormControl
     })
 }
 
-fn source_clip(path: &Path) -> Result<SourceClip, JobError> {
-    let info = media::clip_info(path).map_err(|err| unusable(&err))?;
-    Ok(SourceClip {
+fn source_video(path: &Path) -> Result<SourceVideo, JobError> {
+    let info = media::video_info(path).map_err(|err| unusable(&err))?;
+    Ok(SourceVideo {
         path: path.to_owned(),
         info,
     })
 }
 
-/// The size of a clip or picture whose frames are looked at later.
-fn open_image(path: &Path) -> Result<StartPicture, JobError> {
-    let SourceClip { path, info } = clip_or_picture(path)?;
+/// The size of a video or image whose frames are looked at later.
+fn open_image(path: &Path) -> Result<StartImage, JobError> {
+    let SourceVideo { path, info } = video_or_image(path)?;
     let (width, height) = (info.width, info.height);
-    Ok(StartPicture {
+    Ok(StartImage {
         path,
         width,
         height,
     })
 }
 
-fn clip_or_picture(path: &Path) -> Result<SourceClip, JobError> {
-    let info = media::clip_or_picture_info(path).map_err(|err| unusable(&err))?;
-    Ok(SourceClip {
+fn video_or_image(path: &Path) -> Result<SourceVideo, JobError> {
+    let info = media::video_or_image_info(path).map_err(|err| unusable(&err))?;
+    Ok(SourceVideo {
         path: path.to_owned(),
         info,
     })

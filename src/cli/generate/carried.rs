@@ -46,7 +46,7 @@ impl GenerateArgs {
         let form = GenerateForm::from(&request);
         // An empty one turns off the default of models that have one; elsewhere it says nothing.
         let is_idle = request.negative_prompt.is_empty()
-            && request.family.makes_pictures
+            && request.family.makes_images
             && request.sampling.true_cfg_scale.is_none();
         self.base = GenerateForm {
             negative_prompt: form.negative_prompt.filter(|_| !is_idle),
@@ -58,7 +58,7 @@ impl GenerateArgs {
         (self, warnings)
     }
 
-    /// Takes over the carried pictures and clip, and tells which are not what they were.
+    /// Takes over the carried images and video, and tells which are not what they were.
     fn take_inputs(
         &mut self,
         EmbeddedSettings { request, inputs }: &EmbeddedSettings,
@@ -69,9 +69,9 @@ impl GenerateArgs {
                 return;
             };
             let found = match field {
-                "extend" => media::clip_fingerprint(path),
-                "source_clip" | "mask" if is_clip(path) => media::clip_fingerprint(path),
-                _ => media::picture_fingerprint(path),
+                "extend" => media::video_fingerprint(path),
+                "source_video" | "mask" if is_video(path) => media::video_fingerprint(path),
+                _ => media::image_fingerprint(path),
             };
             // One that cannot be read is reported where it is opened.
             if let (Some(then), Ok(now)) = (inputs.get(field), found)
@@ -81,14 +81,18 @@ impl GenerateArgs {
             }
             *own = Some(path.clone());
         };
-        // Pictures and clips to start from exclude each other.
-        let has_own = [&self.image, &self.extend, &self.source_clip]
+        // Images and videos to start from exclude each other.
+        let has_own = [&self.image, &self.extend, &self.source_video]
             .iter()
             .any(|own| own.is_some());
         if !has_own {
             take(&mut self.image, "image", &request.image);
             take(&mut self.extend, "extend", &request.extend);
-            take(&mut self.source_clip, "source_clip", &request.source_clip);
+            take(
+                &mut self.source_video,
+                "source_video",
+                &request.source_video,
+            );
         }
         take(&mut self.last_image, "last_image", &request.last_image);
         take(&mut self.mask, "mask", &request.mask);
@@ -99,11 +103,11 @@ impl GenerateArgs {
                 self.references.extend(own);
             }
         }
-        if self.prompt_pictures.is_empty() {
-            for (index, picture) in request.prompt_pictures.iter().enumerate() {
-                let (mut own, field) = (None, GenerateRequest::prompt_picture_name(index));
-                take(&mut own, &field, &Some(picture.path.clone()));
-                self.prompt_pictures.push(picture.clone());
+        if self.prompt_images.is_empty() {
+            for (index, image) in request.prompt_images.iter().enumerate() {
+                let (mut own, field) = (None, GenerateRequest::prompt_image_name(index));
+                take(&mut own, &field, &Some(image.path.clone()));
+                self.prompt_images.push(image.clone());
             }
         }
         if self.controls.is_empty() {
@@ -111,8 +115,8 @@ impl GenerateArgs {
             for (field, path) in controls.flat_map(|(index, control)| control.files(index)) {
                 let is_other = |then: &String| {
                     let now = [
-                        media::picture_fingerprint(path),
-                        media::clip_fingerprint(path),
+                        media::image_fingerprint(path),
+                        media::video_fingerprint(path),
                     ];
                     let mut now = now.into_iter().flatten().peekable();
                     now.peek().is_some() && now.all(|now| now != *then)
@@ -138,7 +142,7 @@ impl GenerateArgs {
                 Vec::new()
             } else {
                 vec![
-                    "the model files chosen for the clip's model are not used with another model"
+                    "the model files chosen for the video's model are not used with another model"
                         .to_owned(),
                 ]
             };
@@ -164,7 +168,7 @@ impl GenerateArgs {
             };
             match (media::component_fingerprint(place), inputs.get(field)) {
                 (Ok(now), Some(then)) if now != *then => warnings.push(format!(
-                    "this part of the model has changed since the clip was made: {}",
+                    "this part of the model has changed since the video was made: {}",
                     place.display()
                 )),
                 (Ok(_), _) => {}
@@ -204,13 +208,13 @@ impl GenerateArgs {
     }
 }
 
-fn is_clip(path: &Path) -> bool {
-    media::clip_or_picture_info(path).is_ok_and(|info| info.num_frames > 1)
+fn is_video(path: &Path) -> bool {
+    media::video_or_image_info(path).is_ok_and(|info| info.num_frames > 1)
 }
 
 fn has_changed(path: &Path) -> String {
     format!(
-        "this file has changed since the clip was made: {}",
+        "this file has changed since the video was made: {}",
         path.display()
     )
 }

@@ -102,7 +102,7 @@ pub(super) fn jobs_from_args(
         // As requested, numbered if there are several; otherwise named by the prompt, and numbered by the worker.
         if args.out.is_none() {
             let slug = naming::slug(&request.prompt);
-            let extension = settings.extension(form.makes_picture(&spec));
+            let extension = settings.extension(form.makes_image(&spec));
             request.out = format!("{slug}_{}.{extension}", request.seed).into();
             request.is_out_automatic = true;
         } else if !is_single {
@@ -153,13 +153,13 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         image,
         last_image,
         extend,
-        source_clip,
+        source_video,
         mask,
         options,
         loras,
         references,
         controls,
-        prompt_pictures,
+        prompt_images,
         companions,
         ..
     } = request;
@@ -167,7 +167,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         image,
         last_image,
         extend,
-        source_clip,
+        source_video,
         mask,
         &mut options.capture,
         &mut companions.vae,
@@ -183,7 +183,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         .flatten()
         .chain(references)
         .chain(controls.iter_mut().flat_map(ControlInput::inputs_mut))
-        .chain(prompt_pictures.iter_mut().map(|picture| &mut picture.path))
+        .chain(prompt_images.iter_mut().map(|image| &mut image.path))
         .chain(of_loras);
     for path in std::iter::once(out).chain(named) {
         if let Ok(absolute) = std::path::absolute(&*path) {

@@ -1,9 +1,9 @@
-//! Extending what is given: a start picture, or a control clip, which becomes one with gray margins and a mask of them.
+//! Extending what is given: a start image, or a control video, which becomes one with gray margins and a mask of them.
 
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    self, FieldError, FormNotice, GenerateForm, InputMedia, JobError, StartPicture, margins_for,
+    self, FieldError, FormNotice, GenerateForm, InputMedia, JobError, StartImage, margins_for,
 };
 use safelight_core::media::{self, OutpaintFill, OutpaintRequest};
 use safelight_core::model::ModelSpec;
@@ -30,21 +30,19 @@ pub(super) fn extend(
         return extend_control(form, wanted, spec, folder);
     }
     let Some(start) = &form.inputs.image else {
-        return Err(refused(
-            "give the picture to extend with --image".to_owned(),
-        ));
+        return Err(refused("give the image to extend with --image".to_owned()));
     };
     let own_size = (start.width, start.height);
     let outpaint = OutpaintRequest {
         margins: margins_for(spec, own_size, wanted.margins).map_err(refused)?,
         ..wanted
     };
-    let made = media::open_picture(&start.path).and_then(|picture| {
+    let made = media::open_rgb(&start.path).and_then(|image| {
         let painted = form.inputs.mask.as_ref();
         let painted = painted.map(|mask| media::open_mask(&mask.path, own_size.0, own_size.1));
         let painted = painted.transpose()?;
-        let extended = media::extend_picture(
-            &picture,
+        let extended = media::extend_image(
+            &image,
             painted.as_ref(),
             outpaint,
             OutpaintFill::BlurredEdge,
@@ -53,8 +51,8 @@ pub(super) fn extend(
         let files = media::write_extended(folder, &stem, &extended)?;
         Ok((files, outpaint.margins.around(own_size)))
     });
-    let ((picture, mask), size) = made.map_err(|err| unusable(&err))?;
-    form.outpaint(spec, sized(picture, size), sized(mask, size));
+    let ((image, mask), size) = made.map_err(|err| unusable(&err))?;
+    form.outpaint(spec, sized(image, size), sized(mask, size));
     Ok(enlarged(spec, wanted.margins.around(own_size), size))
 }
 
@@ -69,8 +67,8 @@ fn enlarged(spec: &ModelSpec, wanted: (u32, u32), made: (u32, u32)) -> Option<Fo
     })
 }
 
-fn sized(path: PathBuf, (width, height): (u32, u32)) -> StartPicture {
-    StartPicture {
+fn sized(path: PathBuf, (width, height): (u32, u32)) -> StartImage {
+    StartImage {
         path,
         width,
         height,
@@ -86,12 +84,12 @@ fn extend_control(
 ) -> Result<Option<FormNotice>, JobError> {
     let [control] = &form.inputs.controls[..] else {
         return Err(refused(
-            "give the picture or clip to extend with --control".to_owned(),
+            "give the image or video to extend with --control".to_owned(),
         ));
     };
     if control.mask.is_some() {
         return Err(refused(
-            "it makes the mask of the control clip itself: leave out mask=".to_owned(),
+            "it makes the mask of the control video itself: leave out mask=".to_owned(),
         ));
     }
     let source = &control.source;
@@ -99,14 +97,14 @@ fn extend_control(
     let outpaint = OutpaintRequest { margins, ..wanted };
     let most = form.frames_to_extend(spec, source);
     let made = job::first_of(source).and_then(|first| {
-        let mask = media::extend_picture(&first, None, outpaint, OutpaintFill::Gray)?.mask;
-        job::write_extended_clip(folder, source, most, margins, &mask)
+        let mask = media::extend_image(&first, None, outpaint, OutpaintFill::Gray)?.mask;
+        job::write_extended_video(folder, source, most, margins, &mask)
     });
     let (extended, mask) = made.map_err(|err| unusable(&err))?;
     let size = extended.size();
     let control = &mut form.inputs.controls[0];
     let own = std::mem::replace(&mut control.source, extended);
-    control.mask = Some(InputMedia::Picture(mask));
+    control.mask = Some(InputMedia::Image(mask));
     form.set_control_outpaint(&own, size, most);
     Ok(enlarged(spec, wanted.margins.around(own.size()), size))
 }

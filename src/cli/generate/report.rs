@@ -77,7 +77,7 @@ fn lora_event(checked: &CheckedLora) -> Value {
         "keys": coverage.total,
         "applied": coverage.applied,
         "layers": coverage.changed_layers,
-        "for_pictures": coverage.pictures,
+        "for_images": coverage.images,
         "for_text_encoder": coverage.text_encoder,
         "unknown": coverage.unknown,
         "misfits": coverage.misfits,
@@ -122,7 +122,7 @@ impl JobListener for JsonReport {
             }),
             JobUpdate::Section(made) => json!({
                 "event": "section", "section": made.section, "count": made.count,
-                "frames": made.clip.frames.len(), "path": made.path,
+                "frames": made.video.frames.len(), "path": made.path,
             }),
             JobUpdate::Step {
                 stage,
@@ -174,7 +174,7 @@ impl JobListener for JsonReport {
                 "path": output.path(),
                 "paths": output.paths,
                 "frames": output.num_frames,
-                "fps": output.clip.fps,
+                "fps": output.video.fps,
                 "seed": output.seed,
                 "secs": output.secs,
                 "stages": output.stages,
@@ -190,7 +190,7 @@ impl JobListener for JsonReport {
                 "event": "cancelled",
                 "path": output.path(),
                 "paths": output.paths,
-                "frames": output.clip.frames.len(),
+                "frames": output.video.frames.len(),
             }),
             JobOutcome::Failed(err) => failed_event(err),
         });
@@ -305,9 +305,9 @@ impl JobListener for HumanReport {
                 self.is_waiting = true;
             }
             JobUpdate::Section(made) => {
-                let secs = made.clip.frames.len() as f64 / made.clip.fps.max(f64::EPSILON);
+                let secs = made.video.frames.len() as f64 / made.video.fps.max(f64::EPSILON);
                 let text = format!(
-                    "Section {} of {}: {} of the clip, in {}",
+                    "Section {} of {}: {} of the video, in {}",
                     made.section + 1,
                     made.count,
                     measured_text(secs),

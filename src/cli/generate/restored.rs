@@ -23,7 +23,7 @@ impl GenerateArgs {
         self.model = Some(fitted.spec.id);
         let mut form = fitted.form;
         if self.image.is_none()
-            && self.source_clip.is_none()
+            && self.source_video.is_none()
             && let Some(strength) = form.sampling.strength.take().filter(|it| *it < 1.0)
             && self.sampling.strength.is_none()
         {

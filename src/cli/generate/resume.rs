@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobRequest};
-use safelight_core::media::ClipFormat;
+use safelight_core::media::VideoFormat;
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
@@ -101,7 +101,7 @@ fn moved(mut request: JobRequest, out: &Path, folder: &JobFolder) -> Result<JobR
         }
         JobRequest::Finish(request) => {
             // The finished frames are encoded for a file of that kind.
-            if ClipFormat::from_path(out).ok() != ClipFormat::from_path(&request.out).ok() {
+            if VideoFormat::from_path(out).ok() != VideoFormat::from_path(&request.out).ok() {
                 let what = format!("this job can only be saved as .{}", ending(&request.out));
                 return Err(JobError::new(JobErrorKind::InvalidRequest, what));
             }

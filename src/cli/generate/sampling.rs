@@ -8,7 +8,7 @@ use safelight_core::job::{GuidanceRange, Guider, PartialSampling, SamplerKind, S
 /// Steps, guidance, shift and sampler.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct SamplingArgs {
-    /// Denoising strength of image-to-image, for models that support it: from above 0 up to 1, where nothing of the picture is kept [default: the model's own]
+    /// Denoising strength of image-to-image, for models that support it: from above 0 up to 1, where nothing of the image is kept [default: the model's own]
     #[arg(long, value_name = "X")]
     pub(super) strength: Option<f64>,
     /// Denoising steps

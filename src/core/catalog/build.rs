@@ -73,7 +73,7 @@ pub(super) fn build(
         Some(_) => None,
         None => tiny_decoder::for_model(facts.family, facts.latent_channels, parts),
     };
-    let rules = def_of(facts.family).files.picture_prompts;
+    let rules = def_of(facts.family).files.image_prompts;
     let extra = DownloadableRedux::for_family(facts.family).filter(|_| rules.is_some());
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
@@ -97,7 +97,7 @@ pub(super) fn build(
         bytes: facts.bytes,
         files: ModelFiles {
             preview_decoder,
-            picture_prompts: rules.and_then(|find| find(&model.files, parts)),
+            image_prompts: rules.and_then(|find| find(&model.files, parts)),
             ..model.files.clone()
         },
         start_image: facts.start_image,
@@ -111,18 +111,18 @@ pub(super) fn build(
         limits,
         example_prompts: details.example_prompts.unwrap_or_default(),
         latent_rgb: details.latent_rgb,
-        prompt_pictures: extra.map(DownloadableRedux::to_get),
+        prompt_images: extra.map(DownloadableRedux::to_get),
     };
     check_spec(&spec, facts, &own_file)?;
     Ok(spec)
 }
 
 /// Defaults of a variant, for a model of another shape that makes images, or videos in sections: the steps and
-/// the guidance that it was trained for do not go with its size, nor do those of LoRAs. Those of other clips go with much
+/// the guidance that it was trained for do not go with its size, nor do those of LoRAs. Those of other videos go with much
 /// else.
 fn of_variant(entries: &[ModelEntry], facts: &ModelFacts) -> ModelMetadata {
     let is_same = |entry: &&ModelEntry| {
-        (facts.family.makes_pictures || facts.section_order.is_some())
+        (facts.family.makes_images || facts.section_order.is_some())
             && entry.family == Some(facts.family)
             && entry.variant.as_deref() == Some(facts.variant)
     };
@@ -133,7 +133,7 @@ fn of_variant(entries: &[ModelEntry], facts: &ModelFacts) -> ModelMetadata {
     let has_colours = |rgb: &LatentRgb| rgb.factors.len() as u64 == facts.latent_channels;
     let mut defaults = with_schedule(&known.defaults, facts.schedule);
     let mut presets = None;
-    if facts.family.makes_pictures {
+    if facts.family.makes_images {
         (defaults.width, defaults.height) = (None, None);
         presets = known.presets.clone();
     }
@@ -165,7 +165,7 @@ fn with_schedule(
     }
 }
 
-/// For a model without a description: a short, small clip, so that a first try ends soon.
+/// For a model without a description: a short, small video, so that a first try ends soon.
 fn plain_defaults(limits: &SizeLimits, schedule: Option<SchedulerDefaults>) -> ModelDefaults {
     let edge = limits
         .size_multiple
@@ -203,10 +203,10 @@ fn check_spec(spec: &ModelSpec, facts: &ModelFacts, path: &Path) -> Result<(), C
         size: SizeChoice::Custom,
         width: Some(width),
         height: Some(height),
-        out: PathBuf::from(if spec.family.makes_pictures {
-            "picture.png"
+        out: PathBuf::from(if spec.family.makes_images {
+            "image.png"
         } else {
-            "clip.mp4"
+            "video.mp4"
         }),
         ..GenerateForm::default()
     };

@@ -115,8 +115,8 @@ struct CatalogFile {
     #[serde(default)]
     model: Vec<RawEntry>,
     /// Read by `extra`.
-    #[serde(default, rename = "picture_prompts")]
-    _picture_prompts: IgnoredAny,
+    #[serde(default, rename = "image_prompts")]
+    _image_prompts: IgnoredAny,
 }
 
 #[derive(Clone, Default, Deserialize)]

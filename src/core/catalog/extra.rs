@@ -10,7 +10,7 @@ use crate::units::size_text;
 
 #[derive(Deserialize)]
 struct ExtraCatalogFile {
-    picture_prompts: Vec<DownloadableRedux>,
+    image_prompts: Vec<DownloadableRedux>,
 }
 
 /// Networks that read images as prompts for the models of a family.
@@ -41,7 +41,7 @@ impl DownloadableRedux {
         static ALL: LazyLock<Vec<DownloadableRedux>> = LazyLock::new(|| {
             let file: ExtraCatalogFile =
                 toml::from_str(BUILT_IN).expect("the built-in list is checked by tests");
-            file.picture_prompts
+            file.image_prompts
         });
         ALL.iter().find(|it| it.family == family)
     }
@@ -59,7 +59,7 @@ impl DownloadableRedux {
         });
         let files: Vec<String> = files.collect();
         format!(
-            "Pictures as prompts need {} ({}): put {}",
+            "Images as prompts need {} ({}): put {}",
             self.name,
             self.licence,
             files.join(" and ")

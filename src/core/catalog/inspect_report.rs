@@ -39,7 +39,7 @@ pub struct IdentityCard {
     pub what: String,
     pub family: String,
     pub variant: String,
-    /// True if this version makes clips with it.
+    /// True if this version makes videos with it.
     pub is_runnable: bool,
     /// True if this version runs the file, alone or as a component of a model.
     pub is_supported: bool,

@@ -66,7 +66,7 @@ pub(crate) struct FileRules {
     pub is_published_part: fn(ModelComponent, TransformerShape, &Path) -> bool,
     pub ships_tokenizers: bool,
     /// Finds the networks of image prompts for a model among installed parts; `None` for families without them.
-    pub picture_prompts: Option<FindPicturePrompts>,
+    pub image_prompts: Option<FindImagePrompts>,
     /// The ControlNet with these weights at a place, or its error; `None` where it is not one of the family.
     pub control_network: FindControlNetwork,
     /// Reads the memory needs of a ControlNet at a place; `None` for families without ControlNets.
@@ -76,7 +76,7 @@ pub(crate) struct FileRules {
     pub control_lora: Option<WithControlLora>,
 }
 
-pub(crate) type FindPicturePrompts = fn(&ModelFiles, &[ComponentCandidate]) -> Option<ReduxFiles>;
+pub(crate) type FindImagePrompts = fn(&ModelFiles, &[ComponentCandidate]) -> Option<ReduxFiles>;
 
 pub(crate) type ReadNetwork = fn(&Path) -> Result<NetworkFootprint, CatalogError>;
 

@@ -19,7 +19,7 @@ const CLIP_L: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders"
 const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 pub(super) const FLUX2_VAE: &str = "flux2-vae.safetensors from Comfy-Org/flux2-dev";
-const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
+const IMAGE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 
 /// The tokenizers to get with a first and a second text encoder.
 const TOKENIZERS: [&str; 2] = [
@@ -27,17 +27,17 @@ const TOKENIZERS: [&str; 2] = [
     "the folder tokenizer_2 that was published with this text encoder",
 ];
 
-/// As much as four times the size that most models of pictures were trained at.
+/// As much as four times the size that most models of images were trained at.
 const MAX_PIXELS: u64 = 1 << 22;
 /// Places are computed, so that only sense limits an edge.
 const MAX_EDGE: u32 = 8192;
-/// Pictures at once; more go into several jobs.
+/// Images at once; more go into several jobs.
 const MAX_BATCH: u32 = 8;
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
 
 /// Limits of image models whose tokens are two by two latents; `factor`: pixels along an edge of a latent.
-pub(super) fn picture_limits(factor: i64) -> SizeLimits {
+pub(super) fn image_limits(factor: i64) -> SizeLimits {
     SizeLimits {
         size_multiple: u32::try_from(factor * PATCH).unwrap_or(u32::MAX),
         max_edge: MAX_EDGE,
@@ -115,30 +115,24 @@ fn kl_vae(
 
 /// Wan 2.1's autoencoder as it was further trained for images, for latents of `expected` channels. That of videos will
 /// do too: their latents are the same.
-pub(super) fn picture_wan_vae(expected: i64) -> ComponentQuery<'static> {
+pub(super) fn image_wan_vae(expected: i64) -> ComponentQuery<'static> {
     let what = format!("a Qwen-Image VAE (z_dim {expected})");
     ComponentQuery {
         component: ModelComponent::Vae,
         part: PartKind::WanVae,
         what: what.clone(),
         kind: "a Qwen-Image VAE",
-        example: PICTURE_VAE,
+        example: IMAGE_VAE,
         usual: &["qwen_image_vae", "vae", "wan_2.1_vae", "Wan2_1_VAE"],
         word: "vae",
         is_in: WanVaeConfig::is_in,
         fits: Box::new(move |weights, place| {
             let config = WanVaeConfig::read(place)?;
             let found = config.z_dim;
-            fits_transformer(
-                expected == found,
-                &what,
-                PICTURE_VAE,
-                place,
-                || match found {
-                    48 => "a Wan 2.2 VAE (z_dim 48)".to_owned(),
-                    other => format!("one with a z_dim of {other}"),
-                },
-            )?;
+            fits_transformer(expected == found, &what, IMAGE_VAE, place, || match found {
+                48 => "a Wan 2.2 VAE (z_dim 48)".to_owned(),
+                other => format!("one with a z_dim of {other}"),
+            })?;
             config.check_weights(weights)
         }),
         tokenizer: None,
@@ -180,7 +174,7 @@ pub(super) const QWEN3_VL_4B: QwenModel = QwenModel {
     usual: &["qwen3vl_4b", "qwen3_vl_4b", "qwen_3_vl_4b", "text_encoder"],
     objection: |config| {
         let reads_alone = !config.model_type.contains("vl");
-        reads_alone.then_some("a Qwen 3 that does not look at pictures")
+        reads_alone.then_some("a Qwen 3 that does not look at images")
     },
 };
 

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::parts::picture_limits;
+use super::parts::image_limits;
 use super::table::{ModelVariant, SingleTransformerFamily, VariantHints};
 use super::{FamilyDef, FileRules, LoraRules, ModelFamily, PublishedNetwork};
-use crate::footprint::autoencoder::picture;
+use crate::footprint::autoencoder::image;
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
@@ -66,7 +66,7 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
                 is_wide && is_one_of(&parts::<F>(&config), component, place)
             },
             ships_tokenizers: true,
-            picture_prompts: None,
+            image_prompts: None,
             control_network: |_, _| None,
             control_weights: None,
             control_lora: None,
@@ -339,7 +339,7 @@ fn check<F: SingleTransformerFamily>(
         limits: SizeLimits {
             controls: variant.controls,
             max_references: variant.max_references,
-            ..picture_limits(factor)
+            ..image_limits(factor)
         },
         schedule: scheduler.map(|scheduler| SchedulerDefaults {
             sampler: SamplerKind::Euler,
@@ -403,13 +403,9 @@ fn needs<F: SingleTransformerFamily>(job: &PlannedJob<'_>, stage: Stage) -> Vec<
     match stage {
         // One encoder is unloaded before the next.
         Stage::EncodeText => encode_text::<F>(job),
-        Stage::EncodeImage => picture(job, PlannedNetwork::VaeEncoder)
-            .into_iter()
-            .collect(),
+        Stage::EncodeImage => image(job, PlannedNetwork::VaeEncoder).into_iter().collect(),
         Stage::Denoise => (table.transformer_need)(job).into_iter().collect(),
-        Stage::Decode => picture(job, PlannedNetwork::VaeDecoder)
-            .into_iter()
-            .collect(),
+        Stage::Decode => image(job, PlannedNetwork::VaeDecoder).into_iter().collect(),
         Stage::EncodeVision
         | Stage::DenoiseHigh
         | Stage::DenoiseLow

@@ -208,7 +208,7 @@ impl FamilyVae {
     };
     /// Wan 2.1's as Qwen-Image was trained with it.
     pub const QWEN_IMAGE: Self = Self {
-        wanted: parts::picture_wan_vae,
+        wanted: parts::image_wan_vae,
         published: || Arc::new(WanVaeConfig::default()),
         is_published: |place| {
             let published = WanVaeConfig::default();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::FrameRetiming;
 use crate::job::{DtypeChoice, JobError, JobErrorKind, PostprocessKind, PostprocessRequest};
 use crate::media::{
-    self, ClipFormat, ClipInfo, DEFAULT_CLIP_ENDING, MAX_PIXELS, MediaError, check_frame_size,
+    self, DEFAULT_VIDEO_ENDING, MAX_PIXELS, MediaError, VideoFormat, VideoInfo, check_frame_size,
     check_frames_writable,
 };
 use crate::memory::MemoryOptions;
@@ -76,7 +76,7 @@ pub struct PostprocessForm {
 impl PostprocessForm {
     /// The request, or one sentence on why there can be none. Reads headers, and the source once.
     pub fn validate(self) -> Result<PostprocessRequest, JobError> {
-        let (is_picture, before) = look_for(&self.source, &self.out)?;
+        let (is_image, before) = look_for(&self.source, &self.out)?;
         let network = self.network;
         let (after, work, tile) = match self.wish {
             PostprocessOptions::Upscale { size, tile } => {
@@ -88,7 +88,7 @@ impl PostprocessForm {
                     )));
                 }
                 let passes = passes(&config, &before, (width, height))?;
-                let after = ClipInfo {
+                let after = VideoInfo {
                     width,
                     height,
                     ..before
@@ -104,7 +104,7 @@ impl PostprocessForm {
                     NewRate::Fps(fps) => FrameRetiming::to_fps(before.num_frames, before.fps, fps),
                 };
                 let retiming = retiming.map_err(invalid)?;
-                let after = ClipInfo {
+                let after = VideoInfo {
                     fps: retiming.fps(),
                     num_frames: retiming.num_frames(),
                     is_uneven: false,
@@ -113,12 +113,12 @@ impl PostprocessForm {
                 (after, PostprocessKind::Interpolate { network }, None)
             }
         };
-        check_out(&self.out, is_picture, &after)?;
-        let fingerprint = fingerprint(&self.source, is_picture).map_err(|err| unusable(&err))?;
+        check_out(&self.out, is_image, &after)?;
+        let fingerprint = fingerprint(&self.source, is_image).map_err(|err| unusable(&err))?;
         Ok(PostprocessRequest {
             source: self.source,
             fingerprint,
-            is_picture,
+            is_image,
             before,
             after,
             work,
@@ -132,7 +132,7 @@ impl PostprocessForm {
     }
 }
 
-fn size_of(size: TargetSize, before: &ClipInfo) -> Result<(u32, u32), JobError> {
+fn size_of(size: TargetSize, before: &VideoInfo) -> Result<(u32, u32), JobError> {
     let (width, height) = match size {
         TargetSize::Pixels(width, height) => (width, height),
         TargetSize::Factor(factor) if (1.0..=MAX_FACTOR).contains(&factor) => {
@@ -156,53 +156,53 @@ fn size_of(size: TargetSize, before: &ClipInfo) -> Result<(u32, u32), JobError> 
 }
 
 /// Reads a source: whether it is a single image, and its size, length and frame rate.
-pub fn look_at(source: &Path) -> Result<(bool, ClipInfo), JobError> {
+pub fn look_at(source: &Path) -> Result<(bool, VideoInfo), JobError> {
     let info = media::media_info(source).map_err(|err| unusable(&err))?;
     Ok((info.num_frames == 1 && info.fps == 0.0, info))
 }
 
-/// As [`look_at`], but a video of one frame is no picture if the result is to be a video.
-fn look_for(source: &Path, out: &Path) -> Result<(bool, ClipInfo), JobError> {
-    let (is_picture, info) = look_at(source)?;
-    let makes_video = ClipFormat::from_path(out).is_ok_and(|format| !format.holds_pictures());
-    match media::clip_info(source) {
-        Ok(video) if is_picture && makes_video && video.num_frames == 1 => Ok((false, video)),
-        _ => Ok((is_picture, info)),
+/// As [`look_at`], but a video of one frame is no image if the result is to be a video.
+fn look_for(source: &Path, out: &Path) -> Result<(bool, VideoInfo), JobError> {
+    let (is_image, info) = look_at(source)?;
+    let makes_video = VideoFormat::from_path(out).is_ok_and(|format| !format.holds_images());
+    match media::video_info(source) {
+        Ok(video) if is_image && makes_video && video.num_frames == 1 => Ok((false, video)),
+        _ => Ok((is_image, info)),
     }
 }
 
 /// The content of a source.
-pub fn fingerprint(source: &Path, is_picture: bool) -> Result<String, MediaError> {
-    if is_picture {
-        media::picture_fingerprint(source)
+pub fn fingerprint(source: &Path, is_image: bool) -> Result<String, MediaError> {
+    if is_image {
+        media::image_fingerprint(source)
     } else {
-        media::clip_fingerprint(source)
+        media::video_fingerprint(source)
     }
 }
 
 /// Extension of an automatic name: the source's own if it can be written.
-pub fn ending_of(source: &Path, is_picture: bool) -> String {
+pub fn ending_of(source: &Path, is_image: bool) -> String {
     let own = source
         .extension()
         .unwrap_or_default()
         .to_string_lossy()
         .to_lowercase();
-    let format = ClipFormat::from_path(source);
-    let fits = format
-        .is_ok_and(|format| format.holds_pictures() == is_picture || format == ClipFormat::WebP);
+    let format = VideoFormat::from_path(source);
+    let fits =
+        format.is_ok_and(|format| format.holds_images() == is_image || format == VideoFormat::WebP);
     if fits {
         own
-    } else if is_picture {
+    } else if is_image {
         "png".to_owned()
     } else {
-        DEFAULT_CLIP_ENDING.to_owned()
+        DEFAULT_VIDEO_ENDING.to_owned()
     }
 }
 
 /// Number of passes through the network that give the requested size.
 fn passes(
     config: &UpscalerConfig,
-    before: &ClipInfo,
+    before: &VideoInfo,
     (width, height): (u32, u32),
 ) -> Result<u32, JobError> {
     let wanted = f64::max(
@@ -222,11 +222,11 @@ fn passes(
     })
 }
 
-fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Result<(), JobError> {
-    let format = ClipFormat::from_path(out).map_err(|err| unusable(&err))?;
-    if is_picture && !format.holds_pictures() {
+fn check_out(out: &Path, is_image: bool, after: &VideoInfo) -> Result<(), JobError> {
+    let format = VideoFormat::from_path(out).map_err(|err| unusable(&err))?;
+    if is_image && !format.holds_images() {
         return Err(invalid(format!(
-            "a picture cannot be saved as {}: choose a name that ends in .png, .jpg or .webp",
+            "an image cannot be saved as {}: choose a name that ends in .png, .jpg or .webp",
             format.name()
         )));
     }

@@ -5,22 +5,22 @@
 
 use std::ops::RangeInclusive;
 
-use crate::media::{ClipInfo, FrameStarts};
+use crate::media::{FrameStarts, VideoInfo};
 
 /// Numbers of new frames per source frame.
 pub const TIMES: RangeInclusive<u32> = 2..=16;
-/// Highest rate of a new clip in frames per second.
+/// Highest rate of a new video in frames per second.
 pub const MAX_FPS: f64 = 240.0;
-/// Distance, in frames of the old clip, below which a position counts as that of the frame.
+/// Distance, in frames of the old video, below which a position counts as that of the frame.
 const NEAR: f64 = 1e-3;
 
-/// Positions of the frames of a new clip among those of an old one.
+/// Positions of the frames of a new video among those of an old one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameRetiming {
-    /// Of the old clip, at least 1.
+    /// Of the old video, at least 1.
     num_old: u32,
     num_new: u32,
-    /// Frames a second of the new clip.
+    /// Frames a second of the new video.
     fps: f64,
     /// From one new frame to the next, in old ones.
     step: f64,
@@ -38,7 +38,7 @@ pub struct FramePlace {
 }
 
 impl FrameRetiming {
-    /// `times` frames for each, at `times` the rate. `fps`: rate of the old clip. The error is a sentence.
+    /// `times` frames for each, at `times` the rate. `fps`: rate of the old video. The error is a sentence.
     pub fn times(num_frames: u32, fps: f64, times: u32) -> Result<Self, String> {
         if !TIMES.contains(&times) {
             let (least, most) = TIMES.into_inner();
@@ -49,14 +49,14 @@ impl FrameRetiming {
         let wanted = fps * f64::from(times);
         if wanted > MAX_FPS {
             return Err(format!(
-                "the new clip would have {:.0} frames a second: choose so many for each frame that they are at most {MAX_FPS}",
+                "the new video would have {:.0} frames a second: choose so many for each frame that they are at most {MAX_FPS}",
                 wanted.ceil()
             ));
         }
         Self::new(num_frames, fps, wanted)
     }
 
-    /// `wanted` frames per second, more than the old clip's `fps`. The error is a sentence.
+    /// `wanted` frames per second, more than the old video's `fps`. The error is a sentence.
     pub fn to_fps(num_frames: u32, fps: f64, wanted: f64) -> Result<Self, String> {
         if !wanted.is_finite() || wanted <= 0.0 || wanted > MAX_FPS {
             return Err(format!(
@@ -65,16 +65,16 @@ impl FrameRetiming {
         }
         if wanted <= fps {
             return Err(format!(
-                "the clip has {} frames a second already: choose more",
+                "the video has {} frames a second already: choose more",
                 (fps * 100.0).round() / 100.0
             ));
         }
         Self::new(num_frames, fps, wanted)
     }
 
-    /// From the properties of both clips, which [`times`](Self::times) or [`to_fps`](Self::to_fps) has accepted.
+    /// From the properties of both videos, which [`times`](Self::times) or [`to_fps`](Self::to_fps) has accepted.
     #[must_use]
-    pub fn between(before: &ClipInfo, after: &ClipInfo) -> Self {
+    pub fn between(before: &VideoInfo, after: &VideoInfo) -> Self {
         Self {
             num_old: before.num_frames.max(1),
             num_new: after.num_frames,
@@ -92,14 +92,14 @@ impl FrameRetiming {
 
     fn new(num_old: u32, fps: f64, wanted: f64) -> Result<Self, String> {
         if num_old < 2 {
-            return Err("this is a single picture, and frames are made between two".to_owned());
+            return Err("this is a single image, and frames are made between two".to_owned());
         }
         if !fps.is_finite() || fps <= 0.0 {
-            return Err("the clip does not say how many frames a second it has".to_owned());
+            return Err("the video does not say how many frames a second it has".to_owned());
         }
         let count = (f64::from(num_old) * wanted / fps).round();
         if !(1.0..=f64::from(u32::MAX)).contains(&count) {
-            return Err(format!("the new clip would have {count} frames"));
+            return Err(format!("the new video would have {count} frames"));
         }
         Ok(Self {
             num_old,
@@ -110,19 +110,19 @@ impl FrameRetiming {
         })
     }
 
-    /// Number of frames of the new clip.
+    /// Number of frames of the new video.
     #[must_use]
     pub fn num_frames(&self) -> u32 {
         self.num_new
     }
 
-    /// Frames a second of the new clip.
+    /// Frames a second of the new video.
     #[must_use]
     pub fn fps(&self) -> f64 {
         self.fps
     }
 
-    /// Position of a frame of the new clip, counted from 0.
+    /// Position of a frame of the new video, counted from 0.
     #[must_use]
     pub fn place(&self, index: u32) -> FramePlace {
         let place = self.starts.as_ref().map_or_else(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_clip_is_as_long_as_the_old_one() {
+    fn a_new_video_is_as_long_as_the_old_one() {
         for (num_frames, fps, wanted) in [
             (81, 16.0, 30.0),
             (121, 24.0, 60.0),
@@ -221,14 +221,14 @@ mod tests {
     #[test]
     fn frames_of_uneven_times_lie_where_their_moments_are() {
         let starts = FrameStarts::from_micros([0, 100_000, 150_000, 350_000, 400_000]);
-        let before = ClipInfo {
+        let before = VideoInfo {
             width: 8,
             height: 8,
             fps: starts.fps(),
             num_frames: 4,
             is_uneven: true,
         };
-        let after = ClipInfo {
+        let after = VideoInfo {
             fps: 20.0,
             num_frames: 8,
             is_uneven: false,
@@ -265,7 +265,7 @@ mod tests {
         assert!(told(FrameRetiming::to_fps(81, 30.0, f64::NAN)).contains("up to 240"));
         assert!(told(FrameRetiming::times(81, 30.0, 1)).contains("2 to 16"));
         assert!(told(FrameRetiming::times(64, 64.6, 4)).contains("would have 259 frames a second"));
-        assert!(told(FrameRetiming::times(1, 16.0, 2)).contains("a single picture"));
+        assert!(told(FrameRetiming::times(1, 16.0, 2)).contains("a single image"));
         assert!(told(FrameRetiming::times(8, 0.0, 2)).contains("does not say"));
     }
 }

@@ -214,7 +214,7 @@ fn trained_words(weights: &WeightSet) -> Vec<String> {
             _ => {}
         }
     }
-    // Each folder of pictures with how often each tag is in it.
+    // Each folder of images with how often each tag is in it.
     let tags = weights.json_note("ss_tag_frequency");
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for folder in tags

@@ -65,8 +65,8 @@ pub fn fitting_plan(
         return Err(wrong(misfit_text(&origin, family, tables, first)));
     }
     if coverage.applied == 0 {
-        let what = if coverage.pictures > 0 {
-            "it only changes the reading of pictures, which this model does not do".to_owned()
+        let what = if coverage.images > 0 {
+            "it only changes the reading of images, which this model does not do".to_owned()
         } else if coverage.text_encoder > 0 {
             "it only changes a text encoder that Safelight does not change".to_owned()
         } else {
@@ -77,7 +77,7 @@ pub fn fitting_plan(
     Ok(plan)
 }
 
-/// The model that these LoRAs make of one: itself, but for one of them that lets it see a control picture. Reads headers;
+/// The model that these LoRAs make of one: itself, but for one of them that lets it see a control image. Reads headers;
 /// what cannot be read is reported where the LoRA is checked.
 pub fn model_with(spec: &ModelSpec, loras: &[LoraChoice]) -> Result<ModelSpec, CatalogError> {
     let acting = loras.iter().zip(strengths(loras, Expert::Only));

@@ -4,7 +4,7 @@ use super::{PlannedJob, StageFootprint};
 use crate::footprint::PlannedNetwork;
 use crate::networks::{KlVaeConfig, VaeHalf, WanVaeConfig};
 
-/// A clip or picture in pixels.
+/// A video or image in pixels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PixelVolume {
     pub(crate) width: f64,
@@ -65,24 +65,24 @@ fn channels_of_pixel(config: &WanVaeConfig, base: i64) -> f64 {
 }
 
 /// Peak bytes of decoding, without weights. It takes one latent frame at a time, whatever the length.
-pub(crate) fn wan_decode(config: &WanVaeConfig, clip: &PixelVolume, size: f64) -> f64 {
-    let peak = WanPeak::of(config, clip.frames > 1.0);
-    let pixels = clip.width * clip.height;
-    let places = if clip.tile_pixels() < pixels {
-        (peak.decode * clip.tile_pixels()).max(peak.decode_whole * pixels)
+pub(crate) fn wan_decode(config: &WanVaeConfig, video: &PixelVolume, size: f64) -> f64 {
+    let peak = WanPeak::of(config, video.frames > 1.0);
+    let pixels = video.width * video.height;
+    let places = if video.tile_pixels() < pixels {
+        (peak.decode * video.tile_pixels()).max(peak.decode_whole * pixels)
     } else {
         peak.decode * pixels
     };
     let space = config.spatial_factor() as f64;
-    let latents = clip.frames.max(1.0) / 4.0 * config.z_dim as f64 * pixels / space.powi(2);
+    let latents = video.frames.max(1.0) / 4.0 * config.z_dim as f64 * pixels / space.powi(2);
     let elements = places * channels_of_pixel(config, config.decoder_dim());
     elements * size + latents * 4.0 * 2.0 + 4.0 * 3.0 * pixels * (size + 1.0)
 }
 
 /// Peak bytes of encoding, without weights. It takes four frames at a time.
-pub(crate) fn wan_encode(config: &WanVaeConfig, clip: &PixelVolume, size: f64) -> f64 {
-    let peak = WanPeak::of(config, clip.frames > 1.0);
-    peak.encode * clip.tile_pixels() * channels_of_pixel(config, config.base_dim) * size
+pub(crate) fn wan_encode(config: &WanVaeConfig, video: &PixelVolume, size: f64) -> f64 {
+    let peak = WanPeak::of(config, video.frames > 1.0);
+    peak.encode * video.tile_pixels() * channels_of_pixel(config, config.base_dim) * size
 }
 
 /// Attention scores in memory at a time, and bytes of each in f32 and half precision.
@@ -97,28 +97,28 @@ const LARGEST_WHOLE: f64 = 1048576.0;
 const DOUBLED_ANEW: f64 = 5.6;
 
 /// Elements of a layer's input or output at a time; `None` if it takes the whole image.
-fn band(clip: &PixelVolume, width: f64, job: &PlannedJob<'_>) -> Option<f64> {
-    let is_small = !job.is_on_gpu() && clip.width * clip.height <= LARGEST_WHOLE;
-    let edge = clip.tile.or_else(|| (!is_small).then_some(BAND))?;
+fn band(video: &PixelVolume, width: f64, job: &PlannedJob<'_>) -> Option<f64> {
+    let is_small = !job.is_on_gpu() && video.width * video.height <= LARGEST_WHOLE;
+    let edge = video.tile.or_else(|| (!is_small).then_some(BAND))?;
     Some(edge * edge * 2.0 * width)
 }
 
 /// Pixels along the edges of a reference.
 const SEEN_EDGE: f64 = 1024.0;
 
-/// One half of a picture's autoencoder with one picture: batches go through it one after the other.
-pub(crate) fn picture(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
-    let mut clip = PixelVolume::of(job, 1);
+/// One half of an image's autoencoder with one image: batches go through it one after the other.
+pub(crate) fn image(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
+    let mut video = PixelVolume::of(job, 1);
     if part == PlannedNetwork::VaeEncoder && !job.request.references.is_empty() {
         // A reference is seen at about a megapixel, whatever is made.
-        (clip.width, clip.height) = (clip.width.max(SEEN_EDGE), clip.height.max(SEEN_EDGE));
+        (video.width, video.height) = (video.width.max(SEEN_EDGE), video.height.max(SEEN_EDGE));
     }
     if let Some((_, config)) = job.configured::<WanVaeConfig>(part) {
         let of_half = match part {
             PlannedNetwork::VaeEncoder => wan_encode,
             _ => wan_decode,
         };
-        let bytes = of_half(config, &clip, job.number_bytes() as f64);
+        let bytes = of_half(config, &video, job.number_bytes() as f64);
         return Some(job.vae_need(part, bytes));
     }
     let (_, config) = job.configured::<KlVaeConfig>(part)?;
@@ -126,21 +126,21 @@ pub(crate) fn picture(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<Stag
         PlannedNetwork::VaeEncoder => VaeHalf::Encoder,
         _ => VaeHalf::Decoder,
     });
-    let bytes = kl(&config.block_out_channels, &clip, job);
+    let bytes = kl(&config.block_out_channels, &video, job);
     Some(job.vae_need(part, bytes))
 }
 
 /// Decoding or encoding by `AutoencoderKL` with levels of these widths, from the pixels to the latents: each level
 /// twice, what a block reads and what it makes, and the bands' own; the attention among the latents.
-pub(crate) fn kl(widths: &[i64], clip: &PixelVolume, job: &PlannedJob<'_>) -> f64 {
+pub(crate) fn kl(widths: &[i64], video: &PixelVolume, job: &PlannedJob<'_>) -> f64 {
     let size = job.number_bytes() as f64;
     let widths: Vec<f64> = widths.iter().map(|&width| width as f64).collect();
-    let pixels = clip.width * clip.height;
+    let pixels = video.width * video.height;
     let width = widths.first().copied().unwrap_or(128.0);
-    let band = band(clip, width, job);
+    let band = band(video, width, job);
     // With tiles the rest waits off the device where it has no room.
     let waiting = 3.0 * pixels * width * size;
-    let is_off = clip.tile.is_some() && waiting > job.available_bytes as f64;
+    let is_off = video.tile.is_some() && waiting > job.available_bytes as f64;
     let mut most: f64 = 0.0;
     for (index, &output) in widths.iter().enumerate() {
         let area = pixels / 4.0_f64.powi(i32::try_from(index).unwrap_or(16));
@@ -179,12 +179,12 @@ const GATHERED: f64 = 268435456.0;
 /// shortcut, and the frames that are gathered for one convolution.
 pub(crate) fn video_encode(
     widths: &[i64],
-    clip: &PixelVolume,
+    video: &PixelVolume,
     frames: f64,
     job: &PlannedJob<'_>,
 ) -> f64 {
     let size = job.number_bytes() as f64;
-    let pixels = clip.tile_pixels();
+    let pixels = video.tile_pixels();
     let mut most: f64 = 0.0;
     for (index, &output) in widths.iter().enumerate() {
         let input = widths.get(index + 1).copied().unwrap_or(output) as f64;
@@ -196,16 +196,16 @@ pub(crate) fn video_encode(
         let gathered = (numbers * 3.0 * input).min(GATHERED);
         most = most.max(numbers * (input + 2.0 * output) + 1.7 * gathered);
     }
-    most * size + frames * clip.width * clip.height * 3.0 * (size + 1.0)
+    most * size + frames * video.width * video.height * 3.0 * (size + 1.0)
 }
 
 /// Bytes alive at the worst moment of decoding `latents` latent frames.
 pub(crate) fn video_decode(
     widths: &[i64],
-    clip: &PixelVolume,
+    video: &PixelVolume,
     latents: f64,
     job: &PlannedJob<'_>,
 ) -> f64 {
     let frames = (latents.min(STRETCH_LATENTS) - 1.0).max(0.0) * 4.0 + 1.0;
-    video_encode(widths, clip, frames.min(STRETCH_FRAMES), job)
+    video_encode(widths, video, frames.min(STRETCH_FRAMES), job)
 }

@@ -11,27 +11,27 @@ const CALLS_AT_ONCE: f64 = 32.0;
 pub(crate) struct TokenSequence {
     /// Tokens of one text, with those that are appended.
     pub(crate) text: f64,
-    /// Tokens of one picture.
-    pub(crate) picture: f64,
+    /// Tokens of one image.
+    pub(crate) image: f64,
     /// Batch size.
-    pub(crate) pictures: f64,
-    /// Numbers of a picture's token.
+    pub(crate) images: f64,
+    /// Numbers of an image's token.
     pub(crate) channels: f64,
     pub(crate) shape: StreamShape,
 }
 
 impl TokenSequence {
-    /// Of a batch of pictures.
-    pub(crate) fn of_pictures(
+    /// Of a batch of images.
+    pub(crate) fn of_images(
         job: &PlannedJob<'_>,
-        [text, picture]: [f64; 2],
+        [text, image]: [f64; 2],
         channels: i64,
         shape: StreamShape,
     ) -> Self {
         Self {
             text,
-            picture,
-            pictures: f64::from(job.request.batch_size.max(1)),
+            image,
+            images: f64::from(job.request.batch_size.max(1)),
             channels: channels as f64,
             shape,
         }
@@ -49,14 +49,14 @@ pub(crate) fn streams(
     let [dim, head_dim] = [sequence.shape.dim, sequence.shape.head_dim].map(|it| it as f64);
     let heads = dim / head_dim;
     let [double, single] = sequence.shape.blocks.map(|blocks| blocks as f64);
-    let pictures = sequence.pictures;
-    let one = sequence.picture + sequence.text;
-    let tokens = pictures * one;
+    let images = sequence.images;
+    let one = sequence.image + sequence.text;
+    let tokens = images * one;
     let hidden = tokens * dim * size;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
     let scores = one * heads * 4.0;
     // Each image of a batch attends alone, from a copy.
-    let copies = if pictures > 1.0 {
+    let copies = if images > 1.0 {
         4.0 * one * dim * size
     } else {
         0.0
@@ -73,13 +73,13 @@ pub(crate) fn streams(
     let modulations = texts * calls * (told + 2.0) * dim * size;
     let angles = tokens * (head_dim / 2.0) * 8.0;
     let text = texts * sequence.text * dim * size;
-    let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;
+    let latents = images * sequence.image * sequence.channels * 4.0 * 8.0;
     let kept = job.step_cache_bytes(hidden, texts);
     let bytes = moment + modulations + angles + text + latents + kept;
-    let one_picture = job.operations(PlannedNetwork::Transformer, one, (dim, double + single));
+    let one_image = job.operations(PlannedNetwork::Transformer, one, (dim, double + single));
     StageFootprint {
         calls: job.calls(passes),
-        operations: pictures * one_picture,
+        operations: images * one_image,
         ..job.need(PlannedNetwork::Transformer, bytes)
     }
 }
@@ -95,8 +95,8 @@ pub(crate) fn add_controls(
     need: &mut StageFootprint,
 ) {
     let (size, dim) = (job.number_bytes() as f64, sequence.shape.dim as f64);
-    let of_pictures = sequence.pictures * sequence.picture * dim * size;
-    let of_all = sequence.pictures * (sequence.picture + sequence.text) * dim * size;
+    let of_images = sequence.images * sequence.image * dim * size;
+    let of_all = sequence.images * (sequence.image + sequence.text) * dim * size;
     let blocks_of = |shape: StreamShape| shape.blocks.map(|blocks| blocks as f64);
     let mut blocks = 0.0;
     for shape in controls {
@@ -104,7 +104,7 @@ pub(crate) fn add_controls(
         // Modulations of a step's calls are made together, as the transformer's.
         let told = 12.0 * double + 3.0 * single;
         let modulations = f64::from(job.calls(1)).min(CALLS_AT_ONCE) * told * dim * size;
-        need.activation_bytes += (double + single + 1.0) * of_pictures + modulations;
+        need.activation_bytes += (double + single + 1.0) * of_images + modulations;
         blocks += double + single;
     }
     if blocks > 0.0 {

@@ -42,19 +42,19 @@ pub(crate) fn clip_text(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<St
     Some(job.need(part, numbers * size + expanded))
 }
 
-/// CLIP's and SigLIP's image half: pictures of `edge` pixels in `tokens` tokens each.
+/// CLIP's and SigLIP's image half: images of `edge` pixels in `tokens` tokens each.
 pub(crate) fn vision(
     layers: &ClipLayers,
-    pictures: f64,
+    images: f64,
     (tokens, edge): (f64, f64),
     number_bytes: u64,
 ) -> f64 {
     let [width, wide] = [layers.hidden_size, layers.intermediate_size].map(|it| it as f64);
     let numbers = tokens * (8.0 * width + 2.0 * wide) + 3.0 * edge * edge;
-    pictures * numbers * number_bytes as f64
+    images * numbers * number_bytes as f64
 }
 
-/// SigLIP with one picture at a time, in f32 whatever the rest computes in.
+/// SigLIP with one image at a time, in f32 whatever the rest computes in.
 pub(crate) fn siglip(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) = job.configured::<SiglipConfig>(PlannedNetwork::ImageEncoder)?;
     let sizes = (config.num_tokens() as f64, config.image_size as f64);
@@ -81,11 +81,11 @@ pub(crate) fn redux(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     })
 }
 
-/// Tokens of all pictures that are parts of the prompt.
+/// Tokens of all images that are parts of the prompt.
 pub(crate) fn seen_tokens(job: &PlannedJob<'_>) -> f64 {
-    let pictures = job.request.prompt_pictures.len() as f64;
+    let images = job.request.prompt_images.len() as f64;
     let encoder = job.configured::<SiglipConfig>(PlannedNetwork::ImageEncoder);
-    encoder.map_or(0.0, |(_, config)| pictures * config.num_tokens() as f64)
+    encoder.map_or(0.0, |(_, config)| images * config.num_tokens() as f64)
 }
 
 /// Llama and Qwen: queries, keys, values and the two halves of the wide layer, and a causal mask.

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_whole_where_it_fits_and_in_tiles_that_fit_elsewhere() {
+    fn an_image_is_whole_where_it_fits_and_in_tiles_that_fit_elsewhere() {
         const GIB: u64 = 1 << 30;
         let config = real(23, 1);
         let whole = TileSize::within(8 * GIB, &config, [1024, 1024], 2, None);

@@ -11,7 +11,7 @@ const TRAILER: u8 = 0x3b;
 /// The label of an extension that is a comment.
 pub(crate) const COMMENT: u8 = 0xfe;
 
-/// The extensions by their labels, and the pictures as [`IMAGE`], up to the end of the file.
+/// The extensions by their labels, and the images as [`IMAGE`], up to the end of the file.
 pub(crate) fn blocks<R: Read + Seek>(
     source: &mut ByteSource<R>,
 ) -> io::Result<FileParts<'_, R, u8>> {

@@ -1,4 +1,4 @@
-//! The segments of a JPEG, up to the picture itself.
+//! The segments of a JPEG, up to the image itself.
 
 use std::io::{Read, Seek};
 
@@ -10,12 +10,12 @@ pub(crate) const COMMENT: u8 = 0xfe;
 
 const START_BYTES: u64 = 2;
 
-/// The segments before the picture, by their markers; a marker that has no segment is one without content.
+/// The segments before the image, by their markers; a marker that has no segment is one without content.
 pub(crate) fn segments<R: Read + Seek>(source: &mut ByteSource<R>) -> FileParts<'_, R, u8> {
     let all = (START_BYTES, source.len);
     FileParts::new(source, all, |source, at, _| {
         let (name, start, end) = match source.array_at::<2>(at)? {
-            // The picture itself, or its end.
+            // The image itself, or its end.
             [0xff, 0xd9 | 0xda] => return Ok(None),
             // A fill byte before a marker.
             [0xff, 0xff] => (0xff, at + 1, at + 1),

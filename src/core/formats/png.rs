@@ -7,7 +7,7 @@ use super::{ByteSource, FilePart, FileParts};
 const SIGNATURE_BYTES: u64 = 8;
 const CHECKSUM_BYTES: u64 = 4;
 
-/// The chunks up to the one that ends the picture.
+/// The chunks up to the one that ends the image.
 pub(crate) fn chunks<R: Read + Seek>(source: &mut ByteSource<R>) -> FileParts<'_, R, [u8; 4]> {
     let all = (SIGNATURE_BYTES, source.len);
     FileParts::new(source, all, |source, at, _| {

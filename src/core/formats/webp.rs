@@ -44,7 +44,7 @@ fn within<R: Read + Seek>(
     })
 }
 
-/// An error where the pixels of a frame, or of a picture with a canvas, say that they are more than the file says of them, or
+/// An error where the pixels of a frame, or of an image with a canvas, say that they are more than the file says of them, or
 /// where what next to the pixels says that it is longer than the file: a decoder makes room for those first. It also
 /// reads after the end that the file's header names, so all of the file is checked.
 pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<()> {

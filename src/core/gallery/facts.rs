@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::job::{PostprocessKind, SamplerKind};
 use crate::media::{
-    ClipFormat, ClipInfo, MediaError, clip_files, clip_info, media_info, read_settings,
+    MediaError, VideoFormat, VideoInfo, media_info, read_settings, video_files, video_info,
 };
 use crate::restore::{self, ForeignSettings, RestoredLora};
 
@@ -26,8 +26,8 @@ const MAX_FINISHED: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaKind {
     #[default]
-    Picture,
-    Clip,
+    Image,
+    Video,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct ResultMetadata {
     pub width: u32,
     pub height: u32,
     pub num_frames: u32,
-    /// Frames a second; 0 of a picture.
+    /// Frames a second; 0 of an image.
     pub fps: f64,
     pub prompt: String,
     pub negative_prompt: String,
@@ -61,9 +61,9 @@ pub struct PostprocessInfo {
     /// Path as its user named it; a relative one is next to the result.
     pub source: PathBuf,
     /// Size, length and rate of the source.
-    pub before: ClipInfo,
+    pub before: VideoInfo,
     /// And of what was made of it.
-    pub after: ClipInfo,
+    pub after: VideoInfo,
     #[serde(flatten)]
     pub work: PostprocessKind,
 }
@@ -79,21 +79,21 @@ pub struct MadeFrom {
     pub start: String,
     pub end: String,
     pub mask: String,
-    /// The clip that it continues.
+    /// The video that it continues.
     pub extended: String,
-    /// The clip that it was made of.
-    pub source_clip: String,
+    /// The video that it was made of.
+    pub source_video: String,
     pub references: Vec<String>,
     /// Each with its strength: `depth.png (0.8)`.
     pub controls: Vec<String>,
     /// Each with its strength.
-    pub prompt_pictures: Vec<String>,
+    pub prompt_images: Vec<String>,
 }
 
 impl ResultMetadata {
-    pub fn clip_secs(&self) -> Option<f64> {
+    pub fn video_secs(&self) -> Option<f64> {
         let secs = f64::from(self.num_frames) / self.fps;
-        (self.kind == MediaKind::Clip && secs.is_finite()).then_some(secs)
+        (self.kind == MediaKind::Video && secs.is_finite()).then_some(secs)
     }
 }
 
@@ -107,7 +107,7 @@ pub fn read_facts(path: &Path) -> Result<ResultMetadata, MediaError> {
         fps: info.fps,
         ..ResultMetadata::default()
     };
-    // Settings that cannot be read are none: the picture is still there.
+    // Settings that cannot be read are none: the image is still there.
     let settings = read_settings(path).ok().flatten();
     let settings: Option<Value> = settings.and_then(|text| serde_json::from_str(&text).ok());
     if let Some(settings) = settings {
@@ -120,7 +120,7 @@ pub fn read_facts(path: &Path) -> Result<ResultMetadata, MediaError> {
         facts.take_restored(*restored);
     }
     if facts.num_frames > 1 {
-        facts.kind = MediaKind::Clip;
+        facts.kind = MediaKind::Video;
     }
     Ok(facts)
 }
@@ -176,7 +176,7 @@ impl ResultMetadata {
         let loras = request["loras"].as_array().into_iter().flatten();
         let references = request["references"].as_array().into_iter().flatten();
         let controls = request["controls"].as_array().into_iter().flatten();
-        let prompts = request["prompt_pictures"].as_array().into_iter().flatten();
+        let prompts = request["prompt_images"].as_array().into_iter().flatten();
         *self.made_from = MadeFrom {
             loras: loras.take(MAX_LORAS).filter_map(lora_text).collect(),
             strength: number(&request["strength"]),
@@ -185,17 +185,17 @@ impl ResultMetadata {
             mask: file_name(&request["mask"]),
             references: references.take(MAX_REFERENCES).map(file_name).collect(),
             controls: controls.take(MAX_REFERENCES).map(control_text).collect(),
-            prompt_pictures: prompts
+            prompt_images: prompts
                 .take(MAX_REFERENCES)
-                .filter_map(picture_text)
+                .filter_map(image_text)
                 .collect(),
             extended: file_name(&request["extend"]),
-            source_clip: file_name(&request["source_clip"]),
+            source_video: file_name(&request["source_video"]),
         };
         self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);
         self.has_settings = true;
         let num_frames = request["num_frames"].as_u64().unwrap_or(1);
-        let is_still = ClipFormat::from_path(path).is_ok_and(ClipFormat::is_still);
+        let is_still = VideoFormat::from_path(path).is_ok_and(VideoFormat::is_still);
         // A frame that was saved separately has its video's settings, and its number in addition.
         let is_alone = settings.get("frame").is_some();
         if is_still && num_frames > 1 && !is_alone && number_of(path).is_some() {
@@ -204,7 +204,7 @@ impl ResultMetadata {
             // Only the first one is listed and counted.
             let asked = u32::try_from(num_frames).unwrap_or(u32::MAX);
             let is_first = number_of(path).is_some_and(|(_, number)| number <= 1);
-            let info = is_first.then(|| clip_info(path).ok()).flatten();
+            let info = is_first.then(|| video_info(path).ok()).flatten();
             self.num_frames = info.map_or(asked, |info| info.num_frames);
             self.fps = number(&request["fps"]).unwrap_or_default().max(0.0);
         }
@@ -239,12 +239,12 @@ fn lora_text(lora: &Value) -> Option<String> {
 }
 
 /// `boat.png (0.5)`
-fn picture_text(picture: &Value) -> Option<String> {
-    let strength = picture["strength"].as_f64().filter(|it| it.is_finite())?;
-    Some(format!("{} ({strength})", file_name(&picture["path"])))
+fn image_text(image: &Value) -> Option<String> {
+    let strength = image["strength"].as_f64().filter(|it| it.is_finite())?;
+    Some(format!("{} ({strength})", file_name(&image["path"])))
 }
 
-/// `clip` and 12 of `clip_0012.png`.
+/// `video` and 12 of `video_0012.png`.
 pub(super) fn number_of(path: &Path) -> Option<(&str, u64)> {
     let (stem, digits) = path.file_stem()?.to_str()?.rsplit_once('_')?;
     let is_number = digits.len() >= 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -254,7 +254,7 @@ pub(super) fn number_of(path: &Path) -> Option<(&str, u64)> {
 /// All files of a result: itself, the other images of a numbered sequence, and its sidecar settings.
 pub fn files_of(path: &Path, is_frame: bool) -> Vec<PathBuf> {
     let mut files = if is_frame {
-        clip_files(path).unwrap_or_else(|_| vec![path.to_path_buf()])
+        video_files(path).unwrap_or_else(|_| vec![path.to_path_buf()])
     } else {
         vec![path.to_path_buf()]
     };

@@ -11,7 +11,7 @@ use super::facts::{MediaKind, ResultMetadata, number_of};
 use super::index::{self, IndexError, KnownFile};
 use super::query::{GalleryQuery, ShownKind, SortOrder, folded};
 use super::{FileStamp, FoundFile, GalleryScan, ThumbKey};
-use crate::media::has_clip_name;
+use crate::media::has_video_name;
 use crate::naming;
 
 /// State of a file's metadata.
@@ -50,14 +50,14 @@ impl GalleryItem {
     }
 
     /// By what is inside; by its name until that is known.
-    pub fn is_clip(&self) -> bool {
+    pub fn is_video(&self) -> bool {
         match &self.reading {
-            ItemReading::Read(facts) => facts.kind == MediaKind::Clip || facts.is_frame,
-            ItemReading::Unread | ItemReading::Broken(_) => has_clip_name(&self.path),
+            ItemReading::Read(facts) => facts.kind == MediaKind::Video || facts.is_frame,
+            ItemReading::Unread | ItemReading::Broken(_) => has_video_name(&self.path),
         }
     }
 
-    /// The pictures of one clip, by their folder and the name before the number.
+    /// The images of one video, by their folder and the name before the number.
     fn sequence(&self) -> Option<((&Path, &str), u64)> {
         let (stem, number) = number_of(&self.path)?;
         Some(((self.path.parent()?, stem), number))
@@ -254,7 +254,7 @@ impl GalleryIndex {
         index::save(&self.index_file, &self.known)
     }
 
-    /// The results that are looked for, in their order. The numbered pictures of a clip are one of them.
+    /// The results that are looked for, in their order. The numbered images of a video are one of them.
     pub fn list(&self, query: &GalleryQuery) -> Vec<Arc<GalleryItem>> {
         let words = folded(&query.words);
         let words: Vec<&str> = words.split_whitespace().collect();
@@ -269,8 +269,8 @@ impl GalleryIndex {
             .filter(|entry| {
                 let is_shown = match query.show {
                     ShownKind::All => true,
-                    ShownKind::Pictures => !entry.is_clip(),
-                    ShownKind::Clips => entry.is_clip(),
+                    ShownKind::Images => !entry.is_video(),
+                    ShownKind::Videos => entry.is_video(),
                 };
                 is_shown
                     && (entry.is_favourite || !query.only_favourites)

@@ -21,8 +21,8 @@ labelled! {
     pub enum ShownKind {
         #[default]
         All = "All",
-        Pictures = "Pictures",
-        Clips = "Clips",
+        Images = "Images",
+        Videos = "Videos",
     }
 }
 

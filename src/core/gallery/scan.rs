@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::media::{has_clip_name, has_picture_name};
+use crate::media::{has_image_name, has_video_name};
 
 /// Folders in folders in folders.
 const MAX_DEPTH: usize = 8;
@@ -238,5 +238,5 @@ impl ScanWalk {
 }
 
 fn has_known_name(path: &Path) -> bool {
-    has_picture_name(path) || has_clip_name(path)
+    has_image_name(path) || has_video_name(path)
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::media::{ClipOptions, RgbPixels, write_clip};
+use crate::media::{RgbPixels, VideoOptions, write_video};
 
-fn picture(side: u32, red: u8) -> RgbPixels {
+fn image(side: u32, red: u8) -> RgbPixels {
     RgbPixels::from_fn(side, side, |_, _| [red, 90, 40]).unwrap()
 }
 
@@ -24,13 +24,13 @@ fn result(folder: &Path, name: &str, prompt: &str, seed: u64, at_secs: u64) -> P
             "num_frames": num_frames, "num_steps": 12, "sampler": "unipc", "guidance_scale": 4.0,
         },
     });
-    let frames: Vec<_> = (0..num_frames).map(|i| picture(64, i * 30)).collect();
-    let options = ClipOptions {
+    let frames: Vec<_> = (0..num_frames).map(|i| image(64, i * 30)).collect();
+    let options = VideoOptions {
         fps: 10.0,
         settings: Some(settings.to_string()),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
-    write_clip(&path, &frames, options).unwrap();
+    write_video(&path, &frames, options).unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000 + at_secs);
     let file = fs::File::options().append(true).open(&path).unwrap();
     file.set_modified(time).unwrap();
@@ -120,9 +120,9 @@ fn results_come_in_the_order_and_of_the_kind_that_is_asked_for() {
     assert_eq!(names(&shelf, &query), ["a.mp4", "c.png", "B.png"]);
     query.sort = SortOrder::Name;
     assert_eq!(names(&shelf, &query), ["a.mp4", "B.png", "c.png"]);
-    query.show = ShownKind::Clips;
+    query.show = ShownKind::Videos;
     assert_eq!(names(&shelf, &query), ["a.mp4"]);
-    query.show = ShownKind::Pictures;
+    query.show = ShownKind::Images;
     assert_eq!(names(&shelf, &query), ["B.png", "c.png"]);
     shelf.favour(&[liked], true).unwrap();
     query.only_favourites = true;
@@ -136,8 +136,8 @@ fn a_file_says_of_itself_what_made_it_also_one_of_another_program() {
     let facts = read_facts(&path).unwrap();
     assert_eq!((facts.width, facts.height, facts.num_frames), (64, 64, 5));
     assert_eq!(
-        (facts.kind, facts.clip_secs()),
-        (MediaKind::Clip, Some(0.5))
+        (facts.kind, facts.video_secs()),
+        (MediaKind::Video, Some(0.5))
     );
     assert_eq!((&*facts.prompt, &*facts.sampler), ("a boat", "unipc"));
     assert_eq!((facts.seed, facts.num_steps), (Some(u64::MAX), Some(12)));
@@ -251,7 +251,7 @@ fn broken_half_written_and_foreign_files_are_shown_with_a_reason_or_not_at_all()
     let bytes = fs::read(&sound).unwrap();
     fs::write(home.path().join("half.png"), &bytes[..20]).unwrap();
     fs::write(home.path().join("empty.mp4"), b"").unwrap();
-    for name in ["text.webp", "notes.txt", ".clip.mp4.12.partial"] {
+    for name in ["text.webp", "notes.txt", ".video.mp4.12.partial"] {
         fs::write(home.path().join(name), b"hello").unwrap();
     }
     fs::create_dir(home.path().join("folder.png")).unwrap();
@@ -309,48 +309,48 @@ fn a_large_folder_is_told_in_parts_and_can_be_left() {
 #[test]
 fn numbered_images_of_a_video_are_one_result_and_those_of_a_batch_are_several() {
     let home = tempfile::tempdir().unwrap();
-    let frames: Vec<_> = (0..3).map(|i| picture(16, i)).collect();
+    let frames: Vec<_> = (0..3).map(|i| image(16, i)).collect();
     let write = |name: &str, num_frames: u32, frames: &[RgbPixels]| {
         let settings = serde_json::json!({"app": "Safelight", "request": {"prompt": name, "num_frames": num_frames, "fps": 8.0}});
-        let options = ClipOptions {
+        let options = VideoOptions {
             settings: Some(settings.to_string()),
-            ..ClipOptions::default()
+            ..VideoOptions::default()
         };
-        write_clip(&home.path().join(name), frames, options).unwrap();
+        write_video(&home.path().join(name), frames, options).unwrap();
     };
-    write("clip.png", 3, &frames);
+    write("video.png", 3, &frames);
     write("batch_0001.png", 1, &frames[..1]);
     write("batch_0002.png", 1, &frames[..1]);
     let ours = r#"{"app": "Safelight", "request": {}}"#;
-    fs::write(home.path().join("clip.json"), ours).unwrap();
+    fs::write(home.path().join("video.json"), ours).unwrap();
     fs::write(home.path().join("batch_0001.json"), r#"{"app": "another"}"#).unwrap();
     // A frame that was saved alone, as the player does.
     let settings = r#"{"request": {"prompt": "alone", "num_frames": 3}, "frame": 2}"#;
-    let alone = ClipOptions {
+    let alone = VideoOptions {
         settings: Some(settings.to_owned()),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
     for name in ["alone_frame_0002.png", "alone_frame_0003.png"] {
-        write_clip(&home.path().join(name), &frames[..1], alone.clone()).unwrap();
+        write_video(&home.path().join(name), &frames[..1], alone.clone()).unwrap();
     }
     let mut shelf = shelf(home.path());
     assert_eq!(read_all(&mut shelf, look(home.path())), 7);
     let query = by_name();
     let expected =
-        "alone_frame_0002.png alone_frame_0003.png batch_0001.png batch_0002.png clip_0001.png";
+        "alone_frame_0002.png alone_frame_0003.png batch_0001.png batch_0002.png video_0001.png";
     assert_eq!(names(&shelf, &query).join(" "), expected);
     let list = shelf.list(&query);
     let frame = list[4].facts().unwrap();
-    assert!(frame.is_frame && list[4].is_clip() && !list[0].is_clip());
+    assert!(frame.is_frame && list[4].is_video() && !list[0].is_video());
     let found = files_of(&list[4].path, true).len();
-    assert_eq!(found, 4, "three pictures and their settings");
+    assert_eq!(found, 4, "three images and their settings");
     assert_eq!(files_of(&list[2].path, false), [list[2].path.clone()]);
 }
 
 #[test]
 fn thumbnails_are_kept_made_anew_when_broken_and_never_too_many() {
     let home = tempfile::tempdir().unwrap();
-    let path = result(home.path(), "clip.mp4", "a boat", 1, 0);
+    let path = result(home.path(), "video.mp4", "a boat", 1, 0);
     let cache = home.path().join("cache");
     let thumbs = ThumbFolder::new(cache.clone());
     let stamp = look(home.path()).files[0].stamp;
@@ -364,7 +364,7 @@ fn thumbnails_are_kept_made_anew_when_broken_and_never_too_many() {
         ..stamp
     };
     assert!(thumbs.get(&path, ThumbKey::new(&path, other)).is_err());
-    let path = result(home.path(), "clip.mp4", "a boat", 1, 0);
+    let path = result(home.path(), "video.mp4", "a boat", 1, 0);
     fs::write(cache.join(format!("{key}.webp")), "broken").unwrap();
     assert_eq!(thumbs.get(&path, key).unwrap().width, 64);
     for number in 0..20 {

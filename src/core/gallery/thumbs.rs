@@ -1,4 +1,4 @@
-//! The small pictures of results, kept in the cache folder under a name made of the file's path, time and size.
+//! The small images of results, kept in the cache folder under a name made of the file's path, time and size.
 //!
 //! As the desktop's own thumbnails are, but small WebP files of our own: a changed file has another name, and the oldest
 //! go when there are too many. Nothing is kept in memory here.
@@ -15,10 +15,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::FileStamp;
 use crate::files::{finish_partial, make_private_folder, partial_path, private};
-use crate::media::{MediaError, RgbPixels, open_picture, thumbnail};
+use crate::media::{MediaError, RgbPixels, open_rgb, thumbnail};
 use crate::uri::encoded;
 
-/// The longer side of a small picture, in pixels.
+/// The longer side of a small image, in pixels.
 pub const THUMB_SIDE: u32 = 320;
 /// As good as can be seen at that size.
 const QUALITY: f32 = 82.0;
@@ -29,7 +29,7 @@ const DECODING_VERSION: u8 = 2;
 /// Number of new thumbnails after which old ones are pruned.
 const PRUNE_EVERY: usize = 1000;
 
-/// The name of a file's small picture.
+/// The name of a file's small image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThumbKey(u128);
 
@@ -72,14 +72,14 @@ impl ThumbFolder {
         }
     }
 
-    /// The small picture of a file: the one that is kept, else a new one.
+    /// The small image of a file: the one that is kept, else a new one.
     pub fn get(&self, path: &Path, key: ThumbKey) -> Result<RgbPixels, MediaError> {
         let kept = self.path_of(key);
         // One that cannot be read is made anew.
-        if let Ok(picture) = open_picture(&kept) {
-            return Ok(picture);
+        if let Ok(image) = open_rgb(&kept) {
+            return Ok(image);
         }
-        let small = thumbnail(&open_picture(path)?, THUMB_SIDE, THUMB_SIDE)?;
+        let small = thumbnail(&open_rgb(path)?, THUMB_SIDE, THUMB_SIDE)?;
         if let Err(err) = self.keep(&kept, &small) {
             // It is shown all the same.
             tracing::debug!("a thumbnail was not kept: {err}");
@@ -91,8 +91,8 @@ impl ThumbFolder {
         self.folder.join(format!("{key}.webp"))
     }
 
-    fn keep(&self, path: &Path, picture: &RgbPixels) -> io::Result<()> {
-        let encoder = webp::Encoder::from_rgb(&picture.rgb, picture.width, picture.height);
+    fn keep(&self, path: &Path, image: &RgbPixels) -> io::Result<()> {
+        let encoder = webp::Encoder::from_rgb(&image.rgb, image.width, image.height);
         let bytes = encoder
             .encode_simple(false, QUALITY)
             .map_err(|err| io::Error::other(format!("{err:?}")))?;

@@ -1,4 +1,4 @@
-//! Control: a picture or a clip that says where edges, depths or limbs of the result are to be, and how much it says.
+//! Control: an image or a video that says where edges, depths or limbs of the result are to be, and how much it says.
 //!
 //! Plain data; files are opened by whoever copies them into the job's folder.
 
@@ -65,7 +65,7 @@ pub struct ControlSettings {
     /// The file or folder of the network that brings it in; absent for models that take it themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<PathBuf>,
-    /// The edges of the picture are what the model is shown, drawn with these thresholds; absent where the picture is
+    /// The edges of the image are what the model is shown, drawn with these thresholds; absent where the image is
     /// shown as it is.
     #[serde(rename = "edges", skip_serializing_if = "Option::is_none")]
     pub made: Option<CannyThresholds>,
@@ -97,7 +97,7 @@ impl ControlSettings {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlInput {
-    /// The picture or clip, as the user named it. The job's folder has its own copy.
+    /// The image or video, as the user named it. The job's folder has its own copy.
     pub file: PathBuf,
     /// Mask of the regenerated part of `file`: white is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ pub struct ControlInput {
 }
 
 impl ControlInput {
-    /// The picture or clip, and its mask, each with the name that it has among the fingerprints of what a job is made
+    /// The image or video, and its mask, each with the name that it has among the fingerprints of what a job is made
     /// from; `index` counts the request's controls from 0.
     pub fn files(&self, index: usize) -> impl Iterator<Item = (String, &Path)> {
         let number = index + 1;

@@ -16,7 +16,7 @@ const MAX_SUMMARY: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobErrorKind {
-    /// An argument, a size, a picture or an output path that cannot work.
+    /// An argument, a size, an image or an output path that cannot work.
     InvalidRequest,
     /// A model file is missing, truncated or not what it should be.
     BadModel,

@@ -1,4 +1,4 @@
-//! A job's folder: its request, its pictures, and what each finished stage left.
+//! A job's folder: its request, its images, and what each finished stage left.
 //!
 //! It knows names and existence; tensors are written and read by the engine.
 
@@ -68,12 +68,12 @@ impl JobFolder {
         &self.0
     }
 
-    /// The copy of the start picture: RGB, as the user sees it (turned by its EXIF rotation).
-    pub fn start_picture(&self) -> PathBuf {
+    /// The copy of the start image: RGB, as the user sees it (turned by its EXIF rotation).
+    pub fn start_image(&self) -> PathBuf {
         self.0.join("start.png")
     }
 
-    pub fn end_picture(&self) -> PathBuf {
+    pub fn end_image(&self) -> PathBuf {
         self.0.join("end.png")
     }
 
@@ -81,28 +81,28 @@ impl JobFolder {
         self.0.join("mask.png")
     }
 
-    /// The folder with a copy of the mask where that is a clip, under its own name.
-    pub fn mask_clip(&self) -> PathBuf {
+    /// The folder with a copy of the mask where that is a video, under its own name.
+    pub fn mask_video(&self) -> PathBuf {
         self.0.join("mask")
     }
 
-    /// Copy of a reference image, counted from 0, like [`Self::start_picture`].
+    /// Copy of a reference image, counted from 0, like [`Self::start_image`].
     pub fn reference(&self, index: usize) -> PathBuf {
         self.0.join(format!("reference.{index:03}.png"))
     }
 
-    /// The copy of a picture that is a part of the prompt, as [`Self::reference`].
-    pub fn prompt_picture(&self, index: usize) -> PathBuf {
-        self.0.join(format!("prompt_picture.{index:03}.png"))
+    /// The copy of an image that is a part of the prompt, as [`Self::reference`].
+    pub fn prompt_image(&self, index: usize) -> PathBuf {
+        self.0.join(format!("prompt_image.{index:03}.png"))
     }
 
-    /// Copy of a control image, counted from 0, like [`Self::start_picture`].
+    /// Copy of a control image, counted from 0, like [`Self::start_image`].
     pub fn control(&self, index: usize) -> PathBuf {
         self.0.join(format!("control.{index:03}.png"))
     }
 
-    /// The folder with a copy of a control clip, counted from 0, under its own name; there where it is no picture.
-    pub fn control_clip(&self, index: usize) -> PathBuf {
+    /// The folder with a copy of a control video, counted from 0, under its own name; there where it is no image.
+    pub fn control_video(&self, index: usize) -> PathBuf {
         self.0.join(format!("control.{index:03}"))
     }
 
@@ -110,25 +110,25 @@ impl JobFolder {
         self.0.join(format!("control_mask.{index:03}.png"))
     }
 
-    pub fn control_mask_clip(&self, index: usize) -> PathBuf {
+    pub fn control_mask_video(&self, index: usize) -> PathBuf {
         self.0.join(format!("control_mask.{index:03}"))
     }
 
-    /// The folder with a copy of the clip that is extended, under its own name.
+    /// The folder with a copy of the video that is extended, under its own name.
     pub fn extended(&self) -> PathBuf {
         self.0.join("extend")
     }
 
-    /// The folder with a copy of the clip that this one is made of, under its own name; there where it is no picture.
-    pub fn source_clip(&self) -> PathBuf {
+    /// The folder with a copy of the video that this one is made of, under its own name; there where it is no image.
+    pub fn source_video(&self) -> PathBuf {
         self.0.join("source")
     }
 
-    pub fn source_picture(&self) -> PathBuf {
+    pub fn source_image(&self) -> PathBuf {
         self.0.join("source.png")
     }
 
-    /// The folder with the last frames of the clip that is extended, as large as the new ones: for models that see more than the last.
+    /// The folder with the last frames of the video that is extended, as large as the new ones: for models that see more than the last.
     pub fn seen(&self) -> PathBuf {
         self.0.join("seen")
     }

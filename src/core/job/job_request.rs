@@ -96,7 +96,7 @@ impl JobRequest {
         }
     }
 
-    /// Of the clip that it makes; 1 of a picture.
+    /// Of the video that it makes; 1 of an image.
     pub fn num_frames(&self) -> u32 {
         match self {
             Self::Generate(request) => request.num_frames,
@@ -124,24 +124,24 @@ impl JobRequest {
     }
 
     /// Returns whether the result is images rather than a video.
-    pub fn makes_pictures(&self) -> bool {
+    pub fn makes_images(&self) -> bool {
         match self {
-            Self::Generate(request) => request.makes_pictures(),
-            Self::Finish(request) => request.is_picture,
+            Self::Generate(request) => request.makes_images(),
+            Self::Finish(request) => request.is_image,
         }
     }
 
     /// The image or video that it starts from.
-    pub fn picture(&self) -> Option<&PathBuf> {
+    pub fn image(&self) -> Option<&PathBuf> {
         match self {
             Self::Generate(request) => {
-                let clips = [&request.extend, &request.source_clip];
-                let given = [&request.image].into_iter().chain(clips);
+                let videos = [&request.extend, &request.source_video];
+                let given = [&request.image].into_iter().chain(videos);
                 let given = given.chain([&request.last_image]);
                 let given = given.flatten().chain(&request.references);
                 let given = given.chain(request.controls.iter().map(|it| &it.file));
-                let prompts = request.prompt_pictures.iter();
-                let mut given = given.chain(prompts.map(|picture| &picture.path));
+                let prompts = request.prompt_images.iter();
+                let mut given = given.chain(prompts.map(|image| &image.path));
                 given.next()
             }
             Self::Finish(request) => Some(&request.source),
@@ -177,7 +177,7 @@ mod tests {
         });
         let info = |width: u32| serde_json::json!({"width": width, "height": 6, "fps": 8.0, "num_frames": 5});
         let finish = serde_json::json!({
-            "source": "/a/boat.mp4", "fingerprint": "x", "is_picture": false, "before": info(8), "after": info(12),
+            "source": "/a/boat.mp4", "fingerprint": "x", "is_image": false, "before": info(8), "after": info(12),
             "work": "upscale", "network": "/n/4x.safetensors", "passes": 1, "crf": 16, "out": "/b/large.mp4",
         });
         for (json, title, out) in [
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!((&*read.title(), read.out()), (title, Path::new(out)));
             let again = serde_json::to_value(&read).unwrap();
             assert_eq!(serde_json::from_value::<JobRequest>(again).unwrap(), read);
-            assert_eq!((read.num_frames(), read.makes_pictures()), (5, false));
+            assert_eq!((read.num_frames(), read.makes_images()), (5, false));
             let mut lacking = json.clone();
             lacking
                 .as_object_mut()

@@ -12,7 +12,7 @@ pub(crate) mod form;
 mod grid;
 mod job_request;
 mod options;
-mod outpaint_clip;
+mod outpaint_video;
 mod postprocess;
 pub mod prompt;
 mod queue_file;
@@ -38,9 +38,9 @@ pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub(crate) use form::tag_sentences;
 pub use form::{
-    ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, ExpandedJobs, FieldError, FormControl,
-    FormInputs, FormNotice, GenerateForm, InputMedia, LiteralPrompt, MAX_PROMPT_PICTURES,
-    PROMPT_STRENGTHS, SeedChoice, SeedMode, SizeChoice, SourceClip, StartPicture, ValidatedForm,
+    ASPECTS, ChosenImage, ChosenLora, DEFAULT_SECS, ExpandedJobs, FieldError, FormControl,
+    FormInputs, FormNotice, GenerateForm, InputMedia, LiteralPrompt, MAX_PROMPT_IMAGES,
+    PROMPT_STRENGTHS, SeedChoice, SeedMode, SizeChoice, SourceVideo, StartImage, ValidatedForm,
     is_of_aspect, jobs_of, margins_for, random_seed,
 };
 pub use grid::{
@@ -49,10 +49,10 @@ pub use grid::{
 };
 pub use job_request::JobRequest;
 pub use options::JobOptions;
-pub use outpaint_clip::{first_of, write_extended_clip};
+pub use outpaint_video::{first_of, write_extended_video};
 pub use postprocess::{PostprocessKind, PostprocessRequest};
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
-pub use request::{CARRIED_APP, GenerateRequest, PreviewChoice, PromptPicture};
+pub use request::{CARRIED_APP, GenerateRequest, PreviewChoice, PromptImage};
 pub use second_pass::{EnlargedPass, SecondPass};
 pub use sections::{SEEN_FRAMES, SectionFrames, VideoSections, WINDOW};

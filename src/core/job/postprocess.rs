@@ -1,4 +1,4 @@
-//! A validated request to finish a picture or clip: what a job of this kind needs to know, and that repeats it.
+//! A validated request to finish an image or video: what a job of this kind needs to know, and that repeats it.
 
 use std::ops::Not;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{DtypeChoice, Recipe, Stage};
-use crate::media::{ClipFormat, ClipInfo};
+use crate::media::{VideoFormat, VideoInfo};
 use crate::memory::MemoryOptions;
 
 /// A validated request. The engine need not check it again.
@@ -16,12 +16,12 @@ pub struct PostprocessRequest {
     pub source: PathBuf,
     /// Fingerprint of the source: a job resumes with the same file only.
     pub fingerprint: String,
-    /// It is one picture, whatever else of its name is there.
-    pub is_picture: bool,
+    /// It is one image, whatever else of its name is there.
+    pub is_image: bool,
     /// Size, length and rate of the source.
-    pub before: ClipInfo,
-    /// And of the result. A picture has a rate of 0.
-    pub after: ClipInfo,
+    pub before: VideoInfo,
+    /// And of the result. An image has a rate of 0.
+    pub after: VideoInfo,
     #[serde(flatten)]
     pub work: PostprocessKind,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct PostprocessRequest {
     pub tile: Option<u32>,
     #[serde(default)]
     pub memory: MemoryOptions,
-    /// Quality of lossy files, as [`ClipOptions::crf`](crate::media::ClipOptions::crf): the same for all parts of a clip.
+    /// Quality of lossy files, as [`VideoOptions::crf`](crate::media::VideoOptions::crf): the same for all parts of a video.
     pub crf: u8,
     /// The file to write; its extension is its kind.
     pub out: PathBuf,
@@ -81,7 +81,7 @@ impl PostprocessRequest {
     /// Returns true if the result keeps transparency: its format has it, and no frames are made between others.
     pub fn keeps_alpha(&self) -> bool {
         matches!(self.work, PostprocessKind::Upscale { .. })
-            && ClipFormat::from_path(&self.out).is_ok_and(ClipFormat::has_alpha)
+            && VideoFormat::from_path(&self.out).is_ok_and(VideoFormat::has_alpha)
     }
 
     /// The stages of the job, in order.

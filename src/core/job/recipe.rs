@@ -16,9 +16,9 @@ named! {
     pub enum Stage {
         /// Prompt and negative prompt to embeddings.
         EncodeText = "encode_text", "Reading the prompt";
-        /// Start and end pictures to latents, through the VAE's encoder.
-        EncodeImage = "encode_image", "Reading the picture";
-        /// Start and end pictures to embeddings, through the image encoder.
+        /// Start and end images to latents, through the VAE's encoder.
+        EncodeImage = "encode_image", "Reading the image";
+        /// Start and end images to embeddings, through the image encoder.
         EncodeVision = "encode_vision", "Encoding the image (CLIP vision)";
         /// Noise to latents, through the only transformer.
         Denoise = "denoise", "Denoising";
@@ -30,9 +30,9 @@ named! {
         Unload = "unload", "Unloading the transformer";
         /// Latents to frames, through the VAE's decoder.
         Decode = "decode", "Decoding";
-        /// Finished pictures or frames to larger ones.
+        /// Finished images or frames to larger ones.
         Upscale = "upscale", "Upscaling";
-        /// Frames of a clip to more frames a second.
+        /// Frames of a video to more frames a second.
         Interpolate = "interpolate", "Interpolating frames";
         /// Frames to a file. The one stage that needs no engine.
         Save = "save", "Saving";
@@ -65,7 +65,7 @@ impl Stage {
     }
 }
 
-/// The stages of one job, in order. One that makes its clip in sections has some of them once a section.
+/// The stages of one job, in order. One that makes its video in sections has some of them once a section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     pub stages: Vec<Stage>,
@@ -103,7 +103,7 @@ impl Recipe {
         same.nth(section as usize).map(|(position, _)| position)
     }
 
-    /// In how many sections the clip is made; 1 for those that are made at once.
+    /// In how many sections the video is made; 1 for those that are made at once.
     pub fn num_sections(&self) -> u32 {
         let decoded = self.stages.iter().filter(|stage| **stage == Stage::Decode);
         (decoded.count() as u32).max(1)
@@ -113,7 +113,7 @@ impl Recipe {
 /// Stages that make images from a text, and from input images where there are any.
 fn stages_of_images(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
-    if !request.prompt_pictures.is_empty() {
+    if !request.prompt_images.is_empty() {
         stages.push(Stage::EncodeVision);
     }
     let is_shown = !request.references.is_empty() || !request.controls.is_empty();
@@ -144,7 +144,7 @@ fn stages_of_video(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
     let has_frames = request.has_start() || request.last_image.is_some();
     // Control layers see something in every job: where nothing is given, grey that is all to be made.
-    if has_frames || request.source_clip.is_some() || request.files.takes_control {
+    if has_frames || request.source_video.is_some() || request.files.takes_control {
         stages.push(Stage::EncodeImage);
         if has_frames && request.files.image_encoder.is_some() {
             stages.push(Stage::EncodeVision);

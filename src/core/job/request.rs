@@ -42,21 +42,21 @@ pub struct GenerateRequest {
     pub negative_prompt: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative_prompt_template: Option<String>,
-    /// The start picture, as the user named it. The job's folder has its own copy.
+    /// The start image, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<PathBuf>,
-    /// The end picture, as the user named it. The job's folder has its own copy.
+    /// The end image, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_image: Option<PathBuf>,
     /// Video to extend: its last frame is the start image, F1 sees more of its frames, and its frames precede the new
     /// ones in the saved video. Never together with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend: Option<PathBuf>,
-    /// The clip, or for one frame the picture, that this one is made of, as far as the strength says, as the user named
+    /// The video, or for one frame the image, that this one is made of, as far as the strength says, as the user named
     /// it. The job's folder has its own copy. Never together with `image` or `extend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_clip: Option<PathBuf>,
-    /// Mask of `image` or `source_clip`, as the user named it: white is regenerated, black is kept. A video's mask may
+    pub source_video: Option<PathBuf>,
+    /// Mask of `image` or `source_video`, as the user named it: white is regenerated, black is kept. A video's mask may
     /// be a video. The job's folder has a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
@@ -72,7 +72,7 @@ pub struct GenerateRequest {
     pub controls: Vec<ControlInput>,
     /// Image prompts, read after the text. The job's folder has copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub prompt_pictures: Vec<PromptPicture>,
+    pub prompt_images: Vec<PromptImage>,
     #[serde(default)]
     pub fit: ResizeMode,
     /// Of the result, in pixels.
@@ -81,13 +81,13 @@ pub struct GenerateRequest {
     /// Made at another size first; absent where it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_pass: Option<EnlargedPass>,
-    /// 4n + 1; 1 is a picture. With sections those of all of them, see [`VideoSections::num_frames`].
+    /// 4n + 1; 1 is an image. With sections those of all of them, see [`VideoSections::num_frames`].
     pub num_frames: u32,
     /// Sections of the video; absent for families that make it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sections: Option<VideoSections>,
     pub fps: f64,
-    /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
+    /// Images made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for videos.
     #[serde(default = "crate::model::one")]
     pub batch_size: u32,
     #[serde(flatten)]
@@ -110,7 +110,7 @@ pub struct GenerateRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PromptPicture {
+pub struct PromptImage {
     /// As the user named it.
     pub path: PathBuf,
     /// Factor of its tokens: 1 as the model was trained.
@@ -118,7 +118,7 @@ pub struct PromptPicture {
 }
 
 /// `FILE` or `FILE,STRENGTH`.
-impl FromStr for PromptPicture {
+impl FromStr for PromptImage {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -181,7 +181,7 @@ impl GenerateRequest {
     }
 
     /// Returns whether the result is images, one or a batch, rather than a video.
-    pub fn makes_pictures(&self) -> bool {
+    pub fn makes_images(&self) -> bool {
         self.num_frames == 1 && self.extend.is_none()
     }
 
@@ -212,7 +212,7 @@ impl GenerateRequest {
         lead as usize
     }
 
-    /// The request that makes one picture of the batch again, alone; `index` counts from 0.
+    /// The request that makes one image of the batch again, alone; `index` counts from 0.
     pub fn of_one(&self, index: usize) -> Self {
         Self {
             seed: self.seed.wrapping_add(index as u64),
@@ -235,7 +235,7 @@ impl GenerateRequest {
             &self.image,
             &self.last_image,
             &self.extend,
-            &self.source_clip,
+            &self.source_video,
             &self.mask,
         ];
         let loras = self.loras.iter().map(|lora| &lora.path);
@@ -244,22 +244,22 @@ impl GenerateRequest {
             .flatten()
             .chain(&self.references)
             .chain(self.controls.iter().flat_map(ControlInput::inputs))
-            .chain(self.prompt_pictures.iter().map(|picture| &picture.path))
+            .chain(self.prompt_images.iter().map(|image| &image.path))
             .chain(loras)
     }
 
-    /// The name that a reference picture, counted from 0, has among the fingerprints of what a job is made from.
+    /// The name that a reference image, counted from 0, has among the fingerprints of what a job is made from.
     pub fn reference_name(index: usize) -> String {
         format!("reference_{}", index + 1)
     }
 
-    pub fn prompt_picture_name(index: usize) -> String {
-        format!("prompt_picture_{}", index + 1)
+    pub fn prompt_image_name(index: usize) -> String {
+        format!("prompt_image_{}", index + 1)
     }
 
     /// Returns whether a video starts from another one: a given one, or that of a first pass.
-    pub fn begins_from_clip(&self) -> bool {
-        self.source_clip.is_some() || self.image_role == ImageRole::Base
+    pub fn begins_from_video(&self) -> bool {
+        self.source_video.is_some() || self.image_role == ImageRole::Base
     }
 
     /// Returns whether the video starts from a given frame, of an image or of another video.
@@ -290,7 +290,7 @@ mod tests {
     use crate::model::first_step;
 
     #[test]
-    fn a_clip_is_gone_on_from_with_whole_latents_of_its_end() {
+    fn a_video_is_gone_on_from_with_whole_latents_of_its_end() {
         for (num_frames, expected) in [(1, 1), (5, 1), (9, 5), (13, 9), (17, 13), (81, 13)] {
             assert_eq!(shown_frames(num_frames), expected, "{num_frames}");
         }

@@ -1,8 +1,8 @@
-//! The second pass of a picture or clip ("hires fix"): it is made at one size, enlarged, and made anew in part at the larger
+//! The second pass of an image or video ("hires fix"): it is made at one size, enlarged, and made anew in part at the larger
 //! one.
 //!
-//! Enlarged are the pixels, not the latents: an enlarged picture keeps its look at a low strength, where enlarged latents
-//! need half of all steps to lose their blur. So a second pass is what another job from the enlarged picture would make.
+//! Enlarged are the pixels, not the latents: an enlarged image keeps its look at a low strength, where enlarged latents
+//! need half of all steps to lose their blur. So a second pass is what another job from the enlarged image would make.
 
 use std::ops::RangeInclusive;
 
@@ -22,7 +22,7 @@ pub struct SecondPass {
 
 impl SecondPass {
     pub const SCALES: RangeInclusive<f64> = 1.1..=4.0;
-    /// Enough for new details, too little for another picture.
+    /// Enough for new details, too little for another image.
     pub const STRENGTH: f64 = 0.4;
 
     #[must_use]

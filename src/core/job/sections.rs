@@ -1,5 +1,5 @@
-//! Clips that are made section by section (FramePack): how many sections there are, in which order they come, which
-//! latents each of them decodes, and where its frames belong in the clip that grows.
+//! Videos that are made section by section (FramePack): how many sections there are, in which order they come, which
+//! latents each of them decodes, and where its frames belong in the video that grows.
 //!
 //! Plain numbers: worker and engine count with the same ones. Knows no tensors and no files.
 
@@ -17,7 +17,7 @@ pub const WINDOW: u32 = 9;
 const COUNTS: RangeInclusive<u32> = 1..=4096;
 /// Latent frames of a section in a file.
 const WINDOWS: RangeInclusive<u32> = 1..=32;
-/// Frames of a given clip that F1 is shown, as many as its 19 latent frames of history hold.
+/// Frames of a given video that F1 is shown, as many as its 19 latent frames of history hold.
 pub const SEEN_FRAMES: u32 = 73;
 
 /// Sections of a video. Values from files are checked against the limits.
@@ -99,7 +99,7 @@ impl VideoSections {
         whole.clamp(1, window.max(1))
     }
 
-    /// Frames of the whole clip, with those of its [lead](Self::lead).
+    /// Frames of the whole video, with those of its [lead](Self::lead).
     pub fn num_frames(&self) -> u32 {
         // A requested duration may need any number of sections.
         let new = self.count.saturating_mul(self.frames_a_section());
@@ -111,7 +111,7 @@ impl VideoSections {
         f64::from(self.count) * f64::from(self.frames_a_section()) / 30.0
     }
 
-    /// Frames in front of what is made: 1 of a picture, or those where a clip is gone on from.
+    /// Frames in front of what is made: 1 of an image, or those where a video is gone on from.
     pub fn lead_frames(&self) -> u32 {
         FRAMES_A_LATENT * self.lead.saturating_sub(1) + 1
     }
@@ -154,11 +154,11 @@ impl VideoSections {
         }
     }
 
-    /// Frames of the clip once the section, counted as they are made, has joined it.
+    /// Frames of the video once the section, counted as they are made, has joined it.
     pub fn num_frames_after(&self, section: u32) -> u32 {
         let latents = self.window * (section + 1);
         match self.order {
-            // The start picture comes last.
+            // The start image comes last.
             SectionOrder::Original if !self.is_last(section) => FRAMES_A_LATENT * (latents - 1) + 1,
             _ => FRAMES_A_LATENT * latents + self.lead_frames(),
         }
@@ -194,7 +194,7 @@ impl VideoSections {
         }
     }
 
-    /// The seconds of the clip that the section makes, from its start to its end.
+    /// The seconds of the video that the section makes, from its start to its end.
     pub fn span(&self, section: u32, fps: f64) -> (f64, f64) {
         let secs = |sections: u32| f64::from(sections * self.frames_a_section()) / fps;
         let position = self.position(section);

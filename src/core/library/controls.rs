@@ -14,14 +14,14 @@ pub struct ControlNetwork {
     pub label: &'static str,
     /// Kinds of control images, in the order of its numbers; empty if it needs no kind.
     pub kinds: &'static [ControlKind],
-    /// It makes a part of a picture anew, and takes a mask for that.
+    /// It makes a part of an image anew, and takes a mask for that.
     pub takes_masks: bool,
 }
 
 pub type FoundControl = InstalledNetwork<ControlNetwork>;
 
 impl ControlNetwork {
-    /// Why it cannot bring in a picture of this kind next to a model of a family, with or without a mask; a sentence
+    /// Why it cannot bring in an image of this kind next to a model of a family, with or without a mask; a sentence
     /// without its path.
     #[must_use]
     pub fn problem(
@@ -39,12 +39,12 @@ impl ControlNetwork {
         }
         if self.takes_masks && !has_mask {
             return Some(format!(
-                "this {label} makes a part of its control picture anew, and needs a mask of that part: give one with the picture"
+                "this {label} makes a part of its control image anew, and needs a mask of that part: give one with the image"
             ));
         }
         if has_mask && !self.takes_masks {
             return Some(format!(
-                "this {label} takes no mask with its control picture: leave the mask out"
+                "this {label} takes no mask with its control image: leave the mask out"
             ));
         }
         let kinds: Vec<&str> = self.kinds.iter().map(|kind| kind.name()).collect();
@@ -52,7 +52,7 @@ impl ControlNetwork {
         match kind {
             _ if self.kinds.is_empty() => None,
             None => Some(format!(
-                "this {label} must be told what a control picture shows: {known}"
+                "this {label} must be told what a control image shows: {known}"
             )),
             Some(kind) if self.kinds.contains(&kind) => None,
             Some(kind) => Some(format!("this {label} knows {known}, not {kind}")),

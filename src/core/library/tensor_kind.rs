@@ -15,7 +15,7 @@ use crate::networks::{self, DetectionRule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TensorKind {
-    /// The id of a family, the short name of a relative or of an encoder (`umt5`, `t5`, `clip`, `llama`, `qwen`, `gemma`, `vision`), or empty.
+    /// The id of a family, the short name of a relative or of an encoder (`umt5`, `t5`, `video`, `llama`, `qwen`, `gemma`, `vision`), or empty.
     pub family: &'static str,
     /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `tiny_decoder`, `upscaler`, `interpolator`, `adapter`, `lora`, or empty.
     pub role: &'static str,

@@ -38,7 +38,7 @@ fn doubt(place: &Path, family: ModelFamily, latent_channels: u64) -> Option<u8> 
     let weights = WeightSet::open(place).ok()?;
     let keys = TinyDecoderKeys::detect(|key| weights.has(key))?;
     let first = weights.tensors.get(&format!("{}.weight", keys.first()))?;
-    if keys.is_video == family.makes_pictures || first.shape.get(1) != Some(&latent_channels) {
+    if keys.is_video == family.makes_images || first.shape.get(1) != Some(&latent_channels) {
         return None;
     }
     let name = last_names(place);
@@ -53,7 +53,7 @@ fn doubt(place: &Path, family: ModelFamily, latent_channels: u64) -> Option<u8> 
     if latent_channels != COMMON_CHANNELS {
         return Some(0);
     }
-    let mut others = ModelFamily::all().filter(|other| *other != family && !other.makes_pictures);
+    let mut others = ModelFamily::all().filter(|other| *other != family && !other.makes_images);
     let is_other = others.any(|other| says(other.tiny_decoder.words));
     if is_own != is_other {
         return is_own.then_some(0);

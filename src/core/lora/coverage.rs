@@ -29,8 +29,8 @@ pub struct LoraCoverage {
     /// Keys of the file.
     pub total: usize,
     pub applied: usize,
-    /// Of layers for pictures, which the model does not have. They are left out quietly, as everybody does.
-    pub pictures: usize,
+    /// Of layers for images, which the model does not have. They are left out quietly, as everybody does.
+    pub images: usize,
     /// Of text encoders that cannot be changed here.
     pub text_encoder: usize,
     /// Of layers that no model would take as they are, of copies, and of no LoRA; [`Self::notices`] name them.
@@ -75,7 +75,7 @@ impl LoraCoverage {
 
     /// Returns true if so little is applied, or in another way than the file says, that the user should know.
     pub fn is_poor(&self) -> bool {
-        let wanted = self.total.saturating_sub(self.pictures);
+        let wanted = self.total.saturating_sub(self.images);
         (self.applied as f64) < ENOUGH * wanted as f64 || !self.notices.is_empty()
     }
 }
@@ -88,11 +88,11 @@ impl fmt::Display for LoraCoverage {
             "applies to {} of {} layers ({} of {} keys)",
             self.changed_layers, self.layers, self.applied, self.total
         )?;
-        if self.pictures > 0 {
+        if self.images > 0 {
             write!(
                 f,
-                "; {} for pictures that this model does not read",
-                self.pictures
+                "; {} for images that this model does not read",
+                self.images
             )?;
         }
         if self.text_encoder > 0 {

@@ -73,12 +73,12 @@ impl LoraPlan {
             Some((table.network, layer, rows))
         });
         let Some((network, layer, rows)) = found else {
-            let is_of_pictures = |name: &String| {
+            let is_of_images = |name: &String| {
                 let mut networks = tables.iter().map(|table| table.network);
-                networks.any(|network| (network.of_pictures)(name))
+                networks.any(|network| (network.of_images)(name))
             };
-            if candidates.iter().any(is_of_pictures) {
-                self.coverage.pictures += parts.len();
+            if candidates.iter().any(is_of_images) {
+                self.coverage.images += parts.len();
             } else {
                 self.coverage.unknown.extend(parts.values().cloned());
             }
@@ -105,7 +105,7 @@ impl LoraPlan {
     }
 
     /// Inputs of the first layer with this LoRA, where those are more than the model's own: noise, and a
-    /// control picture next to it.
+    /// control image next to it.
     pub fn widened(&self) -> Option<u64> {
         let wider = self.updates.iter();
         let wider = wider.filter(|update| update.columns > update.layer.sides().1);

@@ -17,9 +17,9 @@ const MAX_BLOCKS: u64 = 10_000;
 pub struct LoraTarget {
     pub name: &'static str,
     pub is_text_encoder: bool,
-    /// Returns true if a layer of this name is one that only models have which look at pictures.
-    pub(crate) of_pictures: fn(&str) -> bool,
-    /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control picture.
+    /// Returns true if a layer of this name is one that only models have which look at images.
+    pub(crate) of_images: fn(&str) -> bool,
+    /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control image.
     pub(crate) input: Option<&'static str>,
     /// Its file has diffusers' names.
     pub(crate) is_diffusers: bool,
@@ -36,7 +36,7 @@ impl LoraTarget {
         Self {
             name,
             is_text_encoder: false,
-            of_pictures: |_| false,
+            of_images: |_| false,
             input: None,
             is_diffusers: false,
             layers,

@@ -53,14 +53,14 @@ impl AlphaChannel {
     }
 
     /// RGBA with the colours of an image of the same size.
-    pub(super) fn joined(&self, picture: &RgbPixels) -> Vec<u8> {
-        let pixels = picture.rgb.as_chunks::<3>().0.iter().zip(&self.values);
+    pub(super) fn joined(&self, image: &RgbPixels) -> Vec<u8> {
+        let pixels = image.rgb.as_chunks::<3>().0.iter().zip(&self.values);
         pixels.flat_map(|([r, g, b], a)| [*r, *g, *b, *a]).collect()
     }
 }
 
-fn first_channel(picture: &RgbPixels) -> Vec<u8> {
-    picture.rgb.iter().step_by(3).copied().collect()
+fn first_channel(image: &RgbPixels) -> Vec<u8> {
+    image.rgb.iter().step_by(3).copied().collect()
 }
 
 impl OpenedImage {
@@ -68,13 +68,13 @@ impl OpenedImage {
     /// the edges of what is visible when the image is enlarged.
     pub fn into_filled(self) -> RgbPixels {
         let Self {
-            mut picture, alpha, ..
+            mut image, alpha, ..
         } = self;
         if let Some(alpha) = alpha {
-            let size = (picture.width as usize, picture.height as usize);
-            fill_transparent(&mut picture.rgb, &alpha.values, size);
+            let size = (image.width as usize, image.height as usize);
+            fill_transparent(&mut image.rgb, &alpha.values, size);
         }
-        picture
+        image
     }
 }
 

@@ -1,4 +1,4 @@
-//! The edges of a picture after Canny, to the pixel as OpenCV's `Canny` draws them.
+//! The edges of an image after Canny, to the pixel as OpenCV's `Canny` draws them.
 
 use safelight_loops::edges;
 
@@ -6,12 +6,12 @@ use super::{MediaError, RgbPixels};
 
 /// White edges on black, with the size of the image. `low`: gradient above which an edge continues; `high`: above which
 /// it starts.
-pub fn canny(picture: &RgbPixels, low: u16, high: u16) -> Result<RgbPixels, MediaError> {
-    let size = (picture.width as usize, picture.height as usize);
-    let edges = edges::canny(&picture.rgb, size, low, high);
+pub fn canny(image: &RgbPixels, low: u16, high: u16) -> Result<RgbPixels, MediaError> {
+    let size = (image.width as usize, image.height as usize);
+    let edges = edges::canny(&image.rgb, size, low, high);
     let white = |is_edge: bool| [if is_edge { 255 } else { 0 }; 3];
     let rgb = edges.into_iter().flat_map(white).collect();
-    RgbPixels::new(picture.width, picture.height, rgb)
+    RgbPixels::new(image.width, image.height, rgb)
 }
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::media::open_picture;
+    use crate::media::open_rgb;
 
     fn fixture(name: &str) -> PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/edges");
@@ -29,18 +29,18 @@ mod tests {
     #[test]
     fn edges_are_those_of_opencv_to_the_pixel() {
         for name in ["noise", "soft", "colours", "boat", "line", "column", "dot"] {
-            let picture = open_picture(&fixture(&format!("{name}.png"))).unwrap();
+            let image = open_rgb(&fixture(&format!("{name}.png"))).unwrap();
             for (low, high) in [(100, 200), (50, 200), (30, 30), (400, 900)] {
                 let file = fixture(&format!("{name}_{low}_{high}.png"));
-                let expected = open_picture(&file).unwrap();
-                let found = canny(&picture, low, high).unwrap();
+                let expected = open_rgb(&file).unwrap();
+                let found = canny(&image, low, high).unwrap();
                 assert!(found == expected, "{name} at {low}..{high}");
             }
         }
     }
 
     #[test]
-    fn a_picture_of_one_colour_has_no_edges() {
+    fn an_image_of_one_colour_has_no_edges() {
         let plain = RgbPixels::from_fn(9, 7, |_, _| [90, 20, 200]).unwrap();
         let edges = canny(&plain, 1, 1).unwrap();
         assert_eq!((edges.width, edges.height), (9, 7));

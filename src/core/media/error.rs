@@ -16,7 +16,7 @@ pub(super) const MAX_FPS: f64 = 240.0;
 /// Larger settings are neither written nor read.
 pub const MAX_SETTINGS_BYTES: u64 = 8 << 20;
 
-/// Why a picture, a clip or the settings inside them could not be read or written.
+/// Why an image, a video or the settings inside them could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
     #[error("this file does not exist: {path}", path = path.display())]
@@ -39,7 +39,7 @@ pub enum MediaError {
         kind::image_formats(),
         path = path.display()
     )]
-    NotAPicture { found: String, path: PathBuf },
+    NotAImage { found: String, path: PathBuf },
     #[error("this {kind} file is incomplete and cannot be opened: {path}", path = path.display())]
     Truncated { kind: &'static str, path: PathBuf },
     #[error("this {kind} file is damaged and cannot be opened ({detail}): {path}", path = path.display())]
@@ -54,7 +54,7 @@ pub enum MediaError {
         kind::video_formats(),
         path = path.display()
     )]
-    NotAClip { found: String, path: PathBuf },
+    NotAVideo { found: String, path: PathBuf },
 
     #[error("this folder does not exist, nor does the one above it: {path}", path = path.display())]
     FolderMissing { path: PathBuf },
@@ -67,7 +67,7 @@ pub enum MediaError {
 
     #[error("the settings in this file should be a JSON object of at most {max}, but are {found}: {path}", max = size_text(MAX_SETTINGS_BYTES), path = path.display())]
     Settings { found: String, path: PathBuf },
-    #[error("this is {found}, which carries no settings; use a picture, a clip or a JSON file: {path}", path = path.display())]
+    #[error("this is {found}, which carries no settings; use an image, a video or a JSON file: {path}", path = path.display())]
     NoCarrier { found: String, path: PathBuf },
     #[error("the frame rate must be between {MIN_FPS} and {MAX_FPS}, not {0}")]
     FrameRate(f64),

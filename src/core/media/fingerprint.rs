@@ -8,17 +8,17 @@ use std::path::Path;
 use safelight_loops::hash::{OFFSET, hashed};
 
 use super::MediaError;
-use super::source::clip_files;
+use super::source::video_files;
 use crate::files::{open_regular, sorted_entries};
 
-/// The fingerprint of a picture's file, such as `fnv1a64:0011223344556677`.
-pub fn picture_fingerprint(path: &Path) -> Result<String, MediaError> {
+/// The fingerprint of an image's file, such as `fnv1a64:0011223344556677`.
+pub fn image_fingerprint(path: &Path) -> Result<String, MediaError> {
     of_files([path])
 }
 
-/// The fingerprint of a clip: of its file, or of all its numbered pictures.
-pub fn clip_fingerprint(path: &Path) -> Result<String, MediaError> {
-    let files = clip_files(path)?;
+/// The fingerprint of a video: of its file, or of all its numbered images.
+pub fn video_fingerprint(path: &Path) -> Result<String, MediaError> {
+    let files = video_files(path)?;
     of_files(files.iter().map(AsRef::as_ref))
 }
 
@@ -99,7 +99,7 @@ mod tests {
         // From the table of test vectors next to the function's definition.
         for (text, expected) in [("", "cbf29ce484222325"), ("foobar", "85944171f73967e8")] {
             std::fs::write(&path, text).unwrap();
-            let found = picture_fingerprint(&path).unwrap();
+            let found = image_fingerprint(&path).unwrap();
             assert_eq!(found, format!("fnv1a64:{expected}"));
         }
     }

@@ -9,8 +9,8 @@ use image::ImageDecoder as _;
 use image::codecs::bmp::BmpDecoder;
 
 use super::open::{DecodeFailure, EMPTY, check_size, heif, jpeg, png, tiff};
-use super::source::{ClipInfo, clip_info};
-use super::{ClipReader, MediaError, open_image, sound_for};
+use super::source::{VideoInfo, video_info};
+use super::{MediaError, VideoReader, open_image, sound_for};
 use crate::formats::kind::FileFormat;
 use crate::media::OpenedImage;
 use crate::media::open::only_first;
@@ -18,7 +18,7 @@ use crate::media::opened::open_file;
 
 /// Size and length of the image or video at `path`, upright; an image is one frame, of 0 frames a second. A numbered image
 /// is looked at alone.
-pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
+pub fn media_info(path: &Path) -> Result<VideoInfo, MediaError> {
     let opened = open_file(path, "read the file")?;
     if opened.len == 0 {
         return Err(MediaError::with_path(EMPTY, path));
@@ -31,7 +31,7 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
         | FileFormat::Foreign(_)
         | FileFormat::Gif
         | FileFormat::WebP => {
-            let info = clip_info(path)?;
+            let info = video_info(path)?;
             if info.num_frames > 1 {
                 return Ok(info);
             }
@@ -44,21 +44,21 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
             .map(|image| image.dimensions())
             .map_err(DecodeFailure::from),
         FileFormat::Json | FileFormat::Other(_) => {
-            return Err(MediaError::NotAPicture {
+            return Err(MediaError::NotAImage {
                 found: opened.kind.described().to_owned(),
                 path: path.to_path_buf(),
             });
         }
     };
     size.and_then(|(width, height)| check_size(width, height).map(|()| (width, height)))
-        .map(|(width, height)| ClipInfo::picture(width, height))
+        .map(|(width, height)| VideoInfo::image(width, height))
         .map_err(|failure| failure.into_error(opened.kind.name(), path))
 }
 
-/// As [`media_info`], of a file that is given where a clip may be, which numbered pictures are there together.
-pub fn clip_or_picture_info(path: &Path) -> Result<ClipInfo, MediaError> {
-    match clip_info(path) {
-        Ok(clip) if clip.num_frames > 1 => Ok(clip),
+/// As [`media_info`], of a file that is given where a video may be, which numbered images are there together.
+pub fn video_or_image_info(path: &Path) -> Result<VideoInfo, MediaError> {
+    match video_info(path) {
+        Ok(video) if video.num_frames > 1 => Ok(video),
         _ => media_info(path),
     }
 }
@@ -70,9 +70,9 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
     let is_moving = info.num_frames > 1;
     let kind = open_file(path, "read the file")?.kind;
     let is_video = kind.demuxer().is_some();
-    let reader = (is_moving || is_video).then(|| ClipReader::open(path));
+    let reader = (is_moving || is_video).then(|| VideoReader::open(path));
     let reader = reader.transpose()?;
-    let (width, height) = (image.picture.width, image.picture.height);
+    let (width, height) = (image.image.width, image.image.height);
     let mut lines = vec![if is_moving {
         let (frames, fps) = (info.num_frames, (info.fps * 100.0).round() / 100.0);
         format!(
@@ -90,7 +90,7 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
     lines.extend(converted.chain(image.notice).chain(image.unused));
     let has_alpha = reader
         .as_ref()
-        .map_or_else(|| image.alpha.is_some(), ClipReader::has_alpha);
+        .map_or_else(|| image.alpha.is_some(), VideoReader::has_alpha);
     if let Some(reader) = reader {
         lines.extend(reader.conversions().to_vec());
         lines.extend(reader.format_notices().to_vec());
@@ -139,11 +139,11 @@ impl OpenedImage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClipOptions, RgbPixels, open_picture, write_clip, write_png};
+    use super::super::{RgbPixels, VideoOptions, open_rgb, write_png, write_video};
     use super::*;
 
     #[test]
-    fn a_clip_tells_its_length_and_shows_its_first_frame() {
+    fn a_video_tells_its_length_and_shows_its_first_frame() {
         let folder = tempfile::tempdir().unwrap();
         let frames: Vec<_> = (0..5)
             .map(|i| RgbPixels::from_fn(64, 48, |_, _| [i * 50, 90, 40]).unwrap())
@@ -155,27 +155,27 @@ mod tests {
             "a.webp",
         ] {
             let path = folder.path().join(name);
-            let options = ClipOptions {
+            let options = VideoOptions {
                 fps: 10.0,
-                ..ClipOptions::default()
+                ..VideoOptions::default()
             };
-            write_clip(&path, &frames, options).unwrap();
+            write_video(&path, &frames, options).unwrap();
             let info = media_info(&path).unwrap();
             assert_eq!((info.width, info.height, info.num_frames), (64, 48, 5));
             assert!((info.fps - 10.0).abs() < 0.2, "{name} {}", info.fps);
-            let first = open_picture(&path).unwrap();
+            let first = open_rgb(&path).unwrap();
             assert_eq!((first.width, first.height), (64, 48));
             assert!(first.pixel(20, 20)[0] < 20, "{name}: {first:?}");
         }
     }
 
     #[test]
-    fn a_picture_is_one_frame_and_something_else_is_told() {
+    fn an_image_is_one_frame_and_something_else_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a_0001.png");
         write_png(&path, &RgbPixels::from_fn(7, 5, |_, _| [9; 3]).unwrap()).unwrap();
-        assert_eq!(media_info(&path).unwrap(), ClipInfo::picture(7, 5));
-        assert_eq!(open_picture(&path).unwrap().pixel(0, 0), [9; 3]);
+        assert_eq!(media_info(&path).unwrap(), VideoInfo::image(7, 5));
+        assert_eq!(open_rgb(&path).unwrap().pixel(0, 0), [9; 3]);
         let other = folder.path().join("b.png");
         for (bytes, told) in [
             (&b""[..], "empty"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_picture_that_opens_tells_its_size_before() {
+    fn every_image_that_opens_tells_its_size_before() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/media");
         for entry in folder.read_dir().unwrap() {
             let path = entry.unwrap().path();
@@ -197,8 +197,8 @@ mod tests {
             if ["rgb", "txt", "py"].iter().any(|other| end == *other) {
                 continue;
             }
-            let (info, picture) = (media_info(&path).unwrap(), open_picture(&path).unwrap());
-            let expected = (picture.width, picture.height);
+            let (info, image) = (media_info(&path).unwrap(), open_rgb(&path).unwrap());
+            let expected = (image.width, image.height);
             assert_eq!((info.width, info.height), expected, "{}", path.display());
         }
     }

@@ -4,7 +4,6 @@
 //! Everything works on plain [`RgbPixels`]s. Nothing here knows a tensor or a widget.
 
 mod alpha;
-mod clip;
 mod colour;
 mod edges;
 mod endings;
@@ -24,29 +23,26 @@ mod sheet;
 mod sound;
 mod source;
 mod times;
+mod video;
 
 /// True if this build reads and writes H.264, and so MP4: `docs/packages.md` says why one may be without.
 pub const HAS_H264: bool = cfg!(feature = "h264");
 
 pub use crate::formats::kind::{image_formats, video_formats};
 pub use alpha::AlphaChannel;
-pub use clip::{
-    ClipFormat, ClipOptions, DEFAULT_CLIP_ENDING, FrameSegments, SegmentWriter, VideoWriter,
-    check_frame_size, check_frames_writable, check_writable, write_clip, write_png,
-};
 pub use edges::canny;
-pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
+pub use endings::{IMAGE_ENDINGS, VIDEO_ENDINGS, has_image_name, has_video_name};
 pub use error::{MAX_SETTINGS_BYTES, MediaError};
-pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
-pub use look::{clip_or_picture_info, describe_media, media_info};
-pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_picture, open_mask, softened, write_mask};
+pub use fingerprint::{component_fingerprint, image_fingerprint, video_fingerprint};
+pub use look::{describe_media, media_info, video_or_image_info};
+pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_image, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
 pub use metadata::{MetadataText, read_settings, read_texts};
-pub use open::{MAX_PIXELS, OpenedImage, open_image, open_picture};
+pub use open::{MAX_PIXELS, OpenedImage, open_image, open_rgb};
 pub(crate) use outpaint::with_gray;
 pub use outpaint::{
-    ExtendedImage, MAX_OVERLAP, OutpaintFill, OutpaintMargins, OutpaintRequest, extend_picture,
+    ExtendedImage, MAX_OVERLAP, OutpaintFill, OutpaintMargins, OutpaintRequest, extend_image,
     write_extended,
 };
 pub use pixels::RgbPixels;
@@ -56,7 +52,11 @@ pub use sheet::{ContactSheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sh
 pub use sound::{FoundSound, SoundTrack, sound_for};
 pub(crate) use source::first_frame;
 pub use source::{
-    ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, Video, clip_files, clip_info, frame_starts,
-    last_frame, open_clip, open_clip_for_model,
+    MAX_VIDEO_PIXELS, TakeFrame, Video, VideoInfo, VideoReader, frame_starts, last_frame,
+    open_video, open_video_for_model, video_files, video_info,
 };
 pub use times::FrameStarts;
+pub use video::{
+    DEFAULT_VIDEO_ENDING, FrameSegments, SegmentWriter, VideoFormat, VideoOptions, VideoWriter,
+    check_frame_size, check_frames_writable, check_writable, write_png, write_video,
+};

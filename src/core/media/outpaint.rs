@@ -1,7 +1,7 @@
-//! Outpainting: a picture with room at its sides, and the mask of what is new.
+//! Outpainting: an image with room at its sides, and the mask of what is new.
 //!
-//! The picture's own pixels stay where they are and as they are. How the room is filled is said by [`OutpaintFill`]; which
-//! sizes a model takes is not known here. Whole clips are extended by [`crate::job::write_extended_clip`].
+//! The image's own pixels stay where they are and as they are. How the room is filled is said by [`OutpaintFill`]; which
+//! sizes a model takes is not known here. Whole videos are extended by [`crate::job::write_extended_video`].
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,19 +18,19 @@ pub const MAX_OVERLAP: u32 = 256;
 /// More on one side no model makes.
 const MAX_MARGIN: u32 = 16_384;
 
-/// Neither light nor dark: what a model with a control clip takes for nothing.
+/// Neither light nor dark: what a model with a control video takes for nothing.
 const GRAY: [u8; 3] = [127; 3];
 
 /// Content of the margins until they are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutpaintFill {
-    /// The picture's edge, blurred, as a model that starts from the picture wants it.
+    /// The image's edge, blurred, as a model that starts from the image wants it.
     BlurredEdge,
-    /// Gray, as a model with a control clip wants it.
+    /// Gray, as a model with a control video wants it.
     Gray,
 }
 
-/// Pixels that a picture gets more on each side.
+/// Pixels that an image gets more on each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutpaintMargins {
     pub left: u32,
@@ -44,7 +44,7 @@ impl OutpaintMargins {
         self == Self::default()
     }
 
-    /// The size of a picture of this size with them.
+    /// The size of an image of this size with them.
     pub fn around(self, (width, height): (u32, u32)) -> (u32, u32) {
         (
             width.saturating_add(self.left).saturating_add(self.right),
@@ -131,25 +131,25 @@ impl FromStr for OutpaintRequest {
     }
 }
 
-/// An extended picture and the mask of its size.
+/// An extended image and the mask of its size.
 pub struct ExtendedImage {
-    pub picture: RgbPixels,
+    pub image: RgbPixels,
     pub mask: ImageMask,
 }
 
 /// Image with margins; `painted`: its existing mask, in the original size.
-pub fn extend_picture(
-    picture: &RgbPixels,
+pub fn extend_image(
+    image: &RgbPixels,
     painted: Option<&ImageMask>,
     outpaint: OutpaintRequest,
     filling: OutpaintFill,
 ) -> Result<ExtendedImage, MediaError> {
     let OutpaintRequest { margins, overlap } = outpaint;
-    let size = (picture.width, picture.height);
+    let size = (image.width, image.height);
     let (width, height) = margins.around(size);
     if u64::from(width) * u64::from(height) > super::MAX_PIXELS {
         return Err(MediaError::Other(format!(
-            "a picture of {width} × {height} is larger than any that can be opened: extend it by less"
+            "an image of {width} × {height} is larger than any that can be opened: extend it by less"
         )));
     }
     let painted = painted.filter(|mask| (mask.width(), mask.height()) == size);
@@ -167,9 +167,9 @@ pub fn extend_picture(
         }
     }
     Ok(ExtendedImage {
-        picture: match filling {
-            OutpaintFill::BlurredEdge => with_room(picture, margins)?,
-            OutpaintFill::Gray => with_gray(picture, margins)?,
+        image: match filling {
+            OutpaintFill::BlurredEdge => with_room(image, margins)?,
+            OutpaintFill::Gray => with_gray(image, margins)?,
         },
         mask: ImageMask::from_values(width, height, values),
     })
@@ -198,12 +198,12 @@ fn fade(x: u32, y: u32, (width, height): (u32, u32), margins: OutpaintMargins, o
 }
 
 /// Its nearest edge pixel everywhere around it, blurred the more the more room there is.
-fn with_room(picture: &RgbPixels, margins: OutpaintMargins) -> Result<RgbPixels, MediaError> {
-    let (width, height) = margins.around((picture.width, picture.height));
+fn with_room(image: &RgbPixels, margins: OutpaintMargins) -> Result<RgbPixels, MediaError> {
+    let (width, height) = margins.around((image.width, image.height));
     let nearest = |at: u32, margin: u32, len: u32| at.saturating_sub(margin).min(len - 1);
     let source = |x: u32, y: u32| {
-        let x = nearest(x, margins.left, picture.width);
-        picture.pixel(x, nearest(y, margins.top, picture.height))
+        let x = nearest(x, margins.left, image.width);
+        image.pixel(x, nearest(y, margins.top, image.height))
     };
     let repeated = RgbPixels::from_fn(width, height, source)?;
     let sides = [margins.left, margins.top, margins.right, margins.bottom];
@@ -217,8 +217,8 @@ fn with_room(picture: &RgbPixels, margins: OutpaintMargins) -> Result<RgbPixels,
         })
         .collect();
     RgbPixels::from_fn(width, height, |x, y| {
-        let is_own = within(x, margins.left, picture.width)
-            .zip(within(y, margins.top, picture.height))
+        let is_own = within(x, margins.left, image.width)
+            .zip(within(y, margins.top, image.height))
             .is_some();
         if is_own {
             repeated.pixel(x, y)
@@ -231,38 +231,37 @@ fn with_room(picture: &RgbPixels, margins: OutpaintMargins) -> Result<RgbPixels,
 
 /// Gray everywhere around it.
 pub(crate) fn with_gray(
-    picture: &RgbPixels,
+    image: &RgbPixels,
     margins: OutpaintMargins,
 ) -> Result<RgbPixels, MediaError> {
-    let (width, height) = margins.around((picture.width, picture.height));
+    let (width, height) = margins.around((image.width, image.height));
     RgbPixels::from_fn(width, height, |x, y| {
-        let x = within(x, margins.left, picture.width);
-        let own = x.zip(within(y, margins.top, picture.height));
-        own.map_or(GRAY, |(x, y)| picture.pixel(x, y))
+        let x = within(x, margins.left, image.width);
+        let own = x.zip(within(y, margins.top, image.height));
+        own.map_or(GRAY, |(x, y)| image.pixel(x, y))
     })
 }
 
-/// Writes both into this folder, readable by their owner alone, under names that nothing has: the picture's file and
+/// Writes both into this folder, readable by their owner alone, under names that nothing has: the image's file and
 /// the mask's.
 pub fn write_extended(
     folder: &Path,
     stem: &str,
     extended: &ExtendedImage,
 ) -> Result<(PathBuf, PathBuf), MediaError> {
-    let disk =
-        |err: std::io::Error, path: &Path| MediaError::from_io("save the picture", err, path);
+    let disk = |err: std::io::Error, path: &Path| MediaError::from_io("save the image", err, path);
     make_private_folder(folder).map_err(|err| disk(err, folder))?;
     let number = crate::job_id::JobId::next();
     let slug = naming::slug(stem);
-    let picture = folder.join(format!("{slug}-extended-{number}.png"));
+    let image = folder.join(format!("{slug}-extended-{number}.png"));
     let mask = folder.join(format!("{slug}-mask-{number}.png"));
-    write_png(&picture, &extended.picture)?;
+    write_png(&image, &extended.image)?;
     let values = &extended.mask;
     write_mask(&mask, values.width(), values.height(), values.values())?;
-    for path in [&picture, &mask] {
+    for path in [&image, &mask] {
         make_private(path).map_err(|err| disk(err, path))?;
     }
-    Ok((picture, mask))
+    Ok((image, mask))
 }
 
 #[cfg(test)]
@@ -280,17 +279,17 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn extended(picture: &RgbPixels, painted: Option<&ImageMask>, text: &str) -> ExtendedImage {
-        extend_picture(picture, painted, outpaint(text), OutpaintFill::BlurredEdge).unwrap()
+    fn extended(image: &RgbPixels, painted: Option<&ImageMask>, text: &str) -> ExtendedImage {
+        extend_image(image, painted, outpaint(text), OutpaintFill::BlurredEdge).unwrap()
     }
 
     #[test]
     fn a_frame_stands_as_it_is_within_gray_margins() {
-        let picture = RgbPixels::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
+        let image = RgbPixels::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
         let wish = outpaint("left=2,bottom=1,overlap=0");
-        let found = extend_picture(&picture, None, wish, OutpaintFill::Gray).unwrap();
-        assert_eq!((found.picture.width, found.picture.height), (5, 3));
-        let (pixels, _) = found.picture.rgb.as_chunks::<3>();
+        let found = extend_image(&image, None, wish, OutpaintFill::Gray).unwrap();
+        assert_eq!((found.image.width, found.image.height), (5, 3));
+        let (pixels, _) = found.image.rgb.as_chunks::<3>();
         assert_eq!(pixels[..5], [GRAY, GRAY, [0, 0, 9], [1, 0, 9], [2, 0, 9]]);
         assert_eq!(pixels[9], [2, 1, 9]);
         assert!(pixels[10..].iter().all(|pixel| *pixel == GRAY));
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pictures_own_pixels_stay_and_all_that_is_new_is_masked() {
+    fn the_images_own_pixels_stay_and_all_that_is_new_is_masked() {
         let photo = photo();
         for text in [
             "left=16,top=8",
@@ -344,28 +343,24 @@ mod tests {
             "left=3,right=4,overlap=6",
         ] {
             let wish = outpaint(text);
-            let made = extend_picture(&photo, None, wish, OutpaintFill::BlurredEdge).unwrap();
+            let made = extend_image(&photo, None, wish, OutpaintFill::BlurredEdge).unwrap();
             let OutpaintMargins { left, top, .. } = wish.margins;
             assert_eq!(
-                (made.picture.width, made.picture.height),
+                (made.image.width, made.image.height),
                 wish.margins.around((40, 24))
             );
             assert_eq!(
                 (made.mask.width(), made.mask.height()),
                 wish.margins.around((40, 24))
             );
-            for y in 0..made.picture.height {
-                for x in 0..made.picture.width {
+            for y in 0..made.image.height {
+                for x in 0..made.image.width {
                     let own = within(x, left, 40).zip(within(y, top, 24));
                     let Some((own_x, own_y)) = own else {
                         assert_eq!(made.mask.value(x, y), 255, "{text}: {x}, {y}");
                         continue;
                     };
-                    assert_eq!(
-                        made.picture.pixel(x, y),
-                        photo.pixel(own_x, own_y),
-                        "{text}"
-                    );
+                    assert_eq!(made.image.pixel(x, y), photo.pixel(own_x, own_y), "{text}");
                     let expected = fade(own_x, own_y, (40, 24), wish.margins, wish.overlap);
                     assert_eq!(made.mask.value(x, y), expected, "{text}");
                 }
@@ -389,7 +384,7 @@ mod tests {
         assert_eq!(
             made.mask.value(3, 9),
             0,
-            "one of another picture is none of this one's"
+            "one of another image is none of this one's"
         );
     }
 
@@ -404,7 +399,7 @@ mod tests {
         for path in [&first.0, &first.1] {
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o077, 0);
         }
-        assert_eq!(crate::media::open_picture(&first.0).unwrap(), made.picture);
+        assert_eq!(crate::media::open_rgb(&first.0).unwrap(), made.image);
         let mask = crate::media::open_mask(&first.1, 48, 24).unwrap();
         assert_eq!(mask.values(), made.mask.values());
     }

@@ -4,7 +4,7 @@
 
 use super::MediaError;
 
-/// An 8-bit RGB picture. [`RgbPixels::new`] checks what the fields promise.
+/// An 8-bit RGB image. [`RgbPixels::new`] checks what the fields promise.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RgbPixels {
     /// Pixels a row, at least one.
@@ -21,18 +21,18 @@ impl RgbPixels {
         if width == 0 || height == 0 {
             return Err(MediaError::no_pixels(width, height));
         }
-        let picture = Self { width, height, rgb };
-        if picture.is_consistent() {
-            return Ok(picture);
+        let image = Self { width, height, rgb };
+        if image.is_consistent() {
+            return Ok(image);
         }
         let expected = (u64::from(width) * u64::from(height)).saturating_mul(3);
-        let found = picture.rgb.len();
+        let found = image.rgb.len();
         Err(MediaError::Other(format!(
             "expected {expected} bytes of pixels for {width} × {height}, found {found}"
         )))
     }
 
-    /// A picture whose pixel at column `x` and row `y` is `colour(x, y)`.
+    /// An image whose pixel at column `x` and row `y` is `colour(x, y)`.
     pub fn from_fn(
         width: u32,
         height: u32,
@@ -50,7 +50,7 @@ impl RgbPixels {
         pixels > 0 && pixels.checked_mul(3) == Some(self.rgb.len() as u64)
     }
 
-    /// The pixel at column `x` and row `y`, both inside the picture.
+    /// The pixel at column `x` and row `y`, both inside the image.
     pub fn pixel(&self, x: u32, y: u32) -> [u8; 3] {
         let at = (y as usize * self.width as usize + x as usize) * 3;
         [self.rgb[at], self.rgb[at + 1], self.rgb[at + 2]]
@@ -66,7 +66,7 @@ impl RgbPixels {
 impl std::fmt::Debug for RgbPixels {
     // The pixels would flood every failed assertion.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Picture({} × {})", self.width, self.height)
+        write!(f, "Image({} × {})", self.width, self.height)
     }
 }
 
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn pixels_are_where_they_were_put() {
-        let picture = RgbPixels::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
-        assert_eq!(picture.pixel(2, 1), [2, 1, 9]);
-        assert_eq!(picture.row(1), [0, 1, 9, 1, 1, 9, 2, 1, 9]);
+        let image = RgbPixels::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
+        assert_eq!(image.pixel(2, 1), [2, 1, 9]);
+        assert_eq!(image.row(1), [0, 1, 9, 1, 1, 9, 2, 1, 9]);
     }
 }

@@ -6,17 +6,13 @@ use safelight_loops::resize::{self, ResizeFilter};
 
 use super::{MediaError, RgbPixels};
 
-/// `picture` at `width × height`, resampled with Lanczos: the same bytes as Pillow's `LANCZOS`.
-pub fn resize_lanczos(
-    picture: &RgbPixels,
-    width: u32,
-    height: u32,
-) -> Result<RgbPixels, MediaError> {
-    resample(picture, width, height, ResizeFilter::Lanczos)
+/// `image` at `width × height`, resampled with Lanczos: the same bytes as Pillow's `LANCZOS`.
+pub fn resize_lanczos(image: &RgbPixels, width: u32, height: u32) -> Result<RgbPixels, MediaError> {
+    resample(image, width, height, ResizeFilter::Lanczos)
 }
 
 fn resample(
-    picture: &RgbPixels,
+    image: &RgbPixels,
     width: u32,
     height: u32,
     filter: ResizeFilter,
@@ -24,22 +20,18 @@ fn resample(
     if width == 0 || height == 0 {
         return Err(MediaError::no_pixels(width, height));
     }
-    let old = (picture.width as usize, picture.height as usize);
+    let old = (image.width as usize, image.height as usize);
     let new = (width as usize, height as usize);
-    let rgb = resize::resample(&picture.rgb, old, new, filter);
+    let rgb = resize::resample(&image.rgb, old, new, filter);
     RgbPixels::new(width, height, rgb)
 }
 
-/// The largest part of `picture` from its middle that has the shape of `width × height`.
-pub fn crop_to_aspect(
-    picture: &RgbPixels,
-    width: u32,
-    height: u32,
-) -> Result<RgbPixels, MediaError> {
+/// The largest part of `image` from its middle that has the shape of `width × height`.
+pub fn crop_to_aspect(image: &RgbPixels, width: u32, height: u32) -> Result<RgbPixels, MediaError> {
     if width == 0 || height == 0 {
         return Err(MediaError::no_pixels(width, height));
     }
-    let (old_width, old_height) = (u64::from(picture.width), u64::from(picture.height));
+    let (old_width, old_height) = (u64::from(image.width), u64::from(image.height));
     let (width, height) = (u64::from(width), u64::from(height));
     let rounded = |a: u64, b: u64, c: u64| ((a * b + c / 2) / c).max(1);
     let (new_width, new_height) = if old_width * height > width * old_height {
@@ -50,37 +42,37 @@ pub fn crop_to_aspect(
     } else {
         (old_width, rounded(old_width, height, width).min(old_height))
     };
-    crop_centre(picture, new_width as u32, new_height as u32)
+    crop_centre(image, new_width as u32, new_height as u32)
 }
 
 /// Centre of an image, of this width and height, or as much as there is.
-pub fn crop_centre(picture: &RgbPixels, width: u32, height: u32) -> Result<RgbPixels, MediaError> {
-    let (width, height) = (width.min(picture.width), height.min(picture.height));
-    let left = ((picture.width - width) / 2) as usize * 3;
-    let top = ((picture.height - height) / 2) as usize;
+pub fn crop_centre(image: &RgbPixels, width: u32, height: u32) -> Result<RgbPixels, MediaError> {
+    let (width, height) = (width.min(image.width), height.min(image.height));
+    let left = ((image.width - width) / 2) as usize * 3;
+    let top = ((image.height - height) / 2) as usize;
     let bytes = width as usize * 3;
     let rgb = (top..top + height as usize)
-        .flat_map(|y| &picture.row(y)[left..left + bytes])
+        .flat_map(|y| &image.row(y)[left..left + bytes])
         .copied()
         .collect();
     RgbPixels::new(width, height, rgb)
 }
 
-/// `picture` shrunk to fit into `max_width × max_height` in its own proportions, each pixel the mean of
-/// those that it covers. A picture that fits stays as it is.
+/// `image` shrunk to fit into `max_width × max_height` in its own proportions, each pixel the mean of
+/// those that it covers. An image that fits stays as it is.
 pub fn thumbnail(
-    picture: &RgbPixels,
+    image: &RgbPixels,
     max_width: u32,
     max_height: u32,
 ) -> Result<RgbPixels, MediaError> {
     if max_width == 0 || max_height == 0 {
         return Err(MediaError::no_pixels(max_width, max_height));
     }
-    let (width, height) = thumbnail_size((picture.width, picture.height), max_width, max_height);
-    resample(picture, width, height, ResizeFilter::Box)
+    let (width, height) = thumbnail_size((image.width, image.height), max_width, max_height);
+    resample(image, width, height, ResizeFilter::Box)
 }
 
-/// Width and height of the [`thumbnail`] of a picture of this width and height. No side may be zero.
+/// Width and height of the [`thumbnail`] of an image of this width and height. No side may be zero.
 pub fn thumbnail_size((width, height): (u32, u32), max_width: u32, max_height: u32) -> (u32, u32) {
     let scale_x = f64::from(max_width) / f64::from(width);
     let scale_y = f64::from(max_height) / f64::from(height);
@@ -148,8 +140,8 @@ mod tests {
 
     #[test]
     fn a_thumbnail_fits_and_keeps_its_proportions() {
-        let picture = RgbPixels::from_fn(300, 200, |x, y| [(x % 256) as u8, y as u8, 7]).unwrap();
-        let small = thumbnail(&picture, 64, 64).unwrap();
+        let image = RgbPixels::from_fn(300, 200, |x, y| [(x % 256) as u8, y as u8, 7]).unwrap();
+        let small = thumbnail(&image, 64, 64).unwrap();
         assert_eq!((small.width, small.height), (64, 43));
         let sliver = RgbPixels::from_fn(1000, 1, |_, _| [9; 3]).unwrap();
         let small = thumbnail(&sliver, 10, 10).unwrap();
@@ -161,16 +153,15 @@ mod tests {
 
     #[test]
     fn each_pixel_is_the_mean_of_those_it_stands_for() {
-        let picture =
-            RgbPixels::from_fn(4, 4, |x, y| [(x / 2 * 100 + y % 2 * 10) as u8; 3]).unwrap();
-        let small = thumbnail(&picture, 2, 2).unwrap();
+        let image = RgbPixels::from_fn(4, 4, |x, y| [(x / 2 * 100 + y % 2 * 10) as u8; 3]).unwrap();
+        let small = thumbnail(&image, 2, 2).unwrap();
         assert_eq!(small.pixel(0, 0), [5; 3]);
         assert_eq!(small.pixel(1, 1), [105; 3]);
     }
 
     #[test]
-    fn a_picture_that_fits_stays_as_it_is() {
-        let picture = RgbPixels::from_fn(5, 3, |x, _| [x as u8; 3]).unwrap();
-        assert_eq!(thumbnail(&picture, 64, 64).unwrap(), picture);
+    fn an_image_that_fits_stays_as_it_is() {
+        let image = RgbPixels::from_fn(5, 3, |x, _| [x as u8; 3]).unwrap();
+        assert_eq!(thumbnail(&image, 64, 64).unwrap(), image);
     }
 }

@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io::Seek as _;
 use std::path::Path;
 
-use super::{ClipFormat, MediaError, source};
+use super::{MediaError, VideoFormat, source};
 #[cfg(feature = "h264")]
 use crate::formats::ByteSource;
 use crate::formats::kind::FileFormat;
 use crate::media::opened::open_file;
 
-/// The first track of sound in a clip's file, in the form of an MP4's.
+/// The first track of sound in a video's file, in the form of an MP4's.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "h264"),
@@ -47,7 +47,7 @@ pub(super) struct SoundPacket {
 /// Notice where a file has several tracks.
 pub(super) const SEVERAL: &str = "Only the first of the sound tracks is kept";
 
-/// Sound of a clip that can be copied.
+/// Sound of a video that can be copied.
 #[derive(Debug, Default)]
 pub struct FoundSound {
     pub sound: Option<SoundTrack>,
@@ -110,8 +110,8 @@ pub fn sound_for(path: &Path, out: &Path) -> Result<FoundSound, MediaError> {
         (_, Some(demuxer)) => source::foreign_sound(path, kind.name(), demuxer)?,
         (_, None) => FoundSound::default(),
     };
-    let format = ClipFormat::from_path(out)?;
-    if found.sound.is_some() && format != ClipFormat::Mp4 {
+    let format = VideoFormat::from_path(out)?;
+    if found.sound.is_some() && format != VideoFormat::Mp4 {
         return Ok(FoundSound::without(format_args!(
             "{} holds none",
             format.name()
@@ -126,16 +126,16 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::media::{ClipOptions, FrameSegments, RgbPixels, open_clip, write_clip};
+    use crate::media::{FrameSegments, RgbPixels, VideoOptions, open_video, write_video};
 
-    /// Clips of half a second with sound, made by ffmpeg: `source/tests/clips/make.sh`.
-    fn clip(name: &str) -> PathBuf {
-        let clips = Path::new(env!("CARGO_MANIFEST_DIR")).join("media/source/tests/clips");
-        clips.join(name)
+    /// Videos of half a second with sound, made by ffmpeg: `source/tests/videos/make.sh`.
+    fn video(name: &str) -> PathBuf {
+        let videos = Path::new(env!("CARGO_MANIFEST_DIR")).join("media/source/tests/videos");
+        videos.join(name)
     }
 
     fn found(name: &str) -> FoundSound {
-        sound_for(&clip(name), Path::new("a.mp4")).expect("it works")
+        sound_for(&video(name), Path::new("a.mp4")).expect("it works")
     }
 
     fn bytes_of(sound: &SoundTrack) -> Vec<Vec<u8>> {
@@ -153,7 +153,7 @@ mod tests {
         [20, 90, 200].map(frame).into()
     }
 
-    /// A clip of three frames in runs, joined with this sound.
+    /// A video of three frames in runs, joined with this sound.
     fn joined(folder: &Path, sound: Option<&SoundTrack>) -> PathBuf {
         let parts = folder.join("parts");
         fs::create_dir_all(&parts).expect("it works");
@@ -162,7 +162,7 @@ mod tests {
         } else {
             "silent.mp4"
         });
-        let runs = FrameSegments::new(&parts, &out, ClipOptions::default()).expect("it works");
+        let runs = FrameSegments::new(&parts, &out, VideoOptions::default()).expect("it works");
         for frame in frames() {
             let mut run = runs.begin(runs.num_frames());
             run.push(&frame).expect("it works");
@@ -201,11 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn sound_is_copied_packet_by_packet_and_the_pictures_stay_as_they_are() {
+    fn sound_is_copied_packet_by_packet_and_the_images_stay_as_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let silent = joined(folder.path(), None);
         let once = folder.path().join("once.mp4");
-        write_clip(&once, &frames(), ClipOptions::default()).unwrap();
+        write_video(&once, &frames(), VideoOptions::default()).unwrap();
         let none = sound_for(&silent, &once).unwrap();
         assert!(none.sound.is_none() && none.left_out.is_none());
         for name in ["sound.mp4", "sound-late.mov", "sound-fragmented.mp4"] {
@@ -221,7 +221,7 @@ mod tests {
                 (sound.timescale, sound.skipped, sound.num_units())
             );
             assert!((again.delay_secs - sound.delay_secs).abs() < 1e-3, "{name}");
-            let (with, silent) = (open_clip(&with).unwrap(), open_clip(&silent).unwrap());
+            let (with, silent) = (open_video(&with).unwrap(), open_video(&silent).unwrap());
             assert_eq!(with.frames, silent.frames);
             assert!((with.fps - silent.fps).abs() < 1e-9);
         }
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn what_cannot_be_copied_is_told_in_a_sentence() {
         let told = |name: &str, out: &str| {
-            let found = sound_for(&clip(name), Path::new(out)).unwrap();
+            let found = sound_for(&video(name), Path::new(out)).unwrap();
             assert!(found.sound.is_none(), "{name}");
             found.left_out.unwrap()
         };
@@ -242,7 +242,7 @@ mod tests {
             told("sound.mp4", "a.gif"),
             "The result has no sound: GIF holds none"
         );
-        let silent = sound_for(&clip("b-frames.mp4"), Path::new("a.gif")).unwrap();
+        let silent = sound_for(&video("b-frames.mp4"), Path::new("a.gif")).unwrap();
         assert!(silent.sound.is_none() && silent.left_out.is_none());
     }
 
@@ -272,7 +272,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = Path::new("a.mp4");
         for name in ["sound.mp4", "sound-fragmented.mp4"] {
-            let whole = fs::read(clip(name)).unwrap();
+            let whole = fs::read(video(name)).unwrap();
             let path = folder.path().join(name);
             let look = |bytes: &[u8]| {
                 fs::write(&path, bytes).unwrap();

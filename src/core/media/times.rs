@@ -179,7 +179,7 @@ mod tests {
             all.map(|index| starts.resampled(index, fps)).collect()
         };
         assert_eq!(at(starts.fps()), [0, 3, 3, 3, 4]);
-        // Each moment of a faster rate shows the frame of that moment, for as long as the clip is.
+        // Each moment of a faster rate shows the frame of that moment, for as long as the video is.
         assert_eq!(at(20.0), [0, 0, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4]);
         assert_eq!(at(0.1), [4]);
     }

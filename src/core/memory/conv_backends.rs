@@ -92,10 +92,10 @@ named! {
     #[serde(rename_all = "snake_case")]
     pub enum ConvDimensions {
         /// 2D.
-        Pictures = "pictures",
+        Images = "images",
         /// 3D, over time too.
         #[default]
-        Clips = "clips",
+        Videos = "videos",
     }
 }
 
@@ -103,8 +103,8 @@ impl ConvDimensions {
     /// Backends that compute them differently.
     pub fn backends(self) -> &'static [ConvBackend] {
         match self {
-            Self::Pictures => &[ConvBackend::Direct, ConvBackend::NoMiopen],
-            Self::Clips => &ConvBackend::ON_DEVICE,
+            Self::Images => &[ConvBackend::Direct, ConvBackend::NoMiopen],
+            Self::Videos => &ConvBackend::ON_DEVICE,
         }
     }
 }

@@ -58,7 +58,7 @@ named! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum SectionOrder {
-        /// The last section first, each next one before it, so that the start picture holds all together
+        /// The last section first, each next one before it, so that the start image holds all together
         /// ("inverted anti-drifting": the first FramePack).
         #[default]
         Original = "original", "Back to front";
@@ -219,7 +219,7 @@ named! {
         /// Stretched to the size, as diffusers does.
         #[default]
         Stretch = "stretch",
-        /// Cropped around its middle to the clip's aspect, then resized.
+        /// Cropped around its middle to the video's aspect, then resized.
         Crop = "crop",
     }
 }

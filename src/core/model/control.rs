@@ -23,11 +23,11 @@ named! {
         Pose = "pose", "Pose";
         Gray = "gray", "Gray";
         Blur = "blur", "Blur";
-        /// The picture itself, which is made anew with more details.
+        /// The image itself, which is made anew with more details.
         Tile = "tile", "Tile";
         /// The image itself, which is restored.
         LowQuality = "low_quality", "Low quality";
-        /// The picture itself, of which the part under a mask is made anew.
+        /// The image itself, of which the part under a mask is made anew.
         Inpaint = "inpaint", "Inpaint";
     }
 }
@@ -39,18 +39,18 @@ impl ControlKind {
     #[must_use]
     pub fn described(self) -> &'static str {
         match self {
-            Self::Edges => "a picture of edges",
-            Self::SoftEdges => "a picture of soft edges",
-            Self::StraightLines => "a picture of straight lines",
+            Self::Edges => "an image of edges",
+            Self::SoftEdges => "an image of soft edges",
+            Self::StraightLines => "an image of straight lines",
             Self::Scribble => "a scribble",
             Self::Depth => "a depth map",
             Self::Normals => "a normal map",
-            Self::Pose => "a picture of a pose",
-            Self::Gray => "a gray picture",
-            Self::Blur => "a blurred picture",
-            Self::Tile => "a picture to add details to",
-            Self::LowQuality => "a picture to mend",
-            Self::Inpaint => "a picture to make anew in part",
+            Self::Pose => "an image of a pose",
+            Self::Gray => "a gray image",
+            Self::Blur => "a blurred image",
+            Self::Tile => "an image to add details to",
+            Self::LowQuality => "an image to mend",
+            Self::Inpaint => "an image to make anew in part",
         }
     }
 }
@@ -78,8 +78,8 @@ pub struct ControlUse {
     pub most: u32,
     /// The model makes nothing without one.
     pub is_required: bool,
-    /// Clips as well as pictures.
-    pub takes_clips: bool,
+    /// Videos as well as images.
+    pub takes_videos: bool,
     /// Each with a mask of what is made anew.
     pub takes_masks: bool,
     /// Control type, if the model knows only one.
@@ -91,7 +91,7 @@ impl ControlUse {
         by: ControlBy::Nothing,
         most: 0,
         is_required: false,
-        takes_clips: false,
+        takes_videos: false,
         takes_masks: false,
         kind: None,
     };
@@ -105,7 +105,7 @@ impl ControlUse {
     /// Returns whether a control image can be outpainted: gray there, with a mask of the gray area.
     #[must_use]
     pub fn can_extend(self) -> bool {
-        self.takes_clips && self.takes_masks
+        self.takes_videos && self.takes_masks
     }
 
     /// Returns whether it accepts any.

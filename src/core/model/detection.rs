@@ -9,7 +9,7 @@ use super::ModelComponent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PartKind {
     WanVae,
-    /// Of pictures.
+    /// Of images.
     KlVae,
     /// Of HunyuanVideo.
     VideoVae,

@@ -20,7 +20,7 @@ pub(crate) struct ModelFacts {
     pub mask: InputUse,
     pub end_image: InputUse,
     pub guidance: GuidanceMode,
-    /// The order in which it makes the sections of a clip, if it does.
+    /// The order in which it makes the sections of a video, if it does.
     pub section_order: Option<SectionOrder>,
     /// Channels of the latents.
     pub latent_channels: u64,

@@ -36,7 +36,7 @@ pub struct ModelFiles {
     pub preview_decoder: Option<PathBuf>,
     /// Redux adapter for image prompts, if installed; no part of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub picture_prompts: Option<ReduxFiles>,
+    pub image_prompts: Option<ReduxFiles>,
     /// The folder of `preprocessor_config.json`; the published values when absent.
     pub image_processor: Option<PathBuf>,
     /// The folder of `scheduler_config.json`; the published values when absent.
@@ -45,7 +45,7 @@ pub struct ModelFiles {
     pub boundary_ratio: Option<f64>,
     /// True if every token has a separate timestep, and a given first frame has timestep 0 (Wan 2.2 TI2V).
     pub expand_timesteps: bool,
-    /// The model has layers for a control clip, which see something in every job (Wan VACE).
+    /// The model has layers for a control video, which see something in every job (Wan VACE).
     #[serde(default, skip_serializing_if = "Not::not")]
     pub takes_control: bool,
 }

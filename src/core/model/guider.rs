@@ -43,7 +43,7 @@ pub enum Guider {
     Apg {
         /// Share of the parallel component that is kept: 0 none, 1 all.
         eta: f64,
-        /// The longest difference, in the Euclidean norm over a whole picture or clip; 0 for any.
+        /// The longest difference, in the Euclidean norm over a whole image or video; 0 for any.
         longest: f64,
         /// Factor of earlier differences that are added; negative values subtract.
         momentum: f64,

@@ -14,7 +14,7 @@ pub struct PresetValues {
     pub size: Option<PresetSize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames: Option<u32>,
-    /// Of a clip that is made in sections.
+    /// Of a video that is made in sections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct PresetValues {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PresetSize {
-    /// The model's own, or like the picture.
+    /// The model's own, or like the image.
     Auto,
     Aspect(u32, u32),
     /// Pixels.

@@ -37,7 +37,7 @@ pub struct ModelSpec {
     /// Meaning of the model's `guidance_scale`.
     #[serde(default)]
     pub guidance: GuidanceMode,
-    /// The order in which the model was made to make a clip's sections; absent for those that make it at once.
+    /// The order in which the model was made to make a video's sections; absent for those that make it at once.
     #[serde(default)]
     pub section_order: Option<SectionOrder>,
     pub defaults: ModelDefaults,
@@ -49,7 +49,7 @@ pub struct ModelSpec {
     /// Sentence on the files needed for image prompts; `None` if the model supports none. Installed ones are among the
     /// files.
     #[serde(default)]
-    pub prompt_pictures: Option<String>,
+    pub prompt_images: Option<String>,
 }
 
 /// Values that go together, such as what a distilled LoRA needs.
@@ -135,15 +135,15 @@ pub struct SizeLimits {
     /// Frames are `frame_stride` × n + 1.
     pub frame_stride: u32,
     pub max_frames: u32,
-    /// The model knows one size only, so a start picture does not change it.
+    /// The model knows one size only, so a start image does not change it.
     pub fixed_size: bool,
-    /// Pictures that one job may make at once.
+    /// Images that one job may make at once.
     #[serde(default = "one")]
     pub max_batch: u32,
     /// Maximum number of reference images.
     #[serde(default)]
     pub max_references: u32,
-    /// Pictures that say where things are to be.
+    /// Images that say where things are to be.
     #[serde(default)]
     pub controls: ControlUse,
 }
@@ -184,7 +184,7 @@ impl ModelSpec {
     /// Returns whether a video can be extended: not if its end is made first.
     pub fn can_extend(&self) -> bool {
         self.start_image.is_possible()
-            && !self.family.makes_pictures
+            && !self.family.makes_images
             && self.section_order != Some(SectionOrder::Original)
     }
 
@@ -229,7 +229,7 @@ impl ModelSpec {
     }
 }
 
-/// The nearest aspect of frames that anybody can mean; beyond, most of a picture is cut off or letterboxed.
+/// The nearest aspect of frames that anybody can mean; beyond, most of an image is cut off or letterboxed.
 pub(crate) fn usable_aspect(aspect: f64) -> f64 {
     aspect.clamp(0.25, 4.0)
 }
@@ -286,6 +286,6 @@ pub(crate) fn test_spec() -> ModelSpec {
         },
         example_prompts: Vec::new(),
         latent_rgb: None,
-        prompt_pictures: None,
+        prompt_images: None,
     }
 }

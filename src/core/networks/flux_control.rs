@@ -74,7 +74,7 @@ impl TransformerConfig for FluxControlConfig {
     fn check_numbers(&self) -> Result<(), String> {
         match (self.num_mode, self.conditioning_embedding_channels) {
             (_, Some(_)) => Err(
-                "expected a ControlNet that reads the latents of pictures, found conditioning_embedding_channels"
+                "expected a ControlNet that reads the latents of images, found conditioning_embedding_channels"
                     .to_owned(),
             ),
             (Some(modes), _) if modes < 1 => {

@@ -51,7 +51,7 @@ network_config! {
         pub image_condition_type: Option<String> = None => only(),
         // diffusers says no, and every published file has both. Whether they are there the schema says.
         pub has_image_proj: bool = true => only(),
-        /// Width of the picture's embeddings.
+        /// Width of the image's embeddings.
         pub image_proj_dim: i64 = 1152 => dim("image_projection.up.weight", 1),
         pub has_clean_x_embedder: bool = true => only(),
         pub quantization_config: Option<Value> = None => quantization(),
@@ -216,7 +216,7 @@ impl FramePackTransformerConfig {
         4 * self.dim()
     }
 
-    /// Width inside the projection of the picture's embeddings.
+    /// Width inside the projection of the image's embeddings.
     pub fn image_mlp_dim(&self) -> i64 {
         3 * self.dim()
     }

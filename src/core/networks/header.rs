@@ -66,5 +66,6 @@ pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
         (None, Some(first)) => format!("{} tensors such as '{first}'", weights.tensors.len()),
         (None, None) => "no tensors".to_owned(),
     };
-    format!("expected a {what}, found {found}")
+    let article = if what.starts_with('i') { "an" } else { "a" };
+    format!("expected {article} {what}, found {found}")
 }

@@ -1,7 +1,7 @@
 //! The autoencoder of HunyuanVideo and FramePack, `AutoencoderKLHunyuanVideo`: the levels of the autoencoders of
-//! pictures, with convolutions over time too.
+//! images, with convolutions over time too.
 //!
-//! The authors' own file has diffusers' names; ComfyUI's has those of the picture autoencoders' authors.
+//! The authors' own file has diffusers' names; ComfyUI's has those of the image autoencoders' authors.
 
 use super::config::check_only;
 use super::kl_vae::{KlConfig, KlKind};

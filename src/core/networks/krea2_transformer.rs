@@ -229,7 +229,7 @@ impl Krea2TransformerConfig {
         self.attention_head_dim * self.num_attention_heads
     }
 
-    /// Of the blocks that text and picture go through together.
+    /// Of the blocks that text and image go through together.
     pub fn block(&self) -> BlockShape {
         BlockShape {
             dim: self.dim(),

@@ -28,12 +28,12 @@ pub struct QwenImageControlConfig {
 }
 
 impl QwenImageControlConfig {
-    /// Returns true if it is shown what a mask leaves of a picture, and the mask.
+    /// Returns true if it is shown what a mask leaves of an image, and the mask.
     pub fn takes_mask(&self) -> bool {
         self.extra_condition_channels > 0
     }
 
-    /// Numbers of a control picture's token.
+    /// Numbers of a control image's token.
     pub fn control_channels(&self) -> i64 {
         self.blocks.in_channels + self.extra_condition_channels
     }

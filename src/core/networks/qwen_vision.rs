@@ -1,4 +1,4 @@
-//! The part of Qwen 2.5 VL that looks at pictures: its numbers, and all of its tensors with their shapes.
+//! The part of Qwen 2.5 VL that looks at images: its numbers, and all of its tensors with their shapes.
 //!
 //! It is in the file of the language network, with a separate prefix. Names are those of `transformers`.
 
@@ -36,7 +36,7 @@ network_config! {
         pub spatial_merge_size: i64 = 2 => size(),
         /// Pixels along an edge of a window, beyond which most blocks do not look.
         pub window_size: i64 = 112 => size(),
-        /// The blocks that look at the whole picture.
+        /// The blocks that look at the whole image.
         pub fullatt_block_indexes: Vec<i64> = vec![7, 15, 23, 31],
     }
 }
@@ -51,7 +51,7 @@ impl NetworkConfig for QwenVisionConfig {
     /// Heads and windows, which shapes do not show, are as published.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let prefix = prefix(weights)
-            .ok_or_else(|| not_a("Qwen 2.5 VL with the part that looks at pictures", weights))?;
+            .ok_or_else(|| not_a("Qwen 2.5 VL with the part that looks at images", weights))?;
         let file_key = |name: &str| format!("{prefix}{name}");
         let header = NamedShapes::new(weights, &file_key);
         let patch = header.sizes::<5>("patch_embed.proj.weight")?;

@@ -1,4 +1,4 @@
-//! Redux: two layers that make tokens of a text of what SigLIP sees in a picture.
+//! Redux: two layers that make tokens of a text of what SigLIP sees in an image.
 //!
 //! Names are those of the authors' file, which diffusers' `ReduxImageEncoder` kept.
 

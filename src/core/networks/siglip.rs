@@ -46,10 +46,10 @@ impl VisionKind for Siglip {
 /// Prefix of a file's SigLIP, including `vision_model.`; `None` without one, and for CLIP, which has a class token.
 pub fn prefix<'a>(keys: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
     let prefix = clip_vision::prefix(keys.clone())?;
-    let of_clip = ["embeddings.class_embedding", "pre_layrnorm.weight"];
-    let of_clip = of_clip.map(|name| format!("{prefix}{name}"));
-    let is_clip = keys
+    let of_video = ["embeddings.class_embedding", "pre_layrnorm.weight"];
+    let of_video = of_video.map(|name| format!("{prefix}{name}"));
+    let is_video = keys
         .clone()
-        .any(|key| of_clip.iter().any(|name| name == key));
-    (!is_clip).then_some(prefix)
+        .any(|key| of_video.iter().any(|name| name == key));
+    (!is_video).then_some(prefix)
 }

@@ -16,11 +16,11 @@ const BLOCKS_PER_LEVEL: usize = 3;
 const MAX_PATCH: i64 = 4;
 /// By which its files are known.
 pub(super) const KINDS: &[DetectionRule] = &[
-    tiny_decoder("a tiny decoder of clips, for previews", &OF_CLIPS),
-    tiny_decoder("a tiny decoder of pictures, for previews", &OF_DIFFUSERS),
-    tiny_decoder("a tiny decoder of pictures, for previews", &OF_AUTHORS),
+    tiny_decoder("a tiny decoder of videos, for previews", &OF_VIDEOS),
+    tiny_decoder("a tiny decoder of images, for previews", &OF_DIFFUSERS),
+    tiny_decoder("a tiny decoder of images, for previews", &OF_AUTHORS),
 ];
-const OF_CLIPS: [&str; 2] = ["decoder.22.weight", "decoder.7.conv.weight"];
+const OF_VIDEOS: [&str; 2] = ["decoder.22.weight", "decoder.7.conv.weight"];
 const OF_DIFFUSERS: [&str; 2] = ["decoder.layers.0.weight", "decoder.layers.18.weight"];
 const OF_AUTHORS: [&str; 3] = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
 
@@ -34,19 +34,19 @@ pub struct TinyDecoderKeys {
     prefix: &'static str,
     /// The number of the first convolution.
     first: usize,
-    /// Of clips, whose blocks remember the frame before (TAEHV); else of pictures (TAESD).
+    /// Of videos, whose blocks remember the frame before (TAEHV); else of images (TAESD).
     pub is_video: bool,
 }
 
 impl TinyDecoderKeys {
     pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
         let all = |keys: &[&str]| keys.iter().all(|key| has(key));
-        let picture = |prefix, first| Self {
+        let image = |prefix, first| Self {
             prefix,
             first,
             is_video: false,
         };
-        if all(&OF_CLIPS) {
+        if all(&OF_VIDEOS) {
             return Some(Self {
                 prefix: "decoder.",
                 first: 1,
@@ -55,12 +55,12 @@ impl TinyDecoderKeys {
         }
         // diffusers' AutoencoderTiny does not count the clamp in front.
         if all(&OF_DIFFUSERS) {
-            return Some(picture("decoder.layers.", 0));
+            return Some(image("decoder.layers.", 0));
         }
         let own = ["", "decoder."]
             .into_iter()
             .find(|prefix| OF_AUTHORS.iter().all(|end| has(&format!("{prefix}{end}"))));
-        own.map(|prefix| picture(prefix, 1))
+        own.map(|prefix| image(prefix, 1))
     }
 
     /// The convolution that takes latents.
@@ -100,7 +100,7 @@ impl TinyDecoderKeys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TinyDecoderLevel {
     pub blocks: [String; BLOCKS_PER_LEVEL],
-    /// Of clips: what makes several frames of one, without a bias.
+    /// Of videos: what makes several frames of one, without a bias.
     pub grow: Option<String>,
     /// The convolution to the next level, without a bias.
     pub conv: String,
@@ -109,7 +109,7 @@ pub struct TinyDecoderLevel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TinyDecoderLayers {
     pub levels: [TinyDecoderLevel; NUM_LEVELS],
-    /// Of pictures: the block of the last size.
+    /// Of images: the block of the last size.
     pub end: Option<String>,
     pub last: String,
 }

@@ -65,7 +65,7 @@ pub trait DenoiserConfig: TransformerConfig {
     /// Channels of its latents.
     fn latent_channels(&self) -> i64;
 
-    /// Blocks that text and picture go through.
+    /// Blocks that text and image go through.
     fn num_blocks(&self) -> i64;
 }
 

@@ -94,7 +94,7 @@ impl<K: VisionKind> NetworkConfig for VisionConfig<K> {
         let [positions, _] = sizes(weights, &format!("{prefix}{POSITIONS}"))?;
         let [intermediate_size, num_hidden_layers] = sizes_of_layers(weights, prefix)?;
         let published = K::published();
-        // Some pixels at the edges of published pictures may be in no patch.
+        // Some pixels at the edges of published images may be in no patch.
         let is_published =
             (positions, patch_size) == (published.num_tokens(), published.patch_size);
         let image_size = if is_published {
@@ -167,7 +167,7 @@ fn edge_in_patches<K: VisionKind>(positions: i64) -> Result<i64, String> {
 }
 
 impl<K: VisionKind> VisionConfig<K> {
-    /// Tokens of one picture: its patches, and the class token where there is one.
+    /// Tokens of one image: its patches, and the class token where there is one.
     pub fn num_tokens(&self) -> i64 {
         (self.image_size / self.patch_size).pow(2) + i64::from(K::HAS_CLASS_TOKEN)
     }

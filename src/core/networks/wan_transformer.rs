@@ -43,11 +43,11 @@ network_config! {
         /// Width of the image encoder's embeddings, in models that read them.
         pub image_dim: Option<i64> = None => size(),
         pub added_kv_proj_dim: Option<i64> = None => size(),
-        /// Places of the embeddings of two pictures together.
+        /// Places of the embeddings of two images together.
         pub pos_embed_seq_len: Option<i64> = None => size(),
         /// Blocks after which the control blocks' outputs are added, one each, in models with a control video (VACE).
         pub vace_layers: Vec<i64> = Vec::new(),
-        /// Channels of the control clip's latents and its mask together.
+        /// Channels of the control video's latents and its mask together.
         pub vace_in_channels: i64 = 96 => size(),
         pub quantization_config: Option<Value> = None => quantization(),
     }
@@ -141,7 +141,7 @@ impl TransformerConfig for WanTransformerConfig {
                 self.attention_head_dim
             )
         } else {
-            return self.check_pictures();
+            return self.check_images();
         })
     }
 
@@ -239,12 +239,12 @@ impl WanTransformerConfig {
         Ok(())
     }
 
-    /// Returns true if it takes a control clip.
+    /// Returns true if it takes a control video.
     pub fn has_control(&self) -> bool {
         !self.vace_layers.is_empty()
     }
 
-    fn check_pictures(&self) -> Result<(), String> {
+    fn check_images(&self) -> Result<(), String> {
         if self.image_dim.is_some() != self.added_kv_proj_dim.is_some() {
             return Err(
                 "expected image_dim and added_kv_proj_dim together, found one of them".to_owned(),
@@ -258,7 +258,7 @@ impl WanTransformerConfig {
         }
         match self.pos_embed_seq_len.filter(|places| places % 2 != 0) {
             Some(found) => Err(format!(
-                "expected an even pos_embed_seq_len, for two pictures, found {found}"
+                "expected an even pos_embed_seq_len, for two images, found {found}"
             )),
             None => Ok(()),
         }

@@ -77,12 +77,12 @@ impl ZImageControlConfig {
         }
     }
 
-    /// Returns true if it is shown a mask, and what that leaves of a picture.
+    /// Returns true if it is shown a mask, and what that leaves of an image.
     pub fn takes_mask(&self) -> bool {
         self.control_in_dim > LATENTS
     }
 
-    /// Numbers of a control picture's token.
+    /// Numbers of a control image's token.
     pub fn token_numbers(&self) -> i64 {
         PATCH * PATCH * self.control_in_dim
     }

@@ -22,7 +22,7 @@ pub const SINUSOIDS: i64 = 256;
 pub const TIME_WIDTH: i64 = 1024;
 /// Width of the timestep's embedding that modulates blocks, in networks that are at least as wide.
 const TOLD_WIDTH: i64 = 256;
-/// Tokens of a picture and of a text are padded to multiples of this.
+/// Tokens of an image and of a text are padded to multiples of this.
 pub const TOKENS_MULTIPLE: i64 = 32;
 
 network_config! {
@@ -35,7 +35,7 @@ network_config! {
         pub in_channels: i64 = 16 => size(),
         /// Width of the hidden states.
         pub dim: i64 = 3840 => dim("x_embedder.weight", 0),
-        /// Blocks that text and picture go through together.
+        /// Blocks that text and image go through together.
         pub n_layers: i64 = 30 => count("layers.{}.attention_norm1.weight"),
         /// Blocks of each of the two refiners before.
         pub n_refiner_layers: i64 = 2 => count("noise_refiner.{}.attention_norm1.weight"),

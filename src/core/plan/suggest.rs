@@ -108,8 +108,8 @@ impl PlanChange {
                 format!("Keep {} GiB free for activations", gib_text(*bytes))
             }
             Self::UnloadBetween => "Unload models between stages".to_owned(),
-            Self::Batch { batch_size: 1 } => "Make one picture at a time".to_owned(),
-            Self::Batch { batch_size } => format!("Make {batch_size} pictures at a time"),
+            Self::Batch { batch_size: 1 } => "Make one image at a time".to_owned(),
+            Self::Batch { batch_size } => format!("Make {batch_size} images at a time"),
             Self::Tile { pixels } => format!("Use VAE tiles of {pixels}"),
             Self::Model { name, .. } => format!("Use {name}"),
             Self::Frames { num_frames: 1 } => "Use a single frame".to_owned(),
@@ -299,8 +299,8 @@ pub fn largest(
     });
     let stride = limits.frame_stride.max(1);
     let frames = |groups: u32| (groups - 1) * stride + 1;
-    let makes_clips = !request.family.makes_pictures && request.sections.is_none();
-    let groups = makes_clips.then(|| {
+    let makes_videos = !request.family.makes_images && request.sections.is_none();
+    let groups = makes_videos.then(|| {
         let end = limits.max_frames.saturating_sub(1) / stride + 1;
         most(end, &|groups| {
             fits(PlanChange::Frames {

@@ -23,7 +23,7 @@ impl PresetValues {
 
 impl GenerateForm {
     /// Takes a preset's values, and keeps those that stood before for [`Self::undo_preset`]. `source` is the size of
-    /// the start picture.
+    /// the start image.
     pub fn apply_preset(
         &mut self,
         values: &PresetValues,
@@ -65,16 +65,16 @@ impl GenerateForm {
 
     /// Values of a new preset from the form.
     pub fn values(&self, spec: &ModelSpec) -> PresetValues {
-        let makes_clips = !spec.family.makes_pictures;
+        let makes_videos = !spec.family.makes_images;
         let has_sections = spec.section_order.is_some();
         PresetValues {
             size: (!spec.limits.fixed_size).then(|| match self.size {
                 SizeChoice::Own => PresetSize::Exact(spec.defaults.width, spec.defaults.height),
                 _ => self.preset_size(),
             }),
-            frames: (makes_clips && !has_sections).then(|| self.num_frames_for(spec)),
+            frames: (makes_videos && !has_sections).then(|| self.num_frames_for(spec)),
             seconds: has_sections.then(|| self.secs_or_default()),
-            fps: makes_clips.then(|| self.fps_for(spec)),
+            fps: makes_videos.then(|| self.fps_for(spec)),
             sampling: PartialSampling {
                 shift: self.sampling.shift.or(Some(0.0)),
                 ..self.sampling_for(spec).spelled_out()
@@ -101,12 +101,12 @@ impl GenerateForm {
         if let Some(size) = values.size.filter(|_| !spec.limits.fixed_size) {
             self.resize(size, spec, source);
         }
-        let makes_clips = !spec.family.makes_pictures;
+        let makes_videos = !spec.family.makes_images;
         let has_sections = spec.section_order.is_some();
-        if makes_clips && !has_sections {
+        if makes_videos && !has_sections {
             self.num_frames = values.frames.or(self.num_frames);
         }
-        if makes_clips {
+        if makes_videos {
             self.fps = values.fps.or(self.fps);
         }
         if has_sections {
@@ -138,7 +138,7 @@ impl GenerateForm {
                 if let Some(choice) = self.drafted(spec, source) {
                     self.size = choice;
                 } else if let Some(edges) = self.draft_edges(spec) {
-                    // Of a picture that is not here any more, or of another size of one's own.
+                    // Of an image that is not here any more, or of another size of one's own.
                     self.set_size(spec.size_for_aspect(aspect_of(edges)));
                 }
             }

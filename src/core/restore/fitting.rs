@@ -221,7 +221,7 @@ impl ForeignSettings {
 
     /// The length and the rate.
     fn time(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
-        if spec.family.makes_pictures {
+        if spec.family.makes_images {
             if self.num_frames.is_some_and(|frames| frames > 1) || self.secs.is_some() {
                 notes.push(format!("It is a video, and {} makes images", spec.name));
             }
@@ -278,7 +278,7 @@ impl From<&crate::job::GenerateRequest> for ForeignSettings {
             strength: request.sampling.strength,
             second_pass: request.second_pass.map(|it| it.pass),
             loras: request.loras.iter().map(RestoredLora::from).collect(),
-            from_image: request.has_start() || request.source_clip.is_some(),
+            from_image: request.has_start() || request.source_video.is_some(),
             ..Self::of("Safelight")
         }
     }

@@ -78,6 +78,12 @@ pub fn read(path: &Path) -> Result<Option<FileSettings>, MediaError> {
     Ok(found.map(|found| FileSettings::Other(Box::new(found.with_last_notes(path)))))
 }
 
+/// Reads the settings of every result that a workflow of `ComfyUI` saves, in the order of its nodes; of any other file
+/// those of [`read`] alone. Empty where [`read`] finds none.
+pub fn read_outputs(path: &Path) -> Result<Vec<FileSettings>, MediaError> {
+    Ok(read(path)?.into_iter().collect())
+}
+
 /// Returns whether a file has a graph of `ComfyUI`, whatever is in it.
 pub fn holds_graph(path: &Path) -> bool {
     let texts = media::read_texts(path).unwrap_or_default();

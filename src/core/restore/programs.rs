@@ -390,7 +390,7 @@ fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
         }
     }
     let family = names::family(&high);
-    if family.is_some_and(|family| !family.makes_pictures) {
+    if family.is_some_and(|family| !family.makes_images) {
         restored.num_frames = all.count("numFrames");
     }
     if fields.is_on("hires_fix") || all.is_on("hiresFix") {

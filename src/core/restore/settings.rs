@@ -14,6 +14,9 @@ use crate::model::ModelFamily;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ForeignSettings {
     pub tool: String,
+    /// Node of a workflow that saves this result, such as "Save Image (node 9)"; `None` of other files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// `None` where the file has none, or one that could not be read.
     pub prompt: Option<String>,
     pub negative_prompt: Option<String>,
@@ -79,6 +82,7 @@ impl ForeignSettings {
     /// Returns whether no setting was found.
     pub(super) fn is_empty(&self) -> bool {
         let nothing = Self {
+            output: self.output.clone(),
             from_image: self.from_image,
             notes: self.notes.clone(),
             unread_prompt: self.unread_prompt.clone(),

@@ -1,4 +1,4 @@
-//! Files that other programs write next to an image or video: `clip.json`, `clip.mp4.json`, `clip.txt`, and FramePack
+//! Files that other programs write next to an image or video: `video.json`, `video.mp4.json`, `video.txt`, and FramePack
 //! Studio's, which is named without the number after the video's.
 
 use std::path::{Path, PathBuf};

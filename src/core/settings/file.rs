@@ -127,7 +127,7 @@ impl Settings {
         if settings.output.format == "mp4" && !HAS_H264 {
             settings.output.format = OutputSettings::default().format;
             warnings.push(format!(
-                "This build of Safelight has no H.264 and writes no MP4 (output.format): clips become .{}",
+                "This build of Safelight has no H.264 and writes no MP4 (output.format): videos become .{}",
                 settings.output.format
             ));
         }
@@ -153,7 +153,7 @@ impl Settings {
         let named = [
             &mut self.runtime.libtorch,
             &mut self.output.folder,
-            &mut self.output.pictures_folder,
+            &mut self.output.images_folder,
         ];
         let listed = self
             .models

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use crate::enum_macros::{named, with_defaults};
 use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, JobOptions, PreviewChoice};
-use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
+use crate::media::{DEFAULT_VIDEO_ENDING, HAS_H264};
 use crate::memory::MemoryOptions;
 use crate::memory::compute_options::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
 use crate::memory::conv_backends::ConvBackendChoice;
@@ -67,12 +67,8 @@ impl Settings {
     }
 
     /// Ending of a result's file: an image's, or that of videos.
-    pub fn extension(&self, is_picture: bool) -> &str {
-        if is_picture {
-            "png"
-        } else {
-            &self.output.format
-        }
+    pub fn extension(&self, is_image: bool) -> &str {
+        if is_image { "png" } else { &self.output.format }
     }
 
     /// Folders of wildcard files.
@@ -84,9 +80,9 @@ impl Settings {
     /// Result folders: the one for videos, and the one for images if it differs.
     pub fn result_folders(&self, paths: &AppPaths) -> Vec<PathBuf> {
         let mut folders = vec![self.output.folder_or_default(paths)];
-        let pictures = self.output.pictures_folder_or_default(paths);
-        if !folders.contains(&pictures) {
-            folders.push(pictures);
+        let images = self.output.images_folder_or_default(paths);
+        if !folders.contains(&images) {
+            folders.push(images);
         }
         folders
     }
@@ -180,14 +176,14 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct OutputSettings {
-        /// For clips. Empty: the folder `Safelight` in the user's videos folder.
+        /// For videos. Empty: the folder `Safelight` in the user's videos folder.
         #[serde(deserialize_with = "none_when_empty")]
         pub folder: Option<PathBuf> = None,
-        /// For pictures. Empty: the folder `Safelight` in the user's pictures folder.
+        /// For images. Empty: the folder `Safelight` in the user's images folder.
         #[serde(deserialize_with = "none_when_empty")]
-        pub pictures_folder: Option<PathBuf> = None,
+        pub images_folder: Option<PathBuf> = None,
         /// One of [`Self::FORMATS`].
-        pub format: String = DEFAULT_CLIP_ENDING.to_owned(),
+        pub format: String = DEFAULT_VIDEO_ENDING.to_owned(),
         /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst.
         pub crf: u8 = 16,
         /// Also writes the settings of each result next to it, as `.json`.
@@ -204,18 +200,18 @@ impl OutputSettings {
     /// The end of the scale of rate factors.
     pub const WORST_CRF: u8 = 51;
 
-    /// The folder for clips: the chosen one, else `Safelight` among the user's videos.
+    /// The folder for videos: the chosen one, else `Safelight` among the user's videos.
     pub fn folder_or_default(&self, paths: &AppPaths) -> PathBuf {
         self.folder
             .clone()
             .unwrap_or_else(|| paths.videos.join("Safelight"))
     }
 
-    /// The folder for pictures: the chosen one, else `Safelight` among the user's pictures.
-    pub fn pictures_folder_or_default(&self, paths: &AppPaths) -> PathBuf {
-        self.pictures_folder
+    /// The folder for images: the chosen one, else `Safelight` among the user's images.
+    pub fn images_folder_or_default(&self, paths: &AppPaths) -> PathBuf {
+        self.images_folder
             .clone()
-            .unwrap_or_else(|| paths.pictures.join("Safelight"))
+            .unwrap_or_else(|| paths.images.join("Safelight"))
     }
 }
 

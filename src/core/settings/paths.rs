@@ -25,7 +25,7 @@ pub struct AppPaths {
     /// Folders of other programs with models; `None`: not searched.
     pub programs: Option<ProgramPaths>,
     pub videos: PathBuf,
-    pub pictures: PathBuf,
+    pub images: PathBuf,
 }
 
 /// The folders of a user and of the machine that programs are put into.
@@ -62,7 +62,7 @@ impl AppPaths {
                 system: ["/opt", "/srv", "/workspace"].map(PathBuf::from).to_vec(),
             }),
             videos: media_folder(&base, "XDG_VIDEOS_DIR", "Videos"),
-            pictures: media_folder(&base, "XDG_PICTURES_DIR", "Pictures"),
+            images: media_folder(&base, "XDG_PICTURES_DIR", "Pictures"),
         })
     }
 
@@ -84,7 +84,7 @@ impl AppPaths {
             huggingface: None,
             programs: None,
             videos: root.join("videos"),
-            pictures: root.join("pictures"),
+            images: root.join("images"),
         }
     }
 

@@ -34,7 +34,7 @@ pub struct SettingRow {
 }
 
 /// The first needs H.264.
-const CLIP_FORMATS: &[(&str, &str)] = &[
+const VIDEO_FORMATS: &[(&str, &str)] = &[
     ("mp4", "MP4 (H.264), plays everywhere"),
     ("gif", "GIF"),
     ("webp", "Animated WebP"),
@@ -204,7 +204,7 @@ pub const SECTIONS: &[SettingsSection] = &[
             SettingRow {
                 key: "interface.preview",
                 name: "Preview",
-                explanation: "How a picture or clip is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack",
+                explanation: "How an image or video is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack",
                 written: "",
                 control: SettingControl::Choice(PreviewChoice::CHOICES),
             },
@@ -222,32 +222,32 @@ pub const SECTIONS: &[SettingsSection] = &[
         settings: &[
             SettingRow {
                 key: "output.folder",
-                name: "Folder for clips",
-                explanation: "Where clips are written. Empty: the folder Safelight in your videos",
+                name: "Folder for videos",
+                explanation: "Where videos are written. Empty: the folder Safelight in your videos",
                 written: "",
                 control: SettingControl::Folder("Videos/Safelight"),
             },
             SettingRow {
-                key: "output.pictures_folder",
-                name: "Folder for pictures",
-                explanation: "Where pictures are written. Empty: the folder Safelight in your pictures",
+                key: "output.images_folder",
+                name: "Folder for images",
+                explanation: "Where images are written. Empty: the folder Safelight in your images",
                 written: "",
                 control: SettingControl::Folder("Pictures/Safelight"),
             },
             SettingRow {
                 key: "output.format",
-                name: "Format of clips",
-                explanation: "The kind of file for clips. A picture is always a PNG",
+                name: "Format of videos",
+                explanation: "The kind of file for videos. An image is always a PNG",
                 written: "",
                 control: SettingControl::Choice(if HAS_H264 {
-                    CLIP_FORMATS
+                    VIDEO_FORMATS
                 } else {
-                    CLIP_FORMATS.split_at(1).1
+                    VIDEO_FORMATS.split_at(1).1
                 }),
             },
             SettingRow {
                 key: "output.crf",
-                name: "Quality of clips",
+                name: "Quality of videos",
                 explanation: "Of MP4 and WebP, on the scale that x264 calls CRF: 0 is best and largest, 51 worst, 16 looks like the original",
                 written: "",
                 control: SettingControl::Quality,

@@ -5,7 +5,7 @@ use std::fs;
 use super::super::{AllocatorChoice, ThemeChoice};
 use super::*;
 use crate::job::DeviceChoice;
-use crate::media::DEFAULT_CLIP_ENDING;
+use crate::media::DEFAULT_VIDEO_ENDING;
 use std::path::PathBuf;
 
 fn file_with(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -36,7 +36,7 @@ fn the_commented_default_file_says_exactly_the_defaults_and_all_of_them() {
         },
         output: OutputSettings {
             folder: Some("b".into()),
-            pictures_folder: Some("c".into()),
+            images_folder: Some("c".into()),
             ..Default::default()
         },
         ..Default::default()
@@ -56,12 +56,12 @@ fn a_file_that_asks_for_mp4_opens_with_the_default_in_a_build_without_h264() {
     let (_folder, path) = file_with("[output]\nformat = \"mp4\"\n");
     let loaded = Settings::load(&path);
     assert!(loaded.error.is_none());
-    assert_eq!(loaded.settings.output.format, DEFAULT_CLIP_ENDING);
+    assert_eq!(loaded.settings.output.format, DEFAULT_VIDEO_ENDING);
     let told: &[&str] = if HAS_H264 {
         &[]
     } else {
         &[
-            "This build of Safelight has no H.264 and writes no MP4 (output.format): clips become .webp",
+            "This build of Safelight has no H.264 and writes no MP4 (output.format): videos become .webp",
         ]
     };
     assert_eq!(loaded.warnings, told);

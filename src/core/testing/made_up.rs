@@ -28,7 +28,7 @@ pub(crate) struct Dims {
     pub output: u64,
     pub image: Option<u64>,
     pub places: Option<u64>,
-    /// Blocks for a control clip.
+    /// Blocks for a control video.
     pub control: u64,
 }
 

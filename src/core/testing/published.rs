@@ -1,4 +1,4 @@
-//! What the tests of families of pictures share: their published files, made up from names and shapes alone, and what is
+//! What the tests of families of images share: their published files, made up from names and shapes alone, and what is
 //! asked of how each is recognised, completed, described and refused.
 
 use std::collections::BTreeMap;
@@ -345,7 +345,7 @@ pub(crate) struct Offered {
 }
 
 impl Offered {
-    /// That the model with this id makes pictures from text, a picture and a mask, with these defaults.
+    /// That the model with this id makes images from text, an image and a mask, with these defaults.
     pub(crate) fn assert(&self, spec: &ModelSpec) {
         let variant = (spec.family, &spec.variant[..]);
         assert_eq!(variant, (self.family, self.variant));

@@ -18,7 +18,7 @@ const MAX_PIECE_BYTES: usize = 1024;
 const MAX_VOCABULARY_BYTES: usize = 16 << 20;
 
 /// Words of CLIP: its own tokens, endings of English, letters, one digit, or anything else but white space.
-const CLIP_WORDS: &str =
+const VIDEO_WORDS: &str =
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
 
 /// End and padding token of Qwen.
@@ -158,7 +158,7 @@ pub(super) fn clip(
             {"type": "Lowercase"},
         ]},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": CLIP_WORDS}, "behavior": "Removed", "invert": true},
+            {"type": "Split", "pattern": {"Regex": VIDEO_WORDS}, "behavior": "Removed", "invert": true},
             {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
         ]},
         "post_processor": {

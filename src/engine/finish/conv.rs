@@ -1,4 +1,4 @@
-//! A convolution that keeps the size of its picture, with channels innermost in memory, as cuDNN and oneDNN want it.
+//! A convolution that keeps the size of its image, with channels innermost in memory, as cuDNN and oneDNN want it.
 
 use tch::Tensor;
 

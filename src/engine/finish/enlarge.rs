@@ -21,17 +21,17 @@ pub(super) fn run(
     let (kind, device) = context.placement();
     let mut upscaler = LoadedUpscaler::open(network, kind, device)?;
     let after = context.request.after;
-    context.source_frames(context.order.first_frame, &mut |number, picture| {
-        let mut picture =
-            crop_to_aspect(&picture, after.width, after.height).map_err(|err| of_picture(&err))?;
+    context.source_frames(context.order.first_frame, &mut |number, image| {
+        let mut image =
+            crop_to_aspect(&image, after.width, after.height).map_err(|err| of_image(&err))?;
         for _ in 0..passes {
-            picture = sound(context, &mut upscaler, network, &picture)?;
+            image = sound(context, &mut upscaler, network, &image)?;
         }
-        if (picture.width, picture.height) != (after.width, after.height) {
-            picture = resize_lanczos(&picture, after.width, after.height)
-                .map_err(|err| of_picture(&err))?;
+        if (image.width, image.height) != (after.width, after.height) {
+            image =
+                resize_lanczos(&image, after.width, after.height).map_err(|err| of_image(&err))?;
         }
-        context.send_frame(number, picture);
+        context.send_frame(number, image);
         Ok(())
     })
 }
@@ -41,9 +41,9 @@ fn sound(
     context: &FinishContext<'_>,
     upscaler: &mut LoadedUpscaler,
     network: &Path,
-    picture: &RgbPixels,
+    image: &RgbPixels,
 ) -> Result<RgbPixels, EngineError> {
-    if let Some(made) = pass(context, upscaler, picture)? {
+    if let Some(made) = pass(context, upscaler, image)? {
         return Ok(made);
     }
     if upscaler.kind != Kind::Float {
@@ -52,7 +52,7 @@ fn sound(
             dtype_name(upscaler.kind)
         ));
         *upscaler = LoadedUpscaler::open(network, Kind::Float, upscaler.device)?;
-        if let Some(made) = pass(context, upscaler, picture)? {
+        if let Some(made) = pass(context, upscaler, image)? {
             return Ok(made);
         }
     }
@@ -66,18 +66,18 @@ fn sound(
 fn pass(
     context: &FinishContext<'_>,
     upscaler: &LoadedUpscaler,
-    picture: &RgbPixels,
+    image: &RgbPixels,
 ) -> Result<Option<RgbPixels>, EngineError> {
     let tiles = TileSize::within(
         context.free_bytes(upscaler.device),
         &upscaler.config,
-        [picture.width, picture.height],
+        [image.width, image.height],
         upscaler.kind.elt_size_in_bytes() as u64,
         context.most_tile(),
     );
-    let [height, width] = [picture.height, picture.width].map(i64::from);
+    let [height, width] = [image.height, image.width].map(i64::from);
     let scale = i64::from(upscaler.config.scale());
-    let pixels = pixels(picture, upscaler.device)?;
+    let pixels = pixels(image, upscaler.device)?;
     let mut canvas = UpscaleCanvas::new(height * scale, width * scale);
     let mut is_sound = true;
     let done = upscale(
@@ -97,19 +97,19 @@ fn pass(
         .into_rgb()
         .map_err(|err| EngineError::internal(err.to_string()))?;
     let made = RgbPixels::new((width * scale) as u32, (height * scale) as u32, rgb);
-    made.map(Some).map_err(|err| of_picture(&err))
+    made.map(Some).map_err(|err| of_image(&err))
 }
 
 /// Bytes to numbers from 0 to 1, `(1, 3, H, W)`.
-pub(super) fn pixels(picture: &RgbPixels, device: Device) -> Result<Tensor, EngineError> {
-    let bytes = Tensor::f_from_slice(&picture.rgb)
+pub(super) fn pixels(image: &RgbPixels, device: Device) -> Result<Tensor, EngineError> {
+    let bytes = Tensor::f_from_slice(&image.rgb)
         .map_err(|err| EngineError::internal(err.to_string()))?
-        .view([i64::from(picture.height), i64::from(picture.width), 3])
+        .view([i64::from(image.height), i64::from(image.width), 3])
         .to_device(device);
     // h w c -> 1 c h w
     Ok(bytes.permute([2, 0, 1]).unsqueeze(0).to_kind(Kind::Float) / 255.0)
 }
 
-fn of_picture(err: &safelight_core::media::MediaError) -> EngineError {
+fn of_image(err: &safelight_core::media::MediaError) -> EngineError {
     EngineError::internal(err.to_string())
 }

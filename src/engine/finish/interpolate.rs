@@ -20,7 +20,7 @@ use crate::placement::dtype_name;
 /// A frame of the source, and what the network saw of it.
 struct SourceFrame {
     number: u32,
-    picture: RgbPixels,
+    image: RgbPixels,
     /// Features, once a neighbouring frame was interpolated.
     seen: Option<SeenFrame>,
 }
@@ -50,10 +50,10 @@ pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), Engine
         retiming,
     };
     let mut before: Option<SourceFrame> = None;
-    context.source_frames(begin, &mut |number, picture| {
+    context.source_frames(begin, &mut |number, image| {
         let mut now = SourceFrame {
             number,
-            picture,
+            image,
             seen: None,
         };
         if let Some(before) = &mut before {
@@ -88,12 +88,12 @@ impl FrameInterpolation<'_> {
                     Some(known) => known,
                     None => *is_apart.insert(are_apart(first, second)?),
                 };
-            let picture = if is_between {
+            let image = if is_between {
                 self.sound(first, second, place.time)?
             } else {
-                first.picture.clone()
+                first.image.clone()
             };
-            self.send(picture);
+            self.send(image);
         }
         Ok(())
     }
@@ -103,13 +103,13 @@ impl FrameInterpolation<'_> {
             if !self.context.check_cancelled() {
                 return Err(EngineError::Cancelled);
             }
-            self.send(last.picture.clone());
+            self.send(last.image.clone());
         }
         Ok(())
     }
 
-    fn send(&mut self, picture: RgbPixels) {
-        self.context.send_frame(self.next, picture);
+    fn send(&mut self, image: RgbPixels) {
+        self.context.send_frame(self.next, image);
         self.next += 1;
     }
 
@@ -150,12 +150,12 @@ impl FrameInterpolation<'_> {
         second: &mut SourceFrame,
         time: f64,
     ) -> Result<RgbPixels, EngineError> {
-        let (width, height) = (first.picture.width, first.picture.height);
+        let (width, height) = (first.image.width, first.image.height);
         let [first, second] = [self.seen(first)?, self.seen(second)?];
         let is_cancelled = || !self.context.check_cancelled();
         let made = self.network.between(first, second, time, &is_cancelled);
         let made: Tensor = made.ok_or(EngineError::Cancelled)?;
-        // 0..1 to -1..1, as a clip of one frame
+        // 0..1 to -1..1, as a video of one frame
         let bytes = checked_rgb8(&(made.to_kind(Kind::Float) * 2.0 - 1.0).unsqueeze(2))?;
         let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
         Ok(RgbPixels::new(width, height, rgb)?)
@@ -165,7 +165,7 @@ impl FrameInterpolation<'_> {
         Ok(match &mut source.seen {
             Some(seen) => seen,
             empty => {
-                let frame = pixels(&source.picture, self.network.device())?;
+                let frame = pixels(&source.image, self.network.device())?;
                 empty.insert(self.network.see(&frame))
             }
         })
@@ -174,10 +174,10 @@ impl FrameInterpolation<'_> {
 
 /// Returns whether no frame is interpolated between two frames: they are of two scenes or of two sizes.
 fn are_apart(first: &SourceFrame, second: &SourceFrame) -> Result<bool, EngineError> {
-    let size = |source: &SourceFrame| (source.picture.width, source.picture.height);
+    let size = |source: &SourceFrame| (source.image.width, source.image.height);
     if size(first) != size(second) {
         return Ok(true);
     }
-    let [first, second] = [first, second].map(|source| pixels(&source.picture, tch::Device::Cpu));
+    let [first, second] = [first, second].map(|source| pixels(&source.image, tch::Device::Cpu));
     Ok(is_cut(&first?, &second?))
 }

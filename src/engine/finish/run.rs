@@ -11,7 +11,7 @@ use std::thread;
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::footprint::{CPU_TILE_BYTES, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice, PostprocessKind, PostprocessRequest};
-use safelight_core::media::{ClipReader, MediaError, RgbPixels, open_image};
+use safelight_core::media::{MediaError, RgbPixels, VideoReader, open_image};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::protocol::{EngineMessage, OutgoingMessage, PixelHeader, StageOrder};
@@ -121,15 +121,15 @@ impl FinishContext<'_> {
             let reading = reader.spawn_scoped(scope, move || read(request, first, &sender));
             let reading = reading.map_err(|err| EngineError::internal(err.to_string()))?;
             // Dropped on every way out, so that the reader ends.
-            let taken = frames.into_iter().try_for_each(|(number, picture)| {
+            let taken = frames.into_iter().try_for_each(|(number, image)| {
                 if !self.check_cancelled() {
                     return Err(EngineError::Cancelled);
                 }
-                take(number, picture)
+                take(number, image)
             });
             let read = reading.join().unwrap_or_else(|_| {
                 Err(MediaError::Other(
-                    "an error stopped the reading of the clip".to_owned(),
+                    "an error stopped the reading of the video".to_owned(),
                 ))
             });
             taken?;
@@ -138,16 +138,16 @@ impl FinishContext<'_> {
     }
 
     /// Sends a frame of the result.
-    pub fn send_frame(&self, number: u32, picture: RgbPixels) {
+    pub fn send_frame(&self, number: u32, image: RgbPixels) {
         fault::at(FaultSite::Frames);
         let count = self.request.after.num_frames;
         let header = PixelHeader {
             index: number,
             count,
-            width: picture.width,
-            height: picture.height,
+            width: image.width,
+            height: image.height,
         };
-        self.send(EngineMessage::Frame(header), picture.rgb);
+        self.send(EngineMessage::Frame(header), image.rgb);
         let step = EngineMessage::Step {
             step: number + 1,
             num_steps: count,
@@ -171,24 +171,24 @@ fn read(
     first: u32,
     frames: &Sender<(u32, RgbPixels)>,
 ) -> Result<(), MediaError> {
-    if request.is_picture {
+    if request.is_image {
         if first == 0 {
             let image = open_image(&request.source)?;
             frames.send((0, image.into_filled())).ok();
         }
         return Ok(());
     }
-    let mut reader = ClipReader::open(&request.source)?;
+    let mut reader = VideoReader::open(&request.source)?;
     let keeps_alpha = request.keeps_alpha();
     reader.read_with_alpha(first, &mut |number, frame| {
-        let picture = if keeps_alpha {
+        let image = if keeps_alpha {
             frame.into_filled()
         } else {
-            frame.picture
+            frame.image
         };
         // Headers may promise less than there is.
         let is_wanted = number < request.before.num_frames;
-        if is_wanted && frames.send((number, picture)).is_ok() {
+        if is_wanted && frames.send((number, image)).is_ok() {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())

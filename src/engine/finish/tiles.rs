@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 use super::upscaler::LoadedUpscaler;
 use crate::vae::channels_innermost;
 
-/// Takes a piece of what comes of a picture, `(1, 3, h, w)` where the network computes, and where its upper left corner is:
+/// Takes a piece of what comes of an image, `(1, 3, h, w)` where the network computes, and where its upper left corner is:
 /// row and column.
 pub type TakePiece<'a> = dyn FnMut(&Tensor, [i64; 2]) + 'a;
 
@@ -103,7 +103,7 @@ pub fn upscale(
     Some(())
 }
 
-/// Pixels as places with an edge of `unit`: the picture is mirrored at its ends to whole ones. `(1, 3, H, W)` →
+/// Pixels as places with an edge of `unit`: the image is mirrored at its ends to whole ones. `(1, 3, H, W)` →
 /// `(1, 3 u², H / u, W / u)`
 fn places(pixels: &Tensor, unit: i64) -> Tensor {
     if unit == 1 {
@@ -122,7 +122,7 @@ fn places(pixels: &Tensor, unit: i64) -> Tensor {
     whole.pixel_unshuffle(unit)
 }
 
-/// A whole picture of bytes, `(h, w, 3)` on the CPU, into which pieces are put.
+/// A whole image of bytes, `(h, w, 3)` on the CPU, into which pieces are put.
 pub struct UpscaleCanvas(Tensor);
 
 impl UpscaleCanvas {

@@ -98,9 +98,9 @@ fn without_a_negative_prompt_only_skipped_blocks_guide() {
     };
     let guidance = GuidedPasses::new(&text(), None, guiding, |_| Ok("cond")).unwrap();
     for step in 0..STEPS {
-        let model = |text: &str| recorded[&format!("clip.{step}.{text}")].copy();
+        let model = |text: &str| recorded[&format!("video.{step}.{text}")].copy();
         let found = velocity(&guidance, &call(step, step), model);
-        let expected = &recorded[&format!("clip.{step}.slg:9:2.8:0-0.9")];
+        let expected = &recorded[&format!("video.{step}.slg:9:2.8:0-0.9")];
         assert_close(&step.to_string(), &found, expected, 1e-6);
     }
 }
@@ -154,7 +154,7 @@ fn a_call_that_is_made_again_counts_once_in_the_momentum() {
             ..SCALE.into()
         });
         let answers = calls.iter().map(|&(index, step)| {
-            let model = |text: &str| recorded[&format!("clip.{step}.{text}")].copy();
+            let model = |text: &str| recorded[&format!("video.{step}.{text}")].copy();
             velocity(&guidance, &call(index, step), model)
         });
         answers.last().unwrap()

@@ -27,7 +27,7 @@ const HEAD_DIM: i64 = 32;
 /// Heads that are normed on their own.
 const HEAD_DIMS: [i64; 4] = [16, 64, 96, 128];
 
-/// Pictures of few channels to many, also of those that fill no block of threads.
+/// Images of few channels to many, also of those that fill no block of threads.
 const PIXEL_CHANNELS: [i64; 4] = [8, 96, 128, 512];
 
 /// Compares all kernels of one kind with their definitions.
@@ -45,7 +45,7 @@ pub(super) fn check(kernels: &KernelSet, device: Device) -> Result<(), KernelErr
     }
     check_activations(kernels, device)?;
     for channels in PIXEL_CHANNELS {
-        check_pictures(kernels, device, channels)?;
+        check_images(kernels, device, channels)?;
     }
     check_softmax(kernels, device)?;
     check_blocks(kernels, device)?;
@@ -269,8 +269,8 @@ fn check_turns(
     Ok(())
 }
 
-/// Statistics and sums over a picture of odd size whose numbers are far from zero.
-fn check_pictures(kernels: &KernelSet, device: Device, channels: i64) -> Result<(), KernelError> {
+/// Statistics and sums over an image of odd size whose numbers are far from zero.
+fn check_images(kernels: &KernelSet, device: Device, channels: i64) -> Result<(), KernelError> {
     let size = [1, 67, 61, channels];
     let xs = (wave(&size, 0.37, device) * 2.0 + 7.0).to_kind(kernels.kind());
     let ys = wave(&size, 0.71, device).to_kind(kernels.kind());

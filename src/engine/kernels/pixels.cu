@@ -1,4 +1,4 @@
-// The passes of autoencoders over pictures whose channels lie side by side. Compiled behind `rows.cu`, whose types
+// The passes of autoencoders over images whose channels lie side by side. Compiled behind `rows.cu`, whose types
 // and helpers it uses. The structs of arguments are mirrored in `pixels.rs`.
 //
 // `blockDim.x` threads share a pixel, each with one piece of its channels, and `blockDim.y` pixels are under way at
@@ -262,7 +262,7 @@ __device__ inline float block_max(float x) {
   return x;
 }
 
-// softmax(scores * scale) of a row a block, from f32 to the kind of the pictures.
+// softmax(scores * scale) of a row a block, from f32 to the kind of the images.
 KERNEL softmax(SoftmaxArgs args) {
   const float *scores = args.scores + (i64)blockIdx.x * args.columns;
   elem *out = args.out + (i64)blockIdx.x * args.columns;

@@ -1,4 +1,4 @@
-//! The passes of autoencoders over pictures: statistics of channels, what is made of each number with them, the four
+//! The passes of autoencoders over images: statistics of channels, what is made of each number with them, the four
 //! pixels that one becomes, and the softmax of their attention.
 //!
 //! As in `ops.rs`: everything that a kernel takes for granted is checked, and `None` means that it does not fit.
@@ -21,7 +21,7 @@ const PIXELS_AHEAD: usize = 4;
 /// `JOINED_CHANNELS` and `JOINED_PARTS` of the source.
 const JOINED: [u32; 2] = [32, 16];
 
-/// Parts that statistics are taken of, for pictures that have enough pixels: eight for each core of a large GPU.
+/// Parts that statistics are taken of, for images that have enough pixels: eight for each core of a large GPU.
 const MAX_PARTS: usize = 1024;
 
 /// Pixels that each thread takes at the least.

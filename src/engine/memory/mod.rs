@@ -32,7 +32,7 @@ pub enum ReleasePoint {
     /// A transformer is gone, and the VAE is next.
     PostTransformerUnload,
     PostVaeDecode,
-    /// A network that finishes pictures is gone.
+    /// A network that finishes images is gone.
     PostFinish,
     /// A stage failed or was cancelled.
     ExceptionCleanup,

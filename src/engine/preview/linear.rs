@@ -1,4 +1,4 @@
-//! Latents as rough pictures, for watching them develop.
+//! Latents as rough images, for watching them develop.
 //!
 //! A linear map from latent channels to colours: under a thousandth of a step's work. Not the VAE.
 
@@ -31,7 +31,7 @@ impl LatentPreview {
     }
 
     /// `latents`: `(1, C, f, h, w)`, normalised → `(f, h, w, 3)` bytes on the CPU.
-    pub(super) fn pictures(&self, latents: &Tensor) -> Tensor {
+    pub(super) fn images(&self, latents: &Tensor) -> Tensor {
         let colours = latents
             .squeeze_dim(0)
             .permute([1, 2, 3, 0]) // c f h w -> f h w c
@@ -66,11 +66,7 @@ mod tests {
         };
         let preview = LatentPreview::new(Some(&map), 2, Device::Cpu);
         let latents = Tensor::from_slice(&[1.0_f32, 2.0]).reshape([1, 2, 1, 1, 1]);
-        let bytes: Vec<u8> = preview
-            .pictures(&latents)
-            .flatten(0, -1)
-            .try_into()
-            .unwrap();
+        let bytes: Vec<u8> = preview.images(&latents).flatten(0, -1).try_into().unwrap();
         assert_eq!(bytes, [128, 51, 255]);
     }
 
@@ -78,6 +74,6 @@ mod tests {
     fn a_model_without_a_map_still_shows_something() {
         let preview = LatentPreview::new(None, 48, Device::Cpu);
         let latents = Tensor::zeros([1, 48, 5, 4, 6], (Kind::Float, Device::Cpu));
-        assert_eq!(preview.pictures(&latents).size(), [5, 4, 6, 3]);
+        assert_eq!(preview.images(&latents).size(), [5, 4, 6, 3]);
     }
 }

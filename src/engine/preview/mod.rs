@@ -1,6 +1,6 @@
-//! Latents as pictures for watching them develop: by a tiny decoder where there is one, else by a linear map.
+//! Latents as images for watching them develop: by a tiny decoder where there is one, else by a linear map.
 //!
-//! Never costs a job anything but a little time: not more pictures than anybody sees, bounded sizes, and whatever goes
+//! Never costs a job anything but a little time: not more images than anybody sees, bounded sizes, and whatever goes
 //! wrong with a tiny decoder leads to the linear map. Sends nothing itself.
 
 mod linear;
@@ -39,7 +39,7 @@ enum PreviewMethod {
 
 pub struct PreviewImage {
     /// `(f, H, W, 3)` bytes on the CPU, one a latent frame.
-    pub pictures: Tensor,
+    pub images: Tensor,
     /// Why they are coarser than they could be, the first time.
     pub problem: Option<String>,
 }
@@ -72,25 +72,25 @@ impl StagePreviewer {
             problem = chosen.1;
             chosen.0
         });
-        let (way, pictures) = match way {
+        let (way, images) = match way {
             PreviewMethod::Tiny(decoder) => match decoded(&decoder, x0_latents) {
-                Ok(pictures) => (PreviewMethod::Tiny(decoder), pictures),
+                Ok(images) => (PreviewMethod::Tiny(decoder), images),
                 Err(reason) => {
                     problem = Some(coarser(self.tiny.as_deref(), &reason));
                     drop(decoder);
                     let linear = self.linear(x0_latents);
-                    let pictures = linear.pictures(x0_latents);
-                    (PreviewMethod::Linear(linear), pictures)
+                    let images = linear.images(x0_latents);
+                    (PreviewMethod::Linear(linear), images)
                 }
             },
             PreviewMethod::Linear(linear) => {
-                let pictures = linear.pictures(x0_latents);
-                (PreviewMethod::Linear(linear), pictures)
+                let images = linear.images(x0_latents);
+                (PreviewMethod::Linear(linear), images)
             }
         };
         self.way = Some(way);
         self.pace.record(began, Instant::now());
-        Some(PreviewImage { pictures, problem })
+        Some(PreviewImage { images, problem })
     }
 
     /// Returns whether previews come from a tiny decoder.
@@ -145,16 +145,16 @@ fn decoded(decoder: &TinyDecoder, latents: &Tensor) -> Result<Tensor, String> {
     let size = latents.size();
     let doublings = decoder
         .doublings_within([size[3], size[4]], MAX_EDGE)
-        .ok_or_else(|| "the picture is too large for it".to_owned())?;
+        .ok_or_else(|| "the image is too large for it".to_owned())?;
     guarded(|| {
-        let mut pictures = Vec::new();
-        decoder.decode(latents, doublings, &mut |picture| {
+        let mut images = Vec::new();
+        decoder.decode(latents, doublings, &mut |image| {
             // c h w -> h w c
-            let bytes = (picture.to_kind(Kind::Float) * 255.0).round();
+            let bytes = (image.to_kind(Kind::Float) * 255.0).round();
             let bytes = bytes.clamp(0.0, 255.0).to_kind(Kind::Uint8);
-            pictures.push(bytes.permute([1, 2, 0]).to_device(Device::Cpu).contiguous());
+            images.push(bytes.permute([1, 2, 0]).to_device(Device::Cpu).contiguous());
         });
-        Tensor::stack(&pictures, 0)
+        Tensor::stack(&images, 0)
     })
 }
 

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_come_at_most_ten_times_a_second_and_cost_at_most_a_tenth_of_the_time() {
+    fn images_come_at_most_ten_times_a_second_and_cost_at_most_a_tenth_of_the_time() {
         let mut pace = PreviewThrottle::default();
         let start = Instant::now();
         assert!(pace.is_due(start));

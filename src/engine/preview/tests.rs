@@ -37,7 +37,7 @@ fn each_choice_shows_what_it_says() {
         let shown = previewer(&request).show(&latents(16), false);
         let found = shown.map(|shown| {
             assert_eq!(shown.problem, None);
-            shown.pictures.size()
+            shown.images.size()
         });
         assert_eq!(found, size.map(|size| size.to_vec()), "{choice}");
     }
@@ -45,7 +45,7 @@ fn each_choice_shows_what_it_says() {
     let request = request("auto", Some(&path));
     let mut bare = StagePreviewer::new(&request, Device::Cpu, false);
     let shown = bare.show(&latents(16), false).unwrap();
-    assert_eq!(shown.pictures.size(), [1, 4, 6, 3]);
+    assert_eq!(shown.images.size(), [1, 4, 6, 3]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_decoder_that_cannot_be_used_leaves_coarse_previews_and_one_line() {
         let mut previewer = previewer(&request("auto", Some(place)));
         let shown = previewer.show(&latents, false).unwrap();
         assert!(!previewer.is_tiny());
-        assert_eq!(shown.pictures.size(), [1, 4, 6, 3]);
+        assert_eq!(shown.images.size(), [1, 4, 6, 3]);
         let problem = shown.problem.unwrap();
         assert!(problem.starts_with("previews are coarse"), "{problem}");
         assert_eq!(problem.lines().count(), 1);
@@ -69,7 +69,7 @@ fn a_decoder_that_cannot_be_used_leaves_coarse_previews_and_one_line() {
 }
 
 #[test]
-fn nobody_waits_for_pictures_that_nobody_sees() {
+fn nobody_waits_for_images_that_nobody_sees() {
     let mut previewer = previewer(&request("linear", None));
     assert!(previewer.show(&latents(16), false).is_some());
     assert!(previewer.show(&latents(16), false).is_none());

@@ -144,7 +144,7 @@ pub fn wanted_steps(request: &GenerateRequest) -> Range<usize> {
 }
 
 /// Sampler of the steps that `strength` leaves for a start image or video.
-pub fn steps_from_picture(
+pub fn steps_from_image(
     request: &GenerateRequest,
     strength: f64,
 ) -> Result<Range<usize>, EngineError> {

@@ -58,7 +58,7 @@ impl NoiseSchedule {
     /// `FlowMatchEulerDiscreteScheduler`'s, and `FlowMatchLCMScheduler`'s.
     ///
     /// The shift meets the smallest sigma twice, once for the range of the schedule and once for each of its
-    /// values. That is diffusers' doing and kept, because a seed should give the same picture here.
+    /// values. That is diffusers' doing and kept, because a seed should give the same image here.
     pub fn flow_match(spacing: &SigmaSpacing) -> Self {
         let (shift, train) = (spacing.shift, f64::from(spacing.num_train_timesteps));
         // The ends of the training schedule, in f32 as there.

@@ -131,15 +131,15 @@ impl LcmSampler {
         }
     }
 
-    /// The draw after those before the first call and `done` others: `size`, whose first axis is that of pictures.
+    /// The draw after those before the first call and `done` others: `size`, whose first axis is that of images.
     fn noise(&mut self, done: usize, size: &[i64]) -> Tensor {
-        let pictures = size[0];
+        let images = size[0];
         let mut one = size.to_vec();
         one[0] = 1;
         let number = self.draws_before + done;
         let (generators, drawn) = &mut self.generators;
         if generators.is_empty() || *drawn > number {
-            let seeds = (0..pictures as u64).map(|i| self.seed.wrapping_add(i));
+            let seeds = (0..images as u64).map(|i| self.seed.wrapping_add(i));
             (*generators, *drawn) = (seeds.map(CpuGenerator::new).collect(), 0);
         }
         let mut draw = || {

@@ -15,7 +15,7 @@ pub struct UniPcOptions {
     pub order: usize,
     /// `B(h) = h` instead of `exp(h) - 1`.
     pub is_bh1: bool,
-    /// Steps in the logarithm of sigma alone, as FramePack has it, and not of the ratio of picture to noise.
+    /// Steps in the logarithm of sigma alone, as FramePack has it, and not of the ratio of image to noise.
     pub is_of_sigma: bool,
     /// Fall back to lower orders at the end.
     pub lower_order_final: bool,

@@ -41,19 +41,19 @@ impl<'a> StageHooks<'a> {
         request.num_frames.saturating_mul(request.batch_size)
     }
 
-    /// Sends pictures `(n, H, W, 3)`, counted from `first`.
-    fn send_pictures(
+    /// Sends images `(n, H, W, 3)`, counted from `first`.
+    fn send_images(
         &self,
-        pictures: &Tensor,
+        images: &Tensor,
         first: u32,
         count: u32,
         message: fn(PixelHeader) -> EngineMessage,
     ) {
-        let Ok((num, height, width, _)) = pictures.size4() else {
+        let Ok((num, height, width, _)) = images.size4() else {
             return;
         };
         for index in 0..num {
-            let Ok(rgb) = Vec::<u8>::try_from(pictures.get(index).flatten(0, -1)) else {
+            let Ok(rgb) = Vec::<u8>::try_from(images.get(index).flatten(0, -1)) else {
                 return;
             };
             let header = PixelHeader {
@@ -94,8 +94,8 @@ impl Hooks for StageHooks<'_> {
         if let Some(problem) = shown.problem {
             self.warn(problem);
         }
-        let count = shown.pictures.size()[0] as u32;
-        self.send_pictures(&shown.pictures, 0, count, EngineMessage::Preview);
+        let count = shown.images.size()[0] as u32;
+        self.send_images(&shown.images, 0, count, EngineMessage::Preview);
     }
 
     fn frames(&self, frames: &Tensor) {
@@ -103,7 +103,7 @@ impl Hooks for StageHooks<'_> {
         let frames = frames.to_kind(Kind::Uint8);
         let first = self.num_frames.get();
         let total = self.total_frames();
-        self.send_pictures(&frames, first, total, EngineMessage::Frame);
+        self.send_images(&frames, first, total, EngineMessage::Frame);
         self.num_frames.set(first + frames.size()[0] as u32);
         self.step(self.num_frames.get() as usize, total as usize);
     }

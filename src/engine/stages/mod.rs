@@ -6,7 +6,7 @@
 
 mod hooks;
 pub mod images;
-pub(crate) mod pictures;
+pub(crate) mod job_images;
 pub(crate) mod siglip;
 #[cfg(test)]
 mod tests;
@@ -338,7 +338,7 @@ fn on_cpu(stage: Stage, kind: Kind) -> ComputePlacement {
     ComputePlacement::new(Device::Cpu, kind)
 }
 
-/// A capture that cannot be written costs itself, not the clip.
+/// A capture that cannot be written costs itself, not the video.
 fn warn_unwritten(written: Result<(), EngineError>, hooks: &StageHooks<'_>) {
     if let Err(err) = written {
         hooks.warn(format!("the capture could not be written: {err}"));

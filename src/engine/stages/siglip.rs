@@ -46,14 +46,14 @@ impl SiglipStage {
     }
 
     /// `pixels`: of the [processor](Self::processor) -> hidden states after the last norm, `(1, L, C)`; recorded under the
-    /// picture's `name`
+    /// image's `name`
     pub(crate) fn look(
         &self,
         name: &str,
         pixels: &Tensor,
         work: &mut StageWork<'_>,
     ) -> Result<Tensor, EngineError> {
-        let states = tch::no_grad(|| self.encoder.encode_pictures(pixels, work.hooks));
+        let states = tch::no_grad(|| self.encoder.encode_images(pixels, work.hooks));
         let states = states.ok_or(EngineError::Cancelled)?;
         let of = |part: &str| format!("image_encoder.{name}.{part}");
         work.capture.put(of("pixel_values"), pixels);

@@ -17,7 +17,7 @@ const LARGEST_HALF: f64 = 65504.0;
 pub struct TokenRanges {
     pub txt: (i64, i64),
     pub img: (i64, i64),
-    pub pictures: i64,
+    pub images: i64,
     /// Added to the attention scores of one image and its text, `(1, 1, l, l)`, in models that distinguish padding.
     pub bias: Option<Tensor>,
 }
@@ -25,12 +25,12 @@ pub struct TokenRanges {
 impl TokenRanges {
     /// Ranges of texts followed by images: `img`: `(B, I, ..)`, `txt`: `(1, T, ..)`
     pub fn of(img: &Tensor, txt: &Tensor) -> Self {
-        let (pictures, own) = (img.size()[0], img.size()[1]);
-        let txt_len = pictures * txt.size()[1];
+        let (images, own) = (img.size()[0], img.size()[1]);
+        let txt_len = images * txt.size()[1];
         Self {
             txt: (0, txt_len),
-            img: (txt_len, pictures * own),
-            pictures,
+            img: (txt_len, images * own),
+            images,
             bias: None,
         }
     }
@@ -44,9 +44,9 @@ impl TokenRanges {
     }
 
     /// Ranges of one image and its text.
-    fn of_picture(&self, index: i64) -> [(i64, i64); 2] {
+    fn of_image(&self, index: i64) -> [(i64, i64); 2] {
         self.streams().map(|(start, len)| {
-            let own = len / self.pictures;
+            let own = len / self.images;
             (start + index * own, own)
         })
     }
@@ -83,7 +83,7 @@ pub(super) fn add_norm(
     if xs.kind() != Kind::Half {
         return gated_add_norm(xs, ys, gate, next, EPS);
     }
-    // As diffusers does: with f16 some numbers are too large in every picture.
+    // As diffusers does: with f16 some numbers are too large in every image.
     gated_add(xs, ys, gate);
     drop(xs.clamp_(-LARGEST_HALF, LARGEST_HALF));
     layer_norm(xs, next, EPS)
@@ -232,14 +232,14 @@ fn queries_and_keys(qkv: &Tensor) -> Tensor {
 /// Attention within each image and its text: `qkv`: `(1, L, 3 H, D)` -> `(1, L, C)`
 fn attend(qkv: &Tensor, tokens: &TokenRanges) -> Tensor {
     let bias = tokens.bias.as_ref();
-    if tokens.pictures == 1 {
+    if tokens.images == 1 {
         return qkv_attention(qkv, bias);
     }
     let size = qkv.size();
     let size = [1, size[1], size[2] / 3 * size[3]];
     let out = Tensor::empty(size, (qkv.kind(), qkv.device()));
-    for index in 0..tokens.pictures {
-        let own = tokens.of_picture(index);
+    for index in 0..tokens.images {
+        let own = tokens.of_image(index);
         let parts = own.map(|(start, len)| qkv.narrow(1, start, len));
         let ys = qkv_attention(&Tensor::cat(&parts, 1), bias);
         let mut done = 0;

@@ -97,7 +97,7 @@ impl ControlNetBlocks {
         (tokens, rope): (&TokenRanges, &Rope),
         hooks: &dyn Hooks,
     ) -> Option<ControlNetOutput> {
-        let control = control.expand([tokens.pictures, -1, -1], false);
+        let control = control.expand([tokens.images, -1, -1], false);
         let control = control.reshape([1, tokens.img.1, -1]);
         gated_add(&mut tokens.of_img(&xs), &control, None);
         let pass = BlocksForward::new(

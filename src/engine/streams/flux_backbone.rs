@@ -60,7 +60,7 @@ impl SequenceEmbedder {
     pub fn embed(&self, img: &Tensor, txt: &Tensor, tokens: &TokenRanges) -> Tensor {
         let img = img.to_device(self.device).to_kind(self.kind);
         let xs = Tensor::empty([1, tokens.count(), self.dim], (self.kind, self.device));
-        let mut texts = tokens.of_txt(&xs).view([tokens.pictures, -1, self.dim]);
+        let mut texts = tokens.of_txt(&xs).view([tokens.images, -1, self.dim]);
         texts.copy_(&txt.expand_as(&texts));
         self.img_in
             .forward_into(&img.contiguous(), &tokens.of_img(&xs));
@@ -144,6 +144,6 @@ impl FluxBackbone {
         let places = (&tokens, &context.rope, tokens.img);
         let streams = &self.streams;
         let velocity = streams.forward(&mut xs, modulations, places, skip, residuals, hooks)?;
-        Some(velocity.view([tokens.pictures, -1, self.outputs]))
+        Some(velocity.view([tokens.images, -1, self.outputs]))
     }
 }

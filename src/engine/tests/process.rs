@@ -40,7 +40,7 @@ fn engine(fault: &str) -> Child {
 fn order(stage: Stage, folder: &Path, memory: StageMemory) -> EngineCommand {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/pipeline");
     let request = serde_json::json!({
-        "model": "tiny", "family": "wan", "files": ModelFiles::of_folder(&models).unwrap(), "out": "clip.mp4", "fps": 24.0,
+        "model": "tiny", "family": "wan", "files": ModelFiles::of_folder(&models).unwrap(), "out": "video.mp4", "fps": 24.0,
         "prompt": "", "negative_prompt": "", "width": 32, "height": 32, "num_frames": 1,
         "num_steps": 1, "guidance_scale": 1.0, "sampler": "unipc", "seed": 0,
     });
@@ -119,7 +119,7 @@ fn a_fault_with_a_number_strikes_in_the_middle_of_its_stage() {
 #[test]
 fn a_probe_answers_one_line_for_a_backend_and_ends() {
     let arguments =
-        "probe --device cpu --backend frames --shape large --convolutions clips --dtype f32";
+        "probe --device cpu --backend frames --shape large --convolutions videos --dtype f32";
     let probe = Command::new(env!("CARGO_BIN_EXE_safelight-engine"))
         .args(arguments.split(' '))
         .output()

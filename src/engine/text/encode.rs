@@ -12,7 +12,7 @@ use safelight_core::tokens::{PromptTemplate, TextTokenizer, cut_notice};
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    ClipTextEncoder, LanguageEncoder, PromptEmbeds, SeenPictures, T5Encoder, TextEmbeds, with_loras,
+    ClipTextEncoder, LanguageEncoder, PromptEmbeds, SeenImages, T5Encoder, TextEmbeds, with_loras,
 };
 use crate::capture::StageCapture;
 use crate::error::EngineError;
@@ -239,13 +239,13 @@ pub struct TextImages {
     /// Text of the images, with one `mark` for each image.
     pub spelled: String,
     pub mark: &'static str,
-    /// Rows and columns of each picture's tokens, and all of them: `(n, C)`
+    /// Rows and columns of each image's tokens, and all of them: `(n, C)`
     pub grids: Vec<[i64; 2]>,
     pub tokens: Tensor,
 }
 
 impl TextImages {
-    /// A text with `mark` in it once for each picture, with as many of it as the picture has tokens.
+    /// A text with `mark` in it once for each image, with as many of it as the image has tokens.
     fn spread(&self, tokens: &TokenBatch, mark: i64) -> Result<ImageTokens, EngineError> {
         let ids: Vec<i64> = tokens.unpadded().ids.view([-1]).try_into()?;
         let mut grids = self.grids.iter();
@@ -281,7 +281,7 @@ impl TextImages {
     }
 }
 
-/// A text with pictures in it.
+/// A text with images in it.
 struct ImageTokens {
     tokens: TokenBatch,
     /// Mask of the image tokens: `(L)`, boolean.
@@ -298,24 +298,24 @@ pub fn read_language(
     how: (LanguageUse, &PromptTemplate),
     work: &mut StageWork<'_>,
 ) -> Result<Vec<ReadText>, EngineError> {
-    read_with_pictures(files, texts, how, None, work)
+    read_with_images(files, texts, how, None, work)
 }
 
 /// Like `read`, with the same images before each text.
-pub fn read_with_pictures(
+pub fn read_with_images(
     files: &EncoderFiles<'_>,
     texts: &[EncodedText],
     (usage, template): (LanguageUse, &PromptTemplate),
-    pictures: Option<&TextImages>,
+    images: Option<&TextImages>,
     work: &mut StageWork<'_>,
 ) -> Result<Vec<ReadText>, EngineError> {
     let config = usage.read(files.home)?;
-    let room = pictures.map_or(0, |pictures| pictures.spelled.len());
+    let room = images.map_or(0, |images| images.spelled.len());
     let tokenizer = files.tokenizer(template.length() + room, config.vocab_size)?;
-    let mark = pictures.map(|pictures| {
-        let tokens = TokenBatch::encode(pictures.mark, &tokenizer)?;
+    let mark = images.map(|images| {
+        let tokens = TokenBatch::encode(images.mark, &tokenizer)?;
         if tokens.num_tokens != 1 {
-            let (mark, found) = (pictures.mark, tokens.num_tokens);
+            let (mark, found) = (images.mark, tokens.num_tokens);
             let reason =
                 format!("expected a tokenizer to which {mark} is one token, found {found}");
             return Err(EngineError::config(reason, files.home));
@@ -346,15 +346,15 @@ pub fn read_with_pictures(
         )
     })?;
     let read = texts.iter().map(|text| {
-        let before = pictures.map_or("", |pictures| &pictures.spelled);
+        let before = images.map_or("", |images| &images.spelled);
         let whole = format!("{before}{}", text.text);
         let tokens = TokenBatch::within(&whole, template, &tokenizer)?;
         if let Some(notice) = template.cut_notice(tokens.num_cut, text.role) {
             work.hooks.warn(notice);
         }
-        let spread = pictures.zip(mark);
+        let spread = images.zip(mark);
         let spread = spread
-            .map(|(pictures, mark)| pictures.spread(&tokens, mark))
+            .map(|(images, mark)| images.spread(&tokens, mark))
             .transpose()?;
         let tokens = spread
             .as_ref()
@@ -369,10 +369,10 @@ pub fn read_with_pictures(
         } else {
             tokens.unpadded()
         };
-        let seen = pictures.zip(spread.as_ref());
-        let seen = seen.map(|(pictures, spread)| SeenPictures {
+        let seen = images.zip(spread.as_ref());
+        let seen = seen.map(|(images, spread)| SeenImages {
             are: &spread.are,
-            tokens: &pictures.tokens,
+            tokens: &images.tokens,
             places: &spread.places,
         });
         let mut each = |number: usize, found: &Tensor| {

@@ -37,7 +37,7 @@ fn at_model(w: &Weights) -> (Weights, RopePairing) {
 }
 
 /// Image embeddings that replace the image tokens of a text, for vision-language models.
-pub struct SeenPictures<'a> {
+pub struct SeenImages<'a> {
     /// Mask of the image tokens: `(L)`, boolean.
     pub are: &'a Tensor,
     /// `(n, C)`, one row for each of them
@@ -124,7 +124,7 @@ impl LanguageEncoder {
         &self,
         ids: &Tensor,
         mask: &Tensor,
-        seen: Option<&SeenPictures<'_>>,
+        seen: Option<&SeenImages<'_>>,
         hooks: &dyn Hooks,
         each: &mut dyn FnMut(usize, &Tensor),
     ) -> Option<(Tensor, Tensor)> {

@@ -18,9 +18,9 @@ pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
 pub use encode::{
     EncodedText, EncoderFiles, PaddingMode, ReadText, TextImages, TokenBatch, language_embeds,
-    read_clip, read_language, read_t5, read_with_pictures, within_template,
+    read_clip, read_language, read_t5, read_with_images, within_template,
 };
-pub use language::{LanguageEncoder, SeenPictures};
+pub use language::{LanguageEncoder, SeenImages};
 pub use t5::T5Encoder;
 
 /// A text encoder's weights with what LoRAs do to them, for [`ClipTextEncoder::new`] or [`T5Encoder::new`].

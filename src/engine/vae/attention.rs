@@ -59,7 +59,7 @@ impl PixelAttention {
         go_on()?;
         let size = frames.size();
         let pixels = size[1] * size[2];
-        let ys = self.norm.forward(&as_picture(frames), moments);
+        let ys = self.norm.forward(&as_image(frames), moments);
         let qkv = ys.linear(&self.to_qkv.0, Some(&self.to_qkv.1));
         drop(ys);
         // 1 (t h) w (3 c) -> 3 × 1 1 (t h w) c
@@ -93,7 +93,7 @@ impl PixelAttention {
 }
 
 /// `(T, H, W, C)` → a view, `(1, T H, W, C)`
-pub(super) fn as_picture(frames: &Tensor) -> Tensor {
+pub(super) fn as_image(frames: &Tensor) -> Tensor {
     let size = frames.size();
     frames.view([1, size[0] * size[1], size[2], size[3]])
 }

@@ -44,11 +44,11 @@ impl FrameCache {
 pub enum ConvForm {
     /// Volume by volume.
     Volumes,
-    /// Picture by picture: for GPUs whose kernels for volumes are slow or missing, and for half precision on the CPU.
-    Pictures,
+    /// Image by image: for GPUs whose kernels for volumes are slow or missing, and for half precision on the CPU.
+    Images,
     /// Each layer in the faster one of the two, and fewer operations between layers: for GPUs.
     Mixed,
-    /// Picture by picture with fewer multiplications, and all between two convolutions at once: for f32 on the CPU.
+    /// Image by image with fewer multiplications, and all between two convolutions at once: for f32 on the CPU.
     Planes,
 }
 
@@ -57,26 +57,26 @@ impl ConvForm {
     pub fn for_weights(weights: &Weights) -> Self {
         match (weights.device(), weights.kind()) {
             (Device::Cpu, Kind::Float) => Self::Planes,
-            (Device::Cpu, _) => Self::Pictures,
+            (Device::Cpu, _) => Self::Images,
             _ => Self::Mixed,
         }
     }
 
     /// The form of one layer with taps in time and space.
     ///
-    /// Measured on an H200 for 3 × 3 × 3 in bf16, channels innermost, in milliseconds, volumes against pictures:
+    /// Measured on an H200 for 3 × 3 × 3 in bf16, channels innermost, in milliseconds, volumes against images:
     /// 480 × 832 at width 96, 4 frames: 2.9 against 1.63; 240 × 416 at width 192: 1.38 against 1.46; 120 × 208 at
-    /// width 384: 1.21 against 0.99; 60 × 104 at width 384, 1 frame: 0.11 against 0.21. Making the pictures that
+    /// width 384: 1.21 against 0.99; 60 × 104 at width 384, 1 frame: 0.11 against 0.21. Making the images that
     /// carry their predecessors costs two more passes over the frames than making the volume does.
     ///
     /// On AMD all layers are what the backend says, because that is what its probe measured.
     fn of_layer(self, backend: ConvBackend, is_rocm: bool, inputs: i64, frames: i64) -> Self {
         match self {
             Self::Mixed if matches!(backend, ConvBackend::Frames | ConvBackend::Cpu) => {
-                Self::Pictures
+                Self::Images
             }
             Self::Mixed if is_rocm => Self::Volumes,
-            Self::Mixed if frames > 1 && !(129..=255).contains(&inputs) => Self::Pictures,
+            Self::Mixed if frames > 1 && !(129..=255).contains(&inputs) => Self::Images,
             Self::Mixed => Self::Volumes,
             other => other,
         }
@@ -86,7 +86,7 @@ impl ConvForm {
     pub(super) fn of_backend(backend: ConvBackend) -> Self {
         match backend {
             ConvBackend::Direct | ConvBackend::NoMiopen => Self::Volumes,
-            ConvBackend::Frames | ConvBackend::Cpu => Self::Pictures,
+            ConvBackend::Frames | ConvBackend::Cpu => Self::Images,
         }
     }
 
@@ -108,9 +108,9 @@ pub(super) struct ConvFeed {
 /// The weights as the form wants them.
 #[derive(Debug)]
 enum ConvForm3d {
-    /// As one convolution of pictures that carry their predecessors as more channels, `(O, taps · C, kh, kw)`.
+    /// As one convolution of images that carry their predecessors as more channels, `(O, taps · C, kh, kw)`.
     /// On the CPU this is twice to ten times as fast as the convolution of volumes at widths that are no power of two.
-    Pictures(Tensor),
+    Images(Tensor),
     /// As convolutions of sums of frames, fewer than there are taps: for 3 × 3 × 3 and several frames at a time.
     Planes(ToomCookConv),
     /// As one convolution of volumes, `(O, C, taps, kh, kw)`.
@@ -153,7 +153,7 @@ impl ToomCookConv {
     pub(super) fn convolve(&self, planes: &Tensor) -> Vec<Tensor> {
         let planes = planes.split(1, 0).into_iter().zip(&self.weights);
         planes
-            .map(|(plane, weight)| convolve_pictures(&plane, weight, None, [1, 1]))
+            .map(|(plane, weight)| convolve_images(&plane, weight, None, [1, 1]))
             .collect()
     }
 }
@@ -217,7 +217,7 @@ impl CausalConv3d {
         })
     }
 
-    /// `weight`: `(O, C, taps, kh, kw)`, `bias`: `(O)`; by volumes or by pictures.
+    /// `weight`: `(O, C, taps, kh, kw)`, `bias`: `(O)`; by volumes or by images.
     pub(super) fn of_tensors(weight: &Tensor, bias: Tensor, form: ConvForm) -> Self {
         let size = weight.size();
         let [outputs, inputs, taps, kernel_h, kernel_w] = [0, 1, 2, 3, 4].map(|dim| size[dim]);
@@ -229,7 +229,7 @@ impl CausalConv3d {
             // o c t h w -> o h w (t c), seen as o (t c) h w
             let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
             let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
-            ConvForm3d::Pictures(rows.permute([0, 3, 1, 2]))
+            ConvForm3d::Images(rows.permute([0, 3, 1, 2]))
         };
         Self::with(form, weight, bias)
     }
@@ -294,7 +294,7 @@ impl CausalConv3d {
             None => Tensor::zeros([remembered, height, width, channels], options),
         };
         match &self.form {
-            ConvForm3d::Pictures(_) | ConvForm3d::Matrix(_) => {
+            ConvForm3d::Images(_) | ConvForm3d::Matrix(_) => {
                 let rows = [new, height, width, self.taps, channels];
                 let rows = Tensor::empty(rows.as_slice(), options);
                 let newest = rows.select(3, remembered);
@@ -308,7 +308,7 @@ impl CausalConv3d {
                         .copy_(&newest.narrow(0, 0, new - late));
                 }
                 *history = Some(last_frames(&before, &newest, remembered));
-                self.convolve_pictures(&rows.view([new, height, width, self.taps * channels]))
+                self.convolve_images(&rows.view([new, height, width, self.taps * channels]))
             }
             ConvForm3d::Volumes(_) | ConvForm3d::Planes(_) => {
                 let frames = [remembered + new, height, width, channels];
@@ -325,17 +325,17 @@ impl CausalConv3d {
     pub(super) fn convolve(&self, frames: &Tensor, stride: i64) -> Tensor {
         let taps = self.taps.min(frames.size()[0]);
         match &self.form {
-            ConvForm3d::Pictures(_) | ConvForm3d::Matrix(_) => {
-                self.convolve_pictures(&with_predecessors(frames, taps, stride))
+            ConvForm3d::Images(_) | ConvForm3d::Matrix(_) => {
+                self.convolve_images(&with_predecessors(frames, taps, stride))
             }
             ConvForm3d::Planes(planes) => {
-                // The last plane is the last tap alone: all that the first frame of a clip needs.
+                // The last plane is the last tap alone: all that the first frame of a video needs.
                 assert_eq!(
                     taps, 1,
                     "chunks are one frame and then always as many as the form is for"
                 );
                 let last = &planes.weights[planes.weights.len() - 1];
-                convolve_pictures(frames, last, Some(&self.bias), self.padding)
+                convolve_images(frames, last, Some(&self.bias), self.padding)
             }
             ConvForm3d::Volumes(weight) => {
                 let weight = weight.narrow(2, self.taps - taps, taps);
@@ -357,14 +357,14 @@ impl CausalConv3d {
 
     /// `rows`: `(T, H, W, taps · C)`, each frame after its predecessors. Returns `(T, H, W, O)`; fewer taps are the
     /// newest.
-    fn convolve_pictures(&self, rows: &Tensor) -> Tensor {
+    fn convolve_images(&self, rows: &Tensor) -> Tensor {
         let channels = rows.size()[3];
         let unused = self.taps * self.inputs - channels;
         let (bias, padding) = (Some(&self.bias), self.padding);
         match &self.form {
             ConvForm3d::Matrix(weight) => rows.linear(&weight.narrow(1, unused, channels), bias),
-            ConvForm3d::Pictures(weight) => {
-                convolve_pictures(rows, &weight.narrow(1, unused, channels), bias, padding)
+            ConvForm3d::Images(weight) => {
+                convolve_images(rows, &weight.narrow(1, unused, channels), bias, padding)
             }
             ConvForm3d::Planes(_) | ConvForm3d::Volumes(_) => {
                 unreachable!("these take frames alone")
@@ -393,7 +393,7 @@ fn last_frames(before: &Tensor, newest: &Tensor, count: i64) -> Tensor {
 }
 
 /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
-pub(super) fn convolve_pictures(
+pub(super) fn convolve_images(
     xs: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,

@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 use crate::kernels;
 
 use super::ConvBias;
-use super::causal::{channels_innermost, convolve_pictures};
+use super::causal::{channels_innermost, convolve_images};
 use super::slices::{floats, run_all, shared};
 
 /// The four pixels that one becomes.
@@ -83,7 +83,7 @@ impl DoublingConv {
 
     /// With a `border` of one pixel of zeros `(T, H, W, C)` → `(T, H + 1, W + 1, corners · O)`
     fn corners(&self, xs: &Tensor, border: i64) -> Tensor {
-        convolve_pictures(xs, &self.weight, self.corners_bias.as_ref(), [border; 2])
+        convolve_images(xs, &self.weight, self.corners_bias.as_ref(), [border; 2])
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added; for f32 on the CPU.

@@ -16,7 +16,7 @@ const COMPARED_ROWS: i64 = 8;
 pub struct TrialLayer {
     pub name: &'static str,
     pub channels: i64,
-    /// 3, and 1 in what knows pictures alone.
+    /// 3, and 1 in what knows images alone.
     pub taps: i64,
     /// New frames, in addition to `taps - 1` cached ones.
     pub frames: i64,
@@ -24,7 +24,7 @@ pub struct TrialLayer {
     pub width: i64,
 }
 
-/// The first and the last level of a decoder for clips at 256 × 256 and at 832 × 480, then those of one for pictures: in
+/// The first and the last level of a decoder for videos at 256 × 256 and at 832 × 480, then those of one for images: in
 /// tiles of 512 × 512, and in the bands that it makes of 1024 × 1024.
 pub const TRIAL_LAYERS: [TrialLayer; 10] = [
     TrialLayer::new("conv_c384_1f_32x32", 384, 1, [32, 32]),
@@ -32,11 +32,11 @@ pub const TRIAL_LAYERS: [TrialLayer; 10] = [
     TrialLayer::new("conv_c384_1f_60x104", 384, 1, [60, 104]),
     TrialLayer::new("conv_c192_4f_240x416", 192, 4, [240, 416]),
     TrialLayer::new("conv_c96_4f_480x832", 96, 4, [480, 832]),
-    TrialLayer::of_picture("conv_c512_64x64", 512, [64, 64]),
-    TrialLayer::of_picture("conv_c128_512x512", 128, [512, 512]),
-    TrialLayer::of_picture("conv_c512_128x128", 512, [128, 128]),
-    TrialLayer::of_picture("conv_c256_512x512", 256, [512, 512]),
-    TrialLayer::of_picture("conv_c128_512x1024", 128, [512, 1024]),
+    TrialLayer::of_image("conv_c512_64x64", 512, [64, 64]),
+    TrialLayer::of_image("conv_c128_512x512", 128, [512, 512]),
+    TrialLayer::of_image("conv_c512_128x128", 512, [128, 128]),
+    TrialLayer::of_image("conv_c256_512x512", 256, [512, 512]),
+    TrialLayer::of_image("conv_c128_512x1024", 128, [512, 1024]),
 ];
 
 impl TrialLayer {
@@ -51,7 +51,7 @@ impl TrialLayer {
         }
     }
 
-    const fn of_picture(name: &'static str, channels: i64, size: [i64; 2]) -> Self {
+    const fn of_image(name: &'static str, channels: i64, size: [i64; 2]) -> Self {
         Self {
             taps: 1,
             ..Self::new(name, channels, 1, size)
@@ -61,10 +61,10 @@ impl TrialLayer {
     /// Layers that represent a class.
     pub fn of_class(convolutions: ConvDimensions, class: ShapeClass) -> &'static [Self] {
         match (convolutions, class) {
-            (ConvDimensions::Clips, ShapeClass::Small) => &TRIAL_LAYERS[..2],
-            (ConvDimensions::Clips, ShapeClass::Large) => &TRIAL_LAYERS[2..5],
-            (ConvDimensions::Pictures, ShapeClass::Small) => &TRIAL_LAYERS[5..7],
-            (ConvDimensions::Pictures, ShapeClass::Large) => &TRIAL_LAYERS[7..],
+            (ConvDimensions::Videos, ShapeClass::Small) => &TRIAL_LAYERS[..2],
+            (ConvDimensions::Videos, ShapeClass::Large) => &TRIAL_LAYERS[2..5],
+            (ConvDimensions::Images, ShapeClass::Small) => &TRIAL_LAYERS[5..7],
+            (ConvDimensions::Images, ShapeClass::Large) => &TRIAL_LAYERS[7..],
         }
     }
 
@@ -107,7 +107,7 @@ impl LayerTrial {
     /// [`ConvBackend::NoMiopen`] the caller throws the switch.
     pub fn layer(&self, backend: ConvBackend) -> impl Fn() -> Tensor {
         let form = if self.weight.size()[2] == 1 {
-            ConvForm::Pictures
+            ConvForm::Images
         } else {
             ConvForm::of_backend(backend)
         };
@@ -124,7 +124,7 @@ impl LayerTrial {
         }
         let exact = |xs: &Tensor| xs.to_device(Device::Cpu).to_kind(Kind::Float);
         let (weight, bias) = (exact(&self.weight), exact(&self.bias));
-        let conv = CausalConv3d::of_tensors(&weight, bias, ConvForm::Pictures);
+        let conv = CausalConv3d::of_tensors(&weight, bias, ConvForm::Images);
         let height = self.xs.size()[1];
         let rows = COMPARED_ROWS.min(height);
         let [mut off, mut length] = [0.0; 2];
@@ -190,8 +190,8 @@ mod tests {
                 let last = layers.last().unwrap();
                 let found = ShapeClass::of_pixels(last.width as u32, last.height as u32);
                 assert_eq!(found, class);
-                let is_clips = convolutions == ConvDimensions::Clips;
-                assert!(layers.iter().all(|it| (it.taps > 1) == is_clips));
+                let is_videos = convolutions == ConvDimensions::Videos;
+                assert!(layers.iter().all(|it| (it.taps > 1) == is_videos));
                 layers.len()
             })
         });

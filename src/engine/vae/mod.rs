@@ -47,7 +47,7 @@ impl Posterior {
         }
     }
 
-    /// In f32, and recorded as that of a job's `number`-th picture.
+    /// In f32, and recorded as that of a job's `number`-th image.
     pub fn recorded(&self, number: usize, capture: &mut StageCapture) -> Self {
         let [mean, logvar] = [&self.mean, &self.logvar].map(|xs| xs.to_kind(Kind::Float));
         capture.put(format!("vae.encode.{number}.mean"), &mean);

@@ -58,7 +58,7 @@ impl Tiling {
     }
 }
 
-/// The tiles of one clip, in latents.
+/// The tiles of one video, in latents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TileGrid {
     size: i64,
@@ -317,7 +317,7 @@ mod tests {
 
     use super::{LatentTile, TileBlender, TileGrid, TileScheme, Tiling};
 
-    /// The tiles of one picture of `height` × `width`, put together from `of_tile`.
+    /// The tiles of one image of `height` × `width`, put together from `of_tile`.
     fn put_together(
         grid: TileGrid,
         chunks: usize,
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_that_agree_where_they_overlap_give_the_picture_they_were_cut_from() {
+    fn tiles_that_agree_where_they_overlap_give_the_image_they_were_cut_from() {
         let sizes = [
             (9, 7, 4, 3),
             (4, 9, 4, 3),
@@ -358,17 +358,17 @@ mod tests {
             .flat_map(|scheme| sizes.map(|size| (scheme, size)))
         {
             let grid = TileGrid::new(tiling(size, stride, *scheme), 1, [height, width]).unwrap();
-            let picture = |chunk: usize| {
+            let image = |chunk: usize| {
                 let values = Tensor::arange(height * width * 2, (Kind::Float, Device::Cpu));
                 (values + chunk as i64).view([1, height, width, 2])
             };
             let found = put_together(grid, 3, |tile, chunk| {
-                let rows = picture(chunk).narrow(1, tile.top, tile.height);
+                let rows = image(chunk).narrow(1, tile.top, tile.height);
                 rows.narrow(2, tile.left, tile.width).copy()
             });
             assert_eq!(found.len(), 3);
             for (chunk, found) in found.iter().enumerate() {
-                let off = (found - picture(chunk)).abs().max().double_value(&[]);
+                let off = (found - image(chunk)).abs().max().double_value(&[]);
                 assert!(
                     off < 1e-4,
                     "{height} × {width} in {size} / {stride}, {scheme:?}: off by {off}"
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_within_one_tile_is_not_cut() {
+    fn a_video_within_one_tile_is_not_cut() {
         assert!(TileGrid::new(Tiling::default(), 8, [32, 32]).is_none());
         assert!(TileGrid::new(Tiling::default(), 8, [32, 33]).is_some());
     }

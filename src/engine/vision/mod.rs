@@ -1,6 +1,6 @@
-//! Pictures to embeddings.
+//! Images to embeddings.
 //!
-//! Encoders here know nothing of the model that reads their embeddings, and nothing of files with pictures in them.
+//! Encoders here know nothing of the model that reads their embeddings, and nothing of files with images in them.
 
 mod processor;
 mod qwen;

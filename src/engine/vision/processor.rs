@@ -15,7 +15,7 @@ use crate::error::EngineError;
 
 /// Edges beyond this are no image encoder's.
 const MAX_EDGE: i64 = 4096;
-/// A picture far longer than wide grows with its ratio when its short edge is resized.
+/// An image far longer than wide grows with its ratio when its short edge is resized.
 const MAX_RESIZED: i64 = 1 << 28;
 
 /// Checked content of `preprocessor_config.json`.
@@ -133,7 +133,7 @@ impl ClipImageProcessor {
             Some([height, width]) => format!("{width}x{height}"),
             None => "any size".to_owned(),
         };
-        let reason = format!("the image encoder reads pictures of {width}x{height}, not {found}");
+        let reason = format!("the image encoder reads images of {width}x{height}, not {found}");
         Err(EngineError::config(reason, place))
     }
 
@@ -183,10 +183,10 @@ impl ClipImageProcessor {
         })
     }
 
-    /// `picture`: `(1, 3, H, W)` bytes -> the same, resized
-    fn resized(&self, picture: Tensor, [height, width]: [i64; 2]) -> Result<Tensor, EngineError> {
+    /// `image`: `(1, 3, H, W)` bytes -> the same, resized
+    fn resized(&self, image: Tensor, [height, width]: [i64; 2]) -> Result<Tensor, EngineError> {
         let Some((size, filter)) = self.resize else {
-            return Ok(picture);
+            return Ok(image);
         };
         let size = match size {
             ResizeTarget::Exact(size) => size,
@@ -195,51 +195,51 @@ impl ClipImageProcessor {
         };
         if size[0] * size[1] * 3 > MAX_RESIZED {
             return Err(EngineError::request(format!(
-                "a picture of {width}x{height} is too long for the image encoder"
+                "an image of {width}x{height} is too long for the image encoder"
             )));
         }
         if size == [height, width] {
-            return Ok(picture);
+            return Ok(image);
         }
         Ok(match filter {
             ResampleFilter::Nearest => {
-                picture.f_internal_upsample_nearest_exact2d(size, None, None)?
+                image.f_internal_upsample_nearest_exact2d(size, None, None)?
             }
             ResampleFilter::Bilinear => {
-                picture.f_internal_upsample_bilinear2d_aa(size, false, None, None)?
+                image.f_internal_upsample_bilinear2d_aa(size, false, None, None)?
             }
             ResampleFilter::Bicubic => {
-                picture.f_internal_upsample_bicubic2d_aa(size, false, None, None)?
+                image.f_internal_upsample_bicubic2d_aa(size, false, None, None)?
             }
         })
     }
 
-    /// `picture`: `(1, 3, H, W)` bytes -> the same, with its middle cut out; black surrounds what is too small
-    fn cropped(&self, picture: Tensor) -> Tensor {
+    /// `image`: `(1, 3, H, W)` bytes -> the same, with its middle cut out; black surrounds what is too small
+    fn cropped(&self, image: Tensor) -> Tensor {
         let Some([height, width]) = self.crop else {
-            return picture;
+            return image;
         };
-        let (_, _, h, w) = picture.size4().expect("a picture has four dimensions");
+        let (_, _, h, w) = image.size4().expect("an image has four dimensions");
         let (down, right) = ((height - h).max(0), (width - w).max(0));
-        let picture = if down + right > 0 {
+        let image = if down + right > 0 {
             let sides = [right / 2, (right + 1) / 2, down / 2, (down + 1) / 2];
-            picture.constant_pad_nd(sides)
+            image.constant_pad_nd(sides)
         } else {
-            picture
+            image
         };
         let (top, left) = ((h - height).max(0) / 2, (w - width).max(0) / 2);
-        picture.narrow(2, top, height).narrow(3, left, width)
+        image.narrow(2, top, height).narrow(3, left, width)
     }
 
-    /// `picture`: `(1, 3, H, W)` in [0, 1], not bytes -> what [`pixel_values`] gives of bytes
-    pub(super) fn of_numbers(&self, picture: Tensor) -> Result<Tensor, EngineError> {
-        let (_, _, height, width) = picture.size4().expect("a picture has four dimensions");
-        let picture = self.cropped(self.resized(picture, [height, width])?);
-        Ok(self.normalized(&picture, None))
+    /// `image`: `(1, 3, H, W)` in [0, 1], not bytes -> what [`pixel_values`] gives of bytes
+    pub(super) fn of_numbers(&self, image: Tensor) -> Result<Tensor, EngineError> {
+        let (_, _, height, width) = image.size4().expect("an image has four dimensions");
+        let image = self.cropped(self.resized(image, [height, width])?);
+        Ok(self.normalized(&image, None))
     }
 
-    /// `picture`: bytes, or numbers that are not rescaled -> f32; the order of the operations decides the last bits
-    fn normalized(&self, picture: &Tensor, rescale_factor: Option<f64>) -> Tensor {
+    /// `image`: bytes, or numbers that are not rescaled -> f32; the order of the operations decides the last bits
+    fn normalized(&self, image: &Tensor, rescale_factor: Option<f64>) -> Tensor {
         let per_channel = |numbers: [f64; 3]| {
             let numbers = numbers.map(|n| n as f32);
             let numbers = Tensor::from_slice(&numbers).view([3, 1, 1]);
@@ -248,19 +248,19 @@ impl ClipImageProcessor {
                 None => numbers,
             }
         };
-        let picture = picture.to_kind(Kind::Float);
+        let image = image.to_kind(Kind::Float);
         match (self.normalize, rescale_factor) {
-            (Some([mean, std]), _) => (picture - per_channel(mean)) / per_channel(std),
-            (None, Some(factor)) => picture * factor,
-            (None, None) => picture,
+            (Some([mean, std]), _) => (image - per_channel(mean)) / per_channel(std),
+            (None, Some(factor)) => image * factor,
+            (None, None) => image,
         }
     }
 }
 
-/// A picture as the image encoder reads it.
+/// An image as the image encoder reads it.
 ///
-/// `rgb`: the picture as it was opened, `width` x `height` bytes of red, green and blue row by row. It must not
-/// have been resized to the clip: diffusers gives the image encoder the original, and only the autoencoder gets the
+/// `rgb`: the image as it was opened, `width` x `height` bytes of red, green and blue row by row. It must not
+/// have been resized to the video: diffusers gives the image encoder the original, and only the autoencoder gets the
 /// resized one. -> `(1, 3, 224, 224)` in f32 on the CPU (or what else the processor says).
 pub fn pixel_values(
     rgb: &[u8],
@@ -272,15 +272,15 @@ pub fn pixel_values(
     let count = u64::from(width) * u64::from(height) * 3;
     if count == 0 || rgb.len() as u64 != count {
         return Err(EngineError::request(format!(
-            "a picture of {width}x{height} has {count} bytes, but {} came",
+            "an image of {width}x{height} has {count} bytes, but {} came",
             rgb.len()
         )));
     }
-    let picture = Tensor::f_from_data_size(rgb, &[size[0], size[1], 3], Kind::Uint8)?;
+    let image = Tensor::f_from_data_size(rgb, &[size[0], size[1], 3], Kind::Uint8)?;
     // h w c -> 1 c h w
-    let picture = picture.permute([2, 0, 1]).unsqueeze(0).contiguous();
-    let picture = processor.resized(picture, size)?;
-    Ok(processor.normalized(&processor.cropped(picture), processor.rescale_factor))
+    let image = image.permute([2, 0, 1]).unsqueeze(0).contiguous();
+    let image = processor.resized(image, size)?;
+    Ok(processor.normalized(&processor.cropped(image), processor.rescale_factor))
 }
 
 /// SigLIP's, as in FramePack: values in [0, 1], resized and normalised.
@@ -309,13 +309,13 @@ impl SiglipImageProcessor {
     }
 
     /// Preprocesses an opened image, resized as bytes, as in pipelines that receive images.
-    pub fn of_bytes(&self, picture: &RgbPixels) -> Result<Tensor, EngineError> {
-        pixel_values(&picture.rgb, picture.width, picture.height, &self.0)
+    pub fn of_bytes(&self, image: &RgbPixels) -> Result<Tensor, EngineError> {
+        pixel_values(&image.rgb, image.width, image.height, &self.0)
     }
 
-    /// `picture`: `(1, 3, H, W)` in [-1, 1], f32 on the CPU, as the autoencoder gets it -> `(1, 3, 384, 384)` (or what
+    /// `image`: `(1, 3, H, W)` in [-1, 1], f32 on the CPU, as the autoencoder gets it -> `(1, 3, 384, 384)` (or what
     /// else the processor says), mostly in [-1, 1]
-    pub fn pixel_values(&self, picture: &Tensor) -> Result<Tensor, EngineError> {
-        self.0.of_numbers((picture + 1.0) / 2.0)
+    pub fn pixel_values(&self, image: &Tensor) -> Result<Tensor, EngineError> {
+        self.0.of_numbers((image + 1.0) / 2.0)
     }
 }

@@ -1,10 +1,10 @@
-//! The part of Qwen 2.5 VL that looks at pictures: patches through blocks that mostly look no further than a window,
+//! The part of Qwen 2.5 VL that looks at images: patches through blocks that mostly look no further than a window,
 //! four of them merged to each token of the language network.
 //!
 //! Fields have the names of `transformers`, after
 //! <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py>.
 //!
-//! Shapes: `N` patches of all pictures, `C` width, `H` heads of `D`. Patches that become one token follow each other,
+//! Shapes: `N` patches of all images, `C` width, `H` heads of `D`. Patches that become one token follow each other,
 //! and inside, tokens of one window too.
 
 use safelight_core::media::{self, RgbPixels};
@@ -35,7 +35,7 @@ pub struct QwenVisionTower {
 pub struct TowerOutput {
     /// Before they are merged: `(N, C)`, window by window
     pub last_hidden_state: Tensor,
-    /// `(N / 4, out_hidden_size)`, row by row of each picture
+    /// `(N / 4, out_hidden_size)`, row by row of each image
     pub tokens: Tensor,
 }
 
@@ -63,7 +63,7 @@ impl QwenVisionTower {
         })
     }
 
-    /// `patches`: `(N, 3 t p p)`, `grids`: rows and columns of each picture's patches; `None` when cancelled
+    /// `patches`: `(N, 3 t p p)`, `grids`: rows and columns of each image's patches; `None` when cancelled
     pub fn forward(
         &self,
         patches: &Tensor,
@@ -89,7 +89,7 @@ impl QwenVisionTower {
             hooks.check_cancelled(FaultSite::Vision)?;
             let is_whole = self.config.fullatt_block_indexes.contains(&number);
             let parts = if is_whole {
-                &windows.pictures
+                &windows.images
             } else {
                 &windows.lengths
             };
@@ -108,7 +108,7 @@ impl QwenVisionTower {
     fn angles(&self, grids: &[[i64; 2]]) -> Tensor {
         let (merge, dim) = (self.config.spatial_merge_size, self.config.head_dim() / 2);
         let f32s = (Kind::Float, Device::Cpu);
-        let of_picture = grids.iter().map(|&[rows, columns]| {
+        let of_image = grids.iter().map(|&[rows, columns]| {
             let row = Tensor::arange(rows, f32s).view([-1, 1]);
             let column = Tensor::arange(columns, f32s).view([1, -1]);
             let axes = [row, column].map(|places| {
@@ -122,7 +122,7 @@ impl QwenVisionTower {
             });
             Tensor::cat(&axes, 1)
         });
-        Tensor::cat(&of_picture.collect::<Vec<_>>(), 0)
+        Tensor::cat(&of_image.collect::<Vec<_>>(), 0)
     }
 }
 
@@ -130,9 +130,9 @@ impl QwenVisionTower {
 struct PatchWindows {
     /// Of each token, window by window: its number row by row.
     order: Vec<i64>,
-    /// Patches of each window, and of each picture.
+    /// Patches of each window, and of each image.
     lengths: Vec<i64>,
-    pictures: Vec<i64>,
+    images: Vec<i64>,
 }
 
 impl PatchWindows {
@@ -142,7 +142,7 @@ impl PatchWindows {
         let mut found = Self {
             order: Vec::new(),
             lengths: Vec::new(),
-            pictures: Vec::new(),
+            images: Vec::new(),
         };
         let mut first = 0;
         for [rows, columns] in grids.iter().map(|grid| grid.map(|edge| edge / merge)) {
@@ -158,7 +158,7 @@ impl PatchWindows {
                 }
             }
             first += rows * columns;
-            found.pictures.push(rows * columns * config.merged());
+            found.images.push(rows * columns * config.merged());
         }
         found
     }
@@ -223,21 +223,21 @@ impl VisionBlock {
     }
 }
 
-/// A picture's patches as the tower reads them, `(N, 3 t p p)` in f32, and their rows and columns. The picture's edges
+/// An image's patches as the tower reads them, `(N, 3 t p p)` in f32, and their rows and columns. The image's edges
 /// become the nearest multiples of a token's.
 pub fn patches_of(
-    picture: &RgbPixels,
+    image: &RgbPixels,
     config: &QwenVisionConfig,
 ) -> Result<(Tensor, [i64; 2]), EngineError> {
     let token = config.token_pixels();
     let nearest =
         |edge: u32| ((f64::from(edge) / token as f64).round_ties_even() as i64).max(1) * token;
-    let [height, width] = [picture.height, picture.width].map(nearest);
+    let [height, width] = [image.height, image.width].map(nearest);
     let processor = ClipImageProcessor::read_over(
         None,
         json!({"size": {"height": height, "width": width}, "do_center_crop": false}),
     )?;
-    let pixels = super::pixel_values(&picture.rgb, picture.width, picture.height, &processor)?;
+    let pixels = super::pixel_values(&image.rgb, image.width, image.height, &processor)?;
     let (patch, merge) = (config.patch_size, config.spatial_merge_size);
     let grid = [height / patch, width / patch];
     let [rows, columns] = grid.map(|edge| edge / merge);
@@ -246,21 +246,21 @@ pub fn patches_of(
         .view(&[3, rows, merge, patch, columns, merge, patch][..])
         .permute([1, 4, 2, 5, 0, 3, 6])
         .reshape([-1, 3, 1, patch * patch])
-        // A picture is a clip of equal frames.
+        // An image is a video of equal frames.
         .expand([-1, -1, config.temporal_patch_size, -1], false)
         .reshape([-1, config.patch_numbers()]);
     Ok((patches, grid))
 }
 
-/// The size, width and height, of about `area` pixels in the aspect of a picture, in steps of 32.
-pub fn size_of_area(picture: &RgbPixels, area: f64) -> (u32, u32) {
-    let ratio = f64::from(picture.width) / f64::from(picture.height);
+/// The size, width and height, of about `area` pixels in the aspect of an image, in steps of 32.
+pub fn size_of_area(image: &RgbPixels, area: f64) -> (u32, u32) {
+    let ratio = f64::from(image.width) / f64::from(image.height);
     let width = (area * ratio).sqrt();
     let step = |edge: f64| ((edge / 32.0).round_ties_even() as u32).max(1) * 32;
     (step(width), step(width / ratio))
 }
 
-pub fn resized_to_area(picture: &RgbPixels, area: f64) -> Result<RgbPixels, EngineError> {
-    let (width, height) = size_of_area(picture, area);
-    Ok(media::resize_lanczos(picture, width, height)?)
+pub fn resized_to_area(image: &RgbPixels, area: f64) -> Result<RgbPixels, EngineError> {
+    let (width, height) = size_of_area(image, area);
+    Ok(media::resize_lanczos(image, width, height)?)
 }

@@ -1,11 +1,11 @@
-//! Vision transformers over patches of pictures: CLIP's (Wan 2.1's ViT-H/14) and SigLIP's (FramePack's so400m).
+//! Vision transformers over patches of images: CLIP's (Wan 2.1's ViT-H/14) and SigLIP's (FramePack's so400m).
 //!
 //! Reads the names of `transformers` below any prefix; the other parts of a whole CLIP or SigLIP are ignored. Has no
-//! projection, no dropout, and reads pictures of one size only. After
+//! projection, no dropout, and reads images of one size only. After
 //! <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/clip/modeling_clip.py> and
 //! <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/siglip/modeling_siglip.py>.
 //!
-//! Shapes: `N` pictures, `L` tokens of each, `C` width.
+//! Shapes: `N` images, `L` tokens of each, `C` width.
 
 use safelight_core::networks::{
     ClipVisionConfig, ReduxConfig, SiglipConfig, VisionConfig, VisionKind, clip_vision, siglip,
@@ -145,11 +145,11 @@ impl ClipVisionEncoder {
     /// `pixel_values`: `(N, 3, image_size, image_size)`, from [`pixel_values`](super::pixel_values) with a processor
     /// that
     /// [fits](super::ClipImageProcessor::check). Returns `(N, L, C)`; `None` when cancelled.
-    pub fn encode_pictures(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
+    pub fn encode_images(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
         self.0.encode(pixel_values, 1, hooks)
     }
 
-    /// The rest of the network, for the record. `xs`: what [`Self::encode_pictures`] gave
+    /// The rest of the network, for the record. `xs`: what [`Self::encode_images`] gave
     pub fn finish(&self, xs: &Tensor) -> ClipVisionOutput {
         let (last_hidden_state, pooler_output) = self.0.last(xs);
         ClipVisionOutput {
@@ -190,7 +190,7 @@ impl SiglipVisionEncoder {
     ///
     /// `pixel_values`: `(N, 3, image_size, image_size)`, from a [processor](super::SiglipImageProcessor) that
     /// [fits](super::SiglipImageProcessor::check). Returns `(N, L, C)`; `None` when cancelled.
-    pub fn encode_pictures(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
+    pub fn encode_images(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
         let xs = self.0.encode(pixel_values, 0, hooks)?;
         Some(self.0.normed(&xs))
     }
@@ -206,7 +206,7 @@ fn siglip_prefix(w: &Weights) -> &str {
     siglip::prefix(&w.keys()).unwrap_or(clip_vision::USUAL_PREFIX)
 }
 
-/// The head by which a SigLIP makes one vector of a picture, for records: a learnt question attends to all patches.
+/// The head by which a SigLIP makes one vector of an image, for records: a learnt question attends to all patches.
 pub struct SiglipHead {
     /// `(1, 1, C)`
     probe: Tensor,
@@ -273,7 +273,7 @@ fn linear(xs: &Tensor, [weight, bias]: &[Tensor; 2]) -> Tensor {
     xs.linear(weight, Some(bias))
 }
 
-/// Redux: tokens of a text of what SigLIP sees in a picture, by two layers, as diffusers' `ReduxImageEncoder`
+/// Redux: tokens of a text of what SigLIP sees in an image, by two layers, as diffusers' `ReduxImageEncoder`
 /// (`pipelines/flux/modeling_flux.py` of 0.42.1) computes them.
 pub struct ReduxEmbedder {
     redux_up: Linear,

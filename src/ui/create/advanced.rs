@@ -15,7 +15,7 @@ const SHIFT_HOVER: &str =
     "Timestep shift: higher spends more steps on composition, lower on details";
 const SHIFT_AUTO: &str = "Automatic";
 const FPS_HOVER: &str =
-    "Frames per second of the saved clip. It changes how fast it plays, not what is made";
+    "Frames per second of the saved video. It changes how fast it plays, not what is made";
 const OFF: &str = "Off";
 /// Factors of width and height in the form; the command line and files take any other.
 const SECOND_PASS_SCALES: [f64; 4] = [1.25, 1.5, 2.0, 4.0];
@@ -37,7 +37,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
     schedule_ui(ui, view.form);
     shift_ui(ui, view.form, spec);
     said_ui(ui, view, &["shift"]);
-    if !spec.family.makes_pictures {
+    if !spec.family.makes_images {
         fps_ui(ui, view, spec);
         said_ui(ui, view, &["fps"]);
     }
@@ -55,7 +55,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
     let button = hint_button(
         ui,
         "Reset to the model's defaults",
-        "Everything except the prompt, the LoRAs, the pictures and the seed",
+        "Everything except the prompt, the LoRAs, the images and the seed",
     );
     view.on_click(&button, LibraryCommand::ResetForm);
 }
@@ -252,38 +252,38 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 fn fps_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     // Uneven frames are resampled to any rate.
     let inputs = view.inputs();
-    let clip_fps = inputs
-        .clip()
-        .filter(|clip| !clip.info.is_uneven)
-        .map(|clip| clip.info.fps);
+    let video_fps = inputs
+        .video()
+        .filter(|video| !video.info.is_uneven)
+        .map(|video| video.info.fps);
     let default = spec.defaults.fps;
     let form = &mut *view.form;
     // The video's rate is not chosen by the user.
-    let mut own_rate = form.fps.filter(|_| clip_fps.is_none());
+    let mut own_rate = form.fps.filter(|_| video_fps.is_none());
     default_row(
         ui,
         ("Frame rate", "frame rate", FPS_HOVER),
         &mut own_rate,
         (default, default.to_string()),
         |ui, label, fps| {
-            let mut shown = clip_fps.unwrap_or(*fps);
+            let mut shown = video_fps.unwrap_or(*fps);
             let value = DragValue::new(&mut shown)
                 .range(0.0..=240.0)
                 .speed(0.1)
                 .max_decimals(3)
                 .suffix(" fps");
-            ui.add_enabled_ui(clip_fps.is_none(), |ui| {
+            ui.add_enabled_ui(video_fps.is_none(), |ui| {
                 number(ui, ui.available_width(), value)
                     .on_hover_text(FPS_HOVER)
-                    .on_disabled_hover_text("The clip continues at its own rate")
+                    .on_disabled_hover_text("The video continues at its own rate")
                     .labelled_by(label);
             });
-            if clip_fps.is_none() {
+            if video_fps.is_none() {
                 *fps = shown;
             }
         },
     );
-    if clip_fps.is_none() {
+    if video_fps.is_none() {
         form.fps = own_rate;
     }
 }

@@ -3,9 +3,9 @@
 pub(super) mod advanced;
 mod grid;
 mod guidance;
+pub(super) mod images;
 pub(super) mod loras;
 mod parameters;
-pub(super) mod pictures;
 pub(super) mod presets;
 pub(super) mod prompt;
 pub(super) mod submit_hints;
@@ -37,7 +37,7 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 ui.add_space(theme::GAP);
                 prompt::prompt_ui(ui, view);
                 ui.add_space(theme::GAP);
-                pictures::inputs_ui(ui, view);
+                images::inputs_ui(ui, view);
                 loras::loras_ui(ui, view);
                 parameters::parameters_ui(ui, view);
                 ui.add_space(theme::SMALL_GAP);
@@ -105,7 +105,7 @@ fn picker_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, label: egui::Id)
 fn hover_text(spec: &ModelSpec) -> String {
     let (about, licence, needs) = (&spec.description, &spec.licence, needs_text(spec));
     let (bytes, folder) = (size_text(spec.bytes), spec.folder.display());
-    let makes = result_word(spec.family.makes_pictures);
+    let makes = result_word(spec.family.makes_images);
     format!("{about}\nMakes {makes}s from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
 }
 

@@ -27,7 +27,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     size_ui(ui, view, &spec);
     if spec.section_order.is_some() {
         sections_ui(ui, view, &spec);
-    } else if !spec.family.makes_pictures {
+    } else if !spec.family.makes_images {
         length_ui(ui, view, &spec);
     }
     count_ui(ui, view, &spec);
@@ -50,14 +50,14 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .on_hover_text("All other settings, such as steps, guidance and sampler");
     grid_ui(ui, view, &spec);
     let clear = ui.button("Clear form").on_hover_text(
-        "Empty the prompt, the pictures, the mask and the LoRAs, and set everything else to the \
+        "Empty the prompt, the images, the mask and the LoRAs, and set everything else to the \
         model's defaults",
     );
     view.on_click(&clear, AppCommand::ClearForm);
 }
 
 fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let word = result_word(spec.family.makes_pictures);
+    let word = result_word(spec.family.makes_images);
     let explanation = format!(
         "Width and height of the {word} in pixels. Larger takes longer and needs more memory"
     );
@@ -131,20 +131,21 @@ fn auto_text(spec: &ModelSpec, view: &UiContext<'_>) -> String {
     if inputs.size().is_none() || spec.limits.fixed_size {
         format!("{width} × {height}")
     } else {
-        let what = if is_of_clip(&inputs) {
-            "clip"
+        let what = if is_of_video(&inputs) {
+            "video"
         } else {
-            "picture"
+            "image"
         };
         format!("Like the {what}  {width} × {height}")
     }
 }
 
 /// The automatic size follows a video: one that is extended, or a control.
-fn is_of_clip(inputs: &FormInputs) -> bool {
+fn is_of_video(inputs: &FormInputs) -> bool {
     let control = inputs.controls.first().map(|control| &control.source);
     let is_control_followed = inputs.image.is_none() && inputs.last_image.is_none();
-    inputs.clip().is_some() || (is_control_followed && matches!(control, Some(InputMedia::Clip(_))))
+    inputs.video().is_some()
+        || (is_control_followed && matches!(control, Some(InputMedia::Video(_))))
 }
 
 fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
@@ -185,7 +186,7 @@ fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
 }
 
 fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let explanation = "How long the clip is. It is made section by section, and each can be \
+    let explanation = "How long the video is. It is made section by section, and each can be \
                       watched as soon as it is done";
     default_row(
         ui,
@@ -241,7 +242,7 @@ fn sections_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
 }
 
 fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let explanation = "How long the clip is. One frame is a picture";
+    let explanation = "How long the video is. One frame is an image";
     let default = spec.defaults.num_frames;
     default_row(
         ui,
@@ -283,8 +284,8 @@ fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
 fn length_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
-    if let Some(clip) = view.inputs().extend {
-        let info = clip.info.for_model(fps);
+    if let Some(video) = view.inputs().extend {
+        let info = video.info.for_model(fps);
         // The new part begins with the old one's last frame.
         let num_new = num_frames.saturating_sub(1);
         let num_all = num_new.saturating_add(info.num_frames);
@@ -293,15 +294,15 @@ fn length_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
         let fps = rate(info.fps);
         return format!("{more} more, {all} in all at {fps} frames a second");
     }
-    let source = view.inputs().source_clip;
-    let source = source.map(|clip| clip.info.for_model(fps));
+    let source = view.inputs().source_video;
+    let source = source.map(|video| video.info.for_model(fps));
     if let Some(info) = source.filter(|info| info.num_frames > 1) {
-        // No longer than the clip, and at its rate.
+        // No longer than the video, and at its rate.
         let num_frames = num_frames.min(info.num_frames);
         return secs_text(f64::from(num_frames) / info.fps, info.fps);
     }
     if num_frames == 1 {
-        "A single picture".to_owned()
+        "A single image".to_owned()
     } else {
         secs_text(f64::from(num_frames) / fps, fps)
     }
@@ -312,7 +313,7 @@ fn secs_text(secs: f64, fps: f64) -> String {
 }
 
 pub(super) fn seed_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let word = result_word(view.makes_pictures());
+    let word = result_word(view.makes_images());
     let explanation =
         format!("Seed of the random noise. The same seed and settings make the same {word}");
     row(ui, "Seed", &explanation, |ui, label| {

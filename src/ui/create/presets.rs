@@ -93,7 +93,7 @@ fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.set_width(theme::MENU_WIDTH);
     if pressed(
         ui.button(with_icon(icons::FOLDER_OPEN, FROM_FILE)),
-        "Use the settings stored in a picture, a clip or a JSON file, made here or by another \
+        "Use the settings stored in an image, a video or a JSON file, made here or by another \
             program",
         FROM_FILE,
     ) {
@@ -117,7 +117,7 @@ fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let response = ui
             .add(edit)
             .on_hover_text(
-                "Saves size, length, steps, guidance and the like; not the prompts, the pictures, \
+                "Saves size, length, steps, guidance and the like; not the prompts, the images, \
                 the LoRAs and the seed. A preset of the same name is replaced",
             )
             .accessible_name("Preset name");

@@ -6,8 +6,8 @@ use egui::{TextWrapMode, WidgetText};
 
 use crate::app::choices::MaskOf;
 use crate::app::inputs::ChosenInput;
-use crate::ui::create::pictures::slot_words::slot_words;
-use crate::ui::create::pictures::{self, PAINT_MASK_HOVER, paint_control_mask_hover};
+use crate::ui::create::images::slot_words::slot_words;
+use crate::ui::create::images::{self, PAINT_MASK_HOVER, paint_control_mask_hover};
 use crate::ui::prelude::*;
 
 /// The rest is in the hover text.
@@ -84,7 +84,7 @@ fn submit_hint(ui: &Ui, view: &UiContext<'_>) -> Option<SubmitHint> {
             (help, None) => (help, sentence(&err.message)),
         };
         let is_missing = (err.field != "extend" && help.is_some())
-            || (err.field == "control" && pictures::controls::is_incomplete(view));
+            || (err.field == "control" && images::controls::is_incomplete(view));
         return Some(SubmitHint {
             text,
             colour: if is_missing {
@@ -190,10 +190,10 @@ fn extend_elsewhere(
     let command = LibraryCommand::Choose(other.id.clone());
     let help = HelpButton::new(
         "Switch",
-        &format!("Choose {}. The clip and the prompt stay", other.name),
+        &format!("Choose {}. The video and the prompt stay", other.name),
         command,
     );
-    let text = format!("{} cannot continue a clip. Use {}.", spec.name, other.name);
+    let text = format!("{} cannot continue a video. Use {}.", spec.name, other.name);
     (Some(help), Some(text))
 }
 
@@ -209,9 +209,9 @@ fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, String, AppCom
     for index in 0..view.app.inputs.inputs_in(InputSlot::Control).len() {
         if view.app.inputs.is_control_mask_parked(index, spec) {
             let why = if spec.limits.controls.takes_masks {
-                "This ControlNet takes no mask. The mask of the control picture is kept."
+                "This ControlNet takes no mask. The mask of the control image is kept."
             } else {
-                "This model takes no mask of a control picture. The mask is kept."
+                "This model takes no mask of a control image. The mask is kept."
             };
             let remove = InputsCommand::RemoveControlMask(index);
             parked.push(("control mask".to_owned(), why.to_owned(), remove.into()));

@@ -8,7 +8,7 @@ use safelight_core::gallery::{
     GalleryItem, ItemReading, PostprocessInfo, ResultMetadata, THUMB_SIDE,
 };
 use safelight_core::job::PostprocessKind;
-use safelight_core::media::{ClipInfo, thumbnail_size};
+use safelight_core::media::{VideoInfo, thumbnail_size};
 
 use crate::ui::gallery::grouped;
 use crate::ui::prelude::*;
@@ -52,7 +52,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
                 ui.add_space(theme::SMALL_GAP);
             } else {
-                picture_ui(ui, view, &entry);
+                image_ui(ui, view, &entry);
             }
             file_actions_ui(ui, view, &entry);
             actions_ui(ui, view, &entry);
@@ -63,10 +63,10 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         });
 }
 
-fn picture_ui(ui: &mut Ui, view: &UiContext<'_>, entry: &Arc<GalleryItem>) {
-    let place = vec2(ui.available_width(), theme::DETAILS_PICTURE);
-    let pictured = ThumbSource::Result(Arc::clone(entry));
-    let thumb = view.app.cx.thumbs.get(pictured, THUMB_SIDE);
+fn image_ui(ui: &mut Ui, view: &UiContext<'_>, entry: &Arc<GalleryItem>) {
+    let place = vec2(ui.available_width(), theme::DETAILS_IMAGE);
+    let shown = ThumbSource::Result(Arc::clone(entry));
+    let thumb = view.app.cx.thumbs.get(shown, THUMB_SIDE);
     // The space is reserved before the thumbnail is loaded, so that buttons do not move.
     let shape = entry.facts().map(|facts| (facts.width, facts.height));
     let size = match (shape, &thumb) {
@@ -140,8 +140,8 @@ fn facts_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
 fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
     let number = |number: Option<f64>| number.map(|it| it.to_string()).unwrap_or_default();
     let from = &facts.made_from;
-    // Without a start picture or clip it says nothing.
-    let has_base = !from.start.is_empty() || !from.source_clip.is_empty();
+    // Without a start image or video it says nothing.
+    let has_base = !from.start.is_empty() || !from.source_video.is_empty();
     let strength = from.strength.filter(|_| has_base);
     let rows = [
         ("Model", facts.model.clone()),
@@ -152,19 +152,19 @@ fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
         ),
         ("Sampler", sampler_text(facts)),
         ("Guidance", number(facts.guidance_scale)),
-        ("Start picture", from.start.clone()),
-        ("Made from", from.source_clip.clone()),
+        ("Start image", from.start.clone()),
+        ("Made from", from.source_video.clone()),
         ("Strength", number(strength)),
-        ("End picture", from.end.clone()),
+        ("End image", from.end.clone()),
         ("Mask", from.mask.clone()),
         ("References", from.references.join("\n")),
         ("Control images", from.controls.join("\n")),
-        ("Pictures as prompts", from.prompt_pictures.join("\n")),
+        ("Images as prompts", from.prompt_images.join("\n")),
         ("Extends", from.extended.clone()),
         ("Size", format!("{} × {}", facts.width, facts.height)),
         (
             "Length",
-            facts.clip_secs().map_or_else(String::new, |secs| {
+            facts.video_secs().map_or_else(String::new, |secs| {
                 format!("{}, {} frames", seconds_text(secs), facts.num_frames)
             }),
         ),
@@ -208,14 +208,14 @@ fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done:
 }
 
 /// With which network, and the size before and after: `4x-UltraSharp: 256 × 256 to 512 × 512`.
-fn enlarged_text(network: &str, before: &ClipInfo, after: &ClipInfo) -> String {
-    let size = |info: &ClipInfo| format!("{} × {}", info.width, info.height);
+fn enlarged_text(network: &str, before: &VideoInfo, after: &VideoInfo) -> String {
+    let size = |info: &VideoInfo| format!("{} × {}", info.width, info.height);
     format!("{network}: {} to {}", size(before), size(after))
 }
 
 /// With which network, and the rate and length before and after: `rife: 8 to 16 frames a second, 17 to 33 frames`.
-fn retimed_text(network: &str, before: &ClipInfo, after: &ClipInfo) -> String {
-    let fps = |info: &ClipInfo| (info.fps * 100.0).round() / 100.0;
+fn retimed_text(network: &str, before: &VideoInfo, after: &VideoInfo) -> String {
+    let fps = |info: &VideoInfo| (info.fps * 100.0).round() / 100.0;
     format!(
         "{network}: {} to {} frames a second, {} to {} frames",
         fps(before),
@@ -341,7 +341,7 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &Gal
 }
 
 pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
-    let networks = results::network_actions(view, entry.is_clip());
+    let networks = results::network_actions(view, entry.is_video());
     let groups = vec![main_of(view, entry), networks, files_of(view, entry)];
     results::menu_ui(ui, |ui| results::entries_ui(ui, view, groups));
 }

@@ -12,11 +12,11 @@ use crate::ui::results::{ResultSubject, drag_source};
 /// Beside the rows, for the bar that scrolls them.
 const BAR_WIDTH: f32 = 12.0;
 pub(super) const SEARCH_FIELD: &str = "gallery-search";
-/// So much of a prompt is said for a picture.
+/// So much of a prompt is said for an image.
 const NAME_CHARS: usize = 120;
 const HOVER_CHARS: usize = 400;
 const BADGE_HEIGHT: f32 = 20.0;
-/// A smaller texture serves smaller pictures, of which there are more.
+/// A smaller texture serves smaller images, of which there are more.
 const SMALL_SIDE: u32 = 160;
 
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +107,8 @@ fn prepare(ui: &Ui, view: &UiContext<'_>, seen: std::ops::Range<usize>, side: f3
     let behind = &items[to..(2 * to - from).min(items.len())];
     let before = &items[from.saturating_sub(to - from)..from];
     for entry in behind.iter().chain(before) {
-        let pictured = ThumbSource::Result(Arc::clone(entry));
-        view.app.cx.thumbs.want(pictured, thumb_side(ui, side));
+        let shown = ThumbSource::Result(Arc::clone(entry));
+        view.app.cx.thumbs.want(shown, thumb_side(ui, side));
     }
 }
 
@@ -207,7 +207,7 @@ pub(super) fn cell_ui(
     if response.double_clicked() {
         view.push(PlayerCommand::PlayFile(entry.path.clone()));
     }
-    let broken = picture_ui(ui, view, entry, rect);
+    let broken = image_ui(ui, view, entry, rect);
     badges_ui(ui, entry, rect);
     edge_ui(ui, view, entry, &response, is_chosen);
     drag_source(&response, || ResultSubject::of_entry(entry));
@@ -225,10 +225,10 @@ pub(in crate::ui) fn name_of(entry: &GalleryItem) -> String {
     };
     let kind = if matches!(entry.reading, ItemReading::Broken(_)) {
         "unreadable"
-    } else if entry.is_clip() {
-        "clip"
+    } else if entry.is_video() {
+        "video"
     } else {
-        "picture"
+        "image"
     };
     if entry.is_favourite {
         format!("{what}, {kind}, favourite")
@@ -237,8 +237,8 @@ pub(in crate::ui) fn name_of(entry: &GalleryItem) -> String {
     }
 }
 
-/// The picture in its own shape, or a quiet sign; tells why there is none.
-pub(in crate::ui) fn picture_ui(
+/// The image in its own shape, or a quiet sign; tells why there is none.
+pub(in crate::ui) fn image_ui(
     ui: &Ui,
     view: &UiContext<'_>,
     entry: &Arc<GalleryItem>,
@@ -249,9 +249,9 @@ pub(in crate::ui) fn picture_ui(
     ui.painter()
         .rect_filled(rect, radius, palette.panel.gamma_multiply(0.7));
     let sign = |icon| text_at(ui, rect.center(), icon, rect.width() * 0.22, palette.line);
-    let pictured = ThumbSource::Result(Arc::clone(entry));
+    let shown = ThumbSource::Result(Arc::clone(entry));
     let side = thumb_side(ui, rect.width());
-    match view.app.cx.thumbs.get(pictured, side) {
+    match view.app.cx.thumbs.get(shown, side) {
         Some(Ok(texture)) => {
             texture_ui(ui, texture, rect, 1.5);
             None
@@ -261,7 +261,7 @@ pub(in crate::ui) fn picture_ui(
             Some(why.to_owned())
         }
         None => {
-            sign(if entry.is_clip() {
+            sign(if entry.is_video() {
                 icons::FILM
             } else {
                 icons::IMAGE
@@ -289,10 +289,10 @@ fn badges_ui(ui: &Ui, entry: &GalleryItem, rect: Rect) {
         let rect = Rect::from_min_size(inner.right_top() - vec2(size.x, 0.0), size);
         badge(ui, rect, back, icons::STAR, (14.0, palette.amber));
     }
-    if entry.is_clip() {
+    if entry.is_video() {
         let secs = entry
             .facts()
-            .and_then(safelight_core::gallery::ResultMetadata::clip_secs);
+            .and_then(safelight_core::gallery::ResultMetadata::video_secs);
         let (text, width) = match secs {
             Some(secs) => (seconds_text(secs), 42.0),
             None => (icons::FILM.to_string(), BADGE_HEIGHT),

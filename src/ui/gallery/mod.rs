@@ -69,7 +69,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.add_space(theme::SMALL_GAP);
         ui.label(RichText::new(words).color(palette.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let button = icon_button(ui, icons::X, "Close the gallery", "Back to the picture");
+            let button = icon_button(ui, icons::X, "Close the gallery", "Back to the image");
             view.on_click(&button, AppCommand::Show(MainPage::Watch));
             let mut side = view.app.gallery.look.side;
             let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
@@ -182,9 +182,9 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn show_hover(show: ShownKind) -> &'static str {
     match show {
-        ShownKind::All => "Pictures and clips",
-        ShownKind::Pictures => "Only pictures",
-        ShownKind::Clips => "Only clips",
+        ShownKind::All => "Images and videos",
+        ShownKind::Images => "Only images",
+        ShownKind::Videos => "Only videos",
     }
 }
 
@@ -200,7 +200,7 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else if leaves_out {
         (icons::SEARCH, "No matches", no_matches_advice(&page.query))
     } else {
-        let advice = "Every picture and clip that you make appears here, newest first".to_owned();
+        let advice = "Every image and video that you make appears here, newest first".to_owned();
         (icons::IMAGES, "Nothing here yet", advice)
     };
     let palette = palette(ui);
@@ -235,10 +235,10 @@ fn no_matches_advice(query: &GalleryQuery) -> String {
     let shown = match (query.show, query.only_favourites) {
         (ShownKind::All, false) => "",
         (ShownKind::All, true) => "Only favourites are shown",
-        (ShownKind::Pictures, false) => "Only pictures are shown",
-        (ShownKind::Clips, false) => "Only clips are shown",
-        (ShownKind::Pictures, true) => "Only pictures that are favourites are shown",
-        (ShownKind::Clips, true) => "Only clips that are favourites are shown",
+        (ShownKind::Images, false) => "Only images are shown",
+        (ShownKind::Videos, false) => "Only videos are shown",
+        (ShownKind::Images, true) => "Only images that are favourites are shown",
+        (ShownKind::Videos, true) => "Only videos that are favourites are shown",
     };
     let advice = "Other words, or fewer of them, may find more";
     match (query.words.trim().is_empty(), shown) {

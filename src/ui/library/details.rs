@@ -114,7 +114,7 @@ fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
         }
     } else if let Some(secs) = fit.secs {
         let (word, time) = (
-            result_word(makes_pictures(view, model)),
+            result_word(makes_images(view, model)),
             about_rough_text(secs),
         );
         let text = format!("A {word} takes {time}");
@@ -122,14 +122,14 @@ fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
     }
 }
 
-fn makes_pictures(view: &UiContext<'_>, model: &ListedModel) -> bool {
+fn makes_images(view: &UiContext<'_>, model: &ListedModel) -> bool {
     let models = &view.app.cx.models;
     let family = match model.place {
         ModelPosition::Here(at) => models.all().get(at).map(|spec| spec.family),
         ModelPosition::Known(at) => models.found.missing.get(at).map(|entry| entry.family),
         ModelPosition::Unusable(_) => None,
     };
-    family.is_some_and(|family| family.makes_pictures)
+    family.is_some_and(|family| family.makes_images)
 }
 
 fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
@@ -145,7 +145,7 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
 }
 
 fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
-    let word = result_word(spec.family.makes_pictures);
+    let word = result_word(spec.family.makes_images);
     vec![
         ("Kind", spec.family.kind_text(&spec.variant)),
         ("Makes", format!("{word}s from {}", needs_text(spec))),
@@ -167,7 +167,7 @@ fn defaults_text(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
     let (width, height) = (defaults.width, defaults.height);
     let (steps, fps) = (defaults.sampling.num_steps, defaults.fps);
-    if spec.family.makes_pictures {
+    if spec.family.makes_images {
         return format!("{width} × {height}, {steps} steps");
     }
     let secs = seconds_text(f64::from(defaults.num_frames) / fps.max(f64::EPSILON));

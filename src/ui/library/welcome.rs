@@ -1,4 +1,4 @@
-//! The first page: one button that makes a clip, what was found on this machine, what it can run, and what to do where
+//! The first page: one button that makes a video, what was found on this machine, what it can run, and what to do where
 //! something is missing.
 //!
 //! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
@@ -44,7 +44,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         sign(ui, icons::APERTURE, 34.0, palette(ui).accent);
         ui.vertical(|ui| {
             ui.label(RichText::new("Welcome to Safelight").heading().strong());
-            let text = "Pictures and clips, made on your own computer. Nothing you make or write \
+            let text = "Images and videos, made on your own computer. Nothing you make or write \
                        leaves it.";
             ui.add(Label::new(RichText::new(text).small().color(palette(ui).weak)).wrap());
         });
@@ -64,16 +64,14 @@ fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.add_space(theme::SMALL_GAP);
     ui.scope(|ui| {
         ui.set_max_width(theme::FIRST_BUTTON_WIDTH);
-        let thing = model
-            .as_ref()
-            .is_some_and(|spec| spec.family.makes_pictures);
+        let thing = model.as_ref().is_some_and(|spec| spec.family.makes_images);
         let text = if thing {
-            "Make your first picture"
+            "Make your first image"
         } else {
-            "Make your first clip"
+            "Make your first video"
         };
         if main_button(ui, is_ready, icons::SPARKLE, text).clicked() && is_ready {
-            view.push(LibraryCommand::FirstClip);
+            view.push(LibraryCommand::FirstVideo);
         }
     });
     let note = match (&model, is_engine_there) {
@@ -89,7 +87,7 @@ fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         (None, true) if view.app.cx.models.all().is_empty() => {
             "First, a model is needed: download one, or add a folder that has one".to_owned()
         }
-        (None, true) => "Your models need a start picture: drop one on the window".to_owned(),
+        (None, true) => "Your models need a start image: drop one on the window".to_owned(),
     };
     wide_note(ui, &note, palette(ui).weak);
 }

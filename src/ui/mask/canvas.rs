@@ -1,4 +1,4 @@
-//! The picture with the mask over it, the brush at the pointer, and what pointer, wheel and keys do there.
+//! The image with the mask over it, the brush at the pointer, and what pointer, wheel and keys do there.
 
 use egui::{MouseWheelUnit, PointerButton};
 
@@ -24,7 +24,7 @@ impl ImagePlacement {
         Self { origin, scale }
     }
 
-    pub fn to_picture(self, at: Pos2) -> [f32; 2] {
+    pub fn to_image(self, at: Pos2) -> [f32; 2] {
         let at = (at - self.origin) / self.scale.max(f32::EPSILON);
         [at.x, at.y]
     }
@@ -35,7 +35,7 @@ impl ImagePlacement {
     }
 }
 
-/// Points a pixel at which the whole picture is seen; small ones are enlarged.
+/// Points a pixel at which the whole image is seen; small ones are enlarged.
 fn fit_scale(size: Vec2, area: Rect) -> f32 {
     let room = area.shrink(12.0).size().max(Vec2::splat(1.0));
     (room / size.max(Vec2::splat(1.0))).min_elem().min(8.0)
@@ -44,15 +44,14 @@ fn fit_scale(size: Vec2, area: Rect) -> f32 {
 pub(super) fn canvas_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
-    response.widget_info(|| {
-        egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture")
-    });
+    response
+        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the image"));
     if !view.app.palette.is_covered(ui.ctx()) {
         keys(ui, view);
     }
     zoom_and_pan(ui, &mut view.panels.mask, editor.size(), area, &response);
     let lie = ImagePlacement::in_area(&view.panels.mask, editor.size(), area);
-    // Outside of the picture, so no stroke begins there.
+    // Outside of the image, so no stroke begins there.
     let is_at_edge = !editor.is_painting() && edges_ui(ui, view, editor, lie, area);
     if !is_at_edge {
         paint(ui, view, editor, lie, &response);
@@ -100,7 +99,7 @@ fn zoom_and_pan(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response
 fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f32) {
     let before = ImagePlacement::in_area(panel, size, area);
     let scale = (before.scale * zoom).clamp(fit_scale(size, area).min(1.0) / 2.0, MAX_SCALE);
-    let [x, y] = before.to_picture(pointer);
+    let [x, y] = before.to_image(pointer);
     panel.scale = Some(scale);
     panel.offset = pointer - area.center() + (size / 2.0 - vec2(x, y)) * scale;
 }
@@ -135,7 +134,7 @@ fn paint(
     for event in &events {
         match (event, down) {
             (Event::PointerMoved(at), Some(button)) => {
-                wishes.push(MaskCommand::Move(lie.to_picture(*at), brush_of(button)));
+                wishes.push(MaskCommand::Move(lie.to_image(*at), brush_of(button)));
             }
             (
                 &Event::PointerButton {
@@ -146,7 +145,7 @@ fn paint(
                 },
                 None,
             ) if buttons.contains(&button) && response.rect.contains(pos) => {
-                wishes.push(MaskCommand::Begin(lie.to_picture(pos), brush_of(button)));
+                wishes.push(MaskCommand::Begin(lie.to_image(pos), brush_of(button)));
                 down = Some(button);
             }
             (
@@ -158,7 +157,7 @@ fn paint(
                 },
                 Some(of),
             ) if buttons.contains(&button) => {
-                wishes.push(MaskCommand::Move(lie.to_picture(pos), brush_of(of)));
+                wishes.push(MaskCommand::Move(lie.to_image(pos), brush_of(of)));
                 wishes.push(MaskCommand::End);
                 down = None;
             }
@@ -168,7 +167,7 @@ fn paint(
     match (down, held, place) {
         // The editor was busy and is free now, and the button has been down since.
         (None, Some(button), Some(at)) if wishes.is_empty() && is_held => {
-            wishes.push(MaskCommand::Begin(lie.to_picture(at), brush_of(button)));
+            wishes.push(MaskCommand::Begin(lie.to_image(at), brush_of(button)));
         }
         // The window was left with the button down.
         (Some(_), None, _) => wishes.push(MaskCommand::End),
@@ -185,7 +184,7 @@ fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacem
     if !visible.is_positive() {
         return;
     }
-    let (left, right) = (lie.to_picture(visible.min), lie.to_picture(visible.max));
+    let (left, right) = (lie.to_image(visible.min), lie.to_image(visible.max));
     let seen = Rect::from_min_max(pos2(left[0], left[1]), pos2(right[0], right[1]));
     let dots = lie.scale * ui.ctx().pixels_per_point();
     let painter = ui.painter().with_clip_rect(visible);
@@ -196,7 +195,7 @@ fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacem
     }
     for tile in &editor.painted.shown {
         let rect = lie.to_screen(tile.rect);
-        painter.image(tile.picture.id(), rect, uv, Color32::WHITE);
+        painter.image(tile.image.id(), rect, uv, Color32::WHITE);
         painter.image(tile.mask.id(), rect, uv, tint);
     }
 }

@@ -16,7 +16,7 @@ const MAX_ROOM: u32 = 4096;
 const HOLD: f32 = 12.0;
 /// The bar in the middle of an edge that shows that.
 const GRIP: Vec2 = vec2(40.0, 4.0);
-const EXTEND_HOVER: &str = "Outpaint: add margins that are generated, in every frame of a video. Write pixels here, or drag an edge of the picture. Edges grow to what the model takes";
+const EXTEND_HOVER: &str = "Outpaint: add margins that are generated, in every frame of a video. Write pixels here, or drag an edge of the image. Edges grow to what the model takes";
 
 impl ImageEdge {
     const ALL: [Self; 4] = [Self::Left, Self::Top, Self::Right, Self::Bottom];
@@ -50,13 +50,13 @@ impl ImageEdge {
     }
 
     /// Strip outside of this edge, `by` wide.
-    fn strip(self, picture: Rect, by: f32) -> Rect {
+    fn strip(self, image: Rect, by: f32) -> Rect {
         let out = self.outwards();
         let edge = match self {
-            Self::Left => Rect::from_min_max(picture.left_top(), picture.left_bottom()),
-            Self::Top => Rect::from_min_max(picture.left_top(), picture.right_top()),
-            Self::Right => Rect::from_min_max(picture.right_top(), picture.right_bottom()),
-            Self::Bottom => Rect::from_min_max(picture.left_bottom(), picture.right_bottom()),
+            Self::Left => Rect::from_min_max(image.left_top(), image.left_bottom()),
+            Self::Top => Rect::from_min_max(image.left_top(), image.right_top()),
+            Self::Right => Rect::from_min_max(image.right_top(), image.right_bottom()),
+            Self::Bottom => Rect::from_min_max(image.left_bottom(), image.right_bottom()),
         };
         edge.union(edge.translate(out * by))
     }
@@ -113,13 +113,13 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
                 .suffix(" px");
             ui.add(overlap)
                 .on_hover_text(
-                    "How far the mask fades into the picture at an extended side: half of that is \
-                    generated anew, so that no seam is seen. 0 keeps every pixel of the picture",
+                    "How far the mask fades into the image at an extended side: half of that is \
+                    generated anew, so that no seam is seen. 0 keeps every pixel of the image",
                 )
                 .accessible_name("Overlap");
-            ui.add_enabled(editor.busy.is_none(), Button::new("Extend the picture"))
+            ui.add_enabled(editor.busy.is_none(), Button::new("Extend the image"))
                 .on_hover_text(
-                    "Make the room. What you painted on the picture stays; 0 on all sides takes \
+                    "Make the room. What you painted on the image stays; 0 on all sides takes \
                     the room away",
                 )
                 .clicked()
@@ -147,9 +147,9 @@ pub(super) fn edges_ui(
         view.panels.mask.extend.dragged = None;
         return false;
     }
-    let picture = on_screen(editor, lie);
+    let image = on_screen(editor, lie);
     for side in ImageEdge::ALL {
-        let strip = side.strip(picture, HOLD).intersect(area);
+        let strip = side.strip(image, HOLD).intersect(area);
         if !strip.is_positive() {
             continue;
         }
@@ -158,7 +158,7 @@ pub(super) fn edges_ui(
             .interact(strip, id, Sense::drag())
             .on_hover_cursor(side.cursor())
             .on_hover_text(
-                "Drag outwards to extend the picture on this side; drag back to take the room \
+                "Drag outwards to extend the image on this side; drag back to take the room \
                 away. What is new is generated",
             );
         let name = format!("Drag the {} edge", side.name().trim());
@@ -184,13 +184,13 @@ fn drag(
         let origin = pointer.press_origin().filter(|_| pointer.primary_down());
         (input.events.clone(), pointer.primary_down(), origin)
     });
-    let picture = on_screen(editor, lie);
+    let image = on_screen(editor, lie);
     let take_hold = |at: Pos2| {
         let is_seen = ui.ctx().layer_id_at(at) == Some(ui.layer_id());
         let mut sides = ImageEdge::ALL.into_iter().filter(|_| is_seen);
-        let side = sides.find(|side| side.strip(picture, HOLD).intersect(area).contains(at))?;
+        let side = sides.find(|side| side.strip(image, HOLD).intersect(area).contains(at))?;
         let room = *side.of(&mut { editor.painted.margins }) as f32;
-        let from = lie.to_picture(at);
+        let from = lie.to_image(at);
         Some(DraggedEdge {
             side,
             from,
@@ -204,7 +204,7 @@ fn drag(
         match *event {
             Event::PointerMoved(at) => {
                 if let Some(held) = &mut panel.dragged {
-                    held.move_to(lie.to_picture(at));
+                    held.move_to(lie.to_image(at));
                 }
             }
             Event::PointerButton {
@@ -222,7 +222,7 @@ fn drag(
                 ..
             } => {
                 if let Some(mut held) = panel.dragged.take() {
-                    held.move_to(lie.to_picture(pos));
+                    held.move_to(lie.to_image(pos));
                     let_go = Some(held);
                 }
             }
@@ -262,12 +262,12 @@ pub(super) fn draw_edges(
     }
     let palette = palette(ui);
     let painter = ui.painter().with_clip_rect(area);
-    let picture = on_screen(editor, lie);
+    let image = on_screen(editor, lie);
     let panel = &view.panels.mask.extend;
     let held = panel.dragged;
     for side in ImageEdge::ALL {
         let out = side.outwards();
-        let middle = side.strip(picture, HOLD).center();
+        let middle = side.strip(image, HOLD).center();
         let is_held = held.is_some_and(|held| held.side == side);
         let is_hovered = held.is_none() && panel.hovered == Some(side);
         let (grip, colour) = if is_held || is_hovered {
@@ -289,7 +289,7 @@ pub(super) fn draw_edges(
     if let Some(DraggedEdge { side, room, .. }) = held {
         let mut margins = editor.painted.margins;
         let by = (room - *side.of(&mut margins) as f32) * lie.scale;
-        let strip = side.strip(picture, by);
+        let strip = side.strip(image, by);
         painter.rect_filled(
             strip,
             CornerRadius::ZERO,

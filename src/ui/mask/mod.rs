@@ -1,4 +1,4 @@
-//! The page on which a mask is painted: its tools above, the picture below.
+//! The page on which a mask is painted: its tools above, the image below.
 //!
 //! Paints nothing itself: pointer and buttons become commands.
 
@@ -80,9 +80,9 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn none_ui(ui: &mut Ui, view: &UiContext<'_>) {
     ui.centered_and_justified(|ui| {
         let text = if view.app.masking.is_opening() {
-            "Opening the picture…"
+            "Opening the image…"
         } else {
-            "Choose a picture first, then paint a mask over it"
+            "Choose an image first, then paint a mask over it"
         };
         ui.label(RichText::new(text).color(palette(ui).weak));
     });
@@ -95,7 +95,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
         let size = editor.size();
         let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let explanation = "Back to the picture. What you painted is kept and used";
+            let explanation = "Back to the image. What you painted is kept and used";
             let button = icon_button(ui, icons::X, "Close the mask", explanation);
             view.on_click(&button, AppCommand::Show(MainPage::Watch));
             let is_idle = editor.busy.is_none();
@@ -139,7 +139,7 @@ fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
             .logarithmic(true)
             .fixed_decimals(0)
             .suffix(" px");
-        let explanation = "Diameter of the brush in pixels of the picture ([ and ], or the wheel)";
+        let explanation = "Diameter of the brush in pixels of the image ([ and ], or the wheel)";
         named_slider(ui, "Brush size", slider, explanation);
         let slider = Slider::new(&mut panel.softness, 0.0..=100.0)
             .fixed_decimals(0)
@@ -150,7 +150,7 @@ fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
             .custom_formatter(|share, _| format!("{:.0}", share * 100.0))
             .custom_parser(|text| text.trim().parse::<f64>().ok().map(|it| it / 100.0))
             .suffix(" %");
-        let explanation = "How strongly the colour covers the picture. The mask itself does not \
+        let explanation = "How strongly the colour covers the image. The mask itself does not \
                           change";
         named_slider(ui, "Overlay", slider, explanation);
     });
@@ -185,7 +185,7 @@ fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
         let hover = "Redo the step (Ctrl+Shift+Z)";
         tool(ui, redo, "Redo", hover, MaskCommand::Redo);
         ui.separator();
-        let hover = "Paint the whole picture";
+        let hover = "Paint the whole image";
         tool(ui, true, "Fill", hover, MaskCommand::Fill);
         tool(ui, true, "Clear", "Erase everything", MaskCommand::Clear);
         let hover = "Paint what is not painted, and erase what is";
@@ -206,13 +206,13 @@ fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
 }
 
 fn look_ui(ui: &mut Ui, panel: &mut MaskPanel) {
-    if choice(ui, panel.scale.is_none(), "Fit", "Show the whole picture").clicked() {
+    if choice(ui, panel.scale.is_none(), "Fit", "Show the whole image").clicked() {
         panel.scale = None;
         panel.offset = Vec2::ZERO;
     }
     let dots = ui.ctx().pixels_per_point();
     let is_true = panel.scale == Some(1.0 / dots);
-    let hover = "One pixel of the picture for each pixel of the screen. Ctrl and the wheel zoom, \
+    let hover = "One pixel of the image for each pixel of the screen. Ctrl and the wheel zoom, \
                 the middle button moves";
     if choice(ui, is_true, "100 %", hover).clicked() {
         panel.scale = Some(1.0 / dots);

@@ -32,7 +32,7 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let form = &view.form;
     let spec = view.app.cx.models.model_of(form);
     let count = spec.map_or(1, |spec| form.num_results(spec));
-    let word = result_word(spec.is_some_and(|spec| spec.family.makes_pictures));
+    let word = result_word(spec.is_some_and(|spec| spec.family.makes_images));
     let name = counted(count, "Generate", &format!("Generate {{}} {word}s"));
     let explanation = match (is_running, count) {
         (true, 1) => format!("Add another {word} to the queue, after the running job"),
@@ -119,8 +119,8 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
             last.add_enabled_ui(can_cancel, |ui| {
                 let explanation = explained(
-                    "Stop the running job for good. Whole sections of a clip are kept, unfinished \
-                    pictures are not. Waiting jobs continue",
+                    "Stop the running job for good. Whole sections of a video are kept, unfinished \
+                    images are not. Waiting jobs continue",
                     "cancel",
                 );
                 let button = wide_button(ui, icons::STOP, cancel, &explanation);
@@ -152,7 +152,7 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
     let asked = modal(ctx, "several-files", WIDTH, |ui| {
         ui.heading(format!("{count} files at once"));
         let spec = view.model();
-        let word = result_word(spec.is_some_and(|spec| spec.family.makes_pictures));
+        let word = result_word(spec.is_some_and(|spec| spec.family.makes_images));
         let text = format!(
             "Each can become a {word} of its own, with the settings of the form and a size that fits it."
         );

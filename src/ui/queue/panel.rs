@@ -200,7 +200,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
         let text = if queue.running.is_some() {
             "No other job is waiting"
         } else {
-            "No job is waiting. Press Generate as often as you like, or drop several pictures at \
+            "No job is waiting. Press Generate as often as you like, or drop several images at \
             once"
         };
         ui.add(Label::new(RichText::new(text).color(weak)).wrap());

@@ -12,7 +12,7 @@ use crate::ui::queue::{CANCELLING, PAUSING, RESUME};
 use crate::ui::status::stage_text;
 use crate::ui::theme::ThemeColors;
 
-/// The longer side of a row's picture, sharp on a screen of double density.
+/// The longer side of a row's image, sharp on a screen of double density.
 const THUMB_PX: u32 = 112;
 
 pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
@@ -39,7 +39,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
         ui.allocate_exact_size(vec2(ui.available_width(), theme::QUEUE_ROW), Sense::hover());
     background(ui, rect, Some(palette.accent), palette.field);
     let thumb = thumb_rect(rect);
-    if job.request.picture().is_some() {
+    if job.request.image().is_some() {
         thumb_ui(ui, view, &job.request, thumb);
     } else {
         ui.painter()
@@ -266,10 +266,8 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
 
 pub(super) fn thumb_ui(ui: &Ui, view: &UiContext<'_>, request: &JobRequest, rect: Rect) {
     let palette = palette(ui);
-    let pictured = request
-        .picture()
-        .map(|path| ThumbSource::Input(path.clone()));
-    let shown = pictured.and_then(|pictured| view.app.cx.thumbs.get(pictured, THUMB_PX));
+    let shown = request.image().map(|path| ThumbSource::Input(path.clone()));
+    let shown = shown.and_then(|shown| view.app.cx.thumbs.get(shown, THUMB_PX));
     if let Some(Ok(texture)) = shown {
         texture_ui(ui, texture, rect, f32::INFINITY);
         return;
@@ -323,17 +321,17 @@ pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, number: u64, contents: impl FnO
 /// `Little World · 256×256 · 2.1 s`.
 pub(super) fn short_facts(view: &UiContext<'_>, request: &JobRequest) -> String {
     let length = match request.num_frames() {
-        0 | 1 => pictures_text(request.batch_size()),
+        0 | 1 => images_text(request.batch_size()),
         frames => seconds_text(f64::from(frames) / request.fps().max(f64::EPSILON)),
     };
     let (model, (width, height)) = (model_name(view, request), request.size());
     format!("{model} · {width}×{height} · {length}")
 }
 
-fn pictures_text(count: u32) -> String {
+fn images_text(count: u32) -> String {
     match count {
-        0 | 1 => "picture".to_owned(),
-        count => format!("{count} pictures"),
+        0 | 1 => "image".to_owned(),
+        count => format!("{count} images"),
     }
 }
 

@@ -49,9 +49,9 @@ pub(super) fn upscale_actions(view: &UiContext<'_>, subject: &ResultSubject) -> 
     factors.into_iter().map(action).collect()
 }
 
-/// Nothing for pictures.
+/// Nothing for images.
 pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
-    if !subject.is_clip {
+    if !subject.is_video {
         return Vec::new();
     }
     if view.app.finishing.interpolators.chosen().is_none() {
@@ -114,7 +114,7 @@ fn missing(
     )
 }
 
-pub fn network_actions(view: &UiContext<'_>, is_clip: bool) -> Vec<ResultAction> {
+pub fn network_actions(view: &UiContext<'_>, is_video: bool) -> Vec<ResultAction> {
     let finishing = &view.app.finishing;
     let upscalers = NetworkChooser {
         networks: &finishing.upscalers,
@@ -130,7 +130,7 @@ pub fn network_actions(view: &UiContext<'_>, is_clip: bool) -> Vec<ResultAction>
         label: InstalledNetwork::<IfnetConfig>::label,
         choose: FinishCommand::UseInterpolator,
     };
-    let interpolators = interpolators.action().filter(|_| is_clip);
+    let interpolators = interpolators.action().filter(|_| is_video);
     upscalers
         .action()
         .into_iter()
@@ -179,7 +179,7 @@ impl<C> NetworkChooser<'_, C> {
 #[derive(Clone, Debug)]
 struct DraggedResult {
     name: String,
-    is_clip: bool,
+    is_video: bool,
     path: std::path::PathBuf,
 }
 
@@ -187,11 +187,11 @@ pub fn drag_source(response: &Response, subject: impl FnOnce() -> ResultSubject)
     if !response.drag_started() {
         return;
     }
-    let ResultSubject { path, is_clip, .. } = subject();
+    let ResultSubject { path, is_video, .. } = subject();
     let name = path.file_name().unwrap_or_default();
     response.dnd_set_drag_payload(DraggedResult {
         name: name.to_string_lossy().into_owned(),
-        is_clip,
+        is_video,
         path,
     });
 }
@@ -206,7 +206,7 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     let places = InputSlot::ALL.into_iter().zip(view.drawn.slots);
     // A video only fits the start slot.
-    let places = places.filter(|(slot, _)| !dragged.is_clip || *slot == InputSlot::Start);
+    let places = places.filter(|(slot, _)| !dragged.is_video || *slot == InputSlot::Start);
     let mut target = None;
     Area::new(Id::unique("dragged-result"))
         .order(Order::Tooltip)
@@ -235,7 +235,7 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
                 }
             }
             let galley = painter.layout_no_wrap(
-                format!("Drop {} on a picture in the form", dragged.name),
+                format!("Drop {} on an image in the form", dragged.name),
                 egui::TextStyle::Small.resolve(area.style()),
                 palette.text,
             );
@@ -252,7 +252,7 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
 
 fn command(dragged: &DraggedResult, slot: InputSlot) -> AppCommand {
     let path = dragged.path.clone();
-    if dragged.is_clip {
+    if dragged.is_video {
         InputsCommand::ContinueFrom(path).into()
     } else {
         InputsCommand::Open(vec![path], SlotTarget::onto(Some(slot))).into()

@@ -145,9 +145,9 @@ impl ResultAction {
 }
 
 pub struct ResultSubject {
-    /// Of a batch the picture that is meant.
+    /// Of a batch the image that is meant.
     pub path: PathBuf,
-    pub is_clip: bool,
+    pub is_video: bool,
     /// Frames a second, where that is known.
     fps: Option<f64>,
     /// It was generated in this session, and its frames are here.
@@ -164,7 +164,7 @@ impl ResultSubject {
         let facts = entry.facts();
         Self {
             path: entry.path.clone(),
-            is_clip: entry.is_clip(),
+            is_video: entry.is_video(),
             fps: facts.map(|facts| facts.fps),
             job: None,
             is_unreadable: matches!(entry.reading, ItemReading::Broken(_)),
@@ -194,7 +194,7 @@ impl ResultSubject {
         let mut items = view.app.gallery.items().iter();
         let entry = items.find(|entry| entry.path == path);
         Self {
-            is_clip: media.is_clip && media.num_frames > 1,
+            is_video: media.is_video && media.num_frames > 1,
             fps: Some(media.fps),
             job: media.job,
             is_unreadable: false,
@@ -229,7 +229,7 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
             Some(id) => PlayerCommand::ShowResult(id),
             None => PlayerCommand::PlayFile(path()),
         };
-        let (icon, name) = if subject.is_clip {
+        let (icon, name) = if subject.is_video {
             (icons::PLAY, "Play")
         } else {
             (icons::IMAGE, "Show")
@@ -279,10 +279,10 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
     actions
 }
 
-/// A clip is extended; a picture begins a clip, or another one is made from it.
+/// A video is extended; an image begins a video, or another one is made from it.
 fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
     let path = || subject.path.clone();
-    let command: AppCommand = match (subject.job, subject.is_clip) {
+    let command: AppCommand = match (subject.job, subject.is_video) {
         (Some(id), _) => PlayerCommand::ContinueFrom(id).into(),
         (None, true) => InputsCommand::ContinueFrom(path()).into(),
         (None, false) => {
@@ -290,28 +290,25 @@ fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
         }
     };
     let spec = view.model();
-    let changes = spec.is_some_and(|spec| view.form.changes_clip(spec));
-    let (name, explanation) = if subject.is_clip && changes {
+    let changes = spec.is_some_and(|spec| view.form.changes_video(spec));
+    let (name, explanation) = if subject.is_video && changes {
         (
             "Regenerate video (vid2vid)",
             "Generate a new video from this one, using the denoising strength",
         )
-    } else if subject.is_clip {
-        ("Extend clip", "Add new frames after the last one")
+    } else if subject.is_video {
+        ("Extend video", "Add new frames after the last one")
     } else {
-        (
-            "Use as start image",
-            "Make the next result from this picture",
-        )
+        ("Use as start image", "Make the next result from this image")
     };
     let obstacle = if subject.is_unreadable {
         Some(UNREADABLE)
-    } else if subject.is_clip && changes {
+    } else if subject.is_video && changes {
         None
     } else if !spec.is_some_and(|spec| spec.start_image.is_possible()) {
-        Some("The selected model cannot start from a picture")
-    } else if subject.is_clip && spec.is_some_and(|spec| spec.family.makes_pictures) {
-        Some("The selected model makes pictures and cannot extend a clip")
+        Some("The selected model cannot start from an image")
+    } else if subject.is_video && spec.is_some_and(|spec| spec.family.makes_images) {
+        Some("The selected model makes images and cannot extend a video")
     } else {
         None
     };
@@ -327,10 +324,10 @@ fn other_places(
         return Vec::new();
     };
     let mut places = Vec::new();
-    if subject.is_clip {
-        if spec.limits.controls.takes_clips {
-            let name = "Use as control clip";
-            let explanation = "The next clip follows this one, frame by frame";
+    if subject.is_video {
+        if spec.limits.controls.takes_videos {
+            let name = "Use as control video";
+            let explanation = "The next video follows this one, frame by frame";
             places.push((InputSlot::Control, icons::IMAGES, name, explanation));
         }
         return places;
@@ -353,10 +350,10 @@ fn other_places(
     }
     if spec.limits.controls.is_possible() {
         let name = "Use as control image";
-        let explanation = "The next result follows this picture";
+        let explanation = "The next result follows this image";
         places.push((InputSlot::Control, icons::IMAGES, name, explanation));
     }
-    if spec.prompt_pictures.is_some() && spec.files.picture_prompts.is_some() {
+    if spec.prompt_images.is_some() && spec.files.image_prompts.is_some() {
         let name = "Use as prompt";
         let explanation = "Use this image as an image prompt, in addition to the text";
         places.push((InputSlot::Prompt, icons::IMAGES, name, explanation));
@@ -404,7 +401,7 @@ pub fn delete_action(wishes: Vec<TrashRequest>, num_files: usize) -> ResultActio
         icons::TRASH,
         match num_files {
             0 | 1 => "Delete".to_owned(),
-            more => format!("Delete all {more} pictures"),
+            more => format!("Delete all {more} images"),
         },
         "Move it to the trash. Undo brings it back (Delete)",
         GalleryCommand::Trash(wishes),
@@ -445,7 +442,7 @@ pub fn entries_ui(ui: &mut Ui, view: &mut UiContext<'_>, groups: Vec<Vec<ResultA
 pub fn result_menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, subject: &ResultSubject) {
     let groups = vec![
         main_actions(view, subject),
-        network_actions(view, subject.is_clip),
+        network_actions(view, subject.is_video),
         file_actions(subject),
     ];
     menu_ui(ui, |ui| entries_ui(ui, view, groups));

@@ -7,7 +7,7 @@ use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS, ViewerMode};
 use crate::ui::prelude::*;
 use crate::ui::view::FullBar;
-use crate::ui::watch::{ViewerCaption, caption, more, picture_ui, playhead, stage};
+use crate::ui::watch::{ViewerCaption, caption, image_ui, more, playhead, stage};
 
 pub(super) const SPEED_MORE: &str = "Playback speed";
 /// Time for which the bar stays visible after the last movement.
@@ -146,8 +146,8 @@ fn is_batch_file(view: &UiContext<'_>) -> bool {
 
 fn turn_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let buttons = [
-        (icons::CARET_LEFT, "Previous picture", -1),
-        (icons::CARET_RIGHT, "Next picture", 1),
+        (icons::CARET_LEFT, "Previous image", -1),
+        (icons::CARET_RIGHT, "Next image", 1),
     ];
     for (icon, name, by) in buttons {
         let button = icon_button(ui, icon, name, "Of the same batch (Left and Right)");
@@ -236,9 +236,9 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         (
             own_size,
             "100 %",
-            "One pixel of the picture for each of the screen (1). The wheel zooms, dragging moves",
+            "One pixel of the image for each of the screen (1). The wheel zooms, dragging moves",
         ),
-        (ZoomLevel::Fit, "Fit", "Show the whole picture (0)"),
+        (ZoomLevel::Fit, "Fit", "Show the whole image (0)"),
     ];
     for (choice, name, explanation) in choices {
         let colour = if view.app.watch.zoom == choice {
@@ -253,16 +253,16 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-/// Gives the place of the picture.
+/// Gives the place of the image.
 pub(super) fn full_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     let area = ui.available_rect_before_wrap();
     if view.app.watch.mode == ViewerMode::Compare {
-        stage::pictures_ui(ui, view, area);
+        stage::images_ui(ui, view, area);
     } else {
-        picture_ui(ui, view, area);
+        image_ui(ui, view, area);
     }
     let is_shown = is_bar_shown(ui, view);
-    let id = Id::unique("bar-over-the-picture");
+    let id = Id::unique("bar-over-the-image");
     let strength = ui
         .ctx()
         .animate_bool_with_time(id.with("fade"), is_shown, FADE_SECS);
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clip_s_numbers_are_equally_long_for_every_frame() {
+    fn a_video_s_numbers_are_equally_long_for_every_frame() {
         let playhead = PlaybackPosition::new(1000, 10.0);
         assert_eq!(numbers_text(&playhead, 9, 0.8), "   9 / 1000    0.8 s");
         for (number, secs) in [(1, 0.0), (10, 10.9), (601, 60.0), (1000, 99.9)] {

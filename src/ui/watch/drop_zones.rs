@@ -6,7 +6,7 @@ use egui::Painter;
 
 use crate::ui::prelude::*;
 
-/// Beside the place of the picture and between the zones.
+/// Beside the place of the image and between the zones.
 const MARGIN: f32 = 28.0;
 const MAX_HEIGHT: f32 = 260.0;
 
@@ -25,11 +25,11 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rect) -
         FontId::proportional(22.0),
         palette.text,
     );
-    let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
-    let elsewhere = if is_clip {
-        "Dropped anywhere else, the clip plays"
+    let is_video = view.app.drops.held.is_some_and(|held| held.is_video);
+    let elsewhere = if is_video {
+        "Dropped anywhere else, the video plays"
     } else {
-        "Dropped anywhere else, the picture goes into the form"
+        "Dropped anywhere else, the image goes into the form"
     };
     if !view.app.drops.is_on_wayland() {
         painter.text(
@@ -50,7 +50,7 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rect) -
         "Use settings",
         "Its prompt, seed and settings go into the form",
     );
-    let Some(start) = start_words(view, is_clip) else {
+    let Some(start) = start_words(view, is_video) else {
         zone_ui(ui, painter, row, settings);
         view.drawn.drop_zones = [Some(row), None];
         return true;
@@ -66,37 +66,37 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rect) -
     true
 }
 
-fn start_words(view: &UiContext<'_>, is_clip: bool) -> Option<(char, &'static str, &'static str)> {
+fn start_words(view: &UiContext<'_>, is_video: bool) -> Option<(char, &'static str, &'static str)> {
     let spec = view.model();
-    if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
+    if is_video && spec.is_some_and(|spec| view.form.changes_video(spec)) {
         return Some((
             icons::FILM,
             "Regenerate video (vid2vid)",
-            "The next clip is made from it, as far as the strength says",
+            "The next video is made from it, as far as the strength says",
         ));
     }
     if !spec.is_none_or(|spec| spec.start_image.is_possible()) {
         return None;
     }
-    let makes_pictures = |spec: &ModelSpec| spec.family.makes_pictures;
+    let makes_images = |spec: &ModelSpec| spec.family.makes_images;
     Some(if view.app.drops.is_on_wayland() {
         (
             icons::UPLOAD,
             "Use the file itself",
-            "A picture starts the next result, a clip is extended",
+            "An image starts the next result, a video is extended",
         )
-    } else if !is_clip {
+    } else if !is_video {
         (
             icons::IMAGE,
             "Use as start image",
             "The next result is made from it",
         )
-    } else if spec.is_some_and(makes_pictures) {
+    } else if spec.is_some_and(makes_images) {
         return None;
     } else {
         (
             icons::FILM,
-            "Extend clip",
+            "Extend video",
             "New frames are added behind its last one",
         )
     })

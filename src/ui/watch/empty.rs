@@ -16,7 +16,7 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>) {
     let listing = view.app.gallery.listing.as_ref();
     let num_results = listing.map_or(0, |listing| listing.num_all);
     let spec = view.model();
-    let icon = if spec.is_some_and(|spec| spec.family.makes_pictures) {
+    let icon = if spec.is_some_and(|spec| spec.family.makes_images) {
         icons::IMAGE
     } else {
         icons::FILM
@@ -77,7 +77,7 @@ fn newest_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
         let response = ui.interact(rect, Id::unique(("newest", entry.thumb)), Sense::click());
         let name = format!("Show {}", grid::name_of(entry));
         response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
-        let broken = grid::picture_ui(ui, view, entry, rect);
+        let broken = grid::image_ui(ui, view, entry, rect);
         if response.hovered() || response.has_focus() {
             let stroke = Stroke::new(1.5, palette(ui).amber);
             let radius = CornerRadius::same(theme::RADIUS);

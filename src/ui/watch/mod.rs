@@ -16,7 +16,7 @@ use crate::app::player::texture::ViewerTexture;
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{PlaybackPosition, ViewedMedia, ViewerMode};
 use crate::app::queue::RunningJob;
-use crate::ui::create::pictures::crop;
+use crate::ui::create::images::crop;
 use crate::ui::narrow;
 use crate::ui::prelude::*;
 use crate::ui::results::{ResultSubject, drag_source};
@@ -64,9 +64,9 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
         return area;
     }
     if view.app.watch.mode == ViewerMode::Compare {
-        stage::pictures_ui(ui, view, area);
+        stage::images_ui(ui, view, area);
     } else {
-        picture_ui(ui, view, area);
+        image_ui(ui, view, area);
     }
     area
 }
@@ -101,7 +101,7 @@ fn playhead<'a>(view: &'a UiContext<'_>) -> Option<&'a PlaybackPosition> {
     (playhead.len() > 1).then_some(playhead)
 }
 
-fn picture_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
+fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let is_live = view.app.watch.mode == ViewerMode::Live;
     let Some(size) = view.app.watch.texture.size() else {
         ui.allocate_rect(area, egui::Sense::hover());
@@ -114,7 +114,7 @@ fn picture_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
         return;
     };
     // A latent preview is coarse; the size of what will be made is known exactly. What has another shape is what was
-    // looked at before, while the new picture is made ready.
+    // looked at before, while the new image is made ready.
     let requested = requested_size(view).filter(|it| is_of_shape(*it, size));
     let (response, shown) = stage::stage_ui(ui, view, area, requested.unwrap_or(size));
     stage::paint(ui, area, shown, &view.app.watch.texture, Color32::WHITE);
@@ -141,7 +141,7 @@ fn picture_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     if !is_live && response.clicked() {
         view.push(cell.map_or(PlayerCommand::Toggle, PlayerCommand::PlayFile));
     }
-    // Zoomed, dragging moves the picture.
+    // Zoomed, dragging moves the image.
     if view.app.watch.zoom == ZoomLevel::Fit
         && let Some(subject) = ResultSubject::from_view(view)
     {
@@ -193,11 +193,11 @@ fn name_of(view: &UiContext<'_>) -> String {
     let name = match (view.app.watch.mode, view.app.watch.media()) {
         (ViewerMode::Live, _) => "Live preview",
         (ViewerMode::Compare, _) => "Comparison",
-        (ViewerMode::Result(_), Some(media)) if !media.is_clip => "Finished picture",
+        (ViewerMode::Result(_), Some(media)) if !media.is_video => "Finished image",
         (ViewerMode::File, Some(media)) => {
             return format!("The file {}", media.name_of(view.app.watch.batch_index()));
         }
-        _ => "Finished clip",
+        _ => "Finished video",
     };
     name.to_owned()
 }
@@ -241,11 +241,11 @@ fn caption(view: &UiContext<'_>) -> Option<ViewerCaption> {
 
 /// `832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4`: what is not known is left out.
 fn media_line(media: &ViewedMedia, shown: usize, num_frames: usize) -> String {
-    let length = match (media.is_clip, media.paths.len()) {
+    let length = match (media.is_video, media.paths.len()) {
         (true, _) if num_frames == 1 => "1 frame".to_owned(),
         (true, _) => format!("{num_frames} frames"),
-        (false, 0 | 1) => "picture".to_owned(),
-        (false, count) => format!("picture {} of {count}", shown + 1),
+        (false, 0 | 1) => "image".to_owned(),
+        (false, count) => format!("image {} of {count}", shown + 1),
     };
     let mut facts = vec![format!("{} × {}", media.width, media.height), length];
     let request = media.request_of(shown);
@@ -303,24 +303,24 @@ mod tests {
     #[test]
     fn a_caption_says_what_is_known_and_no_more() {
         let settings = json!({"request": {"seed": 12}});
-        let clip = ViewedMedia {
+        let video = ViewedMedia {
             paths: vec!["boat.mp4".into()],
             width: 832,
             height: 480,
-            is_clip: true,
+            is_video: true,
             secs: Some(65.0),
             settings: vec![Some(settings)],
             ..ViewedMedia::default()
         };
         let expected = "832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4";
-        assert_eq!(media_line(&clip, 0, 81), expected);
+        assert_eq!(media_line(&video, 0, 81), expected);
         let batch = ViewedMedia {
             paths: ["a.png", "b.png"].map(Into::into).to_vec(),
             width: 64,
             height: 32,
             ..ViewedMedia::default()
         };
-        let expected = "64 × 32  ·  picture 2 of 2  ·  b.png";
+        let expected = "64 × 32  ·  image 2 of 2  ·  b.png";
         assert_eq!(media_line(&batch, 1, 2), expected);
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, has_pace: bool) {
         compare_ui(ui, view);
         let groups = vec![
             results::main_actions(view, &subject),
-            results::network_actions(view, subject.is_clip),
+            results::network_actions(view, subject.is_video),
             frame_actions(view),
             results::file_actions(&subject),
         ];
@@ -69,13 +69,13 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
         ResultAction::new(
             icons::CAMERA,
             "Save this frame",
-            "Write it as a PNG beside the clip, with the clip's settings inside (S)",
+            "Write it as a PNG beside the video, with the video's settings inside (S)",
             PlayerCommand::SaveFrame,
         ),
         ResultAction::new(
             icons::COPY,
             "Copy this frame",
-            "Put the picture on the clipboard (C)",
+            "Put the image on the clipboard (C)",
             PlayerCommand::CopyFrame,
         ),
         ResultAction::new(
@@ -88,7 +88,7 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
         ResultAction::new(
             icons::FLAG,
             "Use frame as end image",
-            "The next clip ends on this frame",
+            "The next video ends on this frame",
             PlayerCommand::UseFrame(InputSlot::End),
         )
         .unless(unless(can_end)),
@@ -179,7 +179,7 @@ pub(super) fn full_button(ui: &mut Ui, view: &mut UiContext<'_>) {
         (
             icons::CORNERS_OUT,
             "Full screen",
-            "Show only the picture (F or F11)",
+            "Show only the image (F or F11)",
         )
     };
     let button = icon_button(ui, icon, name, explanation);

@@ -68,7 +68,7 @@ pub(super) fn two_stages_ui(
     [(first, a), (second, b)]
 }
 
-/// Around the picture there is room, unless it has the whole screen.
+/// Around the image there is room, unless it has the whole screen.
 fn place(view: &UiContext<'_>, area: Rect) -> Rect {
     if view.app.watch.is_full {
         return area;
@@ -221,7 +221,7 @@ fn lines_ui(ui: &mut Ui, compare: &ResultComparison) {
     }
 }
 
-pub(super) fn pictures_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
+pub(super) fn images_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let Some(compare) = &view.app.watch.compare else {
         return;
     };
@@ -281,7 +281,7 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
         pos2(x, visible.center().y),
         vec2(theme::DIVIDER_GRIP, visible.height()),
     );
-    // Above the picture, so that it takes the drag.
+    // Above the image, so that it takes the drag.
     let grip = ui.interact(line, ui.scope_id().with("divider"), Sense::drag());
     let grip = grip.on_hover_cursor(egui::CursorIcon::ResizeHorizontal);
     if let Some(pointer) = grip.interact_pointer_pos() {
@@ -300,7 +300,7 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
     letter_ui(ui, pos2(visible.right() - 6.0, top), Align2::RIGHT_TOP, "B");
 }
 
-/// A letter that can be read on any picture.
+/// A letter that can be read on any image.
 fn letter_ui(ui: &Ui, at: egui::Pos2, align: Align2, letter: &str) {
     let palette = palette(ui);
     let rect = align.anchor_size(at, Vec2::splat(theme::COUNT_SIZE * 1.2));

@@ -48,8 +48,8 @@ fn results_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 /// Size by the shape of its images, within limits.
 fn thumb_size(item: &ResultItem) -> Vec2 {
     let side = theme::THUMB_SIDE;
-    let picture = item.output.clip.frames.first();
-    let shape = picture.map_or(1.0, |it| it.width as f32 / it.height.max(1) as f32);
+    let image = item.output.video.frames.first();
+    let shape = image.map_or(1.0, |it| it.width as f32 / it.height.max(1) as f32);
     vec2((side * shape).clamp(side * 0.5, side * 2.0), side)
 }
 
@@ -102,13 +102,9 @@ fn result_hover(title: &str, seed: Option<u64>) -> String {
 }
 
 /// A button with a thumbnail, which may load later.
-fn thumb_button<'a>(
-    view: &UiContext<'a>,
-    pictured: Option<ThumbSource>,
-    inner: Vec2,
-) -> Button<'a> {
+fn thumb_button<'a>(view: &UiContext<'a>, shown: Option<ThumbSource>, inner: Vec2) -> Button<'a> {
     let thumbs = &view.app.cx.thumbs;
-    match pictured.and_then(|pictured| thumbs.get(pictured, THUMB_PX)) {
+    match shown.and_then(|shown| thumbs.get(shown, THUMB_PX)) {
         Some(Ok(thumb)) => Button::image(Image::new(thumb).fit_to_exact_size(inner)),
         _ => Button::new("").min_size(inner + 2.0 * MARGIN),
     }
@@ -134,7 +130,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem)
         return;
     }
     let palette = palette(ui);
-    let count = item.output.clip.frames.len();
+    let count = item.output.video.frames.len();
     let shown = view.app.watch.batch_index();
     ScrollArea::horizontal()
         .id_salt("batch")
@@ -142,7 +138,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem)
         .show(ui, |ui| {
             ui.horizontal(|ui| {
                 ui.spacing_mut().button_padding = vec2(2.0, 2.0);
-                for (index, frame) in item.output.clip.frames.iter().enumerate() {
+                for (index, frame) in item.output.video.frames.iter().enumerate() {
                     let size = vec2(frame.width as f32, frame.height as f32);
                     let scale = theme::BATCH_SIDE / size.max_elem().max(1.0);
                     let edge = if index == shown {
@@ -150,7 +146,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem)
                     } else {
                         palette.line
                     };
-                    let button = thumb_button(view, item.pictured(index), size * scale)
+                    let button = thumb_button(view, item.shown(index), size * scale)
                         .stroke(Stroke::new(2.0, edge))
                         .fill(palette.stage);
                     let request = item.generated(index);
@@ -158,7 +154,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem)
                     let response = ui
                         .add(button)
                         .on_hover_text(format!("Seed {seed} (Left and Right go through the batch)"))
-                        .accessible_name(format!("Picture {} of {count}", index + 1));
+                        .accessible_name(format!("Image {} of {count}", index + 1));
                     view.on_click(&response, PlayerCommand::ShowFrame(index));
                 }
             });

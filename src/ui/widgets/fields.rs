@@ -243,8 +243,8 @@ pub fn rate(fps: f64) -> f64 {
 }
 
 /// Word for what a model makes.
-pub fn result_word(makes_pictures: bool) -> &'static str {
-    if makes_pictures { "picture" } else { "clip" }
+pub fn result_word(makes_images: bool) -> &'static str {
+    if makes_images { "image" } else { "video" }
 }
 
 /// Two numbers with a word between them; `names` are for screen readers.

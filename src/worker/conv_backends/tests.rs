@@ -19,7 +19,7 @@ fn key() -> ConvBackendKey {
         libtorch: "2.11.0+rocm7.1".to_owned(),
         dtype: "bf16".to_owned(),
         shape: ShapeClass::Large,
-        convolutions: ConvDimensions::Clips,
+        convolutions: ConvDimensions::Videos,
     }
 }
 
@@ -70,7 +70,7 @@ fn probe(cases: &str) -> (Option<ConvBackend>, Vec<ProbeResult>, Duration) {
     let ends = records.iter().map(|record| record.probe.clone()).collect();
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
     let first =
-        "probe --device auto --backend direct --shape large --convolutions clips --dtype bf16";
+        "probe --device auto --backend direct --shape large --convolutions videos --dtype bf16";
     assert_eq!(calls.lines().next(), Some(first));
     (chosen.map(|(backend, _)| backend), ends, took)
 }
@@ -194,11 +194,11 @@ fn a_choice_of_the_user_is_never_probed_and_only_amd_is() {
 }
 
 #[test]
-fn an_autoencoder_of_pictures_gets_a_verdict_of_its_own_where_miopen_hangs() {
+fn an_autoencoder_of_images_gets_a_verdict_of_its_own_where_miopen_hangs() {
     let request = request();
-    let [pictures, clips] = [flux::FAMILY, wan::FAMILY].map(|family| key_of(family, &request));
-    assert_eq!(pictures.convolutions, ConvDimensions::Pictures);
-    assert_eq!(clips.convolutions, ConvDimensions::Clips);
+    let [images, videos] = [flux::FAMILY, wan::FAMILY].map(|family| key_of(family, &request));
+    assert_eq!(images.convolutions, ConvDimensions::Images);
+    assert_eq!(videos.convolutions, ConvDimensions::Videos);
 
     let folder = tempfile::tempdir().unwrap();
     let cases = format!("direct) sleep 60;;\nno_miopen) answer $5 $7 {RIGHT};;");
@@ -207,11 +207,11 @@ fn an_autoencoder_of_pictures_gets_a_verdict_of_its_own_where_miopen_hangs() {
     backends.limits = short();
     let mut order = |_| Some(self::order(&engine));
     backends
-        .probe(&pictures, AUTO, &mut order, &|| false)
+        .probe(&images, AUTO, &mut order, &|| false)
         .unwrap();
-    let backend = backends.backend(&pictures, flux::FAMILY);
+    let backend = backends.backend(&images, flux::FAMILY);
     assert_eq!(backend, Some((ConvBackend::NoMiopen, QUICK)));
-    assert_eq!(backends.backend(&clips, wan::FAMILY), None);
+    assert_eq!(backends.backend(&videos, wan::FAMILY), None);
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
     // 2D convolutions have no backend frame by frame.
     assert_eq!(calls.lines().count(), 2, "{calls}");

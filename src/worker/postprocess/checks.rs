@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use safelight_core::job::{PostprocessKind, PostprocessRequest};
-use safelight_core::media::{self, ClipFormat, ClipReader, FoundSound, FrameStarts, MediaError};
+use safelight_core::media::{self, FoundSound, FrameStarts, MediaError, VideoFormat, VideoReader};
 
 /// Sound of the source for the result; none of an image.
 pub(super) fn sound_of(request: &PostprocessRequest) -> FoundSound {
-    if request.is_picture {
+    if request.is_image {
         return FoundSound::default();
     }
     media::sound_for(&request.source, &request.out).unwrap_or_else(|err| {
@@ -24,7 +24,7 @@ pub(super) fn sound_of(request: &PostprocessRequest) -> FoundSound {
 pub(super) fn room_of(request: &PostprocessRequest) -> u64 {
     let after = request.after;
     let pixels = u64::from(after.width) * u64::from(after.height) * u64::from(after.num_frames);
-    let is_h264 = media::has_clip_name(&request.out)
+    let is_h264 = media::has_video_name(&request.out)
         && request
             .out
             .extension()
@@ -38,19 +38,19 @@ pub(super) fn alpha_source(request: &PostprocessRequest) -> Option<&Path> {
 }
 
 /// Transparency, colours and parts of the source that the result does not have, in sentences. `reader`: of a video.
-pub(super) fn unused_of(request: &PostprocessRequest, reader: Option<&ClipReader>) -> Vec<String> {
+pub(super) fn unused_of(request: &PostprocessRequest, reader: Option<&VideoReader>) -> Vec<String> {
     // The engine says why a file cannot be read.
     let Ok(image) = media::open_image(&request.source) else {
         return Vec::new();
     };
-    let has_alpha = reader.map_or_else(|| image.alpha.is_some(), ClipReader::has_alpha);
+    let has_alpha = reader.map_or_else(|| image.alpha.is_some(), VideoReader::has_alpha);
     let lost = (has_alpha && !request.keeps_alpha()).then(|| {
         let why = match &request.work {
             PostprocessKind::Interpolate { .. } => {
                 "frames between frames are made without it".to_owned()
             }
             PostprocessKind::Upscale { .. } => {
-                let format = ClipFormat::from_path(&request.out).map_or("", ClipFormat::name);
+                let format = VideoFormat::from_path(&request.out).map_or("", VideoFormat::name);
                 format!(
                     "it is not written to {format}. Save the result as .png or .webp to keep it"
                 )
@@ -67,10 +67,10 @@ pub(super) fn unused_of(request: &PostprocessRequest, reader: Option<&ClipReader
 /// Starts of the result's frames where they are uneven, and a notice where those of the source are not kept.
 pub(super) fn times_of(
     request: &PostprocessRequest,
-    reader: Option<&ClipReader>,
+    reader: Option<&VideoReader>,
 ) -> Result<(Option<FrameStarts>, Option<String>), MediaError> {
-    let starts = reader.and_then(ClipReader::starts).cloned();
-    let is_numbered = ClipFormat::from_path(&request.out)?.is_still();
+    let starts = reader.and_then(VideoReader::starts).cloned();
+    let is_numbered = VideoFormat::from_path(&request.out)?.is_still();
     let fps = (request.after.fps * 100.0).round() / 100.0;
     Ok(match &request.work {
         _ if starts.is_none() => (None, None),
@@ -90,7 +90,7 @@ pub(super) fn times_of(
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::media::{ClipOptions, RgbPixels, write_clip};
+    use safelight_core::media::{RgbPixels, VideoOptions, write_video};
     use serde_json::json;
 
     use super::*;
@@ -98,7 +98,7 @@ mod tests {
     fn request(source: &Path, out: &str, work: &str) -> PostprocessRequest {
         let info = json!({"width": 8, "height": 8, "fps": 4.0, "num_frames": 4});
         let request = json!({
-            "source": source, "fingerprint": "", "is_picture": false, "before": info, "after": info,
+            "source": source, "fingerprint": "", "is_image": false, "before": info, "after": info,
             "work": work, "network": "/n.safetensors", "passes": 1, "crf": 16, "out": out,
         });
         serde_json::from_value(request).expect("a request")
@@ -108,14 +108,14 @@ mod tests {
     fn times_are_kept_or_their_loss_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let source = folder.path().join("a.webp");
-        let frame = |grey| RgbPixels::from_fn(8, 8, |_, _| [grey; 3]).expect("a picture");
+        let frame = |grey| RgbPixels::from_fn(8, 8, |_, _| [grey; 3]).expect("an image");
         let starts = FrameStarts::from_micros([0, 50_000, 700_000, 900_000, 1_000_000]);
-        let options = ClipOptions {
+        let options = VideoOptions {
             starts: Some(starts.clone()),
-            ..ClipOptions::default()
+            ..VideoOptions::default()
         };
-        write_clip(&source, &[20, 80, 140, 200].map(frame), options).expect("it is written");
-        let reader = ClipReader::open(&source).expect("it opens");
+        write_video(&source, &[20, 80, 140, 200].map(frame), options).expect("it is written");
+        let reader = VideoReader::open(&source).expect("it opens");
         let found =
             |out, work| times_of(&request(&source, out, work), Some(&reader)).expect("it is read");
         assert_eq!(found("b.webp", "upscale"), (Some(starts), None));

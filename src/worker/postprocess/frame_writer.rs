@@ -53,7 +53,7 @@ impl FrameWriter {
     }
 
     /// Takes the next frame. Returns the error of an earlier one.
-    pub(super) fn push(&mut self, picture: Arc<RgbPixels>) -> Result<(), JobError> {
+    pub(super) fn push(&mut self, image: Arc<RgbPixels>) -> Result<(), JobError> {
         if self.writing.is_none() {
             let (sender, frames) = bounded(FRAMES_AHEAD);
             let runs = self.runs.clone();
@@ -67,7 +67,7 @@ impl FrameWriter {
                 thread,
             });
         }
-        let sent = self.writing.as_ref().map(|it| it.frames.send(picture));
+        let sent = self.writing.as_ref().map(|it| it.frames.send(image));
         match sent {
             Some(Ok(())) => Ok(()),
             // The thread has ended with an error.
@@ -122,9 +122,9 @@ fn write(
             at_work.push_back(scope.spawn(move || write_run(run, &own)));
             let (began, mut count) = (Instant::now(), 0);
             let mut waiting = Some(first);
-            while let Some(picture) = waiting {
+            while let Some(image) = waiting {
                 // A run that takes no more has failed, with the error below.
-                is_well = sender.send(picture).is_ok();
+                is_well = sender.send(image).is_ok();
                 count += 1;
                 let goes_on = is_well && count < run_frames && began.elapsed() < RUN_LASTS;
                 waiting = goes_on.then(|| frames.recv().ok()).flatten();
@@ -153,8 +153,8 @@ fn ended(run: Option<ScopedJoinHandle<'_, Result<(), MediaError>>>) -> Result<()
 }
 
 fn write_run(mut run: SegmentWriter, frames: &Receiver<Arc<RgbPixels>>) -> Result<(), MediaError> {
-    for picture in frames {
-        run.push(&picture)?;
+    for image in frames {
+        run.push(&image)?;
     }
     run.finish()
 }
@@ -163,24 +163,24 @@ fn write_run(mut run: SegmentWriter, frames: &Receiver<Arc<RgbPixels>>) -> Resul
 mod tests {
     use std::fs;
 
-    use safelight_core::media::ClipOptions;
+    use safelight_core::media::VideoOptions;
 
     use super::*;
 
     fn moving(index: u32) -> Arc<RgbPixels> {
-        let picture = RgbPixels::from_fn(64, 48, |x, y| {
+        let image = RgbPixels::from_fn(64, 48, |x, y| {
             let shade = (x * 3 + y * 5 + index * 7) as u8;
             [shade, 255 - shade, index as u8]
         });
-        Arc::new(picture.unwrap())
+        Arc::new(image.unwrap())
     }
 
     /// Returns the bytes of the video, and the number of runs that it was joined from.
-    fn clip(name: &str, count: u32, processors: usize) -> (Vec<u8>, usize) {
+    fn video(name: &str, count: u32, processors: usize) -> (Vec<u8>, usize) {
         let folder = tempfile::tempdir().unwrap();
         let (parts, out) = (folder.path().join("parts"), folder.path().join(name));
         fs::create_dir(&parts).unwrap();
-        let runs = FrameSegments::new(&parts, &out, ClipOptions::default()).unwrap();
+        let runs = FrameSegments::new(&parts, &out, VideoOptions::default()).unwrap();
         let (sender, frames) = bounded(FRAMES_AHEAD);
         let written = thread::scope(|scope| {
             let writer = scope.spawn(|| write(&runs, &frames, processors));
@@ -196,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_has_the_same_bytes_however_many_runs_were_encoded_side_by_side() {
-        for (name, runs) in [("clip.mp4", 5), ("clip.gif", 100)] {
-            let [alone, beside] = [1, 6].map(|processors| clip(name, 100, processors));
+    fn a_video_has_the_same_bytes_however_many_runs_were_encoded_side_by_side() {
+        for (name, runs) in [("video.mp4", 5), ("video.gif", 100)] {
+            let [alone, beside] = [1, 6].map(|processors| video(name, 100, processors));
             assert_eq!(alone.1, runs, "{name}");
             assert!(alone == beside, "{name}");
         }
@@ -209,8 +209,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let no_folder = folder.path().join("parts");
         fs::write(&no_folder, b"").unwrap();
-        let out = folder.path().join("clip.mp4");
-        let runs = FrameSegments::new(&no_folder, &out, ClipOptions::default()).unwrap();
+        let out = folder.path().join("video.mp4");
+        let runs = FrameSegments::new(&no_folder, &out, VideoOptions::default()).unwrap();
         let mut writer = FrameWriter::new(runs);
         let pushed = (0..200).try_for_each(|index| writer.push(moving(index)));
         let err = pushed.and_then(|()| writer.settle()).unwrap_err();

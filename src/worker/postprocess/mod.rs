@@ -12,7 +12,7 @@ use safelight_core::job::{
     CARRIED_APP, JobError, JobErrorKind, JobFolder, PostprocessRequest, Recipe, Video,
 };
 use safelight_core::job_update::{PreviewFrame, StageTime};
-use safelight_core::media::{self, ClipOptions, ClipReader, FrameSegments, MediaError};
+use safelight_core::media::{self, FrameSegments, MediaError, VideoOptions, VideoReader};
 use serde_json::{Map, Value, json};
 
 pub(super) use provenance::ResultProvenance;
@@ -26,7 +26,7 @@ use frame_writer::FrameWriter;
 pub(super) fn check(request: &PostprocessRequest) -> Result<(), JobError> {
     let num_frames = request.after.num_frames as usize;
     media::check_frames_writable(&request.out, num_frames).map_err(|err| error_of(&err))?;
-    let found = fingerprint(&request.source, request.is_picture);
+    let found = fingerprint(&request.source, request.is_image);
     let found = found.map_err(|err| unusable(&err))?;
     if found != request.fingerprint {
         let what = format!(
@@ -56,20 +56,20 @@ impl<'a> PostprocessedFrames<'a> {
         if is_new {
             check_room(folder, room_of(request))?;
         }
-        let reader = (!request.is_picture).then(|| ClipReader::open(&request.source));
+        let reader = (!request.is_image).then(|| VideoReader::open(&request.source));
         let reader = reader.transpose().map_err(|err| unusable(&err))?;
         let reader = reader.as_ref();
         let (starts, note) = times_of(request, reader).map_err(|err| unusable(&err))?;
-        let fps = if request.is_picture {
-            ClipOptions::default().fps
+        let fps = if request.is_image {
+            VideoOptions::default().fps
         } else {
             request.after.fps
         };
-        let options = ClipOptions {
+        let options = VideoOptions {
             starts,
             fps,
             crf: request.crf,
-            num_plays: reader.map_or(0, ClipReader::num_plays),
+            num_plays: reader.map_or(0, VideoReader::num_plays),
             settings: None,
             keeps_others: request.is_out_automatic,
         };
@@ -97,7 +97,7 @@ impl<'a> PostprocessedFrames<'a> {
         let mut settings = carried.unwrap_or_default();
         let mut done = json!(self.request);
         if let Some(fields) = done.as_object_mut() {
-            for local in ["out", "is_out_automatic", "memory", "is_picture"] {
+            for local in ["out", "is_out_automatic", "memory", "is_image"] {
                 fields.remove(local);
             }
             fields.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
@@ -136,7 +136,7 @@ impl FrameStore for PostprocessedFrames<'_> {
 
     fn push(&mut self, frame: PreviewFrame) -> Result<(), JobError> {
         self.first.get_or_insert_with(|| frame.clone());
-        self.writer.push(frame.picture)
+        self.writer.push(frame.image)
     }
 
     fn settle(&mut self) -> Result<(), JobError> {
@@ -178,11 +178,11 @@ impl FrameStore for PostprocessedFrames<'_> {
         Ok(SavedResult {
             paths: paths.map_err(|err| error_of(&err))?,
             num_frames: self.writer.num_frames(),
-            clip: Video {
+            video: Video {
                 frames: self
                     .first
                     .take()
-                    .map(|frame| frame.picture)
+                    .map(|frame| frame.image)
                     .into_iter()
                     .collect(),
                 fps: self.request.after.fps,

@@ -15,7 +15,7 @@ fn one_deleted(home: &Path) -> Bench {
     let mut bench = window(home);
     bench.open_gallery();
     bench.until_shown(1);
-    bench.choose_result("a red boat, picture");
+    bench.choose_result("a red boat, image");
     bench.press_key(Key::Delete);
     bench.until("it has gone", |bench| {
         bench.has("1 result is in the trash") && bench.shown().is_empty()
@@ -31,9 +31,9 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
     fs::write(&sidecar, r#"{"app": "Safelight", "request": {}}"#).unwrap();
     result(home.path(), "b.png", "a hill", 8);
     let mut bench = opened(home.path(), 2);
-    bench.choose_result("a red boat, picture");
+    bench.choose_result("a red boat, image");
     bench.press_key(Key::Delete);
-    bench.until("it has gone", |bench| bench.shown() == ["a hill, picture"]);
+    bench.until("it has gone", |bench| bench.shown() == ["a hill, image"]);
     let trash = home.path().join("Trash");
     assert!(!path.exists() && !sidecar.exists());
     assert!(trash.join("files/a.png").exists() && trash.join("files/a.json").exists());
@@ -52,12 +52,12 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
 fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
-    bench.choose_result("a, picture");
+    bench.choose_result("a, image");
     // The second while the first is under way, and the first once more.
     for name in ["a.png", "b.png", "a.png"] {
         bench.push(trash(results(home.path()).join(name)));
     }
-    bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
+    bench.until("both have gone", |bench| bench.shown() == ["c, image"]);
     assert_eq!(bench.told(), ["1 result is in the trash"]);
     bench.undo();
     bench.until("one is back", |bench| {
@@ -121,7 +121,7 @@ fn what_a_job_writes_or_begins_with_is_not_deleted() {
     result(home.path(), &name, "growing", 7);
     bench.open_gallery();
     bench.until_shown(1);
-    bench.choose_result("growing, clip");
+    bench.choose_result("growing, video");
     bench.press_until("Delete", "the running job writes this file");
     assert!(sent.request.out.exists());
     assert!(!bench.has("in the trash"));

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use safelight_core::gallery::read_facts;
 use safelight_core::media::{
-    ClipReader, clip_info, last_frame, media_info, open_clip, open_mask, open_picture,
-    read_settings, read_texts, sound_for,
+    VideoReader, last_frame, media_info, open_mask, open_rgb, open_video, read_settings,
+    read_texts, sound_for, video_info,
 };
 use safelight_core::restore;
 
@@ -38,18 +38,18 @@ pub fn media(scratch: &Scratch, name: &str, bytes: &[u8]) -> io::Result<u64> {
     scratch.call(|| drop(sound_for(&path, Path::new("x.mp4"))));
     let infos = [
         scratch.call(|| media_info(&path)).ok(),
-        scratch.call(|| clip_info(&path)).ok(),
+        scratch.call(|| video_info(&path)).ok(),
     ];
     // The first frame of a truncated video may still be readable.
-    let opened = [scratch.call(|| open_picture(&path)).ok()];
+    let opened = [scratch.call(|| open_rgb(&path)).ok()];
     let told = infos.iter().flatten().map(|info| (info.width, info.height));
     let seen = opened.iter().flatten();
-    let sizes = told.chain(seen.map(|picture| (picture.width, picture.height)));
+    let sizes = told.chain(seen.map(|image| (image.width, image.height)));
     let pixels = sizes.map(|(width, height)| u64::from(width) * u64::from(height));
     let of_frame = pixels.max().unwrap_or(0);
-    let is_picture = opened[0].is_some();
+    let is_image = opened[0].is_some();
     drop(opened);
-    if is_picture {
+    if is_image {
         let (width, height) = MASK_SIZE;
         scratch.call(|| drop(open_mask(&path, width, height)));
     }
@@ -60,14 +60,14 @@ pub fn media(scratch: &Scratch, name: &str, bytes: &[u8]) -> io::Result<u64> {
         return Ok(of_frame);
     }
     scratch.call(|| drop(last_frame(&path)));
-    scratch.call(|| drop(open_clip(&path)));
+    scratch.call(|| drop(open_video(&path)));
     scratch.call(|| read_from(&path, num_frames / 2));
     Ok(of_all)
 }
 
 /// Reads a few frames from `first` on, as a player does after a seek.
 fn read_from(path: &Path, first: u32) {
-    let Ok(mut reader) = ClipReader::open(path) else {
+    let Ok(mut reader) = VideoReader::open(path) else {
         return;
     };
     let mut num_taken = 0;

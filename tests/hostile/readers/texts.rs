@@ -77,13 +77,13 @@ pub fn metadata(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         scratch.call(|| drop(read_texts(&path)));
         scratch.call(|| drop(restore::read(&path)));
     }
-    let picture = scratch.file(
+    let image = scratch.file(
         "beside.png",
         b"\x89PNG\r\n\x1a\n\0\0\0\0IEND\xae\x42\x60\x82",
     )?;
     for name in ["beside.json", "beside.txt"] {
         scratch.file(name, bytes)?;
-        scratch.call(|| drop(restore::read(&picture)));
+        scratch.call(|| drop(restore::read(&image)));
         std::fs::remove_file(scratch.path().join(name))?;
     }
     Ok(0)

@@ -336,14 +336,14 @@ fn a_card_of_a_wider_transformer_names_the_published_variant() {
 #[test]
 fn what_is_no_model_is_named_by_its_first_bytes() {
     let root = tempfile::tempdir().unwrap();
-    // Begins as a JPEG XL picture does, by the length of its header.
+    // Begins as a JPEG XL image does, by the length of its header.
     let len = 2815_u64.to_le_bytes();
     let header = [&len[..], br#"{"a":{"dtype":"U8","shape":[9]"#].concat();
     let video = b"\0\0\0\x18ftypisom\0\0\0\0isommp42";
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
     let no_gguf = "this is a file that is named .gguf and does not begin as one";
     for (name, bytes, found) in [
-        ("clip.mp4", &video[..], "this is an MP4 video, not a model"),
+        ("video.mp4", &video[..], "this is an MP4 video, not a model"),
         ("x.gguf", &[0xff; 64], no_gguf),
         (
             "y.gguf",

@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use super::published::{I2V_FILES, catalog_of, write_models};
 use crate::catalog::{ModelCatalog, entry};
-use crate::job::{
-    FormInputs, GenerateForm, PartialSampling, SamplerKind, SizeChoice, StartPicture,
-};
+use crate::job::{FormInputs, GenerateForm, PartialSampling, SamplerKind, SizeChoice, StartImage};
 use crate::model::{ModelSpec, test_spec};
 use crate::networks::{T5Config, TransformerKeys, WanTransformerConfig, WanVaeConfig};
 use crate::settings::Settings;
@@ -25,14 +23,14 @@ fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint(
     write_models(&models, &I2V_FILES);
     let catalog = catalog_of(&models);
     let shift = |id: &str, (width, height): (u32, u32), own: Option<f64>, preset: Option<&str>| {
-        let picture = StartPicture {
+        let image = StartImage {
             path: "a.png".into(),
             width: 700,
             height: 700,
         };
         let form = GenerateForm {
             inputs: FormInputs {
-                image: Some(picture),
+                image: Some(image),
                 ..FormInputs::default()
             },
             width: (width > 0).then_some(width),
@@ -59,7 +57,7 @@ fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint(
         assert_eq!(shift(id, (832, 480), Some(7.0), None), Some(7.0));
         assert_eq!(shift(id, (832, 480), None, Some("fast-4")), Some(5.0));
     }
-    // The size of the picture's aspect.
+    // The size of the image's aspect.
     assert_eq!(shift("wan2.1-i2v-14b-480p", (0, 0), None, None), Some(3.0));
     assert_eq!(shift("wan2.1-i2v-14b-720p", (0, 0), None, None), Some(5.0));
     assert_eq!(shift("wan2.2-i2v-a14b", (832, 480), None, None), Some(5.0));

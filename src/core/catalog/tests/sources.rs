@@ -38,8 +38,8 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
         let of = |component| sources.iter().filter(move |it| it.component == component);
         let is_flux = entry.id.starts_with("flux1");
         let is_framepack = entry.id.starts_with("framepack");
-        let sees_pictures = entry.id.contains("i2v") || entry.id.contains("flf2v");
-        let has_image_encoder = is_framepack || (entry.id.starts_with("wan2.1-") && sees_pictures);
+        let sees_images = entry.id.contains("i2v") || entry.id.contains("flf2v");
+        let has_image_encoder = is_framepack || (entry.id.starts_with("wan2.1-") && sees_images);
         let is_pair = entry.id.ends_with("a14b");
         let counts =
             [Transformer, Vae, TextEncoder, TextEncoder2, ImageEncoder].map(|it| of(it).count());

@@ -134,8 +134,8 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
         text_length(job),
         f64::from(job.request.width) * f64::from(job.request.height) / PIXELS,
     ];
-    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
-    let one = sequence.text + sequence.picture;
+    let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
+    let one = sequence.text + sequence.image;
     let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
     let bias = (passes + 1.0) * one * one * size;
     let rows = CALLS_AT_ONCE as f64 * config.num_vectors() as f64;

@@ -48,8 +48,8 @@ pub(super) fn network(
         ["x_embedder.weight", "controlnet_x_embedder.weight"].map(|key| width(key).unwrap_or(0));
     if control > noise {
         return refused(
-            "this is a ControlNet of FLUX.1 that reads a mask with its picture, which does not run here; \
-             FLUX.1 Fill makes a part of a picture anew, and so does FLUX.1 dev with a mask",
+            "this is a ControlNet of FLUX.1 that reads a mask with its image, which does not run here; \
+             FLUX.1 Fill makes a part of an image anew, and so does FLUX.1 dev with a mask",
         );
     }
     let read = || {

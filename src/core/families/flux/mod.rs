@@ -39,7 +39,7 @@ pub fn text_tokens(guidance: GuidanceMode) -> u32 {
 
 pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
-        picture_prompts: Some(redux::picture_prompts),
+        image_prompts: Some(redux::image_prompts),
         control_network: control::network,
         control_weights: Some(NetworkFootprint::read::<FluxControlConfig>),
         control_lora: Some(lora::with_control),
@@ -111,7 +111,7 @@ impl SingleTransformerFamily for FluxFamily {
             ..FluxTransformerConfig::default()
         },
         more_networks: |files, reader| {
-            if let Some(prompts) = &files.picture_prompts {
+            if let Some(prompts) = &files.image_prompts {
                 reader
                     .read::<SiglipConfig>(PlannedNetwork::ImageEncoder, &prompts.image_encoder)?;
                 reader.read::<ReduxConfig>(PlannedNetwork::ImageEmbedder, &prompts.embedder)?;
@@ -212,7 +212,7 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
         text_length(job) + seen_tokens(job),
         pixels / PIXELS + references / PIXELS,
     ];
-    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
+    let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     let mut need = streams(job, network, &sequence);
     let controls = job.weights.controls::<FluxControlConfig>();
     let controls = controls.map(|(_, control)| control.blocks.streams());

@@ -10,7 +10,7 @@ use crate::networks::{
 };
 
 /// Redux, as wide as this transformer's texts, and the SigLIP that it reads; from the same folder rather than from others.
-pub(super) fn picture_prompts(
+pub(super) fn image_prompts(
     files: &ModelFiles,
     items: &[ComponentCandidate],
 ) -> Option<ReduxFiles> {

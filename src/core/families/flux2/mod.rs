@@ -50,7 +50,7 @@ const PIXELS: f64 = 256.0;
 const SEEN_PIXELS: f64 = 1048576.0;
 const DEV: &str = "a FLUX.2 dev model (get FLUX.2 klein 4B or 9B)";
 const KV: &str =
-    "a FLUX.2 klein KV model, which keeps what it made of reference pictures (get FLUX.2 klein 9B)";
+    "a FLUX.2 klein KV model, which keeps what it made of reference images (get FLUX.2 klein 9B)";
 
 pub(super) static DEF: FamilyDef = definition::<Flux2Family>();
 
@@ -196,6 +196,6 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let given = f64::from(u8::from(request.image.is_some())) * pixels;
     let references = request.references.len() as f64 * SEEN_PIXELS;
     let tokens = [PROMPT.room as f64, (pixels + given + references) / PIXELS];
-    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
+    let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     Some(streams(job, network, &sequence))
 }

@@ -55,7 +55,7 @@ const TEXT_LENGTH: f64 = HUNYUAN_PROMPT.room as f64;
 /// Tokens that Llama reads, with the template around the text.
 const READ_LENGTH: f64 = HUNYUAN_PROMPT.length() as f64;
 /// Tokens of the start image.
-const PICTURE_LENGTH: f64 = 729.0;
+const IMAGE_LENGTH: f64 = 729.0;
 /// Length of the packed history in latent frames: two frames as they are, two packed by 8 and 16 by 64.
 const HISTORY: f64 = 2.0 + 2.0 / 8.0 + 16.0 / 64.0;
 /// Latent frames of a section where the request does not say.
@@ -272,9 +272,9 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let a_frame = pixels / 256.0;
     let made = window(job) * a_frame;
     let sequence = TokenSequence {
-        text: TEXT_LENGTH + PICTURE_LENGTH,
-        picture: made + HISTORY * a_frame,
-        pictures: 1.0,
+        text: TEXT_LENGTH + IMAGE_LENGTH,
+        image: made + HISTORY * a_frame,
+        images: 1.0,
         channels: 4.0 * config.in_channels as f64,
         shape: config.streams(),
     };

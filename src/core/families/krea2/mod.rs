@@ -159,12 +159,12 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let block = config.block();
     let [dim, wide] = [block.dim, block.wide].map(|it| it as f64);
     let [heads, shared] = block.heads.map(|it| it as f64);
-    let pictures = f64::from(job.request.batch_size.max(1));
+    let images = f64::from(job.request.batch_size.max(1));
     let tokens = f64::from(job.request.width) * f64::from(job.request.height) / PIXELS;
     let room = PROMPT.room as f64;
     let one = tokens + room;
     // On the CPU one goes after the other.
-    let at_once = if job.is_on_gpu() { pictures } else { 1.0 };
+    let at_once = if job.is_on_gpu() { images } else { 1.0 };
     let hidden = at_once * one * dim * size;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
     // Hidden states, what goes in, queries, gates, what comes of them, and keys and values before and after their
@@ -181,14 +181,14 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let angles = texts * one * (block.head_dim as f64 / 2.0) * 8.0;
     let states = config.num_text_layers as f64 * config.text_hidden_dim as f64;
     let text = texts * room * (dim + states) * size;
-    let latents = pictures * tokens * config.in_channels as f64 * 4.0 * 8.0;
+    let latents = images * tokens * config.in_channels as f64 * 4.0 * 8.0;
     let moment = attention.max(feed_forward).max(fusion);
-    let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
+    let kept = job.step_cache_bytes(images * one * dim * size, texts);
     let bytes = moment + modulations + angles + text + latents + kept;
     let shape = (dim, config.num_layers as f64);
     Some(StageFootprint {
         calls: job.calls(passes),
-        operations: pictures * job.operations(PlannedNetwork::Transformer, one, shape),
+        operations: images * job.operations(PlannedNetwork::Transformer, one, shape),
         ..job.need(PlannedNetwork::Transformer, bytes)
     })
 }

@@ -52,7 +52,7 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     keeps_end: false,
 };
 
-/// The template around a prompt about reference images, whose [`picture_words`] come before it.
+/// The template around a prompt about reference images, whose [`image_words`] come before it.
 /// After <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/qwenimage/pipeline_qwenimage_edit_plus.py>.
 pub const EDIT_PROMPT: PromptTemplate = PromptTemplate {
     before: "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, texture, objects, \
@@ -64,12 +64,12 @@ pub const EDIT_PROMPT: PromptTemplate = PromptTemplate {
 };
 
 /// Placeholder of an image's tokens.
-pub const PICTURE_MARK: &str = "<|image_pad|>";
+pub const IMAGE_MARK: &str = "<|image_pad|>";
 
 /// Words before a prompt about a number of reference images.
-pub fn picture_words(pictures: usize) -> String {
-    let words = |number| format!("Picture {number}: <|vision_start|>{PICTURE_MARK}<|vision_end|>");
-    let all: Vec<String> = (1..=pictures).map(words).collect();
+pub fn image_words(images: usize) -> String {
+    let words = |number| format!("Picture {number}: <|vision_start|>{IMAGE_MARK}<|vision_end|>");
+    let all: Vec<String> = (1..=images).map(words).collect();
     all.concat()
 }
 
@@ -187,7 +187,7 @@ pub mod lora {
 /// Checks that a text encoder has a vision transformer, as wide as the transformer reads.
 fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), CatalogError> {
     let weights = WeightSet::open(place)?;
-    let what = "a Qwen 2.5 VL 7B text encoder with the part that looks at pictures";
+    let what = "a Qwen 2.5 VL 7B text encoder with the part that looks at images";
     let fits = |fits: bool, found: &str| {
         fits_transformer(fits, what, QWEN25_VL_7B.example, place, || found.to_owned())
     };
@@ -244,12 +244,12 @@ fn encode_text(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
 fn encode_references(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (_, config) = job.configured::<WanVaeConfig>(PlannedNetwork::VaeEncoder)?;
     let edge = REFERENCE_PIXELS.sqrt();
-    let clip = PixelVolume {
+    let video = PixelVolume {
         width: edge,
         height: edge,
         ..PixelVolume::of(job, 1)
     };
-    let bytes = wan_encode(config, &clip, job.number_bytes() as f64);
+    let bytes = wan_encode(config, &video, job.number_bytes() as f64);
     Some(job.vae_need(PlannedNetwork::VaeEncoder, bytes))
 }
 
@@ -261,7 +261,7 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
         PROMPT.room as f64 + references(job) * SEEN_TOKENS,
         (pixels + references(job) * REFERENCE_PIXELS) / PIXELS,
     ];
-    let sequence = TokenSequence::of_pictures(job, tokens, config.in_channels, config.streams());
+    let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     let mut need = streams(job, network, &sequence);
     let controls = job.weights.controls::<QwenImageControlConfig>();
     let controls = controls.map(|(_, control)| control.blocks.streams());

@@ -150,7 +150,7 @@ pub(super) fn is_published_part(
     /// The width of CLIP ViT-H.
     const IMAGE_DIM: i64 = 1280;
     let transformer = WanTransformerConfig {
-        // Those that see pictures take in more than latents.
+        // Those that see images take in more than latents.
         out_channels: if shape.channels == 48 { 48 } else { 16 },
         image_dim: Some(IMAGE_DIM),
         ..WanTransformerConfig::default()
@@ -170,7 +170,7 @@ fn check_image_encoder(
         return match transformer.image_dim {
             None => Ok(()),
             Some(_) => Err(CatalogError::MissingCompanion {
-                what: "a CLIP image encoder, as the transformer looks at pictures through one,"
+                what: "a CLIP image encoder, as the transformer looks at images through one,"
                     .to_owned(),
                 example: parts::IMAGE_ENCODER,
                 looked: "model_index.json".to_owned(),
@@ -189,7 +189,7 @@ fn check_image_encoder(
     wanted::fits_transformer(fits, &what, parts::IMAGE_ENCODER, place, || {
         format!("one of {}", image.hidden_size)
     })?;
-    // Both pictures' tokens, one after the other.
+    // Both images' tokens, one after the other.
     let tokens = image.num_tokens();
     match transformer.pos_embed_seq_len {
         Some(positions) if positions != 2 * tokens => Err(CatalogError::config(
@@ -228,7 +228,7 @@ fn wrong_transformer(
 ) -> Option<String> {
     let latents = config.out_channels;
     let expected = if variant.is_image_to_video() {
-        // Noise, a mask with a channel for each frame of a latent one, and the pictures.
+        // Noise, a mask with a channel for each frame of a latent one, and the images.
         2 * latents + vae.temporal_factor()
     } else {
         latents

@@ -8,7 +8,7 @@ use crate::networks::{TransformerConfig as _, WanTransformerConfig};
 
 /// The transformer, in the authors' names.
 pub const NETWORK: LoraTarget = LoraTarget {
-    of_pictures: |name| {
+    of_images: |name| {
         let ends = [
             "_k_img",
             "_v_img",

@@ -36,7 +36,7 @@ pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result
 pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
     let latents = if shape.channels == 48 { 48 } else { 16 };
     let width = shape.heads * shape.head_dim;
-    // Blocks beyond those of any model without a control clip are for that.
+    // Blocks beyond those of any model without a control video are for that.
     let plain = if width > 4000 { 40 } else { 30 };
     let num_layers = shape.layers.min(plain);
     let num_control = shape.layers - num_layers;
@@ -88,10 +88,10 @@ pub(super) fn needs(job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
 
 fn encode_vision(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (_, config) = job.configured::<ClipVisionConfig>(PlannedNetwork::ImageEncoder)?;
-    let pictures = 1.0 + f64::from(u8::from(job.request.last_image.is_some()));
+    let images = 1.0 + f64::from(u8::from(job.request.last_image.is_some()));
     let sizes = (config.num_tokens() as f64, config.image_size as f64);
     // In f32 as a whole.
-    let bytes = vision(&config.layers(), pictures, sizes, 4);
+    let bytes = vision(&config.layers(), images, sizes, 4);
     Some(StageFootprint {
         number_bytes: 4,
         ..job.need(PlannedNetwork::ImageEncoder, bytes)
@@ -103,7 +103,7 @@ fn encode_image(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let request = job.request;
     let sees_first_alone = request.files.expand_timesteps
         && request.mask.is_none()
-        && request.source_clip.is_none()
+        && request.source_video.is_none()
         && request.second_pass.is_none();
     let frames = if sees_first_alone {
         1
@@ -120,16 +120,16 @@ fn encode_image(job: &PlannedJob<'_>) -> Option<StageFootprint> {
 
 fn decode(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (_, config) = job.configured(PlannedNetwork::VaeDecoder)?;
-    let clip = PixelVolume::of(job, job.request.num_frames);
-    let bytes = wan_decode(config, &clip, job.number_bytes() as f64);
+    let video = PixelVolume::of(job, job.request.num_frames);
+    let bytes = wan_decode(config, &video, job.number_bytes() as f64);
     Some(job.vae_need(PlannedNetwork::VaeDecoder, bytes))
 }
 
-/// A transformer and the clip as it sees it.
+/// A transformer and the video as it sees it.
 struct WanSizes<'a> {
     config: &'a WanTransformerConfig,
     tokens: f64,
-    /// Numbers of one channel of the clip's latents.
+    /// Numbers of one channel of the video's latents.
     latents: f64,
 }
 
@@ -137,11 +137,11 @@ fn sizes<'a>(job: &PlannedJob<'a>, config: &'a WanTransformerConfig) -> Option<W
     let (_, vae) = job.configured::<WanVaeConfig>(PlannedNetwork::VaeDecoder)?;
     let (space, time) = (vae.spatial_factor() as f64, vae.temporal_factor() as f64);
     let request = job.request;
-    let clip_frames = ((f64::from(request.num_frames) - 1.0) / time)
+    let video_frames = ((f64::from(request.num_frames) - 1.0) / time)
         .floor()
         .max(0.0)
         + 1.0;
-    let latent_frames = clip_frames + request.references.len() as f64;
+    let latent_frames = video_frames + request.references.len() as f64;
     let latents =
         latent_frames * (f64::from(request.width) / space) * (f64::from(request.height) / space);
     let patch = config.patch_size.iter().product::<i64>() as f64;

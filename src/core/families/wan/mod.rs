@@ -1,4 +1,4 @@
-//! Wan 2.1 and 2.2: clips from text, from pictures, from other clips, and after control clips.
+//! Wan 2.1 and 2.2: videos from text, from images, from other videos, and after control videos.
 
 mod experts;
 mod files;
@@ -54,7 +54,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         },
         is_published_part: files::is_published_part,
         ships_tokenizers: false,
-        picture_prompts: None,
+        image_prompts: None,
         control_network: |_, _| None,
         control_weights: None,
         control_lora: None,

@@ -42,7 +42,7 @@ fn no_tensor_of_a_published_vace_is_missing_or_unexpected_in_any_dialect() {
 }
 
 #[test]
-fn a_file_with_control_blocks_is_a_vace_that_takes_clips_masks_and_references() {
+fn a_file_with_control_blocks_is_a_vace_that_takes_videos_masks_and_references() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
     let place = models.join("diffusion_models/some_vace.safetensors");
@@ -52,7 +52,7 @@ fn a_file_with_control_blocks_is_a_vace_that_takes_clips_masks_and_references() 
     assert!(spec.files.takes_control);
     let takes = spec.limits.controls;
     assert_eq!((takes.by, takes.most), (ControlBy::Layers, 1));
-    assert!(takes.takes_clips && takes.takes_masks && !takes.is_required);
+    assert!(takes.takes_videos && takes.takes_masks && !takes.is_required);
     assert_eq!(spec.limits.max_references, 4);
     let card = IdentityCard::read(&place).unwrap();
     assert!(card.what.contains("Wan 2.1 VACE 1.3B"), "{}", card.what);

@@ -108,8 +108,8 @@ impl CheckedTransformer {
 
 fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, String> {
     let (input, output) = (cfg.in_channels, cfg.out_channels);
-    // Noise, a mask with a channel for each frame of a latent one, and pictures.
-    let with_pictures = 2 * output + 4;
+    // Noise, a mask with a channel for each frame of a latent one, and images.
+    let with_images = 2 * output + 4;
     match (input, cfg.image_dim, cfg.pos_embed_seq_len) {
         (input, None, None) if input == output && output == 16 && cfg.has_control() => {
             Ok(TransformerKind::Control)
@@ -121,13 +121,13 @@ fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, Strin
             Ok(TransformerKind::Whole(WanVariant::Ti2v))
         }
         (input, None, None) if input == output => Ok(TransformerKind::TextToVideo),
-        (input, Some(_), Some(_)) if input == with_pictures => {
+        (input, Some(_), Some(_)) if input == with_images => {
             Ok(TransformerKind::Whole(WanVariant::Flf2v))
         }
-        (input, Some(_), None) if input == with_pictures => {
+        (input, Some(_), None) if input == with_images => {
             Ok(TransformerKind::Whole(WanVariant::I2v))
         }
-        (input, None, None) if input == with_pictures && output != 48 => {
+        (input, None, None) if input == with_images && output != 48 => {
             Ok(TransformerKind::ImageToVideoExpert)
         }
         _ => Err(format!(

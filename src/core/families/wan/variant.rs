@@ -8,17 +8,17 @@ use crate::networks::WanTransformerConfig;
 pub(super) enum WanVariant {
     /// Wan 2.1, text to video.
     T2v,
-    /// Wan 2.1, a start picture seen by an image encoder.
+    /// Wan 2.1, a start image seen by an image encoder.
     I2v,
     /// Wan 2.1, first and last frame.
     Flf2v,
     /// Wan 2.2, text to video with two experts.
     T2vA14b,
-    /// Wan 2.2, a start picture with two experts and no image encoder.
+    /// Wan 2.2, a start image with two experts and no image encoder.
     I2vA14b,
-    /// Wan 2.2, text or a start picture, 48 channels.
+    /// Wan 2.2, text or a start image, 48 channels.
     Ti2v,
-    /// Wan 2.1, a control clip with a mask, and reference pictures.
+    /// Wan 2.1, a control video with a mask, and reference images.
     Vace,
     /// VACE on Wan 2.2, with two experts.
     VaceA14b,
@@ -47,12 +47,12 @@ impl WanVariant {
         }
     }
 
-    /// Returns true if it takes a control video, with a mask of it, and reference pictures.
+    /// Returns true if it takes a control video, with a mask of it, and reference images.
     pub fn takes_control(self) -> bool {
         matches!(self, Self::Vace | Self::VaceA14b)
     }
 
-    /// Control clips that it takes, with masks of them.
+    /// Control videos that it takes, with masks of them.
     pub fn controls(self) -> ControlUse {
         if !self.takes_control() {
             return ControlUse::NONE;
@@ -60,13 +60,13 @@ impl WanVariant {
         ControlUse {
             by: ControlBy::Layers,
             most: 1,
-            takes_clips: true,
+            takes_videos: true,
             takes_masks: true,
             ..ControlUse::NONE
         }
     }
 
-    /// Reference pictures that it takes: each costs the time and memory of four frames.
+    /// Reference images that it takes: each costs the time and memory of four frames.
     pub fn max_references(self) -> u32 {
         if self.takes_control() { 4 } else { 0 }
     }
@@ -87,7 +87,7 @@ impl WanVariant {
         }
     }
 
-    /// An image encoder without places for two pictures knows no last one.
+    /// An image encoder without places for two images knows no last one.
     pub fn end_image(self, has_image_encoder: bool) -> InputUse {
         match self {
             Self::T2v | Self::T2vA14b | Self::Ti2v => InputUse::No,

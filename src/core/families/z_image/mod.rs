@@ -201,12 +201,12 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
         job.configured::<ZImageTransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
     let [dim, wide, heads] = [config.dim, config.ffn_dim(), config.n_heads].map(|it| it as f64);
-    let pictures = f64::from(job.request.batch_size.max(1));
+    let images = f64::from(job.request.batch_size.max(1));
     let tokens = f64::from(job.request.width) * f64::from(job.request.height) / PIXELS;
     // Those of the padding are few.
     let one = tokens + text_length();
     // On the CPU one goes after the other.
-    let at_once = if job.is_on_gpu() { pictures } else { 1.0 };
+    let at_once = if job.is_on_gpu() { images } else { 1.0 };
     let hidden = at_once * one * dim * size;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
     let attention = 7.0 * hidden + (at_once * one * heads * 4.0).max(expanded);
@@ -218,8 +218,8 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let modulations = calls * (told * 4.0 + 2.0) * dim * 4.0;
     let angles = texts * one * (config.head_dim() as f64 / 2.0) * 8.0;
     let text = texts * text_length() * dim * size;
-    let latents = pictures * tokens * config.token_numbers() as f64 * 4.0 * 8.0;
-    let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
+    let latents = images * tokens * config.token_numbers() as f64 * 4.0 * 8.0;
+    let kept = job.step_cache_bytes(images * one * dim * size, texts);
     let moment = attention.max(feed_forward);
     let controls = job.weights.controls::<ZImageControlConfig>();
     let controls: Vec<ControlCost> = controls
@@ -227,7 +227,7 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
             let layers = control.control_layers_places.len() as f64;
             let refiners = control.n_refiner_layers as f64;
             ControlCost {
-                // Its own hidden states go along with the transformer's; the picture's tokens stay.
+                // Its own hidden states go along with the transformer's; the image's tokens stay.
                 bytes: hidden + tokens * dim * size + calls * (layers + refiners) * 4.0 * dim * 4.0,
                 // Each of them has a layer of its width squared more.
                 layers: layers + refiners,
@@ -245,7 +245,7 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     );
     Some(StageFootprint {
         calls: job.calls(passes),
-        operations: pictures * job.operations(PlannedNetwork::Transformer, one, shape),
+        operations: images * job.operations(PlannedNetwork::Transformer, one, shape),
         ..job.need(PlannedNetwork::Transformer, bytes)
     })
 }

@@ -5,7 +5,7 @@ mod interpolate;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::media::{ClipOptions, RgbPixels, write_clip, write_png};
+use crate::media::{RgbPixels, VideoOptions, write_png, write_video};
 use crate::testing::json_fixture;
 use crate::testing::made_up::{self, Shapes};
 
@@ -26,11 +26,11 @@ pub(crate) fn network(folder: &Path, name: &str) -> PathBuf {
 /// Three frames of 30 by 20 pixels, ten a second.
 fn write_three(path: &Path) {
     let frames = [10, 200, 90].map(|grey| RgbPixels::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
-    let options = ClipOptions {
+    let options = VideoOptions {
         fps: 10.0,
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
-    write_clip(path, &frames, options).unwrap();
+    write_video(path, &frames, options).unwrap();
 }
 
 /// Changes that make a sound form one that is refused, and the sentences, or their starts before a `…`.
@@ -65,7 +65,7 @@ fn form(folder: &Path, source: PathBuf) -> PostprocessForm {
     }
 }
 
-fn picture(folder: &Path) -> PathBuf {
+fn image(folder: &Path) -> PathBuf {
     let path = folder.join("small.png");
     write_png(&path, &RgbPixels::from_fn(30, 20, |_, _| [9; 3]).unwrap()).unwrap();
     path
@@ -74,7 +74,7 @@ fn picture(folder: &Path) -> PathBuf {
 #[test]
 fn a_network_is_used_as_often_as_the_size_needs() {
     let folder = tempfile::tempdir().unwrap();
-    let form = form(folder.path(), picture(folder.path()));
+    let form = form(folder.path(), image(folder.path()));
     for (size, passes, after) in [
         (TargetSize::Factor(2.0), 1, (60, 40)),
         (TargetSize::Factor(1.5), 1, (45, 30)),
@@ -93,7 +93,7 @@ fn a_network_is_used_as_often_as_the_size_needs() {
             panic!("it upscales")
         };
         assert_eq!(found, passes, "{size:?}");
-        assert!(request.is_picture && request.after.num_frames == 1);
+        assert!(request.is_image && request.after.num_frames == 1);
     }
     let request = form.validate().unwrap();
     assert_eq!(request.title(), "Upscale ×2: small.png");
@@ -107,7 +107,7 @@ fn a_network_is_used_as_often_as_the_size_needs() {
 #[test]
 fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let folder = tempfile::tempdir().unwrap();
-    let good = form(folder.path(), picture(folder.path()));
+    let good = form(folder.path(), image(folder.path()));
     let pickle = folder.path().join("4x.pth");
     std::fs::write(&pickle, b"\x80\x02").unwrap();
     let tiles = PostprocessOptions::Upscale {
@@ -137,7 +137,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
         ),
         (
             &|form| assert!(form.out.set_extension("gif")),
-            "a picture cannot be saved as GIF…",
+            "an image cannot be saved as GIF…",
         ),
         (
             &|form| form.source = folder.path().join("gone.png"),
@@ -160,8 +160,8 @@ fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("one.gif");
     let frame = RgbPixels::from_fn(30, 20, |_, _| [90; 3]).unwrap();
-    write_clip(&source, &[frame], ClipOptions::default()).unwrap();
-    for (name, is_picture) in [
+    write_video(&source, &[frame], VideoOptions::default()).unwrap();
+    for (name, is_image) in [
         ("large.png", true),
         ("large.webp", true),
         ("large.gif", false),
@@ -171,27 +171,27 @@ fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
             ..form(folder.path(), source.clone())
         };
         let request = form.validate().unwrap();
-        assert_eq!(request.is_picture, is_picture, "{name}");
+        assert_eq!(request.is_image, is_image, "{name}");
         assert_eq!((request.after.num_frames, request.after.width), (1, 60));
-        assert_eq!(request.after.fps > 0.0, !is_picture, "{name}");
+        assert_eq!(request.after.fps > 0.0, !is_image, "{name}");
     }
 }
 
 #[test]
-fn a_clip_keeps_its_length_and_rate() {
+fn a_video_keeps_its_length_and_rate() {
     let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("clip.webp");
+    let source = folder.path().join("video.webp");
     write_three(&source);
-    let clip = PostprocessForm {
+    let video = PostprocessForm {
         out: folder.path().join("large.webp"),
         ..form(folder.path(), source.clone())
     };
-    let request = clip.validate().unwrap();
-    assert!(!request.is_picture);
+    let request = video.validate().unwrap();
+    assert!(!request.is_image);
     assert_eq!((request.after.num_frames, request.after.width), (3, 60));
     assert!((request.after.fps - 10.0).abs() < 0.2);
     assert_eq!(ending_of(&source, false), "webp");
-    assert_eq!(ending_of(Path::new("a.mkv"), false), DEFAULT_CLIP_ENDING);
+    assert_eq!(ending_of(Path::new("a.mkv"), false), DEFAULT_VIDEO_ENDING);
     assert_eq!(ending_of(Path::new("a.bmp"), true), "png");
     assert_eq!(ending_of(Path::new("a.JPG"), true), "jpg");
 }

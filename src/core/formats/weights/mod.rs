@@ -183,7 +183,7 @@ impl WeightSet {
         Ok(())
     }
 
-    /// A config that says fewer layers than the weights have would quietly make another picture: `next` is what
+    /// A config that says fewer layers than the weights have would quietly make another image: `next` is what
     /// the names of one layer more would begin with.
     pub(crate) fn no_more_layers(
         &self,

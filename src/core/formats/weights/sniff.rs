@@ -60,7 +60,7 @@ const GIT_LFS: OtherFile = (
 
 const SOUND: OtherFile = (
     kind::SOUND,
-    "It has no picture: choose an image or a video; a model is a .safetensors or .gguf file, or a diffusers folder",
+    "It has no image: choose an image or a video; a model is a .safetensors or .gguf file, or a diffusers folder",
 );
 
 /// First bytes of a file that Git LFS has not fetched.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FormProblems, GenerateForm, LiteralPrompt, StartPicture};
+use super::{FormProblems, GenerateForm, LiteralPrompt, StartImage};
 use crate::job::{
-    GenerateRequest, JobOptions, LoraChoice, OfGrid, PartialSampling, PreviewChoice, PromptPicture,
+    GenerateRequest, JobOptions, LoraChoice, OfGrid, PartialSampling, PreviewChoice, PromptImage,
     SamplingOptions, SectionOrder,
 };
 use crate::memory::MemoryOptions;
@@ -14,10 +14,10 @@ use crate::model::{GuidanceMode, ImageRole, InputUse, ModelSpec, SamplingPreset}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SizeChoice {
-    /// The model's own; with a start picture, its aspect where the model can make that.
+    /// The model's own; with a start image, its aspect where the model can make that.
     #[default]
     Auto,
-    /// The model's own, also with a start picture of another aspect.
+    /// The model's own, also with a start image of another aspect.
     Own,
     /// About the model's area in this aspect.
     Aspect(u32, u32),
@@ -51,17 +51,17 @@ pub fn is_of_aspect((width, height): (u32, u32), (across, down): (u32, u32)) -> 
 pub const DEFAULT_SECS: f64 = 5.0;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ChosenPicture {
+pub struct ChosenImage {
     #[serde(flatten)]
-    pub picture: StartPicture,
+    pub image: StartImage,
     /// 1 as the model was trained.
     pub strength: f64,
 }
 
-impl From<&ChosenPicture> for PromptPicture {
-    fn from(chosen: &ChosenPicture) -> Self {
+impl From<&ChosenImage> for PromptImage {
+    fn from(chosen: &ChosenImage) -> Self {
         Self {
-            path: chosen.picture.path.clone(),
+            path: chosen.image.path.clone(),
             strength: chosen.strength,
         }
     }
@@ -152,20 +152,20 @@ impl GenerateForm {
     /// Only what the window shows for this model, with an answer to everything that it asks there.
     #[must_use]
     pub fn as_shown(mut self, spec: &ModelSpec) -> Self {
-        let makes_pictures = spec.family.makes_pictures;
+        let makes_images = spec.family.makes_images;
         let has_sections = spec.section_order.is_some();
         let negative = self.negative_prompt.take();
         let is_empty = negative.as_ref().is_none_or(|text| text.trim().is_empty());
         let is_idle = is_empty && spec.guidance != GuidanceMode::Cfg;
         self.negative_prompt = negative.filter(|_| self.is_guided(spec) && !is_idle);
-        // A clip that is changed says itself how long it is.
+        // A video that is changed says itself how long it is.
         let default_frames = self
             .inputs
-            .source_clip
+            .source_video
             .is_none()
             .then(|| self.num_frames_for(spec));
         let num_frames = self.num_frames.or(default_frames);
-        self.num_frames = num_frames.filter(|_| !makes_pictures && !has_sections);
+        self.num_frames = num_frames.filter(|_| !makes_images && !has_sections);
         self.secs = has_sections.then(|| self.secs_or_default());
         self.section_order = self.section_order.filter(|_| has_sections);
         let caches = (spec.family.step_caches)(&spec.variant);
@@ -174,7 +174,7 @@ impl GenerateForm {
             .step_cache
             .filter(|it| caches.contains(&it.kind));
         self.second_pass = self.second_pass.filter(|_| spec.has_second_pass());
-        let has_rate = makes_pictures || self.inputs.clip().is_some();
+        let has_rate = makes_images || self.inputs.video().is_some();
         self.fps = (!has_rate).then(|| self.fps_for(spec));
         self.sampling = self.sampling.for_model(spec);
         if !self.is_guided(spec) {
@@ -184,7 +184,7 @@ impl GenerateForm {
         }
         self.show_controls(spec.limits.controls);
         let has_base = self.inputs.image.is_some() && spec.image_role != ImageRole::FirstFrame;
-        if !has_base && self.inputs.source_clip.is_none() {
+        if !has_base && self.inputs.source_video.is_none() {
             self.sampling.strength = None;
         }
         (self.num_sections, self.window) = (None, None);
@@ -220,8 +220,8 @@ impl GenerateForm {
     }
 
     /// True if a source video is regenerated rather than continued.
-    pub fn changes_clip(&self, spec: &ModelSpec) -> bool {
-        spec.clip_strength().is_some() && (self.remakes_clip || !spec.can_extend())
+    pub fn changes_video(&self, spec: &ModelSpec) -> bool {
+        spec.clip_strength().is_some() && (self.remakes_video || !spec.can_extend())
     }
 
     /// Support of an end image with this form: with sections it depends on their order.
@@ -231,9 +231,9 @@ impl GenerateForm {
     }
 
     /// Returns whether the result is an image rather than a video. A model of images makes one by default.
-    pub fn makes_picture(&self, spec: &ModelSpec) -> bool {
+    pub fn makes_image(&self, spec: &ModelSpec) -> bool {
         let is_one = self.num_frames == Some(1) && spec.section_order.is_none();
-        is_one || spec.family.makes_pictures
+        is_one || spec.family.makes_images
     }
 
     /// Given width and height, or those of a chosen aspect ratio.
@@ -250,7 +250,7 @@ impl GenerateForm {
         }
     }
 
-    /// The size that a result would have, for what is shown of it, with a start picture of this size.
+    /// The size that a result would have, for what is shown of it, with a start image of this size.
     pub fn shown_size(&self, spec: &ModelSpec, source: Option<(u32, u32)>) -> (u32, u32) {
         let (width, height) = self.edges(spec);
         let (own_width, own_height) = match source {
@@ -267,8 +267,8 @@ impl GenerateForm {
         (self.width, self.height) = (Some(width), Some(height));
     }
 
-    /// Says a custom size by the name that it has: the model's own or the picture's, or that of an aspect. `source`
-    /// is the size of the start picture.
+    /// Says a custom size by the name that it has: the model's own or the image's, or that of an aspect. `source`
+    /// is the size of the start image.
     pub fn name_size(&mut self, spec: &ModelSpec, source: Option<(u32, u32)>) {
         let Some(size) = self
             .width
@@ -318,7 +318,7 @@ impl GenerateForm {
     }
 }
 
-/// Everything as it was for an earlier result, its LoRAs and its seed included, which stays. Its pictures are only
+/// Everything as it was for an earlier result, its LoRAs and its seed included, which stays. Its images are only
 /// named: whoever wants them opens them.
 impl From<&GenerateRequest> for GenerateForm {
     fn from(request: &GenerateRequest) -> Self {
@@ -338,7 +338,7 @@ impl From<&GenerateRequest> for GenerateForm {
             negative_prompt: Some(request.negative_prompt.clone()),
             literal_negative: literal(&request.negative_prompt, &request.negative_prompt_template),
             loras: request.loras.iter().map(ChosenLora::from).collect(),
-            remakes_clip: request.source_clip.is_some(),
+            remakes_video: request.source_video.is_some(),
             keeps_unmasked: request.keeps_unmasked,
             fit: Some(request.fit),
             num_frames: Some(request.num_frames),

@@ -1,4 +1,4 @@
-//! Control pictures: whether a model can do with them, and how they are to act.
+//! Control images: whether a model can do with them, and how they are to act.
 //!
 //! Looks at no file: what a network is for is found where it is opened.
 
@@ -73,20 +73,18 @@ fn check_number(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems)
     let most = takes.most as usize;
     if !takes.is_possible() {
         if given > 0 {
-            found.fail("control", format!("{name} does not use control pictures"));
+            found.fail("control", format!("{name} does not use control images"));
         }
     } else if given > most {
         let text = match most {
-            1 => format!("{name} takes one control picture, not {given}"),
-            _ => format!("{name} takes at most {most} control pictures, not {given}"),
+            1 => format!("{name} takes one control image, not {given}"),
+            _ => format!("{name} takes at most {most} control images, not {given}"),
         };
         found.fail("control", text);
     } else if given == 0 && takes.is_required {
-        let what = takes
-            .kind
-            .map_or("a control picture", ControlKind::described);
+        let what = takes.kind.map_or("a control image", ControlKind::described);
         let or_made = match takes.kind {
-            Some(ControlKind::Edges) => ", or a picture whose edges are computed here",
+            Some(ControlKind::Edges) => ", or an image whose edges are computed here",
             _ => "",
         };
         found.fail("control", format!("{name} needs {what}{or_made}"));
@@ -97,14 +95,14 @@ fn check_files(control: &super::FormControl, spec: &ModelSpec, found: &mut FormP
     let (takes, name) = (spec.limits.controls, &spec.name);
     let given = [Some(&control.source), control.mask.as_ref()];
     for source in given.into_iter().flatten() {
-        if matches!(source, InputMedia::Clip(_)) && !takes.takes_clips {
+        if matches!(source, InputMedia::Video(_)) && !takes.takes_videos {
             let file = source.path().display();
-            let text = format!("{name} takes control pictures, not clips: {file}");
+            let text = format!("{name} takes control images, not videos: {file}");
             found.fail("control", text);
         }
     }
     if control.mask.is_some() && !takes.takes_masks {
-        let text = format!("{name} takes no mask with a control picture");
+        let text = format!("{name} takes no mask with a control image");
         found.fail("control", text);
     }
 }
@@ -113,12 +111,12 @@ fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Form
     let (takes, name) = (spec.limits.controls, &spec.name);
     match (takes.by, &settings.network) {
         (ControlBy::Networks, None) => {
-            let text = format!("a control picture of {name} needs a ControlNet: choose its file");
+            let text = format!("a control image of {name} needs a ControlNet: choose its file");
             found.fail("control", text);
         }
         (ControlBy::Channels | ControlBy::Layers, Some(network)) => {
             let text = format!(
-                "{name} takes control pictures without a ControlNet: leave out {}",
+                "{name} takes control images without a ControlNet: leave out {}",
                 network.display()
             );
             found.fail("control", text);
@@ -135,15 +133,15 @@ fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Form
         );
         found.fail("control", text);
     }
-    if takes.takes_clips && settings.made.is_some() {
+    if takes.takes_videos && settings.made.is_some() {
         let text = format!(
-            "{name} is shown a control clip as it is: leave out the edges, or give a clip of edges"
+            "{name} is shown a control video as it is: leave out the edges, or give a video of edges"
         );
         found.fail("control", text);
     }
     let is_other = |kind| kind != ControlKind::Edges;
     if settings.made.is_some() && takes.kind.or(settings.kind).is_some_and(is_other) {
-        let text = format!("edges mean nothing where {name} is shown another kind of picture");
+        let text = format!("edges mean nothing where {name} is shown another kind of image");
         found.fail("control", text);
     }
     if let Some(problem) = problem(settings) {
@@ -167,7 +165,7 @@ fn problem(settings: &ControlSettings) -> Option<String> {
     settings.made.and_then(crate::job::CannyThresholds::problem)
 }
 
-/// A model that sees the picture itself sees it in every step and whole.
+/// A model that sees the image itself sees it in every step and whole.
 fn drop_idle(settings: &mut ControlSettings, spec: &ModelSpec, found: &mut FormProblems) {
     if spec.limits.controls.by != ControlBy::Channels {
         return;
@@ -176,7 +174,7 @@ fn drop_idle(settings: &mut ControlSettings, spec: &ModelSpec, found: &mut FormP
     let asked = (settings.strength, settings.from, settings.until);
     if asked != (whole.strength, whole.from, whole.until) {
         let text = format!(
-            "The strength and the steps of the control are not used: {} always follows its picture",
+            "The strength and the steps of the control are not used: {} always follows its image",
             spec.name
         );
         found.note("control", text);
@@ -203,7 +201,7 @@ impl GenerateForm {
             if takes.kind.is_some() {
                 settings.kind = None;
             }
-            if takes.kind.is_some_and(|kind| kind != ControlKind::Edges) || takes.takes_clips {
+            if takes.kind.is_some_and(|kind| kind != ControlKind::Edges) || takes.takes_videos {
                 settings.made = None;
             }
         }

@@ -6,11 +6,11 @@
 mod choices;
 mod controls;
 mod guidance;
+mod images;
 mod inputs;
 mod jobs;
 mod literal;
 mod outpaint;
-mod pictures;
 mod problems;
 mod prompt_loras;
 mod ranges;
@@ -20,13 +20,13 @@ mod seed;
 mod snap;
 mod values;
 
-use super::{GenerateRequest, JobOptions, PromptPicture, ResizeMode, SamplingOptions};
-use crate::media::ClipInfo;
+use super::{GenerateRequest, JobOptions, PromptImage, ResizeMode, SamplingOptions};
+use crate::media::VideoInfo;
 use crate::model::{ComponentOverrides, ModelSpec, SamplingPreset};
 
-pub use choices::{ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, SizeChoice, is_of_aspect};
+pub use choices::{ASPECTS, ChosenImage, ChosenLora, DEFAULT_SECS, SizeChoice, is_of_aspect};
 pub use controls::FormControl;
-pub use inputs::{FormInputs, MAX_PROMPT_PICTURES, PROMPT_STRENGTHS};
+pub use inputs::{FormInputs, MAX_PROMPT_IMAGES, PROMPT_STRENGTHS};
 pub use jobs::{ExpandedJobs, jobs_of};
 pub use literal::LiteralPrompt;
 pub use outpaint::margins_for;
@@ -35,7 +35,7 @@ pub use problems::{FieldError, FormNotice};
 pub(crate) use prompt_loras::tag_sentences;
 pub(crate) use ranges::wrong_shift;
 pub use seed::{SeedChoice, SeedMode, random_seed};
-pub use values::{GenerateForm, InputMedia, SourceClip, StartPicture};
+pub use values::{GenerateForm, InputMedia, SourceVideo, StartImage};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidatedForm {
@@ -56,7 +56,7 @@ impl GenerateForm {
             None => snap::frames(self, spec, &mut found),
         };
         inputs::check(self, spec, num_frames, &mut found);
-        pictures::check(self, spec, &mut found);
+        images::check(self, spec, &mut found);
         let controls = controls::settle(self, spec, &mut found);
         if let Some(typed) = &self.typed_seed {
             found.fail("seed", seed::wrong(typed));
@@ -69,7 +69,7 @@ impl GenerateForm {
         let mut sampling = wish.over(defaults);
         guidance::settle(self, spec, &mut sampling, &mut found);
         sampling.dynamic_shift = ranges::dynamic_shift(self, spec, &mut found);
-        sampling.strength = pictures::strength(self, spec, sampling.num_steps, &mut found);
+        sampling.strength = images::strength(self, spec, sampling.num_steps, &mut found);
         if sampling.strength.is_some() && sampling.start_step > 0 {
             let why = "The start step is not used: the strength says where to begin";
             found.note("start-step", why);
@@ -98,12 +98,12 @@ impl GenerateForm {
                 .last_image
                 .as_ref()
                 .map(|image| image.path.clone()),
-            extend: self.inputs.extend.as_ref().map(|clip| clip.path.clone()),
-            source_clip: self
+            extend: self.inputs.extend.as_ref().map(|video| video.path.clone()),
+            source_video: self
                 .inputs
-                .source_clip
+                .source_video
                 .as_ref()
-                .map(|clip| clip.path.clone()),
+                .map(|video| video.path.clone()),
             mask: self.inputs.mask.as_ref().map(|mask| mask.path.clone()),
             keeps_unmasked: self.keeps_unmasked && self.inputs.mask.is_some(),
             references: self
@@ -113,11 +113,11 @@ impl GenerateForm {
                 .map(|it| it.path.clone())
                 .collect(),
             controls,
-            prompt_pictures: self
+            prompt_images: self
                 .inputs
-                .prompt_pictures
+                .prompt_images
                 .iter()
-                .map(PromptPicture::from)
+                .map(PromptImage::from)
                 .collect(),
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
@@ -185,24 +185,24 @@ impl GenerateForm {
         preset
     }
 
-    /// A clip's rate and length as the model gets it.
-    pub(in crate::job) fn info_for(&self, clip: &SourceClip, spec: &ModelSpec) -> ClipInfo {
-        clip.info.for_model(self.fps_for(spec))
+    /// A video's rate and length as the model gets it.
+    pub(in crate::job) fn info_for(&self, video: &SourceVideo, spec: &ModelSpec) -> VideoInfo {
+        video.info.for_model(self.fps_for(spec))
     }
 
-    /// The rate: as given, else that of a clip that is extended or made anew where it is even, else the model's default.
+    /// The rate: as given, else that of a video that is extended or made anew where it is even, else the model's default.
     fn effective_fps(&self, spec: &ModelSpec, found: &mut FormProblems) -> f64 {
-        // A picture has none.
-        let clip = self.inputs.clip().filter(|clip| !clip.info.is_uneven);
-        let clip = clip.map(|clip| clip.info.fps);
-        match (self.fps, clip.filter(|fps| *fps > 0.0)) {
-            _ if spec.family.makes_pictures => spec.defaults.fps,
+        // An image has none.
+        let video = self.inputs.video().filter(|video| !video.info.is_uneven);
+        let video = video.map(|video| video.info.fps);
+        match (self.fps, video.filter(|fps| *fps > 0.0)) {
+            _ if spec.family.makes_images => spec.defaults.fps,
             (Some(fps), _) => fps,
             (None, Some(fps)) => {
                 let usable = fps.clamp(ranges::FPS.0, ranges::FPS.1);
                 if usable != fps {
                     let text =
-                        format!("The frame rate was changed from the clip's {fps:.3} to {usable}");
+                        format!("The frame rate was changed from the video's {fps:.3} to {usable}");
                     found.note("fps", text);
                 }
                 usable

@@ -1,14 +1,14 @@
-//! Outpainting: which margins a model can fill around a picture, and what a form of such a job says.
+//! Outpainting: which margins a model can fill around an image, and what a form of such a job says.
 //!
-//! The picture and its mask are made by [`crate::media::extend_picture`], those of a control clip by
-//! [`crate::job::write_extended_clip`].
+//! The image and its mask are made by [`crate::media::extend_image`], those of a control video by
+//! [`crate::job::write_extended_video`].
 
 use super::ranges::FPS;
-use super::{GenerateForm, InputMedia, StartPicture};
+use super::{GenerateForm, InputMedia, StartImage};
 use crate::media::OutpaintMargins;
 use crate::model::{ImageRole, ModelSpec};
 
-/// These margins as the model takes them around a picture or a control of this size, with edges that are whole multiples; the error
+/// These margins as the model takes them around an image or a control of this size, with edges that are whole multiples; the error
 /// is a sentence.
 pub fn margins_for(
     spec: &ModelSpec,
@@ -19,12 +19,12 @@ pub fn margins_for(
     let extends_controls = spec.limits.controls.can_extend();
     if !spec.mask.is_possible() && !extends_controls {
         return Err(format!(
-            "{name} does not use masks and cannot extend a picture"
+            "{name} does not use masks and cannot extend an image"
         ));
     }
     if limits.fixed_size {
         return Err(format!(
-            "{name} makes one size only and cannot extend a picture"
+            "{name} makes one size only and cannot extend an image"
         ));
     }
     let fitted = margins.fitted(size, limits.size_multiple);
@@ -32,7 +32,7 @@ pub fn margins_for(
     let pixels = u64::from(width) * u64::from(height);
     if pixels > limits.max_pixels || width.max(height) > limits.max_edge {
         let megapixels = limits.max_pixels as f64 / 1e6;
-        let what = if extends_controls { "clip" } else { "picture" };
+        let what = if extends_controls { "video" } else { "image" };
         return Err(format!(
             "the extended {what} would be {width}×{height}, and {name} makes at most {megapixels:.1} megapixels and edges of {}: extend it by less, or begin with a smaller {what}",
             limits.max_edge
@@ -56,12 +56,12 @@ impl GenerateForm {
     pub fn frames_to_extend(&self, spec: &ModelSpec, control: &InputMedia) -> u32 {
         let limits = &spec.limits;
         self.num_frames.unwrap_or_else(|| match control {
-            InputMedia::Clip(clip) => {
-                let most = clip.info.num_frames.min(limits.max_frames).max(1);
+            InputMedia::Video(video) => {
+                let most = video.info.num_frames.min(limits.max_frames).max(1);
                 // Whole latents.
                 most - (most - 1) % limits.frame_stride.max(1)
             }
-            InputMedia::Picture(_) => spec.defaults.num_frames,
+            InputMedia::Image(_) => spec.defaults.num_frames,
         })
     }
 
@@ -74,26 +74,26 @@ impl GenerateForm {
     ) {
         self.set_size(size);
         self.num_frames = Some(num_frames);
-        if let InputMedia::Clip(clip) = control
-            && clip.info.fps > 0.0
+        if let InputMedia::Video(video) = control
+            && video.info.fps > 0.0
         {
-            let fps = clip.info.fps.clamp(FPS.0, FPS.1);
+            let fps = video.info.fps.clamp(FPS.0, FPS.1);
             self.fps.get_or_insert(fps);
         }
     }
 
     /// Like [`Self::set_outpaint`], with the extended image and its mask.
-    pub fn outpaint(&mut self, spec: &ModelSpec, picture: StartPicture, mask: StartPicture) {
-        self.set_outpaint(spec, (picture.width, picture.height));
-        (self.inputs.image, self.inputs.mask) = (Some(picture), Some(mask));
+    pub fn outpaint(&mut self, spec: &ModelSpec, image: StartImage, mask: StartImage) {
+        self.set_outpaint(spec, (image.width, image.height));
+        (self.inputs.image, self.inputs.mask) = (Some(image), Some(mask));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{ControlUse, PartialSampling, SourceClip};
-    use crate::media::ClipInfo;
+    use crate::job::{ControlUse, PartialSampling, SourceVideo};
+    use crate::media::VideoInfo;
     use crate::model::{InputUse, test_spec};
 
     fn spec() -> ModelSpec {
@@ -113,8 +113,8 @@ mod tests {
         (spec.limits.frame_stride, spec.limits.max_frames) = (4, 81);
         spec.defaults.num_frames = 49;
         let mut form = GenerateForm::default();
-        let clip = |num_frames| {
-            let info = ClipInfo {
+        let video = |num_frames| {
+            let info = VideoInfo {
                 width: 64,
                 height: 48,
                 fps: 16.0,
@@ -122,39 +122,39 @@ mod tests {
                 is_uneven: false,
             };
             let path = "boat.mp4".into();
-            InputMedia::Clip(SourceClip { path, info })
+            InputMedia::Video(SourceVideo { path, info })
         };
         for (given, expected) in [(1, 1), (4, 1), (5, 5), (40, 37), (81, 81), (400, 81)] {
-            assert_eq!(form.frames_to_extend(&spec, &clip(given)), expected);
+            assert_eq!(form.frames_to_extend(&spec, &video(given)), expected);
         }
-        let picture = InputMedia::Picture(StartPicture {
+        let image = InputMedia::Image(StartImage {
             path: "a.png".into(),
             width: 64,
             height: 48,
         });
-        assert_eq!(form.frames_to_extend(&spec, &picture), 49);
+        assert_eq!(form.frames_to_extend(&spec, &image), 49);
         form.num_frames = Some(13);
-        assert_eq!(form.frames_to_extend(&spec, &clip(400)), 13);
-        form.set_control_outpaint(&clip(13), (96, 48), 13);
+        assert_eq!(form.frames_to_extend(&spec, &video(400)), 13);
+        form.set_control_outpaint(&video(13), (96, 48), 13);
         assert_eq!((form.width, form.num_frames), (Some(96), Some(13)));
         assert_eq!(form.fps, Some(16.0));
         form.fps = Some(24.0);
-        form.set_control_outpaint(&clip(13), (96, 48), 13);
+        form.set_control_outpaint(&video(13), (96, 48), 13);
         assert_eq!(form.fps, Some(24.0), "what somebody chose stays");
     }
 
     #[test]
-    fn a_model_with_a_control_clip_extends_that_without_a_mask_of_its_own() {
+    fn a_model_with_a_control_video_extends_that_without_a_mask_of_its_own() {
         let mut spec = spec();
         spec.mask = InputUse::No;
         spec.limits.controls = ControlUse {
-            takes_clips: true,
+            takes_videos: true,
             takes_masks: true,
             ..ControlUse::NONE
         };
         assert_eq!(margins_for(&spec, (512, 512), left(100)), Ok(left(112)));
         let large = margins_for(&spec, (512, 512), left(2000)).unwrap_err();
-        assert!(large.contains("begin with a smaller clip"), "{large}");
+        assert!(large.contains("begin with a smaller video"), "{large}");
     }
 
     fn left(left: u32) -> OutpaintMargins {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_form_that_outpaints_makes_the_extended_size_and_keeps_the_rest() {
-        let picture = |name: &str| StartPicture {
+        let image = |name: &str| StartImage {
             path: name.into(),
             width: 624,
             height: 512,
@@ -195,7 +195,7 @@ mod tests {
             num_frames: Some(1),
             ..GenerateForm::default()
         };
-        form.outpaint(&spec(), picture("room.png"), picture("mask.png"));
+        form.outpaint(&spec(), image("room.png"), image("mask.png"));
         let request = form.validate(&spec()).unwrap().request;
         assert_eq!((request.width, request.height), (624, 512));
         assert_eq!(request.sampling.strength, Some(1.0));

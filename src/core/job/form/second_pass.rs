@@ -74,11 +74,11 @@ fn check(
             "a second pass and a mask do not go together: run the second one from the result";
         found.fail("second-pass", text);
     } else if form.inputs.extend.is_some() {
-        let text = "a second pass and a clip to continue do not go together: run the second one from the result";
+        let text = "a second pass and a video to continue do not go together: run the second one from the result";
         found.fail("second-pass", text);
     } else if form.inputs.image.is_some() && !is_base {
         let text = format!(
-            "{name} has no second pass for a picture that it edits: run the second one from the result"
+            "{name} has no second pass for an image that it edits: run the second one from the result"
         );
         found.fail("second-pass", text);
     } else if sampling.start_step > 0 || sampling.end_step.is_some() {

@@ -1,4 +1,4 @@
-//! In how many sections a clip is made, in which order, and whether the times in its prompt can be read.
+//! In how many sections a video is made, in which order, and whether the times in its prompt can be read.
 //!
 //! Looks at no file.
 
@@ -55,7 +55,7 @@ pub(super) fn step_cache(
     Some(wanted)
 }
 
-/// The sections of the clip; `None` for models that make it at once.
+/// The sections of the video; `None` for models that make it at once.
 pub(super) fn choose(
     form: &GenerateForm,
     spec: &ModelSpec,
@@ -81,12 +81,12 @@ pub(super) fn choose(
         order,
         lead: 1,
     };
-    if let (Some(clip), SectionOrder::F1) = (&form.inputs.extend, order) {
-        sections.lead = VideoSections::lead_of(form.info_for(clip, spec).num_frames, window);
+    if let (Some(video), SectionOrder::F1) = (&form.inputs.extend, order) {
+        sections.lead = VideoSections::lead_of(form.info_for(video, spec).num_frames, window);
     }
     sections.count = count(form, spec, &sections, found)?;
     if form.inputs.extend.is_some() && order == SectionOrder::Original {
-        let text = format!("{} cannot continue a clip. Use FramePack F1", spec.name);
+        let text = format!("{} cannot continue a video. Use FramePack F1", spec.name);
         found.fail("extend", text);
     }
     note_rate(form, spec, found);
@@ -96,15 +96,15 @@ pub(super) fn choose(
     Some(sections)
 }
 
-/// Motion is made for one rate; a clip of another keeps its own.
+/// Motion is made for one rate; a video of another keeps its own.
 fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let rate = form.inputs.extend.as_ref();
-    let rate = rate.map(|clip| form.info_for(clip, spec).fps);
+    let rate = rate.map(|video| form.info_for(video, spec).fps);
     let own = spec.defaults.fps;
     if let Some(rate) = rate.filter(|rate| form.fps.is_none() && (rate / own).ln().abs() > 0.05) {
         let pace = if rate < own { "slower" } else { "faster" };
         let text = format!(
-            "{} makes {own} frames per second and the clip has {rate:.2}: the new part moves {pace}",
+            "{} makes {own} frames per second and the video has {rate:.2}: the new part moves {pace}",
             spec.name
         );
         found.note("fps", text);
@@ -136,7 +136,7 @@ fn count(
     if let Some(frames) = form.num_frames {
         let count = VideoSections::for_frames(frames, one.window);
         // The requested duration is that of the new frames.
-        let clip = VideoSections {
+        let video = VideoSections {
             count,
             lead: 1,
             ..*one
@@ -144,17 +144,17 @@ fn count(
         if frames == 0 || !fits(count) {
             let most = VideoSections {
                 count: most,
-                ..clip
+                ..video
             }
             .num_frames();
             let text = format!("the number of frames must be between 1 and {most}, not {frames}");
             found.fail("frames", text);
             return None;
         }
-        if clip.num_frames() != frames {
+        if video.num_frames() != frames {
             let text = format!(
                 "The number of frames was changed from {frames} to {}: {} makes {} sections of {} and one more",
-                clip.num_frames(),
+                video.num_frames(),
                 spec.name,
                 count,
                 one.frames_a_section()
@@ -194,7 +194,7 @@ fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) 
     for (field, is_given, what) in wishes {
         if is_given {
             let text = format!(
-                "{what} is not used: {} does not make clips in sections",
+                "{what} is not used: {} does not make videos in sections",
                 spec.name
             );
             found.note(field, text);

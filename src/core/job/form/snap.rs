@@ -2,12 +2,12 @@
 //!
 //! Small deviations become the nearest valid value with a notice; zero and values far beyond the limits are an error.
 
-use super::{FormProblems, GenerateForm, StartPicture, pictures};
+use super::{FormProblems, GenerateForm, StartImage, images};
 use crate::job::ResizeMode;
-use crate::media::ClipFormat;
+use crate::media::VideoFormat;
 use crate::model::{ModelSpec, SizeLimits, nearest_multiple, usable_aspect};
 
-/// Width and height. Given edges snap; those that are not given come from the aspect of the picture or clip where the
+/// Width and height. Given edges snap; those that are not given come from the aspect of the image or video where the
 /// model can make that, else from the model's defaults.
 pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> (u32, u32) {
     let wish = wish(form, spec);
@@ -54,20 +54,20 @@ pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> ResizeMode {
     }
 }
 
-/// The frames of a clip that is extended or made anew must be of the new frames' size.
+/// The frames of a video that is extended or made anew must be of the new frames' size.
 fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: &mut FormProblems) {
-    let Some(clip) = form.inputs.clip() else {
+    let Some(video) = form.inputs.video() else {
         return;
     };
-    let old = (clip.info.width, clip.info.height);
+    let old = (video.info.width, video.info.height);
     let (field, does) = match form.inputs.extend {
         Some(_) => ("extend", "continues"),
-        None => ("source-clip", "changes"),
+        None => ("source-video", "changes"),
     };
     if old != size {
-        let what = match clip.info.num_frames {
-            1 => "The picture is",
-            _ => "The clip's frames are",
+        let what = match video.info.num_frames {
+            1 => "The image is",
+            _ => "The video's frames are",
         };
         let text = format!(
             "{what} resized from {}×{} to {}×{}, the size in which {} {does} it",
@@ -83,15 +83,15 @@ fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
         .into_iter()
         .flatten();
     let controls = form.inputs.controls.iter().map(|it| it.source.size());
-    let size_of = |picture: &StartPicture| (picture.width, picture.height);
+    let size_of = |image: &StartImage| (image.width, image.height);
     // A control says where things are in the result, references what they look like.
     let mut sizes = seen
         .map(size_of)
         .chain(controls)
         .chain(form.inputs.references.iter().map(size_of));
-    let clip = form.inputs.clip();
-    let source = clip
-        .map(|clip| (clip.info.width, clip.info.height))
+    let video = form.inputs.video();
+    let source = video
+        .map(|video| (video.info.width, video.info.height))
         .or_else(|| sizes.next());
     let default = (spec.defaults.width, spec.defaults.height);
     let aspect = source.map(|(width, height)| f64::from(width) / f64::from(height.max(1)));
@@ -200,16 +200,16 @@ fn snapped(wish: (u32, u32), default: (u32, u32), limits: &SizeLimits) -> (u32, 
 /// The number of frames: as given, else one for a `.png` or `.jpg`, else the model's default; of the form that
 /// the model makes.
 pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> u32 {
-    if spec.family.makes_pictures {
-        return pictures::one_frame(form, spec, found);
+    if spec.family.makes_images {
+        return images::one_frame(form, spec, found);
     }
-    let is_picture = ClipFormat::from_path(&form.out).is_ok_and(ClipFormat::is_still)
+    let is_image = VideoFormat::from_path(&form.out).is_ok_and(VideoFormat::is_still)
         && form.inputs.extend.is_none()
         && form.inputs.last_image.is_none();
-    let source = form.inputs.source_clip.as_ref();
-    let source = source.map(|clip| form.info_for(clip, spec).num_frames.max(1));
+    let source = form.inputs.source_video.as_ref();
+    let source = source.map(|video| form.info_for(video, spec).num_frames.max(1));
     let default = match source {
-        _ if is_picture => 1,
+        _ if is_image => 1,
         Some(frames) => frames.min(spec.defaults.num_frames),
         None => spec.defaults.num_frames,
     };
@@ -251,15 +251,15 @@ fn of_source(
     let made = nearest.min((frames - 1) / stride * stride + 1);
     if made != wanted {
         let text = format!(
-            "The number of frames was changed from {wanted} to {made}: the clip has {frames}, and {} makes {stride}n+1 of them",
+            "The number of frames was changed from {wanted} to {made}: the video has {frames}, and {} makes {stride}n+1 of them",
             spec.name
         );
         found.note("frames", text);
     } else if made < frames {
         let text = format!(
-            "Only the first {made} frames of the clip are used: it has {frames}, and a number of frames can be chosen"
+            "Only the first {made} frames of the video are used: it has {frames}, and a number of frames can be chosen"
         );
-        found.note("source-clip", text);
+        found.note("source-video", text);
     }
     made
 }

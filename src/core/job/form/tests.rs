@@ -2,7 +2,7 @@
 
 mod controls;
 mod guidance;
-mod pictures;
+mod images;
 mod prompt_loras;
 mod prompts;
 mod second_pass;
@@ -17,29 +17,29 @@ use crate::model::{InputUse, PartialSampling, test_spec};
 fn form() -> GenerateForm {
     GenerateForm {
         prompt: "a red boat".into(),
-        out: "clip.mp4".into(),
+        out: "video.mp4".into(),
         size: SizeChoice::Custom,
         ..Default::default()
     }
 }
 
-fn picture(width: u32, height: u32) -> StartPicture {
-    StartPicture {
+fn start_image(width: u32, height: u32) -> StartImage {
+    StartImage {
         path: "a.jpg".into(),
         width,
         height,
     }
 }
 
-fn clip(width: u32, height: u32, fps: f64) -> SourceClip {
-    let info = ClipInfo {
+fn source_video(width: u32, height: u32, fps: f64) -> SourceVideo {
+    let info = VideoInfo {
         width,
         height,
         fps,
         num_frames: 9,
         is_uneven: false,
     };
-    SourceClip {
+    SourceVideo {
         path: "a.mp4".into(),
         info,
     }
@@ -179,14 +179,14 @@ fn an_image_that_is_too_long_for_the_image_encoder_is_refused_at_once() {
             (form.inputs.image, form.inputs.last_image) = (Some(start), Some(end));
         }
     };
-    let long = || picture(3, 6000);
+    let long = || start_image(3, 6000);
     assert!(checked(&spec, with(long(), long())).is_ok());
     spec.files.image_encoder = Some("clip".into());
-    assert!(checked(&spec, with(picture(3000, 2), picture(9, 9))).is_ok());
-    for (start, end) in [(long(), picture(9, 9)), (picture(9, 9), long())] {
+    assert!(checked(&spec, with(start_image(3000, 2), start_image(9, 9))).is_ok());
+    for (start, end) in [(long(), start_image(9, 9)), (start_image(9, 9), long())] {
         let text = refused(&spec, with(start, end));
         assert_contains(&text, "at most 1500:1");
-        assert_contains(&text, "a picture of 3×6000");
+        assert_contains(&text, "an image of 3×6000");
     }
 }
 
@@ -220,7 +220,7 @@ fn seeds_differ_and_are_short() {
 
 #[test]
 fn a_png_is_one_image_unless_frames_are_chosen_or_a_video_is_continued() {
-    let video = clip(256, 256, 8.0);
+    let video = source_video(256, 256, 8.0);
     for (num_frames, extend, expected) in
         [(None, None, 1), (Some(5), None, 5), (None, Some(video), 17)]
     {
@@ -235,33 +235,33 @@ fn a_png_is_one_image_unless_frames_are_chosen_or_a_video_is_continued() {
 #[test]
 fn a_model_says_which_images_it_needs_and_which_it_cannot_use() {
     use InputUse::{No, Optional, Required};
-    let text_only = "makes clips from text only and cannot use a";
+    let text_only = "makes videos from text only and cannot use a";
     for (uses, given, expected) in [
-        ([Required, No], "", "image: * needs a start picture"),
+        ([Required, No], "", "image: * needs a start image"),
         (
             [No, No],
             "start",
-            &format!("image: * {text_only} start picture"),
+            &format!("image: * {text_only} start image"),
         ),
         (
             [No, No],
             "video",
-            &format!("extend: * {text_only} clip to continue"),
+            &format!("extend: * {text_only} video to continue"),
         ),
         (
             [Required, No],
             "start, end",
-            "last-image: * does not use end pictures",
+            "last-image: * does not use end images",
         ),
         (
             [Required, Required],
             "start",
-            "last-image: * needs an end picture",
+            "last-image: * needs an end image",
         ),
         (
             [Optional, Optional],
             "end",
-            "image: * needs a start picture beside the end picture",
+            "image: * needs a start image beside the end image",
         ),
         ([Required, Optional], "start, end", ""),
         ([Required, No], "video", ""),
@@ -269,9 +269,9 @@ fn a_model_says_which_images_it_needs_and_which_it_cannot_use() {
         let mut spec = free_spec();
         [spec.start_image, spec.end_image] = uses;
         let result = checked(&spec, |form| {
-            form.inputs.image = given.contains("start").then(|| picture(9, 9));
-            form.inputs.last_image = given.contains("end").then(|| picture(9, 9));
-            form.inputs.extend = given.contains("video").then(|| clip(9, 9, 8.0));
+            form.inputs.image = given.contains("start").then(|| start_image(9, 9));
+            form.inputs.last_image = given.contains("end").then(|| start_image(9, 9));
+            form.inputs.extend = given.contains("video").then(|| source_video(9, 9, 8.0));
         });
         let text = result.err().unwrap_or_default();
         let first = text.lines().next().unwrap_or_default();
@@ -283,7 +283,7 @@ fn a_model_says_which_images_it_needs_and_which_it_cannot_use() {
 fn a_video_to_continue_replaces_the_start_image_and_gives_its_rate() {
     let spec = test_spec();
     let continued = |width, height, fps| {
-        move |form: &mut GenerateForm| form.inputs.extend = Some(clip(width, height, fps))
+        move |form: &mut GenerateForm| form.inputs.extend = Some(source_video(width, height, fps))
     };
     let (request, text) = noted(&spec, continued(256, 256, 12.5));
     assert_eq!((request.fps, &text[..]), (12.5, ""));
@@ -295,16 +295,16 @@ fn a_video_to_continue_replaces_the_start_image_and_gives_its_rate() {
     assert_eq!(faster.fps, 24.0);
     let (slow, text) = noted(&spec, continued(256, 256, 0.25));
     assert_eq!(slow.fps, 1.0);
-    let expected = "The frame rate was changed from the clip's 0.250 to 1";
+    let expected = "The frame rate was changed from the video's 0.250 to 1";
     assert_eq!(text, expected);
     let (_, text) = noted(&spec, continued(320, 240, 8.0));
     assert_starts(
         &text,
-        "The clip's frames are resized from 320×240 to 256×256",
+        "The video's frames are resized from 320×240 to 256×256",
     );
     let text = refused(&spec, |form| {
         continued(256, 256, 8.0)(form);
-        form.inputs.image = Some(picture(9, 9));
+        form.inputs.image = Some(start_image(9, 9));
     });
     assert_starts(&text, "extend: give either");
     let text = refused(&spec, |form| {

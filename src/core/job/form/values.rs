@@ -11,7 +11,7 @@ use super::seed::SeedMode;
 use crate::job::grid::GridAxis;
 use crate::job::options::JobOptions;
 use crate::job::second_pass::SecondPass;
-use crate::media::ClipInfo;
+use crate::media::VideoInfo;
 use crate::model::choices::{ResizeMode, SectionOrder};
 use crate::model::{PartialSampling, PresetValues};
 
@@ -34,9 +34,9 @@ pub struct GenerateForm {
     pub loras: Vec<ChosenLora>,
     #[serde(flatten)]
     pub inputs: FormInputs,
-    /// A clip in the start picture's place is made anew where the model could continue it, too. Only the window asks.
+    /// A video in the start image's place is made anew where the model could continue it, too. Only the window asks.
     #[serde(skip_serializing_if = "is_default")]
-    pub remakes_clip: bool,
+    pub remakes_video: bool,
     /// Keeps unmasked pixels exactly, also in inpainting models.
     #[serde(skip_serializing_if = "is_default")]
     pub keeps_unmasked: bool,
@@ -53,9 +53,9 @@ pub struct GenerateForm {
     #[serde(skip_serializing_if = "is_default")]
     pub second_pass: Option<SecondPass>,
     pub num_frames: Option<u32>,
-    /// Of a clip that is made in sections.
+    /// Of a video that is made in sections.
     pub secs: Option<f64>,
-    /// As many as another clip had; wins over seconds and frames.
+    /// As many as another video had; wins over seconds and frames.
     #[serde(skip_serializing_if = "is_default")]
     pub num_sections: Option<u32>,
     /// Latent frames of a section.
@@ -91,41 +91,41 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A start or end picture and its size as the user sees it (after EXIF rotation).
+/// A start or end image and its size as the user sees it (after EXIF rotation).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StartPicture {
+pub struct StartImage {
     pub path: PathBuf,
     pub width: u32,
     pub height: u32,
 }
 
-/// A clip that is given, and what is known of it without decoding it.
+/// A video that is given, and what is known of it without decoding it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SourceClip {
+pub struct SourceVideo {
     pub path: PathBuf,
-    pub info: ClipInfo,
+    pub info: VideoInfo,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum InputMedia {
-    Clip(SourceClip),
-    Picture(StartPicture),
+    Video(SourceVideo),
+    Image(StartImage),
 }
 
 impl InputMedia {
     pub fn path(&self) -> &Path {
         match self {
-            Self::Picture(picture) => &picture.path,
-            Self::Clip(clip) => &clip.path,
+            Self::Image(image) => &image.path,
+            Self::Video(video) => &video.path,
         }
     }
 
     /// Width and height in pixels.
     pub fn size(&self) -> (u32, u32) {
         match self {
-            Self::Picture(picture) => (picture.width, picture.height),
-            Self::Clip(clip) => (clip.info.width, clip.info.height),
+            Self::Image(image) => (image.width, image.height),
+            Self::Video(video) => (video.info.width, video.info.height),
         }
     }
 

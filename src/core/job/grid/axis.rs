@@ -168,16 +168,16 @@ fn choice<T: std::str::FromStr<Err = String>>(
 
 fn model_of(text: &str, base: &ModelSpec, models: FindModel<'_>) -> Result<ModelSpec, String> {
     let spec = models(text)?;
-    if spec.family.makes_pictures == base.family.makes_pictures {
+    if spec.family.makes_images == base.family.makes_images {
         return Ok(spec);
     }
-    let (pictures, clips) = if spec.family.makes_pictures {
+    let (images, videos) = if spec.family.makes_images {
         (&spec.name, &base.name)
     } else {
         (&base.name, &spec.name)
     };
     Err(format!(
-        "{pictures} makes pictures and {clips} makes clips: a grid compares models of one kind"
+        "{images} makes images and {videos} makes videos: a grid compares models of one kind"
     ))
 }
 

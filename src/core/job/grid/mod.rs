@@ -25,7 +25,7 @@ pub use sheet::{SheetCells, write_sheet};
 
 /// As many jobs one press may make: all are checked before the first begins, and a sheet of more shows nothing.
 const MAX_GRID_JOBS: usize = 400;
-/// A picture has two sides.
+/// An image has two sides.
 const MAX_GRID_AXES: usize = 2;
 
 named! {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::{GridRecord, MAX_GRID_JOBS, OfGrid};
 use crate::job::GenerateRequest;
 use crate::media::{
-    ClipOptions, MediaError, RgbPixels, SheetCell, SheetLabels, VideoWriter, draw_sheet,
-    media_info, open_picture, sheet_edge, thumbnail,
+    MediaError, RgbPixels, SheetCell, SheetLabels, VideoOptions, VideoWriter, draw_sheet,
+    media_info, open_rgb, sheet_edge, thumbnail,
 };
 
 const FAILED: &str = "Failed";
@@ -87,7 +87,7 @@ pub fn write_sheet(
     let size = size.unwrap_or(own);
     let mut cell = |index: usize| match record.made.get(&index) {
         Some(path) => match small(path, size) {
-            Ok(picture) => SheetCell::Picture(picture),
+            Ok(image) => SheetCell::Image(image),
             Err(err) => {
                 tracing::warn!("a cell of a contact sheet is left empty: {err}");
                 SheetCell::Words(GONE)
@@ -129,17 +129,17 @@ pub fn write_sheet(
         "rows": grid.rows,
         "cells": cells.cells,
     });
-    let options = ClipOptions {
+    let options = VideoOptions {
         settings: Some(settings.to_string()),
         keeps_others: true,
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
     let mut writer = VideoWriter::create(out, options)?;
-    writer.push(&drawn.picture)?;
+    writer.push(&drawn.image)?;
     let written = writer.finish()?;
     Ok(written.into_iter().next().unwrap_or_default())
 }
 
 fn small(path: &Path, (width, height): (u32, u32)) -> Result<RgbPixels, MediaError> {
-    thumbnail(&open_picture(path)?, width, height)
+    thumbnail(&open_rgb(path)?, width, height)
 }

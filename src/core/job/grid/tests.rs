@@ -8,7 +8,7 @@ use crate::job::{
     ChosenLora, ExpandedJobs, FieldError, GenerateForm, GenerateRequest, SamplerKind, SeedMode,
     jobs_of,
 };
-use crate::media::{RgbPixels, open_picture, write_png};
+use crate::media::{RgbPixels, open_rgb, write_png};
 use crate::model::{ModelSpec, test_spec};
 use crate::restore::{self, FileSettings};
 use crate::testing::table;
@@ -18,7 +18,7 @@ fn form(sides: &[&str]) -> GenerateForm {
         prompt: "a red boat on a red sea".to_owned(),
         seed: 7,
         seed_mode: SeedMode::Fixed,
-        out: "clip.mp4".into(),
+        out: "video.mp4".into(),
         grid: sides.iter().map(|side| side.parse().unwrap()).collect(),
         ..GenerateForm::default()
     }
@@ -188,8 +188,8 @@ fn record(folder: &Path) -> GridRecord {
     let mut record = GridRecord::begin(made.grids[0].clone(), requests).unwrap();
     for index in [0, 1] {
         let path = folder.join(format!("{index}.png"));
-        let picture = RgbPixels::from_fn(96, 64, |x, _| [x as u8, 80 * index as u8, 9]).unwrap();
-        write_png(&path, &picture).unwrap();
+        let image = RgbPixels::from_fn(96, 64, |x, _| [x as u8, 80 * index as u8, 9]).unwrap();
+        write_png(&path, &image).unwrap();
         record.finish(index, &path);
     }
     record
@@ -214,10 +214,10 @@ fn a_sheet_shows_each_cell_opens_its_file_and_restores_the_grid() {
     let settings = crate::media::read_settings(&sheet).unwrap().unwrap();
     let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
     let cells = SheetCells::of_settings(&settings).unwrap();
-    let picture = open_picture(&sheet).unwrap();
+    let image = open_rgb(&sheet).unwrap();
     let mut found = BTreeMap::new();
-    for y in 0..picture.height {
-        for x in 0..picture.width {
+    for y in 0..image.height {
+        for x in 0..image.width {
             if let Some(path) = cells.file_at(&sheet, x, y) {
                 *found.entry(path).or_insert(0) += 1;
             }

@@ -11,7 +11,7 @@
 //! | `{2$$__name__}` | several different lines |
 //! | `\{`, `\}`, `\|`, `\_` | that letter itself |
 //! | `/* … */`, ` // …`, `# …` at the start of a line | nothing: a comment |
-//! | `[0s-2s: words]`, `[2s: words]` | at these seconds of the clip, by models that make it in sections |
+//! | `[0s-2s: words]`, `[2s: words]` | at these seconds of the video, by models that make it in sections |
 //! | `<lora:name:0.8>` | nothing: the LoRA is one of the job's, see [`TaggedPrompt`] |
 //! | `(words:1.2)` | `words`: weights do not act, see [`ExpandedPrompt::notices`] |
 //!

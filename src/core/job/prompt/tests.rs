@@ -75,7 +75,7 @@ fn what_is_no_template_stays_to_the_letter() {
         "https://example.org/a#b and/or // ".trim_end_matches("// "),
         "#1 of #hashtags, C# and # of",
         "(at 12:30), (16:9), (a: b), :-) and (",
-        "C:\\pictures\\new \\ \\\\",
+        "C:\\images\\new \\ \\\\",
         "line one\n\n  line two\r\n",
         "日本語 🙂 \u{202e} \u{0} e\u{301}",
     ];

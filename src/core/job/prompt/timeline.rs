@@ -7,16 +7,16 @@ use crate::job::VideoSections;
 
 /// Less than this part of a section's time is not heard.
 const LEAST_SHARE: f64 = 0.05;
-/// Longer than any clip, in seconds.
+/// Longer than any video, in seconds.
 const MAX_SECS: f64 = 3600.0;
 /// More than the times before the words of a prompt take: `[12.5s-14.75s: …`.
 const MAX_TIMES_BYTES: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimedPrompt {
-    /// Seconds from the clip's start.
+    /// Seconds from the video's start.
     pub start: f64,
-    /// The clip's end where absent.
+    /// The video's end where absent.
     pub end: Option<f64>,
     pub text: String,
 }
@@ -229,7 +229,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// Each prompt lasts until the next begins, and the first begins with the clip.
+/// Each prompt lasts until the next begins, and the first begins with the video.
 fn close_gaps(spans: &mut [(f64, f64, &str)]) {
     if let Some(first) = spans.first_mut() {
         first.0 = 0.0;
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn without_other_words_a_prompt_lasts_until_the_next_and_the_first_begins_with_the_clip() {
+    fn without_other_words_a_prompt_lasts_until_the_next_and_the_first_begins_with_the_video() {
         let expected = ["one", "one", "two", "two"].map(|text| heard(&[(text, 1.0)]));
         let prompt = "[0.5 s - 1s: one][2s-3s: two]";
         assert_eq!(section_texts(prompt, 4, SectionOrder::F1), expected);

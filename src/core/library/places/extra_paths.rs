@@ -39,9 +39,9 @@ pub(crate) enum ListedFolders {
     /// Models and parts of them.
     Models,
     Loras,
-    /// Networks that change finished pictures and clips.
+    /// Networks that change finished images and videos.
     Finishers,
-    /// Networks that bring control pictures in.
+    /// Networks that bring control images in.
     Controls,
 }
 

@@ -105,7 +105,7 @@ fn every_program_is_found_in_its_usual_place() {
 #[test]
 fn folders_that_only_have_a_programs_name_are_not_searched() {
     let (_root, paths, home) = user_with_home();
-    write_pipeline(&home.join("comfy chairs/pictures/x"));
+    write_pipeline(&home.join("comfy chairs/images/x"));
     write_pipeline(&home.join("forge/models/planes/y"));
     write_pipeline(&home.join("Music/models/unet/z"));
     fs::write(home.join("comfy.txt"), "").unwrap();

@@ -9,8 +9,8 @@ use crate::model::ModelFamily;
 use crate::testing::made_up::{Shapes, T2V_1_3B, TI2V_5B, comfy_tree, transformer, write};
 use crate::testing::published::catalog_of;
 
-/// Of clips, as published but for the widths of its blocks.
-fn clips(channels: u64) -> Shapes {
+/// Of videos, as published but for the widths of its blocks.
+fn videos(channels: u64) -> Shapes {
     let names = [
         "decoder.1.weight",
         "decoder.7.conv.weight",
@@ -23,8 +23,8 @@ fn clips(channels: u64) -> Shapes {
         .collect()
 }
 
-/// Of pictures, with `prefix` before the authors' numbers.
-fn pictures(prefix: &str) -> Shapes {
+/// Of images, with `prefix` before the authors' numbers.
+fn images(prefix: &str) -> Shapes {
     let names = [
         "1.weight",
         "3.conv.0.weight",
@@ -77,11 +77,11 @@ fn each_model_gets_the_tiny_decoder_of_its_latents() {
     let none = catalog_of(&models);
     assert_eq!(chosen(&none, wan::FAMILY), [None, None]);
     let file = |name: &str| models.join("vae_approx").join(name);
-    write(&file("a_taesd3_decoder.safetensors"), &pictures(""), "F16");
-    write(&file("taef1_decoder.safetensors"), &pictures(""), "F16");
-    write(&file("taehv.safetensors"), &clips(16), "F16");
-    write(&file("taew2_1.safetensors"), &clips(16), "F16");
-    write(&file("lighttaew2_2.safetensors"), &clips(48), "F16");
+    write(&file("a_taesd3_decoder.safetensors"), &images(""), "F16");
+    write(&file("taef1_decoder.safetensors"), &images(""), "F16");
+    write(&file("taehv.safetensors"), &videos(16), "F16");
+    write(&file("taew2_1.safetensors"), &videos(16), "F16");
+    write(&file("lighttaew2_2.safetensors"), &videos(48), "F16");
     let all = catalog_of(&models);
     assert!(all.problems.is_empty(), "{:?}", all.problems);
     let mut wan = chosen(&all, wan::FAMILY);
@@ -99,7 +99,7 @@ fn each_model_gets_the_tiny_decoder_of_its_latents() {
     assert_eq!(all.available.len(), 3);
     let card = all.card(&file("taehv.safetensors")).unwrap();
     assert!(
-        format!("{card:?}").contains("tiny decoder of clips"),
+        format!("{card:?}").contains("tiny decoder of videos"),
         "{card:?}"
     );
 }
@@ -110,13 +110,13 @@ fn a_nameless_file_goes_by_what_it_is_stored_as_and_that_of_another_model_to_nob
     let models = root.path().join("models");
     tree(&models);
     let file = |name: &str| models.join("vae_approx").join(name);
-    write(&file("preview.safetensors"), &clips(16), "F16");
-    write(&file("taesd3_decoder.safetensors"), &pictures(""), "F16");
+    write(&file("preview.safetensors"), &videos(16), "F16");
+    write(&file("taesd3_decoder.safetensors"), &images(""), "F16");
     let catalog = catalog_of(&models);
     // Only HunyuanVideo's is published in halves.
     assert_eq!(chosen(&catalog, wan::FAMILY), [None, None]);
     assert_eq!(chosen(&catalog, flux::FAMILY), [None]);
-    write(&file("preview.safetensors"), &clips(16), "F32");
+    write(&file("preview.safetensors"), &videos(16), "F32");
     let catalog = catalog_of(&models);
     let found = chosen(&catalog, wan::FAMILY);
     assert!(found.contains(&Some("preview.safetensors".to_owned())));

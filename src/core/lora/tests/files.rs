@@ -234,7 +234,7 @@ fn no_names_and_shapes_make_the_matching_panic() {
             + coverage.unknown.len()
             + coverage.left_out
             + coverage.num_misfits()
-            + coverage.pictures
+            + coverage.images
             + coverage.text_encoder;
         assert_eq!(counted, coverage.total, "{shapes:?}");
         assert!(!LoraInfo::of(&file).text().is_empty());

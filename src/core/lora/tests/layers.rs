@@ -302,16 +302,16 @@ fn loras_of_families_that_are_not_supported_are_told_from_those_that_are() {
 }
 
 #[test]
-fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
+fn layers_for_images_are_left_out_quietly_where_the_model_has_none() {
     let files = Files::new();
     let table = table_of(wan::lora::NETWORK, &transformer(I2V_EXPERT));
     let plan = fitting_plan(&files.read(&comfy(I2V_14B)), wan::FAMILY, &[table]).unwrap();
     let coverage = plan.coverage;
-    let known = coverage.applied + coverage.pictures;
-    assert_eq!((known, coverage.pictures), (coverage.total, 40 * 2 * 2));
+    let known = coverage.applied + coverage.images;
+    assert_eq!((known, coverage.images), (coverage.total, 40 * 2 * 2));
     assert!(!coverage.is_poor());
     let text = coverage.to_string();
-    assert!(text.contains("for pictures"), "{text}");
+    assert!(text.contains("for images"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Masks as files: any picture is one, by its brightness; what is painted becomes a grey PNG.
+//! Masks as files: any image is one, by its brightness; what is painted becomes a grey PNG.
 
 use std::path::Path;
 
@@ -6,25 +6,25 @@ use png::{BitDepth, ColorType, Compression, Encoder};
 
 use super::ImageMask;
 use crate::files::write_atomically;
-use crate::media::{MediaError, RgbPixels, open_picture, resize_lanczos};
+use crate::media::{MediaError, RgbPixels, open_rgb, resize_lanczos};
 
-/// Opens a picture as a mask of this size: white is made anew. One of another size is stretched to it.
+/// Opens an image as a mask of this size: white is made anew. One of another size is stretched to it.
 pub fn open_mask(path: &Path, width: u32, height: u32) -> Result<ImageMask, MediaError> {
-    let picture = open_picture(path)?;
-    if (picture.width, picture.height) == (width, height) {
-        return Ok(mask_of_picture(&picture));
+    let image = open_rgb(path)?;
+    if (image.width, image.height) == (width, height) {
+        return Ok(mask_of_image(&image));
     }
-    Ok(mask_of_picture(&resize_lanczos(&picture, width, height)?))
+    Ok(mask_of_image(&resize_lanczos(&image, width, height)?))
 }
 
-/// The brightness of a picture, as Pillow's `convert("L")` has it.
-pub fn mask_of_picture(picture: &RgbPixels) -> ImageMask {
-    let (pixels, _) = picture.rgb.as_chunks::<3>();
+/// The brightness of an image, as Pillow's `convert("L")` has it.
+pub fn mask_of_image(image: &RgbPixels) -> ImageMask {
+    let (pixels, _) = image.rgb.as_chunks::<3>();
     let grey = pixels.iter().map(|[red, green, blue]| {
         let sum = 19595 * u32::from(*red) + 38470 * u32::from(*green) + 7471 * u32::from(*blue);
         ((sum + 0x8000) >> 16) as u8
     });
-    ImageMask::from_values(picture.width, picture.height, grey.collect())
+    ImageMask::from_values(image.width, image.height, grey.collect())
 }
 
 /// Writes values of this size as a grey PNG, whole or not at all.

@@ -1,4 +1,4 @@
-//! A mask that is painted: how much of each pixel of a picture is made anew, with undo.
+//! A mask that is painted: how much of each pixel of an image is made anew, with undo.
 //!
 //! Strokes, fills and soft edges on plain grey pixels. Every change says which rectangle it touched, so that whoever
 //! shows the mask renews no more than that. Draws no brush and knows no window.
@@ -10,7 +10,7 @@ mod history;
 mod tests;
 
 use capsule::BrushCapsule;
-pub use files::{mask_of_picture, open_mask, write_mask};
+pub use files::{mask_of_image, open_mask, write_mask};
 use history::MaskHistory;
 pub use safelight_loops::soften::softened;
 
@@ -65,7 +65,7 @@ impl PixelArea {
 /// Shape of a stroke.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MaskBrush {
-    /// Of the whole brush, in pixels of the picture.
+    /// Of the whole brush, in pixels of the image.
     pub radius: f32,
     /// The part of the radius over which it fades, 0 to 1.
     pub softness: f32,
@@ -91,7 +91,7 @@ impl MaskBrush {
     }
 }
 
-/// A mask of a picture's size: 255 is made anew, 0 stays.
+/// A mask of an image's size: 255 is made anew, 0 stays.
 #[derive(Clone, Debug)]
 pub struct ImageMask {
     width: u32,
@@ -101,7 +101,7 @@ pub struct ImageMask {
 }
 
 impl ImageMask {
-    /// One that keeps the whole picture.
+    /// One that keeps the whole image.
     pub fn new(width: u32, height: u32) -> Self {
         let values = vec![0; width as usize * height as usize];
         Self::from_values(width, height, values)
@@ -182,7 +182,7 @@ impl ImageMask {
         self.history.begin();
     }
 
-    /// Draws the brush from one point to another, in pixels of the picture.
+    /// Draws the brush from one point to another, in pixels of the image.
     pub fn stroke(&mut self, from: [f32; 2], to: [f32; 2], brush: MaskBrush) -> PixelArea {
         let area = self.reach(from, to, brush);
         if area.is_empty() {

@@ -1,7 +1,7 @@
 //! Painting, taking back, softening and keeping of masks.
 
 use super::*;
-use crate::media::{RgbPixels, open_picture};
+use crate::media::{RgbPixels, open_rgb};
 
 const HARD: MaskBrush = MaskBrush {
     radius: 5.0,
@@ -175,7 +175,7 @@ fn a_softened_edge_fades_to_both_sides_and_keeps_far_places() {
 }
 
 #[test]
-fn a_mask_comes_back_from_its_file_and_from_pictures_of_other_sizes() {
+fn a_mask_comes_back_from_its_file_and_from_images_of_other_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mask.png");
     let mut mask = ImageMask::new(64, 48);
@@ -189,8 +189,8 @@ fn a_mask_comes_back_from_its_file_and_from_pictures_of_other_sizes() {
     );
     write_mask(&path, 64, 48, mask.values()).unwrap();
     assert_eq!(open_mask(&path, 64, 48).unwrap().values(), mask.values());
-    let picture = open_picture(&path).unwrap();
-    assert_eq!((picture.width, picture.height), (64, 48));
+    let image = open_rgb(&path).unwrap();
+    assert_eq!((image.width, image.height), (64, 48));
 
     let half = RgbPixels::from_fn(8, 8, |x, _| if x < 4 { [255; 3] } else { [0; 3] }).unwrap();
     crate::media::write_png(&path, &half).unwrap();

@@ -1,7 +1,7 @@
 //! The texts in an MP4 or MOV: the items of its movie's metadata in the dialects that there are (iTunes' four letters,
 //! iTunes' free form, QuickTime's keys, QuickTime's plain user data).
 //!
-//! Pictures among the items are passed over.
+//! Images among the items are passed over.
 
 use std::io::{self, Read, Seek};
 
@@ -62,7 +62,7 @@ fn metadata(meta: &[u8], texts: &mut MetadataTexts) {
     }
 }
 
-/// Pushes a value that is a text and no picture or number.
+/// Pushes a value that is a text and no image or number.
 fn value(data: &[u8], name: &str, texts: &mut MetadataTexts) {
     // Its type and language; untyped or UTF-8.
     if let Some(([_, _, _, 0 | 1, ..], text)) = data.split_first_chunk::<8>()

@@ -1,4 +1,4 @@
-//! Small files of every kind with texts in them, for tests. None holds a picture.
+//! Small files of every kind with texts in them, for tests. None holds an image.
 
 fn chunk_png(name: [u8; 4], data: &[u8]) -> Vec<u8> {
     let len = u32::try_from(data.len()).unwrap().to_be_bytes();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::media::{ClipOptions, RgbPixels, write_clip};
+use crate::media::{RgbPixels, VideoOptions, write_video};
 use crate::testing::random::Random;
 
 const TEXT: &str = "{\"prompt\":\"a red fox\",\"seed\":7}";
@@ -32,11 +32,11 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
         .into_iter()
         .map(|extension| {
             let path = folder.path().join("a").with_extension(extension);
-            let options = ClipOptions {
+            let options = VideoOptions {
                 settings: Some(TEXT.to_owned()),
-                ..ClipOptions::default()
+                ..VideoOptions::default()
             };
-            write_clip(&path, std::slice::from_ref(&frame), options).unwrap();
+            write_video(&path, std::slice::from_ref(&frame), options).unwrap();
             (extension, fs::read(path).unwrap())
         })
         .collect();
@@ -155,7 +155,7 @@ fn a_json_file_is_settings_and_other_texts_are_not() {
 }
 
 #[test]
-fn pictures_that_are_never_ours_have_no_settings() {
+fn images_that_are_never_ours_have_no_settings() {
     let comment = b"\xff\xd8\xff\xe0\0\x04ab\xff\xfe\0\x05{\"a\xff\xda";
     assert_eq!(read(comment).unwrap(), None);
     assert_eq!(read(b"II\x2a\0\x08\0\0\0").unwrap(), None);

@@ -72,7 +72,7 @@ fn a_png_has_texts_of_all_three_kinds() {
 }
 
 #[test]
-fn a_clip_has_texts_in_every_dialect() {
+fn a_video_has_texts_in_every_dialect() {
     let data = |words: &str| {
         box_of(
             *b"data",
@@ -116,7 +116,7 @@ fn a_clip_has_texts_in_every_dialect() {
 }
 
 #[test]
-fn a_picture_among_the_items_is_no_text() {
+fn an_image_among_the_items_is_no_text() {
     let data = box_of(
         *b"data",
         &[&[0, 0, 0, 14, 0, 0, 0, 0], b"\x89PNG".as_slice()].concat(),
@@ -160,7 +160,7 @@ fn files_that_lie_or_are_cut_off_anywhere_end_quietly() {
 }
 
 #[test]
-fn a_gif_has_its_comments_and_a_clip_the_tags_behind_clusters_of_unknown_length() {
+fn a_gif_has_its_comments_and_a_video_the_tags_behind_clusters_of_unknown_length() {
     let gif = b"GIF89a\x01\0\x01\0\0\0\0\x21\xfe\x03hel\x02lo\0\x3b";
     assert_eq!(read(gif), [text("comment", "hello")]);
     let tags = webm("COMMENT", WORDS).split_off(16);

@@ -35,7 +35,7 @@ fn open(bytes: &[u8]) -> OpenedImage {
 #[track_caller]
 fn assert_is(bytes: &[u8], expected: [u8; 3], tolerance: u8) -> OpenedImage {
     let opened = open(bytes);
-    let found = opened.picture.pixel(5, 5);
+    let found = opened.image.pixel(5, 5);
     let is_near = found
         .iter()
         .zip(expected)
@@ -211,8 +211,8 @@ fn srgb_profiles_and_tags_change_no_byte() {
         assert_is(&file, pixel, 0);
     }
     assert_eq!(
-        open(&jpeg(Some(srgb()), &pixel)).picture,
-        open(&jpeg(None, &pixel)).picture
+        open(&jpeg(Some(srgb()), &pixel)).image,
+        open(&jpeg(None, &pixel)).image
     );
 }
 
@@ -298,7 +298,7 @@ fn pq_in_a_png_is_tone_mapped_from_its_declared_peak() {
     for png in [declared, with_chunk(&plain, *b"mDCV", &volume)] {
         let found = told(&pq(&png));
         assert_eq!(found, "HDR (PQ with a peak of 4000 cd/m²), tone mapped");
-        let [assumed, declared] = [&plain, &png].map(|png| open(&pq(png)).picture.pixel(5, 5)[0]);
+        let [assumed, declared] = [&plain, &png].map(|png| open(&pq(png)).image.pixel(5, 5)[0]);
         assert!(declared < assumed, "{declared} {assumed}");
     }
 }
@@ -403,8 +403,8 @@ fn cmyk_is_converted_through_its_profile() {
     assert!(opened.colours.is_some());
     // The profile knows greys only.
     let is_grey = |[r, g, b]: &[u8; 3]| r.abs_diff(*g) <= 2 && g.abs_diff(*b) <= 2;
-    assert!(opened.picture.rgb.as_chunks::<3>().0.iter().all(is_grey));
-    assert_ne!(opened.picture, open(&plain).picture);
+    assert!(opened.image.rgb.as_chunks::<3>().0.iter().all(is_grey));
+    assert_ne!(opened.image, open(&plain).image);
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl CicpColours {
 
 /// Pixels in sRGB, and notices about their colours.
 pub(in crate::media) struct SrgbPixels {
-    pub picture: RgbPixels,
+    pub image: RgbPixels,
     /// Declared colours in words, where they are not those of sRGB.
     pub colours: Option<String>,
     pub notice: Option<String>,
@@ -138,9 +138,9 @@ impl DeclaredColours {
             Self::Cicp(colours) => colours.is_narrow,
             _ => false,
         };
-        let (picture, colours, notice) = match conversion {
+        let (image, colours, notice) = match conversion {
             Ok(None) => (
-                other::rgb_picture(image)?,
+                other::rgb_image(image)?,
                 is_converted.then(|| self.in_words()),
                 None,
             ),
@@ -150,13 +150,13 @@ impl DeclaredColours {
                 None,
             ),
             Err(why) => (
-                other::rgb_picture(image)?,
+                other::rgb_image(image)?,
                 None,
                 Some(format!("The colours are taken as sRGB: {why}")),
             ),
         };
         Ok(SrgbPixels {
-            picture,
+            image,
             colours,
             notice,
         })

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::media::{MediaError, RgbPixels};
 
-/// Larger pictures are refused from their header, before anything is allocated for them.
+/// Larger images are refused from their header, before anything is allocated for them.
 pub const MAX_PIXELS: u64 = 200_000_000;
 
 /// Error of a decoder, before the format and the path are known.
@@ -113,7 +113,7 @@ pub(in crate::media) fn check_size(width: u32, height: u32) -> Result<(), Decode
     Ok(())
 }
 
-pub(in crate::media) fn picture_from_rgb(
+pub(in crate::media) fn image_from_rgb(
     width: u32,
     height: u32,
     rgb: Vec<u8>,

@@ -30,10 +30,10 @@ fn opened(name: &str) -> Option<OpenedImage> {
 /// Checks the middles of the quarters: upper left, upper right, lower left, lower right.
 #[track_caller]
 fn assert_quarters(image: &OpenedImage, expected: [[u8; 3]; 4]) {
-    let (width, height) = (image.picture.width, image.picture.height);
+    let (width, height) = (image.image.width, image.image.height);
     for (at, expected) in (0..).zip(expected) {
         let (x, y) = (at % 2 * 2 + 1, at / 2 * 2 + 1);
-        let found = image.picture.pixel(width * x / 4, height * y / 4);
+        let found = image.image.pixel(width * x / 4, height * y / 4);
         let is_near = found.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 4);
         assert!(is_near, "{at}: {found:?} is not {expected:?}");
     }
@@ -60,7 +60,7 @@ fn tiles_are_joined_turned_and_converted() {
     let Some(image) = opened("tiles.heic") else {
         return;
     };
-    assert_eq!((image.picture.width, image.picture.height), (80, 96));
+    assert_eq!((image.image.width, image.image.height), (80, 96));
     let p3 = [[0, 163, 0], [240, 240, 240], [241, 0, 0], [30, 30, 219]];
     assert_quarters(&image, p3);
 }
@@ -70,7 +70,7 @@ fn a_turned_image_is_upright() {
     let Some(image) = opened("turned.avif") else {
         return;
     };
-    assert_eq!((image.picture.width, image.picture.height), (32, 48));
+    assert_eq!((image.image.width, image.image.height), (32, 48));
     assert_quarters(
         &image,
         [[30, 30, 210], [220, 30, 30], [240, 240, 240], [30, 160, 40]],

@@ -22,7 +22,7 @@ use super::{
 use crate::formats::ByteSource;
 use crate::formats::jpeg::segments;
 
-/// A JPEG is held in memory as a whole; one of the largest permitted picture is far smaller.
+/// A JPEG is held in memory as a whole; one of the largest permitted image is far smaller.
 const MAX_JPEG_BYTES: u64 = 600_000_000;
 
 /// Each block of 8 × 8 pixels takes a bit at least.
@@ -77,7 +77,7 @@ pub(in crate::media) fn size(file: Input) -> Result<(u32, u32), DecodeFailure> {
     Ok(upright_size(decoder.dimensions(), orientation))
 }
 
-/// Number of images by the index of a multi-picture file (MPO); 1 without one.
+/// Number of images by the index of a multi-image file (MPO); 1 without one.
 fn num_images(bytes: &[u8]) -> usize {
     const APP2: u8 = 0xe2;
     const NUM_IMAGES: Tag = Tag(Context::Tiff, 0xb001);
@@ -155,7 +155,7 @@ pub(super) fn rgb_from_ycc(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     rgb.map(|it| it.round().clamp(0.0, 255.0) as u8)
 }
 
-/// Returns true if the picture's own end-of-image marker is there: that of a thumbnail in the EXIF does not
+/// Returns true if the image's own end-of-image marker is there: that of a thumbnail in the EXIF does not
 /// count, because whole segments are stepped over.
 fn has_end(bytes: &[u8]) -> bool {
     let mut at = 2;
@@ -192,7 +192,7 @@ mod tests {
     use super::has_end;
 
     #[test]
-    fn the_end_of_a_thumbnail_is_not_the_end_of_the_picture() {
+    fn the_end_of_a_thumbnail_is_not_the_end_of_the_image() {
         let thumbnail = b"\xff\xd8\xff\xe1\0\x06\xff\xd9\0\0\xff\xda\0\x02abc";
         assert!(!has_end(thumbnail));
         assert!(has_end(&[thumbnail.as_slice(), b"\xff\0\xff\xd9"].concat()));

@@ -29,7 +29,7 @@ use crate::formats::{ByteSource, webp};
 use crate::media::opened::open_file;
 use crate::units::size_text;
 pub use failure::MAX_PIXELS;
-pub(super) use failure::{DecodeFailure, check_size, picture_from_rgb};
+pub(super) use failure::{DecodeFailure, check_size, image_from_rgb};
 pub use opened_image::OpenedImage;
 use opened_image::TONE_MAPPED;
 pub(super) use opened_image::only_first;
@@ -38,7 +38,7 @@ pub(super) use png::PngReader;
 pub(super) use declared::CicpColours;
 use declared::{DeclaredColours, MAX_PROFILE_BYTES, SrgbPixels};
 
-/// More than the largest permitted picture needs without compression, at 8 bytes a pixel.
+/// More than the largest permitted image needs without compression, at 8 bytes a pixel.
 const MAX_FILE_BYTES: u64 = 2_000_000_000;
 
 /// Memory for pixels of a decoder: the largest permitted image at 8 bytes a pixel.
@@ -63,8 +63,8 @@ const OTHER_MAKE: &str = "a rare variant";
 pub(super) const EMPTY: &str = "this file is empty";
 
 /// As [`open_image`], without its alpha.
-pub fn open_picture(path: &Path) -> Result<RgbPixels, MediaError> {
-    open_image(path).map(|opened| opened.picture)
+pub fn open_rgb(path: &Path) -> Result<RgbPixels, MediaError> {
+    open_image(path).map(|opened| opened.image)
 }
 
 /// Opens the image at `path`, whatever its extension says, or the first frame of the video there; no more of it is
@@ -93,7 +93,7 @@ pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
         FileFormat::Avif | FileFormat::Heic => heif::decode(file, opened.len),
         FileFormat::Mp4 | FileFormat::Foreign(_) | FileFormat::Json | FileFormat::Other(_) => {
             let found = opened.kind.described().to_owned();
-            return Err(MediaError::NotAPicture {
+            return Err(MediaError::NotAImage {
                 found,
                 path: path.to_path_buf(),
             });
@@ -168,7 +168,7 @@ impl DecodedImage {
         let alpha = alpha_of(&self.image);
         let (width, height) = (self.image.width(), self.image.height());
         let SrgbPixels {
-            picture,
+            image,
             colours,
             notice,
         } = self.colours.converted(self.image)?;
@@ -181,7 +181,7 @@ impl DecodedImage {
             .and_then(|alpha| GrayImage::from_raw(width, height, alpha))
             .and_then(|alpha| AlphaChannel::new(turned(alpha.into()).into_luma8()));
         Ok(OpenedImage {
-            picture: upright(picture, self.orientation)
+            image: upright(image, self.orientation)
                 .map_err(|err| DecodeFailure::Damaged(err.to_string()))?,
             alpha,
             colours,
@@ -245,7 +245,7 @@ pub(super) fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
             .flat_map(|pixel| [pixel[0]; 3])
             .collect(),
         4 => {
-            // In place: a copy of the largest permitted picture would be 600 MB more.
+            // In place: a copy of the largest permitted image would be 600 MB more.
             let pixels = bytes.len() / 4;
             for i in 1..pixels {
                 bytes.copy_within(i * 4..i * 4 + 3, i * 3);
@@ -266,15 +266,12 @@ pub(super) fn upright_size((width, height): (u32, u32), orientation: Orientation
     }
 }
 
-pub(super) fn upright(
-    picture: RgbPixels,
-    orientation: Orientation,
-) -> Result<RgbPixels, MediaError> {
+pub(super) fn upright(image: RgbPixels, orientation: Orientation) -> Result<RgbPixels, MediaError> {
     if orientation == Orientation::NoTransforms {
-        return Ok(picture);
+        return Ok(image);
     }
-    let (width, height) = (picture.width, picture.height);
-    let buffer = RgbImage::from_raw(width, height, picture.rgb)
+    let (width, height) = (image.width, image.height);
+    let buffer = RgbImage::from_raw(width, height, image.rgb)
         .ok_or_else(|| MediaError::no_pixels(width, height))?;
     let mut turned = DynamicImage::ImageRgb8(buffer);
     turned.apply_orientation(orientation);

@@ -6,7 +6,7 @@ use crate::media::{AlphaChannel, RgbPixels};
 #[derive(Clone, Debug)]
 pub struct OpenedImage {
     /// In sRGB.
-    pub picture: RgbPixels,
+    pub image: RgbPixels,
     /// `None` where all pixels are opaque.
     pub alpha: Option<AlphaChannel>,
     /// Colours that were converted to sRGB, in words.
@@ -30,9 +30,9 @@ impl OpenedImage {
 
 impl From<RgbPixels> for OpenedImage {
     /// An opaque image in sRGB.
-    fn from(picture: RgbPixels) -> Self {
+    fn from(image: RgbPixels) -> Self {
         Self {
-            picture,
+            image,
             alpha: None,
             colours: None,
             notice: None,

@@ -10,7 +10,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 use super::super::RgbPixels;
 use super::{
     DeclaredColours, DecodeFailure, DecodedImage, MAX_DECODED_BYTES, OTHER_MAKE, check_size,
-    decoder_bytes, drop_alpha, picture_from_rgb,
+    decoder_bytes, drop_alpha, image_from_rgb,
 };
 
 /// Notice on floating-point samples.
@@ -53,7 +53,7 @@ pub(in crate::media) fn colours_of(decoder: &mut impl ImageDecoder) -> DeclaredC
     DeclaredColours::from_metadata(profile, exif.as_deref())
 }
 
-/// Of a decoder of a picture that says that it has this size; of none before it has said so.
+/// Of a decoder of an image that says that it has this size; of none before it has said so.
 pub(in crate::media) fn limits(width: u32, height: u32) -> Limits {
     let mut limits = Limits::default();
     // The number of pixels is checked with a better sentence.
@@ -75,7 +75,7 @@ impl From<ImageError> for DecodeFailure {
 }
 
 /// Plain RGB: alpha is dropped, of 16 bits the high byte stays, floating point is cut to 0–1.
-pub(super) fn rgb_picture(decoded: DynamicImage) -> Result<RgbPixels, DecodeFailure> {
+pub(super) fn rgb_image(decoded: DynamicImage) -> Result<RgbPixels, DecodeFailure> {
     let (width, height) = (decoded.width(), decoded.height());
     let high_bytes = |samples: Vec<u16>| samples.iter().map(|sample| (sample >> 8) as u8).collect();
     let rgb = match decoded {
@@ -89,5 +89,5 @@ pub(super) fn rgb_picture(decoded: DynamicImage) -> Result<RgbPixels, DecodeFail
         DynamicImage::ImageRgba16(buffer) => drop_alpha(high_bytes(buffer.into_raw()), 4),
         float => float.into_rgb8().into_raw(),
     };
-    picture_from_rgb(width, height, rgb)
+    image_from_rgb(width, height, rgb)
 }

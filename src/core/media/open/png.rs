@@ -1,4 +1,4 @@
-//! PNG: every colour type and depth, interlaced or not; of an animated one, the still picture.
+//! PNG: every colour type and depth, interlaced or not; of an animated one, the still image.
 //!
 //! Text is skipped unread, and a colour profile is read with a limit, so that a huge or broken one does no harm.
 

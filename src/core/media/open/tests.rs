@@ -1,4 +1,4 @@
-//! Pictures of every kind against what Pillow makes of them, and files that are not what they seem.
+//! Images of every kind against what Pillow makes of them, and files that are not what they seem.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/media")
 }
 
-/// Every fixture picture with what Pillow makes of it.
-fn pictures() -> Vec<(String, Vec<u8>, RgbPixels)> {
+/// Every fixture image with what Pillow makes of it.
+fn images() -> Vec<(String, Vec<u8>, RgbPixels)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(fixtures()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let Some(picture_name) = name.strip_suffix(".rgb") else {
+        let Some(image_name) = name.strip_suffix(".rgb") else {
             continue;
         };
         let expected = fs::read(&path).unwrap();
         let side = |at: usize| u32::from_le_bytes(expected[at..at + 4].try_into().unwrap());
-        let picture = RgbPixels::new(side(0), side(4), expected[8..].to_vec()).unwrap();
-        let bytes = fs::read(path.with_file_name(picture_name)).unwrap();
-        found.push((picture_name.to_owned(), bytes, picture));
+        let image = RgbPixels::new(side(0), side(4), expected[8..].to_vec()).unwrap();
+        let bytes = fs::read(path.with_file_name(image_name)).unwrap();
+        found.push((image_name.to_owned(), bytes, image));
     }
     assert_eq!(found.len(), 33, "all fixtures are there");
     found
@@ -33,7 +33,7 @@ fn opened(bytes: &[u8]) -> Result<RgbPixels, MediaError> {
     // The name says nothing: the content decides.
     let path = folder.path().join("file.txt");
     fs::write(&path, bytes).unwrap();
-    open_picture(&path)
+    open_rgb(&path)
 }
 
 fn sentence(bytes: &[u8]) -> String {
@@ -42,11 +42,11 @@ fn sentence(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_kind_of_picture_opens_as_pillow_opens_it() {
-    for (name, bytes, expected) in pictures() {
-        let picture = opened(&bytes).unwrap_or_else(|err| panic!("{name}: {err}"));
+fn every_kind_of_image_opens_as_pillow_opens_it() {
+    for (name, bytes, expected) in images() {
+        let image = opened(&bytes).unwrap_or_else(|err| panic!("{name}: {err}"));
         assert_eq!(
-            (picture.width, picture.height),
+            (image.width, image.height),
             (expected.width, expected.height),
             "{name}"
         );
@@ -56,7 +56,7 @@ fn every_kind_of_picture_opens_as_pillow_opens_it() {
             name if name.contains(".jpg") => 2,
             _ => 0,
         };
-        let worst = picture
+        let worst = image
             .rgb
             .iter()
             .zip(&expected.rgb)
@@ -71,8 +71,8 @@ fn every_kind_of_picture_opens_as_pillow_opens_it() {
 }
 
 #[test]
-fn a_cut_off_picture_is_called_so() {
-    for (name, bytes, _) in pictures() {
+fn a_cut_off_image_is_called_so() {
+    for (name, bytes, _) in images() {
         for keep in [bytes.len() / 2, bytes.len() * 9 / 10, 30] {
             if name == "animated.gif" || name.starts_with("animated") {
                 // What is cut off may be the second frame, which nobody asked for.
@@ -200,10 +200,7 @@ fn colours_of_a_tiff_are_divided_by_an_alpha_that_they_are_multiplied_by() {
         let path = folder.path().join("a");
         fs::write(&path, file).unwrap();
         let image = open_image(&path).unwrap();
-        let found = (
-            image.picture.pixel(0, 0),
-            image.alpha.map(|it| it.values[0]),
-        );
+        let found = (image.image.pixel(0, 0), image.alpha.map(|it| it.values[0]));
         assert_eq!(found, (expected, alpha), "{pixel:?} {extra:?}");
     }
     let with = |tag: u16, value: u16| {
@@ -256,7 +253,7 @@ fn further_images_of_a_file_are_named() {
 }
 
 #[test]
-fn what_is_no_picture_is_named() {
+fn what_is_no_image_is_named() {
     let kinds = "not a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC image";
     assert_eq!(sentence(b""), "this file is empty");
     assert_eq!(
@@ -286,21 +283,21 @@ fn what_cannot_be_read_is_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("none.png");
     assert!(matches!(
-        open_picture(&missing),
+        open_rgb(&missing),
         Err(MediaError::NotFound { .. })
     ));
     assert!(matches!(
-        open_picture(folder.path()),
+        open_rgb(folder.path()),
         Err(MediaError::IsFolder { .. })
     ));
     assert!(matches!(
-        open_picture(Path::new("/dev/zero")),
+        open_rgb(Path::new("/dev/zero")),
         Err(MediaError::NotAFile { .. })
     ));
 }
 
 #[test]
-fn damaged_pictures_never_panic() {
+fn damaged_images_never_panic() {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
         random ^= random << 13;
@@ -308,7 +305,7 @@ fn damaged_pictures_never_panic() {
         random ^= random << 17;
         random as usize
     };
-    for (_, bytes, _) in pictures() {
+    for (_, bytes, _) in images() {
         for _ in 0..25 {
             let mut damaged = bytes.clone();
             for _ in 0..=next() % 4 {

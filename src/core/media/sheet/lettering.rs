@@ -1,4 +1,4 @@
-//! Letters for pictures, in the fonts that the window ships: lines that fit, and their pixels.
+//! Letters for images, in the fonts that the window ships: lines that fit, and their pixels.
 //!
 //! Letters from left to right; what neither font has is drawn as an empty box.
 

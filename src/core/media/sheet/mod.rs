@@ -1,4 +1,4 @@
-//! Contact sheets: pictures in rows and columns with words next to them, drawn into one picture of a bounded size.
+//! Contact sheets: images in rows and columns with words next to them, drawn into one image of a bounded size.
 //!
 //! Knows neither jobs nor files.
 
@@ -16,7 +16,7 @@ const MAX_EDGE: u32 = 512;
 const MIN_EDGE: u32 = 48;
 /// Of all cells together.
 const MAX_PIXELS: f64 = 24e6;
-/// Of the cells of one row or column together: any program shows a picture of this edge.
+/// Of the cells of one row or column together: any program shows an image of this edge.
 const MAX_SIDE: u32 = 12_288;
 
 const GAP: u32 = 6;
@@ -39,7 +39,7 @@ pub struct SheetLabels<'a> {
 /// Content of a cell.
 pub enum SheetCell {
     /// At most as large as the cells are.
-    Picture(RgbPixels),
+    Image(RgbPixels),
     /// Why there is none.
     Words(&'static str),
 }
@@ -54,7 +54,7 @@ pub struct SheetPlace {
 }
 
 pub struct ContactSheet {
-    pub picture: RgbPixels,
+    pub image: RgbPixels,
     /// Row by row.
     pub cells: Vec<SheetPlace>,
 }
@@ -69,7 +69,7 @@ pub fn sheet_edge(columns: usize, rows: usize) -> u32 {
     (edge as u32).clamp(8, MAX_EDGE)
 }
 
-/// Draws the sheet; `cell` is called once for each cell, row by row, and its pictures are no larger than `size`.
+/// Draws the sheet; `cell` is called once for each cell, row by row, and its images are no larger than `size`.
 pub fn draw_sheet(
     labels: SheetLabels<'_>,
     size: (u32, u32),
@@ -88,7 +88,7 @@ pub fn draw_sheet(
         0 => 0,
         widest => widest.min((width * 3 / 4).max(96)) + 2 * MARGIN,
     };
-    // Words make no row much higher than its pictures.
+    // Words make no row much higher than its images.
     let most_before = ((height / letters.line()) as usize).clamp(1, MAX_LINES);
     let sides: Vec<Vec<String>> = labels
         .rows
@@ -107,7 +107,7 @@ pub fn draw_sheet(
     let top = |row_at: u32| above + row_at * (row + GAP);
     for (column, lines) in (0..).zip(&heads) {
         let middle = left(column) + width / 2;
-        // The last line is close to the pictures.
+        // The last line is close to the images.
         let y = above - MARGIN - lines.len() as u32 * letters.line();
         sheet.write(&letters, lines, (middle, y), INK);
     }
@@ -125,10 +125,10 @@ pub fn draw_sheet(
         };
         cells.push(place);
         match cell(index as usize) {
-            SheetCell::Picture(picture) => {
-                let x = place.x + width.saturating_sub(picture.width) / 2;
-                let y = place.y + row.saturating_sub(picture.height) / 2;
-                sheet.paste(picture, (x, y));
+            SheetCell::Image(image) => {
+                let x = place.x + width.saturating_sub(image.width) / 2;
+                let y = place.y + row.saturating_sub(image.height) / 2;
+                sheet.paste(image, (x, y));
             }
             SheetCell::Words(words) => {
                 sheet.fill(place, EMPTY);
@@ -139,7 +139,7 @@ pub fn draw_sheet(
         }
     }
     Ok(ContactSheet {
-        picture: sheet.picture()?,
+        image: sheet.image()?,
         cells,
     })
 }
@@ -152,7 +152,7 @@ impl SheetCanvas {
         Self(RgbImage::from_pixel(width, height, Rgb(PAPER)))
     }
 
-    fn picture(self) -> Result<RgbPixels, MediaError> {
+    fn image(self) -> Result<RgbPixels, MediaError> {
         let (width, height) = self.0.dimensions();
         RgbPixels::new(width, height, self.0.into_raw())
     }
@@ -162,8 +162,8 @@ impl SheetCanvas {
         replace(&mut self.0, &filled, place.x.into(), place.y.into());
     }
 
-    fn paste(&mut self, picture: RgbPixels, (left, top): (u32, u32)) {
-        if let Some(pasted) = RgbImage::from_raw(picture.width, picture.height, picture.rgb) {
+    fn paste(&mut self, image: RgbPixels, (left, top): (u32, u32)) {
+        if let Some(pasted) = RgbImage::from_raw(image.width, image.height, image.rgb) {
             replace(&mut self.0, &pasted, left.into(), top.into());
         }
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_shows_its_picture_where_the_sheet_says() {
+    fn every_cell_shows_its_image_where_the_sheet_says() {
         let (columns, rows) = (texts(&["Steps 4", "Steps 8"]), texts(&["Seed 1", "Seed 2"]));
         let labels = SheetLabels {
             columns: &columns,
@@ -211,21 +211,21 @@ mod tests {
                 return SheetCell::Words("Failed");
             }
             let colour = [50 * (index as u8 + 1), 7, 9];
-            SheetCell::Picture(RgbPixels::from_fn(64, 48, |_, _| colour).unwrap())
+            SheetCell::Image(RgbPixels::from_fn(64, 48, |_, _| colour).unwrap())
         })
         .unwrap();
         assert_eq!(sheet.cells.len(), 4);
         for (index, place) in sheet.cells.iter().take(3).enumerate() {
             let middle = (place.x + place.width / 2, place.y + place.height / 2);
             let expected = [50 * (index as u8 + 1), 7, 9];
-            assert_eq!(sheet.picture.pixel(middle.0, middle.1), expected);
+            assert_eq!(sheet.image.pixel(middle.0, middle.1), expected);
         }
         let failed = sheet.cells[3];
-        assert_eq!(sheet.picture.pixel(failed.x, failed.y), EMPTY);
+        assert_eq!(sheet.image.pixel(failed.x, failed.y), EMPTY);
         let bright = |place: SheetPlace| {
             let ys = place.y..place.y + place.height;
             ys.flat_map(|y| (place.x..place.x + place.width).map(move |x| (x, y)))
-                .filter(|(x, y)| sheet.picture.pixel(*x, *y)[0] > 100)
+                .filter(|(x, y)| sheet.image.pixel(*x, *y)[0] > 100)
                 .count()
         };
         assert!(bright(failed) > 20, "the word is not there");
@@ -254,13 +254,13 @@ mod tests {
                 rows: &down,
             };
             let sheet = draw_sheet(labels, (edge, edge), &mut |_| SheetCell::Words("Cancelled"));
-            let picture = sheet.unwrap().picture;
+            let image = sheet.unwrap().image;
             assert!(
-                picture.width <= 13_000 && picture.height <= 24_000,
-                "{columns} × {rows}: {picture:?}"
+                image.width <= 13_000 && image.height <= 24_000,
+                "{columns} × {rows}: {image:?}"
             );
-            let pixels = f64::from(picture.width) * f64::from(picture.height);
-            assert!(pixels < 80e6, "{columns} × {rows}: {picture:?}");
+            let pixels = f64::from(image.width) * f64::from(image.height);
+            assert!(pixels < 80e6, "{columns} × {rows}: {image:?}");
         }
     }
 }

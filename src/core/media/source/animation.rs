@@ -15,12 +15,12 @@ use image::{
     Rgba, RgbaImage,
 };
 
-use super::{ClipInfo, FrameSink, MAX_CLIP_PIXELS, VideoFacts, apng};
+use super::{FrameSink, MAX_VIDEO_PIXELS, VideoFacts, VideoInfo, apng};
 use crate::formats::kind::FileFormat;
 use crate::formats::{ByteSource, webp};
 use crate::media::colour::ColourConversion;
 use crate::media::open::{
-    DecodeFailure, MAX_PIXELS, PngReader, check_size, drop_alpha, other, picture_from_rgb, png,
+    DecodeFailure, MAX_PIXELS, PngReader, check_size, drop_alpha, image_from_rgb, other, png,
     upright_size,
 };
 use crate::media::opened::SniffedFile;
@@ -84,8 +84,8 @@ impl AnimationSource {
         let find = || {
             let (mut is_found, mut pixels) = (false, 0);
             self.read(&mut |frame| {
-                pixels += u64::from(frame.picture.width) * u64::from(frame.picture.height);
-                is_found = frame.alpha.is_some() || pixels > MAX_CLIP_PIXELS;
+                pixels += u64::from(frame.image.width) * u64::from(frame.image.height);
+                is_found = frame.alpha.is_some() || pixels > MAX_VIDEO_PIXELS;
                 // Only ends the reading.
                 let found = is_found.then(|| MediaError::no_frames(&self.path));
                 found.map_or(Ok(()), Err)
@@ -110,14 +110,14 @@ impl AnimationSource {
                 let converted = conversion.convert_rgb(&mut rgb);
                 converted.map_err(|why| failed(DecodeFailure::Damaged(why)))?;
             }
-            let picture = picture_from_rgb(width, height, rgb).map_err(failed)?;
+            let image = image_from_rgb(width, height, rgb).map_err(failed)?;
             sink(OpenedImage {
                 alpha,
-                ..picture.into()
+                ..image.into()
             })
         };
         let file = File::open(&self.path)
-            .map_err(|err| MediaError::from_io("read the clip", err, &self.path))?;
+            .map_err(|err| MediaError::from_io("read the video", err, &self.path))?;
         if self.kind == FileFormat::Png {
             return apng::read(file, &mut show, &self.path);
         }
@@ -162,8 +162,8 @@ fn frames(file: Input, kind: FileFormat) -> ImageResult<Frames<'static>> {
         decoder.set_background_color(Rgba([0; 4]))?;
         return Ok(decoder.into_frames());
     }
-    let picture = DynamicImage::from_decoder(decoder)?.into_rgba8();
-    let frame = Ok(image::Frame::new(picture));
+    let image = DynamicImage::from_decoder(decoder)?.into_rgba8();
+    let frame = Ok(image::Frame::new(image));
     Ok(Frames::new(Box::new(std::iter::once(frame))))
 }
 
@@ -244,7 +244,7 @@ fn scan_webp(mut file: &File, len: u64) -> Result<AnimationScan, DecodeFailure> 
         }
     }
     if scan.ends.is_empty() {
-        // A picture that does not move.
+        // An image that does not move.
         file.rewind().map_err(DecodeFailure::Io)?;
         scan.size = WebPDecoder::new(BufReader::new(file))?.dimensions();
         scan.may_have_alpha = true;
@@ -299,7 +299,7 @@ impl AnimationScan {
         &self,
         unit_millis: i64,
         orientation: Orientation,
-    ) -> Result<(ClipInfo, Option<FrameStarts>), DecodeFailure> {
+    ) -> Result<(VideoInfo, Option<FrameStarts>), DecodeFailure> {
         let num_frames = self.ends.len() as u32;
         let units: Vec<i64> = std::iter::once(0)
             .chain(self.ends.iter().map(|end| end / unit_millis))
@@ -311,7 +311,7 @@ impl AnimationScan {
         let rate = fps_from_times(num_frames, total.unsigned_abs(), units_a_second);
         let (fps, starts) = FrameStarts::find(&units, units_a_second, &[rate]);
         let (width, height) = upright_size(self.size, orientation);
-        let info = ClipInfo {
+        let info = VideoInfo {
             width,
             height,
             fps,

@@ -103,7 +103,7 @@ mod tests {
     use ::png::{BitDepth, ColorType, Encoder, Writer};
 
     use super::*;
-    use crate::media::{open_clip, open_image};
+    use crate::media::{open_image, open_video};
 
     const RED: [u8; 4] = [200, 0, 0, 255];
     const GREEN: [u8; 4] = [0, 200, 0, 255];
@@ -125,16 +125,16 @@ mod tests {
         bytes
     }
 
-    /// The first and the last pixel of each frame, with the clip's rate.
+    /// The first and the last pixel of each frame, with the video's rate.
     fn ends_of(bytes: &[u8]) -> (Vec<[[u8; 3]; 2]>, f64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a_0001.png");
         std::fs::write(&path, bytes).unwrap();
-        let clip = open_clip(&path).unwrap();
+        let video = open_video(&path).unwrap();
         let ends = |frame: &std::sync::Arc<crate::media::RgbPixels>| {
             [frame.pixel(0, 0), frame.pixel(3, 1)]
         };
-        (clip.frames.iter().map(ends).collect(), clip.fps)
+        (video.frames.iter().map(ends).collect(), video.fps)
     }
 
     fn rgb([r, g, b, _]: [u8; 4]) -> [u8; 3] {
@@ -183,7 +183,7 @@ mod tests {
         let path = folder.path().join("a.png");
         std::fs::write(&path, bytes).unwrap();
         let still = open_image(&path).unwrap();
-        assert_eq!(still.picture.pixel(0, 0), rgb(GREEN));
+        assert_eq!(still.image.pixel(0, 0), rgb(GREEN));
         assert_eq!(still.notices(&path), ["Only the first of 2 frames is used"]);
     }
 }

@@ -11,14 +11,14 @@ use std::process::Stdio;
 
 use super::display::conversions;
 use super::ffprobe::{self, MICROS, ProbedStream, VIDEO_STREAM};
-use super::{ClipInfo, FrameSink, VideoFacts, track_notices};
+use super::{FrameSink, VideoFacts, VideoInfo, track_notices};
 use crate::formats::{ByteSource, cut};
 use crate::media::colour::ColourConversion;
 use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
-use crate::media::open::{DecodeFailure, picture_from_rgb};
+use crate::media::open::{DecodeFailure, image_from_rgb};
 use crate::media::{AlphaChannel, FrameStarts, HAS_H264, MediaError, OpenedImage, RgbPixels};
 
-/// The rate of a clip that tells none.
+/// The rate of a video that tells none.
 const DEFAULT_FPS: f64 = 24.0;
 
 pub(super) struct FfmpegSource {
@@ -37,7 +37,7 @@ pub(super) struct FfmpegSource {
 const FIRST_FRAME_SECS: &str = "10";
 
 impl FfmpegSource {
-    /// Opens a clip of which it is known that nothing else here can read it, and what it is. `kind` is the name of the
+    /// Opens a video of which it is known that nothing else here can read it, and what it is. `kind` is the name of the
     /// container.
     pub fn open(
         path: &Path,
@@ -57,7 +57,7 @@ impl FfmpegSource {
         let missing = |found: String| {
             MediaError::with_path(
                 format_args!(
-                    "this clip is {found}{here}: install ffmpeg to read it, or convert it to {readable}"
+                    "this video is {found}{here}: install ffmpeg to read it, or convert it to {readable}"
                 ),
                 &path,
             )
@@ -148,7 +148,7 @@ impl FfmpegSource {
                     .to_owned(),
             );
         }
-        let info = ClipInfo {
+        let info = VideoInfo {
             width: first.width,
             height: first.height,
             fps,
@@ -170,14 +170,14 @@ impl FfmpegSource {
         if self.has_alpha {
             alphas = Some(self.start_alpha(&[])?);
         }
-        while let Some(picture) = self.next(&mut frames)? {
+        while let Some(image) = self.next(&mut frames)? {
             let mut alpha = None;
             if let Some(alphas) = &mut alphas {
                 alpha = self.next_alpha(alphas)?;
             }
             sink(OpenedImage {
                 alpha,
-                ..picture.into()
+                ..image.into()
             })?;
         }
         if frames.finish() {
@@ -236,7 +236,7 @@ impl FfmpegSource {
                     .map_err(DecodeFailure::Unsupported)?,
                 None => image.into_rgb8().into_raw(),
             };
-            picture_from_rgb(width, height, rgb).map(Some)
+            image_from_rgb(width, height, rgb).map(Some)
         });
         next.map_err(|failure| failure.into_error("video", &self.path))
     }

@@ -24,13 +24,13 @@ use std::sync::Arc;
 
 pub(super) use foreign_sound::sound as foreign_sound;
 pub(super) use mp4::sound as mp4_sound;
-pub use reader::{ClipReader, TakeFrame};
+pub use reader::{TakeFrame, VideoReader};
 
 use super::{FrameStarts, MediaError, OpenedImage, RgbPixels};
 
-/// Clips with more pixels in all their frames together are refused before they fill the memory: three bytes each make 3
+/// Videos with more pixels in all their frames together are refused before they fill the memory: three bytes each make 3
 /// GB, which is a minute of 1280 × 720 at 18 frames a second.
-pub const MAX_CLIP_PIXELS: u64 = 1_000_000_000;
+pub const MAX_VIDEO_PIXELS: u64 = 1_000_000_000;
 
 /// Decoded frames of a video.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ pub struct Video {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct ClipInfo {
+pub struct VideoInfo {
     /// Pixels, upright.
     pub width: u32,
     /// Pixels, upright.
@@ -53,7 +53,7 @@ pub struct ClipInfo {
     pub is_uneven: bool,
 }
 
-impl ClipInfo {
+impl VideoInfo {
     /// Rate and length of the video as a model of `fps` frames per second gets it: uneven frames are resampled, even ones
     /// keep their own rate.
     #[must_use]
@@ -73,7 +73,7 @@ impl ClipInfo {
     }
 
     /// Facts of a single image.
-    pub(super) fn picture(width: u32, height: u32) -> Self {
+    pub(super) fn image(width: u32, height: u32) -> Self {
         Self {
             width,
             height,
@@ -85,27 +85,27 @@ impl ClipInfo {
 }
 
 /// All frames of the video at `path`, whatever its extension says; uneven ones are resampled to their average rate.
-pub fn open_clip(path: &Path) -> Result<Video, MediaError> {
-    let reader = ClipReader::open(path)?;
+pub fn open_video(path: &Path) -> Result<Video, MediaError> {
+    let reader = VideoReader::open(path)?;
     let fps = reader.info().fps;
-    read_clip(reader, fps)
+    read_video(reader, fps)
 }
 
-/// Like [`open_clip`], for a model of `fps` frames per second: see [`ClipReader::read_even`].
-pub fn open_clip_for_model(path: &Path, fps: f64) -> Result<Video, MediaError> {
-    read_clip(ClipReader::open(path)?, fps)
+/// Like [`open_video`], for a model of `fps` frames per second: see [`VideoReader::read_even`].
+pub fn open_video_for_model(path: &Path, fps: f64) -> Result<Video, MediaError> {
+    read_video(VideoReader::open(path)?, fps)
 }
 
-fn read_clip(mut reader: ClipReader, fps: f64) -> Result<Video, MediaError> {
+fn read_video(mut reader: VideoReader, fps: f64) -> Result<Video, MediaError> {
     let info = reader.info().for_model(fps);
     let path = &reader.path().to_owned();
     check_amount(info.num_frames, info.width, info.height, path)?;
     let mut frames = Vec::new();
     reader.resample(fps, &mut |_, frame| {
-        let (width, height) = (frame.picture.width, frame.picture.height);
+        let (width, height) = (frame.image.width, frame.image.height);
         // Headers may promise less than there is.
         check_amount(frames.len() as u32 + 1, width, height, path)?;
-        frames.push(Arc::new(frame.picture));
+        frames.push(Arc::new(frame.image));
         Ok(())
     })?;
     check_sizes(&frames, path)?;
@@ -116,24 +116,24 @@ fn read_clip(mut reader: ClipReader, fps: f64) -> Result<Video, MediaError> {
 }
 
 /// Size, rate and length of the video at `path`, from its headers.
-pub fn clip_info(path: &Path) -> Result<ClipInfo, MediaError> {
-    ClipReader::open(path).map(|reader| reader.info())
+pub fn video_info(path: &Path) -> Result<VideoInfo, MediaError> {
+    VideoReader::open(path).map(|reader| reader.info())
 }
 
 /// Starts of the frames of the video at `path`; `None` where they have an even rate.
 pub fn frame_starts(path: &Path) -> Result<Option<FrameStarts>, MediaError> {
-    ClipReader::open(path).map(|reader| reader.starts().cloned())
+    VideoReader::open(path).map(|reader| reader.starts().cloned())
 }
 
-/// The last frame of the video at `path`, exactly as [`open_clip`] gives it.
+/// The last frame of the video at `path`, exactly as [`open_video`] gives it.
 pub fn last_frame(path: &Path) -> Result<RgbPixels, MediaError> {
     let mut last = None;
-    let mut reader = ClipReader::open(path)?;
+    let mut reader = VideoReader::open(path)?;
     let first = reader.num_certain_frames().saturating_sub(1);
     reader.read_from(first, &mut |number, frame| {
-        let (width, height) = (frame.picture.width, frame.picture.height);
+        let (width, height) = (frame.image.width, frame.image.height);
         check_amount(number + 1 - first, width, height, path)?;
-        last = Some(frame.picture);
+        last = Some(frame.image);
         Ok(())
     })?;
     last.ok_or_else(|| MediaError::no_frames(path))
@@ -142,7 +142,7 @@ pub fn last_frame(path: &Path) -> Result<RgbPixels, MediaError> {
 /// The first frame of the video at `path`; the others are not decoded.
 pub(crate) fn first_frame(path: &Path) -> Result<OpenedImage, MediaError> {
     let mut first = None;
-    let mut reader = ClipReader::open(path)?;
+    let mut reader = VideoReader::open(path)?;
     reader.read_with_alpha(0, &mut |_, frame| {
         first = Some(frame);
         ControlFlow::Break(())
@@ -151,8 +151,8 @@ pub(crate) fn first_frame(path: &Path) -> Result<OpenedImage, MediaError> {
 }
 
 /// All files that the video at `path` consists of, in order: more than one only for numbered images.
-pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
-    ClipReader::open(path).map(ClipReader::into_files)
+pub fn video_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
+    VideoReader::open(path).map(VideoReader::into_files)
 }
 
 /// Takes one decoded frame; its error ends the reading.
@@ -163,7 +163,7 @@ type NumberedSink<'a> = dyn FnMut(u32, OpenedImage) -> Result<(), MediaError> + 
 
 /// Properties of a video that its headers and first frame give.
 struct VideoFacts {
-    info: ClipInfo,
+    info: VideoInfo,
     /// `None` where the frames have an even rate.
     starts: Option<FrameStarts>,
     /// Properties that the frames do not keep, all but transparency, each as a sentence.
@@ -189,19 +189,19 @@ enum UnsupportedVideo {
 
 fn check_amount(num_frames: u32, width: u32, height: u32, path: &Path) -> Result<(), MediaError> {
     let pixels = u64::from(num_frames) * u64::from(width) * u64::from(height);
-    if pixels <= MAX_CLIP_PIXELS {
+    if pixels <= MAX_VIDEO_PIXELS {
         return Ok(());
     }
-    let most = MAX_CLIP_PIXELS / 1_000_000;
+    let most = MAX_VIDEO_PIXELS / 1_000_000;
     Err(MediaError::with_path(
         format_args!(
-            "this clip is too long: {num_frames} frames of {width} × {height}, and at most {most} megapixels in all frames can be read"
+            "this video is too long: {num_frames} frames of {width} × {height}, and at most {most} megapixels in all frames can be read"
         ),
         path,
     ))
 }
 
-/// A clip's frames are all of one size, and there is at least one.
+/// A video's frames are all of one size, and there is at least one.
 fn check_sizes(frames: &[Arc<RgbPixels>], path: &Path) -> Result<(), MediaError> {
     let Some(first) = frames.first() else {
         return Err(MediaError::no_frames(path));

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{ClipInfo, FrameSink, VideoFacts};
+use super::{FrameSink, VideoFacts, VideoInfo};
 use crate::media::open::png;
 use crate::media::{MediaError, open_image, read_settings};
 
 /// Rate of images without settings, in frames per second.
 const DEFAULT_FPS: f64 = 24.0;
-const MAX_PICTURES: usize = 1 << 20;
+const MAX_IMAGES: usize = 1 << 20;
 
 pub(super) struct NumberedSource {
     pub files: Vec<PathBuf>,
@@ -37,11 +37,11 @@ impl NumberedSource {
         };
         let file = |number: u64| path.with_file_name(format!("{stem}{number:0width$}.png"));
         let mut first = number;
-        while first > 0 && number - first < MAX_PICTURES as u64 && file(first - 1).is_file() {
+        while first > 0 && number - first < MAX_IMAGES as u64 && file(first - 1).is_file() {
             first -= 1;
         }
         let files: Vec<PathBuf> = (first..)
-            .take(MAX_PICTURES)
+            .take(MAX_IMAGES)
             .map(file)
             .take_while(|file| file.is_file())
             .collect();
@@ -55,9 +55,9 @@ impl NumberedSource {
         let fps = carried
             .map(|carried| carried.request.fps)
             .filter(|fps| fps.is_finite() && *fps > 0.0);
-        let info = ClipInfo {
-            width: first.picture.width,
-            height: first.picture.height,
+        let info = VideoInfo {
+            width: first.image.width,
+            height: first.image.height,
             fps: fps.unwrap_or(DEFAULT_FPS),
             num_frames: files.len() as u32,
             is_uneven: false,

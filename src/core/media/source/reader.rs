@@ -8,7 +8,7 @@ use super::animation::AnimationSource;
 use super::ffmpeg::FfmpegSource;
 use super::mp4::Mp4Source;
 use super::numbered::NumberedSource;
-use super::{ClipInfo, NumberedSink, UnsupportedVideo, VideoFacts};
+use super::{NumberedSink, UnsupportedVideo, VideoFacts, VideoInfo};
 use crate::formats::kind::FileFormat;
 use crate::media::open::png;
 use crate::media::opened::open_file;
@@ -20,7 +20,7 @@ pub type TakeFrame<'a> = dyn FnMut(u32, RgbPixels) -> ControlFlow<()> + 'a;
 /// Takes one decoded frame with its alpha, and its number; breaks off when it needs no more.
 pub type TakeAlphaFrame<'a> = dyn FnMut(u32, OpenedImage) -> ControlFlow<()> + 'a;
 
-pub struct ClipReader {
+pub struct VideoReader {
     path: PathBuf,
     decoder: VideoDecoder,
     facts: VideoFacts,
@@ -33,16 +33,16 @@ enum VideoDecoder {
     Ffmpeg(FfmpegSource),
 }
 
-impl ClipReader {
+impl VideoReader {
     /// Opens the video at `path`, whatever its extension says; decodes at most its first frame.
     pub fn open(path: &Path) -> Result<Self, MediaError> {
-        let opened = open_file(path, "read the clip")?;
-        let not_a_clip = |found: &str| MediaError::NotAClip {
+        let opened = open_file(path, "read the video")?;
+        let not_a_video = |found: &str| MediaError::NotAVideo {
             found: found.to_owned(),
             path: path.to_path_buf(),
         };
         if opened.len == 0 {
-            return Err(not_a_clip("an empty file"));
+            return Err(not_a_video("an empty file"));
         }
         let kind = opened.kind;
         let reader = |(decoder, facts)| Self {
@@ -61,7 +61,7 @@ impl ClipReader {
             }
             FileFormat::Png => {
                 let (numbered, facts) = NumberedSource::open(path)?
-                    .ok_or_else(|| not_a_clip("a PNG image without a number"))?;
+                    .ok_or_else(|| not_a_video("a PNG image without a number"))?;
                 return Ok(reader((VideoDecoder::Numbered(numbered), facts)));
             }
             FileFormat::Mp4 => match Mp4Source::open(path, opened.file, opened.len) {
@@ -73,7 +73,7 @@ impl ClipReader {
             },
             other => other.described().to_owned(),
         };
-        let demuxer = kind.demuxer().ok_or_else(|| not_a_clip(&found))?;
+        let demuxer = kind.demuxer().ok_or_else(|| not_a_video(&found))?;
         let (ffmpeg, facts) = FfmpegSource::open(path, kind.name(), demuxer, found)?;
         Ok(reader((VideoDecoder::Ffmpeg(ffmpeg), facts)))
     }
@@ -94,7 +94,7 @@ impl ClipReader {
         &self.path
     }
 
-    pub fn info(&self) -> ClipInfo {
+    pub fn info(&self) -> VideoInfo {
         self.facts.info
     }
 
@@ -153,7 +153,7 @@ impl ClipReader {
     /// Gives the frames from number `first` on, in order, until there are no more or `take` breaks off. Formats without
     /// a keyframe near it decode the frames before it, too.
     pub fn read(&mut self, first: u32, take: &mut TakeFrame<'_>) -> Result<(), MediaError> {
-        self.read_with_alpha(first, &mut |number, frame| take(number, frame.picture))
+        self.read_with_alpha(first, &mut |number, frame| take(number, frame.image))
     }
 
     /// Gives the frames like [`read`](Self::read), with their alpha.
@@ -168,7 +168,7 @@ impl ClipReader {
     /// Gives all frames like [`read`](Self::read), for a model of `fps` frames per second: if their times are uneven, the
     /// frames that are shown in the middle of each of the model's frames.
     pub fn read_even(&mut self, fps: f64, take: &mut TakeFrame<'_>) -> Result<(), MediaError> {
-        let mut take = |number, frame: OpenedImage| take(number, frame.picture);
+        let mut take = |number, frame: OpenedImage| take(number, frame.image);
         self.read_by(&mut take, |reader, sink| reader.resample(fps, sink))
     }
 
@@ -247,36 +247,36 @@ impl ClipReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::{ClipOptions, open_clip, write_clip};
+    use crate::media::{VideoOptions, open_video, write_video};
 
-    /// A clip of 110 frames, each of its own brightness, with keyframes in the middle.
-    fn clip(folder: &Path, name: &str) -> PathBuf {
+    /// A video of 110 frames, each of its own brightness, with keyframes in the middle.
+    fn video(folder: &Path, name: &str) -> PathBuf {
         let path = folder.join(name);
         let frames: Vec<RgbPixels> = (0..110_u8)
             .map(|index| RgbPixels::from_fn(32, 32, |_, _| [index * 2, 80, 60]).unwrap())
             .collect();
-        write_clip(&path, &frames, ClipOptions::default()).unwrap();
+        write_video(&path, &frames, VideoOptions::default()).unwrap();
         path
     }
 
     #[test]
     fn reading_from_any_frame_gives_the_same_pixels_as_reading_all() {
         let folder = tempfile::tempdir().unwrap();
-        let first_png = crate::naming::numbered_path(&clip(folder.path(), "a.png"), 1);
+        let first_png = crate::naming::numbered_path(&video(folder.path(), "a.png"), 1);
         for (path, num_frames) in [
             #[cfg(feature = "h264")]
-            (clip(folder.path(), "a.mp4"), 110),
-            (clip(folder.path(), "a.gif"), 110),
+            (video(folder.path(), "a.mp4"), 110),
+            (video(folder.path(), "a.gif"), 110),
             (first_png, 110),
         ] {
-            let whole = open_clip(&path).unwrap();
-            let mut reader = ClipReader::open(&path).unwrap();
+            let whole = open_video(&path).unwrap();
+            let mut reader = VideoReader::open(&path).unwrap();
             assert_eq!(reader.info().num_frames, num_frames);
             let firsts = [0, 1, 47, 48, 49, 97, num_frames - 1];
             for first in firsts.into_iter().filter(|first| *first < num_frames) {
                 let mut given = Vec::new();
-                let read = reader.read(first, &mut |number, picture| {
-                    assert_eq!(picture, *whole.frames[number as usize], "{number}");
+                let read = reader.read(first, &mut |number, image| {
+                    assert_eq!(image, *whole.frames[number as usize], "{number}");
                     given.push(number);
                     if given.len() == 3 {
                         ControlFlow::Break(())
@@ -296,10 +296,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for path in [
             #[cfg(feature = "h264")]
-            clip(folder.path(), "a.mp4"),
-            clip(folder.path(), "a.gif"),
+            video(folder.path(), "a.mp4"),
+            video(folder.path(), "a.gif"),
         ] {
-            let mut reader = ClipReader::open(&path).unwrap();
+            let mut reader = VideoReader::open(&path).unwrap();
             let read = reader.read(500, &mut |_, _| unreachable!("there is no such frame"));
             read.unwrap();
         }

@@ -11,7 +11,7 @@ fn key(shape: ShapeClass) -> ConvBackendKey {
         libtorch: "2.11.0+rocm7.1".to_owned(),
         dtype: "bf16".to_owned(),
         shape,
-        convolutions: ConvDimensions::Clips,
+        convolutions: ConvDimensions::Videos,
     }
 }
 
@@ -157,14 +157,14 @@ fn a_line_of_the_probe_is_flat_json() {
     let line = ProbeLine {
         backend: ConvBackend::NoMiopen,
         shape: ShapeClass::Small,
-        convolutions: ConvDimensions::Pictures,
+        convolutions: ConvDimensions::Images,
         dtype: "bf16".to_owned(),
         result: right(0.25),
     };
     let text = serde_json::to_string(&line).unwrap();
     assert_eq!(
         text,
-        r#"{"backend":"no_miopen","shape":"small","convolutions":"pictures","dtype":"bf16","end":"right","secs":0.25,"error":0.001}"#
+        r#"{"backend":"no_miopen","shape":"small","convolutions":"images","dtype":"bf16","end":"right","secs":0.25,"error":0.001}"#
     );
     assert_eq!(serde_json::from_str::<ProbeLine>(&text).unwrap(), line);
 }

@@ -62,7 +62,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         words: &["taehv", "taehy", "hunyuan", "framepack"],
         is_f16: true,
     },
-    makes_pictures: false,
+    makes_images: false,
     has_second_pass: false,
     time_convolutions: TemporalConvPolicy::FrameByFrame,
     // bf16 would lose two bits of every pixel, and no value in it exceeds f16.

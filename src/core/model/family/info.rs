@@ -19,7 +19,7 @@ pub struct FamilyInfo {
     pub(crate) other_names: &'static [&'static str],
     /// Beginnings of Wan2GP's `model_type` for its models, where no name shows them.
     pub(crate) wan2gp_types: &'static [&'static str],
-    pub makes_pictures: bool,
+    pub makes_images: bool,
     /// Default denoising strength of a variant's video-to-video; `None` for variants without it.
     pub clip_strength: fn(&str) -> Option<f64>,
     /// A job may upscale its result and denoise it again (hires fix).
@@ -57,7 +57,7 @@ impl FamilyInfo {
         names: &[],
         other_names: &[],
         wan2gp_types: &[],
-        makes_pictures: true,
+        makes_images: true,
         clip_strength: |_| None,
         has_second_pass: true,
         has_dynamic_shift: false,
@@ -94,9 +94,9 @@ impl FamilyInfo {
     }
 
     /// The first step, from 0, that is made of what is given: the less `strength`, 0 to 1, the later. `num_steps`, which is
-    /// no step at all, where the strength is too small for one. The reference counts the steps of clips in whole ones.
+    /// no step at all, where the strength is too small for one. The reference counts the steps of videos in whole ones.
     pub fn first_step(&self, num_steps: u32, strength: f64) -> u32 {
-        if self.makes_pictures {
+        if self.makes_images {
             return first_step(num_steps, strength);
         }
         let made = (f64::from(num_steps) * strength).max(0.0) as u32;
@@ -116,7 +116,7 @@ impl FamilyInfo {
 /// Temporal convolutions of the autoencoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemporalConvPolicy {
-    /// None: it knows pictures alone.
+    /// None: it knows images alone.
     None,
     /// The fastest that the device computes right.
     Fastest,
@@ -128,8 +128,8 @@ impl TemporalConvPolicy {
     /// Dimensions of the autoencoder's convolutions.
     pub fn convolutions(self) -> ConvDimensions {
         match self {
-            Self::None => ConvDimensions::Pictures,
-            Self::Fastest | Self::FrameByFrame => ConvDimensions::Clips,
+            Self::None => ConvDimensions::Images,
+            Self::Fastest | Self::FrameByFrame => ConvDimensions::Videos,
         }
     }
 }
@@ -166,7 +166,7 @@ pub(super) fn of_role(role: &str, files: &[(&str, &'static str)]) -> Option<&'st
     found.map(|(_, file)| *file)
 }
 
-/// The first step that is made of a given picture, see [`FamilyInfo::first_step`].
+/// The first step that is made of a given image, see [`FamilyInfo::first_step`].
 pub fn first_step(num_steps: u32, strength: f64) -> u32 {
     let all = f64::from(num_steps);
     (all - (all * strength).min(all)).max(0.0) as u32

@@ -8,7 +8,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "wan",
     label: "Wan",
     models: "Wan 2.1 or 2.2 text-to-video, image-to-video or VACE",
-    makes_pictures: false,
+    makes_images: false,
     // As in diffusers' video-to-video pipeline, which is for models of text alone.
     clip_strength: |variant| matches!(variant, "T2V" | "T2V-A14B" | "TI2V").then_some(0.8),
     // Those with published numbers.

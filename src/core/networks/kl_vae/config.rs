@@ -1,4 +1,4 @@
-//! The numbers of the autoencoders of pictures and of HunyuanVideo, from diffusers' config or from a header.
+//! The numbers of the autoencoders of images and of HunyuanVideo, from diffusers' config or from a header.
 //!
 //! The differences of the two kinds are in `kl_vae` and `hunyuan_vae`.
 
@@ -71,13 +71,13 @@ pub struct KlConfig<K: KlKind> {
     pub latent_channels: i64,
     pub norm_num_groups: i64,
     pub scaling_factor: f64,
-    /// Of pictures alone.
+    /// Of images alone.
     pub shift_factor: Option<f64>,
-    /// Of pictures alone, as is the next: clips always have both.
+    /// Of images alone, as is the next: videos always have both.
     pub use_quant_conv: bool,
     pub use_post_quant_conv: bool,
     pub mid_block_add_attention: bool,
-    /// Of clips alone, as is the next.
+    /// Of videos alone, as is the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spatial_compression_ratio: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
-//! The tensors of the levels that the autoencoders of pictures and of HunyuanVideo are both built of.
+//! The tensors of the levels that the autoencoders of images and of HunyuanVideo are both built of.
 //!
-//! A clip's autoencoder has cubes in the place of squares, and a `conv` within the name of each causal convolution.
+//! A video's autoencoder has cubes in the place of squares, and a `conv` within the name of each causal convolution.
 
 use super::config::{KlConfig, KlKind, NORM_MEAN, NORM_VARIANCE};
 use super::keys::KlVaeKeys;
@@ -87,7 +87,7 @@ impl<K: KlKind> KlConfig<K> {
     }
 }
 
-/// Tensors in the picture authors' names, as a list that grows. Widths are those in and out.
+/// Tensors in the image authors' names, as a list that grows. Widths are those in and out.
 struct KlVaeTable {
     schema: Schema,
     is_video: bool,

@@ -1,4 +1,4 @@
-//! The autoencoder of pictures, `AutoencoderKL`, as FLUX.1 and other latent diffusion models have it, and that of FLUX.2,
+//! The autoencoder of images, `AutoencoderKL`, as FLUX.1 and other latent diffusion models have it, and that of FLUX.2,
 //! whose latents are normed and not scaled.
 //!
 //! HunyuanVideo's is of the same kind: what the two share is in `config` (numbers), `levels` (tensors) and `keys`
@@ -22,16 +22,16 @@ pub(super) const KINDS: &[DetectionRule] = &[DetectionRule::new(
 pub use config::{KlConfig, KlKind, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
 pub use keys::KlVaeKeys;
 
-pub type KlVaeConfig = KlConfig<PictureVae>;
+pub type KlVaeConfig = KlConfig<ImageVae>;
 
 /// The kind of [`KlVaeConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PictureVae {}
+pub enum ImageVae {}
 
-impl KlKind for PictureVae {
+impl KlKind for ImageVae {
     const CLASS: &'static str = "AutoencoderKL";
     const NORMED_CLASS: Option<&'static str> = Some("AutoencoderKLFlux2");
-    const NAME: &'static str = "picture VAE";
+    const NAME: &'static str = "image VAE";
     const IS_VIDEO: bool = false;
     const BLOCK_TYPES: [&'static str; 2] = ["DownEncoderBlock2D", "UpDecoderBlock2D"];
     const SCALES_WITHOUT_CONFIG: (f64, Option<f64>) = (0.3611, Some(0.1159));
@@ -58,7 +58,7 @@ impl KlVaeConfig {
     /// The published one with normed latents.
     pub(crate) fn of_thirty_two_channels() -> Self {
         let plain = Self::with_levels(&[128, 256, 512, 512], 2, 32, 1.0);
-        let class = PictureVae::NORMED_CLASS.unwrap_or(PictureVae::CLASS);
+        let class = ImageVae::NORMED_CLASS.unwrap_or(ImageVae::CLASS);
         Self {
             class: class.to_owned(),
             ..plain

@@ -1,4 +1,4 @@
-//! The language models that pictures and clips are made with: by what they differ, and how their files are known.
+//! The language models that images and videos are made with: by what they differ, and how their files are known.
 
 use crate::model::{DetectionRule, PartKind};
 

@@ -22,7 +22,7 @@ pub use kinds::LanguageKind;
 pub(super) use kinds::RULES;
 pub use usage::{LanguageTap, LanguageUse};
 
-/// Width of one head in every such model that a picture or video model reads.
+/// Width of one head in every such model that an image or video model reads.
 const HEAD_DIM: i64 = 128;
 
 /// The sections of positions in published models.
@@ -314,7 +314,7 @@ fn note<T: std::str::FromStr>(weights: &WeightSet, name: &str) -> Option<T> {
     notes.get(&format!("{model}.{name}"))?.parse().ok()
 }
 
-/// Returns true if a GGUF file says that its model looks at pictures.
+/// Returns true if a GGUF file says that its model looks at images.
 fn is_noted_to_see(weights: &WeightSet) -> bool {
     let name = weights.notes.get("general.architecture");
     weights.is_gguf && name.is_some_and(|name| name.contains("vl"))

@@ -95,7 +95,7 @@ fn the_schema_of_a_umt5_is_its_file_in_every_dialect() {
 }
 
 #[test]
-fn the_schema_of_a_clip_text_encoder_is_its_file() {
+fn the_schema_of_a_video_text_encoder_is_its_file() {
     let file = listed(&json_of("text/flux/encoders.json")["shapes"]["text_encoder"]);
     let prefix = clip_text::prefix(&file.keys().map(String::as_str)).unwrap();
     let schema = config::<ClipTextConfig>(CLIP_TEXT).schema(prefix);
@@ -119,7 +119,7 @@ fn the_schema_of_a_clip_text_encoder_is_its_file() {
 }
 
 #[test]
-fn the_schema_of_a_clip_image_encoder_is_its_file() {
+fn the_schema_of_a_video_image_encoder_is_its_file() {
     let file = in_folder(CLIP_VISION);
     let prefix = clip_vision::prefix(file.keys().map(String::as_str)).unwrap();
     let config = ClipVisionConfig::read(&fixture(CLIP_VISION)).unwrap();

@@ -127,18 +127,18 @@ fn the_default_numbers_are_sound() {
 }
 
 #[test]
-fn the_config_of_pictures_says_the_same_in_other_words() {
+fn the_config_of_images_says_the_same_in_other_words() {
     let theirs = json!({"_class_name": "AutoencoderKLQwenImage", "base_dim": 5, "input_channels": 3, "dropout": 0.0});
     let read: WanVaeConfig = serde_json::from_value(theirs.clone()).unwrap();
     read.check().unwrap();
     assert!(WanVaeConfig::is_described_by(&theirs));
-    let clips = WanVaeConfig {
+    let videos = WanVaeConfig {
         base_dim: 5,
         ..WanVaeConfig::default()
     };
     let keys = WanVaeKeys::of(&header(&Shapes::new()));
     let names = |config: &WanVaeConfig| both_halves(|half| config.schema(half, &keys));
-    assert_eq!(names(&read), names(&clips));
+    assert_eq!(names(&read), names(&videos));
     // What has transparency too is another network.
     let layered = json!({"_class_name": "AutoencoderKLQwenImage", "input_channels": 4});
     let read: WanVaeConfig = serde_json::from_value(layered).unwrap();

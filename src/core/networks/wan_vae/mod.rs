@@ -22,8 +22,8 @@ pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;
 
 const CLASS: &str = "AutoencoderKLWan";
-/// Of the flat one for pictures.
-const PICTURE_CLASS: &str = "AutoencoderKLQwenImage";
+/// Of the flat one for images.
+const IMAGE_CLASS: &str = "AutoencoderKLQwenImage";
 /// More than any autoencoder has.
 const MAX_LEVELS: usize = 8;
 const MAX_PATCH: i64 = 64;
@@ -64,7 +64,7 @@ network_config! {
 
 impl NetworkConfig for WanVaeConfig {
     fn is_described_by(config: &Value) -> bool {
-        matches!(class_name(config), Some(CLASS | PICTURE_CLASS))
+        matches!(class_name(config), Some(CLASS | IMAGE_CLASS))
     }
 
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
@@ -72,7 +72,7 @@ impl NetworkConfig for WanVaeConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.class != PICTURE_CLASS {
+        if self.class != IMAGE_CLASS {
             check_only("class", &self.class, &CLASS.to_owned())?;
         }
         self.check_declared()?;

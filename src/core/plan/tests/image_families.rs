@@ -1,4 +1,4 @@
-//! Plans of image families: the same weights in every dialect, and what a picture needs on cards of usual sizes.
+//! Plans of image families: the same weights in every dialect, and what an image needs on cards of usual sizes.
 
 use std::ops::Range;
 
@@ -126,7 +126,7 @@ fn all_cases() -> [Case; 5] {
 }
 
 #[test]
-fn a_picture_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
+fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
     type Make = fn(&str, &'static str) -> Case;
     // Transformer; its numbers and the card's GiB where it stays; those where it streams.
     let rows: [(Make, &str, Range<f64>, &str, &str); 6] = [
@@ -195,7 +195,7 @@ fn activations(case: &Case, stage: Stage, change: impl Fn(&mut GenerateRequest))
 }
 
 #[test]
-fn more_pixels_and_more_pictures_need_more() {
+fn more_pixels_and_more_images_need_more() {
     for case in all_cases() {
         let one = activations(&case, Stage::Denoise, |_| {});
         let wide = activations(&case, Stage::Denoise, |request| request.width = 2048);
@@ -206,7 +206,7 @@ fn more_pixels_and_more_pictures_need_more() {
 }
 
 #[test]
-fn pictures_go_one_after_the_other_through_the_autoencoder_and_larger_ones_need_more() {
+fn images_go_one_after_the_other_through_the_autoencoder_and_larger_ones_need_more() {
     let case = krea2("transformer", "BF16");
     let one = activations(&case, Stage::Decode, |_| {});
     let wide = activations(&case, Stage::Decode, |request| request.width = 2048);
@@ -215,7 +215,7 @@ fn pictures_go_one_after_the_other_through_the_autoencoder_and_larger_ones_need_
 }
 
 #[test]
-fn a_picture_that_is_seen_or_begun_from_needs_more() {
+fn an_image_that_is_seen_or_begun_from_needs_more() {
     let case = flux2("transformer 4b", "BF16");
     let one = activations(&case, Stage::Denoise, |_| {});
     let begun = activations(&case, Stage::Denoise, |request| {

@@ -2,7 +2,7 @@
 
 use crate::job::Stage;
 
-/// A line of the table: whose, which stage, width, height and frames, texts or pictures at a time, tiles, GiB.
+/// A line of the table: whose, which stage, width, height and frames, texts or images at a time, tiles, GiB.
 pub(crate) type Measurement = (&'static str, Stage, (u32, u32, u32), u32, Option<u32>, f64);
 
 const LARGE_IN_TILES: Measurement = (

@@ -291,7 +291,7 @@ fn guidance_batches_and_tiles_count_and_the_precision_doubles_the_numbers() {
 }
 
 #[test]
-fn a_mask_of_a_clip_has_all_of_it_encoded_and_kept() {
+fn a_mask_of_a_video_has_all_of_it_encoded_and_kept() {
     let case = Case::wan(TI2V_5B, "BF16");
     let mut request = case.request(640, 384, 49);
     request.image = Some("a.png".into());
@@ -329,7 +329,7 @@ fn what_was_measured_changes_the_next_plan() {
 }
 
 #[test]
-fn layers_for_a_control_clip_and_reference_pictures_need_more_weights_and_more_room() {
+fn layers_for_a_control_video_and_reference_images_need_more_weights_and_more_room() {
     let plain = Case::wan(T2V_1_3B, "BF16");
     let vace = Case::wan(VACE_1_3B, "BF16");
     let of_denoise = |case: &Case, references: &[&str]| {

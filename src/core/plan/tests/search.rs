@@ -1,4 +1,4 @@
-//! What is searched for by planning: the largest tiles that fit, and the largest picture or clip.
+//! What is searched for by planning: the largest tiles that fit, and the largest image or video.
 
 use super::*;
 use crate::model::{ControlUse, SizeLimits};
@@ -28,13 +28,13 @@ fn the_largest_tiles_that_fit_are_taken() {
             tiles.push(decode.tile);
         }
     }
-    // Beside the picture itself small tiles take hardly less than those of 768.
+    // Beside the image itself small tiles take hardly less than those of 768.
     tiles.retain(|tile| tile.is_none_or(|edge| edge >= 768));
     assert_eq!(tiles, [Some(768), Some(1024), None]);
 }
 
 #[test]
-fn the_largest_clip_that_fits_does_and_a_larger_one_does_not() {
+fn the_largest_video_that_fits_does_and_a_larger_one_does_not() {
     let case = Case::wan(T2V_14B, "BF16");
     let request = case.request(832, 480, 81);
     let fits = |width, height, frames| {
@@ -59,7 +59,7 @@ fn the_largest_clip_that_fits_does_and_a_larger_one_does_not() {
     let none = largest(&case.planner(card(1)), &request, &LIMITS);
     assert_eq!((none.size, none.num_frames), (None, None));
     let flux = Case::flux("transformer dev", "BF16");
-    let picture = flux.request(1024, 1024, 1);
-    let found = largest(&flux.planner(card(24)), &picture, &LIMITS);
+    let image = flux.request(1024, 1024, 1);
+    let found = largest(&flux.planner(card(24)), &image, &LIMITS);
     assert_eq!(found.num_frames, None);
 }

@@ -12,7 +12,7 @@ use super::controls::{loaded_file, shown_file};
 use super::passes::{PassChain, takes_image};
 use super::walk::{GraphWalk, LinkKind};
 use super::{ComfyNode, NodeInput, has_word};
-use crate::media::has_clip_name;
+use crate::media::has_video_name;
 use crate::restore::{ForeignSettings, fields, short};
 
 /// Words in the classes of nodes that have no effect on the result, or one that follows from the rest.
@@ -257,7 +257,7 @@ fn input_named<'a>(
         name if name.starts_with("end_") => "end image",
         name if has_word(name, "mask face pose bg_ background character motion") => return None,
         name if !has_word(name, "start image pixels latent samples vision") => return None,
-        _ if has_clip_name(Path::new(file)) => "video",
+        _ if has_video_name(Path::new(file)) => "video",
         _ => "start image",
     };
     Some(what.to_owned())

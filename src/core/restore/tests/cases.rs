@@ -328,7 +328,7 @@ fn files_are_named_by_what_they_were_used_for() {
 }
 
 #[test]
-fn a_size_that_could_not_be_read_is_that_of_the_picture_unless_it_was_enlarged_later() {
+fn a_size_that_could_not_be_read_is_that_of_the_image_unless_it_was_enlarged_later() {
     let mut parts = json!({"20": node("FluxResolutionNode", json!({"megapixel": "1.0"})), "6.width": ["20", 0], "6.height": ["20", 1]});
     let read = |parts: &Value| {
         let mut bytes = std::io::Cursor::new(Vec::new());

@@ -283,7 +283,7 @@ fn two_samplers_of_wan_are_two_experts() {
 }
 
 #[test]
-fn a_clip_carries_both_writings_in_one_comment() {
+fn a_video_carries_both_writings_in_one_comment() {
     let comment = json!({"prompt": wan().to_string(), "workflow": {"nodes": []}});
     let bytes = crate::media::test_files::mp4_with_comment(&comment.to_string());
     assert_eq!(read_file("a.mp4", &bytes), Some(run(&wan())));
@@ -377,7 +377,7 @@ fn a_second_pass_of_the_same_size_is_named_and_left_out() {
 }
 
 #[test]
-fn the_reference_pictures_of_editing_models_are_named_in_their_order() {
+fn the_reference_images_of_editing_models_are_named_in_their_order() {
     let sampler = |positive: &str| {
         json!({"class_type": "KSampler", "inputs": {"seed": 1, "steps": 4, "cfg": 1.0, "model": ["1", 0],
             "sampler_name": "euler", "scheduler": "simple", "denoise": 1.0,
@@ -426,7 +426,7 @@ fn the_reference_pictures_of_editing_models_are_named_in_their_order() {
 }
 
 #[test]
-fn pictures_that_are_parts_of_the_prompt_are_named_with_their_strengths() {
+fn images_that_are_parts_of_the_prompt_are_named_with_their_strengths() {
     let found = run(&json!({
         "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux1-dev.safetensors"}},
         "2": {"class_type": "LoadImage", "inputs": {"image": "look.png"}},
@@ -471,7 +471,7 @@ fn numbers_that_json_does_not_know_do_not_matter() {
 }
 
 #[test]
-fn a_control_picture_is_named_with_its_network() {
+fn a_control_image_is_named_with_its_network() {
     let found = run(&json!({
         "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux1-dev.safetensors"}},
         "2": {"class_type": "LoadImage", "inputs": {"image": "room.png"}},

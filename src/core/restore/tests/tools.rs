@@ -133,7 +133,7 @@ fn wan2gp() -> serde_json::Value {
 }
 
 #[test]
-fn wan2gp_is_read_from_clips_and_from_settings_files() {
+fn wan2gp_is_read_from_videos_and_from_settings_files() {
     let text = wan2gp().to_string();
     let queue = json!([{ "id": 1, "params": wan2gp() }]).to_string();
     for (name, bytes) in [
@@ -161,7 +161,7 @@ fn wan2gp_is_read_from_clips_and_from_settings_files() {
 }
 
 #[test]
-fn framepack_studio_is_read_from_the_file_beside_its_clip() {
+fn framepack_studio_is_read_from_the_file_beside_its_video() {
     let text = json!({
         "prompt": "[1s: she waves]", "negative_prompt": "", "seed": 5, "steps": 25, "cfg": 1.0,
         "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608,
@@ -169,10 +169,10 @@ fn framepack_studio_is_read_from_the_file_beside_its_clip() {
         "loras": {"dance": 0.9}, "has_input_image": true,
     })
     .to_string();
-    let clip = mp4_with_comment("Lavf61");
+    let video = mp4_with_comment("Lavf61");
     for beside in ["job_1.json", "job_1_145.json", "job_1_145.mp4.json"] {
         let files = [
-            ("job_1_145.mp4", clip.as_slice()),
+            ("job_1_145.mp4", video.as_slice()),
             (beside, text.as_bytes()),
         ];
         let (_folder, path) = folder_of(&files);
@@ -190,13 +190,13 @@ fn framepack_studio_is_read_from_the_file_beside_its_clip() {
 }
 
 #[test]
-fn a_picture_of_framepack_studio_takes_the_rest_from_beside_it() {
-    let picture = crate::media::test_files::pngs(&[
+fn an_image_of_framepack_studio_takes_the_rest_from_beside_it() {
+    let image = crate::media::test_files::pngs(&[
         (*b"tEXt", b"prompt\0she waves"),
         (*b"tEXt", b"seed\x005"),
     ]);
     let beside = br#"{"steps": 25, "gs": 9, "total_second_length": 3, "model_type": "Original"}"#;
-    let (_folder, path) = folder_of(&[("job.png", &picture), ("job.json", beside)]);
+    let (_folder, path) = folder_of(&[("job.png", &image), ("job.json", beside)]);
     let found = other(read(&path).unwrap()).unwrap();
     assert_eq!(found.prompt.as_deref(), Some("she waves"));
     assert_eq!((found.seed, found.num_steps), (Some(5), Some(25)));
@@ -220,7 +220,7 @@ fn weights_of_words_are_told_once_and_brackets_are_not() {
 }
 
 #[test]
-fn a_file_tells_whether_it_was_made_from_a_picture() {
+fn a_file_tells_whether_it_was_made_from_an_image() {
     for (more, expected) in [
         ("", false),
         (", Denoising strength: 0.6", true),
@@ -234,11 +234,11 @@ fn a_file_tells_whether_it_was_made_from_a_picture() {
 }
 
 #[test]
-fn a_clip_that_was_changed_is_named_with_its_strength() {
+fn a_video_that_was_changed_is_named_with_its_strength() {
     let graph = json!({
         "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "wan2.1_t2v_1.3B_fp16.safetensors"}},
         "2": {"class_type": "CLIPTextEncode", "inputs": {"text": "a fox", "clip": ["9", 0]}},
-        "3": {"class_type": "LoadVideo", "inputs": {"file": "clips/dog.mp4"}},
+        "3": {"class_type": "LoadVideo", "inputs": {"file": "videos/dog.mp4"}},
         "4": {"class_type": "GetVideoComponents", "inputs": {"video": ["3", 0]}},
         "5": {"class_type": "ImageScale", "inputs": {"image": ["4", 0], "width": 832, "height": 480}},
         "6": {"class_type": "VAEEncode", "inputs": {"pixels": ["5", 0], "vae": ["9", 1]}},

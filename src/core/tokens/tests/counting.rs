@@ -55,7 +55,7 @@ fn what_has_no_room_is_counted_too() {
 }
 
 #[test]
-fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
+fn flux_reads_with_t5_and_video_and_schnell_reads_less() {
     let mut spec = wan();
     spec.family = flux::FAMILY;
     spec.guidance = GuidanceMode::Distilled;

@@ -27,7 +27,7 @@ fn clip_folder(beside: &Value) -> TempDir {
 }
 
 /// The same tokenizer in a `tokenizer.json` that says little of what the class does.
-fn clip_json(folder: &Path) {
+fn video_json(folder: &Path) {
     let merges = fs::read_to_string(folder.join("merges.txt")).unwrap();
     let merges: Vec<&str> = merges.lines().skip(1).collect();
     let vocab = json_of(&folder.join("vocab.json"));
@@ -46,14 +46,14 @@ fn check(tokenizer: &TextTokenizer, text: &str, expected: &[i64], length: usize,
 }
 
 #[test]
-fn clip_gives_the_ids_of_transformers_in_every_layout() {
+fn video_gives_the_ids_of_transformers_in_every_layout() {
     let tokens = tokens();
     for (layout, beside) in tokens["clip_files"].as_object().unwrap() {
         let folder = clip_folder(beside);
         let end = if layout == "legacy" { " <cat>" } else { "" };
         let open = |class| TextTokenizer::open(folder.path(), class, 77).unwrap();
         let mut tokenizers = vec![open(None), open(Some("CLIPTokenizer"))];
-        clip_json(folder.path());
+        video_json(folder.path());
         tokenizers.push(open(Some("CLIPTokenizerFast")));
         for tokenizer in &tokenizers {
             assert_eq!(tokenizer.vocab_size(), 814 + i64::from(layout == "legacy"));
@@ -154,7 +154,7 @@ fn pieces_too_long_for_the_library_are_refused_in_either_file() {
 }
 
 #[test]
-fn a_clip_tokenizer_that_is_not_sound_says_what_is_wrong() {
+fn a_video_tokenizer_that_is_not_sound_says_what_is_wrong() {
     let says = |name: &str, text: &str| {
         let folder = clip_folder(&json!({}));
         fs::write(folder.path().join(name), text).unwrap();

@@ -86,7 +86,7 @@ impl FluxControl {
         let number = kind.and_then(mode).filter(|number| *number < count);
         let number = number.ok_or_else(|| {
             EngineError::request(
-                "this union ControlNet must be told which of its kinds the control picture shows",
+                "this union ControlNet must be told which of its kinds the control image shows",
             )
         })?;
         let (kind, device) = (self.entry.kind, self.entry.device);

@@ -37,7 +37,7 @@ use crate::stages::images::{
     EncodedImages, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, ReferenceEncoding,
     StartImageMode, folded_mask,
 };
-use crate::stages::pictures::fitted;
+use crate::stages::job_images::fitted;
 use crate::step_cache::{CacheCalibration, ResidualMagnitudes, stretched};
 use crate::streams::{FluxBackbone, FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{
@@ -221,11 +221,11 @@ impl ImageModel for FluxTransformer {
         let follows = reads_control(config);
         let fills = config.condition_channels() > 0 && !follows;
         let reason = match &images.image {
-            _ if follows && images.controls.len() != 1 => "this model follows one control picture",
-            _ if fills && !images.controls.is_empty() => "this model takes no control picture",
-            None if fills => "this model needs a picture and a mask",
+            _ if follows && images.controls.len() != 1 => "this model follows one control image",
+            _ if fills && !images.controls.is_empty() => "this model takes no control image",
+            None if fills => "this model needs an image and a mask",
             Some(_) if fills != (mode == StartImageMode::Canvas) => {
-                "this model does something else with a picture"
+                "this model does something else with an image"
             }
             _ if follows => return Ok(images.controls.first().map(|it| shape.pack(it))),
             image => {
@@ -267,7 +267,7 @@ impl ImageModel for FluxTransformer {
         let is_fit = (channels > 0) == condition.is_some()
             && condition.is_none_or(|condition| fits(condition, &size));
         (!is_fit)
-            .then(|| format!("this model reads {channels} numbers of a picture with each token"))
+            .then(|| format!("this model reads {channels} numbers of an image with each token"))
     }
 
     fn calibration(&self, _: &ImageConditioning<'_, Self>, num_calls: usize) -> CacheCalibration {
@@ -348,14 +348,14 @@ const REFERENCE_EDGES: [[u32; 9]; 2] = [
 /// Kontext's pipeline has one reference image, under the names that others have for a start image.
 const REFERENCE_ENCODING: ReferenceEncoding = ReferenceEncoding {
     prepared,
-    picture: |_| "image".to_owned(),
+    image: |_| "image".to_owned(),
     latents: |_| "image_latents".to_owned(),
 };
 
-fn prepared(picture: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, EngineError> {
-    let picture = fitted(picture, request)?;
-    let (width, height) = reference_size(picture.width, picture.height);
-    Ok(media::resize_lanczos(&picture, width, height)?)
+fn prepared(image: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, EngineError> {
+    let image = fitted(image, request)?;
+    let (width, height) = reference_size(image.width, image.height);
+    Ok(media::resize_lanczos(&image, width, height)?)
 }
 
 /// The trained size with the most similar aspect ratio.

@@ -10,7 +10,7 @@ use tch::{Device, Tensor};
 
 use crate::error::EngineError;
 use crate::placement::build;
-use crate::stages::pictures::{prompt_picture, prompt_pictures_of_job};
+use crate::stages::job_images::{prompt_image, prompt_images_of_job};
 use crate::stages::siglip::{SiglipStage, exact};
 use crate::vision::ReduxEmbedder;
 use crate::work::StageWork;
@@ -21,18 +21,17 @@ pub(super) fn encode_image_prompts(
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
-    let pictures = prompt_pictures_of_job(folder, request, work.capture)?;
-    let files = request.files.picture_prompts.as_ref();
-    let files =
-        files.ok_or_else(|| EngineError::request("there is nothing that reads pictures"))?;
+    let images = prompt_images_of_job(folder, request, work.capture)?;
+    let files = request.files.image_prompts.as_ref();
+    let files = files.ok_or_else(|| EngineError::request("there is nothing that reads images"))?;
     let mut seen = Vec::new();
     {
         // Unloaded before the second network is loaded.
         let looking =
             SiglipStage::open(&files.image_encoder, files.image_processor.as_deref(), work)?;
-        for (index, picture) in pictures.iter().enumerate() {
-            let pixels = looking.processor.of_bytes(picture)?;
-            seen.push(looking.look(&prompt_picture(index), &pixels, work)?);
+        for (index, image) in images.iter().enumerate() {
+            let pixels = looking.processor.of_bytes(image)?;
+            seen.push(looking.look(&prompt_image(index), &pixels, work)?);
         }
     }
     let config = ReduxConfig::read(&files.embedder)?;
@@ -41,12 +40,12 @@ pub(super) fn encode_image_prompts(
     let unexpected = ReduxEmbedder::unexpected_keys;
     let embedder = build(&weights, "image embedder", work.hooks, new, unexpected)?;
     drop(weights);
-    let chosen = seen.iter().zip(&request.prompt_pictures).enumerate();
-    let tokens = chosen.map(|(index, (states, picture))| {
+    let chosen = seen.iter().zip(&request.prompt_images).enumerate();
+    let tokens = chosen.map(|(index, (states, image))| {
         let embeds = tch::no_grad(|| embedder.forward(states));
-        let name = format!("{}.embeds", prompt_picture(index));
+        let name = format!("{}.embeds", prompt_image(index));
         work.capture.put(name, &embeds);
-        (embeds * picture.strength).to_device(Device::Cpu)
+        (embeds * image.strength).to_device(Device::Cpu)
     });
     let tokens: Vec<Tensor> = tokens.collect();
     Ok(Tensor::cat(&tokens, 1))

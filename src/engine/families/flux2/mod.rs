@@ -219,26 +219,26 @@ const SMALLEST_EDGE: u32 = 64;
 const LARGEST_RATIO: u32 = 8;
 
 /// Downscales to at most a megapixel and crops to the middle that whole tokens cover.
-fn prepared(picture: &RgbPixels) -> Result<RgbPixels, EngineError> {
-    let (width, height) = (picture.width, picture.height);
+fn prepared(image: &RgbPixels) -> Result<RgbPixels, EngineError> {
+    let (width, height) = (image.width, image.height);
     let (least, most) = (width.min(height), width.max(height));
     if least < SMALLEST_EDGE || most > LARGEST_RATIO * least {
         return Err(EngineError::request(format!(
-            "a reference picture has {width} × {height} pixels, and this model sees pictures from {SMALLEST_EDGE} × {SMALLEST_EDGE} pixels on whose one edge is at most {LARGEST_RATIO} times the other"
+            "a reference image has {width} × {height} pixels, and this model sees images from {SMALLEST_EDGE} × {SMALLEST_EDGE} pixels on whose one edge is at most {LARGEST_RATIO} times the other"
         )));
     }
     let pixels = f64::from(width) * f64::from(height);
     let smaller = (pixels > SEEN_PIXELS).then(|| {
         let scale = (SEEN_PIXELS / pixels).sqrt();
         let scaled = |edge: u32| (f64::from(edge) * scale) as u32;
-        media::resize_lanczos(picture, scaled(width), scaled(height))
+        media::resize_lanczos(image, scaled(width), scaled(height))
     });
-    let picture = smaller.transpose()?.unwrap_or_else(|| picture.clone());
+    let image = smaller.transpose()?.unwrap_or_else(|| image.clone());
     let cut = |edge: u32| edge / TOKEN_PIXELS * TOKEN_PIXELS;
     Ok(media::crop_centre(
-        &picture,
-        cut(picture.width),
-        cut(picture.height),
+        &image,
+        cut(image.width),
+        cut(image.height),
     )?)
 }
 

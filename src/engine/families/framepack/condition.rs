@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::fault::FaultSite;
 use crate::pixels::pixels_from_rgb8;
 use crate::sampling::CpuGenerator;
-use crate::stages::pictures::{frames_of_job, seen_of_job};
+use crate::stages::job_images::{frames_of_job, seen_of_job};
 use crate::stages::siglip::SiglipStage;
 use crate::tensor_files::{self, TensorFile};
 use crate::text::{EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, read_clip, read_language};
@@ -34,39 +34,39 @@ pub fn encode_image(
     let new = |w: &_| HunyuanVaeEncoder::new(&config, w);
     let encoder = work.load("autoencoder", home, new, HunyuanVaeEncoder::unexpected_keys)?;
     let (start, end) = frames_of_job(folder, request, work.capture)?;
-    let clip = seen_of_job(folder, request)?;
+    let video = seen_of_job(folder, request)?;
     let mut generator = CpuGenerator::new(request.seed);
     let tiling = work.tiling();
     let cancelled = work.cancelled(FaultSite::VaeEncode);
-    let encode = |clip: &Tensor| {
-        let posterior = encoder.encode(clip, tiling, &cancelled);
+    let encode = |video: &Tensor| {
+        let posterior = encoder.encode(video, tiling, &cancelled);
         posterior.ok_or(EngineError::Cancelled)
     };
     let capture = &mut *work.capture;
-    let mut picture = |number: usize, name: &str, picture: &RgbPixels| {
-        let pixels = pixels_from_rgb8(&picture.rgb, request.width, request.height)?;
+    let mut image = |number: usize, name: &str, image: &RgbPixels| {
+        let pixels = pixels_from_rgb8(&image.rgb, request.width, request.height)?;
         capture.put(format!("{name}.preprocessed"), &pixels);
-        let clip = pixels.unsqueeze(2);
-        capture.put(format!("vae.encode.{number}.input"), &clip);
-        let posterior = encode(&clip)?.recorded(number, capture);
-        let noise = generator.normal(&shape.picture())?;
+        let video = pixels.unsqueeze(2);
+        capture.put(format!("vae.encode.{number}.input"), &video);
+        let posterior = encode(&video)?.recorded(number, capture);
+        let noise = generator.normal(&shape.image())?;
         capture.put(format!("noise.{number}"), &noise);
         let latents = hunyuan::normalize(&config, &posterior.sample(&noise));
         capture.put(format!("{name}_latents"), &latents);
         Ok::<_, EngineError>(latents)
     };
-    let start = picture(0, "image", &start)?;
-    let end = end.map(|end| picture(1, "last_image", &end));
+    let start = image(0, "image", &start)?;
+    let end = end.map(|end| image(1, "last_image", &end));
     let end = end.transpose()?;
-    let clip = clip.map(|clip| {
+    let video = video.map(|video| {
         // Of what is there already nothing is left to chance.
-        let mean = encode(&clip)?.mean.to_kind(Kind::Float);
+        let mean = encode(&video)?.mean.to_kind(Kind::Float);
         let latents = hunyuan::normalize(&config, &mean);
-        work.capture.put("clip_latents", &latents);
+        work.capture.put("video_latents", &latents);
         Ok::<_, EngineError>(latents)
     });
-    let clip = clip.transpose()?;
-    Ok(GivenImages { start, end, clip })
+    let video = video.transpose()?;
+    Ok(GivenImages { start, end, video })
 }
 
 /// SigLIP's hidden states of the start image, `(1, I, C)` in f32 on the CPU; those of the end image are only captured.
@@ -79,9 +79,9 @@ pub fn encode_vision(folder: &JobFolder, work: &mut StageWork<'_>) -> Result<Ten
     let home = home.ok_or_else(|| EngineError::request("this model has no image encoder"))?;
     let looking = SiglipStage::open(home, files.image_processor.as_deref(), work)?;
     let is_recorded = work.capture.is_on();
-    let mut look = |name: &str, picture: &RgbPixels| {
-        let picture = pixels_from_rgb8(&picture.rgb, request.width, request.height)?;
-        let pixels = looking.processor.pixel_values(&picture)?;
+    let mut look = |name: &str, image: &RgbPixels| {
+        let image = pixels_from_rgb8(&image.rgb, request.width, request.height)?;
+        let pixels = looking.processor.pixel_values(&image)?;
         let embeds = looking.look(name, &pixels, work)?;
         work.capture.put(format!("{name}_embeds"), &embeds);
         Ok::<_, EngineError>(embeds.to_device(Device::Cpu))
@@ -99,8 +99,8 @@ pub fn encode_text(work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError
         let llama = EncoderFiles::first(&work.request.files);
         // Llama is gone before CLIP is there.
         let prompts = read_language(&llama, &texts, (LANGUAGE, &HUNYUAN_PROMPT), work)?;
-        let clip = EncoderFiles::second(&work.request.files)?;
-        let pooled = read_clip(&clip, &texts, work)?;
+        let video = EncoderFiles::second(&work.request.files)?;
+        let pooled = read_clip(&video, &texts, work)?;
         let embeds = prompts.into_iter().zip(pooled);
         let embeds = embeds.map(|(read, pooled)| TextEmbeds {
             prompt: read.states,
@@ -111,21 +111,21 @@ pub fn encode_text(work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError
     })
 }
 
-/// Given pictures in latents as the transformer has them, `(1, C, 1, h, w)` each, in f32.
+/// Given images in latents as the transformer has them, `(1, C, 1, h, w)` each, in f32.
 #[derive(Debug)]
 pub struct GivenImages {
     pub start: Tensor,
     pub end: Option<Tensor>,
-    /// The last frames of a clip that is gone on from, `(1, C, f, h, w)`.
-    pub clip: Option<Tensor>,
+    /// The last frames of a video that is gone on from, `(1, C, f, h, w)`.
+    pub video: Option<Tensor>,
 }
 
 impl GivenImages {
     /// Latents before the first section: this number of latent frames of the extended video, or the start.
     pub fn lead(&self, frames: i64) -> Tensor {
-        match &self.clip {
-            Some(clip) if (1..=clip.size()[2]).contains(&frames) => {
-                clip.narrow(2, clip.size()[2] - frames, frames)
+        match &self.video {
+            Some(video) if (1..=video.size()[2]).contains(&frames) => {
+                video.narrow(2, video.size()[2] - frames, frames)
             }
             _ => self.start.shallow_clone(),
         }
@@ -134,7 +134,7 @@ impl GivenImages {
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {
         let mut tensors = vec![("image_latents", &self.start)];
         tensors.extend(self.end.iter().map(|end| ("last_image_latents", end)));
-        tensors.extend(self.clip.iter().map(|clip| ("clip_latents", clip)));
+        tensors.extend(self.video.iter().map(|video| ("video_latents", video)));
         tensor_files::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
     }
 
@@ -143,7 +143,7 @@ impl GivenImages {
         Ok(Self {
             start: stored.take("image_latents")?,
             end: stored.find("last_image_latents"),
-            clip: stored.find("clip_latents"),
+            video: stored.find("video_latents"),
         })
     }
 }

@@ -22,7 +22,7 @@ pub struct SectionLatents<'a> {
     pub newest: &'a [Tensor],
     /// The frames that the section before has where this one joins it, where they are at hand: `(1, 3, n, H, W)`
     pub overlap: Option<Tensor>,
-    /// The end of a clip that is gone on from, as far as the first section joins it: `(1, 3, n, H, W)`
+    /// The end of a video that is gone on from, as far as the first section joins it: `(1, 3, n, H, W)`
     pub given: Option<Tensor>,
 }
 
@@ -79,7 +79,7 @@ pub fn decode(
         let capture = &mut *work.capture;
         capture.put(format!("vae.decode.{section}.output"), &output);
         let given = latents.given.as_ref().map(Tensor::shallow_clone);
-        record_clip(&sections, section, given, capture);
+        record_video(&sections, section, given, capture);
     }
     Ok(join.kept())
 }
@@ -195,7 +195,7 @@ impl FrameJoin {
         let mut part = frames.narrow(2, at, own);
         let before = before.to_device(frames.device()).to_kind(Kind::Float);
         let before = before.narrow(2, place, own);
-        // From one at the clip's earlier section to zero.
+        // From one at the video's earlier section to zero.
         let f32s = (Kind::Float, frames.device());
         let early = Tensor::linspace(1.0, 0.0, self.shared, f32s);
         let early = early.narrow(0, place, own).view([1, 1, own, 1, 1]);
@@ -222,13 +222,13 @@ fn shared_part([first, last]: [i64; 2], [start, end]: [i64; 2]) -> Option<(i64, 
 }
 
 /// The video so far, joined from its sections' captures. `given`: the end of an extended video.
-fn record_clip(
+fn record_video(
     sections: &VideoSections,
     section: u32,
     given: Option<Tensor>,
     capture: &mut StageCapture,
 ) {
-    let mut clip: Option<Tensor> = None;
+    let mut video: Option<Tensor> = None;
     let mut before = given;
     for section in 0..=section {
         let Some(frames) = capture.get(&format!("vae.decode.{section}.output")) else {
@@ -239,18 +239,18 @@ fn record_clip(
         before = Some(join.kept());
         let part = sections.decoded(section);
         let (at, replaces) = (i64::from(part.at), i64::from(part.replaces));
-        clip = Some(match clip {
+        video = Some(match video {
             None => own,
-            Some(clip) => {
+            Some(video) => {
                 let behind = at + replaces;
-                let rest = clip.size()[2] - behind;
-                let parts = [clip.narrow(2, 0, at), own, clip.narrow(2, behind, rest)];
+                let rest = video.size()[2] - behind;
+                let parts = [video.narrow(2, 0, at), own, video.narrow(2, behind, rest)];
                 Tensor::cat(&parts, 2)
             }
         });
     }
-    if let Some(clip) = clip {
-        capture.put("pixels", &clip);
-        capture.put("output_u8", &rgb8_from_pixels(&clip).unsqueeze(0));
+    if let Some(video) = video {
+        capture.put("pixels", &video);
+        capture.put("output_u8", &rgb8_from_pixels(&video).unsqueeze(0));
     }
 }

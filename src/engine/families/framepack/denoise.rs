@@ -68,7 +68,7 @@ pub fn denoise(
     scales.real.check_blocks(config.num_blocks() as usize)?;
     let mut solver = solver(request, shape.tokens())?;
     let noise = noise(request, given, shape)?;
-    let name = format!("noise.{}", num_pictures(given) + section);
+    let name = format!("noise.{}", num_images(given) + section);
     work.capture.put(name, &noise);
     let first = solver.initial(noise);
     let state = DenoiseState::new(resume, first, &mut solver, place.device, hooks);
@@ -127,15 +127,15 @@ fn check(
     config: &FramePackTransformerConfig,
     shape: FramePackShape,
 ) -> Result<(), EngineError> {
-    let GivenImages { start, end, clip } = given.images;
-    let mut pictures = std::iter::once(start).chain(end);
-    let is_clip = |clip: &Tensor| {
-        let frames = clip.size().get(2).copied().unwrap_or(0);
-        frames > 0 && clip.size() == FramePackShape { frames, ..shape }.size()
+    let GivenImages { start, end, video } = given.images;
+    let mut images = std::iter::once(start).chain(end);
+    let is_video = |video: &Tensor| {
+        let frames = video.size().get(2).copied().unwrap_or(0);
+        frames > 0 && video.size() == FramePackShape { frames, ..shape }.size()
     };
-    let are_latents = pictures.all(|latents| latents.size() == shape.picture())
+    let are_latents = images.all(|latents| latents.size() == shape.image())
         && given.earlier.iter().all(|it| it.size() == shape.size())
-        && clip.as_ref().is_none_or(is_clip);
+        && video.as_ref().is_none_or(is_video);
     let is_text = |text: &TextEmbeds| {
         let width = config.pooled_projection_dim;
         let pooled = text.pooled.as_ref();
@@ -147,18 +147,18 @@ fn check(
     let texts = std::iter::once(&embeds.prompt).chain(&embeds.later);
     let mut texts = texts.chain(&embeds.negative);
     let reason = if !are_latents {
-        "the latents of pictures and earlier sections are not of this job"
+        "the latents of images and earlier sections are not of this job"
     } else if !texts.all(is_text) {
         "the embeddings of the texts are not what this model reads"
     } else if !fits(given.image_embeds, &[1, -1, config.image_proj_dim]) {
-        "the embeddings of the picture are not what this model reads"
+        "the embeddings of the image are not what this model reads"
     } else {
         return Ok(());
     };
     Err(EngineError::internal(reason))
 }
 
-fn num_pictures(given: &SectionInputs<'_>) -> u32 {
+fn num_images(given: &SectionInputs<'_>) -> u32 {
     1 + u32::from(given.images.end.is_some())
 }
 
@@ -170,8 +170,8 @@ fn noise(
     shape: FramePackShape,
 ) -> Result<Tensor, EngineError> {
     let mut generator = CpuGenerator::new(request.seed);
-    for _ in 0..num_pictures(given) {
-        drop(generator.normal(&shape.picture())?);
+    for _ in 0..num_images(given) {
+        drop(generator.normal(&shape.image())?);
     }
     for _ in given.earlier {
         drop(generator.normal(&shape.size())?);
@@ -189,7 +189,7 @@ impl SectionConditioning {
         let section = given.earlier.len();
         let prompts = request.section_prompts().map_err(EngineError::request)?;
         let shares = prompts.as_ref().and_then(|it| it.shares.get(section));
-        let missing = || EngineError::internal(format!("the clip has no section {section}"));
+        let missing = || EngineError::internal(format!("the video has no section {section}"));
         let negative = given.embeds.negative.as_ref();
         Ok(Self {
             prompt: given.embeds.of_section(shares.ok_or_else(missing)?)?,

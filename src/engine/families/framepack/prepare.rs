@@ -44,7 +44,7 @@ impl FramePackShape {
     }
 
     /// Like [`Self::size`], for one image.
-    pub fn picture(&self) -> [i64; 5] {
+    pub fn image(&self) -> [i64; 5] {
         [1, self.channels, 1, self.height, self.width]
     }
 
@@ -57,7 +57,7 @@ impl FramePackShape {
 pub fn sections(request: &GenerateRequest) -> Result<VideoSections, EngineError> {
     let sections = request.sections.filter(|it| it.count > 0 && it.window > 0);
     sections.ok_or_else(|| {
-        EngineError::request("this model makes its clips in sections, and none were asked for")
+        EngineError::request("this model makes its videos in sections, and none were asked for")
     })
 }
 
@@ -110,8 +110,8 @@ pub fn history(
         // The newest section is the first of the video.
         SectionOrder::Original => earlier.iter().rev().chain([&missing]).collect(),
         SectionOrder::F1 => {
-            // A clip that is gone on from has the start picture in its last latent.
-            let before = images.clip.as_ref().unwrap_or(&images.start);
+            // A video that is gone on from has the start image in its last latent.
+            let before = images.video.as_ref().unwrap_or(&images.start);
             [&missing, before].into_iter().chain(earlier).collect()
         }
     };
@@ -131,7 +131,7 @@ pub fn history(
             (near, middle, far)
         }
     };
-    // An end picture is what the section made first is shown in the place of its successor.
+    // An end image is what the section made first is shown in the place of its successor.
     let end = images.end.as_ref().filter(|_| earlier.is_empty());
     let near = match (order, end) {
         (SectionOrder::Original, Some(end)) => end.shallow_clone(),
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(found.history_4x, range(22, 38));
         let found = layout(&sections(2, 9, SectionOrder::Original), 1);
         assert_eq!((found.latents, found.clean), (range(1, 10), vec![0, 10]));
-        // The trick for long clips: no gap is larger than three sections.
+        // The trick for long videos: no gap is larger than three sections.
         let long = layout(&sections(8, 4, SectionOrder::Original), 0);
         assert_eq!(long.latents, range(13, 17));
         let found = layout(&sections(3, 5, SectionOrder::F1), 1);
@@ -223,12 +223,12 @@ mod tests {
         GivenImages {
             start: frames(&[100]),
             end: Some(frames(&[200])),
-            clip: None,
+            video: None,
         }
     }
 
     #[test]
-    fn the_first_framepack_is_shown_what_follows_and_at_first_the_end_picture() {
+    fn the_first_framepack_is_shown_what_follows_and_at_first_the_end_image() {
         let order = SectionOrder::Original;
         let found = history(order, &images(), &[], SHAPE);
         assert_eq!(numbers(&found.clean), [100, 200]);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_is_shown_what_came_before_with_the_start_picture_at_its_beginning() {
+    fn f1_is_shown_what_came_before_with_the_start_image_at_its_beginning() {
         let found = history(SectionOrder::F1, &images(), &[], SHAPE);
         assert_eq!(numbers(&found.clean), [100, 100]);
         assert_eq!(numbers(&found.history_2x), [0, 0]);
@@ -253,26 +253,26 @@ mod tests {
     }
 
     #[test]
-    fn f1_is_shown_the_clip_that_it_goes_on_from_in_the_place_of_earlier_sections() {
-        let of_clip = |len: i64| GivenImages {
-            clip: Some(frames(&range(1, len + 1))),
+    fn f1_is_shown_the_video_that_it_goes_on_from_in_the_place_of_earlier_sections() {
+        let of_video = |len: i64| GivenImages {
+            video: Some(frames(&range(1, len + 1))),
             ..images()
         };
-        let found = history(SectionOrder::F1, &of_clip(19), &[], SHAPE);
+        let found = history(SectionOrder::F1, &of_video(19), &[], SHAPE);
         assert_eq!(numbers(&found.clean), [100, 19]);
         assert_eq!(numbers(&found.history_2x), [17, 18]);
         assert_eq!(numbers(&found.history_4x), range(1, 17));
         // As much as there is of a short one; and it moves on as sections come.
-        let found = history(SectionOrder::F1, &of_clip(2), &[], SHAPE);
+        let found = history(SectionOrder::F1, &of_video(2), &[], SHAPE);
         assert_eq!(numbers(&found.clean), [100, 2]);
         assert_eq!(numbers(&found.history_2x), [0, 1]);
         let earlier = [frames(&[31, 32, 33])];
-        let found = history(SectionOrder::F1, &of_clip(4), &earlier, SHAPE);
+        let found = history(SectionOrder::F1, &of_video(4), &earlier, SHAPE);
         assert_eq!(numbers(&found.clean), [100, 33]);
         assert_eq!(numbers(&found.history_2x), [31, 32]);
         assert_eq!(numbers(&found.history_4x)[11..], [0, 1, 2, 3, 4]);
         // What is decoded in front of the first section.
-        assert_eq!(numbers(&of_clip(4).lead(3)), [2, 3, 4]);
+        assert_eq!(numbers(&of_video(4).lead(3)), [2, 3, 4]);
         assert_eq!(numbers(&images().lead(1)), [100]);
     }
 

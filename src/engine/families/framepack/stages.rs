@@ -9,7 +9,7 @@ use tch::Tensor;
 use crate::error::EngineError;
 use crate::families::EngineFamily;
 use crate::families::framepack::{self, GivenImages, SectionInputs, SectionLatents};
-use crate::stages::{StageContext, pictures};
+use crate::stages::{StageContext, job_images};
 use crate::tensor_files;
 use crate::text::PromptEmbeds;
 use crate::work::StageWork;
@@ -68,9 +68,9 @@ impl EngineFamily for FramePackFamily {
         let before = before.and_then(|path| tensor_files::read_one(&path, "frames").ok());
         let sections = context.request().sections;
         let lead = sections.map_or(1, |sections| sections.lead);
-        // A record of the whole clip begins with them each time.
+        // A record of the whole video begins with them each time.
         let given = if section == 0 || context.order.capture {
-            end_of_clip(context)?
+            end_of_video(context)?
         } else {
             None
         };
@@ -96,13 +96,13 @@ fn latents_of(context: &StageContext<'_>, section: u32) -> Result<Tensor, Engine
     tensor_files::read_one(&context.section_result(Stage::Denoise, section), "latents")
 }
 
-/// The frames of a clip that is gone on from which its first section joins: `(1, 3, n, H, W)`
-fn end_of_clip(context: &StageContext<'_>) -> Result<Option<Tensor>, EngineError> {
+/// The frames of a video that is gone on from which its first section joins: `(1, 3, n, H, W)`
+fn end_of_video(context: &StageContext<'_>) -> Result<Option<Tensor>, EngineError> {
     let shared = context.request().lead_frames() as i64;
     if shared <= 1 {
         return Ok(None);
     }
-    let seen = pictures::seen_of_job(&context.folder(), context.request())?;
+    let seen = job_images::seen_of_job(&context.folder(), context.request())?;
     let all = |seen: &Tensor| seen.size()[2];
     Ok(seen
         .filter(|seen| all(seen) >= shared)

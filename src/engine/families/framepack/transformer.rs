@@ -41,7 +41,7 @@ pub struct FramePackTransformer {
     config: FramePackTransformerConfig,
 }
 
-/// A text, a picture and a guidance, embedded once for all steps of a section.
+/// A text, an image and a guidance, embedded once for all steps of a section.
 pub struct FramePackContext {
     /// `(1, I, C)`
     image: Tensor,
@@ -230,13 +230,13 @@ impl FramePackTransformer {
         Some(unpatched(&velocity, section.size))
     }
 
-    /// Picture and text as one half, history and latents as the other.
+    /// Image and text as one half, history and latents as the other.
     fn tokens(context: &FramePackContext, section: &SectionTokens) -> TokenRanges {
         let img_len = section.history.size()[1] + section.latent_tokens();
         TokenRanges {
             txt: (0, context.len()),
             img: (context.len(), img_len),
-            pictures: 1,
+            images: 1,
             bias: None,
         }
     }
@@ -267,7 +267,7 @@ impl FramePackTransformer {
 }
 
 impl FramePackContext {
-    /// Tokens of picture and text, `T`.
+    /// Tokens of image and text, `T`.
     fn len(&self) -> i64 {
         self.image.size()[1] + self.text.len()
     }

@@ -1,7 +1,7 @@
 //! Qwen-Image's text encoder: Qwen 2.5 VL with a prompt to describe an image, or to edit the reference images that it sees.
 
 use safelight_core::families::qwen_image::{
-    EDIT_PROMPT, LANGUAGE, PICTURE_MARK, PROMPT, picture_words,
+    EDIT_PROMPT, IMAGE_MARK, LANGUAGE, PROMPT, image_words,
 };
 use safelight_core::job::JobFolder;
 use safelight_core::media::RgbPixels;
@@ -11,9 +11,9 @@ use tch::{Kind, Tensor};
 use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::stages::images::ReferenceEncoding;
-use crate::stages::pictures::references_of_job;
+use crate::stages::job_images::references_of_job;
 use crate::text::{
-    EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, TextImages, read_with_pictures,
+    EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, TextImages, read_with_images,
 };
 use crate::vision::{QwenVisionTower, patches_of, resized_to_area};
 use crate::work::StageWork;
@@ -33,16 +33,16 @@ pub(super) fn encode_text(
     let texts = EncodedText::all_of(work.request)?;
     // Recorded where the autoencoder encodes them.
     let capture = &mut StageCapture::off();
-    let references = references_of_job(folder, work.request, ENCODING.picture, capture)?;
+    let references = references_of_job(folder, work.request, ENCODING.image, capture)?;
     tch::no_grad(|| {
         let files = EncoderFiles::first(&work.request.files);
-        let pictures = match &references[..] {
+        let images = match &references[..] {
             [] => None,
             seen => Some(look_at(seen, &files, &texts, work)?),
         };
-        let template = pictures.as_ref().map_or(&PROMPT, |_| &EDIT_PROMPT);
+        let template = images.as_ref().map_or(&PROMPT, |_| &EDIT_PROMPT);
         let how = (LANGUAGE, template);
-        let prompts = read_with_pictures(&files, &texts, how, pictures.as_ref(), work)?;
+        let prompts = read_with_images(&files, &texts, how, images.as_ref(), work)?;
         // Without padding.
         let embeds = prompts.into_iter();
         let embeds = embeds.map(|read| TextEmbeds::of_states(read.states));
@@ -62,15 +62,15 @@ fn look_at(
     // Keys of the language model are reported when it is loaded.
     let tower = work.load(files.component, files.home, new, |_| Vec::new())?;
     let (mut patches, mut grids) = (Vec::new(), Vec::new());
-    for (number, picture) in references.iter().enumerate() {
-        let picture = resized_to_area(picture, TEXT_PIXELS)?;
+    for (number, image) in references.iter().enumerate() {
+        let image = resized_to_area(image, TEXT_PIXELS)?;
         if work.capture.is_on() {
-            let size = [i64::from(picture.height), i64::from(picture.width), 3];
-            let bytes = Tensor::from_slice(&picture.rgb).view(size);
+            let size = [i64::from(image.height), i64::from(image.width), 3];
+            let bytes = Tensor::from_slice(&image.rgb).view(size);
             let name = format!("reference.{number}.condition_u8");
             work.capture.put(name, &bytes);
         }
-        let (own, grid) = patches_of(&picture, &config)?;
+        let (own, grid) = patches_of(&image, &config)?;
         patches.push(own);
         grids.push(grid);
     }
@@ -93,8 +93,8 @@ fn look_at(
     }
     let merge = config.spatial_merge_size;
     Ok(TextImages {
-        spelled: picture_words(references.len()),
-        mark: PICTURE_MARK,
+        spelled: image_words(references.len()),
+        mark: IMAGE_MARK,
         grids: grids
             .iter()
             .map(|grid| grid.map(|edge| edge / merge))

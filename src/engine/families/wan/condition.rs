@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 
 use super::config::WanConfig;
 use super::denoise::WanConditioning;
-use super::prepare::{WanLatentShape, clip_of_given, given_frames_mask, still_clip};
+use super::prepare::{WanLatentShape, given_frames_mask, still_video, video_of_given};
 use super::tiling;
 use crate::denoise::fits;
 use crate::error::EngineError;
@@ -24,17 +24,17 @@ use crate::work::StageWork;
 
 /// Inpainting of a start image, in every frame, or of a source video.
 #[derive(Debug)]
-pub struct KeptClip {
-    /// Of that clip, or of the picture as one in which nothing moves: `(1, C, f, h, w)` in f32
+pub struct KeptVideo {
+    /// Of that video, or of the image as one in which nothing moves: `(1, C, f, h, w)` in f32
     pub latents: Tensor,
-    /// 1 for what is made anew: `(1, 1, H, W)`, or [`made`](super::ControlClip::made)
+    /// 1 for what is made anew: `(1, 1, H, W)`, or [`made`](super::FittedVideo::made)
     pub mask: Tensor,
 }
 
-/// Stage 2. `start` and `end`: the first and last frame, already as large as the clip, RGB bytes row by row.
+/// Stage 2. `start` and `end`: the first and last frame, already as large as the video, RGB bytes row by row.
 ///
 /// Gives `(1, C, 1, h, w)` in f32 in models where the start replaces the first latent frame, else `(1, 4 + C, f, h, w)`
-/// in f32: which frames are given, and the latents of a clip that is grey between them.
+/// in f32: which frames are given, and the latents of a video that is grey between them.
 pub fn encode_image(
     config: &WanConfig,
     start: &[u8],
@@ -51,12 +51,12 @@ pub fn encode_image(
     if let Some(end) = &end {
         work.capture.put("last_image.preprocessed", end);
     }
-    let clip = if config.files.expand_timesteps {
+    let video = if config.files.expand_timesteps {
         start.unsqueeze(2)
     } else {
-        clip_of_given(&start, end.as_ref(), i64::from(request.num_frames))
+        video_of_given(&start, end.as_ref(), i64::from(request.num_frames))
     };
-    let latents = encode(config, &encoder(config, work)?, &clip, 0, work)?;
+    let latents = encode(config, &encoder(config, work)?, &video, 0, work)?;
     if config.files.expand_timesteps {
         return Ok(latents);
     }
@@ -65,18 +65,18 @@ pub fn encode_image(
     Ok(Tensor::cat(&[mask, latents], 1))
 }
 
-/// Stage 2, too, where there is a mask of the start picture: as large as the clip, RGB bytes row by row.
+/// Stage 2, too, where there is a mask of the start image: as large as the video, RGB bytes row by row.
 pub fn encode_kept(
     config: &WanConfig,
     start: &[u8],
     mask: &RgbPixels,
     work: &mut StageWork<'_>,
-) -> Result<KeptClip, EngineError> {
+) -> Result<KeptVideo, EngineError> {
     let request = work.request;
     let pixels = pixels_from_rgb8(start, request.width, request.height)?;
-    let clip = still_clip(&pixels, i64::from(request.num_frames));
-    Ok(KeptClip {
-        latents: encode(config, &encoder(config, work)?, &clip, 1, work)?,
+    let video = still_video(&pixels, i64::from(request.num_frames));
+    Ok(KeptVideo {
+        latents: encode(config, &encoder(config, work)?, &video, 1, work)?,
         mask: binary_mask(mask, request.width, request.height)?,
     })
 }
@@ -84,18 +84,18 @@ pub fn encode_kept(
 fn check(config: &WanConfig, shape: WanLatentShape, has_end: bool) -> Result<(), EngineError> {
     let takes_start = config.files.expand_timesteps || config.transformer.condition_channels() > 0;
     let reason = if !takes_start {
-        "this model cannot start from a picture"
+        "this model cannot start from an image"
     } else if has_end && config.files.expand_timesteps {
-        "this model cannot end with a picture"
+        "this model cannot end with an image"
     } else if has_end && shape.frames < 2 {
-        "a clip with an end picture needs more than one frame"
+        "a video with an end image needs more than one frame"
     } else {
         return Ok(());
     };
     Err(EngineError::request(reason))
 }
 
-/// The autoencoder's encoder, for one clip after the other.
+/// The autoencoder's encoder, for one video after the other.
 pub(super) fn encoder(
     config: &WanConfig,
     work: &StageWork<'_>,
@@ -105,30 +105,31 @@ pub(super) fn encoder(
     work.load("autoencoder", home, new, unexpected)
 }
 
-/// `clip`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them, `(1, C, f, h, w)` in
+/// `video`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them, `(1, C, f, h, w)` in
 /// f32
 pub(super) fn encode(
     config: &WanConfig,
     encoder: &WanVaeEncoder,
-    clip: &Tensor,
+    video: &Tensor,
     number: usize,
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
-    work.capture.put(format!("vae.encode.{number}.input"), clip);
+    work.capture
+        .put(format!("vae.encode.{number}.input"), video);
     let cancelled = work.cancelled(FaultSite::VaeEncode);
-    let posterior = encoder.encode(clip, tiling(config, work.request), &cancelled);
+    let posterior = encoder.encode(video, tiling(config, work.request), &cancelled);
     let posterior = posterior.ok_or(EngineError::Cancelled)?;
     let posterior = posterior.recorded(number, work.capture);
     Ok(normalize(&config.vae, &posterior.mean))
 }
 
-/// Stage 3. `pictures`: the start picture and, where there is one, the end picture, as they were opened -> what the
+/// Stage 3. `images`: the start image and, where there is one, the end image, as they were opened -> what the
 /// transformer reads of them, `(N, 257, C)` in f32.
 ///
 /// Computed in f32 whatever the transformer computes in, as the published model is meant to be: it is small.
 pub fn encode_vision(
     config: &WanConfig,
-    pictures: &[RgbPixels],
+    images: &[RgbPixels],
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let files = &config.files;
@@ -143,25 +144,25 @@ pub fn encode_vision(
         Some(places) => places / network.num_tokens(),
         None => 1,
     };
-    if pictures.len() as i64 != expected {
+    if images.len() as i64 != expected {
         return Err(EngineError::request(format!(
-            "this model reads {expected} pictures, not {}",
-            pictures.len()
+            "this model reads {expected} images, not {}",
+            images.len()
         )));
     }
     let processor = ClipImageProcessor::read(files.image_processor.as_deref())?;
     let read_at = files.image_processor.as_deref().unwrap_or(folder);
     processor.check(network.image_size, read_at)?;
-    let pixels: Vec<Tensor> = pictures
+    let pixels: Vec<Tensor> = images
         .iter()
-        .map(|picture| pixel_values(&picture.rgb, picture.width, picture.height, &processor))
+        .map(|image| pixel_values(&image.rgb, image.width, image.height, &processor))
         .collect::<Result<_, _>>()?;
     let pixels = Tensor::cat(&pixels, 0);
     work.place.kind = Kind::Float;
     let new = |w: &_| ClipVisionEncoder::new(network, w);
     let unexpected = ClipVisionEncoder::unexpected_keys;
     let encoder = work.load("image encoder", folder, new, unexpected)?;
-    let embeds = tch::no_grad(|| encoder.encode_pictures(&pixels, work.hooks));
+    let embeds = tch::no_grad(|| encoder.encode_images(&pixels, work.hooks));
     let embeds = embeds.ok_or(EngineError::Cancelled)?;
     let capture = &mut *work.capture;
     capture.put("image_encoder.image.pixel_values", &pixels);
@@ -203,21 +204,21 @@ pub(super) fn check_inputs(
     } else if request.is_guided() && embeds.negative.is_none() {
         "the negative prompt has not been read"
     } else if image.is_some() && image_size.is_none() {
-        "this model cannot start from a picture"
+        "this model cannot start from an image"
     } else if image.is_none() && network.condition_channels() > 0 {
-        "this model needs a picture to start from"
+        "this model needs an image to start from"
     } else if !is_size(image, image_size.unwrap_or_default()) {
-        "the picture's latents are not of this job"
+        "the image's latents are not of this job"
     } else if !is_size(conditions.base.as_ref(), whole) {
-        "the clip's latents are not of this job"
+        "the video's latents are not of this job"
     } else if !is_size(kept.map(|kept| &kept.latents), whole) {
         "what the mask keeps is not of this job"
     } else if network.has_control() != control.is_some() {
         "what the control blocks read is missing, or there are none"
     } else if !is_size(control, control_size) {
-        "the control clip's latents are not of this job"
+        "the control video's latents are not of this job"
     } else if !fit_image_embeds(network, conditions.image_embeds.as_ref()) {
-        "the picture's embeddings are not of this model"
+        "the image's embeddings are not of this model"
     } else {
         return Ok(());
     };
@@ -227,11 +228,11 @@ pub(super) fn check_inputs(
 fn fit_image_embeds(network: &WanTransformerConfig, embeds: Option<&Tensor>) -> bool {
     match (network.image_dim, embeds.map(Tensor::size).as_deref()) {
         (None, None) => true,
-        (Some(width), Some(&[pictures, tokens, dim])) => {
+        (Some(width), Some(&[images, tokens, dim])) => {
             dim == width
                 && network
                     .pos_embed_seq_len
-                    .is_none_or(|places| pictures * tokens == places)
+                    .is_none_or(|places| images * tokens == places)
         }
         _ => false,
     }

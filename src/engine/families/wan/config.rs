@@ -18,7 +18,7 @@ const PAIRS: [&str; 8] = [
     "image encoder's width and that which the transformer reads",
     "patches of the two experts",
     "input channels of the two experts",
-    "channels that the control blocks read and those of a control clip",
+    "channels that the control blocks read and those of a control video",
     "numbers of control blocks of the two experts",
 ];
 
@@ -29,7 +29,7 @@ pub struct WanConfig {
     /// The low-noise expert's.
     pub transformer_2: Option<WanTransformerConfig>,
     pub scheduler: SchedulerConfig,
-    /// In models that read pictures' embeddings.
+    /// In models that read images' embeddings.
     pub image_encoder: Option<ClipVisionConfig>,
     pub text_encoder: T5Config,
     pub vae: WanVaeConfig,
@@ -77,7 +77,7 @@ impl WanConfig {
                 _ => 2 * z_dim + self.vae.temporal_factor(),
             };
             let image_encoder = self.image_encoder.as_ref();
-            let image_width = image_encoder.map_or(0, |clip| clip.hidden_size);
+            let image_width = image_encoder.map_or(0, |video| video.hidden_size);
             // Kept part of the video, regenerated part, and a mask with a channel for each pixel of a latent.
             let control = if own.has_control() {
                 own.vace_in_channels

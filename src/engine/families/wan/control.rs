@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{GenerateRequest, JobFolder, ResizeMode, SEEN_FRAMES};
-use safelight_core::media::{self, ClipReader, MediaError, RgbPixels};
+use safelight_core::media::{self, MediaError, RgbPixels, VideoReader};
 use tch::{Device, Kind, Tensor};
 
 use super::condition::{encode, encoder};
@@ -16,31 +16,31 @@ use super::prepare::WanLatentShape;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::images::grey;
-use crate::stages::pictures;
+use crate::stages::job_images;
 use crate::work::StageWork;
 
 /// Mask value of a regenerated pixel.
 const MADE: u8 = 255;
 
-/// The job's copy of what a user gave: a picture, or a clip, which may be numbered pictures.
+/// The job's copy of what a user gave: an image, or a video, which may be numbered images.
 pub enum ShownFile {
-    Picture(PathBuf),
-    Clip(PathBuf),
+    Image(PathBuf),
+    Video(PathBuf),
 }
 
 impl ShownFile {
-    /// Of `source`: in its own folder where it is a clip.
-    pub(super) fn of(folder: &Path, source: &Path, picture: PathBuf) -> Self {
+    /// Of `source`: in its own folder where it is a video.
+    pub(super) fn of(folder: &Path, source: &Path, image: PathBuf) -> Self {
         if folder.exists() {
-            Self::Clip(folder.join(source.file_name().unwrap_or_default()))
+            Self::Video(folder.join(source.file_name().unwrap_or_default()))
         } else {
-            Self::Picture(picture)
+            Self::Image(image)
         }
     }
 }
 
-/// A given clip as large and as long as the clip that is made, in bytes on the CPU.
-pub struct ControlClip {
+/// A given video as large and as long as the video that is made, in bytes on the CPU.
+pub struct FittedVideo {
     /// `(F, H, W, 3)`
     pub(super) frames: Tensor,
     /// 255 for what is made anew, 0 for what stays: `(F, H, W)`
@@ -49,7 +49,7 @@ pub struct ControlClip {
     pub(super) is_given: Vec<bool>,
 }
 
-impl ControlClip {
+impl FittedVideo {
     /// Grey, and all to be made.
     pub fn new(width: u32, height: u32, num_frames: u32) -> Self {
         let [f, h, w] = [num_frames, height, width].map(i64::from);
@@ -66,27 +66,27 @@ impl ControlClip {
     }
 
     /// Sets a frame with the size of the video. The mask decides which part of it is kept.
-    pub fn show(&mut self, frame: usize, picture: &RgbPixels) {
+    pub fn show(&mut self, frame: usize, image: &RgbPixels) {
         let target = self.frames.get(frame as i64);
-        let bytes = Tensor::from_slice(&picture.rgb).view_as(&target);
+        let bytes = Tensor::from_slice(&image.rgb).view_as(&target);
         self.frames.get(frame as i64).copy_(&bytes);
         self.is_given[frame] = true;
     }
 
     /// Sets a frame that is kept completely.
-    pub fn keep(&mut self, frame: usize, picture: &RgbPixels) {
-        self.show(frame, picture);
+    pub fn keep(&mut self, frame: usize, image: &RgbPixels) {
+        self.show(frame, image);
         drop(self.mask.get(frame as i64).zero_());
     }
 
-    /// Says which part of a frame is made anew: as large as the clip, white is.
+    /// Says which part of a frame is made anew: as large as the video, white is.
     pub fn mask(&mut self, frame: usize, mask: &RgbPixels) {
         let [h, w] = [mask.height, mask.width].map(i64::from);
         let values = Tensor::from_slice(&grey(mask)).view([h, w]);
         self.mask.get(frame as i64).copy_(&values);
     }
 
-    /// Shows the frames of a clip, or a picture in all of them, each brought to size by `fitted`; or sets the masks of the
+    /// Shows the frames of a video, or an image in all of them, each brought to size by `fitted`; or sets the masks of the
     /// frames that are shown already, while the others are regenerated. Uneven frame times are resampled to `fps`.
     pub fn read_file(
         &mut self,
@@ -96,11 +96,11 @@ impl ControlClip {
         fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
     ) -> Result<(), EngineError> {
         let most = self.num_frames();
-        let is_picture = each_frame(file, (fps, most), fitted, &mut |frame, picture| {
+        let is_image = each_frame(file, (fps, most), fitted, &mut |frame, image| {
             if is_mask {
-                self.mask(frame, picture);
+                self.mask(frame, image);
             } else {
-                self.show(frame, picture);
+                self.show(frame, image);
             }
         })?;
         let frames = if is_mask {
@@ -108,7 +108,7 @@ impl ControlClip {
         } else {
             &mut self.frames
         };
-        if is_picture {
+        if is_image {
             let first = frames.narrow(0, 0, 1).copy();
             frames.copy_(&first.expand_as(&*frames));
         }
@@ -116,7 +116,7 @@ impl ControlClip {
             for frame in self.missing() {
                 drop(self.mask.get(frame).fill_(i64::from(MADE)));
             }
-        } else if is_picture {
+        } else if is_image {
             self.is_given.fill(true);
         }
         Ok(())
@@ -212,35 +212,35 @@ impl ControlClip {
 pub fn control_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-) -> Result<ControlClip, EngineError> {
+) -> Result<FittedVideo, EngineError> {
     let (width, height) = (request.width, request.height);
-    let mut clip = ControlClip::new(width, height, request.num_frames);
-    let fitted = |picture: RgbPixels| fitted(picture, request);
+    let mut video = FittedVideo::new(width, height, request.num_frames);
+    let fitted = |image: RgbPixels| fitted(image, request);
     if let Some(control) = request.controls.first() {
-        let file = ShownFile::of(&folder.control_clip(0), &control.file, folder.control(0));
-        clip.read_file(&file, false, request.fps, &fitted)?;
+        let file = ShownFile::of(&folder.control_video(0), &control.file, folder.control(0));
+        video.read_file(&file, false, request.fps, &fitted)?;
         if let Some(mask) = &control.mask {
-            let file = ShownFile::of(&folder.control_mask_clip(0), mask, folder.control_mask(0));
-            clip.read_file(&file, true, request.fps, &fitted)?;
+            let file = ShownFile::of(&folder.control_mask_video(0), mask, folder.control_mask(0));
+            video.read_file(&file, true, request.fps, &fitted)?;
         }
     }
     let seen = seen(folder, request);
     for (frame, path) in seen.iter().enumerate() {
-        clip.keep(frame, &media::open_picture(path)?);
+        video.keep(frame, &media::open_rgb(path)?);
     }
     if request.has_start() {
-        let (start, end) = pictures::of_job(folder, request)?;
+        let (start, end) = job_images::of_job(folder, request)?;
         if seen.is_empty() {
-            clip.keep(0, &start.resized(request)?);
+            video.keep(0, &start.resized(request)?);
         }
         if let Some(end) = end {
-            clip.keep(clip.num_frames() - 1, &end.resized(request)?);
+            video.keep(video.num_frames() - 1, &end.resized(request)?);
         }
     }
-    Ok(clip)
+    Ok(video)
 }
 
-/// The last frames of the clip that is gone on from, as many as stay.
+/// The last frames of the video that is gone on from, as many as stay.
 fn seen(folder: &JobFolder, request: &GenerateRequest) -> Vec<PathBuf> {
     if request.extend.is_none() {
         return Vec::new();
@@ -250,19 +250,16 @@ fn seen(folder: &JobFolder, request: &GenerateRequest) -> Vec<PathBuf> {
     all.split_off(all.len().saturating_sub(request.lead_frames()))
 }
 
-/// A frame at the clip's size, as the request wants it to fit.
-pub(super) fn fitted(
-    picture: RgbPixels,
-    request: &GenerateRequest,
-) -> Result<RgbPixels, MediaError> {
+/// A frame at the video's size, as the request wants it to fit.
+pub(super) fn fitted(image: RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, MediaError> {
     let (width, height) = (request.width, request.height);
-    if (picture.width, picture.height) == (width, height) {
-        return Ok(picture);
+    if (image.width, image.height) == (width, height) {
+        return Ok(image);
     }
     match request.fit {
-        ResizeMode::Stretch => media::resize_lanczos(&picture, width, height),
+        ResizeMode::Stretch => media::resize_lanczos(&image, width, height),
         ResizeMode::Crop => {
-            let cropped = media::crop_to_aspect(&picture, width, height)?;
+            let cropped = media::crop_to_aspect(&image, width, height)?;
             media::resize_lanczos(&cropped, width, height)
         }
     }
@@ -274,8 +271,8 @@ fn unit(bytes: &Tensor) -> Tensor {
     ((pixels + 1.0) / 2.0).clamp(0.0, 1.0)
 }
 
-/// Reads at most `most` frames of a picture, or of a clip for a model of `fps` frames per second, one at a time; returns
-/// whether it is a picture.
+/// Reads at most `most` frames of an image, or of a video for a model of `fps` frames per second, one at a time; returns
+/// whether it is an image.
 fn each_frame(
     file: &ShownFile,
     (fps, most): (f64, usize),
@@ -283,19 +280,19 @@ fn each_frame(
     take: &mut dyn FnMut(usize, &RgbPixels),
 ) -> Result<bool, EngineError> {
     let path = match file {
-        ShownFile::Picture(path) => {
-            take(0, &fitted(media::open_picture(path)?)?);
+        ShownFile::Image(path) => {
+            take(0, &fitted(media::open_rgb(path)?)?);
             return Ok(true);
         }
-        ShownFile::Clip(path) => path,
+        ShownFile::Video(path) => path,
     };
     let mut problem = None;
-    ClipReader::open(path)?.read_even(fps, &mut |number, picture| {
+    VideoReader::open(path)?.read_even(fps, &mut |number, image| {
         if number as usize >= most {
             return ControlFlow::Break(());
         }
-        match fitted(picture) {
-            Ok(picture) => take(number as usize, &picture),
+        match fitted(image) {
+            Ok(image) => take(number as usize, &image),
             Err(err) => problem = Some(err),
         }
         if problem.is_some() || number as usize + 1 == most {
@@ -307,22 +304,22 @@ fn each_frame(
 }
 
 /// Stage 2 of VACE models -> what the control blocks read, `(1, 2 C + factor², r + f, h, w)` in f32: what stays of the
-/// clip, what is made anew, the mask; before them `r` reference pictures, the last one first.
+/// video, what is made anew, the mask; before them `r` reference images, the last one first.
 pub fn encode_control(
     config: &WanConfig,
-    clip: &ControlClip,
+    video: &FittedVideo,
     references: &[RgbPixels],
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
     let shape = WanLatentShape::new(config, request.width, request.height, request.num_frames)?;
-    clip.record(work);
+    video.record(work);
     let encoder = encoder(config, work)?;
-    let kept = encode(config, &encoder, &clip.part(false), 0, work)?;
-    let made = encode(config, &encoder, &clip.part(true), 1, work)?;
+    let kept = encode(config, &encoder, &video.part(false), 0, work)?;
+    let made = encode(config, &encoder, &video.part(true), 1, work)?;
     let mut latents = Tensor::cat(&[kept, made], 1);
-    for (index, picture) in references.iter().enumerate() {
-        let pixels = on_canvas(picture, request.width, request.height)?;
+    for (index, image) in references.iter().enumerate() {
+        let pixels = on_canvas(image, request.width, request.height)?;
         work.capture.put(
             format!("reference.{index}.preprocessed"),
             &pixels.squeeze_dim(0),
@@ -332,7 +329,7 @@ pub fn encode_control(
         let reference = Tensor::cat(&[&own, &own.zeros_like()], 1);
         latents = Tensor::cat(&[reference, latents], 2);
     }
-    let mask = clip.mask_latents(config.vae.spatial_factor(), shape.frames);
+    let mask = video.mask_latents(config.vae.spatial_factor(), shape.frames);
     let mask = mask.to_device(latents.device());
     let mut before = mask.size();
     before[2] = references.len() as i64;
@@ -348,11 +345,11 @@ pub fn encode_control(
 /// Image centred on a white canvas, as large as possible: `(1, 3, H, W)` in -1..1
 ///
 /// Rounded down to whole latents first, and resized without antialiasing, as in the reference.
-fn on_canvas(picture: &RgbPixels, width: u32, height: u32) -> Result<Tensor, EngineError> {
+fn on_canvas(image: &RgbPixels, width: u32, height: u32) -> Result<Tensor, EngineError> {
     const FACTOR: u32 = 8;
     let rounded = |edge: u32| (edge / FACTOR * FACTOR).max(FACTOR);
-    let (own_width, own_height) = (rounded(picture.width), rounded(picture.height));
-    let rounded = media::resize_lanczos(picture, own_width, own_height)?;
+    let (own_width, own_height) = (rounded(image.width), rounded(image.height));
+    let rounded = media::resize_lanczos(image, own_width, own_height)?;
     let pixels = pixels_from_rgb8(&rounded.rgb, own_width, own_height)?;
     let ratio = |edge: u32, own: u32| f64::from(edge) / f64::from(own);
     let scale = ratio(height, own_height).min(ratio(width, own_width));

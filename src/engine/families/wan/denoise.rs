@@ -11,7 +11,7 @@ use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::condition::{KeptClip, check_inputs};
+use super::condition::{KeptVideo, check_inputs};
 use super::config::WanConfig;
 use super::control_blocks::ControlVideo;
 use super::measured::{CalibrationKey, measured};
@@ -49,7 +49,7 @@ pub struct WanConditioning {
     /// Result of [`encode_source`](super::encode_source).
     pub base: Option<Tensor>,
     /// Result of [`encode_kept`](super::encode_kept).
-    pub kept: Option<KeptClip>,
+    pub kept: Option<KeptVideo>,
     /// In VACE models: result of [`encode_control`](super::encode_control), with one more frame before the video for each
     /// reference.
     pub control: Option<(Tensor, ControlSettings)>,
@@ -67,7 +67,7 @@ struct WanDenoiser<'a> {
     kept: Option<InpaintBlend>,
     /// Input of the control blocks, and the steps in which they act.
     control: Option<(ControlVideo, ControlSettings)>,
-    /// Latent frames before the clip.
+    /// Latent frames before the video.
     before: i64,
     has_token_timesteps: bool,
     shape: WanLatentShape,
@@ -234,7 +234,7 @@ impl<'a> WanDenoiser<'a> {
             })?,
         };
         let here = |tensor: &Tensor| tensor.to_device(place.device);
-        let kept = |kept: &KeptClip| {
+        let kept = |kept: &KeptVideo| {
             let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
             let blend = InpaintBlend {
                 image: kept.latents.shallow_clone(),

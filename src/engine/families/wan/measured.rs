@@ -39,9 +39,9 @@ pub(super) struct CalibrationKey {
 
 /// Calibration of the nearest published model.
 pub(super) fn measured(config: &WanTransformerConfig, walk: CalibrationKey) -> CacheCalibration {
-    let takes_pictures = config.condition_channels() > 0;
+    let takes_images = config.condition_channels() > 0;
     let is_large = walk.pixels >= LARGE;
-    let table: &[f64] = match (walk.expert, walk.given_frame, takes_pictures) {
+    let table: &[f64] = match (walk.expert, walk.given_frame, takes_images) {
         (Some(_), _, false) => &T2V_A14B,
         (Some(_), _, true) => &I2V_A14B,
         (None, Some(false), _) => &TI2V_TEXT,
@@ -57,20 +57,20 @@ pub(super) fn measured(config: &WanTransformerConfig, walk: CalibrationKey) -> C
         magnitudes: Some(ResidualMagnitudes {
             ratios: stretched(table, walk.num_calls),
             max_skips: MAX_SKIPS,
-            retained: retained(walk, takes_pictures),
+            retained: retained(walk, takes_images),
             max_change: f64::INFINITY,
         }),
     }
 }
 
 /// Calls of the whole schedule before which an expert always runs.
-fn retained(walk: CalibrationKey, takes_pictures: bool) -> usize {
+fn retained(walk: CalibrationKey, takes_images: bool) -> usize {
     let share = |count: usize, share: f64| (count as f64 * share) as usize;
     let Some((switch, is_low)) = walk.expert else {
         return share(walk.num_calls, RETAINED);
     };
     let low = walk.num_calls.saturating_sub(switch);
-    match (is_low, takes_pictures) {
+    match (is_low, takes_images) {
         (false, true) => switch,
         (false, false) => share(switch, RETAINED_T2V_EXPERT),
         (true, true) => switch + share(low, RETAINED_I2V_EXPERT),
@@ -84,8 +84,8 @@ pub(super) fn is_told(config: &WanTransformerConfig) -> bool {
 }
 
 fn polynomial(config: &WanTransformerConfig, is_large: bool) -> MovementPolynomial {
-    let takes_pictures = config.condition_channels() > 0;
-    let coefficients = match (takes_pictures, is_large) {
+    let takes_images = config.condition_channels() > 0;
+    let coefficients = match (takes_images, is_large) {
         (true, true) => [
             8107.0546,
             2133.93892,
@@ -181,7 +181,7 @@ const TI2V_TEXT: [f64; 50] = [
     0.96263, 0.95839, 0.95483, 0.94942, 0.9468, 0.94583, 0.94843, 0.96949,
 ];
 
-/// Wan 2.2 TI2V 5B from a picture, 50 steps.
+/// Wan 2.2 TI2V 5B from an image, 50 steps.
 const TI2V_IMAGE: [f64; 50] = [
     1.0, 0.99512, 0.99559, 0.99595, 0.99512, 0.99546, 0.99543, 0.99496, 0.99504, 0.99444, 0.99481,
     0.99435, 0.9943, 0.99411, 0.99373, 0.99413, 0.99363, 0.99335, 0.99244, 0.99229, 0.99239,
@@ -221,23 +221,23 @@ mod tests {
 
     #[test]
     fn each_published_model_has_its_own_numbers() {
-        let [narrow, wide, pictures] = [config(12, 16), config(40, 16), config(40, 36)];
+        let [narrow, wide, images] = [config(12, 16), config(40, 16), config(40, 36)];
         assert_eq!(magnitudes(&narrow, walk(50)).ratios, T2V_1_3B);
         assert_eq!(magnitudes(&wide, walk(50)).ratios, T2V_14B);
-        assert_eq!(magnitudes(&pictures, walk(40)).ratios, I2V_480P);
+        assert_eq!(magnitudes(&images, walk(40)).ratios, I2V_480P);
         let large = CalibrationKey {
             pixels: 1280 * 720,
             ..walk(40)
         };
-        assert_eq!(magnitudes(&pictures, large).ratios, I2V_720P);
+        assert_eq!(magnitudes(&images, large).ratios, I2V_720P);
         let tea = |config: &WanTransformerConfig, walk| {
             let polynomial = measured(config, walk).polynomial.expect("it was measured");
             (polynomial.coefficients[4], polynomial.retained)
         };
         assert_eq!(tea(&narrow, walk(50)), (0.137887774, 1));
         assert_eq!(tea(&wide, walk(50)), (-0.315583525, 5));
-        assert_eq!(tea(&pictures, walk(40)), (0.132517977, 5));
-        assert_eq!(tea(&pictures, large), (-0.0417769401, 5));
+        assert_eq!(tea(&images, walk(40)), (0.132517977, 5));
+        assert_eq!(tea(&images, large), (-0.0417769401, 5));
         for (given, table) in [(false, &TI2V_TEXT), (true, &TI2V_IMAGE)] {
             let walk = CalibrationKey {
                 given_frame: Some(given),

@@ -1,11 +1,11 @@
 //! Wan 2.1 and 2.2: text to video, video to video, image to video, first and last frame to video, text to image, and
-//! VACE's control clips.
+//! VACE's control videos.
 //!
 //! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. [`encode_image`]: given first and last frames to latents; [`encode_control`]: a control clip and references;
-//!    [`encode_source`]: the clip that the new one is made of,
+//! 2. [`encode_image`]: given first and last frames to latents; [`encode_control`]: a control video and references;
+//!    [`encode_source`]: the video that the new one is made of,
 //! 3. [`encode_vision`]: the same to embeddings, for models of Wan 2.1 that read them,
 //! 4. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
 //! 5. `decode`: latents to frames.
@@ -33,20 +33,20 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
-use crate::stages::pictures::PixelRestore;
+use crate::stages::job_images::PixelRestore;
 use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
 use crate::work::StageWork;
 
 pub(super) use cases::CASES;
-pub use condition::{KeptClip, encode_image, encode_kept, encode_vision};
+pub use condition::{KeptVideo, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
-pub use control::{ControlClip, control_of_job, encode_control};
+pub use control::{FittedVideo, control_of_job, encode_control};
 pub use control_blocks::ControlVideo;
 pub use denoise::{WanConditioning, denoise, open_transformer};
 pub use prepare::{
-    TokenTimesteps, WanLatentShape, clip_of_given, first_frame_mask, given_frames_mask,
-    latent_mask, new_solver, still_clip, with_first_frame,
+    TokenTimesteps, WanLatentShape, first_frame_mask, given_frames_mask, latent_mask, new_solver,
+    still_video, video_of_given, with_first_frame,
 };
 pub use safelight_core::lora::Expert;
 pub use source::{encode_source, enlarged, source_of_job};
@@ -57,7 +57,7 @@ pub use transformer::{CallInputs, WanContext, WanTransformer};
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
 
-/// Stage 5. `latents`: what [`denoise()`] gave; `kept`: what stays of a given picture, in every frame, or of a clip.
+/// Stage 5. `latents`: what [`denoise()`] gave; `kept`: what stays of a given image, in every frame, or of a video.
 /// Frames go to `Hooks::frames` while they are made.
 pub(crate) fn decode(
     config: &WanConfig,

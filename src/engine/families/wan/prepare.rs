@@ -8,7 +8,7 @@ use super::config::WanConfig;
 use crate::error::EngineError;
 use crate::sampling::{
     SamplerAlgorithm, ScheduleEnd, SigmaSpacing, Solver, UniPcOptions, check_schedule,
-    steps_from_picture, wanted_steps,
+    steps_from_image, wanted_steps,
 };
 
 /// The sampler and schedule that the request asks for, with the model's own settings.
@@ -43,8 +43,8 @@ pub fn new_solver(
     let algorithm =
         SamplerAlgorithm::spaced(request.sampling.sampler, &spacing, unipc, request.seed);
     let strength = request.sampling.strength;
-    let steps = match strength.filter(|_| request.begins_from_clip()) {
-        Some(strength) => steps_from_picture(request, strength)?,
+    let steps = match strength.filter(|_| request.begins_from_video()) {
+        Some(strength) => steps_from_image(request, strength)?,
         None => wanted_steps(request),
     };
     Solver::of_steps(algorithm, steps, num_steps)
@@ -140,8 +140,8 @@ pub fn given_frames_mask(shape: WanLatentShape, per_latent: i64, has_end: bool) 
     mask
 }
 
-/// The given pictures, `(1, 3, H, W)`, at the ends of a clip that is grey between them: `(1, 3, F, H, W)`
-pub fn clip_of_given(start: &Tensor, end: Option<&Tensor>, num_frames: i64) -> Tensor {
+/// The given images, `(1, 3, H, W)`, at the ends of a video that is grey between them: `(1, 3, F, H, W)`
+pub fn video_of_given(start: &Tensor, end: Option<&Tensor>, num_frames: i64) -> Tensor {
     let (start, end) = (start.unsqueeze(2), end.map(|end| end.unsqueeze(2)));
     let mut size = start.size();
     size[2] = num_frames - 1 - i64::from(end.is_some());
@@ -153,9 +153,9 @@ pub fn clip_of_given(start: &Tensor, end: Option<&Tensor>, num_frames: i64) -> T
     Tensor::cat(&parts, 2)
 }
 
-/// A picture, `(1, 3, H, W)`, as a clip in which nothing moves: `(1, 3, F, H, W)`
-pub fn still_clip(picture: &Tensor, num_frames: i64) -> Tensor {
-    let frames = picture.unsqueeze(2);
+/// An image, `(1, 3, H, W)`, as a video in which nothing moves: `(1, 3, F, H, W)`
+pub fn still_video(image: &Tensor, num_frames: i64) -> Tensor {
+    let frames = image.unsqueeze(2);
     frames.expand([-1, -1, num_frames, -1, -1], false)
 }
 
@@ -237,8 +237,8 @@ mod tests {
         let values: Vec<f32> = given.per_token().flatten(0, 1).try_into().unwrap();
         assert_eq!(values, [0.0, 0.0, 7.0, 7.0, 7.0]);
         assert_eq!(given.ranges(), [(0, 2), (2, 3)]);
-        let picture = TokenTimesteps::with_clean_start(7.0, 2, 0);
-        assert_eq!(picture.runs, [(0.0, 2)]);
+        let image = TokenTimesteps::with_clean_start(7.0, 2, 0);
+        assert_eq!(image.runs, [(0.0, 2)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Clip to clip: what a clip that is given, or that a first pass made, becomes before its last steps are made anew.
+//! Video to video: what a video that is given, or that a first pass made, becomes before its last steps are made anew.
 //!
 //! After `WanVideoToVideoPipeline` of diffusers 0.42.1.
 
@@ -8,41 +8,41 @@ use tch::{Device, Tensor};
 
 use super::condition::{encode, encoder};
 use super::config::WanConfig;
-use super::control::{ControlClip, ShownFile, fitted};
+use super::control::{FittedVideo, ShownFile, fitted};
 use super::run_decoder;
 use crate::error::EngineError;
 use crate::sampling::Solver;
 use crate::stages::images::noised;
 use crate::work::StageWork;
 
-/// The job's copy of the clip that the new one is made of, as large and as long as that, with what a mask says to be made
+/// The job's copy of the video that the new one is made of, as large and as long as that, with what a mask says to be made
 /// anew; `None` where it has none. Behind the end of a mask all is.
 pub fn source_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-) -> Result<Option<ControlClip>, EngineError> {
-    let Some(source) = &request.source_clip else {
+) -> Result<Option<FittedVideo>, EngineError> {
+    let Some(source) = &request.source_video else {
         return Ok(None);
     };
-    let mut clip = ControlClip::new(request.width, request.height, request.num_frames);
-    let file = ShownFile::of(&folder.source_clip(), source, folder.source_picture());
-    let fitted = |picture| fitted(picture, request);
-    clip.read_file(&file, false, request.fps, &fitted)?;
-    clip.repeat_last();
+    let mut video = FittedVideo::new(request.width, request.height, request.num_frames);
+    let file = ShownFile::of(&folder.source_video(), source, folder.source_image());
+    let fitted = |image| fitted(image, request);
+    video.read_file(&file, false, request.fps, &fitted)?;
+    video.repeat_last();
     if let Some(mask) = &request.mask {
-        let file = ShownFile::of(&folder.mask_clip(), mask, folder.mask());
-        clip.read_file(&file, true, request.fps, &fitted)?;
+        let file = ShownFile::of(&folder.mask_video(), mask, folder.mask());
+        video.read_file(&file, true, request.fps, &fitted)?;
     }
-    Ok(Some(clip))
+    Ok(Some(video))
 }
 
 /// Its latents as the transformer has them: `(1, C, f, h, w)` in f32
 pub fn encode_source(
     config: &WanConfig,
-    clip: &ControlClip,
+    video: &FittedVideo,
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
-    let pixels = clip.pixels();
+    let pixels = video.pixels();
     work.capture.put("video.preprocessed", &pixels);
     encode(config, &encoder(config, work)?, &pixels, 0, work)
 }
@@ -53,20 +53,20 @@ pub fn enlarged(
     config: &WanConfig,
     latents: &Tensor,
     work: &mut StageWork<'_>,
-) -> Result<ControlClip, EngineError> {
+) -> Result<FittedVideo, EngineError> {
     let (width, height) = (work.request.width, work.request.height);
-    let mut clip = ControlClip::new(width, height, work.request.num_frames);
+    let mut video = FittedVideo::new(width, height, work.request.num_frames);
     let mut frames = Vec::new();
     run_decoder(config, latents, work, &mut |_, bytes| frames.push(bytes))?;
     let frames = Tensor::cat(&frames, 0);
-    for index in 0..clip.num_frames() {
+    for index in 0..video.num_frames() {
         let frame = frames.f_get(index as i64)?;
         let (rows, columns, _) = frame.size3()?;
         let rgb = Vec::<u8>::try_from(frame.contiguous().flatten(0, -1))?;
         let small = RgbPixels::new(columns as u32, rows as u32, rgb)?;
-        clip.show(index, &media::resize_lanczos(&small, width, height)?);
+        video.show(index, &media::resize_lanczos(&small, width, height)?);
     }
-    Ok(clip)
+    Ok(video)
 }
 
 /// Initial latents: `noise`, `(1, C, f, h, w)` on the CPU, or a video's latents with noise.

@@ -6,10 +6,10 @@ use tch::Tensor;
 
 use crate::error::EngineError;
 use crate::families::EngineFamily;
-use crate::families::wan::{self, ControlClip, Expert, KeptClip, WanConditioning, WanConfig};
+use crate::families::wan::{self, Expert, FittedVideo, KeptVideo, WanConditioning, WanConfig};
 use crate::hooks::DenoiseState;
-use crate::stages::pictures::PixelRestore;
-use crate::stages::{StageContext, pictures};
+use crate::stages::job_images::PixelRestore;
+use crate::stages::{StageContext, job_images};
 use crate::tensor_files::{self, TensorFile};
 use crate::text::PromptEmbeds;
 use crate::work::StageWork;
@@ -34,7 +34,7 @@ impl EngineFamily for WanFamily {
 
     fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
-        if context.request().source_clip.is_some() {
+        if context.request().source_video.is_some() {
             return encode_source(context, &config);
         }
         let all = context.part(|work| shown(&config, &context.folder(), work))?;
@@ -45,8 +45,8 @@ impl EngineFamily for WanFamily {
         let config = config(context)?;
         let (folder, latents) = (context.folder(), made(context)?);
         let all = context.part(|work| {
-            let clip = wan::enlarged(&config, &latents, work)?;
-            let base = wan::encode_source(&config, &clip, work)?;
+            let video = wan::enlarged(&config, &latents, work)?;
+            let base = wan::encode_source(&config, &video, work)?;
             let mut all = shown(&config, &folder, work)?;
             all.push((BASE, base));
             Ok(all)
@@ -56,14 +56,14 @@ impl EngineFamily for WanFamily {
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
-        let (start, end) = pictures::of_job(&context.folder(), context.request())?;
-        let pictures: Vec<_> = [Some(start), end]
+        let (start, end) = job_images::of_job(&context.folder(), context.request())?;
+        let images: Vec<_> = [Some(start), end]
             .into_iter()
             .flatten()
-            .map(|picture| picture.fitted)
+            .map(|image| image.fitted)
             .collect();
         context.tensor("image_embeds", |work| {
-            wan::encode_vision(&config, &pictures, work)
+            wan::encode_vision(&config, &images, work)
         })
     }
 
@@ -103,8 +103,8 @@ impl EngineFamily for WanFamily {
         let config = config(context)?;
         let latents = made(context)?;
         let kept = kept(context)?.map(|kept| {
-            if context.request().source_clip.is_some() {
-                return PixelRestore::of_clip(&source(context)?.frames, &kept.mask);
+            if context.request().source_video.is_some() {
+                return PixelRestore::of_video(&source(context)?.frames, &kept.mask);
             }
             PixelRestore::of_job(&context.folder(), context.request())
         });
@@ -122,17 +122,17 @@ fn shown(
 ) -> Result<Vec<(&'static str, Tensor)>, EngineError> {
     let request = work.request;
     if config.transformer.has_control() {
-        let clip = wan::control_of_job(folder, request)?;
-        let name = pictures::reference;
-        let references = pictures::references_of_job(folder, request, name, work.capture)?;
-        let control = wan::encode_control(config, &clip, &references, work)?;
+        let video = wan::control_of_job(folder, request)?;
+        let name = job_images::reference;
+        let references = job_images::references_of_job(folder, request, name, work.capture)?;
+        let control = wan::encode_control(config, &video, &references, work)?;
         return Ok(vec![(CONTROL, control)]);
     }
     if !request.has_start() {
         return Ok(Vec::new());
     }
-    let (start, end) = pictures::frames_of_job(folder, request, work.capture)?;
-    let mask = pictures::mask_of_job(folder, request)?;
+    let (start, end) = job_images::frames_of_job(folder, request, work.capture)?;
+    let mask = job_images::mask_of_job(folder, request)?;
     let end = end.as_ref().map(|end| &end.rgb[..]);
     let mut all = vec![(LATENTS, wan::encode_image(config, &start.rgb, end, work)?)];
     if let Some(mask) = mask {
@@ -143,11 +143,11 @@ fn shown(
     Ok(all)
 }
 
-/// The clip that the new one is made of, and what a mask says of it.
+/// The video that the new one is made of, and what a mask says of it.
 fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Result<(), EngineError> {
-    let clip = source(context)?;
-    let base = context.part(|work| wan::encode_source(config, &clip, work))?;
-    let made = context.request().mask.is_some().then(|| clip.made());
+    let video = source(context)?;
+    let base = context.part(|work| wan::encode_source(config, &video, work))?;
+    let made = context.request().mask.is_some().then(|| video.made());
     let mut all = vec![(BASE, base)];
     all.extend(made.map(|made| (MASK, made)));
     write(context, &all)
@@ -167,16 +167,16 @@ fn made(context: &StageContext<'_>) -> Result<Tensor, EngineError> {
     tensor_files::read_one(&context.result(last), "latents")
 }
 
-fn source(context: &StageContext<'_>) -> Result<ControlClip, EngineError> {
-    let clip = wan::source_of_job(&context.folder(), context.request())?;
-    clip.ok_or_else(|| EngineError::internal("no clip was given"))
+fn source(context: &StageContext<'_>) -> Result<FittedVideo, EngineError> {
+    let video = wan::source_of_job(&context.folder(), context.request())?;
+    video.ok_or_else(|| EngineError::internal("no video was given"))
 }
 
 /// Inpainting, if the job has a mask.
-fn kept(context: &StageContext<'_>) -> Result<Option<KeptClip>, EngineError> {
+fn kept(context: &StageContext<'_>) -> Result<Option<KeptVideo>, EngineError> {
     let stored = context.earlier(Stage::EncodeImage, TensorFile::read)?;
     Ok(stored.and_then(|mut stored| {
-        Some(KeptClip {
+        Some(KeptVideo {
             latents: stored.find(KEPT).or_else(|| stored.find(BASE))?,
             mask: stored.find(MASK)?,
         })

@@ -43,7 +43,7 @@ pub struct WanTransformer {
     device: Device,
 }
 
-/// Texts and pictures as the blocks read them: they are the same in every step.
+/// Texts and images as the blocks read them: they are the same in every step.
 pub struct WanContext {
     /// `(B, S, C)`
     text: Tensor,
@@ -146,7 +146,7 @@ impl WanTransformer {
         self.blocks.iter().chain(control)
     }
 
-    /// `latents`: what a control clip became, `(1, C_control, f, h, w)`; `None` in models without control blocks
+    /// `latents`: what a control video became, `(1, C_control, f, h, w)`; `None` in models without control blocks
     pub fn control(&self, latents: &Tensor, strength: f64) -> Option<ControlVideo> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
         let blocks = self.control.as_ref()?;
@@ -418,7 +418,7 @@ impl CrossAttention {
         })
     }
 
-    /// `text`: `(B, S, C)`, `image`: `(1, S, C)`, which models that read no pictures leave alone
+    /// `text`: `(B, S, C)`, `image`: `(1, S, C)`, which models that read no images leave alone
     fn context(&self, text: &Tensor, image: Option<&Tensor>) -> BlockContext {
         let own = &self.text;
         let keys_and_values = |keys: &Linear, norm: &TokenRmsNorm, values: &Linear, xs: &Tensor| {
@@ -454,7 +454,7 @@ impl CrossAttention {
     }
 }
 
-/// From the image encoder's width to the transformer's, with places where there are two pictures.
+/// From the image encoder's width to the transformer's, with places where there are two images.
 struct ImageEmbedding {
     emb_pos: Option<Tensor>,
     norms: (LayerNorm, LayerNorm),

@@ -100,14 +100,14 @@ fn half_a_file_is_refused_by_what_is_missing() {
 }
 
 /// `(1, 3, H, W)` in 0..1
-fn pixels(picture: &RgbPixels) -> Tensor {
-    pixels_from_rgb8(&picture.rgb, picture.width, picture.height).unwrap() * 0.5 + 0.5
+fn pixels(image: &RgbPixels) -> Tensor {
+    pixels_from_rgb8(&image.rgb, image.width, image.height).unwrap() * 0.5 + 0.5
 }
 
 /// A scene of large and small shapes of its own, shown from `x` on.
 fn scene(seed: f64, x: i64) -> Tensor {
     let (height, width) = (144, 320);
-    let picture = RgbPixels::from_fn(256, height, |column, row| {
+    let image = RgbPixels::from_fn(256, height, |column, row| {
         let (x, y) = (
             (f64::from(column) + x as f64) / f64::from(width),
             f64::from(row) / f64::from(height),
@@ -117,7 +117,7 @@ fn scene(seed: f64, x: i64) -> Tensor {
         let value = ((value / 5.0 + 0.5) * 255.0).clamp(0.0, 255.0) as u8;
         [value, value / 2 + 60, 255 - value]
     });
-    pixels(&picture.unwrap())
+    pixels(&image.unwrap())
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Upscalers against the published Python networks (`tests/fixtures/finish`), and in tiles.
 //!
-//! Weights and pictures are a formula of their names. Limits are relative L2 distances.
+//! Weights and images are a formula of their names. Limits are relative L2 distances.
 
 use std::path::PathBuf;
 
@@ -47,13 +47,13 @@ fn open(name: &str) -> LoadedUpscaler {
 }
 
 /// Numbers from 0 to 1.
-fn picture(name: &str, height: i64, width: i64) -> Tensor {
+fn image(name: &str, height: i64, width: i64) -> Tensor {
     // Lists of numbers are made up as tenths.
     let numbers = made_up(name, &[3 * height * width]) / 0.1;
     (numbers * 0.5 + 0.5).view([1, 3, height, width])
 }
 
-/// All pieces in one picture.
+/// All pieces in one image.
 fn whole(network: &LoadedUpscaler, pixels: &Tensor, tiles: TileSize) -> Tensor {
     let scale = i64::from(network.config.scale());
     let [height, width] = [2, 3].map(|axis| pixels.size()[axis] * scale);
@@ -74,7 +74,7 @@ fn all_at_once(config: &UpscalerConfig, pixels: &Tensor) -> TileSize {
 
 #[test]
 fn upscalers_are_those_of_python_in_all_their_names() {
-    let pixels = picture("picture", 7, 11);
+    let pixels = image("picture", 7, 11);
     for name in shapes().as_object().unwrap().keys() {
         let network = open(name);
         let tiles = all_at_once(&network.config, &pixels);
@@ -86,7 +86,7 @@ fn upscalers_are_those_of_python_in_all_their_names() {
 
 #[test]
 fn tiles_that_see_all_that_counts_give_what_the_whole_image_does() {
-    let pixels = picture("large", 90, 74);
+    let pixels = image("large", 90, 74);
     for name in ["old", "plus", "body_x2", "compact", "span"] {
         let network = open(name);
         let at_once = whole(&network, &pixels, all_at_once(&network.config, &pixels));
@@ -138,7 +138,7 @@ fn deep(num_blocks: i64, gain: f64) -> LoadedUpscaler {
 
 #[test]
 fn a_full_network_needs_far_less_around_a_tile_than_its_layers_reach() {
-    let pixels = picture("wide", 16, 300);
+    let pixels = image("wide", 16, 300);
     for gain in [1.0, 2.0] {
         let network = deep(23, gain);
         assert_eq!(network.config.reach(), 347);

@@ -230,7 +230,7 @@ impl SpanBlock {
 
 /// Blocks whose own output says how much of it counts, and pixels shuffled at the end. After
 /// <https://github.com/hongyuanyu/SPAN>. The three layers that each convolution was trained as are made one when they are
-/// loaded, as the published code does for every picture.
+/// loaded, as the published code does for every image.
 #[derive(Debug)]
 pub(super) struct SpanUpscaler {
     /// `(1, 3, 1, 1)`

@@ -1,7 +1,7 @@
 //! Scaled dot-product attention: one place to choose how it is computed.
 //!
 //! libtorch's fused kernels where it has one for the shapes, else slices: never all scores at once on a GPU, which for
-//! a clip of 480p would be 86 GB a layer.
+//! a video of 480p would be 86 GB a layer.
 
 mod choice;
 mod sliced;
@@ -115,7 +115,7 @@ fn is_sliced(call: &AttentionCall<'_>) -> bool {
 }
 
 /// [`attention`] among the pixels of an image, without bias: on AMD always in slices, where fused kernels crash on large
-/// pictures (seen by ComfyUI's users; not measured here).
+/// images (seen by ComfyUI's users; not measured here).
 pub fn pixel_attention(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
     if pixels_are_sliced(q.device(), is_rocm()) {
         let (bias, scale) = (None, None);

@@ -241,17 +241,17 @@ fn a_step_starts_where_the_velocity_points() {
 
 #[test]
 fn a_model_that_always_points_to_the_same_image_gets_there() {
-    let picture = Tensor::arange(20, (Kind::Float, Device::Cpu)).view(SIZE) / 10.0;
+    let image = Tensor::arange(20, (Kind::Float, Device::Cpu)).view(SIZE) / 10.0;
     for name in samplers() {
         for num_steps in [1, 3, 8] {
             let mut solver = solver(name, 5.0, num_steps, None);
             let mut latents = start();
             for call in solver.all_calls() {
                 let sigma = f64::from(solver.sigmas()[call]);
-                let velocity = (&latents - &picture) / sigma;
+                let velocity = (&latents - &image) / sigma;
                 latents = solver.step(call, &velocity, &latents).latents;
             }
-            let is_there = latents.allclose(&picture, 1e-4, 1e-4, false);
+            let is_there = latents.allclose(&image, 1e-4, 1e-4, false);
             assert!(is_there, "{name} {num_steps}");
         }
     }
@@ -259,13 +259,13 @@ fn a_model_that_always_points_to_the_same_image_gets_there() {
 
 #[test]
 fn noise_that_is_left_at_the_end_stays() {
-    let picture = Tensor::zeros(SIZE, (Kind::Float, Device::Cpu));
+    let image = Tensor::zeros(SIZE, (Kind::Float, Device::Cpu));
     for name in samplers() {
         let mut solver = solver(name, 5.0, 8, Some(0..4));
         let mut latents = start();
         let calls = solver.all_calls();
         for call in calls.clone() {
-            let velocity = (&latents - &picture) / f64::from(solver.sigmas()[call]);
+            let velocity = (&latents - &image) / f64::from(solver.sigmas()[call]);
             latents = solver.step(call, &velocity, &latents).latents;
         }
         let left = f64::from(solver.sigmas()[calls.end]);

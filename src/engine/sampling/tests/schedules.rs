@@ -113,14 +113,14 @@ fn the_beta_distribution_is_that_of_scipy() {
     }
 }
 
-/// Of pictures that are normally distributed around `MEAN` with a deviation of `DEVIATION`.
+/// Of images that are normally distributed around `MEAN` with a deviation of `DEVIATION`.
 const MEAN: f64 = 0.7;
 const DEVIATION: f64 = 0.8;
 
-/// Where `noise` is on the flow of these pictures.
+/// Where `noise` is on the flow of these images.
 fn flowed(noise: &Tensor, sigma: f64) -> Tensor {
-    let picture = (1.0 - sigma) * DEVIATION;
-    noise * (picture * picture + sigma * sigma).sqrt() + (1.0 - sigma) * MEAN
+    let image = (1.0 - sigma) * DEVIATION;
+    noise * (image * image + sigma * sigma).sqrt() + (1.0 - sigma) * MEAN
 }
 
 /// How far from the known end `solver` gets when it walks this flow, whose velocity is a formula.
@@ -131,9 +131,9 @@ fn error_of(mut solver: Solver) -> f64 {
     let mut latents = flowed(&noise, sigmas[calls.start]);
     for call in calls.clone() {
         let sigma = sigmas[call];
-        let picture = (1.0 - sigma) * DEVIATION * DEVIATION;
-        let variance = (1.0 - sigma) * picture + sigma * sigma;
-        let x0 = (&latents - (1.0 - sigma) * MEAN) * (picture / variance) + MEAN;
+        let image = (1.0 - sigma) * DEVIATION * DEVIATION;
+        let variance = (1.0 - sigma) * image + sigma * sigma;
+        let x0 = (&latents - (1.0 - sigma) * MEAN) * (image / variance) + MEAN;
         let velocity = (&latents - x0) / sigma;
         latents = solver.step(call, &velocity, &latents).latents;
     }

@@ -1,5 +1,5 @@
-//! The autoencoders that pictures go through: `AutoencoderKL`, and the video autoencoder of Wan 2.1, to which a picture
-//! is a clip of one frame.
+//! The autoencoders that images go through: `AutoencoderKL`, and the video autoencoder of Wan 2.1, to which an image
+//! is a video of one frame.
 //!
 //! The file's tensors distinguish them. Decides nothing about the latents between encoder and decoder.
 
@@ -54,10 +54,10 @@ impl ImageAutoencoder {
     }
 
     /// `(B, C, h, w)` in its own shape.
-    pub(super) fn own_shape(&self, pictures: &Tensor) -> Tensor {
+    pub(super) fn own_shape(&self, images: &Tensor) -> Tensor {
         match self {
-            Self::Kl(..) => pictures.shallow_clone(),
-            Self::Wan(_) => pictures.unsqueeze(2),
+            Self::Kl(..) => images.shallow_clone(),
+            Self::Wan(_) => images.unsqueeze(2),
         }
     }
 
@@ -71,7 +71,7 @@ impl ImageAutoencoder {
     }
 
     /// Its own shape as `(B, C, h, w)`.
-    pub(super) fn pictures(&self, own: &Tensor) -> Tensor {
+    pub(super) fn images(&self, own: &Tensor) -> Tensor {
         match self {
             Self::Kl(..) => own.shallow_clone(),
             Self::Wan(_) => own.squeeze_dim(2),
@@ -150,8 +150,8 @@ impl ImageAutoencoder {
 }
 
 /// Strategy of `AutoencoderKL` for an image, `(1, C, H, W)` with `factor` pixels per value along an edge.
-fn way(picture: &Tensor, factor: i64, tiling: Option<Tiling>, device: Device) -> KlWay {
-    let size = picture.size();
+fn way(image: &Tensor, factor: i64, tiling: Option<Tiling>, device: Device) -> KlWay {
+    let size = image.size();
     let pixels = size[2] * size[3] * factor * factor;
     match tiling {
         Some(tiling) => KlWay::Tiles(tiling),

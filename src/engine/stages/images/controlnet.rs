@@ -114,9 +114,9 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
         }
         if found[1] * PATCH_AREA != own.channels {
             let reason = if own.channels > shape.folded().channels {
-                "this ControlNet needs a mask of what is made anew with its control picture"
+                "this ControlNet needs a mask of what is made anew with its control image"
             } else {
-                "this ControlNet takes no mask with its control picture: leave it out"
+                "this ControlNet takes no mask with its control image: leave it out"
             };
             return Err(EngineError::request(reason));
         }
@@ -172,7 +172,7 @@ impl<'a, C: ControlNet> ActiveControlNets<'a, C> {
         shape: ImageLatentShape,
     ) -> Result<Self, EngineError> {
         if latents.len() != controls.len() {
-            let reason = "the control pictures of the job are not all there";
+            let reason = "the control images of the job are not all there";
             return Err(EngineError::internal(reason));
         }
         let each = controls.iter().zip(networks).zip(latents);

@@ -1,4 +1,4 @@
-//! The last stage: latents to pictures, one after the other.
+//! The last stage: latents to images, one after the other.
 
 use safelight_core::media::RgbPixels;
 use tch::{Device, Kind, Tensor};
@@ -6,23 +6,23 @@ use tch::{Device, Kind, Tensor};
 use super::autoencoder::{ImageAutoencoder, ImageDecoder};
 use crate::error::EngineError;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
-use crate::stages::pictures::PixelRestore;
+use crate::stages::job_images::PixelRestore;
 use crate::work::StageWork;
 
-/// `latents`: `(1, C, h, w)`, what denoising gave -> the picture, in the bytes that a file would have.
-pub(crate) fn decoded_picture(
+/// `latents`: `(1, C, h, w)`, what denoising gave -> the image, in the bytes that a file would have.
+pub(crate) fn decoded_image(
     latents: &Tensor,
     work: &StageWork<'_>,
 ) -> Result<RgbPixels, EngineError> {
     let (autoencoder, decoder, own) = open(latents, work)?;
     let own = decoder(&own).ok_or(EngineError::Cancelled)?;
-    let bytes = checked_rgb8(&autoencoder.pictures(&own).unsqueeze(2))?.squeeze_dim(0);
+    let bytes = checked_rgb8(&autoencoder.images(&own).unsqueeze(2))?.squeeze_dim(0);
     let (height, width, _) = bytes.size3()?;
     let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
     Ok(RgbPixels::new(width as u32, height as u32, rgb)?)
 }
 
-/// `latents`: `(B, C, h, w)`, what denoising gave; `kept`: what stays of a given picture. Each picture goes to
+/// `latents`: `(B, C, h, w)`, what denoising gave; `kept`: what stays of a given image. Each image goes to
 /// `Hooks::frames` as it is made.
 pub(crate) fn decode(
     latents: &Tensor,
@@ -34,7 +34,7 @@ pub(crate) fn decode(
     let mut recorded = Vec::new();
     for one in latents.split(1, 0) {
         let own = decoder(&one).ok_or(EngineError::Cancelled)?;
-        let pixels = autoencoder.pictures(&own);
+        let pixels = autoencoder.images(&own);
         let made = checked_rgb8(&pixels.unsqueeze(2))?;
         match kept {
             Some(kept) => work.hooks.frames(&kept.over(&made)),

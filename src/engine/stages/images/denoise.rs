@@ -20,7 +20,7 @@ use crate::error::EngineError;
 use crate::guidance::{GuidanceScales, GuidedPasses};
 use crate::hooks::{DenoiseState, Hooks};
 use crate::placement::ComputePlacement;
-use crate::sampling::{Solver, steps_from_picture, wanted_steps};
+use crate::sampling::{Solver, steps_from_image, wanted_steps};
 use crate::step_cache::{ContextCache, ContextCaches};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::Weights;
@@ -59,7 +59,7 @@ pub fn denoise<M: ImageModel>(
                 StartImageMode::Base => M::STRENGTH,
             };
             let strength = request.sampling.strength.unwrap_or(default);
-            steps_from_picture(request, strength)?
+            steps_from_image(request, strength)?
         }
     };
     let scheduler = request.files.scheduler.as_deref();

@@ -13,7 +13,7 @@ use super::state::{EncodedImage, EncodedImages};
 use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
-use crate::stages::pictures;
+use crate::stages::job_images;
 use crate::vae::Posterior;
 use crate::work::StageWork;
 
@@ -43,28 +43,28 @@ pub struct ReferenceEncoding {
     /// Resizes an opened image to whole tokens.
     pub prepared: fn(&RgbPixels, &GenerateRequest) -> Result<RgbPixels, EngineError>,
     /// Name of image `n`, counted from 0, in captures.
-    pub picture: fn(usize) -> String,
+    pub image: fn(usize) -> String,
     /// Name of its latents in captures.
     pub latents: fn(usize) -> String,
 }
 
 impl ReferenceEncoding {
-    /// With the names of pipelines that see several pictures.
+    /// With the names of pipelines that see several images.
     pub const fn of(
         prepared: fn(&RgbPixels, &GenerateRequest) -> Result<RgbPixels, EngineError>,
     ) -> Self {
         Self {
             prepared,
-            picture: pictures::reference,
+            image: job_images::reference,
             latents: |index| format!("reference.{index}.latents"),
         }
     }
 }
 
-/// Encodes a start image to samples of its posterior. `picture` and `mask`: as opened, or cropped to the image's aspect;
+/// Encodes a start image to samples of its posterior. `image` and `mask`: as opened, or cropped to the image's aspect;
 /// `drawn_controls`: control images that were sampled before it.
 pub fn encode_image(
-    picture: &RgbPixels,
+    image: &RgbPixels,
     mask: Option<&RgbPixels>,
     work: &mut StageWork<'_>,
     drawn_controls: usize,
@@ -75,7 +75,7 @@ pub fn encode_image(
         return Err(EngineError::request("this model needs a mask"));
     }
     let (width, height) = (request.width, request.height);
-    let pixels = resized(picture, width, height)?;
+    let pixels = resized(image, width, height)?;
     work.capture.put("image.preprocessed", &pixels);
     let mask = mask
         .map(|mask| binary_mask(mask, width, height))
@@ -90,14 +90,14 @@ pub fn encode_image(
     let drawn = draws.posterior.as_ref();
     let latents = encoding.sample(&posterior, drawn, drawn_controls, work.capture);
     work.capture.put("image_latents", &latents);
-    let latents = encoding.autoencoder.pictures(&latents);
+    let latents = encoding.autoencoder.images(&latents);
     let masked = match (&mask, role) {
         (Some(mask), StartImageMode::Canvas) => {
             let left = &pixels * (1.0 - mask);
             let posterior = encoding.encode(&left, before + 1, work)?;
             let (masked, number) = (draws.masked.as_ref(), drawn_controls + 2);
             let latents = encoding.sample(&posterior, masked, number, work.capture);
-            Some(encoding.autoencoder.pictures(&latents))
+            Some(encoding.autoencoder.images(&latents))
         }
         _ => None,
     };
@@ -121,25 +121,25 @@ pub fn encode_images(
         let posterior = encoding.encode(pixels, number, work)?;
         Ok::<_, EngineError>(encoding.autoencoder.normalize(&posterior.mean))
     };
-    let pictures = |own: &Tensor| encoding.autoencoder.pictures(own);
-    let image = image.map(|(picture, mask)| {
-        let pixels = resized(picture, width, height)?;
+    let images = |own: &Tensor| encoding.autoencoder.images(own);
+    let image = image.map(|(image, mask)| {
+        let pixels = resized(image, width, height)?;
         work.capture.put("image.preprocessed", &pixels);
         let mask = mask.map(|mask| binary_mask(mask, width, height));
         Ok::<_, EngineError>(EncodedImage {
-            latents: pictures(&latents(&pixels, 0, work)?),
+            latents: images(&latents(&pixels, 0, work)?),
             mask: mask.transpose()?,
             masked: None,
         })
     });
     let image = image.transpose()?;
     let before = usize::from(image.is_some());
-    let references = references.iter().enumerate().map(|(index, picture)| {
-        let picture = (seeing.prepared)(picture, work.request)?;
-        let pixels = pixels_from_rgb8(&picture.rgb, picture.width, picture.height)?;
-        let name = (seeing.picture)(index);
+    let references = references.iter().enumerate().map(|(index, image)| {
+        let image = (seeing.prepared)(image, work.request)?;
+        let pixels = pixels_from_rgb8(&image.rgb, image.width, image.height)?;
+        let name = (seeing.image)(index);
         work.capture.put(format!("{name}.preprocessed"), &pixels);
-        let latents = pictures(&latents(&pixels, before + index, work)?);
+        let latents = images(&latents(&pixels, before + index, work)?);
         let seen = encoding.autoencoder.seen_shape(&latents);
         work.capture.put((seeing.latents)(index), &seen);
         Ok::<_, EngineError>(latents)
@@ -154,28 +154,28 @@ pub fn encode_images(
 /// Latents of the job's control images, at the size of its images. `are_drawn`: samples with the first draws of each seed,
 /// as in most pipelines of diffusers; else posterior means.
 pub fn encode_controls(
-    pictures: &[RgbPixels],
+    images: &[RgbPixels],
     are_drawn: bool,
     work: &mut StageWork<'_>,
 ) -> Result<Vec<Tensor>, EngineError> {
-    if pictures.is_empty() {
+    if images.is_empty() {
         return Ok(Vec::new());
     }
     let request = work.request;
     let (width, height) = (request.width, request.height);
     let encoding = ImageEncoding::open(work)?;
     let shape = ImageLatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
-    let draws = NoiseDraws::after_controls(pictures.len(), shape, 1, seeds(request))?.controls;
-    let all = pictures.iter().zip(&draws).enumerate();
-    let all = all.map(|(index, (picture, draws))| {
-        let pixels = pixels_from_rgb8(&picture.rgb, width, height)?;
+    let draws = NoiseDraws::after_controls(images.len(), shape, 1, seeds(request))?.controls;
+    let all = images.iter().zip(&draws).enumerate();
+    let all = all.map(|(index, (image, draws))| {
+        let pixels = pixels_from_rgb8(&image.rgb, width, height)?;
         let name = format!("control.{index}");
         work.capture.put(format!("{name}.preprocessed"), &pixels);
         let posterior = encoding.encode(&pixels, index, work)?;
         let draws = are_drawn.then_some(draws);
         let latents = encoding.sample(&posterior, draws, index, work.capture);
         work.capture.put(format!("{name}.latents"), &latents);
-        Ok::<_, EngineError>(encoding.autoencoder.pictures(&latents))
+        Ok::<_, EngineError>(encoding.autoencoder.images(&latents))
     });
     all.collect()
 }
@@ -195,7 +195,7 @@ impl<'a> ImageEncoding<'a> {
         })
     }
 
-    /// `pixels`: `(1, 3, H, W)`, the `number`-th picture of the job -> of f32, in the autoencoder's own shape
+    /// `pixels`: `(1, 3, H, W)`, the `number`-th image of the job -> of f32, in the autoencoder's own shape
     fn encode(
         &self,
         pixels: &Tensor,
@@ -228,9 +228,9 @@ impl<'a> ImageEncoding<'a> {
 }
 
 /// `(1, 3, H, W)` in -1..1
-fn resized(picture: &RgbPixels, width: u32, height: u32) -> Result<Tensor, EngineError> {
-    let picture = media::resize_lanczos(picture, width, height)?;
-    pixels_from_rgb8(&picture.rgb, width, height)
+fn resized(image: &RgbPixels, width: u32, height: u32) -> Result<Tensor, EngineError> {
+    let image = media::resize_lanczos(image, width, height)?;
+    pixels_from_rgb8(&image.rgb, width, height)
 }
 
 /// 1 for pixels that are nearer to white than to black, else 0: `(1, 1, H, W)` in f32
@@ -268,8 +268,8 @@ fn mask_of(
 }
 
 /// One byte a pixel, row by row.
-pub(crate) fn grey(picture: &RgbPixels) -> Vec<u8> {
-    let (pixels, _) = picture.rgb.as_chunks::<3>();
+pub(crate) fn grey(image: &RgbPixels) -> Vec<u8> {
+    let (pixels, _) = image.rgb.as_chunks::<3>();
     pixels.iter().map(|&pixel| luma(pixel) as u8).collect()
 }
 

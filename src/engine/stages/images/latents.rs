@@ -33,7 +33,7 @@ impl ImageLatentShape {
         })
     }
 
-    /// `(1, C, h, w)`: those of one picture.
+    /// `(1, C, h, w)`: those of one image.
     pub fn size(&self) -> [i64; 4] {
         [1, self.channels, self.height, self.width]
     }
@@ -80,23 +80,23 @@ impl ImageLatentShape {
     /// `(B, C, h, w)` -> `(B, tokens, 4 C)`; `C` may be another number than that of the latents, as masks have it
     pub fn pack(&self, latents: &Tensor) -> Tensor {
         let [rows, columns] = self.grid();
-        let pictures = latents.size()[0];
+        let images = latents.size()[0];
         // b c (h p) (w q) -> b (h w) (c p q)
         latents
-            .reshape([pictures, -1, rows, PATCH, columns, PATCH])
+            .reshape([images, -1, rows, PATCH, columns, PATCH])
             .permute([0, 2, 4, 1, 3, 5])
-            .reshape([pictures, rows * columns, -1])
+            .reshape([images, rows * columns, -1])
     }
 
     /// `(B, tokens, 4 C)` -> `(B, C, h, w)`
     pub fn unpack(&self, tokens: &Tensor) -> Tensor {
         let [rows, columns] = self.grid();
-        let pictures = tokens.size()[0];
+        let images = tokens.size()[0];
         // b (h w) (c p q) -> b c (h p) (w q)
         tokens
-            .reshape([pictures, rows, columns, -1, PATCH, PATCH])
+            .reshape([images, rows, columns, -1, PATCH, PATCH])
             .permute([0, 3, 1, 4, 2, 5])
-            .reshape([pictures, -1, self.height, self.width])
+            .reshape([images, -1, self.height, self.width])
     }
 }
 
@@ -151,7 +151,7 @@ impl NoiseDraws {
         Ok(Self {
             controls: controls.iter().map(|draws| Tensor::cat(draws, 0)).collect(),
             posterior,
-            noise: noise.ok_or_else(|| EngineError::internal("no picture was asked for"))?,
+            noise: noise.ok_or_else(|| EngineError::internal("no image was asked for"))?,
             masked,
         })
     }
@@ -162,7 +162,7 @@ pub fn seeds(request: &GenerateRequest) -> impl Iterator<Item = u64> {
     (0..u64::from(request.batch_size)).map(move |i| first.wrapping_add(i))
 }
 
-/// A mask as the autoencoder's picture has it, `(1, 1, H, W)`, at the latents' places: the upper left of the pixels that
+/// A mask as the autoencoder's image has it, `(1, 1, H, W)`, at the latents' places: the upper left of the pixels that
 /// make one latent, for all channels: `(1, 1, h, w)`
 pub fn corner_mask(mask: &Tensor) -> Tensor {
     let step = i64::from(PIXELS);

@@ -9,13 +9,13 @@ mod latents;
 mod model;
 mod state;
 
-use decode::{decode, decoded_picture};
+use decode::{decode, decoded_image};
 use encode::{encode_controls, encode_image, encode_images};
 use safelight_core::job::{JobFolder, Stage};
 use tch::Tensor;
 
 use super::StageContext;
-use super::pictures::{self, PixelRestore};
+use super::job_images::{self, PixelRestore};
 use crate::error::EngineError;
 use crate::tensor_files;
 use crate::work::StageWork;
@@ -38,8 +38,11 @@ pub use state::{EncodedImage, EncodedImages};
 pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<(), EngineError> {
     let (request, folder) = (context.request(), context.folder());
     let image = request.image.as_ref();
-    let image = image.map(|_| pictures::of_job(&folder, request).map(|(image, _)| image));
-    let (image, mask) = (image.transpose()?, pictures::mask_of_job(&folder, request)?);
+    let image = image.map(|_| job_images::of_job(&folder, request).map(|(image, _)| image));
+    let (image, mask) = (
+        image.transpose()?,
+        job_images::mask_of_job(&folder, request)?,
+    );
     let images = context.part(|work| {
         for (name, given) in [("image", &image), ("mask", &mask)] {
             if let Some(given) = given {
@@ -52,8 +55,8 @@ pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<
             && request.controls.is_empty()
             && (M::SEES_START_IMAGE || !request.references.is_empty())
         {
-            let name = encoding.picture;
-            let references = pictures::references_of_job(&folder, request, name, work.capture)?;
+            let name = encoding.image;
+            let references = job_images::references_of_job(&folder, request, name, work.capture)?;
             return encode_images(image, &references, encoding, work);
         }
         let controls = controls_of(&folder, M::SAMPLES_CONTROLS, work)?;
@@ -76,9 +79,9 @@ fn controls_of(
     work: &mut StageWork<'_>,
 ) -> Result<Vec<Tensor>, EngineError> {
     let request = work.request;
-    let controls = pictures::controls_of_job(folder, request, work.capture)?;
+    let controls = job_images::controls_of_job(folder, request, work.capture)?;
     let controls = encode_controls(&controls, are_drawn, work)?;
-    let masks = pictures::control_masks_of_job(folder, request)?;
+    let masks = job_images::control_masks_of_job(folder, request)?;
     let both = controls.into_iter().zip(masks).map(|(latents, mask)| {
         let Some(mask) = mask else {
             return Ok(latents);
@@ -98,10 +101,10 @@ pub(crate) fn enlarge_stage<M: ImageModel>(context: &StageContext<'_>) -> Result
     let latents = tensor_files::read_one(&context.result(Stage::Denoise), "latents")?;
     let before = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
     let images = context.part(|work| {
-        let picture = decoded_picture(&latents, work)?;
+        let image = decoded_image(&latents, work)?;
         let controls = controls_of(&context.folder(), M::SAMPLES_CONTROLS, work)?;
         let seeing = ReferenceEncoding::of(|seen, _| Ok(seen.clone()));
-        let images = encode_images(Some((&picture, None)), &[], seeing, work)?;
+        let images = encode_images(Some((&image, None)), &[], seeing, work)?;
         Ok(EncodedImages { controls, ..images })
     })?;
     let images = EncodedImages {

@@ -320,9 +320,9 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
         if !texts.all(|text| model.accepts(text)) {
             Some("the embeddings of the texts are not what this model reads".to_owned())
         } else if self.inpaint.as_ref().is_some_and(|it| !it.fits(size)) {
-            Some("the picture's latents are not of this job".to_owned())
+            Some("the image's latents are not of this job".to_owned())
         } else if tokens.is_some_and(|tokens| tokens.size()[2] != channels) {
-            Some("the latents of the reference pictures are not this model's".to_owned())
+            Some("the latents of the reference images are not this model's".to_owned())
         } else {
             model.input_error(self, size[0])
         }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_kept_in_their_order_with_and_without_a_picture_to_begin_from() {
+    fn references_are_kept_in_their_order_with_and_without_an_image_to_begin_from() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image.safetensors");
         let number = |value: f64| Tensor::full([1, 1, 2, 2], value, (Kind::Float, Device::Cpu));

@@ -17,7 +17,7 @@ fn wan_request() -> GenerateRequest {
 }
 
 #[test]
-fn a_clip_passes_every_boundary_of_its_stages_in_order() {
+fn a_video_passes_every_boundary_of_its_stages_in_order() {
     let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
     let mut passed = Vec::new();
     for stage in Recipe::from_request(&request).stages {
@@ -39,7 +39,7 @@ fn a_clip_passes_every_boundary_of_its_stages_in_order() {
 }
 
 #[test]
-fn a_picture_made_of_another_passes_the_boundary_behind_its_encoding() {
+fn an_image_made_of_another_passes_the_boundary_behind_its_encoding() {
     let pixels = Tensor::zeros([32, 32, 3], (Kind::Uint8, Device::Cpu));
     let job = Job::new(
         "dev",

@@ -65,7 +65,7 @@ jobs_of!(
         // A negative prompt
         "text_cfg",
         "text_empty",
-        // From a picture
+        // From an image
         "image_a",
         "image_b",
         // Inside of a mask

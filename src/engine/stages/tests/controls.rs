@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use tch::Tensor;
 
 use super::flux::parity;
-use super::images::{TinyJobs, job, mask, one_picture, pixels, recorded};
-use super::jobs::{self, Job, assert_goes_on, assert_stops, picture, try_stage};
+use super::images::{TinyJobs, job, mask, one_image, pixels, recorded};
+use super::jobs::{self, Job, assert_goes_on, assert_stops, image, try_stage};
 use super::*;
 use crate::families::EngineFamily;
 use crate::families::tests::ControlFixture;
 
-/// Puts the networks, which the request names by their kinds, beside the model, and gives it its control pictures.
+/// Puts the networks, which the request names by their kinds, beside the model, and gives it its control images.
 fn with_networks<'a>(
     family: &dyn EngineFamily,
     mut job: Job,
@@ -74,11 +74,11 @@ impl Family {
         let mut facts = facts.clone();
         let of = |(kind, strength): &(&str, f64)| json!({"file": "given.png", "network": kind, "strength": strength, "kind": "depth"});
         facts["controls"] = kinds.iter().map(of).collect();
-        let pictures: Vec<Tensor> = (0..kinds.len())
+        let images: Vec<Tensor> = (0..kinds.len())
             .map(|index| pixels(&format!("control {index}"), 20, 30))
             .collect();
         let job = (self.job)(variant, &facts, given);
-        with_networks(self.engine, job, pictures.iter())
+        with_networks(self.engine, job, images.iter())
     }
 }
 
@@ -116,13 +116,13 @@ const GUIDED: [(Family, &str, &str); 3] = [
 ];
 
 #[test]
-fn a_control_that_acts_in_no_step_makes_the_picture_that_no_control_makes() {
+fn a_control_that_acts_in_no_step_makes_the_image_that_no_control_makes() {
     let facts = json!({"num_steps": 2, "guidance_scale": 3.0, "negative_prompt": "grey"});
-    let expected = one_picture(&job(&families::z_image::FAMILY, "base", &facts, [None; 2]));
+    let expected = one_image(&job(&families::z_image::FAMILY, "base", &facts, [None; 2]));
     let made = |strength: f64, until: f64| {
         let mut job = Z_IMAGE.controlled("base", &facts, &[("2.1", strength)], [None; 2]);
         job.request.controls[0].settings.until = until;
-        one_picture(&job)
+        one_image(&job)
     };
     assert!(made(0.0, 1.0) == expected && made(1.0, 0.4) == expected);
     assert!(made(1.0, 0.5) != expected);
@@ -152,7 +152,7 @@ fn streamed_jobs_with_controls_make_the_latents_of_those_that_stay() {
 }
 
 #[test]
-fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes_with_a_control() {
+fn every_image_of_a_batch_is_the_one_that_its_seed_alone_makes_with_a_control() {
     for (family, variant, kind) in GUIDED {
         let made = |seed: u64, batch_size: u32| {
             let facts = json!({"seed": seed, "batch_size": batch_size, "guidance_scale": 3.0});
@@ -169,7 +169,7 @@ fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes_with_a_control(
 }
 
 #[test]
-fn a_control_steers_a_job_from_a_picture_and_its_second_pass() {
+fn a_control_steers_a_job_from_an_image_and_its_second_pass() {
     for (family, variant, kind) in GUIDED {
         let image = pixels("pixels", 32, 32);
         let facts = json!({
@@ -178,7 +178,7 @@ fn a_control_steers_a_job_from_a_picture_and_its_second_pass() {
         });
         let made = |strength: f64| {
             let given = [Some(&image), None];
-            one_picture(&family.controlled(variant, &facts, &[(kind, strength)], given))
+            one_image(&family.controlled(variant, &facts, &[(kind, strength)], given))
         };
         assert!(made(1.0) != made(0.0), "{}", family.engine.id());
     }
@@ -205,10 +205,10 @@ fn what_the_mask_of_a_control_hides_is_not_seen() {
         drop(seen.narrow(1, 16, 16).fill_(value));
         job.request.controls[0].mask = Some("mask.png".into());
         let folder = JobFolder::open(job.folder.path());
-        let write = |path: PathBuf, xs: &Tensor| media::write_png(&path, &picture(xs)).unwrap();
+        let write = |path: PathBuf, xs: &Tensor| media::write_png(&path, &image(xs)).unwrap();
         write(folder.control(0), &seen);
         write(folder.control_mask(0), &mask(32, 32));
-        one_picture(&job)
+        one_image(&job)
     };
     assert!(made(10.0) == made(200.0));
 }

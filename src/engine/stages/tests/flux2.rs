@@ -62,10 +62,10 @@ jobs_of!(
         // A negative prompt
         "base_a",
         "base_b",
-        // Pictures that are seen
+        // Images that are seen
         "reference_a",
         "reference_b",
-        // From a picture
+        // From an image
         "image_a",
         // Inside of a mask
         "inpaint_a",

@@ -41,7 +41,7 @@ fn text(role: &str, len: i64) -> TextEmbeds {
     }
 }
 
-/// A job whose texts and picture have been encoded.
+/// A job whose texts and image have been encoded.
 struct Job {
     home: TempDir,
     facts: Value,
@@ -91,9 +91,9 @@ impl Job {
         }
         change(&mut request);
         fs::create_dir(path("job")).unwrap();
-        for picture in ["start.png", "end.png"] {
-            let from = fixtures().join("framepack/stages").join(picture);
-            fs::copy(from, path("job").join(picture)).unwrap();
+        for image in ["start.png", "end.png"] {
+            let from = fixtures().join("framepack/stages").join(image);
+            fs::copy(from, path("job").join(image)).unwrap();
         }
         let job = Self {
             request: serde_json::from_value(request).unwrap(),
@@ -176,33 +176,33 @@ fn recorded(name: &str) -> BTreeMap<String, Tensor> {
 }
 
 /// Puts a section's frames where they belong, as whoever receives them does.
-fn join(clip: &mut Vec<Tensor>, frames: Vec<Tensor>, sections: &VideoSections, section: u32) {
+fn join(video: &mut Vec<Tensor>, frames: Vec<Tensor>, sections: &VideoSections, section: u32) {
     let part = sections.decoded(section);
     let at = part.at as usize;
-    clip.splice(at..at + part.replaces as usize, frames);
-    assert_eq!(clip.len(), sections.num_frames_after(section) as usize);
+    video.splice(at..at + part.replaces as usize, frames);
+    assert_eq!(video.len(), sections.num_frames_after(section) as usize);
 }
 
 #[test]
-fn sections_are_those_of_the_reference_in_both_orders_and_in_long_clips() {
+fn sections_are_those_of_the_reference_in_both_orders_and_in_long_videos() {
     with_both_frequencies(assert_sections);
 }
 
 fn assert_sections() {
     for name in ["original", "f1", "long"] {
         let job = Job::new(name);
-        let mut clip = Vec::new();
+        let mut video = Vec::new();
         job.run(Stage::EncodeImage, 0);
         for section in 0..job.sections().count {
             job.run(Stage::Denoise, section);
             let key = format!("section.{section}");
             assert_is_as_recorded(name, &job.latents(section), &key);
             if job.facts["kept"] == true {
-                join(&mut clip, job.decoded(section), &job.sections(), section);
+                join(&mut video, job.decoded(section), &job.sections(), section);
             }
         }
         if let Some(expected) = recorded(name).get("output_u8") {
-            assert_same_pixels(name, &Tensor::stack(&clip, 0), expected);
+            assert_same_pixels(name, &Tensor::stack(&video, 0), expected);
         }
     }
 }
@@ -216,7 +216,7 @@ fn assert_is_as_recorded(name: &str, found: &Tensor, key: &str) {
 }
 
 #[test]
-fn a_capture_has_the_names_of_the_reference_and_the_whole_clip() {
+fn a_capture_has_the_names_of_the_reference_and_the_whole_video() {
     let mut job = Job::new("original");
     job.capture = true;
     let recorded = recorded("original");

@@ -1,4 +1,4 @@
-//! What the tests of whole jobs of every model of pictures share: tiny models of files that are made up, recorded runs,
+//! What the tests of whole jobs of every model of images share: tiny models of files that are made up, recorded runs,
 //! every layout of files, and what jobs promise beside the right numbers.
 
 use std::collections::BTreeMap;
@@ -27,12 +27,12 @@ const COMPONENTS: [(&str, &str); 3] = [
     ("text_encoder", "model.safetensors"),
 ];
 
-/// A family of pictures with a tiny model, whose fixtures lie in the folder of `tests/fixtures` that has its name.
+/// A family of images with a tiny model, whose fixtures lie in the folder of `tests/fixtures` that has its name.
 pub(super) trait TinyJobs: TinyFamily {
     /// What diffusers and transformers call the pipeline, its transformer, autoencoder, text encoder and tokenizer.
     fn classes(&self) -> [&'static str; 5];
 
-    /// The models whose jobs are tried: one that makes pictures as it comes, and one that is guided.
+    /// The models whose jobs are tried: one that makes images as it comes, and one that is guided.
     fn variants(&self) -> [&'static str; 2];
 
     /// What `model_index.json` says of a variant beside its classes.
@@ -67,7 +67,7 @@ pub(super) trait TinyJobs: TinyFamily {
         json!({})
     }
 
-    /// Whether latents of given pictures are means, not draws.
+    /// Whether latents of given images are means, not draws.
     fn takes_means(&self) -> bool {
         false
     }
@@ -130,7 +130,7 @@ fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
     }
 }
 
-/// `facts`: what the request has beside the model; pictures by their pixels, `(H, W, 3)`.
+/// `facts`: what the request has beside the model; images by their pixels, `(H, W, 3)`.
 pub(super) fn job(
     family: &dyn TinyJobs,
     variant: &str,
@@ -148,7 +148,7 @@ pub(super) fn job(
     Job::of(write, request, image, mask)
 }
 
-/// Makes a job of what its request has beside the model, a picture and a mask.
+/// Makes a job of what its request has beside the model, an image and a mask.
 pub(super) type Make<'a> = &'a dyn Fn(&Value, [Option<&Tensor>; 2]) -> Job;
 
 /// The same job as a recorded run of the reference.
@@ -185,7 +185,7 @@ fn single(family: &dyn TinyJobs, component: &str) -> Vec<(String, Tensor)> {
     }
 }
 
-/// That the same weights make the same picture wherever they lie: in files of their own, in one file with everything,
+/// That the same weights make the same image wherever they lie: in files of their own, in one file with everything,
 /// in GGUF; and nearly the same in fp8.
 pub(super) fn assert_layouts(family: &dyn TinyJobs) {
     let folder = tempfile::tempdir().unwrap();
@@ -209,20 +209,20 @@ pub(super) fn assert_layouts(family: &dyn TinyJobs) {
         everything.extend(behind.map(|(name, tensor)| (format!("{prefix}{name}"), tensor)));
     }
     let own = with_files(places.clone());
-    let expected = one_picture(&own);
+    let expected = one_image(&own);
     let all = place("everything.safetensors");
     Tensor::write_safetensors(&everything, &all).unwrap();
     let one = with_files([all.clone(), all.clone(), all]);
-    let holds = one_picture(&one) == expected;
-    assert!(holds, "one file makes another picture");
+    let holds = one_image(&one) == expected;
+    assert!(holds, "one file makes another image");
 
     let [_, vae, text] = places;
     let with = |transformer: &Path| with_files([transformer.to_owned(), vae.clone(), text.clone()]);
     let weights = single(family, "transformer");
     let blocks = both_forms(folder.path(), &weights, str::to_owned);
     let [blocks, exact] = blocks.map(|place| with(&place));
-    let holds = one_picture(&blocks) == one_picture(&exact);
-    assert!(holds, "GGUF makes another picture");
+    let holds = one_image(&blocks) == one_image(&exact);
+    assert!(holds, "GGUF makes another image");
     assert!(distance(&blocks.latents(), &own.latents()) < 0.1);
 
     let fp8 = place("fp8.safetensors");
@@ -230,20 +230,20 @@ pub(super) fn assert_layouts(family: &dyn TinyJobs) {
     for (kind, scales, name) in [FORMS[0], FORMS[2], FORMS[3]] {
         write_fp8(&fp8, &weights, kind, scales);
         let job = with(&fp8);
-        one_picture(&job);
+        one_image(&job);
         let far = distance(&job.latents(), &own.latents());
         assert!((1e-4..0.4).contains(&far), "{name}: {far}");
     }
 }
 
-/// The bytes of the one picture that a job makes.
-pub(super) fn one_picture(job: &Job) -> Vec<u8> {
+/// The bytes of the one image that a job makes.
+pub(super) fn one_image(job: &Job) -> Vec<u8> {
     let mut frames = job.run(false).frames;
     assert_eq!(frames.len(), 1);
     frames.remove(0).2
 }
 
-/// Pixels of a picture that nobody else has.
+/// Pixels of an image that nobody else has.
 pub(super) fn pixels(name: &str, height: i64, width: i64) -> Tensor {
     let unit = made_up(name, &[height, width, 3]).clamp(-1.0, 1.0);
     ((unit + 1.0) * 127.5).to_kind(Kind::Uint8)
@@ -256,7 +256,7 @@ pub(super) fn mask(height: i64, width: i64) -> Tensor {
     mask
 }
 
-/// That every picture of a batch is the one that its seed alone makes.
+/// That every image of a batch is the one that its seed alone makes.
 pub(super) fn assert_batches(family: &dyn TinyJobs) {
     let image = pixels("pixels", 20, 30);
     for (sampler, guidance) in [("euler", 3.0), ("lcm", 1.0)] {
@@ -279,11 +279,11 @@ pub(super) fn assert_batches(family: &dyn TinyJobs) {
             assert_eq!(batch.narrow(0, index as i64, 1), alone, "{sampler} {index}");
         }
         let others = distance(&batch.narrow(0, 0, 1), &batch.narrow(0, 1, 1));
-        assert!(others > 0.1, "{sampler}: all pictures are the same");
+        assert!(others > 0.1, "{sampler}: all images are the same");
     }
 }
 
-/// That what a mask keeps is the given picture to the byte, and the rest is made anew.
+/// That what a mask keeps is the given image to the byte, and the rest is made anew.
 pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
     let (image, mask) = (pixels("pixels", 32, 48), mask(32, 48));
     let facts = json!({"width": 48, "num_steps": 3, "strength": 1.0, "batch_size": 2});
@@ -302,7 +302,7 @@ pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
     assert_ne!(told.frames[0].2, told.frames[1].2);
 }
 
-/// That every stage of a guided job with a picture and a mask stops when it is asked to.
+/// That every stage of a guided job with an image and a mask stops when it is asked to.
 pub(super) fn assert_guided_stops(family: &dyn TinyJobs) {
     let (image, mask) = (pixels("pixels", 32, 32), mask(32, 32));
     let facts = json!({"guidance_scale": 2.0});
@@ -318,10 +318,10 @@ pub(super) fn assert_streams(family: &dyn TinyJobs) {
     job.assert_streams();
 }
 
-/// That a second pass goes on from the picture that the first one made, and makes the same when it is run again.
+/// That a second pass goes on from the image that the first one made, and makes the same when it is run again.
 ///
-/// `is_exact`: whether the family takes means of given pictures, so that it is to the last bit another job from that
-/// picture.
+/// `is_exact`: whether the family takes means of given images, so that it is to the last bit another job from that
+/// image.
 pub(super) fn assert_second_pass(make: Make<'_>, is_exact: bool) {
     let first_size = json!({"width": 32, "height": 48, "num_steps": 4});
     let alone = make(&first_size, [None; 2]);
@@ -345,9 +345,9 @@ pub(super) fn assert_second_pass(make: Make<'_>, is_exact: bool) {
     assert_eq!(latents(&behind), second);
     let num_made = told_again.steps.len();
     assert!((1..4).contains(&num_made), "{num_made} of 4 steps");
-    let picture = Tensor::from_slice(&told.frames[0].2).view([48, 32, 3]);
+    let image = Tensor::from_slice(&told.frames[0].2).view([48, 32, 3]);
     let other = json!({"width": 48, "height": 80, "num_steps": 4, "strength": 0.5});
-    let other = make(&other, [Some(&picture), None]);
+    let other = make(&other, [Some(&image), None]);
     other.run(false);
     let distance = distance(&second, &other.latents());
     if is_exact {
@@ -397,17 +397,17 @@ macro_rules! jobs_of {
         }
 
         #[test]
-        fn every_layout_makes_the_picture_of_its_numbers() {
+        fn every_layout_makes_the_image_of_its_numbers() {
             super::images::assert_layouts(&$family);
         }
 
         #[test]
-        fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
+        fn every_image_of_a_batch_is_the_one_that_its_seed_alone_makes() {
             super::images::assert_batches(&$family);
         }
 
         #[test]
-        fn what_a_mask_keeps_is_the_given_picture_to_the_byte_and_the_rest_is_made_anew() {
+        fn what_a_mask_keeps_is_the_given_image_to_the_byte_and_the_rest_is_made_anew() {
             super::images::assert_mask_keeps(&$family);
         }
 
@@ -432,7 +432,7 @@ macro_rules! jobs_of {
         }
 
         #[test]
-        fn a_second_pass_goes_on_from_the_picture_that_the_first_one_made() {
+        fn a_second_pass_goes_on_from_the_image_that_the_first_one_made() {
             super::images::assert_passes(&$family);
         }
     };

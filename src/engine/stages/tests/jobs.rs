@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::closeness::{assert_close, assert_same_pixels, limit, with_both_frequencies};
 use crate::stages::images::soft_mask;
-use crate::stages::pictures;
+use crate::stages::job_images;
 use crate::weights::tests::fixtures::tensors_in;
 
 pub(super) fn fixtures() -> PathBuf {
@@ -82,12 +82,12 @@ pub(super) fn order_in(
 }
 
 impl Job {
-    /// Of the model that `write_model` puts into a folder. `request`: all that it asks for beside the model; pictures by
+    /// Of the model that `write_model` puts into a folder. `request`: all that it asks for beside the model; images by
     /// their pixels, `(H, W, 3)`.
     pub(super) fn of(
         write_model: impl FnOnce(&Path),
         mut request: Value,
-        image: Option<&Tensor>,
+        start: Option<&Tensor>,
         mask: Option<&Tensor>,
     ) -> Self {
         let model = tempfile::tempdir().unwrap();
@@ -98,11 +98,11 @@ impl Job {
         request["capture"] = json!(folder.path().join("delivered"));
         let job = JobFolder::open(folder.path());
         for (name, pixels, place) in [
-            ("image", image, job.start_picture()),
+            ("image", start, job.start_image()),
             ("mask", mask, job.mask()),
         ] {
             if let Some(pixels) = pixels {
-                media::write_png(&place, &picture(pixels)).unwrap();
+                media::write_png(&place, &image(pixels)).unwrap();
                 request[name] = json!("given.png");
             }
         }
@@ -113,21 +113,21 @@ impl Job {
         }
     }
 
-    /// The same with pictures that the model sees beside its own, by their pixels, `(H, W, 3)`.
+    /// The same with images that the model sees beside its own, by their pixels, `(H, W, 3)`.
     pub(super) fn with_references<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
         let folder = JobFolder::open(self.folder.path());
         for (index, pixels) in pixels.enumerate() {
-            media::write_png(&folder.reference(index), &picture(pixels)).unwrap();
+            media::write_png(&folder.reference(index), &image(pixels)).unwrap();
             self.request.references.push("given.png".into());
         }
         self
     }
 
-    /// The same with control pictures, by their pixels, `(H, W, 3)`.
+    /// The same with control images, by their pixels, `(H, W, 3)`.
     pub(super) fn with_controls<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
         let folder = JobFolder::open(self.folder.path());
         for (index, pixels) in pixels.enumerate() {
-            media::write_png(&folder.control(index), &picture(pixels)).unwrap();
+            media::write_png(&folder.control(index), &image(pixels)).unwrap();
             self.request.controls.push(ControlInput {
                 file: "given.png".into(),
                 mask: None,
@@ -255,7 +255,7 @@ pub(super) fn try_stage_with(
     })
 }
 
-/// That the denoising of a job of two pictures and seven steps goes on bit for bit: behind its last step when it was
+/// That the denoising of a job of two images and seven steps goes on bit for bit: behind its last step when it was
 /// cancelled, and from its checkpoint when its process died.
 pub(super) fn assert_goes_on(job: &Job, what: &str) {
     job.stage(Stage::EncodeText, false);
@@ -265,7 +265,7 @@ pub(super) fn assert_goes_on(job: &Job, what: &str) {
     let told = job.stage(Stage::Denoise, false);
     let steps: Vec<_> = (1..=7).map(|step| (step, 7)).collect();
     assert_eq!(told.steps, steps, "{what}");
-    // The first and the last step show all pictures, those between where anybody would see them.
+    // The first and the last step show all images, those between where anybody would see them.
     let all = told.previews.chunks(2);
     assert!((2..=7).contains(&all.len()), "{what}");
     assert!(all.into_iter().all(|both| both == [(0, 2), (1, 2)]));
@@ -320,7 +320,7 @@ pub(super) fn assert_stops(job: &Job) {
     }
 }
 
-pub(super) fn picture(pixels: &Tensor) -> RgbPixels {
+pub(super) fn image(pixels: &Tensor) -> RgbPixels {
     let (height, width, _) = pixels.size3().unwrap();
     let rgb: Vec<u8> = pixels.flatten(0, -1).try_into().unwrap();
     RgbPixels::new(width as u32, height as u32, rgb).unwrap()
@@ -388,7 +388,7 @@ fn base_limit_of(name: &str) -> f64 {
         "cond" | "uncond" | "noise_pred" => 2e-5,
         "latents" | "final" | "output" | "pixels" => 3e-5,
         _ if name == "vae.decode.0.input" || last == "hidden_states" => 3e-5,
-        // Of texts and given pictures.
+        // Of texts and given images.
         _ => 1e-5,
     }
 }
@@ -418,14 +418,14 @@ fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
             continue;
         }
         let [(0, 1, bytes)] = &told.frames[..] else {
-            panic!("{fixture}: not one picture");
+            panic!("{fixture}: not one image");
         };
         assert_eq!(*bytes, sent_bytes(&job, found), "{what}");
         assert_same_pixels(&what, found, expected);
     }
 }
 
-/// What is sent of the `decoded` bytes, `(1, H, W, 3)`: where a mask keeps the given picture, that picture's own, and as
+/// What is sent of the `decoded` bytes, `(1, H, W, 3)`: where a mask keeps the given image, that image's own, and as
 /// much of both as the mask is gray.
 fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
     let request = &job.request;
@@ -433,10 +433,10 @@ fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
     let sent = match (&request.image, &request.mask) {
         (Some(_), Some(_)) if !fills => {
             let folder = JobFolder::open(job.folder.path());
-            let opened = media::open_picture(&folder.start_picture()).unwrap();
+            let opened = media::open_rgb(&folder.start_image()).unwrap();
             let opened = media::resize_lanczos(&opened, request.width, request.height).unwrap();
-            let picture = Tensor::from_slice(&opened.rgb).view_as(decoded);
-            let mask = pictures::mask_of_job(&folder, request).unwrap().unwrap();
+            let image = Tensor::from_slice(&opened.rgb).view_as(decoded);
+            let mask = job_images::mask_of_job(&folder, request).unwrap().unwrap();
             let made = soft_mask(&mask.fitted, request.width, request.height).unwrap();
             // 1 1 h w -> 1 h w 1
             let made = made.permute([0, 2, 3, 1]);
@@ -444,8 +444,8 @@ fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
                 made.eq(0.0).any().int64_value(&[]) == 1
                     && made.gt(0.0).any().int64_value(&[]) == 1
             );
-            let picture = picture.to_kind(Kind::Float);
-            let blended = &picture + (decoded.to_kind(Kind::Float) - &picture) * made;
+            let image = image.to_kind(Kind::Float);
+            let blended = &image + (decoded.to_kind(Kind::Float) - &image) * made;
             blended.round().to_kind(Kind::Uint8)
         }
         _ => decoded.shallow_clone(),

@@ -46,7 +46,7 @@ jobs_of!(
         "turbo_cfg",
         "raw_a",
         "raw_b",
-        // From a picture
+        // From an image
         "image_a",
         "image_b",
         // Inside of a mask

@@ -49,7 +49,7 @@ fn a_copy_onto_a_full_disk_leaves_the_old_file_and_no_leftover() {
 }
 
 #[test]
-fn a_clip_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file_of_its_own() {
+fn a_video_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file_of_its_own() {
     let job = tempfile::tempdir().unwrap();
     let file = job.path().join("a file");
     fs::write(&file, b"").unwrap();
@@ -83,7 +83,7 @@ fn a_decode_that_gives_no_numbers_in_f32_either_fails_after_that_one_try() {
         assert!(matches!(err, EngineError::InvalidPixels), "{err}");
         assert!(err.to_string().starts_with("the VAE gave invalid pixels"));
         assert_eq!(told.warnings.len(), num_warnings, "{dtype}");
-        assert_eq!(told.frames, [], "no black picture goes out");
+        assert_eq!(told.frames, [], "no black image goes out");
         // The job can go on from them.
         let latents = JobFolder::open(job.path()).result(Stage::Denoise).unwrap();
         assert!(latents.exists());
@@ -102,7 +102,7 @@ fn tiny_wan(with: &Value) -> GenerateRequest {
     serde_json::from_value(request).unwrap()
 }
 
-/// Decodes a clip of five frames with the tiny Wan. `asked`: fields of the request; `latents`: value of all elements of
+/// Decodes a video of five frames with the tiny Wan. `asked`: fields of the request; `latents`: value of all elements of
 /// the first latent frame and of the second.
 fn decode(job: &Path, asked: &Value, latents: [f64; 2]) -> (Result<(), EngineError>, Told) {
     let mut order = order_in(job, (Stage::Decode, 0), &tiny_wan(asked));

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::images::{TinyJobs, job, jobs_of, one_picture, pixels};
+use super::images::{TinyJobs, job, jobs_of, one_image, pixels};
 use super::jobs::{assert_stops, json_of};
 use super::*;
 use crate::families::ImageFamily;
@@ -50,10 +50,10 @@ jobs_of!(
         "text_b",
         "text_c",
         "text_d",
-        // Pictures that are edited
+        // Images that are edited
         "edit_a",
         "edit_b",
-        // From a picture
+        // From an image
         "image_a",
         "image_b",
         // Inside of a mask
@@ -63,7 +63,7 @@ jobs_of!(
 );
 
 #[test]
-fn every_picture_of_a_batch_that_is_edited_is_the_one_that_its_seed_alone_makes() {
+fn every_image_of_a_batch_that_is_edited_is_the_one_that_its_seed_alone_makes() {
     let seen = pixels("seen", 24, 16);
     let made = |seed: u64, batch_size: u32| {
         let facts = json!({"seed": seed, "batch_size": batch_size, "num_steps": 1});
@@ -84,7 +84,7 @@ fn what_edits_stops_when_it_is_asked_to() {
 }
 
 #[test]
-fn one_step_and_every_sampler_make_a_picture() {
+fn one_step_and_every_sampler_make_an_image() {
     for (sampler, num_steps) in [("euler", 1), ("unipc", 4), ("heun", 2), ("lcm", 2)] {
         let facts = json!({"num_steps": num_steps, "sampler": sampler, "guidance_scale": 4.0});
         let job = job(&FAMILY, "base", &facts, [None; 2]);
@@ -99,8 +99,8 @@ fn a_scheduler_that_is_missing_is_the_published_one() {
     let facts = json!({"width": 48, "num_steps": 3});
     let [with, mut without] = [(); 2].map(|()| job(&FAMILY, "base", &facts, [None; 2]));
     without.request.files.scheduler = None;
-    assert!(one_picture(&with) == one_picture(&without));
+    assert!(one_image(&with) == one_image(&without));
     // One shift for all sizes is neither stretched nor the same.
     without.request.sampling.shift = Some(3.0);
-    assert!(one_picture(&with) != one_picture(&without));
+    assert!(one_image(&with) != one_image(&without));
 }

@@ -1,4 +1,4 @@
-//! Step caches in whole jobs of every family of pictures.
+//! Step caches in whole jobs of every family of images.
 
 use safelight_core::job::{StepCache, StepCacheKind};
 
@@ -27,7 +27,7 @@ fn latents(job: &mut Job, cache: Option<StepCache>) -> Tensor {
 }
 
 #[test]
-fn a_step_cache_takes_over_what_hardly_changes_for_each_picture_by_itself_and_nothing_at_zero() {
+fn a_step_cache_takes_over_what_hardly_changes_for_each_image_by_itself_and_nothing_at_zero() {
     for (name, family) in RECORDED {
         let run = Run::open(name.to_owned());
         let make = |family| images::recorded(family, &run);

@@ -9,7 +9,7 @@ use super::images::{mask, pixels};
 use super::jobs::{Job, assert_stops, fixtures};
 use super::*;
 
-/// Nine frames from a picture of which a mask keeps the left half.
+/// Nine frames from an image of which a mask keeps the left half.
 fn job(image: &Tensor, mask: &Tensor) -> Job {
     let request = json!({
         "model": "tiny", "family": "wan", "out": "a.mp4", "fps": 24.0, "num_frames": 9, "sampler": "unipc",
@@ -26,7 +26,7 @@ fn job(image: &Tensor, mask: &Tensor) -> Job {
 }
 
 #[test]
-fn what_a_mask_keeps_is_the_start_picture_to_the_byte_in_every_frame() {
+fn what_a_mask_keeps_is_the_start_image_to_the_byte_in_every_frame() {
     let (image, mask) = (pixels("pixels", 32, 64), mask(32, 64));
     let told = job(&image, &mask).run(false);
     assert_eq!(told.frames.len(), 9);
@@ -43,6 +43,6 @@ fn what_a_mask_keeps_is_the_start_picture_to_the_byte_in_every_frame() {
 }
 
 #[test]
-fn every_stage_of_a_clip_with_a_mask_stops_when_it_is_asked_to() {
+fn every_stage_of_a_video_with_a_mask_stops_when_it_is_asked_to() {
     assert_stops(&job(&pixels("pixels", 32, 64), &mask(32, 64)));
 }

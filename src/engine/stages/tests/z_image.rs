@@ -55,7 +55,7 @@ jobs_of!(
         "turbo_cfg",
         "base_a",
         "base_b",
-        // From a picture
+        // From an image
         "image_a",
         "image_b",
         // Inside of a mask

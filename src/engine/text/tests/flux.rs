@@ -93,7 +93,7 @@ fn flux_prompts_give_the_embeddings_of_the_reference() {
 }
 
 #[test]
-fn a_clip_of_another_activation_ends_where_its_config_says() {
+fn a_video_of_another_activation_ends_where_its_config_says() {
     let changes = [("hidden_act", json!("gelu")), ("eos_token_id", json!(320))];
     let dir = folder_with(CLIP, &changes);
     let ids = recorded(RECORDED, "other.ids");
@@ -150,7 +150,7 @@ fn encoders_are_read_under_every_name_that_files_have() {
 }
 
 #[test]
-fn the_header_of_a_file_shows_the_numbers_of_a_clip() {
+fn the_header_of_a_file_shows_the_numbers_of_a_video() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("clip_l.safetensors");
     let options = (Kind::Float, Device::Cpu);
@@ -235,7 +235,7 @@ fn encoders_that_are_not_what_is_wanted_say_so() {
 }
 
 #[test]
-fn a_whole_clip_has_the_config_of_its_text_encoder_inside() {
+fn a_whole_video_has_the_config_of_its_text_encoder_inside() {
     let whole = json!({"model_type": "clip", "text_config": config_of(CLIP), "hidden_size": 7});
     let dir = write_folder(&whole, &weights_of(CLIP));
     for place in [dir.path(), &dir.path().join("model.safetensors")] {

@@ -132,7 +132,7 @@ fn single_files_say_their_numbers_by_their_shapes_under_every_name() {
         Tensor::write_safetensors(&named, &file).unwrap();
         assert_eq!(some_states(BEFORE_LAST, &file), expected, "{prefix}");
     }
-    // A VL model's heads of 10 and its base of positions are said by its norms and by what looks at pictures.
+    // A VL model's heads of 10 and its base of positions are said by its norms and by what looks at images.
     let seeing = folder("qwen3_vl");
     let expected = some_states(BEFORE_LAST, seeing.path());
     let mut named = behind("model.", weights("qwen3_vl"));

@@ -7,12 +7,12 @@ use crate::drawn::drawn;
 /// Both decompositions of one convolution.
 fn both(size: &[i64]) -> [CausalConv3d; 2] {
     let (weight, bias) = (drawn(size), drawn(&size[..1]));
-    [ConvForm::Volumes, ConvForm::Pictures]
+    [ConvForm::Volumes, ConvForm::Images]
         .map(|form| CausalConv3d::of_tensors(&weight, bias.shallow_clone(), form))
 }
 
 #[test]
-fn convolutions_of_pictures_give_what_the_convolution_of_volumes_gives() {
+fn convolutions_of_images_give_what_the_convolution_of_volumes_gives() {
     for (size, frames, stride) in [
         ([7, 5, 3, 3, 3], 6, 1),
         ([4, 96, 3, 3, 3], 3, 1),
@@ -20,23 +20,23 @@ fn convolutions_of_pictures_give_what_the_convolution_of_volumes_gives() {
         ([5, 3, 1, 3, 3], 2, 1),
         ([2, 4, 3, 3, 3], 1, 1),
     ] {
-        let [volumes, pictures] = both(&size);
+        let [volumes, images] = both(&size);
         let xs = drawn(&[frames, 9, 13, size[1]]);
         let expected = volumes.convolve(&xs, stride);
-        let off = distance(&pictures.convolve(&xs, stride), &expected);
+        let off = distance(&images.convolve(&xs, stride), &expected);
         // Without vectors MKL's sums of 2592 products are 9e-7 from exact ones either way, with them 3e-7.
         assert!(off < 3e-6, "{size:?}: off by {off}");
     }
 }
 
 #[test]
-fn a_clip_in_chunks_is_the_same_by_pictures_and_by_volumes() {
-    let [volumes, pictures] = both(&[6, 5, 3, 3, 3]);
+fn a_video_in_chunks_is_the_same_by_images_and_by_volumes() {
+    let [volumes, images] = both(&[6, 5, 3, 3, 3]);
     let (mut before, mut after) = (None, None);
     for frames in [1, 4, 1, 2, 4] {
         let xs = drawn(&[frames, 5, 7, 5]);
         let expected = volumes.forward(&xs, &mut before);
-        let off = distance(&pictures.forward(&xs, &mut after), &expected);
+        let off = distance(&images.forward(&xs, &mut after), &expected);
         assert!(off < 1e-6, "{frames} frames: off by {off}");
     }
 }
@@ -44,23 +44,23 @@ fn a_clip_in_chunks_is_the_same_by_pictures_and_by_volumes() {
 #[test]
 fn the_backend_decides_for_gpus_and_leaves_what_is_fastest_elsewhere() {
     use ConvBackend::{Direct, Frames, NoMiopen};
-    use ConvForm::{Mixed, Pictures, Planes, Volumes};
+    use ConvForm::{Images, Mixed, Planes, Volumes};
     for (form, backend, is_rocm, inputs, frames, expected) in [
         // What was measured on an H200.
-        (Mixed, Direct, false, 96, 4, Pictures),
+        (Mixed, Direct, false, 96, 4, Images),
         (Mixed, Direct, false, 192, 4, Volumes),
         (Mixed, Direct, false, 384, 1, Volumes),
         (Mixed, NoMiopen, false, 192, 4, Volumes),
-        (Mixed, Frames, false, 192, 4, Pictures),
-        (Mixed, Frames, false, 384, 1, Pictures),
+        (Mixed, Frames, false, 192, 4, Images),
+        (Mixed, Frames, false, 384, 1, Images),
         // What a probe found on an AMD GPU.
         (Mixed, Direct, true, 96, 4, Volumes),
         (Mixed, NoMiopen, true, 96, 4, Volumes),
-        (Mixed, Frames, true, 192, 1, Pictures),
+        (Mixed, Frames, true, 192, 1, Images),
         // On the CPU there is nothing to choose.
         (Planes, Direct, false, 96, 4, Planes),
         (Planes, Frames, false, 96, 4, Planes),
-        (Pictures, Direct, false, 192, 4, Pictures),
+        (Images, Direct, false, 192, 4, Images),
     ] {
         let found = form.of_layer(backend, is_rocm, inputs, frames);
         let case = (form, backend, is_rocm, inputs, frames);

@@ -5,13 +5,13 @@ use tch::Tensor;
 
 use super::conv::{CausalConv, GoOn, PointConv};
 use crate::kernels;
-use crate::vae::attention::{PixelAttention, as_picture};
+use crate::vae::attention::{PixelAttention, as_image};
 use crate::vae::kl::norm::{ChannelMoments, GroupNorm};
 use crate::weights::{Weights, WeightsError};
 
 /// Statistics of all frames together: `(T, H, W, C)`
-fn moments(clip: &Tensor) -> ChannelMoments {
-    ChannelMoments::from_pixels(&as_picture(clip))
+fn moments(video: &Tensor) -> ChannelMoments {
+    ChannelMoments::from_pixels(&as_image(video))
 }
 
 #[derive(Debug)]
@@ -36,15 +36,15 @@ impl HunyuanNormConv {
     }
 
     /// `(T, H, W, C)` → `(T, H, W, O)`
-    pub(super) fn forward(&self, clip: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
-        let moments = moments(clip);
+    pub(super) fn forward(&self, video: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
+        let moments = moments(video);
         let activate = |xs: &Tensor| self.activate(xs, &moments, None);
-        self.conv.forward(clip, &activate, go_on)
+        self.conv.forward(video, &activate, go_on)
     }
 
     /// Norm and SiLU of some of the frames. `lacking`: of `xs`, see [`CausalConv::lacking`].
     fn activate(&self, xs: &Tensor, moments: &ChannelMoments, lacking: Option<&Tensor>) -> Tensor {
-        let ys = self.norm.activate(&as_picture(xs), Some(moments), lacking);
+        let ys = self.norm.activate(&as_image(xs), Some(moments), lacking);
         ys.view_as(xs)
     }
 }
@@ -70,17 +70,17 @@ impl HunyuanResidual {
         })
     }
 
-    /// `clip`: `(T, H, W, C)`, whose memory the result may take → `(T, H, W, O)`
-    pub(super) fn forward(&self, clip: Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
+    /// `video`: `(T, H, W, C)`, whose memory the result may take → `(T, H, W, O)`
+    pub(super) fn forward(&self, video: Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
         let (first, second) = (&self.first, &self.second);
         let inside = {
-            let moments = moments(&clip);
+            let moments = moments(&video);
             let activate = |xs: &Tensor| first.activate(xs, &moments, None);
-            first.conv.forward_bare(&clip, &activate, go_on)?
+            first.conv.forward_bare(&video, &activate, go_on)?
         };
         let sum = match &self.shortcut {
-            Some(shortcut) => shortcut.forward(&clip),
-            None => clip,
+            Some(shortcut) => shortcut.forward(&video),
+            None => video,
         };
         let moments = moments(&inside);
         let activate = |xs: &Tensor| second.activate(xs, &moments, first.conv.lacking());
@@ -114,11 +114,11 @@ impl HunyuanMiddle {
     }
 
     /// `(T, H, W, C)` → the same size
-    pub(super) fn forward(&self, clip: Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
-        let mut clip = self.before.forward(clip, go_on)?;
+    pub(super) fn forward(&self, video: Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
+        let mut video = self.before.forward(video, go_on)?;
         if let Some(attention) = &self.attention {
-            clip = attention.forward(&clip, None, go_on)?;
+            video = attention.forward(&video, None, go_on)?;
         }
-        self.after.forward(clip, go_on)
+        self.after.forward(video, go_on)
     }
 }

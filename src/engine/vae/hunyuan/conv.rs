@@ -30,7 +30,7 @@ pub(super) type PrepareFrames<'a> = &'a dyn Fn(&Tensor) -> Tensor;
 pub(super) struct CausalConv {
     /// `(O, 3 C, 3, 3)`, the temporal taps concatenated, channels innermost in memory
     weight: Tensor,
-    /// The taps' sum, `(O, C, 3, 3)`: all that a clip of one frame needs.
+    /// The taps' sum, `(O, C, 3, 3)`: all that a video of one frame needs.
     still: Tensor,
     bias: ConvBias,
     time_step: i64,
@@ -65,22 +65,22 @@ impl CausalConv {
         self.bias.lacking()
     }
 
-    /// Convolves `clip`, `(T, H, W, C)`, a few frames at a time, and gives each part, `(n, h, w, O)`, and which frames of
+    /// Convolves `video`, `(T, H, W, C)`, a few frames at a time, and gives each part, `(n, h, w, O)`, and which frames of
     /// the result it is, to `part`. `None` as soon as `part` gives that.
     pub(super) fn over(
         &self,
-        clip: &Tensor,
+        video: &Tensor,
         prepare: PrepareFrames<'_>,
         part: &mut dyn FnMut(Range<i64>, Tensor) -> Option<()>,
     ) -> Option<()> {
-        let frames = clip.size()[0];
+        let frames = video.size()[0];
         if frames == 1 {
-            let rows = with_borders(&[vec![prepare(clip).squeeze_dim(0)]]);
+            let rows = with_borders(&[vec![prepare(video).squeeze_dim(0)]]);
             return part(0..1, self.convolve(&rows, &self.still));
         }
         let count = (frames - 1) / self.time_step + 1;
-        let mut ready = PreparedFrames::new(clip, prepare);
-        for range in parts_of(count, clip, TAPS) {
+        let mut ready = PreparedFrames::new(video, prepare);
+        for range in parts_of(count, video, TAPS) {
             let first = range.start * self.time_step - (TAPS - 1);
             let last = (range.end - 1) * self.time_step;
             ready.hold(first, last);
@@ -98,33 +98,33 @@ impl CausalConv {
     /// The whole result, `(t, h, w, O)`.
     pub(super) fn forward(
         &self,
-        clip: &Tensor,
+        video: &Tensor,
         prepare: PrepareFrames<'_>,
         go_on: GoOn<'_>,
     ) -> Option<Tensor> {
-        self.collected(clip, prepare, go_on, true)
+        self.collected(video, prepare, go_on, true)
     }
 
     /// Like `forward`, without the [lacking](Self::lacking) bias.
     pub(super) fn forward_bare(
         &self,
-        clip: &Tensor,
+        video: &Tensor,
         prepare: PrepareFrames<'_>,
         go_on: GoOn<'_>,
     ) -> Option<Tensor> {
-        self.collected(clip, prepare, go_on, false)
+        self.collected(video, prepare, go_on, false)
     }
 
     fn collected(
         &self,
-        clip: &Tensor,
+        video: &Tensor,
         prepare: PrepareFrames<'_>,
         go_on: GoOn<'_>,
         is_whole: bool,
     ) -> Option<Tensor> {
-        let frames = (clip.size()[0] - 1) / self.time_step + 1;
+        let frames = (video.size()[0] - 1) / self.time_step + 1;
         let mut collected = CollectedFrames::new(frames);
-        self.over(clip, prepare, &mut |range, mut ys| {
+        self.over(video, prepare, &mut |range, mut ys| {
             go_on()?;
             if is_whole && self.lacking().is_some() {
                 kernels::add_to_pixels(&mut ys, None, self.lacking());
@@ -140,7 +140,7 @@ impl CausalConv {
     }
 }
 
-/// Edges doubled, and frames too but for the first, then a convolution 3 × 3 × 3: as fewer taps over the clip before
+/// Edges doubled, and frames too but for the first, then a convolution 3 × 3 × 3: as fewer taps over the video before
 /// doubling.
 #[derive(Debug)]
 pub(super) enum UpConv {
@@ -169,15 +169,15 @@ impl UpConv {
     }
 
     /// `(T, H, W, C)` → `(T, 2H, 2W, C)` or `(2T - 1, 2H, 2W, C)`
-    pub(super) fn forward(&self, clip: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
-        let size = clip.size();
+    pub(super) fn forward(&self, video: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
+        let size = video.size();
         let frames = size[0];
-        let frame = |at: i64| clip.get(at.clamp(0, frames - 1));
+        let frame = |at: i64| video.get(at.clamp(0, frames - 1));
         match self {
             Self::Space(conv) => {
                 let mut collected = CollectedFrames::new(frames);
                 // The output has four times the pixels, each with one corner's values.
-                for range in parts_of(frames, clip, 4 * 2) {
+                for range in parts_of(frames, video, 4 * 2) {
                     go_on()?;
                     let taps = range
                         .clone()
@@ -189,10 +189,10 @@ impl UpConv {
             }
             Self::Both([early, late]) => {
                 let doubled = [2 * frames - 1, 2 * size[1], 2 * size[2], size[3]];
-                let out = Tensor::empty(doubled, (clip.kind(), clip.device()));
+                let out = Tensor::empty(doubled, (video.kind(), video.device()));
                 let rows = with_borders(&[vec![frame(0), frame(0)]]);
                 out.narrow(0, 0, 1).copy_(&late.forward_bordered(&rows));
-                for range in parts_of(frames - 1, clip, 4 * 2) {
+                for range in parts_of(frames - 1, video, 4 * 2) {
                     go_on()?;
                     let taps = range.clone().map(|at| vec![frame(at), frame(at + 1)]);
                     let rows = with_borders(&taps.collect::<Vec<_>>());
@@ -209,7 +209,7 @@ impl UpConv {
     }
 }
 
-/// A convolution of single numbers of a clip, as a matrix.
+/// A convolution of single numbers of a video, as a matrix.
 #[derive(Debug)]
 pub(super) struct PointConv {
     weight: Tensor,
@@ -266,18 +266,18 @@ impl CollectedFrames {
     }
 }
 
-/// The frames of a clip that are prepared: those that the next part of a result needs.
+/// The frames of a video that are prepared: those that the next part of a result needs.
 struct PreparedFrames<'a> {
-    clip: &'a Tensor,
+    video: &'a Tensor,
     prepare: PrepareFrames<'a>,
     first: i64,
     frames: VecDeque<Tensor>,
 }
 
 impl<'a> PreparedFrames<'a> {
-    fn new(clip: &'a Tensor, prepare: PrepareFrames<'a>) -> Self {
+    fn new(video: &'a Tensor, prepare: PrepareFrames<'a>) -> Self {
         Self {
-            clip,
+            video,
             prepare,
             first: 0,
             frames: VecDeque::new(),
@@ -289,7 +289,7 @@ impl<'a> PreparedFrames<'a> {
     fn hold(&mut self, first: i64, last: i64) {
         let done = self.first + self.frames.len() as i64;
         if last >= done {
-            let new = (self.prepare)(&self.clip.narrow(0, done, last + 1 - done));
+            let new = (self.prepare)(&self.video.narrow(0, done, last + 1 - done));
             self.frames.extend(new.unbind(0));
         }
         while self.first < first {
@@ -315,9 +315,9 @@ fn taps_as_channels(weight: &Tensor) -> Tensor {
     channels_innermost(&weight.transpose(1, 2).flatten(1, 2))
 }
 
-/// Ranges of `count` frames of results, each made of about as much as may be at hand: `copies` of the clip's frames.
-fn parts_of(count: i64, clip: &Tensor, copies: i64) -> impl Iterator<Item = Range<i64>> + use<> {
-    let per_frame = clip.size()[1..].iter().product::<i64>() * copies;
+/// Ranges of `count` frames of results, each made of about as much as may be at hand: `copies` of the video's frames.
+fn parts_of(count: i64, video: &Tensor, copies: i64) -> impl Iterator<Item = Range<i64>> + use<> {
+    let per_frame = video.size()[1..].iter().product::<i64>() * copies;
     let step = (MAX_GATHERED / per_frame.max(1)).max(1);
     (0..count)
         .step_by(step as usize)

@@ -55,7 +55,7 @@ impl HunyuanVaeDecoder {
         keys::unexpected_of_hunyuan(weights, VaeHalf::Decoder)
     }
 
-    /// `latents`: `(1, C, f, h, w)`, not normalised, anywhere and of any kind. Gives `frames` the clip in order, a few
+    /// `latents`: `(1, C, f, h, w)`, not normalised, anywhere and of any kind. Gives `frames` the video in order, a few
     /// frames at a time, `(1, 3, n, H, W)`, nominally in -1..1, where the weights are and in their kind.
     ///
     /// `tiling`: frames in overlapping squares too, for less memory. As norms see a square alone, it always is as
@@ -69,9 +69,9 @@ impl HunyuanVaeDecoder {
     ) -> Option<()> {
         let go_on: GoOn<'_> = &|| (!cancelled()).then_some(());
         let len = latents.size()[2];
-        let mut give = |clip: &Tensor| {
+        let mut give = |video: &Tensor| {
             // t h w c -> 1 c t h w
-            frames(clip.permute([3, 0, 1, 2]).unsqueeze(0).contiguous());
+            frames(video.permute([3, 0, 1, 2]).unsqueeze(0).contiguous());
         };
         let (tiling, factor) = (tiling.map(Tiling::separate), self.spatial_factor);
         let decode = |latents: &Tensor| {
@@ -85,8 +85,8 @@ impl HunyuanVaeDecoder {
             };
             let mut splice = TemporalBlender::new(tiles);
             for (start, len) in tiles.stretches() {
-                let clip = decode(&latents.narrow(2, start, len))?;
-                if let Some(own) = splice.put(&clip) {
+                let video = decode(&latents.narrow(2, start, len))?;
+                if let Some(own) = splice.put(&video) {
                     give(&own);
                 }
             }

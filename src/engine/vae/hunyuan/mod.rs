@@ -3,12 +3,12 @@
 //!
 //! After diffusers' `AutoencoderKLHunyuanVideo`:
 //! <https://github.com/huggingface/diffusers/blob/v0.42.1/src/diffusers/models/autoencoders/autoencoder_kl_hunyuan_video.py>.
-//! Its norms take their statistics from all frames that go through together, so that a clip cannot go through a few
+//! Its norms take their statistics from all frames that go through together, so that a video cannot go through a few
 //! frames at a time with the borders remembered: it is cut into tiles of time, which overlap and are blended, always
 //! and as diffusers does it. Within a tile each layer goes over a few frames at a time.
 //!
-//! Shapes: one clip at a time. Inside, frames are `(T, H, W, C)`, contiguous: channels innermost is what oneDNN and
-//! cuDNN want, and each frame is one picture of a batch. At the border, tensors are `(1, C, F, H, W)` as in diffusers.
+//! Shapes: one video at a time. Inside, frames are `(T, H, W, C)`, contiguous: channels innermost is what oneDNN and
+//! cuDNN want, and each frame is one image of a batch. At the border, tensors are `(1, C, F, H, W)` as in diffusers.
 
 mod blocks;
 mod conv;

@@ -1,4 +1,4 @@
-//! A clip in overlapping stretches of time, and how their results become one clip again, as diffusers does it.
+//! A video in overlapping stretches of time, and how their results become one video again, as diffusers does it.
 //!
 //! Every stretch but the first begins one latent early, for what comes before it, and gives that one up again. Then it
 //! is blended into the end of the one before. Knows no network.
@@ -54,7 +54,7 @@ impl TimeTiles {
     }
 }
 
-/// The results of stretches, `(T, ..)`, on their way to a whole clip.
+/// The results of stretches, `(T, ..)`, on their way to a whole video.
 pub(super) struct TemporalBlender {
     tiles: TimeTiles,
     /// The end of the stretch before, for the next one's start.
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_has_all_its_frames_whatever_its_length() {
+    fn a_video_has_all_its_frames_whatever_its_length() {
         for latents in 5..24 {
             let tiles = TimeTiles::of_latents(latents, 4).unwrap();
             let mut splice = TemporalBlender::new(tiles);

@@ -10,11 +10,11 @@ use super::norm::{ChannelMoments, GroupNorm};
 use crate::kernels;
 use crate::vae::ConvBias;
 use crate::vae::attention::PixelAttention;
-use crate::vae::causal::{channels_innermost, convolve_pictures, convolve_strided};
+use crate::vae::causal::{channels_innermost, convolve_images, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
 
-/// A convolution of pictures, 3 × 3 with a border of zeros or 1 × 1.
+/// A convolution of images, 3 × 3 with a border of zeros or 1 × 1.
 #[derive(Debug)]
 pub(super) struct KlConv {
     /// `(O, C, k, k)`, channels innermost in memory
@@ -59,7 +59,7 @@ impl KlConv {
     /// Convolution without the [lacking](Self::lacking) bias.
     fn convolve_bare(&self, xs: &Tensor) -> Tensor {
         let padding = [self.kernel / 2; 2];
-        convolve_pictures(xs, &self.weight, self.bias.fused(), padding)
+        convolve_images(xs, &self.weight, self.bias.fused(), padding)
     }
 
     /// Bias that has to be added to each channel of the output of [`convolve_bare`](Self::convolve_bare): `(O)` in f32.
@@ -209,7 +209,7 @@ impl KlMiddle {
     ) -> Option<BandedTensor> {
         let mut canvas = self.block_1.forward(canvas, pass)?;
         if let Some(attention) = &self.attn_1 {
-            // At the level of the latents all of a picture is at hand.
+            // At the level of the latents all of an image is at hand.
             let moments = canvas.moments(pass);
             let ys = attention.forward(&canvas.whole(pass), moments.as_ref(), &|| {
                 pass.check_cancelled()
@@ -237,7 +237,7 @@ impl KlDownsample {
     ) -> Option<BandedTensor> {
         let conv = &self.0;
         let layer = |xs: &Tensor, band: &RowBand| {
-            // A border of zeros below and to the right only, and below only where the picture ends.
+            // A border of zeros below and to the right only, and below only where the image ends.
             let rows = band.input.end - band.input.start;
             let missing = 2 * (band.out.end - band.out.start) + 1 - rows;
             let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, missing]);

@@ -13,7 +13,7 @@ use super::norm::ChannelMoments;
 use crate::runtime::memory_counts;
 use crate::vae::tiles::Tiling;
 
-/// A picture in bands: how large they are, and where the rest of it waits.
+/// An image in bands: how large they are, and where the rest of it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowBands {
     /// A layer takes as many pixels at a time as a square of this edge has; where channels are more than at the
@@ -37,7 +37,7 @@ impl Default for RowBands {
 impl RowBands {
     /// Bands of as many pixels as a tile has. The rest waits on the device where it has room for that, as it is now.
     ///
-    /// `pixels`: of the whole picture, `width`: its channels there.
+    /// `pixels`: of the whole image, `width`: its channels there.
     pub(super) fn of_tiles(tiling: Tiling, pixels: i64, width: i64, pass: &ImagePass<'_>) -> Self {
         // Input and output of a layer, and the residual or the next level.
         let waiting = 3 * pixels * width * pass.kind.elt_size_in_bytes() as i64;
@@ -54,7 +54,7 @@ fn has_room(device: Device, bytes: u64) -> bool {
     counts.total.saturating_sub(counts.used) + unused > bytes
 }
 
-/// One picture's way through a network.
+/// One image's way through a network.
 pub(super) struct ImagePass<'a> {
     /// Numbers that a layer may take or give at a time, and where the rest waits.
     bands: Option<(i64, Device)>,
@@ -73,7 +73,7 @@ impl<'a> ImagePass<'a> {
         }
     }
 
-    /// `width`: the channels of a picture at the pixels; the layers there take up to twice as many.
+    /// `width`: the channels of an image at the pixels; the layers there take up to twice as many.
     pub(super) fn in_bands(self, bands: RowBands, width: i64) -> Self {
         let pixels = bands.size.max(1).saturating_mul(bands.size.max(1));
         let waiting = if bands.off_device {
@@ -284,7 +284,7 @@ impl BandedTensor {
         self.rows(0..self.size()[0], pass)
     }
 
-    /// Of all numbers of each channel; `None` where whoever has the picture has all of it.
+    /// Of all numbers of each channel; `None` where whoever has the image has all of it.
     pub(super) fn moments(&self, pass: &ImagePass<'_>) -> Option<ChannelMoments> {
         pass.bands?;
         let known = self.moments.clone();
@@ -355,7 +355,7 @@ impl RowBand {
         Self { out, input, above }
     }
 
-    /// Puts `ys`, the band's own rows, where they belong in the whole picture `out`, and says what is known of them.
+    /// Puts `ys`, the band's own rows, where they belong in the whole image `out`, and says what is known of them.
     fn put(&self, ys: &Tensor, out: &Tensor) -> ChannelMoments {
         out.narrow(1, self.out.start, self.out.end - self.out.start)
             .copy_(ys);

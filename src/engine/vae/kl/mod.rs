@@ -1,14 +1,14 @@
-//! The autoencoder of FLUX.1: pictures, 8 × 8 pixels to one latent of 16 channels; with other numbers in its
+//! The autoencoder of FLUX.1: images, 8 × 8 pixels to one latent of 16 channels; with other numbers in its
 //! configuration that of any latent diffusion model in diffusers' `AutoencoderKL`, and `AutoencoderKLFlux2`, whose latents
 //! are normed and not scaled.
 //!
 //! After <https://github.com/black-forest-labs/flux/blob/v0.0.1/src/flux/modules/autoencoder.py>, whose names the fields
 //! follow, and
 //! <https://github.com/huggingface/diffusers/blob/v0.42.1/src/diffusers/models/autoencoders/autoencoder_kl.py>.
-//! Group norms take their statistics from the whole picture, so a tile that knows only itself comes out different. A
-//! picture that is too large goes through each layer in bands of rows instead: `canvas` says how.
+//! Group norms take their statistics from the whole image, so a tile that knows only itself comes out different. A
+//! image that is too large goes through each layer in bands of rows instead: `canvas` says how.
 //!
-//! Shapes: inside, a picture is `(1, H, W, C)`, contiguous: channels innermost is what oneDNN and cuDNN want. At the
+//! Shapes: inside, an image is `(1, H, W, C)`, contiguous: channels innermost is what oneDNN and cuDNN want. At the
 //! border, tensors are `(B, C, H, W)` as in diffusers.
 
 mod blocks;
@@ -80,10 +80,10 @@ impl KlHalf {
         }
     }
 
-    /// `pictures`: `(B, C, H, W)` → what `one` gives of all.
+    /// `images`: `(B, C, H, W)` → what `one` gives of all.
     fn over(
         &self,
-        pictures: &Tensor,
+        images: &Tensor,
         way: KlWay,
         one: ImageStep<'_>,
         cancelled: &dyn Fn() -> bool,
@@ -93,32 +93,32 @@ impl KlHalf {
             KlWay::Whole => None,
             KlWay::Bands(bands) => Some(bands),
             KlWay::Tiles(tiling) if tiling.is_seamless() => {
-                let edges = [2, 3].map(|dim| pictures.size()[dim] / self.cells[0]);
+                let edges = [2, 3].map(|dim| images.size()[dim] / self.cells[0]);
                 let pixels = edges.iter().product::<i64>() * self.spatial_factor.pow(2);
                 Some(RowBands::of_tiles(tiling, pixels, self.width, &pass))
             }
             KlWay::Tiles(tiling) => {
-                return self.each(pictures, &pass, &|picture, pass| {
+                return self.each(images, &pass, &|image, pass| {
                     let tile = |tile: &Tensor| {
                         let ys = one(tile, pass)?;
                         Some(ys.permute([0, 2, 3, 1]).contiguous())
                     };
                     let (tiling, factor) = (Some(tiling), self.spatial_factor);
-                    let whole = in_tiles(picture, 2, tiling, factor, self.cells, &tile)?;
+                    let whole = in_tiles(image, 2, tiling, factor, self.cells, &tile)?;
                     Some(whole.permute([0, 3, 1, 2]).contiguous())
                 });
             }
         };
         match bands {
-            None => self.each(pictures, &pass, one),
-            Some(bands) => self.each(pictures, &pass.in_bands(bands, self.width), one),
+            None => self.each(images, &pass, one),
+            Some(bands) => self.each(images, &pass.in_bands(bands, self.width), one),
         }
     }
 
-    fn each(&self, pictures: &Tensor, pass: &ImagePass<'_>, one: ImageStep<'_>) -> Option<Tensor> {
+    fn each(&self, images: &Tensor, pass: &ImagePass<'_>, one: ImageStep<'_>) -> Option<Tensor> {
         tch::no_grad(|| {
-            let pictures = pictures.split(1, 0).into_iter();
-            let results = pictures.map(|picture| Some(one(&picture, pass)?.to_device(self.device)));
+            let images = images.split(1, 0).into_iter();
+            let results = images.map(|image| Some(one(&image, pass)?.to_device(self.device)));
             match results.collect::<Option<Vec<_>>>()?.as_slice() {
                 [one] => Some(one.shallow_clone()),
                 all => Some(Tensor::cat(all, 0)),

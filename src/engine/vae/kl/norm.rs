@@ -1,7 +1,7 @@
-//! Group norm over whole pictures, of which only a band may be at hand: statistics are apart from their use.
+//! Group norm over whole images, of which only a band may be at hand: statistics are apart from their use.
 //!
 //! Statistics and the norm itself are computed in f32 whatever comes in, and rounded once.
-//! For contiguous f32 pictures on the CPU each takes one pass over memory. libtorch has a group norm for channels innermost
+//! For contiguous f32 images on the CPU each takes one pass over memory. libtorch has a group norm for channels innermost
 //! there, but sums up all pixels one after the other: at 512 × 512 its variance is off by a ten-thousandth.
 
 use safelight_loops::statistics::{BlockStatistics, ScaleShift};
@@ -109,7 +109,7 @@ impl ChannelMoments {
     }
 }
 
-/// Mean and deviation of groups of channels over the picture.
+/// Mean and deviation of groups of channels over the image.
 #[derive(Debug)]
 pub(in crate::vae) struct GroupNorm {
     weight: Tensor,
@@ -156,7 +156,7 @@ impl GroupNorm {
             None => ChannelMoments::from_pixels(&xs),
         };
         if let Some(lacking) = lacking {
-            // The picture's own stay as they are.
+            // The image's own stay as they are.
             moments.mean = &moments.mean + lacking;
         }
         let moments = moments.of_groups(self.groups);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     /// Far from zero, where squares of large numbers would cancel: `(1, height, width, channels)` in f64
-    fn picture(height: i64, width: i64, channels: i64) -> Tensor {
+    fn image(height: i64, width: i64, channels: i64) -> Tensor {
         let places = Tensor::arange(height * width * channels, (Kind::Double, Device::Cpu));
         let xs = (places * 0.37).sin() + 20.0;
         xs.view([1, height, width, channels])
@@ -266,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn a_large_picture_far_from_zero_is_normalized_as_in_double_precision() {
+    fn a_large_image_far_from_zero_is_normalized_as_in_double_precision() {
         let norm = norm(6);
-        let xs = picture(311, 307, 6);
+        let xs = image(311, 307, 6);
         let found = norm.forward(&xs.to_kind(Kind::Float), None);
         let off = distance(&found, &expected(&xs, &norm));
         assert!(off < 2e-6, "{off}");
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn what_is_lacking_counts_as_if_it_were_there() {
         let norm = norm(6);
-        let xs = picture(13, 9, 6);
+        let xs = image(13, 9, 6);
         let lacking = Tensor::linspace(-3.0, 2.0, 6, (Kind::Float, Device::Cpu));
         let bare = (&xs - &lacking).to_kind(Kind::Float);
         let expected = expected(&xs, &norm).silu();
@@ -292,9 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn statistics_of_parts_are_those_of_the_picture() {
+    fn statistics_of_parts_are_those_of_the_image() {
         let norm = norm(6);
-        let xs = picture(23, 9, 6);
+        let xs = image(23, 9, 6);
         let float = xs.to_kind(Kind::Float);
         let parts = float.split_with_sizes([1, 10, 12], 1);
         let moments: Vec<ChannelMoments> = parts.iter().map(ChannelMoments::from_pixels).collect();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_one_color_becomes_the_bias() {
+    fn an_image_of_one_color_becomes_the_bias() {
         let norm = norm(6);
         for kind in [Kind::Float, Kind::BFloat16] {
             let xs = Tensor::full([1, 4, 5, 6], 3.0, (kind, Device::Cpu));

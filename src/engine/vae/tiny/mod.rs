@@ -1,8 +1,8 @@
-//! Tiny decoders: latents, as transformers have them, to rough pictures in a small part of a step.
+//! Tiny decoders: latents, as transformers have them, to rough images in a small part of a step.
 //!
-//! TAESD's family: of pictures (`taef1`) and of clips (TAEHV: `taehv`, `taew2_1`, `taew2_2` and those built alike), each
-//! clip's frame with what its blocks remember of the one before. The last doublings may be left out, and time is never
-//! doubled: one picture a latent frame, one frame at a time. Encodes nothing.
+//! TAESD's family: of images (`taef1`) and of videos (TAEHV: `taehv`, `taew2_1`, `taew2_2` and those built alike), each
+//! video's frame with what its blocks remember of the one before. The last doublings may be left out, and time is never
+//! doubled: one image a latent frame, one frame at a time. Encodes nothing.
 //! After <https://github.com/madebyollin/taehv> and diffusers' `AutoencoderTiny`.
 
 #[cfg(test)]
@@ -24,7 +24,7 @@ const RANGE: f64 = 3.0;
 #[derive(Debug)]
 struct TinyLevel {
     blocks: Vec<TinyBlock>,
-    /// Of clips: what would make several frames of one; only the last of them is made.
+    /// Of videos: what would make several frames of one; only the last of them is made.
     grow: Option<TinyConv>,
     conv: TinyConv,
 }
@@ -54,7 +54,7 @@ impl TinyLevel {
 pub struct TinyDecoder {
     first: TinyConv,
     levels: Vec<TinyLevel>,
-    /// Of pictures: the block of the last size.
+    /// Of images: the block of the last size.
     end: Option<TinyBlock>,
     last: TinyConv,
     latent_channels: i64,
@@ -106,12 +106,12 @@ impl TinyDecoder {
         all.into_iter().find(|&n| edge << n <= max_edge)
     }
 
-    /// Each frame of `latents`, `(1, C, f, h, w)`, to `picture` as `(3, H, W)`, nominally 0 to 1.
-    pub fn decode(&self, latents: &Tensor, doublings: u32, picture: &mut dyn FnMut(Tensor)) {
+    /// Each frame of `latents`, `(1, C, f, h, w)`, to `image` as `(3, H, W)`, nominally 0 to 1.
+    pub fn decode(&self, latents: &Tensor, doublings: u32, image: &mut dyn FnMut(Tensor)) {
         let _guard = disable_miopen(self.device);
         let mut memory = FrameMemory::new();
         for frame in latents.to_device(self.device).to_kind(self.kind).unbind(2) {
-            picture(self.frame(&frame, doublings, &mut memory));
+            image(self.frame(&frame, doublings, &mut memory));
         }
     }
 

@@ -40,9 +40,9 @@ fn decoder(name: &str) -> TinyDecoder {
 
 /// `(f, 3, H, W)`
 fn decode(decoder: &TinyDecoder, latents: &Tensor, doublings: u32) -> Tensor {
-    let mut pictures = Vec::new();
-    tch::no_grad(|| decoder.decode(latents, doublings, &mut |picture| pictures.push(picture)));
-    Tensor::stack(&pictures, 0)
+    let mut images = Vec::new();
+    tch::no_grad(|| decoder.decode(latents, doublings, &mut |image| images.push(image)));
+    Tensor::stack(&images, 0)
 }
 
 fn latents(name: &str, shape: &[i64]) -> Tensor {

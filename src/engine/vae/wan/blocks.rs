@@ -25,7 +25,7 @@ impl<'a> ChunkPass<'a> {
         }
     }
 
-    /// To be called between two clips, or two tiles of one.
+    /// To be called between two videos, or two tiles of one.
     pub(super) fn forget(&mut self) {
         self.cache = FrameCache::default();
     }

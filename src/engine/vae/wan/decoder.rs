@@ -78,12 +78,12 @@ impl WanVaeDecoder {
         keys::unexpected_of_wan(weights, VaeHalf::Decoder)
     }
 
-    /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` the clip in chunks, `(1, 3, n, H, W)` in -1..1, in the
+    /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` the video in chunks, `(1, 3, n, H, W)` in -1..1, in the
     /// kind of the weights: first one frame, then as many as the temporal factor times the latent frames that are
     /// decoded at a time, at the end fewer. `None` when cancelled.
     ///
     /// `tiling`: in overlapping tiles, for less memory on the device, where the frames all come at the end, in order and
-    /// in the same chunks. A clip that fits into one tile is decoded whole.
+    /// in the same chunks. A video that fits into one tile is decoded whole.
     pub fn decode(
         &self,
         latents: &Tensor,

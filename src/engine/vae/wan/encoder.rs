@@ -1,6 +1,6 @@
 //! Pixels to the mean and log variance of their latents, one frame and then four at a time.
 //!
-//! Does not resize or check pictures, and draws nothing: the mode of the posterior is its mean.
+//! Does not resize or check images, and draws nothing: the mode of the posterior is its mean.
 
 use safelight_core::networks::{VaeHalf, WanVaeConfig, WanVaeLevel};
 use tch::{Kind, Tensor};
@@ -74,9 +74,9 @@ impl WanVaeEncoder {
 
     /// `pixels`: `(1, 3, F, H, W)` in -1..1, edges multiples of the spatial factor → `None` when cancelled.
     ///
-    /// Takes the first frame and then whole groups of four: what is left over is ignored, as in diffusers. The clip may
+    /// Takes the first frame and then whole groups of four: what is left over is ignored, as in diffusers. The video may
     /// be anywhere and of any kind: a chunk at a time is brought to the weights. `tiling`: in overlapping tiles, for less
-    /// memory; a clip that fits into one tile is encoded whole.
+    /// memory; a video that fits into one tile is encoded whole.
     pub fn encode(
         &self,
         pixels: &Tensor,

@@ -4,10 +4,10 @@
 //! After diffusers' `AutoencoderKLWan`:
 //! <https://github.com/huggingface/diffusers/blob/v0.42.1/src/diffusers/models/autoencoders/autoencoder_kl_wan.py>.
 //! One implementation: what sets the two apart is configuration, and shows in core's `WanVaeLevel`. Frames go through a few
-//! at a time, each convolution keeping the last two frames it saw, so that memory does not grow with the clip.
+//! at a time, each convolution keeping the last two frames it saw, so that memory does not grow with the video.
 //!
-//! Shapes: one clip at a time. Inside, frames are `(T, H, W, C)`, contiguous: channels innermost is what oneDNN and
-//! cuDNN want, and each frame is one picture of a batch. At the border, tensors are `(1, C, F, H, W)` as in diffusers.
+//! Shapes: one video at a time. Inside, frames are `(T, H, W, C)`, contiguous: channels innermost is what oneDNN and
+//! cuDNN want, and each frame is one image of a batch. At the border, tensors are `(1, C, F, H, W)` as in diffusers.
 
 mod blocks;
 mod decoder;

@@ -105,7 +105,7 @@ impl WanUpsample {
                 ConvForm::Planes | ConvForm::Mixed => {
                     UpsampleDoubling::AtOnce(DoublingConv::new(&conv.weight, &conv.bias))
                 }
-                ConvForm::Pictures | ConvForm::Volumes => UpsampleDoubling::InSteps(conv),
+                ConvForm::Images | ConvForm::Volumes => UpsampleDoubling::InSteps(conv),
             },
             time_conv: time
                 .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, 2 * dim], [3, 1, 1], feed))

@@ -34,8 +34,8 @@ fn recorded(name: &str) -> Tensor {
     fixtures::recorded("vision/recorded.safetensors", name)
 }
 
-/// The same as `picture` of `generate.py`.
-fn picture(width: u32, height: u32) -> Vec<u8> {
+/// The same as `image` of `generate.py`.
+fn image(width: u32, height: u32) -> Vec<u8> {
     let mut rgb = Vec::new();
     for y in 0..height {
         for x in 0..width {
@@ -51,7 +51,7 @@ fn picture(width: u32, height: u32) -> Vec<u8> {
 }
 
 fn pixels((width, height): (u32, u32), processor: &ClipImageProcessor) -> Tensor {
-    pixel_values(&picture(width, height), width, height, processor).unwrap()
+    pixel_values(&image(width, height), width, height, processor).unwrap()
 }
 
 /// Every 13th row and 11th column, as recorded.
@@ -75,7 +75,7 @@ fn encoder(kind: Kind) -> ClipVisionEncoder {
     encoder
 }
 
-fn two_pictures() -> Tensor {
+fn two_images() -> Tensor {
     let processor = ClipImageProcessor::default();
     let both = [pixels(SIZES[0], &processor), pixels(SIZES[1], &processor)];
     Tensor::cat(&both, 0)
@@ -152,7 +152,7 @@ fn an_image_that_cannot_be_is_refused() {
 #[test]
 fn embeddings_are_those_of_the_reference() {
     let encoder = encoder(Kind::Float);
-    let found = encoder.encode_pictures(&two_pictures(), &NoHooks).unwrap();
+    let found = encoder.encode_images(&two_images(), &NoHooks).unwrap();
     assert_close("embeds", &found, &recorded("image_embeds"), 2e-6);
     let finished = encoder.finish(&found);
     let last = finished.last_hidden_state.slice(1, None, None, 16);
@@ -164,7 +164,7 @@ fn embeddings_are_those_of_the_reference() {
 #[test]
 fn half_precision_comes_close_and_stays_half() {
     for (kind, limit) in [(Kind::BFloat16, 2e-2), (Kind::Half, 3e-3)] {
-        let found = encoder(kind).encode_pictures(&two_pictures(), &NoHooks);
+        let found = encoder(kind).encode_images(&two_images(), &NoHooks);
         let found = found.unwrap();
         assert_eq!(found.kind(), kind);
         assert_close("embeds", &found, &recorded("image_embeds"), limit);
@@ -178,8 +178,8 @@ fn another_activation_is_another_result() {
     config.hidden_act = ClipActivation::QuickGelu;
     let weights = open(&folder, Kind::Float);
     let encoder = ClipVisionEncoder::new(&config, &weights).unwrap();
-    let one = two_pictures().narrow(0, 0, 1);
-    let found = encoder.encode_pictures(&one, &NoHooks).unwrap();
+    let one = two_images().narrow(0, 0, 1);
+    let found = encoder.encode_images(&one, &NoHooks).unwrap();
     let found = found.slice(1, None, None, 16);
     assert_close("QuickGELU", &found, &recorded("quick_gelu"), 2e-6);
 }
@@ -197,13 +197,13 @@ impl Hooks for CancelSecond {
 #[test]
 fn encoding_stops_between_layers() {
     let hooks = CancelSecond(Cell::new(0));
-    let found = encoder(Kind::Float).encode_pictures(&two_pictures(), &hooks);
+    let found = encoder(Kind::Float).encode_images(&two_images(), &hooks);
     assert!(found.is_none());
     assert_eq!(hooks.0.get(), 2);
 }
 
 #[test]
-fn weights_are_found_without_a_prefix_and_next_to_the_rest_of_clip() {
+fn weights_are_found_without_a_prefix_and_next_to_the_rest_of_video() {
     let folder = fixture("vision/image_encoder");
     let config = ClipVisionConfig::read(&folder).unwrap();
     let all = Weights::read_all(&folder).unwrap();
@@ -229,7 +229,7 @@ fn weights_are_found_without_a_prefix_and_next_to_the_rest_of_clip() {
         let encoder = ClipVisionEncoder::new(&config, &weights).unwrap();
         let keys = ClipVisionEncoder::unexpected_keys(&weights);
         assert_eq!(keys.len(), unexpected, "{keys:?}");
-        let found = encoder.encode_pictures(&two_pictures(), &NoHooks).unwrap();
+        let found = encoder.encode_images(&two_images(), &NoHooks).unwrap();
         assert_close(prefix, &found, &recorded("image_embeds"), 2e-6);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::picture;
+use super::image;
 use crate::closeness::assert_close;
 use crate::hooks::NoHooks;
 use crate::vision::*;
@@ -28,7 +28,7 @@ fn recorded(name: &str) -> Tensor {
 /// As the autoencoder gets it.
 fn preprocessed((width, height): (u32, u32)) -> Tensor {
     let size = [i64::from(height), i64::from(width), 3];
-    let rgb = Tensor::from_data_size(&picture(width, height), &size, Kind::Uint8);
+    let rgb = Tensor::from_data_size(&image(width, height), &size, Kind::Uint8);
     let rgb = rgb.permute([2, 0, 1]).unsqueeze(0).to_kind(Kind::Float);
     (rgb / 255.0) * 2.0 - 1.0
 }
@@ -81,7 +81,7 @@ fn images_give_the_embeddings_that_framepack_reads() {
     let dir = folder();
     let encoder = encoder(dir.path());
     for size in &SIZES[..2] {
-        let embeds = encoder.encode_pictures(&pixels(*size), &NoHooks).unwrap();
+        let embeds = encoder.encode_images(&pixels(*size), &NoHooks).unwrap();
         assert_eq!(embeds.size(), [1, 729, 36]);
         let name = format!("last_hidden_state.{}x{}", size.0, size.1);
         let sampled = embeds.slice(1, None, None, 16);
@@ -98,7 +98,7 @@ fn images_give_the_embeddings_that_framepack_reads() {
 fn a_siglip_is_read_under_every_name_that_files_have() {
     let dir = folder();
     let pixels = pixels(SIZES[0]);
-    let expected = encoder(dir.path()).encode_pictures(&pixels, &NoHooks);
+    let expected = encoder(dir.path()).encode_images(&pixels, &NoHooks);
     let bare = |name: &str| name.replace("vision_model.", "");
     let whole = |name: &str| format!("siglip.{name}");
     let renamings: [&dyn Fn(&str) -> String; 2] = [&bare, &whole];
@@ -110,7 +110,7 @@ fn a_siglip_is_read_under_every_name_that_files_have() {
             named.push((rename(name), other.shallow_clone()));
         }
         let dir = write_folder(&json_of("image_encoder.json"), &named);
-        let found = encoder(dir.path()).encode_pictures(&pixels, &NoHooks);
+        let found = encoder(dir.path()).encode_images(&pixels, &NoHooks);
         assert_eq!(found, expected, "{}", rename("vision_model.x"));
     }
 }
@@ -195,6 +195,6 @@ fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
 #[test]
 fn a_cancelled_encoder_stops() {
     let dir = folder();
-    let found = encoder(dir.path()).encode_pictures(&pixels(SIZES[2]), &Cancelled);
+    let found = encoder(dir.path()).encode_images(&pixels(SIZES[2]), &Cancelled);
     assert!(found.is_none());
 }

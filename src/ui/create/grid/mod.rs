@@ -47,7 +47,7 @@ fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
         side_ui(ui, view, &choices, 1);
         if view.error_of("grid").is_none() {
             let count = view.form.num_results(spec);
-            field_hint(ui, &count_text(count, spec.family.makes_pictures));
+            field_hint(ui, &count_text(count, spec.family.makes_images));
         }
     }
     // The first of all errors is shown above Generate.
@@ -58,8 +58,8 @@ fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
 }
 
 /// `3 × 2 cells: 6 jobs`.
-fn count_text(num_jobs: usize, makes_pictures: bool) -> String {
-    let word = result_word(makes_pictures);
+fn count_text(num_jobs: usize, makes_images: bool) -> String {
+    let word = result_word(makes_images);
     match num_jobs {
         1 => "1 job: write more values for a grid".to_owned(),
         jobs => format!("{jobs} jobs, one {word} each, and a contact sheet"),
@@ -102,8 +102,8 @@ fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
 /// Returns whether something is changed as far as a strength says.
 fn has_strength(view: &UiContext<'_>, spec: &ModelSpec) -> bool {
     let inputs = view.inputs();
-    let of_picture = inputs.image.is_some() && spec.defaults.sampling.strength.is_some();
-    of_picture || inputs.source_clip.is_some()
+    let of_image = inputs.image.is_some() && spec.defaults.sampling.strength.is_some();
+    of_image || inputs.source_video.is_some()
 }
 
 fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: usize) {
@@ -242,9 +242,9 @@ fn offered(view: &UiContext<'_>, side: usize) -> Vec<(String, String)> {
             .map(|(value, label)| ((*value).to_owned(), (*label).to_owned()))
             .collect();
     }
-    let makes_pictures = view.makes_pictures();
+    let makes_images = view.makes_images();
     let models = view.app.cx.models.all().iter();
-    let alike = models.filter(|spec| spec.family.makes_pictures == makes_pictures);
+    let alike = models.filter(|spec| spec.family.makes_images == makes_images);
     alike
         .map(|spec| (spec.id.clone(), spec.name.clone()))
         .collect()

@@ -24,7 +24,7 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let hint = if view.form.is_one_a_line {
         "One prompt per line, each line makes a job".to_owned()
     } else {
-        format!("Describe the {}", result_word(view.makes_pictures()))
+        format!("Describe the {}", result_word(view.makes_images()))
     };
     field_ui(ui, view, label, &hint);
     let is_empty = view.form.prompt.trim().is_empty();
@@ -113,7 +113,7 @@ fn is_right_to_left(text: &str) -> bool {
 fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id {
     let explanation = format!(
         "Describe the {} in plain words. {{a|b}} picks one of them, __name__ a line of a wildcard file",
-        result_word(view.makes_pictures())
+        result_word(view.makes_images())
     );
     ui.horizontal(|ui| {
         let label = group_label(ui, "Prompt", &explanation);
@@ -194,7 +194,7 @@ fn field_ui(ui: &mut Ui, view: &mut UiContext<'_>, label: Id, hint: &str) {
 
 /// Shown where it acts: without guidance nothing is steered away from.
 fn negative_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let word = result_word(view.makes_pictures());
+    let word = result_word(view.makes_images());
     let hover =
         format!("What to keep out of the {word}. It is used because the guidance is above 1");
     let label = group_label(ui, "Negative prompt", &hover);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clip_does_not_hear_is_said_once_it_is_so() {
+    fn what_video_does_not_hear_is_said_once_it_is_so() {
         let found = second_encoder_text(&count(&[("T5", 60, 512), ("CLIP", 70, 77)]));
         assert_eq!(found, None);
         let text = second_encoder_text(&count(&[("T5", 90, 512), ("CLIP", 92, 77)])).unwrap();

@@ -163,7 +163,7 @@ fn a_transformer_is_the_same_bare_behind_a_prefix_and_in_diffusers_names() {
 }
 
 #[test]
-fn a_transformer_with_room_for_a_control_picture_is_known_by_its_name() {
+fn a_transformer_with_room_for_a_control_image_is_known_by_its_name() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     for (name, variant, kind) in [

@@ -133,7 +133,7 @@ fn with_lora(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, CatalogError> {
 }
 
 #[test]
-fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
+fn with_a_control_lora_dev_needs_a_control_image_of_the_kind_its_name_says() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let loras = models.join("loras");
@@ -145,11 +145,11 @@ fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
         write(&place, &shapes(layout), "BF16");
         let spec = ModelSpec::open(&place).unwrap();
         let (depth, edges) = (Some(ControlKind::Depth), Some(ControlKind::Edges));
-        let of_edges = "a picture of edges, or a picture whose edges are computed here";
+        let of_edges = "an image of edges, or an image whose edges are computed here";
         for (file, kind, needed, sampling) in [
             ("flux1-depth-dev-lora", depth, "a depth map", (10.0, 30)),
             ("flux1-canny-dev-lora", edges, of_edges, (30.0, 50)),
-            ("mine", None, "a control picture", (3.5, 20)),
+            ("mine", None, "a control image", (3.5, 20)),
         ] {
             let lora = loras.join(file).with_extension("safetensors");
             write(&lora, &shapes(LORA), "BF16");
@@ -183,7 +183,7 @@ fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
 }
 
 #[test]
-fn a_control_lora_is_refused_where_the_model_sees_another_picture_already() {
+fn a_control_lora_is_refused_where_the_model_sees_another_image_already() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let lora = models.join("loras/flux1-depth-dev-lora.safetensors");

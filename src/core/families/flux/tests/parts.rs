@@ -104,11 +104,11 @@ fn parts_that_the_user_named_win_over_those_of_a_checkpoint_and_of_a_folder() {
     let place = root.path().join("flux1-dev_all-in-one.safetensors");
     write(&place, &all_in_one("transformer dev"), "F16");
     let folder = write_folder(&root.path().join("folder"), "FluxPipeline", "dev");
-    let [own_clip, own_tokenizer] = ["text_encoder", "tokenizer_2"].map(|it| folder.join(it));
+    let [own_video, own_tokenizer] = ["text_encoder", "tokenizer_2"].map(|it| folder.join(it));
     for (model, clip, tokenizer) in [
         (&place, &place, shipped("t5-xxl")),
         // That of the folder itself is nearer.
-        (&folder, &own_clip, own_tokenizer),
+        (&folder, &own_video, own_tokenizer),
     ] {
         let files = open_with(model, &companions).unwrap().files;
         assert_eq!((&files.vae, &files.text_encoder), (&vae, clip));

@@ -1,4 +1,4 @@
-//! Pictures as prompts: which files make them, where those are found, and what is checked of them.
+//! Images as prompts: which files make them, where those are found, and what is checked of them.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::families::flux::tests::files::{flux_tree, framepack_shapes, shapes};
 use crate::families::read_footprint;
 use crate::footprint::PlannedNetwork;
 use crate::job::{
-    ChosenPicture, FormInputs, GenerateForm, GenerateRequest, JobRequest, PromptPicture, Recipe,
-    Stage, StartPicture,
+    ChosenImage, FormInputs, GenerateForm, GenerateRequest, JobRequest, PromptImage, Recipe, Stage,
+    StartImage,
 };
 use crate::model::ModelSpec;
 use crate::networks::ReduxConfig;
@@ -31,8 +31,8 @@ fn dev(catalog: &ModelCatalog) -> ModelSpec {
 }
 
 fn form(strengths: &[f64]) -> GenerateForm {
-    let pictures = strengths.iter().map(|&strength| ChosenPicture {
-        picture: StartPicture {
+    let images = strengths.iter().map(|&strength| ChosenImage {
+        image: StartImage {
             path: "look.png".into(),
             width: 64,
             height: 48,
@@ -42,7 +42,7 @@ fn form(strengths: &[f64]) -> GenerateForm {
     GenerateForm {
         prompt: "a boat".to_owned(),
         inputs: FormInputs {
-            prompt_pictures: pictures.collect(),
+            prompt_images: images.collect(),
             ..FormInputs::default()
         },
         out: "boat.png".into(),
@@ -52,7 +52,7 @@ fn form(strengths: &[f64]) -> GenerateForm {
 
 fn problem(form: &GenerateForm, spec: &ModelSpec) -> String {
     let errors = form.validate(spec).unwrap_err();
-    assert_eq!(errors[0].field, "prompt-picture");
+    assert_eq!(errors[0].field, "prompt-image");
     errors[0].message.clone()
 }
 
@@ -67,7 +67,7 @@ fn the_two_files_are_found_in_comfyuis_folders_in_the_repository_and_in_framepac
     let root = tempfile::tempdir().unwrap();
     let models = with_dev(root.path());
     let spec = dev(&catalog_of(&models));
-    assert!(spec.files.picture_prompts.is_none());
+    assert!(spec.files.image_prompts.is_none());
     let told = problem(&form(&[1.0]), &spec);
     assert!(told.contains("flux1-redux-dev.safetensors"), "{told}");
 
@@ -75,14 +75,14 @@ fn the_two_files_are_found_in_comfyuis_folders_in_the_repository_and_in_framepac
     let siglip = models.join("clip_vision/sigclip_vision_patch14_384.safetensors");
     write(&redux, &shapes("redux"), "BF16");
     // Nothing sees yet.
-    assert!(dev(&catalog_of(&models)).files.picture_prompts.is_none());
+    assert!(dev(&catalog_of(&models)).files.image_prompts.is_none());
     write(&siglip, &framepack_shapes("siglip"), "F16");
     let catalog = catalog_of(&models);
-    let found = dev(&catalog).files.picture_prompts.unwrap();
+    let found = dev(&catalog).files.image_prompts.unwrap();
     assert_eq!((&found.embedder, &found.image_encoder), (&redux, &siglip));
     // A model that is named by its path has them from the folders around it.
     let by_path = ModelSpec::open(&models.join("diffusion_models/flux1-dev.safetensors"));
-    let by_path = by_path.unwrap().files.picture_prompts.unwrap();
+    let by_path = by_path.unwrap().files.image_prompts.unwrap();
     assert_eq!(by_path, found);
 
     for folder in ["FLUX.1-Redux-dev", "flux_redux_bfl"] {
@@ -107,7 +107,7 @@ fn the_two_files_are_found_in_comfyuis_folders_in_the_repository_and_in_framepac
         }
         let catalog = catalog_of(&models);
         assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
-        let found = dev(&catalog).files.picture_prompts.unwrap();
+        let found = dev(&catalog).files.image_prompts.unwrap();
         assert_eq!(found.embedder, home.join("image_embedder"));
         assert_eq!(found.image_encoder, home.join("image_encoder"));
         assert_eq!(found.image_processor, Some(home.join("feature_extractor")));
@@ -115,7 +115,7 @@ fn the_two_files_are_found_in_comfyuis_folders_in_the_repository_and_in_framepac
 }
 
 #[test]
-fn a_job_looks_at_its_pictures_before_it_denoises_and_its_plan_counts_them() {
+fn a_job_looks_at_its_images_before_it_denoises_and_its_plan_counts_them() {
     let root = tempfile::tempdir().unwrap();
     let models = with_dev(root.path());
     let redux = models.join("style_models/flux1-redux-dev.safetensors");
@@ -143,32 +143,32 @@ fn a_job_looks_at_its_pictures_before_it_denoises_and_its_plan_counts_them() {
     }
     // Another family's models read none.
     let mut other = spec.clone();
-    other.prompt_pictures = None;
-    assert!(problem(&form(&[1.0]), &other).contains("does not read pictures as prompts"));
+    other.prompt_images = None;
+    assert!(problem(&form(&[1.0]), &other).contains("does not read images as prompts"));
 }
 
 #[test]
-fn a_request_carries_its_pictures_and_one_without_any_is_written_as_before() {
-    let picture = |text: &str| text.parse::<PromptPicture>().unwrap();
-    let of = |path: &str, strength| PromptPicture {
+fn a_request_carries_its_images_and_one_without_any_is_written_as_before() {
+    let image = |text: &str| text.parse::<PromptImage>().unwrap();
+    let of = |path: &str, strength| PromptImage {
         path: path.into(),
         strength,
     };
-    assert_eq!(picture("a.png"), of("a.png", 1.0));
-    assert_eq!(picture("a.png,0.4"), of("a.png", 0.4));
-    assert_eq!(picture("one, two.png"), of("one, two.png", 1.0));
+    assert_eq!(image("a.png"), of("a.png", 1.0));
+    assert_eq!(image("a.png,0.4"), of("a.png", 0.4));
+    assert_eq!(image("one, two.png"), of("one, two.png", 1.0));
     let root = tempfile::tempdir().unwrap();
     let spec = dev(&catalog_of(&with_dev(root.path())));
     let plain = form(&[]).validate(&spec).unwrap().request;
     let text = serde_json::to_string(&plain).unwrap();
-    assert!(!text.contains("prompt_pictures"), "{text}");
+    assert!(!text.contains("prompt_images"), "{text}");
     let request = GenerateRequest {
-        prompt_pictures: vec![picture("/p/a.png,0.4")],
+        prompt_images: vec![image("/p/a.png,0.4")],
         ..plain
     };
     let again = serde_json::from_value(json!(request)).unwrap();
     assert_eq!(request, again);
     let place = Path::new("/p/a.png");
     assert!(request.inputs().any(|path| path == place));
-    assert_eq!(JobRequest::from(request).picture().unwrap(), place);
+    assert_eq!(JobRequest::from(request).image().unwrap(), place);
 }

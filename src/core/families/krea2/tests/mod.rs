@@ -114,7 +114,7 @@ pub(in crate::families) fn case() -> FamilyCase {
             (
                 "qwen_3_4b",
                 blind.collect(),
-                [right, "does not look at pictures"],
+                [right, "does not look at images"],
             ),
             ("qwen3vl_8b", large, [right, "one of 4096"]),
         ],

@@ -208,7 +208,7 @@ fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder
     shapes.retain(|key, _| !key.starts_with("visual."));
     write(&blind, &shapes, "BF16");
     let text = ModelSpec::open(&unnamed).unwrap_err().to_string();
-    assert!(text.contains("looks at pictures"), "{text}");
+    assert!(text.contains("looks at images"), "{text}");
     drop(open(&in_folder("qwen_image_2512_bf16")));
 }
 
@@ -238,7 +238,7 @@ fn the_first_model_that_edits_is_told_from_2509_by_its_name_alone_and_refused() 
 }
 
 #[test]
-fn no_tensor_of_the_published_part_that_looks_at_pictures_is_missing_or_unexpected() {
+fn no_tensor_of_the_published_part_that_looks_at_images_is_missing_or_unexpected() {
     let shapes = own("qwen_2.5_vl_7b");
     let spare = ["model.", "lm_head."];
     let config = assert_is_read_but(QwenVisionConfig::read, &shapes, &spare, "vision");

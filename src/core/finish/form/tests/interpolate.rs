@@ -6,7 +6,7 @@ use crate::job::Stage;
 use crate::media::{RgbPixels, write_png};
 
 fn form(folder: &Path) -> PostprocessForm {
-    let source = folder.join("clip.gif");
+    let source = folder.join("video.gif");
     write_three(&source);
     PostprocessForm {
         source,
@@ -44,7 +44,7 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
     }
     let request = form.validate().unwrap();
     assert_eq!(request.stage(), Stage::Interpolate);
-    assert_eq!(request.title(), "20 frames a second: clip.gif");
+    assert_eq!(request.title(), "20 frames a second: video.gif");
     let json = serde_json::to_value(&request).unwrap();
     assert_eq!(json["work"], "interpolate");
     let again: PostprocessRequest = serde_json::from_value(json).unwrap();
@@ -62,11 +62,11 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let refusals: Refusals<'_> = &[
         (
             &|form| form.wish = PostprocessOptions::Interpolate(NewRate::Fps(10.0)),
-            "the clip has 10 frames a second already: choose more",
+            "the video has 10 frames a second already: choose more",
         ),
         (
             &|form| form.source.clone_from(&one),
-            "this is a single picture…",
+            "this is a single image…",
         ),
         (
             &|form| form.network.clone_from(&pickle),

@@ -1,6 +1,6 @@
 //! Control images: what a model takes, and how they are to act.
 
-use super::pictures::dev;
+use super::images::dev;
 use super::*;
 use crate::job::{CannyThresholds, ControlInput, ControlSettings};
 use crate::model::{ControlBy, ControlKind, ControlUse};
@@ -27,7 +27,7 @@ fn channels(kind: ControlKind) -> ModelSpec {
 }
 
 fn control(change: impl FnOnce(&mut FormControl)) -> FormControl {
-    let mut control = FormControl::from(InputMedia::Picture(picture(640, 480)));
+    let mut control = FormControl::from(InputMedia::Image(start_image(640, 480)));
     change(&mut control);
     control
 }
@@ -105,17 +105,13 @@ fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
     let (depth, edges) = (channels(ControlKind::Depth), channels(ControlKind::Edges));
     let pose = named(ControlKind::Pose);
     for (spec, controls, expected) in [
-        (&dev(), of(1), "Test model does not use control pictures"),
+        (&dev(), of(1), "Test model does not use control images"),
         (&depth, of(0), "Test model needs a depth map"),
-        (&edges, of(0), "or a picture whose edges are computed here"),
-        (&depth, of(2), "takes one control picture, not 2"),
-        (&depth, pose, "takes a depth map, not a picture of a pose"),
+        (&edges, of(0), "or an image whose edges are computed here"),
+        (&depth, of(2), "takes one control image, not 2"),
+        (&depth, pose, "takes a depth map, not an image of a pose"),
         (&depth, made(), no_edges),
-        (
-            &networks(),
-            of(5),
-            "takes at most 4 control pictures, not 5",
-        ),
+        (&networks(), of(5), "takes at most 4 control images, not 5"),
         (&depth, network, no_network),
     ] {
         let err = given(spec, controls).unwrap_err();
@@ -142,10 +138,10 @@ fn what_is_wrong_with_a_control_is_said_in_a_sentence() {
         let err = problem(|it| it.settings.made = Some(CannyThresholds { low, high }));
         assert_contains(&err, "two whole numbers from 1 to 1000");
     }
-    let err = problem(|it| it.source = InputMedia::Clip(clip(64, 64, 8.0)));
-    assert_contains(&err, "takes control pictures, not clips: a.mp4");
-    let err = problem(|it| it.mask = Some(InputMedia::Picture(picture(64, 64))));
-    assert_contains(&err, "takes no mask with a control picture");
+    let err = problem(|it| it.source = InputMedia::Video(source_video(64, 64, 8.0)));
+    assert_contains(&err, "takes control images, not videos: a.mp4");
+    let err = problem(|it| it.mask = Some(InputMedia::Image(start_image(64, 64))));
+    assert_contains(&err, "takes no mask with a control image");
 }
 
 #[test]

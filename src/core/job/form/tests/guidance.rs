@@ -1,6 +1,6 @@
 //! Guiders and step caches: kept where they act, and named where they do not.
 
-use super::pictures::schnell;
+use super::images::schnell;
 use super::*;
 use crate::job::{BlockSet, GuidanceRange, Guider, GuiderKind, StepCacheKind};
 

@@ -2,7 +2,7 @@
 
 use Stage::{Decode, Denoise, DenoiseHigh, DenoiseLow, EncodeImage, EncodeText, Save, Unload};
 
-use super::pictures::{dev, fill};
+use super::images::{dev, fill};
 use super::*;
 use crate::job::{EnlargedPass, GenerateRequest, Recipe, SecondPass, Stage};
 
@@ -46,8 +46,8 @@ fn its_stages_see_their_own_size_and_strength() {
         assert_eq!((second.width, second.height), (768, 1152));
         assert_eq!(second.sampling.strength, Some(0.4));
     }
-    // From a picture, which the first pass reads.
-    let from = request(|form| form.inputs.image = Some(picture(512, 768)));
+    // From an image, which the first pass reads.
+    let from = request(|form| form.inputs.image = Some(start_image(512, 768)));
     assert_eq!(from.clone().of_pass(EncodeImage, 0).width, 512);
     assert_eq!(from.of_pass(EncodeImage, 1).width, 768);
 }
@@ -68,10 +68,11 @@ fn each_image_is_a_job_of_its_own() {
 #[test]
 fn what_does_not_go_together_is_said_in_a_sentence() {
     let masked = |form: &mut GenerateForm| {
-        (form.inputs.image, form.inputs.mask) = (Some(picture(512, 768)), Some(picture(512, 768)));
+        (form.inputs.image, form.inputs.mask) =
+            (Some(start_image(512, 768)), Some(start_image(512, 768)));
     };
     let passes = |scale, strength| refused(&dev(), |form| two_passes(form, scale, strength));
-    let of_clips = refused(&test_spec(), |form| {
+    let of_videos = refused(&test_spec(), |form| {
         form.second_pass = Some(SecondPass::of_scale(2.0));
     });
     let part = with(|form| form.sampling.end_step = Some(9));
@@ -84,7 +85,7 @@ fn what_does_not_go_together_is_said_in_a_sentence() {
         (passes(2.0, 0.0), "leaves none of the 28 steps"),
         (passes(2.0, 1.5), "between 0 and 1"),
         (refused(&dev(), part), "needs all steps"),
-        (of_clips, "has no second pass"),
+        (of_videos, "has no second pass"),
     ] {
         assert_contains(&text, expected);
     }
@@ -115,9 +116,9 @@ fn a_videos_second_pass_is_made_by_the_last_of_its_experts() {
         let stages = Recipe::from_request(&request).stages;
         let last = stages[stages.len() - 4];
         let second = request.clone().of_pass(last, 1);
-        assert!(second.is_second_pass() && second.begins_from_clip());
+        assert!(second.is_second_pass() && second.begins_from_video());
         let first = request.of_pass(last, 0);
-        assert!(!first.is_second_pass() && !first.begins_from_clip());
+        assert!(!first.is_second_pass() && !first.begins_from_video());
         stages
     };
     let last = |denoise| [EncodeImage, denoise, Unload, Decode, Save];
@@ -127,8 +128,8 @@ fn a_videos_second_pass_is_made_by_the_last_of_its_experts() {
     assert_eq!(recipe(false), [&first[..], &last(Denoise)].concat());
     let text = refused(&free_spec(), |form| {
         enlarged(form);
-        form.inputs.extend = Some(clip(256, 256, 8.0));
+        form.inputs.extend = Some(source_video(256, 256, 8.0));
     });
-    let expected = "a second pass and a clip to continue do not go together";
+    let expected = "a second pass and a video to continue do not go together";
     assert_contains(&text, expected);
 }

@@ -21,7 +21,7 @@ fn framepack(order: SectionOrder) -> ModelSpec {
 
 fn with(change: impl FnOnce(&mut GenerateForm)) -> impl FnOnce(&mut GenerateForm) {
     |form| {
-        form.inputs.image = Some(picture(1200, 900));
+        form.inputs.image = Some(start_image(1200, 900));
         change(form);
     }
 }
@@ -98,17 +98,18 @@ fn lengths_and_windows_that_cannot_be_are_named_and_a_number_of_sections_is_repe
 fn the_order_of_sections_decides_about_ends_and_videos_to_continue() {
     let original = framepack(SectionOrder::Original);
     let f1 = framepack(SectionOrder::F1);
-    let ends =
-        |form: &mut GenerateForm| with(|form| form.inputs.last_image = Some(picture(9, 9)))(form);
+    let ends = |form: &mut GenerateForm| {
+        with(|form| form.inputs.last_image = Some(start_image(9, 9)))(form);
+    };
     assert!(checked(&original, ends).is_ok());
-    assert_contains(&refused(&f1, ends), "does not use end pictures");
+    assert_contains(&refused(&f1, ends), "does not use end images");
     let turned = request_of(&f1, |form| {
         ends(form);
         form.section_order = Some(SectionOrder::Original);
     });
     assert_eq!(turned.sections.unwrap().order, SectionOrder::Original);
     let continued =
-        |fps| move |form: &mut GenerateForm| form.inputs.extend = Some(clip(640, 608, fps));
+        |fps| move |form: &mut GenerateForm| form.inputs.extend = Some(source_video(640, 608, fps));
     let request = request_of(&f1, continued(30.0));
     let sections = request.sections.unwrap();
     assert_eq!(sections.lead, VideoSections::lead_of(9, 9));
@@ -116,7 +117,7 @@ fn the_order_of_sections_decides_about_ends_and_videos_to_continue() {
     let (_, text) = noted(&f1, continued(16.0));
     assert_contains(&text, "the new part moves slower");
     let text = refused(&original, continued(30.0));
-    assert_starts(&text, "extend: Test model cannot continue a clip");
+    assert_starts(&text, "extend: Test model cannot continue a video");
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn an_images_aspect_chooses_the_bucket_and_the_image_is_cropped_to_it() {
         ((100, 1000), (416, 960)),
         ((640, 608), (640, 608)),
     ] {
-        let request = original(|form| form.inputs.image = Some(picture(size.0, size.1)));
+        let request = original(|form| form.inputs.image = Some(start_image(size.0, size.1)));
         assert_eq!((request.width, request.height), bucket, "{size:?}");
         assert_eq!(request.fit, ResizeMode::Crop);
     }

@@ -58,7 +58,7 @@ fn an_edge_next_to_a_given_one_stays_usable_whatever_the_images_aspect() {
         ((1600, 800), Some(128), None, (128, 64)),
     ] {
         let found = size_of(&spec, |form| {
-            form.inputs.image = Some(picture(given.0, given.1));
+            form.inputs.image = Some(start_image(given.0, given.1));
             (form.width, form.height) = (width, height);
         });
         assert_eq!(found, expected, "{given:?}");
@@ -103,24 +103,24 @@ fn a_video_has_the_aspect_of_any_given_image_and_the_models_area() {
         snap::size(&form, &spec, &mut FormProblems::default())
     };
     let (wide, tall) = ((352, 192), (192, 352));
-    let image = |form: &mut GenerateForm| form.inputs.image = Some(picture(1600, 800));
+    let image = |form: &mut GenerateForm| form.inputs.image = Some(start_image(1600, 800));
     assert_eq!(from(&image), wide);
-    let last = |form: &mut GenerateForm| form.inputs.last_image = Some(picture(800, 1600));
+    let last = |form: &mut GenerateForm| form.inputs.last_image = Some(start_image(800, 1600));
     assert_eq!(from(&last), tall);
-    let video = |form: &mut GenerateForm| form.inputs.extend = Some(clip(1600, 800, 8.0));
+    let video = |form: &mut GenerateForm| form.inputs.extend = Some(source_video(1600, 800, 8.0));
     assert_eq!(from(&video), wide);
     let control = |form: &mut GenerateForm| {
         form.inputs.controls = vec![FormControl {
-            source: InputMedia::Clip(clip(1600, 800, 8.0)),
+            source: InputMedia::Video(source_video(1600, 800, 8.0)),
             mask: None,
             settings: ControlSettings::default(),
         }];
-        form.inputs.references = vec![picture(64, 64)];
+        form.inputs.references = vec![start_image(64, 64)];
     };
     assert_eq!(from(&control), wide, "before the references");
     let with_image = |form: &mut GenerateForm| {
         control(form);
-        form.inputs.image = Some(picture(800, 1600));
+        form.inputs.image = Some(start_image(800, 1600));
     };
     assert_eq!(from(&with_image), tall);
     let half_given = |form: &mut GenerateForm| {
@@ -144,7 +144,7 @@ fn a_snapped_size_and_one_of_an_images_aspect_stay_within_the_limits() {
     (spec.limits.max_edge, spec.limits.max_pixels) = (300, 256 * 256);
     let of = |width, height| {
         size_of(&spec, |form| {
-            form.inputs.image = Some(picture(width, height));
+            form.inputs.image = Some(start_image(width, height));
         })
     };
     assert_eq!(of(4000, 1000), (288, 128));

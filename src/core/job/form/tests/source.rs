@@ -7,7 +7,7 @@ use super::*;
 fn changing(change: impl FnOnce(&mut GenerateForm)) -> impl FnOnce(&mut GenerateForm) {
     |form| {
         form.size = SizeChoice::Auto;
-        form.inputs.source_clip = Some(clip(512, 256, 12.5));
+        form.inputs.source_video = Some(source_video(512, 256, 12.5));
         change(form);
     }
 }
@@ -22,14 +22,14 @@ fn a_changed_video_gives_its_shape_its_rate_and_its_length() {
     assert_eq!((request.width, request.height), (352, 192));
     assert_eq!((request.num_frames, request.fps), (9, 12.5));
     assert_eq!(request.sampling.strength, Some(0.8));
-    assert_eq!(request.source_clip.as_deref(), Some(Path::new("a.mp4")));
-    let expected = "The clip's frames are resized from 512×256 to 352×192, the size in which Test model changes it";
+    assert_eq!(request.source_video.as_deref(), Some(Path::new("a.mp4")));
+    let expected = "The video's frames are resized from 512×256 to 352×192, the size in which Test model changes it";
     assert_eq!(text, expected);
-    let picture = changing(|form| form.inputs.source_clip.as_mut().unwrap().info.num_frames = 1);
-    let (_, text) = noted(&free_spec(), picture);
+    let image = changing(|form| form.inputs.source_video.as_mut().unwrap().info.num_frames = 1);
+    let (_, text) = noted(&free_spec(), image);
     assert_eq!(
         text,
-        expected.replace("The clip's frames are", "The picture is")
+        expected.replace("The video's frames are", "The image is")
     );
     let change = changing(|form| {
         (form.fps, form.sampling.strength) = (Some(24.0), Some(0.5));
@@ -38,7 +38,7 @@ fn a_changed_video_gives_its_shape_its_rate_and_its_length() {
     let (own, text) = noted(&free_spec(), change);
     assert_eq!((own.fps, own.sampling.strength), (24.0, Some(0.5)));
     assert_eq!(text, "");
-    assert!(GenerateForm::from(&own).remakes_clip);
+    assert!(GenerateForm::from(&own).remakes_video);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_video_of_uneven_times_takes_the_models_rate_for_as_long_as_it_is() {
     let secs = 9.0 / 12.5;
     for (chosen, expected) in [(None, spec.defaults.fps), (Some(24.0), 24.0)] {
         let change = changing(|form| {
-            form.inputs.source_clip.as_mut().unwrap().info.is_uneven = true;
+            form.inputs.source_video.as_mut().unwrap().info.is_uneven = true;
             form.fps = chosen;
         });
         let request = request_of(&spec, change);
@@ -61,12 +61,12 @@ fn a_video_of_uneven_times_takes_the_models_rate_for_as_long_as_it_is() {
 fn a_video_is_made_anew_from_its_first_frame_and_no_further_than_it_goes() {
     let changed = |from: u32, to: u32, has: u32| {
         format!(
-            "The number of frames was changed from {from} to {to}: the clip has {has}, and Test model makes 4n+1 of them"
+            "The number of frames was changed from {from} to {to}: the video has {has}, and Test model makes 4n+1 of them"
         )
     };
     let first = |made: u32, has: u32| {
         format!(
-            "Only the first {made} frames of the clip are used: it has {has}, and a number of frames can be chosen"
+            "Only the first {made} frames of the video are used: it has {has}, and a number of frames can be chosen"
         )
     };
     for (has, chosen, made, expected) in [
@@ -79,7 +79,7 @@ fn a_video_is_made_anew_from_its_first_frame_and_no_further_than_it_goes() {
         (0, None, 1, String::new()),
     ] {
         let change = changing(|form| {
-            form.inputs.source_clip.as_mut().unwrap().info.num_frames = has;
+            form.inputs.source_video.as_mut().unwrap().info.num_frames = has;
             in_its_own_size(form);
             form.num_frames = chosen;
         });
@@ -102,35 +102,34 @@ fn whole_steps_are_left_to_a_video_as_its_reference_counts_them() {
 
 #[test]
 fn a_video_that_is_changed_is_alone_and_only_where_a_model_can() {
-    let alone = "source-clip: a clip that is changed stands alone";
-    let image = changing(|form| form.inputs.image = Some(picture(64, 64)));
+    let alone = "source-video: a video that is changed stands alone";
+    let image = changing(|form| form.inputs.image = Some(start_image(64, 64)));
     assert_contains(&refused(&free_spec(), image), alone);
-    let video = changing(|form| form.inputs.extend = Some(clip(64, 64, 8.0)));
+    let video = changing(|form| form.inputs.extend = Some(source_video(64, 64, 8.0)));
     assert_contains(&refused(&free_spec(), video), alone);
     let request = request_of(&test_spec(), |form| form.sampling.strength = Some(0.5));
     assert_eq!(request.sampling.strength, None);
     let mut spec = free_spec();
     spec.variant = "I2V".to_owned();
     let text = refused(&spec, changing(|_| {}));
-    let expected = "Test model cannot change a clip: choose a model that makes clips from text";
+    let expected = "Test model cannot change a video: choose a model that makes videos from text";
     assert_contains(&text, expected);
     spec.family = crate::families::flux::FAMILY;
     let text = refused(&spec, changing(|_| {}));
-    assert_contains(&text, "Test model makes pictures and cannot change a clip");
+    assert_contains(&text, "Test model makes images and cannot change a video");
 }
 
 #[test]
 fn a_video_may_have_a_mask_and_a_mask_needs_one() {
     let mask = |width, height| {
-        move |form: &mut GenerateForm| form.inputs.mask = Some(picture(width, height))
+        move |form: &mut GenerateForm| form.inputs.mask = Some(start_image(width, height))
     };
     let (both, text) = noted(&free_spec(), changing(mask(256, 128)));
     assert_eq!(both.mask.as_deref(), Some(Path::new("a.jpg")));
     assert_eq!(text.lines().count(), 1, "{text}");
     let (_, text) = noted(&free_spec(), changing(mask(64, 64)));
-    let expected =
-        "The mask is 64×64 and the clip 512×256: each is fitted to the new clip's shape separately";
+    let expected = "The mask is 64×64 and the video 512×256: each is fitted to the new video's shape separately";
     assert_contains(&text, expected);
-    let expected = "mask: a mask needs a clip to change: it says which part of it is made anew";
+    let expected = "mask: a mask needs a video to change: it says which part of it is made anew";
     assert_eq!(refused(&test_spec(), mask(64, 64)), expected);
 }

@@ -8,7 +8,7 @@ pub(super) struct AvcConfig {
     /// Bytes of the length in front of each unit.
     pub length_bytes: usize,
     pub sequence_sets: Vec<Vec<u8>>,
-    pub picture_sets: Vec<Vec<u8>>,
+    pub image_sets: Vec<Vec<u8>>,
 }
 
 impl AvcConfig {
@@ -28,7 +28,7 @@ impl AvcConfig {
         Some(Self {
             length_bytes,
             sequence_sets: sets(0x1f)?,
-            picture_sets: sets(0xff)?,
+            image_sets: sets(0xff)?,
         })
     }
 

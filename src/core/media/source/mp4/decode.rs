@@ -1,6 +1,6 @@
-//! Samples of H.264 through OpenH264 into pictures, in the order in which they are shown.
+//! Samples of H.264 through OpenH264 into images, in the order in which they are shown.
 //!
-//! The decoder does not flush after each sample, which would break clips whose frames are stored in another order than
+//! The decoder does not flush after each sample, which would break videos whose frames are stored in another order than
 //! they are shown.
 
 use openh264::decoder::{DecodeOptions, DecodedYUV, Decoder, Flush};
@@ -10,7 +10,7 @@ use safelight_loops::yuv::{DecodedPlanes, rgb_from_planes};
 use super::avc::AvcConfig;
 use super::colour::VideoColor;
 use crate::media::RgbPixels;
-use crate::media::open::{DecodeFailure, picture_from_rgb};
+use crate::media::open::{DecodeFailure, image_from_rgb};
 
 /// A decoder that is fed sample by sample.
 pub(super) struct DecodedFrames {
@@ -30,12 +30,12 @@ impl DecodedFrames {
         })
     }
 
-    /// The next picture that is ready, if the sample completed one.
+    /// The next image that is ready, if the sample completed one.
     pub fn feed(&mut self, sample: &[u8]) -> Result<Option<RgbPixels>, DecodeFailure> {
         let mut stream = Vec::with_capacity(sample.len() + 64);
         if !self.is_begun {
             let sets = self.config.sequence_sets.iter();
-            for set in sets.chain(&self.config.picture_sets) {
+            for set in sets.chain(&self.config.image_sets) {
                 push_unit(&mut stream, set);
             }
             self.is_begun = true;
@@ -51,18 +51,18 @@ impl DecodedFrames {
         let options = DecodeOptions::new().flush_after_decode(Flush::NoFlush);
         let yuv = self.decoder.decode_with_options(&stream, options);
         yuv.map_err(|err| damaged(&err))?
-            .map(|yuv| picture(&yuv, self.colour))
+            .map(|yuv| image(&yuv, self.colour))
             .transpose()
     }
 
-    /// The pictures that waited for later ones.
+    /// The images that waited for later ones.
     pub fn rest(&mut self) -> Result<Vec<RgbPixels>, DecodeFailure> {
         let colour = self.colour;
         let rest = self
             .decoder
             .flush_remaining()
             .map_err(|err| damaged(&err))?;
-        rest.iter().map(|yuv| picture(yuv, colour)).collect()
+        rest.iter().map(|yuv| image(yuv, colour)).collect()
     }
 }
 
@@ -76,7 +76,7 @@ fn damaged(err: &openh264::Error) -> DecodeFailure {
     DecodeFailure::Damaged("its H.264 cannot be decoded".to_owned())
 }
 
-fn picture(yuv: &DecodedYUV<'_>, colour: VideoColor) -> Result<RgbPixels, DecodeFailure> {
+fn image(yuv: &DecodedYUV<'_>, colour: VideoColor) -> Result<RgbPixels, DecodeFailure> {
     let (width, height) = yuv.dimensions();
     let (stride, chroma_stride, _) = yuv.strides();
     let planes = DecodedPlanes {
@@ -90,5 +90,5 @@ fn picture(yuv: &DecodedYUV<'_>, colour: VideoColor) -> Result<RgbPixels, Decode
     };
     let rgb = rgb_from_planes(&planes, colour.matrix())
         .ok_or_else(|| DecodeFailure::Damaged("its planes are too small".to_owned()))?;
-    picture_from_rgb(width as u32, height as u32, rgb)
+    image_from_rgb(width as u32, height as u32, rgb)
 }

@@ -27,7 +27,7 @@ pub(super) use track::MAX_SAMPLES;
 use track::{TrackSample, VideoTrack, of_kind};
 
 use super::display::{PixelAspect, VideoColours, conversions, make_square, square_size};
-use super::{ClipInfo, FrameSink, UnsupportedVideo, VideoFacts, track_notices};
+use super::{FrameSink, UnsupportedVideo, VideoFacts, VideoInfo, track_notices};
 use crate::formats::ByteSource;
 use crate::formats::mp4::file_boxes;
 use crate::media::colour::{ColourConversion, PQ, declared_peak};
@@ -37,7 +37,7 @@ use crate::media::{FrameStarts, HAS_H264, MediaError, RgbPixels};
 
 /// The decoder's own limit: 36 864 blocks of 16 × 16 pixels.
 const MAX_FRAME_PIXELS: u64 = 36_864 * 256;
-/// The rate of a clip that tells no times.
+/// The rate of a video that tells no times.
 const DEFAULT_FPS: f64 = 24.0;
 
 pub(super) struct Mp4Source {
@@ -88,7 +88,7 @@ impl Mp4Source {
         }
         let (fps, starts) = timing(&track, &times);
         let (width, height) = upright_size((width, height), track.orientation);
-        let info = ClipInfo {
+        let info = VideoInfo {
             width,
             height,
             fps,
@@ -120,25 +120,25 @@ impl Mp4Source {
         let mut frames = DecodedFrames::new(self.config.clone(), self.colour).map_err(failed)?;
         let total = self.track.samples.len();
         let mut index = from;
-        // Pictures come in the order of their times, which are next to them in the file.
-        let mut show = |picture, index: usize, movie: &Self| {
+        // Images come in the order of their times, which are next to them in the file.
+        let mut show = |image, index: usize, movie: &Self| {
             let time = movie.times.get(index);
             if time.is_some_and(|time| movie.track.is_shown(*time)) {
-                let picture = movie.as_shown(picture)?;
-                sink(upright(picture, movie.track.orientation)?.into())?;
+                let image = movie.as_shown(image)?;
+                sink(upright(image, movie.track.orientation)?.into())?;
             }
             Ok::<_, MediaError>(())
         };
         for at in from..total {
             let sample = self.track.samples[at];
             let bytes = sample_bytes(&mut self.source, sample).map_err(failed)?;
-            if let Some(picture) = frames.feed(&bytes).map_err(failed)? {
-                show(picture, index, self)?;
+            if let Some(image) = frames.feed(&bytes).map_err(failed)? {
+                show(image, index, self)?;
                 index += 1;
             }
         }
-        for picture in frames.rest().map_err(failed)? {
-            show(picture, index, self)?;
+        for image in frames.rest().map_err(failed)? {
+            show(image, index, self)?;
             index += 1;
         }
         if index < total {
@@ -149,13 +149,13 @@ impl Mp4Source {
         Ok(())
     }
 
-    fn as_shown(&self, mut picture: RgbPixels) -> Result<RgbPixels, MediaError> {
+    fn as_shown(&self, mut image: RgbPixels) -> Result<RgbPixels, MediaError> {
         if let Some(conversion) = &self.conversion {
-            let converted = conversion.convert_rgb(&mut picture.rgb);
+            let converted = conversion.convert_rgb(&mut image.rgb);
             converted
                 .map_err(|why| DecodeFailure::Unsupported(why).into_error("MP4", &self.path))?;
         }
-        make_square(picture, self.pixel_aspect)
+        make_square(image, self.pixel_aspect)
     }
 }
 

@@ -69,7 +69,7 @@ impl VideoTrack {
             .and_then(|list| boxes(list.get(8..)?).next())
             .ok_or("its track names no codec")?;
         let (codec, entry) = entry;
-        // A picture's description is 78 bytes long before its own boxes begin.
+        // An image's description is 78 bytes long before its own boxes begin.
         let inner = entry.get(78..).unwrap_or_default();
         Ok(Self {
             id,

@@ -6,8 +6,8 @@ use super::*;
 use crate::media::{AlphaChannel, VideoWriter, describe_media, open_image};
 
 /// Opens a fixture that only ffmpeg reads; `None` where it is missing.
-fn open_with_ffmpeg(name: &str) -> Option<ClipReader> {
-    match ClipReader::open(&fixture(name)) {
+fn open_with_ffmpeg(name: &str) -> Option<VideoReader> {
+    match VideoReader::open(&fixture(name)) {
         Ok(reader) => Some(reader),
         Err(err) => {
             assert!(err.to_string().contains("install ffmpeg"), "{err}");
@@ -21,7 +21,7 @@ const PEAK: &str = "HDR (PQ with a peak of 1500 cd/m²) is tone mapped to SDR";
 #[cfg(feature = "h264")]
 #[test]
 fn a_peak_of_pq_that_only_the_frames_of_h264_declare_is_used() {
-    let reader = ClipReader::open(&fixture("pq-frames.mp4")).unwrap();
+    let reader = VideoReader::open(&fixture("pq-frames.mp4")).unwrap();
     assert_eq!(reader.notices(), [PEAK]);
 }
 
@@ -91,12 +91,12 @@ fn transparency_after_the_first_frame_is_found() {
         values,
     };
     for (name, written) in [("a.webp", "a.webp"), ("a.png", "a_0001.png")] {
-        let options = ClipOptions::default();
+        let options = VideoOptions::default();
         let mut writer = VideoWriter::create(&folder.path().join(name), options).unwrap();
         writer.push(&frame).unwrap();
         writer.push_with_alpha(&frame, Some(&alpha)).unwrap();
         writer.finish().unwrap();
-        let reader = ClipReader::open(&folder.path().join(written)).unwrap();
+        let reader = VideoReader::open(&folder.path().join(written)).unwrap();
         assert!(reader.has_alpha(), "{name}");
     }
     // The first frame is cleared, and the second one leaves a part of it out.
@@ -125,13 +125,13 @@ fn the_number_of_plays_is_kept() {
     for name in ["a.gif", "a.webp"] {
         for num_plays in [0, 1, 3] {
             let path = folder.path().join(name);
-            let options = ClipOptions {
+            let options = VideoOptions {
                 num_plays,
-                ..ClipOptions::default()
+                ..VideoOptions::default()
             };
-            write_clip(&path, &[painted(0), painted(1)], options).unwrap();
+            write_video(&path, &[painted(0), painted(1)], options).unwrap();
             assert_eq!(
-                ClipReader::open(&path).unwrap().num_plays(),
+                VideoReader::open(&path).unwrap().num_plays(),
                 num_plays,
                 "{name}"
             );
@@ -144,12 +144,12 @@ fn the_number_of_plays_is_kept() {
 fn a_video_of_one_frame_is_an_image() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one.mp4");
-    write_clip(&path, &[painted(3)], ClipOptions::default()).unwrap();
-    assert!(ClipReader::open_moving(&path).unwrap().is_none());
+    write_video(&path, &[painted(3)], VideoOptions::default()).unwrap();
+    assert!(VideoReader::open_moving(&path).unwrap().is_none());
     let image = open_image(&path).unwrap();
-    assert!(mean_distance(&image.picture, &painted(3)) < 3.0);
+    assert!(mean_distance(&image.image, &painted(3)) < 3.0);
     assert!(image.notices(&path).is_empty());
-    assert_eq!(open_clip(&path).unwrap().frames.len(), 1);
+    assert_eq!(open_video(&path).unwrap().frames.len(), 1);
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn a_webm_that_is_cut_off_is_read_and_named() {
     let path = folder.path().join("cut.webm");
     let whole = std::fs::read(fixture("vorbis.webm")).unwrap();
     std::fs::write(&path, &whole[..whole.len() * 3 / 4]).unwrap();
-    let notices = ClipReader::open(&path).unwrap().notices().join("\n");
+    let notices = VideoReader::open(&path).unwrap().notices().join("\n");
     assert!(notices.contains("The file is incomplete"), "{notices}");
-    let whole = ClipReader::open(&fixture("vorbis.webm")).unwrap();
+    let whole = VideoReader::open(&fixture("vorbis.webm")).unwrap();
     assert_eq!(whole.notices().join("\n"), "");
 }
 
@@ -184,13 +184,13 @@ fn tracks_that_are_not_used_are_named() {
         let mut bytes = whole.clone();
         bytes[at + 4..at + 8].copy_from_slice(kind);
         std::fs::write(&path, bytes).unwrap();
-        assert_eq!(ClipReader::open(&path).unwrap().notices(), [notice]);
+        assert_eq!(VideoReader::open(&path).unwrap().notices(), [notice]);
     }
 }
 
 #[test]
 fn frames_of_a_webp_clear_their_area_where_the_file_says_so() {
-    let mut reader = ClipReader::open(&fixture("cleared.webp")).unwrap();
+    let mut reader = VideoReader::open(&fixture("cleared.webp")).unwrap();
     let mut columns = Vec::new();
     let read = reader.read_with_alpha(0, &mut |_, frame| {
         let row = frame.alpha.unwrap().values[..32].to_vec();
@@ -208,7 +208,7 @@ fn a_matroska_file_is_not_called_webm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.webm");
     std::fs::write(&path, b"\x1a\x45\xdf\xa3\x8b\x42\x82\x88matroska").unwrap();
-    let text = clip_info(&path).unwrap_err().to_string();
+    let text = video_info(&path).unwrap_err().to_string();
     let is_right = text.contains("a Matroska video") || text.contains("ffmpeg cannot decode it");
     assert!(is_right && !text.contains("WebM"), "{text}");
 }

@@ -1,23 +1,23 @@
-//! Clips that are cut, damaged, endless or of another kind: one sentence each, never a panic.
+//! Videos that are cut, damaged, endless or of another kind: one sentence each, never a panic.
 
 use std::fs;
 
 use super::*;
 
-/// How many damaged clips are tried; twenty thousand were, once, by hand.
+/// How many damaged videos are tried; twenty thousand were, once, by hand.
 #[cfg(feature = "h264")]
 const ROUNDS: usize = 100;
 
 /// Every way of reading it fails, with one line that names the file.
 fn refused(path: &Path) -> String {
-    let open = open_clip(path).unwrap_err().to_string();
+    let open = open_video(path).unwrap_err().to_string();
     let name = path.file_name().unwrap().to_str().unwrap();
     assert!(open.ends_with(name) && !open.contains('\n'), "{open}");
     open
 }
 
 #[test]
-fn what_is_no_clip_is_told_with_what_would_be() {
+fn what_is_no_video_is_told_with_what_would_be() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -45,7 +45,7 @@ fn what_is_no_clip_is_told_with_what_would_be() {
 
 #[cfg(feature = "h264")]
 #[test]
-fn a_clip_cut_anywhere_is_told() {
+fn a_video_cut_anywhere_is_told() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["b-frames.mp4", "fragmented.mp4"] {
         let whole = fs::read(fixture(name)).unwrap();
@@ -53,7 +53,7 @@ fn a_clip_cut_anywhere_is_told() {
             let path = folder.path().join(name);
             fs::write(&path, &whole[..count]).unwrap();
             // A fragmented file that ends between two fragments is a shorter one.
-            if let Err(err) = open_clip(&path) {
+            if let Err(err) = open_video(&path) {
                 let text = err.to_string();
                 assert!(!text.contains('\n'), "{text}");
             } else {
@@ -76,7 +76,7 @@ fn changed_bytes_never_panic() {
                 bytes[at] = value;
                 fs::write(&path, &bytes).unwrap();
                 // Some changes do no harm.
-                clip_info(&path).ok();
+                video_info(&path).ok();
             }
         }
     }
@@ -102,7 +102,7 @@ fn frames_with_changed_bytes_are_decoded_or_refused() {
             bytes[at] = next() as u8;
         }
         fs::write(&path, &bytes).unwrap();
-        if let Err(err) = open_clip(&path) {
+        if let Err(err) = open_video(&path) {
             assert!(!err.to_string().contains('\n'), "{err}");
         }
     }

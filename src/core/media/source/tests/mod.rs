@@ -1,4 +1,4 @@
-//! Clips of others, made by `clips/make.sh`, and our own, read back.
+//! Videos of others, made by `videos/make.sh`, and our own, read back.
 
 mod declared;
 mod hostile;
@@ -10,11 +10,11 @@ use super::mp4::Mp4Source;
 use super::*;
 use crate::media::colour::ColourConversion;
 use crate::media::opened::open_file;
-use crate::media::{ClipFormat, ClipOptions, write_clip};
+use crate::media::{VideoFormat, VideoOptions, write_video};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("media/source/tests/clips")
+        .join("media/source/tests/videos")
         .join(name)
 }
 
@@ -24,7 +24,7 @@ fn painted(number: usize) -> RgbPixels {
     RgbPixels::from_fn(66, 50, |x, y| [x as u8 * 3, y as u8 * 4, blue]).unwrap()
 }
 
-/// The mean distance of two pictures' samples.
+/// The mean distance of two images' samples.
 fn mean_distance(a: &RgbPixels, b: &RgbPixels) -> f64 {
     assert_eq!((a.width, a.height), (b.width, b.height));
     let sum: u64 = a
@@ -36,13 +36,13 @@ fn mean_distance(a: &RgbPixels, b: &RgbPixels) -> f64 {
     sum as f64 / a.rgb.len() as f64
 }
 
-/// Which painted frames the clip shows, each within three levels.
+/// Which painted frames the video shows, each within three levels.
 #[cfg(feature = "h264")]
 fn assert_shows(path: &Path, numbers: impl Iterator<Item = usize>) {
-    let clip = open_clip(path).unwrap();
+    let video = open_video(path).unwrap();
     let numbers: Vec<usize> = numbers.collect();
-    assert_eq!(clip.frames.len(), numbers.len(), "{}", path.display());
-    for (frame, number) in clip.frames.iter().zip(numbers) {
+    assert_eq!(video.frames.len(), numbers.len(), "{}", path.display());
+    for (frame, number) in video.frames.iter().zip(numbers) {
         let distance = mean_distance(frame, &painted(number));
         assert!(
             distance < 3.0,
@@ -50,13 +50,13 @@ fn assert_shows(path: &Path, numbers: impl Iterator<Item = usize>) {
             path.display()
         );
     }
-    let info = clip_info(path).unwrap();
-    let expected = (66, 50, 25.0, clip.frames.len() as u32);
+    let info = video_info(path).unwrap();
+    let expected = (66, 50, 25.0, video.frames.len() as u32);
     let found = (info.width, info.height, info.fps, info.num_frames);
     assert_eq!(found, expected, "{}", path.display());
-    assert_eq!(clip.fps, 25.0);
+    assert_eq!(video.fps, 25.0);
     let last = last_frame(path).unwrap();
-    assert_eq!(&last, clip.frames.last().unwrap().as_ref());
+    assert_eq!(&last, video.frames.last().unwrap().as_ref());
 }
 
 #[cfg(feature = "h264")]
@@ -86,11 +86,11 @@ fn what_an_edit_list_hides_is_not_shown() {
 
 #[cfg(feature = "h264")]
 #[test]
-fn a_turned_clip_comes_upright() {
+fn a_turned_video_comes_upright() {
     let path = fixture("turned.mov");
-    let info = clip_info(&path).unwrap();
+    let info = video_info(&path).unwrap();
     assert_eq!((info.width, info.height, info.num_frames), (50, 66, 12));
-    let frame = &open_clip(&path).unwrap().frames[2];
+    let frame = &open_video(&path).unwrap().frames[2];
     assert_eq!((frame.width, frame.height), (50, 66));
     // As ffmpeg and players show it: what was right is on top.
     let turned = RgbPixels::from_fn(50, 66, |x, y| [(65 - y) as u8 * 3, x as u8 * 4, 50]).unwrap();
@@ -102,9 +102,9 @@ fn a_turned_clip_comes_upright() {
 #[test]
 fn stretched_pixels_become_square_before_the_turn() {
     let path = fixture("stretched.mov");
-    let info = clip_info(&path).unwrap();
+    let info = video_info(&path).unwrap();
     assert_eq!((info.width, info.height), (50, 99));
-    let frame = &open_clip(&path).unwrap().frames[2];
+    let frame = &open_video(&path).unwrap().frames[2];
     let shown = RgbPixels::from_fn(50, 99, |x, y| [(98 - y) as u8 * 2, x as u8 * 4, 50]);
     let distance = mean_distance(frame, &shown.unwrap());
     assert!(distance < 3.0, "{distance}");
@@ -113,11 +113,11 @@ fn stretched_pixels_become_square_before_the_turn() {
 #[cfg(feature = "h264")]
 #[test]
 fn hdr_in_h264_is_tone_mapped_and_named() {
-    let notices = ClipReader::open(&fixture("hlg.mp4")).unwrap().notices();
+    let notices = VideoReader::open(&fixture("hlg.mp4")).unwrap().notices();
     assert_eq!(notices, ["HDR (HLG) is tone mapped to SDR"]);
     let conversion = ColourConversion::from_cicp(1, 18, None).unwrap().unwrap();
-    let clip = open_clip(&fixture("hlg.mp4")).unwrap();
-    for (number, frame) in clip.frames.iter().enumerate() {
+    let video = open_video(&fixture("hlg.mp4")).unwrap();
+    for (number, frame) in video.frames.iter().enumerate() {
         let mut expected = painted(number);
         conversion.convert_rgb(&mut expected.rgb).unwrap();
         let distance = mean_distance(frame, &expected);
@@ -128,7 +128,7 @@ fn hdr_in_h264_is_tone_mapped_and_named() {
 #[cfg(feature = "h264")]
 #[test]
 fn interlaced_h264_is_left_to_ffmpeg() {
-    let opened = open_file(&fixture("interlaced.mp4"), "read the clip").unwrap();
+    let opened = open_file(&fixture("interlaced.mp4"), "read the video").unwrap();
     match Mp4Source::open(Path::new("interlaced.mp4"), opened.file, opened.len) {
         Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "interlaced H.264"),
         _ => panic!("the decoder reads whole frames only"),
@@ -144,7 +144,7 @@ fn a_file_with_sound_alone_is_not_called_damaged() {
     bytes[at + 4..at + 8].copy_from_slice(b"text");
     let path = folder.path().join("sound.mp4");
     std::fs::write(&path, bytes).unwrap();
-    let text = clip_info(&path).unwrap_err().to_string();
+    let text = video_info(&path).unwrap_err().to_string();
     assert!(text.starts_with("this MP4 file has no video: "), "{text}");
 }
 
@@ -160,7 +160,7 @@ fn moving(count: u32, width: u32, height: u32) -> Vec<RgbPixels> {
 }
 
 #[test]
-fn every_kind_of_clip_that_we_write_can_be_read_back() {
+fn every_kind_of_video_that_we_write_can_be_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let frames = moving(9, 40, 26);
     for (name, limit) in [
@@ -169,28 +169,28 @@ fn every_kind_of_clip_that_we_write_can_be_read_back() {
         ("a.webp", 4.0),
         ("a.png", 0.0),
     ] {
-        if ClipFormat::from_path(Path::new(name)).is_err() {
+        if VideoFormat::from_path(Path::new(name)).is_err() {
             continue;
         }
         for fps in [8.0, 24.0] {
             let path = folder.path().join(name);
-            let options = ClipOptions {
+            let options = VideoOptions {
                 fps,
                 settings: Some(format!(r#"{{"request": {{"fps": {fps:?}}}}}"#)),
-                ..ClipOptions::default()
+                ..VideoOptions::default()
             };
-            let files = write_clip(&path, &frames, options).unwrap();
-            let clip = open_clip(&files[files.len() / 2]).unwrap();
-            assert_eq!(clip.frames.len(), 9, "{name}");
-            assert_eq!(clip.fps, fps, "{name}");
-            for (read, written) in clip.frames.iter().zip(&frames) {
+            let files = write_video(&path, &frames, options).unwrap();
+            let video = open_video(&files[files.len() / 2]).unwrap();
+            assert_eq!(video.frames.len(), 9, "{name}");
+            assert_eq!(video.fps, fps, "{name}");
+            for (read, written) in video.frames.iter().zip(&frames) {
                 let distance = mean_distance(read, written);
                 assert!(distance <= limit, "{name}: {distance}");
             }
-            assert_eq!(clip_files(&files[0]).unwrap(), files);
+            assert_eq!(video_files(&files[0]).unwrap(), files);
             let last = last_frame(&files[0]).unwrap();
-            assert_eq!(&last, clip.frames[8].as_ref(), "{name}");
-            let info = clip_info(&files[0]).unwrap();
+            assert_eq!(&last, video.frames[8].as_ref(), "{name}");
+            let info = video_info(&files[0]).unwrap();
             assert_eq!((info.width, info.height, info.num_frames), (40, 26, 9));
         }
     }
@@ -198,19 +198,19 @@ fn every_kind_of_clip_that_we_write_can_be_read_back() {
 
 #[cfg(feature = "h264")]
 #[test]
-fn a_long_clip_of_ours_ends_with_the_same_frame_read_from_its_last_keyframe() {
+fn a_long_video_of_ours_ends_with_the_same_frame_read_from_its_last_keyframe() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.mp4");
-    write_clip(&path, &moving(70, 32, 32), ClipOptions::default()).unwrap();
-    let clip = open_clip(&path).unwrap();
-    assert_eq!(clip.frames.len(), 70);
-    assert_eq!(&last_frame(&path).unwrap(), clip.frames[69].as_ref());
+    write_video(&path, &moving(70, 32, 32), VideoOptions::default()).unwrap();
+    let video = open_video(&path).unwrap();
+    assert_eq!(video.frames.len(), 70);
+    assert_eq!(&last_frame(&path).unwrap(), video.frames[69].as_ref());
 }
 
 #[cfg(not(feature = "h264"))]
 #[test]
 fn a_build_without_h264_leaves_it_to_ffmpeg() {
-    let opened = open_file(&fixture("b-frames.mp4"), "read the clip").unwrap();
+    let opened = open_file(&fixture("b-frames.mp4"), "read the video").unwrap();
     match Mp4Source::open(Path::new("b-frames.mp4"), opened.file, opened.len) {
         Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "H.264"),
         _ => panic!("nothing here can decode it"),
@@ -218,16 +218,16 @@ fn a_build_without_h264_leaves_it_to_ffmpeg() {
 }
 
 #[test]
-fn numbered_pictures_are_those_without_a_gap() {
+fn numbered_images_are_those_without_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     let frames = moving(7, 8, 8);
-    let options = ClipOptions::default();
-    let files = write_clip(&folder.path().join("a.png"), &frames, options).unwrap();
+    let options = VideoOptions::default();
+    let files = write_video(&folder.path().join("a.png"), &frames, options).unwrap();
     std::fs::remove_file(&files[3]).unwrap();
-    assert_eq!(clip_files(&files[1]).unwrap(), files[..3]);
-    assert_eq!(clip_files(&files[5]).unwrap(), files[4..]);
+    assert_eq!(video_files(&files[1]).unwrap(), files[..3]);
+    assert_eq!(video_files(&files[5]).unwrap(), files[4..]);
     assert!(matches!(
-        open_clip(&files[3]),
+        open_video(&files[3]),
         Err(MediaError::NotFound { .. })
     ));
 }

@@ -14,7 +14,7 @@ fn assert_starts(path: &Path, expected_millis: &[u64], within_millis: f64) {
             path.display()
         );
     }
-    let info = clip_info(path).unwrap();
+    let info = video_info(path).unwrap();
     assert_eq!(
         (info.num_frames as usize, info.fps),
         (starts.num_frames(), starts.fps())
@@ -41,9 +41,9 @@ fn times_are_found_in_tables_fragments_and_edits() {
             .collect();
         millis.push((end * 1000.0).round() as u64);
         assert_starts(&path, &millis, 0.6);
-        let mut reader = ClipReader::open(&path).unwrap();
-        let read = reader.read(0, &mut |number, picture| {
-            let distance = mean_distance(&picture, &painted(number as usize + first as usize));
+        let mut reader = VideoReader::open(&path).unwrap();
+        let read = reader.read(0, &mut |number, image| {
+            let distance = mean_distance(&image, &painted(number as usize + first as usize));
             assert!(distance < 3.0, "{name} {number}: {distance}");
             std::ops::ControlFlow::Continue(())
         });
@@ -56,16 +56,16 @@ fn uneven_times_are_written_and_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let frames = moving(6, 40, 26);
     let millis = [0, 50, 70, 370, 670, 710, 5710];
-    let options = ClipOptions {
+    let options = VideoOptions {
         starts: Some(FrameStarts::from_micros(millis.map(|millis| millis * 1000))),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
     for name in ["a.mp4", "a.gif", "a.webp"] {
-        if ClipFormat::from_path(Path::new(name)).is_err() {
+        if VideoFormat::from_path(Path::new(name)).is_err() {
             continue;
         }
         let once = folder.path().join(format!("once-{name}"));
-        write_clip(&once, &frames, options.clone()).unwrap();
+        write_video(&once, &frames, options.clone()).unwrap();
         assert_starts(&once, &millis, 0.01);
         let parts = folder.path().join(format!("parts-{name}"));
         std::fs::create_dir(&parts).unwrap();
@@ -86,36 +86,36 @@ fn models_get_the_frames_of_even_moments() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.webp");
     let frames = moving(5, 40, 26);
-    let options = ClipOptions {
+    let options = VideoOptions {
         starts: Some(FrameStarts::from_micros([
             0, 100_000, 120_000, 140_000, 640_000, 700_000,
         ])),
-        ..ClipOptions::default()
+        ..VideoOptions::default()
     };
-    write_clip(&path, &frames, options).unwrap();
-    let shown = |clip: &Video| -> Vec<usize> {
+    write_video(&path, &frames, options).unwrap();
+    let shown = |video: &Video| -> Vec<usize> {
         let nearest = |frame: &Arc<RgbPixels>| {
             let distance = |index: &usize| mean_distance(frame, &frames[*index]) as u64;
             (0..5).min_by_key(distance).unwrap()
         };
-        clip.frames.iter().map(nearest).collect()
+        video.frames.iter().map(nearest).collect()
     };
-    let average = open_clip(&path).unwrap();
+    let average = open_video(&path).unwrap();
     assert!((average.fps - 5.0 / 0.7).abs() < 1e-9);
     assert_eq!(shown(&average), [0, 3, 3, 3, 4]);
     assert_eq!(&last_frame(&path).unwrap(), average.frames[4].as_ref());
-    // A model of 20 frames per second gets those of its own moments, for as long as the clip is.
-    let for_model = open_clip_for_model(&path, 20.0).unwrap();
+    // A model of 20 frames per second gets those of its own moments, for as long as the video is.
+    let for_model = open_video_for_model(&path, 20.0).unwrap();
     let expected = [0, 0, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4];
     assert_eq!(
         (shown(&for_model), for_model.fps),
         (expected.to_vec(), 20.0)
     );
-    let info = clip_info(&path).unwrap().for_model(20.0);
+    let info = video_info(&path).unwrap().for_model(20.0);
     assert_eq!((info.num_frames, info.fps), (14, 20.0));
     // One at an even rate keeps it.
     let even = folder.path().join("even.webp");
-    write_clip(&even, &frames, ClipOptions::default()).unwrap();
-    let clip = open_clip_for_model(&even, 16.0).unwrap();
-    assert_eq!((clip.frames.len(), clip.fps), (5, 24.0));
+    write_video(&even, &frames, VideoOptions::default()).unwrap();
+    let video = open_video_for_model(&even, 16.0).unwrap();
+    assert_eq!((video.frames.len(), video.fps), (5, 24.0));
 }

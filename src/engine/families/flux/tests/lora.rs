@@ -16,7 +16,7 @@ const STRENGTH: f64 = 0.65;
 const LIMIT: f64 = 5e-6;
 const PEFT: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
 
-/// One that lets a model see a control picture.
+/// One that lets a model see a control image.
 fn control_lora(folder: &Path, form: &str, strength: f64) -> LoraChoice {
     lora(write_lora_of(&control_list(), folder, form, None), strength)
 }
@@ -72,7 +72,7 @@ fn assert_special_forms() {
 
 /// With what the authors' LoRAs for depth and edges have: a wider `img_in`, biases, and norms that replace the model's.
 #[test]
-fn a_lora_lets_dev_see_a_control_picture_as_in_the_reference() {
+fn a_lora_lets_dev_see_a_control_image_as_in_the_reference() {
     with_both_frequencies(assert_control_lora);
 }
 
@@ -110,7 +110,7 @@ fn assert_control_lora() {
 }
 
 #[test]
-fn a_lora_of_the_noise_alone_acts_beside_one_that_sees_a_control_picture() {
+fn a_lora_of_the_noise_alone_acts_beside_one_that_sees_a_control_image() {
     let config = config_of::<FluxTransformer>().widened(128);
     let folder = tempfile::tempdir().unwrap();
     let control = control_lora(folder.path(), "authors", 1.0);
@@ -129,7 +129,7 @@ fn a_lora_of_the_noise_alone_acts_beside_one_that_sees_a_control_picture() {
 }
 
 #[test]
-fn a_model_in_blocks_sees_a_control_picture_as_its_expanded_twin_does() {
+fn a_model_in_blocks_sees_a_control_image_as_its_expanded_twin_does() {
     let config = config_of::<FluxTransformer>().widened(128);
     let folder = tempfile::tempdir().unwrap();
     let control = control_lora(folder.path(), "authors", 1.0);

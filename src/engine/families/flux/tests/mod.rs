@@ -220,8 +220,8 @@ impl Run {
     fn start(&self) -> (Solver, DenoiseState) {
         let num_steps = self.number("steps") as usize;
         let schedule = self.scheduler.schedule(num_steps, self.shape.tokens());
-        let has_picture = self.facts["has_picture"] == true;
-        let first = if has_picture {
+        let has_image = self.facts["has_image"] == true;
+        let first = if has_image {
             first_step(num_steps as u32, self.number("strength")) as usize
         } else {
             0
@@ -229,7 +229,7 @@ impl Run {
         let euler = SamplerAlgorithm::new(SamplerKind::Euler, schedule, UniPcOptions::default(), 0);
         let solver = Solver::new(euler, first..num_steps).unwrap();
         let seeds = std::iter::once(self.number("seed") as u64);
-        let draws = NoiseDraws::new(self.shape, 1 + usize::from(has_picture), seeds).unwrap();
+        let draws = NoiseDraws::new(self.shape, 1 + usize::from(has_image), seeds).unwrap();
         let latents = match self.tensors.get("image_latents") {
             Some(image) => noised(image, &draws.noise, solver.sigmas()[first]),
             None => draws.noise,

@@ -9,11 +9,11 @@ const RUNS: [&str; 4] = ["dev", "schnell", "true_cfg", "image_to_image"];
 fn noise_is_drawn_in_the_order_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
-        let has_picture = run.facts["has_picture"] == true;
+        let has_image = run.facts["has_image"] == true;
         let seeds = std::iter::once(run.number("seed") as u64);
-        let draws = NoiseDraws::new(run.shape, 1 + usize::from(has_picture), seeds).unwrap();
+        let draws = NoiseDraws::new(run.shape, 1 + usize::from(has_image), seeds).unwrap();
         let drawn: Vec<&Tensor> = draws.posterior.iter().chain([&draws.noise]).collect();
-        assert_eq!(drawn.len(), 1 + usize::from(has_picture));
+        assert_eq!(drawn.len(), 1 + usize::from(has_image));
         for (i, noise) in drawn.into_iter().enumerate() {
             assert_close(name, noise, run.get(&format!("noise.{i}")), 1e-6);
         }

@@ -130,7 +130,7 @@ fn sums_that_leave_the_range_of_f16_are_held_at_its_end() {
 }
 
 #[test]
-fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
+fn a_model_that_fills_reads_image_and_mask_beside_the_noise() {
     let mut run = Run::open("dev");
     let config = FluxTransformerConfig {
         in_channels: 384,
@@ -160,7 +160,7 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
 }
 
 #[test]
-fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
+fn an_image_that_is_seen_is_seen_by_each_of_a_batch() {
     let run = Run::open("dev");
     let seen = |seed: &str| ReferenceTokens {
         tokens: Some(made_up(seed, &[1, 6, 64])),
@@ -177,9 +177,9 @@ fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
         found.unwrap().latents
     };
     let noise = ["one", "two"].map(|seed| made_up(seed, &[1, run.shape.tokens(), 64]) * 8.0);
-    let batch = make(&Tensor::cat(&noise, 0), seen("picture"));
+    let batch = make(&Tensor::cat(&noise, 0), seen("image"));
     for (index, noise) in (0..).zip(&noise) {
-        let alone = make(noise, seen("picture"));
+        let alone = make(noise, seen("image"));
         assert_close("batch", &batch.narrow(0, index, 1), &alone, 1e-6);
         assert!(distance(&make(noise, seen("other")), &alone) > 1e-3);
         assert!(distance(&make(noise, ReferenceTokens::default()), &alone) > 1e-3);

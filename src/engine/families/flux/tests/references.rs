@@ -3,7 +3,7 @@
 use super::super::*;
 
 #[test]
-fn a_picture_is_seen_at_the_size_of_the_nearest_aspect() {
+fn an_image_is_seen_at_the_size_of_the_nearest_aspect() {
     for ((width, height), expected) in [
         ((1000, 1000), (1024, 1024)),
         ((1920, 1080), (1392, 752)),

@@ -3,7 +3,7 @@
 use super::super::*;
 
 #[test]
-fn a_picture_is_seen_in_whole_tokens_of_at_most_a_megapixel() {
+fn an_image_is_seen_in_whole_tokens_of_at_most_a_megapixel() {
     let of = |width, height| RgbPixels::from_fn(width, height, |_, _| [0; 3]).unwrap();
     for (size, expected) in [
         ((100, 70), (96, 64)),

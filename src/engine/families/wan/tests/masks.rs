@@ -1,27 +1,27 @@
-//! What a mask keeps of a start picture: diffusers has no such pipeline for Wan, so it is held by its arithmetic, which is
-//! that of the inpainting pipelines for pictures.
+//! What a mask keeps of a start image: diffusers has no such pipeline for Wan, so it is held by its arithmetic, which is
+//! that of the inpainting pipelines for images.
 
 use safelight_core::media::{RgbPixels, write_png};
 
-use super::source::{ClipRun, frame, latents_of};
+use super::source::{VideoRun, frame, latents_of};
 use super::variants::{VariantRun, denoise_all};
 use super::*;
 
-/// The clip's own size of a picture that nobody else has, and a mask that is white in its right half.
+/// The video's own size of an image that nobody else has, and a mask that is white in its right half.
 fn given(run: &Run) -> (Vec<u8>, RgbPixels) {
     let (width, height) = (run.request.width, run.request.height);
     let made = |x: u32, y: u32| [x * 3, y * 5, x * y].map(|value| (value % 256) as u8);
-    let picture = RgbPixels::from_fn(width, height, made).unwrap();
+    let image = RgbPixels::from_fn(width, height, made).unwrap();
     let mask = RgbPixels::from_fn(width, height, |x, _| {
         [if 2 * x < width { 0 } else { 255 }; 3]
     });
-    (picture.rgb.clone(), mask.unwrap())
+    (image.rgb.clone(), mask.unwrap())
 }
 
-fn kept_of(run: &Run) -> KeptClip {
-    let (picture, mask) = given(run);
+fn kept_of(run: &Run) -> KeptVideo {
+    let (image, mask) = given(run);
     let off = &mut StageCapture::off();
-    encode_kept(&run.config, &picture, &mask, &mut run.work(off, &NoHooks)).unwrap()
+    encode_kept(&run.config, &image, &mask, &mut run.work(off, &NoHooks)).unwrap()
 }
 
 /// The left half, which the mask keeps, of latents.
@@ -40,13 +40,13 @@ fn behind_first(latents: &Tensor) -> Tensor {
 }
 
 #[test]
-fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
+fn what_a_mask_keeps_is_encoded_as_a_video_in_which_nothing_moves() {
     let run = Run::open("image_to_video");
     let kept = kept_of(&run);
     assert_eq!(kept.latents.size(), run.shape().size());
-    let (picture, _) = given(&run);
+    let (image, _) = given(&run);
     let off = &mut StageCapture::off();
-    let first = encode_image(&run.config, &picture, None, &mut run.work(off, &NoHooks)).unwrap();
+    let first = encode_image(&run.config, &image, None, &mut run.work(off, &NoHooks)).unwrap();
     assert_close("first", &kept.latents.narrow(2, 0, 1), &first, 1e-5);
     assert_eq!(kept.mask.mean(Kind::Float).double_value(&[]), 0.5);
     let vae = &run.config.vae;
@@ -58,7 +58,7 @@ fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
 }
 
 #[test]
-fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
+fn latents_outside_of_the_mask_follow_the_noised_image_and_end_as_its_own() {
     let mut run = Run::open("image_to_video");
     run.request.sampling.num_steps = 7;
     let plain = run.latents();
@@ -77,7 +77,7 @@ fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
         assert_close("on the way", &left(&state.latents), &left(&noised), 1e-6);
     }
     // A mask that keeps nothing changes nothing.
-    run.kept = Some(KeptClip {
+    run.kept = Some(KeptVideo {
         mask: kept_of(&run).mask.ones_like(),
         latents: kept,
     });
@@ -101,7 +101,7 @@ fn both_experts_and_every_sampler_keep_it() {
 #[test]
 fn what_a_mask_keeps_of_another_size_is_not_used() {
     let mut run = Run::open("image_to_video");
-    run.kept = Some(KeptClip {
+    run.kept = Some(KeptVideo {
         latents: kept_of(&run).latents.narrow(2, 0, 1),
         mask: kept_of(&run).mask,
     });
@@ -109,9 +109,9 @@ fn what_a_mask_keeps_of_another_size_is_not_used() {
     assert!(text.contains("what the mask keeps is not of this job"));
 }
 
-/// A recorded run with the mask of its clip as the stage reads it.
-fn masked(name: &str) -> (ClipRun, ControlClip) {
-    let mut opened = ClipRun::open(name);
+/// A recorded run with the mask of its video as the stage reads it.
+fn masked(name: &str) -> (VideoRun, FittedVideo) {
+    let mut opened = VideoRun::open(name);
     let folder = opened.folder();
     let mask = opened.run.get("mask_u8").unsqueeze(-1);
     let mask = mask.expand([-1, -1, -1, 3], false);
@@ -119,26 +119,26 @@ fn masked(name: &str) -> (ClipRun, ControlClip) {
     if mask.size()[0] == 1 {
         write_png(&folder.mask(), &frame(&mask, 0)).unwrap();
     } else {
-        fs::create_dir(folder.mask_clip()).unwrap();
+        fs::create_dir(folder.mask_video()).unwrap();
         for index in 0..mask.size()[0] {
-            let path = folder.mask_clip().join(format!("mask.{index:04}.png"));
+            let path = folder.mask_video().join(format!("mask.{index:04}.png"));
             write_png(&path, &frame(&mask, index)).unwrap();
         }
     }
-    let clip = opened.clip();
-    opened.run.kept = Some(KeptClip {
+    let video = opened.video();
+    opened.run.kept = Some(KeptVideo {
         latents: opened.run.get("base").copy(),
-        mask: clip.made(),
+        mask: video.made(),
     });
-    (opened, clip)
+    (opened, video)
 }
 
 #[test]
-fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
+fn a_video_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
     for name in ["masked", "moving_mask"] {
-        let (opened, clip) = masked(name);
+        let (opened, video) = masked(name);
         let run = &opened.run;
-        let made = clip.made().to_kind(Kind::Float);
+        let made = video.made().to_kind(Kind::Float);
         let expected = run.get("mask_u8").gt(0).to_kind(Kind::Float);
         assert_eq!(made.squeeze_dim(0).squeeze_dim(0), expected, "{name}");
         let (whole, recorder) = run.resumed(name);
@@ -155,10 +155,10 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
 }
 
 #[test]
-fn pixels_outside_of_a_moving_mask_are_the_clips_own_in_whatever_runs_they_come() {
-    let (_opened, clip) = masked("moving_mask");
-    let (frames, made) = (&clip.frames, clip.made());
-    let kept = PixelRestore::of_clip(frames, &made).unwrap();
+fn pixels_outside_of_a_moving_mask_are_the_videos_own_in_whatever_runs_they_come() {
+    let (_opened, video) = masked("moving_mask");
+    let (frames, made) = (&video.frames, video.made());
+    let kept = PixelRestore::of_video(frames, &made).unwrap();
     let new = Tensor::full_like(frames, 7);
     let runs = [(0, 1), (1, 4), (5, 4)];
     let over = runs.map(|(first, count)| kept.over_from(first, &new.narrow(0, first, count)));

@@ -65,7 +65,7 @@ struct Run {
     request: GenerateRequest,
     config: WanConfig,
     /// None was recorded.
-    kept: Option<KeptClip>,
+    kept: Option<KeptVideo>,
     how: ControlSettings,
     place: ComputePlacement,
 }
@@ -93,12 +93,12 @@ impl Run {
         let count = facts["references"].as_u64().unwrap_or(0);
         let references: Vec<String> = (0..count).map(|i| format!("{i}.png")).collect();
         let request = json!({
-            "model": "tiny", "family": "wan", "files": files, "out": "clip.mp4", "fps": 24.0,
+            "model": "tiny", "family": "wan", "files": files, "out": "video.mp4", "fps": 24.0,
             "prompt": facts["prompt"], "negative_prompt": facts["negative"], "width": facts["width"],
             "height": facts["height"], "num_frames": facts["frames"], "num_steps": facts["steps"],
             "guidance_scale": facts["guidance"], "guidance_scale_2": facts["guidance_2"],
             "shift": facts["flow_shift"], "sampler": sampler, "seed": facts["seed"],
-            "source_clip": given("source_clip"), "strength": facts["strength"].as_f64().filter(|_| given("source_clip").is_some()),
+            "source_video": given("source_video"), "strength": facts["strength"].as_f64().filter(|_| given("source_video").is_some()),
             "image": given("image"), "last_image": given("last_image"), "references": references,
         });
         let all = fixtures().parent().unwrap().to_owned();
@@ -135,7 +135,7 @@ impl Run {
         WanLatentShape::new(&self.config, r.width, r.height, r.num_frames).unwrap()
     }
 
-    fn picture(&self) -> Option<Vec<u8>> {
+    fn image(&self) -> Option<Vec<u8>> {
         let pixels = self.tensors.get("image.source_u8")?;
         Some(pixels.flatten(0, 2).try_into().unwrap())
     }
@@ -159,7 +159,7 @@ impl Run {
 
     fn timesteps(&self, timestep: f32) -> TokenTimesteps {
         let (per_frame, frames) = self.shape().tokens(self.config.transformer.patch_size);
-        if self.picture().is_some() {
+        if self.image().is_some() {
             TokenTimesteps::with_clean_start(timestep, per_frame, per_frame * (frames - 1))
         } else {
             TokenTimesteps::uniform(timestep, per_frame * frames)
@@ -255,7 +255,7 @@ impl Run {
             image_latents: given("condition"),
             image_embeds: given("image_embeds"),
             base: given("base"),
-            kept: self.kept.as_ref().map(|kept| KeptClip {
+            kept: self.kept.as_ref().map(|kept| KeptVideo {
                 latents: kept.latents.shallow_clone(),
                 mask: kept.mask.shallow_clone(),
             }),

@@ -5,7 +5,7 @@ use crate::closeness::assert_same_pixels;
 use crate::families::tests::skipped;
 
 impl Run {
-    /// The last latents, with the frame that a picture gives.
+    /// The last latents, with the frame that an image gives.
     fn final_latents(&self) -> Tensor {
         let latents = self.get("latents.final");
         match self.tensors.get("condition") {
@@ -63,9 +63,9 @@ fn schedules_are_those_of_the_reference() {
 }
 
 #[test]
-fn a_picture_becomes_the_latents_of_the_reference() {
+fn an_image_becomes_the_latents_of_the_reference() {
     let run = Run::open("image_to_video");
-    let rgb = run.picture().unwrap();
+    let rgb = run.image().unwrap();
     let (latents, ours) = recorded(|capture| {
         encode_image(&run.config, &rgb, None, &mut run.work(capture, &NoHooks)).unwrap()
     });

@@ -74,7 +74,7 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
         assert!(matches!(embeds, Err(EngineError::Cancelled)));
         assert_eq!(recorder.asked.get(), patience + 1);
         let recorder = HookRecorder::impatient(patience);
-        let rgb = run.picture().unwrap();
+        let rgb = run.image().unwrap();
         let latents = encode_image(&run.config, &rgb, None, &mut run.work(off, &recorder));
         assert!(matches!(latents, Err(EngineError::Cancelled)));
         let recorder = HookRecorder::impatient(patience);

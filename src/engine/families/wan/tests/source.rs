@@ -1,4 +1,4 @@
-//! Clip to clip against recorded runs of diffusers (`tests/fixtures/wan/clips`): the clip's latents, where the walk begins,
+//! Video to video against recorded runs of diffusers (`tests/fixtures/wan/videos`): the video's latents, where the walk begins,
 //! each step, with one expert and with two; and its promises.
 
 use safelight_core::job::{EnlargedPass, JobFolder, SecondPass};
@@ -9,22 +9,22 @@ use tempfile::TempDir;
 use super::variants::{VariantRun, denoise_all};
 use super::*;
 
-const RUNS: [&str; 4] = ["t2v", "experts", "low_noise", "picture"];
+const RUNS: [&str; 4] = ["t2v", "experts", "low_noise", "image"];
 
 /// A recorded run, with the folder of its model and that of its job.
-pub(super) struct ClipRun {
+pub(super) struct VideoRun {
     pub(super) run: Run,
     _model: Option<VariantRun>,
     pub(super) job: TempDir,
 }
 
-impl ClipRun {
+impl VideoRun {
     pub(super) fn open(name: &str) -> Self {
-        let home = fixtures().join("clips");
+        let home = fixtures().join("videos");
         let (run, model) = if name == "ti2v" {
             (Run::of(&home, name, &fixtures().join("pipeline")), None)
         } else {
-            let opened = VariantRun::open_in("clips", name);
+            let opened = VariantRun::open_in("videos", name);
             let run = Run::of(&home, name, opened.folder());
             (run, Some(opened))
         };
@@ -34,7 +34,7 @@ impl ClipRun {
             _model: model,
             job,
         };
-        opened.write_clip();
+        opened.write_video();
         opened
     }
 
@@ -42,27 +42,27 @@ impl ClipRun {
         JobFolder::open(self.job.path())
     }
 
-    /// The recorded clip as the worker copies it: numbered pictures, or one picture.
-    fn write_clip(&mut self) {
+    /// The recorded video as the worker copies it: numbered images, or one image.
+    fn write_video(&mut self) {
         let frames = self.run.get("source_u8").copy();
         let count = frames.size()[0];
-        let folder = self.folder().source_clip();
-        self.run.request.source_clip = Some("clip.0000.png".into());
+        let folder = self.folder().source_video();
+        self.run.request.source_video = Some("video.0000.png".into());
         if count == 1 {
-            write_png(&self.folder().source_picture(), &frame(&frames, 0)).unwrap();
+            write_png(&self.folder().source_image(), &frame(&frames, 0)).unwrap();
             return;
         }
         fs::create_dir(&folder).unwrap();
         for index in 0..count {
-            let path = folder.join(format!("clip.{index:04}.png"));
+            let path = folder.join(format!("video.{index:04}.png"));
             write_png(&path, &frame(&frames, index)).unwrap();
         }
     }
 
-    /// The job's clip as the stage reads it.
-    pub(super) fn clip(&self) -> ControlClip {
-        let clip = source_of_job(&self.folder(), &self.run.request).unwrap();
-        clip.unwrap()
+    /// The job's video as the stage reads it.
+    pub(super) fn video(&self) -> FittedVideo {
+        let video = source_of_job(&self.folder(), &self.run.request).unwrap();
+        video.unwrap()
     }
 }
 
@@ -78,16 +78,16 @@ pub(super) fn latents_of(step: usize) -> String {
     format!("step.{step:02}.latents")
 }
 
-fn encoded(run: &Run, clip: &ControlClip) -> Tensor {
+fn encoded(run: &Run, video: &FittedVideo) -> Tensor {
     let off = &mut StageCapture::off();
-    encode_source(&run.config, clip, &mut run.work(off, &NoHooks)).unwrap()
+    encode_source(&run.config, video, &mut run.work(off, &NoHooks)).unwrap()
 }
 
 #[test]
-fn a_clip_of_any_size_and_length_becomes_the_latents_of_the_reference() {
+fn a_video_of_any_size_and_length_becomes_the_latents_of_the_reference() {
     for name in RUNS.into_iter().chain(["ti2v"]) {
-        let opened = ClipRun::open(name);
-        let found = encoded(&opened.run, &opened.clip());
+        let opened = VideoRun::open(name);
+        let found = encoded(&opened.run, &opened.video());
         let limit = opened.run.limit("base", ENCODER_LIMIT);
         assert_close(name, &found, opened.run.get("base"), limit);
     }
@@ -96,7 +96,7 @@ fn a_clip_of_any_size_and_length_becomes_the_latents_of_the_reference() {
 #[test]
 fn the_steps_that_are_left_are_those_of_the_reference() {
     for name in RUNS.into_iter().chain(["ti2v"]) {
-        let opened = ClipRun::open(name);
+        let opened = VideoRun::open(name);
         let run = &opened.run;
         let recorder = HookRecorder::default();
         let (state, found) = recorded(|capture| denoise_all(run, capture, &recorder));
@@ -123,7 +123,7 @@ fn the_steps_that_are_left_are_those_of_the_reference() {
 
 #[test]
 fn the_high_noise_expert_makes_no_step_where_all_are_below_the_boundary() {
-    let opened = ClipRun::open("low_noise");
+    let opened = VideoRun::open("low_noise");
     let run = &opened.run;
     let recorder = HookRecorder::default();
     let off = &mut StageCapture::off();
@@ -132,7 +132,7 @@ fn the_high_noise_expert_makes_no_step_where_all_are_below_the_boundary() {
     let given = run.get("latents.initial");
     assert_close("as given", &high.unwrap().latents, given, 1e-6);
     // Both have steps where the strength leaves enough.
-    let both = ClipRun::open("experts");
+    let both = VideoRun::open("experts");
     let high = both
         .run
         .denoise_part(Expert::HighNoise, None, off, &recorder);
@@ -142,9 +142,9 @@ fn the_high_noise_expert_makes_no_step_where_all_are_below_the_boundary() {
 }
 
 #[test]
-fn a_resumed_change_of_a_clip_is_the_same_bit_for_bit() {
-    for (name, num_steps) in [("t2v", 9), ("ti2v", 14), ("picture", 6)] {
-        let mut opened = ClipRun::open(name);
+fn a_resumed_change_of_a_video_is_the_same_bit_for_bit() {
+    for (name, num_steps) in [("t2v", 9), ("ti2v", 14), ("image", 6)] {
+        let mut opened = VideoRun::open(name);
         let run = &mut opened.run;
         run.request.sampling.num_steps = num_steps;
         drop(run.assert_resumes(name));
@@ -152,8 +152,8 @@ fn a_resumed_change_of_a_clip_is_the_same_bit_for_bit() {
 }
 
 #[test]
-fn every_sampler_changes_a_clip_and_streamed_weights_change_no_bit_of_it() {
-    let mut opened = ClipRun::open("t2v");
+fn every_sampler_changes_a_video_and_streamed_weights_change_no_bit_of_it() {
+    let mut opened = VideoRun::open("t2v");
     let run = &mut opened.run;
     let mut made = Vec::new();
     for sampler in ["unipc", "unipc_bh1", "euler", "heun", "dpmpp_2m", "lcm"] {
@@ -171,30 +171,30 @@ fn every_sampler_changes_a_clip_and_streamed_weights_change_no_bit_of_it() {
 
 #[test]
 fn a_file_with_fewer_frames_than_it_said_stands_still_at_its_end() {
-    let mut opened = ClipRun::open("ti2v");
+    let mut opened = VideoRun::open("ti2v");
     opened.run.request.num_frames = 13;
-    let clip = opened.clip();
-    let frames = &clip.frames;
+    let video = opened.video();
+    let frames = &video.frames;
     assert_eq!(frames.size()[0], 13);
     assert_eq!(frames.get(12), frames.get(8));
     assert_ne!(frames.get(8), frames.get(7));
 }
 
 #[test]
-fn a_clip_of_another_size_is_not_used() {
-    let mut opened = ClipRun::open("t2v");
+fn a_video_of_another_size_is_not_used() {
+    let mut opened = VideoRun::open("t2v");
     let run = &mut opened.run;
     let base = run.get("base").narrow(2, 0, 1);
     run.tensors.insert("base".to_owned(), base);
     let text = run.refusal(Expert::Only);
-    assert!(text.contains("the clip's latents are not of this job"));
+    assert!(text.contains("the video's latents are not of this job"));
 }
 
 #[test]
 fn a_second_pass_is_the_low_noise_experts_alone_whatever_its_strength() {
-    let mut opened = ClipRun::open("experts");
+    let mut opened = VideoRun::open("experts");
     let run = &mut opened.run;
-    run.request.source_clip = None;
+    run.request.source_video = None;
     run.request.image_role = ImageRole::Base;
     run.request.second_pass = Some(EnlargedPass {
         pass: SecondPass::of_scale(2.0),

@@ -1,4 +1,4 @@
-//! Step caches in the loop of clips.
+//! Step caches in the loop of videos.
 
 use safelight_core::job::{StepCache, StepCacheKind};
 

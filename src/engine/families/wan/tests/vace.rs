@@ -1,5 +1,5 @@
-//! VACE against recorded runs of diffusers: what a control clip, its mask and reference pictures become, each call, the
-//! whole loop; and that what a user gives becomes such a clip.
+//! VACE against recorded runs of diffusers: what a control video, its mask and reference images become, each call, the
+//! whole loop; and that what a user gives becomes such a video.
 
 use safelight_core::job::JobFolder;
 use safelight_core::media::{RgbPixels, write_png};
@@ -9,7 +9,7 @@ use super::*;
 
 const RUNS: [&str; 3] = ["vace", "vace_mask", "vace_two"];
 
-fn picture(bytes: &Tensor) -> RgbPixels {
+fn image(bytes: &Tensor) -> RgbPixels {
     let [rows, columns] = [0, 1].map(|i| bytes.size()[i] as u32);
     let bytes = if bytes.dim() == 2 {
         bytes.unsqueeze(-1).expand([-1, -1, 3], false)
@@ -20,32 +20,32 @@ fn picture(bytes: &Tensor) -> RgbPixels {
     RgbPixels::new(columns, rows, rgb).unwrap()
 }
 
-/// The recorded clip as the stage has it, and the reference pictures as they were opened.
-fn given(run: &Run) -> (ControlClip, Vec<RgbPixels>) {
+/// The recorded video as the stage has it, and the reference images as they were opened.
+fn given(run: &Run) -> (FittedVideo, Vec<RgbPixels>) {
     let r = &run.request;
-    let mut clip = ControlClip::new(r.width, r.height, r.num_frames);
+    let mut video = FittedVideo::new(r.width, r.height, r.num_frames);
     for frame in 0..r.num_frames as usize {
         let shown = run.get("control.source_u8").get(frame as i64);
-        clip.show(frame, &picture(&shown));
+        video.show(frame, &image(&shown));
         if let Some(mask) = run.tensors.get("control.mask.source_u8") {
-            clip.mask(frame, &picture(&mask.get(frame as i64)));
+            video.mask(frame, &image(&mask.get(frame as i64)));
         }
     }
     let references = (0..r.references.len())
-        .map(|i| picture(run.get(&format!("reference.{i}.source_u8"))))
+        .map(|i| image(run.get(&format!("reference.{i}.source_u8"))))
         .collect();
-    (clip, references)
+    (video, references)
 }
 
 #[test]
-fn a_control_clip_its_mask_and_references_become_the_latents_of_the_reference() {
+fn a_control_video_its_mask_and_references_become_the_latents_of_the_reference() {
     for name in RUNS {
         let variant = VariantRun::open(name);
         let run = &variant.run;
-        let (clip, references) = given(run);
+        let (video, references) = given(run);
         let off = &mut StageCapture::off();
         let work = &mut run.work(off, &NoHooks);
-        let found = encode_control(&run.config, &clip, &references, work).unwrap();
+        let found = encode_control(&run.config, &video, &references, work).unwrap();
         let (latents, mask) = (found.narrow(1, 0, 32), found.narrow(1, 32, 64));
         let limit = run.limit("control.latents", ENCODER_LIMIT);
         assert_close(name, &latents, run.get("control.latents"), limit);
@@ -116,7 +116,7 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
 }
 
 #[test]
-fn latents_of_another_control_clip_are_refused() {
+fn latents_of_another_control_video_are_refused() {
     let mut variant = VariantRun::open("vace");
     let run = &mut variant.run;
     run.request.references = vec!["a.png".into()];
@@ -131,7 +131,7 @@ fn plain(width: u32, height: u32, level: u8) -> RgbPixels {
     RgbPixels::from_fn(width, height, |_, _| [level; 3]).unwrap()
 }
 
-/// The clip that a job with these fields is shown, its frames' and its mask's first bytes.
+/// The video that a job with these fields is shown, its frames' and its mask's first bytes.
 fn shown(fields: &Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
     let run = Run::open("text_to_video");
     let mut request = serde_json::to_value(&run.request).unwrap();
@@ -142,32 +142,32 @@ fn shown(fields: &Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
     let home = tempfile::tempdir().unwrap();
     let folder = JobFolder::open(home.path());
     fill(&folder);
-    let clip = control_of_job(&folder, &request).unwrap();
+    let video = control_of_job(&folder, &request).unwrap();
     let byte = |xs: &Tensor, at: &[i64]| xs.int64_value(at) as u8;
-    let frames = (0..).zip(&clip.is_given);
+    let frames = (0..).zip(&video.is_given);
     let first_bytes = frames.map(|(frame, is_given)| {
-        let frames = byte(&clip.frames, &[frame, 0, 0, 0]);
-        (frames, byte(&clip.mask, &[frame, 0, 0]), *is_given)
+        let frames = byte(&video.frames, &[frame, 0, 0, 0]);
+        (frames, byte(&video.mask, &[frame, 0, 0]), *is_given)
     });
     first_bytes.collect()
 }
 
 #[test]
-fn a_control_clip_that_is_too_short_goes_on_grey_and_is_made_anew_there() {
+fn a_control_video_that_is_too_short_goes_on_grey_and_is_made_anew_there() {
     let fields = json!({
         "num_frames": 9, "controls": [{"file": "x/depth_000.png", "mask": "mask.png"}],
     });
     let found = shown(&fields, |folder| {
-        fs::create_dir(folder.control_clip(0)).unwrap();
+        fs::create_dir(folder.control_video(0)).unwrap();
         for i in 0..3 {
             let name = format!("depth_{i:03}.png");
             let level = 10 + i;
-            write_png(&folder.control_clip(0).join(name), &plain(30, 30, level)).unwrap();
+            write_png(&folder.control_video(0).join(name), &plain(30, 30, level)).unwrap();
         }
         write_png(&folder.control_mask(0), &plain(7, 9, 0)).unwrap();
     });
     let made = (0, 255, false);
-    // A mask that is a picture holds for all frames that are given.
+    // A mask that is an image holds for all frames that are given.
     assert_eq!(
         found[..4],
         [(10, 0, true), (11, 0, true), (12, 0, true), made]
@@ -177,11 +177,11 @@ fn a_control_clip_that_is_too_short_goes_on_grey_and_is_made_anew_there() {
 }
 
 #[test]
-fn start_and_end_pictures_are_frames_that_stay() {
+fn start_and_end_images_are_frames_that_stay() {
     let fields = json!({"num_frames": 9, "image": "a.png", "last_image": "b.png"});
     let found = shown(&fields, |folder| {
-        write_png(&folder.start_picture(), &plain(64, 32, 20)).unwrap();
-        write_png(&folder.end_picture(), &plain(64, 32, 30)).unwrap();
+        write_png(&folder.start_image(), &plain(64, 32, 20)).unwrap();
+        write_png(&folder.end_image(), &plain(64, 32, 30)).unwrap();
     });
     assert_eq!(found[0], (20, 0, true));
     assert_eq!(found[8], (30, 0, true));
@@ -189,14 +189,14 @@ fn start_and_end_pictures_are_frames_that_stay() {
 }
 
 #[test]
-fn the_last_frames_of_a_clip_that_is_gone_on_from_stay() {
+fn the_last_frames_of_a_video_that_is_gone_on_from_stay() {
     let files = Run::open("text_to_video").request.files;
     let mut files = serde_json::to_value(files).unwrap();
     files["takes_control"] = json!(true);
     let fields = json!({"num_frames": 9, "extend": "a.mp4", "files": files});
     let found = shown(&fields, |folder| {
         fs::create_dir(folder.seen()).unwrap();
-        write_png(&folder.start_picture(), &plain(64, 32, 44)).unwrap();
+        write_png(&folder.start_image(), &plain(64, 32, 44)).unwrap();
         // More are kept than such a model is shown.
         for i in 0..9 {
             write_png(&folder.seen_frame(i), &plain(64, 32, 36 + i as u8)).unwrap();

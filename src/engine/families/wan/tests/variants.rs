@@ -42,8 +42,8 @@ impl VariantRun {
 }
 
 impl Run {
-    /// A picture as the reference opened it.
-    fn picture_of(&self, name: &str) -> Option<RgbPixels> {
+    /// An image as the reference opened it.
+    fn image_of(&self, name: &str) -> Option<RgbPixels> {
         let source = self.tensors.get(name)?;
         let [rows, columns] = [source.size()[0], source.size()[1]].map(|n| n as u32);
         let rgb: Vec<u8> = source.flatten(0, 2).try_into().unwrap();
@@ -182,14 +182,14 @@ fn guidance_of_one_expert_alone_asks_twice_only_there() {
 }
 
 #[test]
-fn given_pictures_become_the_latents_of_the_reference() {
+fn given_images_become_the_latents_of_the_reference() {
     for name in ["i2v21", "flf2v21", "i2v22", "i2v22_end"] {
         let variant = VariantRun::open(name);
         let run = &variant.run;
         let (width, height) = (run.request.width, run.request.height);
         let resized = |name: &str| {
-            let picture = run.picture_of(name)?;
-            Some(media::resize_lanczos(&picture, width, height).unwrap().rgb)
+            let image = run.image_of(name)?;
+            Some(media::resize_lanczos(&image, width, height).unwrap().rgb)
         };
         let start = resized("image.source_u8").unwrap();
         let end = resized("last_image.source_u8");
@@ -214,20 +214,20 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
 }
 
 #[test]
-fn given_pictures_become_the_embeddings_of_the_reference() {
+fn given_images_become_the_embeddings_of_the_reference() {
     for name in ["i2v21", "flf2v21"] {
         let variant = VariantRun::open(name);
         let run = &variant.run;
-        let pictures: Vec<RgbPixels> = ["image.source_u8", "last_image.source_u8"]
+        let images: Vec<RgbPixels> = ["image.source_u8", "last_image.source_u8"]
             .into_iter()
-            .filter_map(|name| run.picture_of(name))
+            .filter_map(|name| run.image_of(name))
             .collect();
         let off = &mut StageCapture::off();
         let work = &mut run.work(off, &NoHooks);
-        let found = encode_vision(&run.config, &pictures, work);
+        let found = encode_vision(&run.config, &images, work);
         assert_close(name, &found.unwrap(), run.get("image_embeds"), 1e-5);
         let wrong = encode_vision(&run.config, &[], work);
-        assert!(wrong.unwrap_err().to_string().contains("pictures"));
+        assert!(wrong.unwrap_err().to_string().contains("images"));
     }
 }
 

@@ -11,7 +11,7 @@ const PARTS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn one_file_with_everything_makes_the_picture_of_files_of_their_own() {
+fn one_file_with_everything_makes_the_image_of_files_of_their_own() {
     // The sizes that shapes alone cannot say are the published ones.
     let shapes: Shapes = serde_json::from_value(json_of("flux/stages/wide.json")).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -34,5 +34,5 @@ fn one_file_with_everything_makes_the_picture_of_files_of_their_own() {
         job.run(false).frames
     });
     assert_eq!(own.len(), 1);
-    assert!(own == all, "another picture");
+    assert!(own == all, "another image");
 }

@@ -37,10 +37,10 @@ const RUNS: [(&str, &[&str]); 9] = [
     ("text", &["dev_a", "dev_b", "schnell_a", "schnell_b"]),
     ("a text of full length", &["long", "long_schnell"]),
     ("a negative prompt", &["true_cfg_a", "true_cfg_b"]),
-    ("a picture", &["image_a", "image_b"]),
+    ("an image", &["image_a", "image_b"]),
     ("a mask", &["inpaint", "inpaint_cfg"]),
     ("a filled mask", &["fill", "fill_part"]),
-    ("an edited picture", &["kontext", "kontext_cfg"]),
+    ("an edited image", &["kontext", "kontext_cfg"]),
     ("a control LoRA", &["control_lora"]),
     (
         "control",

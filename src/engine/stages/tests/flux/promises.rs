@@ -11,7 +11,7 @@ fn pixels(height: i64, width: i64) -> Tensor {
 }
 
 #[test]
-fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
+fn every_image_of_a_batch_is_the_one_that_its_seed_alone_makes() {
     let image = pixels(20, 30);
     for (variant, role, sampler) in [
         ("dev", "base", "euler"),
@@ -28,7 +28,7 @@ fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
                 "seed": seed, "batch_size": batch_size, "image_role": role, "num_steps": 3, "strength": 0.7,
                 "sampler": sampler, "true_cfg_scale": 2.0,
             });
-            // With and without a picture to begin from.
+            // With and without an image to begin from.
             let begins = !(is_controlled && sampler == "euler");
             let start = Some(&image).filter(|_| begins);
             let job = Job::new(variant, &facts, start, mask.as_ref());
@@ -47,7 +47,7 @@ fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
             assert_eq!(of_batch, alone, "{what}");
         }
         let others = distance(&batch.narrow(0, 0, 1), &batch.narrow(0, 1, 1));
-        assert!(others > 0.1, "{variant} {role}: all pictures are the same");
+        assert!(others > 0.1, "{variant} {role}: all images are the same");
     }
 }
 
@@ -66,12 +66,12 @@ fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_ch
 }
 
 #[test]
-fn the_edges_of_a_control_picture_are_what_the_model_is_shown() {
+fn the_edges_of_a_control_image_are_what_the_model_is_shown() {
     let control = pixels(32, 32);
     let edges = {
         let bytes: Vec<u8> = control.flatten(0, -1).try_into().unwrap();
-        let picture = media::RgbPixels::new(32, 32, bytes).unwrap();
-        let edges = media::canny(&picture, 50, 150).unwrap();
+        let image = media::RgbPixels::new(32, 32, bytes).unwrap();
+        let edges = media::canny(&image, 50, 150).unwrap();
         Tensor::from_slice(&edges.rgb).view([32, 32, 3])
     };
     let made = |control: &Tensor, made: Option<CannyThresholds>| {
@@ -87,7 +87,7 @@ fn the_edges_of_a_control_picture_are_what_the_model_is_shown() {
 }
 
 #[test]
-fn a_second_pass_follows_the_control_picture_at_its_own_size() {
+fn a_second_pass_follows_the_control_image_at_its_own_size() {
     let control = pixels(32, 32);
     let facts = json!({
         "width": 64, "height": 64, "num_steps": 4,
@@ -99,7 +99,7 @@ fn a_second_pass_follows_the_control_picture_at_its_own_size() {
 }
 
 #[test]
-fn a_filled_picture_keeps_what_the_mask_does_not_cover_where_asked() {
+fn a_filled_image_keeps_what_the_mask_does_not_cover_where_asked() {
     let image = pixels(32, 48);
     let mask = images::mask(32, 48);
     let left_of = |keeps: bool| {
@@ -149,13 +149,13 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
     let (encode, denoise) = (Stage::EncodeImage, Stage::Denoise);
     for (variant, facts, [image, mask], stage, expected) in [
         ("fill", canvas(), image, encode, "a mask"),
-        ("fill", canvas(), none, denoise, "a picture and a mask"),
+        ("fill", canvas(), none, denoise, "an image and a mask"),
         (
             "dev",
             canvas(),
             both,
             denoise,
-            "something else with a picture",
+            "something else with an image",
         ),
         (
             "dev",
@@ -184,7 +184,7 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
             json!({}),
             none,
             Stage::EncodeVision,
-            "nothing that reads pictures",
+            "nothing that reads images",
         ),
     ] {
         let job = Job::new(variant, &facts, image, mask);
@@ -217,7 +217,7 @@ fn a_shift_of_the_request_stands_in_the_place_of_the_models_own() {
 }
 
 #[test]
-fn a_picture_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32() {
+fn an_image_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32() {
     let job = Job::new("dev", &json!({ "dtype": "f16" }), None, None);
     let config = json_of("vae/kl/flux/config.json");
     let (channels, levels) = (&config["latent_channels"], &config["block_out_channels"]);
@@ -232,7 +232,7 @@ fn a_picture_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
 }
 
 #[test]
-fn a_second_pass_goes_on_from_the_picture_that_the_first_one_made() {
+fn a_second_pass_goes_on_from_the_image_that_the_first_one_made() {
     let make: images::Make<'_> = &|facts, [image, mask]| Job::new("dev", facts, image, mask);
     images::assert_second_pass(make, false);
 }

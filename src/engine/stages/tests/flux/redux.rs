@@ -1,11 +1,11 @@
-//! Pictures as prompts, through whole jobs, against diffusers' prior and pipeline.
+//! Images as prompts, through whole jobs, against diffusers' prior and pipeline.
 
-use safelight_core::job::PromptPicture;
+use safelight_core::job::PromptImage;
 use safelight_core::media;
 use safelight_core::model::ReduxFiles;
 
 use super::*;
-use crate::stages::tests::jobs::{Run, picture};
+use crate::stages::tests::jobs::{Run, image};
 
 /// Writes SigLIP and Redux as the reference made them up.
 fn write_eyes(home: &Path) -> ReduxFiles {
@@ -42,13 +42,13 @@ fn job(run: &Run) -> Job {
     }
     let variant = run.facts["variant"].as_str().unwrap();
     let mut job = Job::new(variant, &facts, None, None);
-    job.request.files.picture_prompts = Some(write_eyes(job.model.path()));
+    job.request.files.image_prompts = Some(write_eyes(job.model.path()));
     let strengths = run.facts["strengths"].as_array().unwrap();
     for (index, strength) in strengths.iter().enumerate() {
-        let pixels = run.given(&format!("prompt_picture.{index}")).unwrap();
-        let place = JobFolder::open(job.folder.path()).prompt_picture(index);
-        media::write_png(&place, &picture(pixels)).unwrap();
-        job.request.prompt_pictures.push(PromptPicture {
+        let pixels = run.given(&format!("prompt_image.{index}")).unwrap();
+        let place = JobFolder::open(job.folder.path()).prompt_image(index);
+        media::write_png(&place, &image(pixels)).unwrap();
+        job.request.prompt_images.push(PromptImage {
             path: "given.png".into(),
             strength: strength.as_f64().unwrap(),
         });
@@ -57,14 +57,14 @@ fn job(run: &Run) -> Job {
 }
 
 #[test]
-fn pictures_are_read_behind_the_prompt_as_in_the_reference() {
+fn images_are_read_behind_the_prompt_as_in_the_reference() {
     for name in ["redux", "redux_two"] {
         jobs::check(&format!("flux/stages/{name}"), job);
     }
 }
 
 #[test]
-fn a_job_with_pictures_stops_in_every_stage_and_goes_on_with_the_same_bytes() {
+fn a_job_with_images_stops_in_every_stage_and_goes_on_with_the_same_bytes() {
     let run = Run::open("flux/stages/redux_two".to_owned());
     jobs::assert_stops(&job(&run));
     let mut job = job(&run);
@@ -72,8 +72,8 @@ fn a_job_with_pictures_stops_in_every_stage_and_goes_on_with_the_same_bytes() {
     job.run(false);
     let whole = job.latents();
     fs::remove_file(job.result(Stage::Denoise)).unwrap();
-    // The picture may be gone once it was looked at.
-    fs::remove_file(JobFolder::open(job.folder.path()).prompt_picture(0)).unwrap();
+    // The image may be gone once it was looked at.
+    fs::remove_file(JobFolder::open(job.folder.path()).prompt_image(0)).unwrap();
     job.stage(Stage::Denoise, false);
     assert_eq!(job.latents(), whole);
 }
@@ -87,13 +87,13 @@ fn a_strength_of_nothing_leaves_tokens_that_say_nothing_and_the_authors_file_rea
         tensor_files::read_one(&job.result(Stage::EncodeVision), "image_embeds").unwrap()
     };
     let whole = tokens(&job);
-    let prompts = job.request.files.picture_prompts.as_mut().unwrap();
+    let prompts = job.request.files.image_prompts.as_mut().unwrap();
     let file = job.model.path().join("flux1-redux-dev.safetensors");
     fs::rename(prompts.embedder.join(DIFFUSERS_STEM), &file).unwrap();
     prompts.embedder = file;
     job.stage(Stage::EncodeVision, false);
     assert_eq!(tokens(&job), whole);
-    job.request.prompt_pictures[0].strength = 0.0;
+    job.request.prompt_images[0].strength = 0.0;
     job.stage(Stage::EncodeVision, false);
     assert_eq!(tokens(&job).abs().max().double_value(&[]), 0.0);
 }

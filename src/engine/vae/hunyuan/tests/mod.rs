@@ -53,7 +53,7 @@ fn encode(weights: &Weights, name: &str, shape: &[i64], tile: Option<i64>) -> Po
         .unwrap()
 }
 
-/// The whole clip, and how many frames came at a time.
+/// The whole video, and how many frames came at a time.
 fn decode(weights: &Weights, latents: &Tensor, tile: Option<i64>) -> (Tensor, Vec<i64>) {
     let decoder = HunyuanVaeDecoder::new(&config(), weights).unwrap();
     let mut parts = Vec::new();
@@ -70,8 +70,8 @@ fn decode(weights: &Weights, latents: &Tensor, tile: Option<i64>) -> (Tensor, Ve
 fn encoding_matches_diffusers_for_images_videos_and_tiles() {
     let weights = weights(Kind::Float);
     for (name, shape, tile) in [
-        ("encode.picture", [1, 3, 1, 24, 16], None),
-        ("encode.clip", [1, 3, 29, 16, 24], None),
+        ("encode.image", [1, 3, 1, 24, 16], None),
+        ("encode.video", [1, 3, 29, 16, 24], None),
         ("encode.tiled", [1, 3, 5, 40, 56], Some(32)),
     ] {
         let posterior = encode(&weights, name, &shape, tile);
@@ -85,9 +85,9 @@ fn encoding_matches_diffusers_for_images_videos_and_tiles() {
 fn decoding_matches_diffusers_for_images_videos_and_tiles() {
     let weights = weights(Kind::Float);
     for (name, shape, tile, lens) in [
-        ("decode.picture", [1, 4, 1, 3, 2], None, vec![1]),
+        ("decode.image", [1, 4, 1, 3, 2], None, vec![1]),
         ("decode.short", [1, 4, 4, 2, 1], None, vec![13]),
-        ("decode.clip", [1, 4, 8, 1, 2], None, vec![13, 12, 4]),
+        ("decode.video", [1, 4, 8, 1, 2], None, vec![13, 12, 4]),
         ("decode.tiled", [1, 4, 1, 5, 6], Some(32), vec![1]),
     ] {
         let (pixels, found) = decode(&weights, &made_up(name, &shape), tile);
@@ -101,8 +101,8 @@ fn assert_matches_the_record(case: &str, weights: &Weights, limits: [f64; 2]) {
     let latents = made_up("decode.short", &[1, 4, 4, 2, 1]);
     let (pixels, _) = decode(weights, &latents, None);
     assert_close(case, &pixels, &recorded("decode.short"), limits[0]);
-    let mean = encode(weights, "encode.picture", &[1, 3, 1, 24, 16], None).mean;
-    assert_close(case, &mean, &recorded("encode.picture.mean"), limits[1]);
+    let mean = encode(weights, "encode.image", &[1, 3, 1, 24, 16], None).mean;
+    assert_close(case, &mean, &recorded("encode.image.mean"), limits[1]);
     let found = (pixels.kind(), mean.kind());
     assert_eq!(found, (weights.kind(), weights.kind()));
 }

@@ -1,4 +1,4 @@
-//! Bands give what the whole picture gives; diffusers' tiles give what diffusers recorded.
+//! Bands give what the whole image gives; diffusers' tiles give what diffusers recorded.
 
 use std::cell::Cell;
 
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::vae::KlVaeDecoder;
 
-/// From a row or two at a time to half of these pictures, and to all of them.
+/// From a row or two at a time to half of these images, and to all of them.
 const SIZES: [i64; 5] = [1, 13, 24, 48, 4096];
 
 fn bands(size: i64, off_device: bool) -> RowBands {
     RowBands { size, off_device }
 }
 
-/// A picture without edges or noise, in -1..1: `(1, channels, height, width)`
+/// An image without edges or noise, in -1..1: `(1, channels, height, width)`
 fn smooth(channels: i64, height: i64, width: i64) -> Tensor {
     let options = (Kind::Float, Device::Cpu);
     let axis = |len: i64, dim: usize| {

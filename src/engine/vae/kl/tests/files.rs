@@ -215,7 +215,7 @@ fn shapes_that_leave_something_open_are_refused() {
     let (_folder, path) = changed("other", |key, tensor| {
         (!key.contains("conv_in")).then(|| (key.to_owned(), tensor))
     });
-    assert!(refused(&path).contains("expected a picture VAE"));
+    assert!(refused(&path).contains("expected an image VAE"));
 }
 
 #[test]

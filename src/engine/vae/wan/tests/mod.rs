@@ -62,7 +62,7 @@ fn decode(decoder: &WanVaeDecoder, latents: &Tensor) -> Vec<Tensor> {
 /// The last is what is chosen for f32 on the CPU; the others are for elsewhere and must give the same.
 const FORMS: [ConvForm; 4] = [
     ConvForm::Volumes,
-    ConvForm::Pictures,
+    ConvForm::Images,
     ConvForm::Mixed,
     ConvForm::Planes,
 ];
