@@ -189,7 +189,7 @@ pub enum ReportState {
 pub struct ReportTask {
     pub state: ReportState,
     measure: ReportMaker,
-    told: TaskStream<ReportUpdate>,
+    updates: TaskStream<ReportUpdate>,
     cancel: CancelToken,
 }
 
@@ -198,7 +198,7 @@ impl ReportTask {
         Self {
             state: ReportState::None,
             measure,
-            told: TaskStream::default(),
+            updates: TaskStream::default(),
             cancel: CancelToken::default(),
         }
     }
@@ -214,7 +214,7 @@ impl ReportTask {
         self.cancel = CancelToken::default();
         self.state = ReportState::Running(ReportProgress::default());
         let (measure, cancel) = (Arc::clone(&self.measure), self.cancel.clone());
-        self.told = cx.background.stream("report", move |postbox| {
+        self.updates = cx.background.stream("report", move |postbox| {
             let tell = |progress| {
                 postbox.post(ReportUpdate::Progress(progress));
             };
@@ -251,8 +251,8 @@ impl ReportTask {
     }
 
     pub fn poll(&mut self, cx: &mut AppContext) {
-        while let Some(told) = self.told.take() {
-            match told {
+        while let Some(update) = self.updates.take() {
+            match update {
                 // Progress while stopping is ignored.
                 ReportUpdate::Progress(progress) => {
                     if let ReportState::Running(shown) = &mut self.state {
@@ -266,7 +266,7 @@ impl ReportTask {
                 }
             }
         }
-        if self.is_busy() && !self.told.is_busy() {
+        if self.is_busy() && !self.updates.is_busy() {
             // Its thread ended in the middle, which the background tells.
             self.state = ReportState::None;
         }

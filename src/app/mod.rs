@@ -58,7 +58,7 @@ use inputs::InputSlots;
 use inputs::drops::{DroppedFiles, drop_files};
 use inputs::wayland_drop::FileDrag;
 use library::{LibraryLinks, LibraryState};
-use loras::LoraShelf;
+use loras::LoraLibrary;
 use mask::MaskPage;
 use memory::planning::{MemoryPlanning, ReadPlan};
 use model_fetch::ModelFetch;
@@ -149,7 +149,7 @@ pub struct SafelightApp {
     pub cx: AppContext,
     pub settings: SettingsKeeping,
     pub watch: ResultViewer,
-    pub loras: LoraShelf,
+    pub loras: LoraLibrary,
     pub presets: OwnPresets,
     pub prompt: PromptDesk,
     restoring: SettingsRestore,
@@ -198,7 +198,7 @@ impl SafelightApp {
             gallery: GalleryState::new(state.gallery),
             settings,
             watch: ResultViewer::new(state.playback),
-            loras: LoraShelf::default(),
+            loras: LoraLibrary::default(),
             presets: OwnPresets::open(&cx),
             prompt: PromptDesk::default(),
             restoring: SettingsRestore::default(),

@@ -18,7 +18,7 @@ pub enum FetchState {
     #[default]
     Shown,
     Asking,
-    Asked(DownloadQuote),
+    Confirming(DownloadQuote),
     Running,
     /// Until the thread has let go of the file.
     Pausing,
@@ -250,7 +250,7 @@ impl ModelFetch {
             return;
         };
         fetch.state = match fetched {
-            FetchOutcome::Quoted(Ok(Some(quoted))) => FetchState::Asked(quoted),
+            FetchOutcome::Quoted(Ok(Some(quoted))) => FetchState::Confirming(quoted),
             FetchOutcome::Quoted(Ok(None)) => FetchState::Shown,
             FetchOutcome::Quoted(Err(err)) | FetchOutcome::Ended(Err(err)) => {
                 FetchState::Stopped(Some(err))

@@ -275,8 +275,8 @@ mod tests {
         notices.show(notice(NoticeSeverity::Warning));
         notices.show_undo(1, "one");
         notices.show_undo(2, "two");
-        let told: Vec<&str> = notices.all().iter().map(|it| it.summary.as_str()).collect();
-        assert_eq!(told, ["something", "two"]);
+        let summaries: Vec<&str> = notices.all().iter().map(|it| it.summary.as_str()).collect();
+        assert_eq!(summaries, ["something", "two"]);
         assert!(matches!(
             notices.all()[1].actions[0].command,
             AppCommand::Undo(Some(2))

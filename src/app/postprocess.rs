@@ -77,13 +77,13 @@ impl PostprocessState {
             cx.notify(NoticeSeverity::Warning, err);
             return;
         };
-        let wish = PostprocessWish {
+        let choice = PostprocessChoice {
             source,
             network,
             settings: cx.settings.clone(),
         };
         let checking = cx.on_files("The job was not put into the queue", move || {
-            wish.request(finish)
+            choice.request(finish)
         });
         self.checking.add(checking);
     }
@@ -117,13 +117,13 @@ impl PostprocessState {
 }
 
 /// Request, with the window's state that its job needs.
-struct PostprocessWish {
+struct PostprocessChoice {
     source: PathBuf,
     network: PathBuf,
     settings: Settings,
 }
 
-impl PostprocessWish {
+impl PostprocessChoice {
     fn request(self, finish: PostprocessAction) -> Result<PostprocessRequest, JobError> {
         let (is_image, _) = look_at(&self.source)?;
         let ending = ending_of(&self.source, is_image);
@@ -132,7 +132,7 @@ impl PostprocessWish {
             network,
             settings,
         } = self;
-        let wish = match finish {
+        let options = match finish {
             PostprocessAction::Upscale(factor) => PostprocessOptions::Upscale {
                 size: TargetSize::Factor(f64::from(factor)),
                 tile: None,
@@ -142,7 +142,7 @@ impl PostprocessWish {
         let form = PostprocessForm {
             source,
             network,
-            wish,
+            options,
             out: format!("result.{ending}").into(),
             is_out_automatic: true,
             // Eight bits of colour need more than the bf16 that others compute in.

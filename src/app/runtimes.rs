@@ -54,13 +54,13 @@ pub type RuntimeRun = Arc<
 >;
 
 pub fn fulfil(paths: AppPaths) -> RuntimeRun {
-    Arc::new(move |errand, settings, cancel, report| {
+    Arc::new(move |task, settings, cancel, report| {
         let own = &settings.runtime;
         let named = |id: &str| -> Result<InstalledRuntime, JobError> {
             let here = runtimes::all(&paths, settings, &RuntimeSearch::of_this_user());
             runtimes::named(id, &here)
         };
-        match errand {
+        match task {
             RuntimeTask::Get { build, has_gpu } => {
                 let place = WheelSource::of_settings(own);
                 let got = runtimes::get(build, &place, *has_gpu, (&paths, own), cancel, report)?;
@@ -103,7 +103,7 @@ pub struct RuntimeLinks {
 
 pub struct RuntimeFetching {
     pub state: RuntimeState,
-    pub errand: Option<RuntimeTask>,
+    pub task: Option<RuntimeTask>,
     pub overview: Option<RuntimeOverview>,
     links: RuntimeLinks,
     seen: Option<RuntimeSettings>,
@@ -116,7 +116,7 @@ impl RuntimeFetching {
     pub fn new(links: RuntimeLinks) -> Self {
         Self {
             state: RuntimeState::Idle,
-            errand: None,
+            task: None,
             overview: None,
             links,
             seen: None,
@@ -138,7 +138,7 @@ impl RuntimeFetching {
     /// Returns whether jobs have just been given another libtorch.
     pub fn has_changed(&self) -> bool {
         let gives = matches!(
-            self.errand,
+            self.task,
             Some(RuntimeTask::Get { .. } | RuntimeTask::Use(_))
         );
         gives && self.state == RuntimeState::Done
@@ -172,16 +172,16 @@ impl RuntimeFetching {
         self.begin(RuntimeTask::Get { build, has_gpu }, cx);
     }
 
-    fn begin(&mut self, errand: RuntimeTask, cx: &AppContext) {
+    fn begin(&mut self, task: RuntimeTask, cx: &AppContext) {
         if self.is_busy() {
             return;
         }
         self.cancel = CancelToken::default();
         let (fulfil, cancel) = (Arc::clone(&self.links.fulfil), self.cancel.clone());
         let settings = cx.settings.clone();
-        self.errand = Some(errand.clone());
+        self.task = Some(task.clone());
         self.news = cx.background.stream("runtime", move |postbox| {
-            let ended = fulfil(&errand, &settings, &cancel, &mut |progress| {
+            let ended = fulfil(&task, &settings, &cancel, &mut |progress| {
                 postbox.post(RuntimeNews::Progress(progress.clone()));
             });
             postbox.post(RuntimeNews::Ended(ended));

@@ -111,7 +111,7 @@ struct ThumbState {
 
 /// The near end of the threads.
 struct ThumbThreads {
-    wishes: Sender<ThumbRequest>,
+    requests: Sender<ThumbRequest>,
     made: Vec<TaskStream<MadeThumb>>,
 }
 
@@ -122,7 +122,7 @@ pub struct ThumbCache {
     bytes: usize,
     max_bytes: usize,
     round: Cell<u64>,
-    wishes: RefCell<Vec<ThumbRequest>>,
+    requests: RefCell<Vec<ThumbRequest>>,
     in_work: HashSet<(ThumbId, u32)>,
     threads: Option<ThumbThreads>,
 }
@@ -140,7 +140,7 @@ impl ThumbCache {
     /// Starts a new frame: earlier requests are dropped.
     pub fn begin_round(&self) {
         self.round.set(self.round.get() + 1);
-        self.wishes.borrow_mut().clear();
+        self.requests.borrow_mut().clear();
     }
 
     /// Texture, or the reason why there is none. A missing one, or one smaller than `side` pixels at its longer side,
@@ -156,7 +156,7 @@ impl ThumbCache {
     pub fn want(&self, what: ThumbSource, side: u32) {
         let id = what.id();
         if !self.is_there(id, side) {
-            self.wishes
+            self.requests
                 .borrow_mut()
                 .push(ThumbRequest { id, side, what });
         }
@@ -168,7 +168,7 @@ impl ThumbCache {
     }
 
     pub fn is_busy(&self) -> bool {
-        !self.in_work.is_empty() || !self.wishes.borrow().is_empty()
+        !self.in_work.is_empty() || !self.requests.borrow().is_empty()
     }
 
     /// Shows an image that was opened just now, in place of what its file looked like before.
@@ -193,9 +193,9 @@ impl ThumbCache {
             self.keep(ctx, made);
         }
         let mut left = Vec::new();
-        for wish in self.wishes.take() {
-            let key = (wish.id, wish.side);
-            if self.is_there(wish.id, wish.side) || self.in_work.contains(&key) {
+        for request in self.requests.take() {
+            let key = (request.id, request.side);
+            if self.is_there(request.id, request.side) || self.in_work.contains(&key) {
                 continue;
             }
             let folder = self.folder.as_ref();
@@ -203,12 +203,12 @@ impl ThumbCache {
                 .threads
                 .get_or_insert_with(|| ThumbThreads::start(background, folder));
             if self.in_work.len() >= MAX_IN_WORK {
-                left.push(wish);
-            } else if threads.wishes.try_send(wish).is_ok() {
+                left.push(request);
+            } else if threads.requests.try_send(request).is_ok() {
                 self.in_work.insert(key);
             }
         }
-        self.wishes.replace(left);
+        self.requests.replace(left);
     }
 
     fn is_there(&self, id: ThumbId, side: u32) -> bool {
@@ -259,26 +259,26 @@ impl ThumbCache {
 
 impl ThumbThreads {
     fn start(background: &BackgroundThreads, folder: Option<&ThumbFolder>) -> Self {
-        let (wishes, wished) = bounded(MAX_IN_WORK);
+        let (requests, requested) = bounded(MAX_IN_WORK);
         let threads = (0..NUM_THREADS).map(|_| {
-            let (wished, folder) = (wished.clone(), folder.cloned());
+            let (requested, folder) = (requested.clone(), folder.cloned());
             background.stream("thumbnails", move |postbox| {
-                make_all(&wished, folder.as_ref(), postbox);
+                make_all(&requested, folder.as_ref(), postbox);
             })
         });
         let made = threads.collect();
-        Self { wishes, made }
+        Self { requests, made }
     }
 }
 
 /// Creates requested thumbnails until the sender is gone. Files are untrusted, so a decoder's panic must affect no
 /// other.
 fn make_all(
-    wished: &Receiver<ThumbRequest>,
+    requested: &Receiver<ThumbRequest>,
     folder: Option<&ThumbFolder>,
     postbox: &TaskChannel<MadeThumb>,
 ) {
-    for ThumbRequest { id, side, what } in wished {
+    for ThumbRequest { id, side, what } in requested {
         let made = guarded(|| what.image(folder, side));
         postbox.post((id, side, made.unwrap_or_else(|| Err(NOT_SURVIVED.into()))));
     }

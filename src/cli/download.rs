@@ -291,7 +291,7 @@ struct DownloadPrinter {
     is_json: bool,
     is_terminal: bool,
     last: Option<(String, DownloadPhase)>,
-    told: Instant,
+    reported_at: Instant,
 }
 
 impl DownloadPrinter {
@@ -303,7 +303,7 @@ impl DownloadPrinter {
             is_json,
             is_terminal,
             last: None,
-            told: Instant::now(),
+            reported_at: Instant::now(),
         }
     }
 
@@ -311,8 +311,8 @@ impl DownloadPrinter {
         let now = (progress.name.clone(), progress.phase);
         let is_new = self.last.as_ref() != Some(&now);
         if self.is_json {
-            if is_new || self.told.elapsed() > TELL_EVERY {
-                self.told = Instant::now();
+            if is_new || self.reported_at.elapsed() > TELL_EVERY {
+                self.reported_at = Instant::now();
                 print_event(&json!({
                     "event": "progress", "phase": phase_name(progress.phase), "file": progress.name,
                     "done_bytes": progress.done_bytes, "total_bytes": progress.total_bytes,

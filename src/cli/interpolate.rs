@@ -35,9 +35,9 @@ pub fn run(args: &InterpolateArgs, environment: &CliEnvironment) -> ExitCode {
         Some(fps) => NewRate::Fps(fps),
         None => NewRate::Times(args.times.unwrap_or(2)),
     };
-    let wish = (PostprocessOptions::Interpolate(rate), "interpolated");
+    let options = (PostprocessOptions::Interpolate(rate), "interpolated");
     let network = || network(args, environment);
-    args.job.run(&args.source, network, wish, environment)
+    args.job.run(&args.source, network, options, environment)
 }
 
 /// The network that the arguments name, or the only one that there is.

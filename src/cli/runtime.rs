@@ -214,8 +214,8 @@ fn as_json(overview: &RuntimeOverview) -> Value {
             "licences": build.licences,
             "command": format!("safelight runtime install {}", build.id),
         }),
-        RuntimeAdvice::Mend { gpu, refusal } => {
-            json!({"what": "mend", "gpu": gpu, "refusal": refusal})
+        RuntimeAdvice::Repair { gpu, refusal } => {
+            json!({"what": "repair", "gpu": gpu, "refusal": refusal})
         }
     };
     json!({
@@ -284,7 +284,7 @@ fn as_text(overview: &RuntimeOverview) -> String {
             size_text(build.download_mb * 1_000_000),
             build.id
         ),
-        RuntimeAdvice::Mend { refusal, .. } => {
+        RuntimeAdvice::Repair { refusal, .. } => {
             let mut lines = format!(
                 "Jobs run on the CPU: {}\n  -> {}",
                 refusal.what, refusal.advice

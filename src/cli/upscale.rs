@@ -68,7 +68,7 @@ impl FinishArgs {
         &self,
         source: &Path,
         network: impl FnOnce() -> Result<PathBuf, JobError>,
-        (wish, suffix): (PostprocessOptions, &str),
+        (options, suffix): (PostprocessOptions, &str),
         environment: &CliEnvironment,
     ) -> ExitCode {
         let request = || {
@@ -77,7 +77,7 @@ impl FinishArgs {
             let (is_image, _) = look_at(&source)?;
             let form = PostprocessForm {
                 network: absolute(&network()?)?,
-                wish,
+                options,
                 is_out_automatic: self.out.is_none(),
                 out: result_of(self.out.as_deref(), &source, suffix, is_image)?,
                 source,
@@ -104,13 +104,13 @@ impl FinishArgs {
 /// Runs the command.
 pub fn run(args: &UpscaleArgs, environment: &CliEnvironment) -> ExitCode {
     let size = args.size;
-    let wish = PostprocessOptions::Upscale {
+    let options = PostprocessOptions::Upscale {
         size: size.unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
         tile: args.tile,
     };
     let network = || network(args, environment);
-    let wish = (wish, "upscaled");
-    args.job.run(&args.source, network, wish, environment)
+    let options = (options, "upscaled");
+    args.job.run(&args.source, network, options, environment)
 }
 
 /// The network that the arguments name, or the only one that there is.

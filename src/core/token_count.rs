@@ -12,7 +12,7 @@ const MAX_PROMPTS: usize = 32;
 const LETTERS_A_TOKEN: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CountWish {
+pub struct TokenCountRequest {
     pub readers: Vec<TextReader>,
     /// Texts to count; the longest counts.
     pub prompts: Vec<String>,
@@ -59,7 +59,7 @@ pub struct TokenCounter {
 
 impl TokenCounter {
     /// Counts; fails for a template that could not be expanded.
-    pub fn count(&mut self, wish: &CountWish) -> Result<PromptCount, PromptError> {
+    pub fn count(&mut self, wish: &TokenCountRequest) -> Result<PromptCount, PromptError> {
         self.settle(&wish.readers);
         let mut count = PromptCount {
             num_parts: 1,

@@ -65,12 +65,12 @@ pub(super) fn runtime(
     let warn = |message: &str| CheckResult::warn("libtorch", format!("{message}: {place}"));
     let concerns = runtime.concerns(gfx);
     if !concerns.is_empty() {
-        let told = concerns.into_iter();
+        let checks = concerns.into_iter();
         let check = |what: &str| match runtime.engine() {
             Some(_) => warn(what),
             None => CheckResult::fail("libtorch", format!("{what}: {place}")),
         };
-        return told.map(|it| check(&it.what).advise(it.advice)).collect();
+        return checks.map(|it| check(&it.what).advise(it.advice)).collect();
     }
     vec![match runtime.version() {
         Some(version) => {
@@ -143,7 +143,7 @@ pub(super) fn engine(report: Result<EngineReport, JobError>) -> CheckResult {
         }) => {
             let message = format!("jobs are computed on the CPU, which is slow: {problem}");
             CheckResult::fail("engine", message)
-                .advise("Mend what is said of libtorch and the GPU below; `safelight runtime check` names files of it that are missing or damaged, and `safelight runtime install` with its id downloads those again. Or use another one, or choose the CPU in the setting runtime.device")
+                .advise("Fix what is said of libtorch and the GPU below; `safelight runtime check` names files of it that are missing or damaged, and `safelight runtime install` with its id downloads those again. Or use another one, or choose the CPU in the setting runtime.device")
                 .fix("safelight runtime check")
         }
         Ok(report) => CheckResult::ok("engine", report.line),

@@ -89,8 +89,8 @@ mod tests {
         lay_card(&roots.sysfs, "card0", "0x1002", "0000:c4:00.0", &[]);
         let halo = "gfx_target_version 110501\nlocation_id 50176\n";
         lay_node(&roots.sysfs, 1, halo);
-        let told = || all(&amdgpu::cards(&roots.sysfs), &roots);
-        assert_eq!(told(), None);
+        let message = || all(&amdgpu::cards(&roots.sysfs), &roots);
+        assert_eq!(message(), None);
         let status = |version: &str| {
             let text = format!(
                 "Package: zlib\nVersion: 20251125\n\nPackage: linux-firmware\n\
@@ -99,22 +99,22 @@ mod tests {
             lay(&roots.var, "lib/dpkg/status", &text);
         };
         status("20260110-1");
-        assert_eq!(told(), None);
+        assert_eq!(message(), None);
         status("20251125-1ubuntu2");
-        let check = told().unwrap();
+        let check = message().unwrap();
         let package = "linux-firmware 20251125";
         assert!(check.message.contains(package), "{check:?}");
         assert!(check.advice.contains("initramfs"), "{check:?}");
         status("20260110-1");
         let place = "lib/pacman/local/linux-firmware-amdgpu-20251125-1/desc";
         lay(&roots.var, place, "");
-        assert!(told().is_some());
+        assert!(message().is_some());
         // Other chips are not known to mind.
         lay_node(
             &roots.sysfs,
             1,
             "gfx_target_version 110000\nlocation_id 50176\n",
         );
-        assert_eq!(told(), None);
+        assert_eq!(message(), None);
     }
 }

@@ -205,9 +205,9 @@ fn another_version_of_libtorch_is_named() {
     case.set_version("2.9.1+cu128");
     let libtorch = case.first("libtorch");
     assert_eq!(libtorch.status, CheckStatus::Fail);
-    let told =
+    let message =
         "this is libtorch 2.9.1+cu128, and Safelight has engines for 2.11.0 and 2.13.0 alone";
-    assert!(libtorch.message.starts_with(told), "{libtorch:?}");
+    assert!(libtorch.message.starts_with(message), "{libtorch:?}");
     assert!(case.named("engine").is_empty(), "it would only fail");
     for version in ["2.11.0+cu130", "2.13.0"] {
         case.set_version(version);
@@ -438,9 +438,9 @@ fn a_card_of_nvidia_whose_driver_does_not_work_is_told_and_not_passed_over() {
     }
     let gpu = case.first("gpu");
     assert_eq!(gpu.status, CheckStatus::Warn);
-    let told =
+    let message =
         "NVIDIA device 2684 (0000:01:00.0) is there, and NVIDIA's driver does not work: no driver";
-    assert_eq!(gpu.message, told);
+    assert_eq!(gpu.message, message);
 }
 
 #[test]

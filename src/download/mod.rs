@@ -180,7 +180,7 @@ pub fn download(
         total_bytes: 0,
         bytes_per_sec: 0.0,
     };
-    let mut asked = Vec::with_capacity(orders.len());
+    let mut items = Vec::with_capacity(orders.len());
     for order in orders {
         progress.name = name_of(&order.to);
         report(&progress);
@@ -191,13 +191,13 @@ pub fn download(
         if one.is_done {
             progress.done_bytes = progress.done_bytes.saturating_add(one.remote.bytes);
         }
-        asked.push(Arc::new(one));
+        items.push(Arc::new(one));
     }
-    check::space(asked.iter().filter(|one| !one.is_done).map(|one| {
+    check::space(items.iter().filter(|one| !one.is_done).map(|one| {
         let left = one.remote.bytes.saturating_sub(one.here);
         (one.order.to.as_path(), left)
     }))?;
-    for one in asked.iter().filter(|one| !one.is_done) {
+    for one in items.iter().filter(|one| !one.is_done) {
         progress.name = name_of(&one.order.to);
         let before = progress.done_bytes;
         if fetch(one, &remote, options, cancel, &mut progress, report)?.is_none() {

@@ -92,7 +92,7 @@ fn judged(
     for line in &lines {
         match line {
             TrialLine::Device {
-                text: told,
+                text: message,
                 gpu_problem,
                 ..
             } => {
@@ -102,7 +102,7 @@ fn judged(
                         "this libtorch does not use the GPU: {problem}"
                     )));
                 }
-                text.clone_from(told);
+                text.clone_from(message);
             }
             TrialLine::Failed { trial, reason } => {
                 return Err(failed(format!("{} fails: {reason}", trial.label())));

@@ -61,7 +61,7 @@ pub struct InstallResult {
     /// Of the wheels as wholes; of a libtorch that was here, what was copied.
     pub wheel_bytes: u64,
     /// Number of files that were repaired in an existing installation; `None` for a new one.
-    pub mended: Option<usize>,
+    pub repaired: Option<usize>,
 }
 
 /// Tries a runtime before it is put in place; `false` when cancelled.
@@ -201,7 +201,7 @@ impl RuntimeInstall<'_> {
             folder: PathBuf::new(),
             fetched_bytes: here.map(RemoteParts::here_bytes).sum(),
             wheel_bytes: wheels.iter().map(RuntimeWheel::bytes).sum(),
-            mended: self
+            repaired: self
                 .before
                 .map(|_| wheels.iter().map(|it| it.wanted.len()).sum()),
         };
@@ -239,7 +239,7 @@ impl RuntimeInstall<'_> {
             folder: PathBuf::new(),
             fetched_bytes: 0,
             wheel_bytes: total_bytes,
-            mended: None,
+            repaired: None,
         };
         let note = json!({
             "id": self.build.id, "version": self.build.version, "from": from.folder,

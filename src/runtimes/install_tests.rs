@@ -181,7 +181,7 @@ fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
 
     // Once more: nothing of it has to come again.
     let again = case.from(&place).unwrap();
-    assert_eq!((installed.mended, again.mended), (None, Some(0)));
+    assert_eq!((installed.repaired, again.repaired), (None, Some(0)));
     assert_eq!(case.names(), ["trial"]);
 }
 
@@ -217,16 +217,19 @@ fn of_a_damaged_runtime_only_what_is_damaged_comes_again() {
     case.with(&place, &cancel, &fails, &mut |_| {}).unwrap_err();
     assert_eq!(damaged(), [GONE, CHANGED]);
 
-    let mended = case.from(&place).unwrap();
-    assert_eq!(mended.mended, Some(2));
-    assert!(mended.fetched_bytes < mended.wheel_bytes / 2, "{mended:?}");
+    let repaired = case.from(&place).unwrap();
+    assert_eq!(repaired.repaired, Some(2));
+    assert!(
+        repaired.fetched_bytes < repaired.wheel_bytes / 2,
+        "{repaired:?}"
+    );
     assert!(damaged().is_empty());
     assert_eq!([GONE, CHANGED].map(file), whole);
     assert_eq!(case.names(), ["trial"]);
 
     // As a process leaves it that was killed between the last two steps.
     fs::rename(&folder, folder.with_file_name(".trial.old")).unwrap();
-    assert_eq!(case.from(&place).unwrap().mended, Some(0));
+    assert_eq!(case.from(&place).unwrap().repaired, Some(0));
     assert_eq!(case.names(), ["trial"]);
 }
 
@@ -266,14 +269,14 @@ fn what_is_interrupted_goes_on_where_it_was() {
     let half = folder(&case.paths).join(".trial.part/tree/torch/lib/libtorch_cpu.so");
     fs::create_dir_all(half.parent().unwrap()).unwrap();
     fs::write(&half, b"half").unwrap();
-    let asked = |server: &Server| -> u64 {
+    let num_requests = |server: &Server| -> u64 {
         let requests = server.requests("GET");
         let ranges = requests.iter().filter_map(Request::range);
         ranges.map(|(start, end)| (end - start + 1) as u64).sum()
     };
-    let before = asked(&server);
+    let before = num_requests(&server);
     let installed = case.from(&place).unwrap();
-    let after = asked(&server) - before;
+    let after = num_requests(&server) - before;
     assert!(before > 0, "{before} {after}");
     assert!(after < installed.fetched_bytes, "{before} {after}");
     assert_eq!(case.names(), ["trial"]);

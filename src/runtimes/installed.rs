@@ -244,11 +244,11 @@ mod tests {
             system,
         };
         let found = all(&paths, &settings, &around);
-        let told = found.iter().filter(|it| it.id != "prepared");
-        let told: Vec<_> = told.map(|it| (&*it.id, it.is_own, it.is_used)).collect();
+        let message = found.iter().filter(|it| it.id != "prepared");
+        let message: Vec<_> = message.map(|it| (&*it.id, it.is_own, it.is_used)).collect();
         let others = ["environment", "system"].map(|id| (id, false, false));
-        assert_eq!(told[0], ("rocm7.14-gfx1151", true, true));
-        assert_eq!(told[1..], others);
+        assert_eq!(message[0], ("rocm7.14-gfx1151", true, true));
+        assert_eq!(message[1..], others);
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub enum RuntimeAdvice {
         build: RuntimeBuild,
     },
     /// A problem must be fixed first.
-    Mend {
+    Repair {
         gpu: MachineGpu,
         refusal: RuntimeRefusal,
     },
@@ -147,7 +147,7 @@ impl RuntimeAdvice {
     pub fn idle_gpu(&self) -> Option<&MachineGpu> {
         match self {
             Self::NoGpu | Self::CpuChosen | Self::Served { .. } => None,
-            Self::Use { gpu, .. } | Self::Get { gpu, .. } | Self::Mend { gpu, .. } => Some(gpu),
+            Self::Use { gpu, .. } | Self::Get { gpu, .. } | Self::Repair { gpu, .. } => Some(gpu),
         }
     }
 }
@@ -163,7 +163,7 @@ pub(super) fn advice(
     let gpu = gpu.clone();
     // Whatever is here: with no access to the GPU, or a kernel that hangs, it is of no use.
     let build = match fit {
-        BuildFit::Refused(refusal) => return RuntimeAdvice::Mend { gpu, refusal },
+        BuildFit::Refused(refusal) => return RuntimeAdvice::Repair { gpu, refusal },
         BuildFit::Build(build) => build.clone(),
     };
     let mut serving = here.iter().filter(|it| serves(it, &gpu, machine));

@@ -102,14 +102,14 @@ impl Case {
         advice(&machine, &self.here, &builds)
     }
 
-    fn told(&self) -> String {
+    fn message(&self) -> String {
         match self.advice() {
             RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen => "nothing".to_owned(),
             RuntimeAdvice::Served { gpu } => format!("{} is served", gpu.name),
             RuntimeAdvice::Use { gpu, id } => format!("use {id} for {}", gpu.name),
             RuntimeAdvice::Get { gpu, build } => format!("get {} for {}", build.id, gpu.name),
-            RuntimeAdvice::Mend { refusal, .. } => {
-                format!("mend: {} $ {}", refusal.what, refusal.command)
+            RuntimeAdvice::Repair { refusal, .. } => {
+                format!("repair: {} $ {}", refusal.what, refusal.command)
             }
         }
     }
@@ -121,23 +121,23 @@ fn halo() -> Case {
 
 #[test]
 fn each_machine_gets_the_build_for_its_chip() {
-    assert_eq!(Case::new("6.1.0").told(), "nothing");
-    assert_eq!(halo().told(), "get rocm7.14-gfx1151 for AMD gfx1151");
+    assert_eq!(Case::new("6.1.0").message(), "nothing");
+    assert_eq!(halo().message(), "get rocm7.14-gfx1151 for AMD gfx1151");
     let navi = Case::new("6.1.0").card(NAVI_AT, NAVI);
-    assert_eq!(navi.told(), "get rocm7.2 for AMD gfx1100");
+    assert_eq!(navi.message(), "get rocm7.2 for AMD gfx1100");
     // The processor's own comes first on the bus and draws the desktop.
     let desktop = Case::new("6.1.0")
         .card(RAPHAEL_AT, RAPHAEL)
         .card(NAVI_AT, NAVI);
     let cards = MachineGpus::find(&desktop.roots, &desktop.nvidia).gpus;
     let display: Vec<bool> = cards.iter().map(|gpu| gpu.is_display_only).collect();
-    // Both are told; their classes are by their chips.
+    // Both are message; their classes are by their chips.
     assert_eq!(display, [false, true], "{cards:?}");
-    assert_eq!(desktop.told(), "get rocm7.2 for AMD gfx1100");
+    assert_eq!(desktop.message(), "get rocm7.2 for AMD gfx1100");
     let new = Case::new("6.1.0").nvidia("580.65.06");
-    assert_eq!(new.told(), "get cuda13.0 for NVIDIA Some");
+    assert_eq!(new.message(), "get cuda13.0 for NVIDIA Some");
     let older = Case::new("6.1.0").nvidia("550.54.14");
-    assert_eq!(older.told(), "get cuda12.6 for NVIDIA Some");
+    assert_eq!(older.message(), "get cuda12.6 for NVIDIA Some");
 }
 
 #[test]
@@ -145,21 +145,21 @@ fn what_cannot_work_is_refused_with_the_command_that_mends_it() {
     let backported = format!("{HALO}cwsr_size 1\nctl_stack_size 2\n");
     let closed = halo();
     fs::remove_file(closed.roots.dev.join("kfd")).unwrap();
-    let assert_told = |case: Case, expected: &str| {
-        let told = case.told();
-        assert!(told.contains(expected), "{told}");
+    let assert_message = |case: Case, expected: &str| {
+        let message = case.message();
+        assert!(message.contains(expected), "{message}");
     };
-    assert_told(closed, "the GPU cannot be opened");
+    assert_message(closed, "the GPU cannot be opened");
     let old = Case::new("6.1.0").nvidia("470.57");
-    assert_told(old, "driver 580 or newer, and this is 470.57 $ nvidia-smi");
+    assert_message(old, "driver 580 or newer, and this is 470.57 $ nvidia-smi");
     let needed = "needs Linux 6.18.4 or a backport, and this is 6.17.1-1 $ uname";
-    assert_told(Case::new("6.17.1-1").card(HALO_AT, HALO), needed);
+    assert_message(Case::new("6.17.1-1").card(HALO_AT, HALO), needed);
     let backported = Case::new("6.17.1-1").card(HALO_AT, &backported);
-    assert_told(backported, "get rocm7.14");
+    assert_message(backported, "get rocm7.14");
     let unlisted = "compute driver does not list AMD device 1586 (0000:c4:00.0) $ sudo dmesg";
-    assert_told(Case::new("6.18.4").card(HALO_AT, ""), unlisted);
+    assert_message(Case::new("6.18.4").card(HALO_AT, ""), unlisted);
     let unknown = "no libtorch 2.11.0 is known that has code for AMD gfx1036";
-    assert_told(Case::new("6.18.4").card(RAPHAEL_AT, RAPHAEL), unknown);
+    assert_message(Case::new("6.18.4").card(RAPHAEL_AT, RAPHAEL), unknown);
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn a_build_that_is_named_is_refused_where_it_cannot_work_and_not_where_there_is_
             "needs the engine for libtorch 2.13.0",
         ),
     ] {
-        let told = refused(case, id).unwrap();
-        assert!(told.contains(expected), "{told}");
+        let message = refused(case, id).unwrap();
+        assert!(message.contains(expected), "{message}");
     }
     assert_eq!(refused(&halo().both_engines(), "rocm10-gfx1151"), None);
 }
@@ -194,13 +194,13 @@ fn a_build_that_is_named_is_refused_where_it_cannot_work_and_not_where_there_is_
 fn a_libtorch_serves_a_gpu_where_the_engine_for_its_version_is_here() {
     let ten = ("2.13.0+rocm10.0.0", "gfx1151");
     let with_ten = || halo().runtime("ten", ten.0, ten.1);
-    let told = with_ten().told();
-    assert!(told.starts_with("get rocm7.14-gfx1151"), "{told}");
-    assert_eq!(with_ten().both_engines().told(), "AMD gfx1151 is served");
+    let message = with_ten().message();
+    assert!(message.starts_with("get rocm7.14-gfx1151"), "{message}");
+    assert_eq!(with_ten().both_engines().message(), "AMD gfx1151 is served");
     // One for which no engine is built never does.
     let other = halo().runtime("other", "2.12.0+rocm7.14.1", ten.1);
-    let told = other.both_engines().told();
-    assert!(told.starts_with("get rocm7.14-gfx1151"), "{told}");
+    let message = other.both_engines().message();
+    assert!(message.starts_with("get rocm7.14-gfx1151"), "{message}");
     let (mut builds, _) = builds(Path::new("/nonexistent"));
     builds[0].version = "2.12.0+rocm7.14.1".to_owned();
     let refused = refusal(&builds[0], &halo().both_engines().machine()).unwrap();
@@ -226,25 +226,25 @@ fn a_card_of_nvidia_without_a_driver_is_seen_on_the_bus() {
     assert_eq!(gpus.len(), 1, "{gpus:?}");
     assert_eq!(gpus[0].name, "NVIDIA device 2684");
     let expected = "driver does not work: libnvidia-ml.so.1 is not there";
-    assert!(case.told().contains(expected), "{}", case.told());
+    assert!(case.message().contains(expected), "{}", case.message());
 }
 
 #[test]
 fn what_is_here_is_used_before_anything_is_fetched_where_it_is_for_the_chip() {
     let good = ("2.11.0+rocm7.14.1", "gfx1151");
     let served = halo().runtime("own", good.0, good.1);
-    assert_eq!(served.told(), "AMD gfx1151 is served");
+    assert_eq!(served.message(), "AMD gfx1151 is served");
     let beside = halo()
         .runtime("other", good.0, "gfx1100")
         .runtime("own", good.0, good.1);
-    assert_eq!(beside.told(), "use own for AMD gfx1151");
+    assert_eq!(beside.message(), "use own for AMD gfx1151");
     for (version, chip) in [
         ("2.11.0+rocm7.14.1", "gfx1100"),
         ("2.11.0+rocm7.1", "gfx1151"),
         ("2.13.0+rocm10.0.0", "gfx1151"),
     ] {
-        let told = halo().runtime("own", version, chip).told();
-        assert!(told.starts_with("get rocm7.14-gfx1151"), "{told}");
+        let message = halo().runtime("own", version, chip).message();
+        assert!(message.starts_with("get rocm7.14-gfx1151"), "{message}");
     }
 }
 

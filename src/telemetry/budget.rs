@@ -117,14 +117,14 @@ fn growth(class: DeviceClass, memory: AmdMemory, host: HostMemoryReading) -> Opt
     } else {
         host.total_bytes
     };
-    let wish = (pool / GIB).saturating_sub(SYSTEM_SHARE_GIB);
+    let target = (pool / GIB).saturating_sub(SYSTEM_SHARE_GIB);
     let now = memory
         .total_bytes(class)?
         .min(host.total_bytes.saturating_add(carve_out));
     // A pool within a GiB of the target is good enough.
-    (wish > now / GIB + 1).then_some(PoolGrowth {
-        gib: wish,
-        pages_limit: wish * PAGES_PER_GIB,
+    (target > now / GIB + 1).then_some(PoolGrowth {
+        gib: target,
+        pages_limit: target * PAGES_PER_GIB,
         has_large_carve_out,
     })
 }

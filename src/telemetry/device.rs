@@ -308,11 +308,11 @@ mod tests {
             host_available_bytes: (20 + 90) * GIB,
         };
         assert_eq!(found.facts, expected);
-        let told = DeviceQuery {
+        let message = DeviceQuery {
             driver_total_bytes: 15 * GIB,
             ..query(DeviceChoice::Auto)
         };
-        assert_eq!(device_facts(&roots, &told).total_bytes, 15 * GIB);
+        assert_eq!(device_facts(&roots, &message).total_bytes, 15 * GIB);
         assert_eq!(rocm_order(&roots.sysfs), None);
     }
 

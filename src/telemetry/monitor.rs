@@ -123,7 +123,7 @@ struct WatchedJob<'n> {
     sampler: SensorSampler<'n>,
     began: Instant,
     engine: MemorySample,
-    heard: Option<Instant>,
+    sampled_at: Option<Instant>,
 }
 
 fn watch(roots: &SystemRoots, orders: &Receiver<MonitorCommand>, latest: &Mutex<LatestSample>) {
@@ -171,7 +171,7 @@ impl<'n> WatchedJob<'n> {
             sampler: SensorSampler::of_host(roots),
             began: Instant::now(),
             engine: MemorySample::default(),
-            heard: None,
+            sampled_at: None,
         }
     }
 
@@ -188,7 +188,7 @@ impl<'n> WatchedJob<'n> {
             }
             MonitorCommand::Engine(sample) => {
                 self.engine = sample;
-                self.heard = Some(Instant::now());
+                self.sampled_at = Some(Instant::now());
             }
             MonitorCommand::Stage(stage) => self.record.begin(stage, now),
             MonitorCommand::StageEnd => self.record.end(now),
@@ -203,7 +203,9 @@ impl<'n> WatchedJob<'n> {
             machine: self.sampler.sample(),
         };
         *latest.lock().unwrap_or_else(PoisonError::into_inner) = shown;
-        let is_stale = self.heard.is_none_or(|heard| heard.elapsed() > STALE);
+        let is_stale = self
+            .sampled_at
+            .is_none_or(|sampled_at| sampled_at.elapsed() > STALE);
         let engine = MemorySample {
             at_secs: self.now_secs(),
             // The total does not change, and nothing else is known of a silent engine.

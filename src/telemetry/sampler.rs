@@ -272,13 +272,13 @@ mod tests {
         lay_sensors(&roots.sysfs, "card0", &sensors);
         let nvml = KeptNvml::new();
         let sample = SensorSampler::open(&roots, &nvml, &query).sample();
-        let told = MachineSample {
+        let message = MachineSample {
             gtt_used_bytes: Some(2000),
             host_available_bytes: Some(90 * GIB),
             page_cache_bytes: Some(6144 << 10),
             ..MachineSample::default()
         };
-        assert_eq!(sample, told);
+        assert_eq!(sample, message);
         // Nothing at all is nothing, and no failure.
         let nowhere = SystemRoots::under(Path::new("/nonexistent"));
         let nothing = SensorSampler::open(&nowhere, &nvml, &query).sample();

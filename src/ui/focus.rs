@@ -11,20 +11,20 @@ use crate::ui::prelude::*;
 const RING_GAP: f32 = 2.0;
 
 pub fn install(ctx: &Context) {
-    ctx.add_plugin(InSight::default());
+    ctx.add_plugin(FocusScroll::default());
 }
 
 #[derive(Default)]
-struct InSight {
+struct FocusScroll {
     focused: Option<Id>,
     wanted: Option<Id>,
     /// The keyboard was used last, and not the pointer: nothing moves away under a pointer that presses it.
     is_walking: bool,
 }
 
-impl Plugin for InSight {
+impl Plugin for FocusScroll {
     fn debug_name(&self) -> &'static str {
-        "focus-in-sight"
+        "focus-scroll"
     }
 
     fn input_hook(&mut self, _ctx: &Context, input: &mut RawInput) {

@@ -81,7 +81,7 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     queue::questions_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
-    create::loras::shelf::shelf_ui(ui.ctx(), view);
+    create::loras::browser::lora_browser_ui(ui.ctx(), view);
     results::drag_ui(ui, view);
     create::images::drop_overlay(ui, view);
 }
@@ -133,13 +133,13 @@ fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Option<Rect> {
 }
 
 fn form_ui(ui: &mut Ui, view: &mut UiContext<'_>, frame: Frame) {
-    let wished = view.folds.form_width.map_or(theme::FORM_WIDTH, f32::from);
+    let preferred = view.folds.form_width.map_or(theme::FORM_WIDTH, f32::from);
     let (least, most) = (*theme::FORM_WIDTHS.start(), *theme::FORM_WIDTHS.end());
     let room = (ui.available_width() - theme::BESIDE_FORM_WIDTH).clamp(least, most);
     let shown = Panel::left("form")
         .frame(frame)
         .resizable(true)
-        .default_size(wished.clamp(least, room))
+        .default_size(preferred.clamp(least, room))
         .size_range(least..=room)
         .show(ui, |ui| {
             // Content wider than the form is clipped, and does not push the edge.
@@ -150,7 +150,7 @@ fn form_ui(ui: &mut Ui, view: &mut UiContext<'_>, frame: Frame) {
         });
     let width = shown.response.rect.width().round();
     // A window without room for it does not change the chosen width.
-    if width != wished.min(room).round() {
+    if width != preferred.min(room).round() {
         view.folds.form_width = Some(width as u16);
     }
 }

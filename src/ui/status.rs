@@ -60,14 +60,14 @@ fn text_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let running = view.app.queue.running.as_ref();
     let is_running = running.is_some();
     // A wait is one change, and no step.
-    let is_told = running.is_none_or(|job| job.waiting.is_some());
+    let is_shown = running.is_none_or(|job| job.waiting.is_some());
     let colour = if is_running {
         palette(ui).amber
     } else {
         palette(ui).weak
     };
     let response = ui.add(Label::new(RichText::new(status_text(view)).color(colour)).truncate());
-    if is_told {
+    if is_shown {
         ui.ctx()
             .accesskit_node_builder(response.id, |node| node.set_live(Live::Polite));
     }

@@ -28,7 +28,7 @@ pub struct PanelStates {
     pub library: LibraryPanel,
     pub settings: SettingsPanel,
     pub watch: WatchPanel,
-    pub loras: ShelfPanel,
+    pub loras: LoraPanel,
     pub presets: PresetsPanel,
     pub prompt: PromptPanel,
     pub palette: PalettePanel,
@@ -151,7 +151,7 @@ pub struct FullBar {
 }
 
 #[derive(Default)]
-pub struct ShelfPanel {
+pub struct LoraPanel {
     pub search: String,
     pub hides_others: bool,
     pub shown: Option<ShownLoras>,
@@ -208,8 +208,8 @@ pub struct MaskPanel {
 /// Outpainting: the margins that are dragged.
 #[derive(Default)]
 pub struct ExtendPanel {
-    pub wish: OutpaintRequest,
-    /// Margins of the form from which `wish` was set.
+    pub request: OutpaintRequest,
+    /// Margins of the form from which `request` was set.
     pub known: OutpaintMargins,
     pub hovered: Option<ImageEdge>,
     pub dragged: Option<DraggedEdge>,
@@ -218,7 +218,7 @@ pub struct ExtendPanel {
 #[derive(Default)]
 pub struct SectionState {
     /// Id of the runtime whose deletion is to be confirmed.
-    pub asked: Option<String>,
+    pub confirming: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -249,14 +249,14 @@ impl EngineManager {
         let instead = problem.map(|problem| format!("The CPU computes, which is slow: {problem}"));
         let concerns = self.launcher.concerns().into_iter();
         let concerns = concerns.map(|concern| format!("The engine may fail: {}", concern.what));
-        let mut told = match self.warned.take() {
-            Some((id, told)) if id == job => told,
+        let mut reported = match self.warned.take() {
+            Some((id, reported)) if id == job => reported,
             _ => Vec::new(),
         };
         let all = instead.into_iter().chain(concerns);
-        let new: Vec<String> = all.filter(|text| !told.contains(text)).collect();
-        told.extend_from_slice(&new);
-        self.warned = Some((job, told));
+        let new: Vec<String> = all.filter(|text| !reported.contains(text)).collect();
+        reported.extend_from_slice(&new);
+        self.warned = Some((job, reported));
         new
     }
 

@@ -301,9 +301,9 @@ fn doubt(report: &EngineReport, roots: &SystemRoots) -> Option<String> {
     }
     let seen = device_facts(roots, &query(report, 0)).total_bytes;
     (report.total_bytes < seen / 4 * 3).then(|| {
-        let [told, seen] = [report.total_bytes, seen].map(size_text);
+        let [reported, seen] = [report.total_bytes, seen].map(size_text);
         format!(
-            "the GPU's driver gives {told} of the {seen} that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`"
+            "the GPU's driver gives {reported} of the {seen} that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`"
         )
     })
 }

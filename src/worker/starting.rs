@@ -16,8 +16,8 @@ pub(crate) fn explain_start(words: &str, concerns: &[RuntimeProblem]) -> Option<
     });
     let what = complaint.map(|line| {
         // The name of the engine, then what it is: both are known.
-        let told = line.splitn(3, ": ").last().unwrap_or(line);
-        format!("libtorch cannot be loaded: {}", loader_complaint(told))
+        let complaint = line.splitn(3, ": ").last().unwrap_or(line);
+        format!("libtorch cannot be loaded: {}", loader_complaint(complaint))
     });
     let concern = concerns.first();
     let what = match (what, concern) {

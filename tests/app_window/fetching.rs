@@ -78,7 +78,7 @@ fn state(bench: &mut Bench) -> Option<FetchState> {
 
 fn until_sizes(bench: &mut Bench) {
     bench.until("the sizes are there", |bench| {
-        matches!(state(bench), Some(FetchState::Asked(_)))
+        matches!(state(bench), Some(FetchState::Confirming(_)))
     });
 }
 

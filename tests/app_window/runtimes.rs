@@ -37,7 +37,7 @@ fn get() -> RuntimeAdvice {
 }
 
 fn mend(what: &str, advice: &str, command: &str) -> RuntimeAdvice {
-    RuntimeAdvice::Mend {
+    RuntimeAdvice::Repair {
         gpu: gpu(),
         refusal: RuntimeRefusal {
             what: what.to_owned(),

@@ -134,17 +134,17 @@ impl BackgroundThreads {
     pub fn attempt(
         &self,
         name: &str,
-        errand: impl FnOnce() -> Result<(), JobError> + Send + 'static,
+        task: impl FnOnce() -> Result<(), JobError> + Send + 'static,
     ) {
         let problems = self.problem_box.clone();
         spawn(name, move || {
-            if let Err(err) = errand() {
+            if let Err(err) = task() {
                 problems.post(err);
             }
         });
     }
 
-    /// Failures of errands, and of work that ended in the middle.
+    /// Failures of tasks, and of work that ended in the middle.
     pub fn problems(&self) -> impl Iterator<Item = JobError> + '_ {
         self.problems.try_iter()
     }
@@ -269,8 +269,10 @@ mod tests {
         let panics: Option<BackgroundTask<u8>> = background.on_files(|| panic!("on purpose"));
         let behind = background.on_files(|| 3);
         let (mut panics, mut behind) = panics.zip(behind).expect("there is room");
-        let told = background.problems.recv();
-        assert!(told.is_ok_and(|err| err.summary == "the last action on a file was not finished"));
+        let problem = background.problems.recv();
+        assert!(
+            problem.is_ok_and(|err| err.summary == "the last action on a file was not finished")
+        );
         drop(background);
         assert_eq!((panics.take(), behind.take()), (None, Some(3)));
     }

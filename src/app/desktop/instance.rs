@@ -84,7 +84,7 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> InstanceSt
         Ok(Some(instance)) => return InstanceStart::First(instance),
         Ok(None) => {}
         Err(err) => {
-            tracing::debug!("other starts cannot be told from this one: {err}");
+            tracing::debug!("other starts cannot be distinguished from this one: {err}");
             return InstanceStart::Alone;
         }
     }

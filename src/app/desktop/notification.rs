@@ -213,8 +213,8 @@ impl DesktopState {
             JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => {}
         }
         let took = since.elapsed();
-        let is_told = self.unseen.num_done == 0 && self.unseen.num_failed <= 1;
-        if is_told || goes_on || took < self.links.notify_after {
+        let is_announced = self.unseen.num_done == 0 && self.unseen.num_failed <= 1;
+        if is_announced || goes_on || took < self.links.notify_after {
             return;
         }
         let unseen = std::mem::take(&mut self.unseen);

@@ -86,7 +86,7 @@ pub(super) fn scan(orders: &Receiver<ScanCommand>, librarian: &Sender<IndexComma
 }
 
 pub(super) struct ResultIndex {
-    shelf: GalleryIndex,
+    index: GalleryIndex,
     /// Files to read, the newest first: those are waited for.
     unread: VecDeque<FoundFile>,
     readers: Sender<FoundFile>,
@@ -102,18 +102,18 @@ impl ResultIndex {
     /// Receives requests of the window first, then those of other threads, which may wait.
     pub fn run(
         paths: &AppPaths,
-        asked: &Receiver<IndexCommand>,
-        told: &Receiver<IndexCommand>,
+        queries: &Receiver<IndexCommand>,
+        commands: &Receiver<IndexCommand>,
         readers: Sender<FoundFile>,
         postbox: &TaskChannel<IndexEvent>,
     ) {
-        let (shelf, problem) = GalleryIndex::open(paths.gallery_index(), paths.favourites_file());
+        let (index, problem) = GalleryIndex::open(paths.gallery_index(), paths.favourites_file());
         if let Some(err) = problem {
             postbox.post(IndexEvent::Favoured(Err(favourites_error(&err))));
         }
         ThumbFolder::new(paths.thumbnails()).prune();
         let mut librarian = Self {
-            shelf,
+            index,
             unread: VecDeque::new(),
             readers,
             query: GalleryQuery::default(),
@@ -124,12 +124,12 @@ impl ResultIndex {
             saved_at: Instant::now(),
         };
         loop {
-            match librarian.next(asked, told) {
-                Ok(errand) => {
-                    librarian.take(errand, postbox);
+            match librarian.next(queries, commands) {
+                Ok(command) => {
+                    librarian.take(command, postbox);
                     // Changes that arrived meanwhile count as one.
-                    for errand in told.try_iter().take(AT_ONCE) {
-                        librarian.take(errand, postbox);
+                    for command in commands.try_iter().take(AT_ONCE) {
+                        librarian.take(command, postbox);
                     }
                     librarian.have_read();
                 }
@@ -144,46 +144,46 @@ impl ResultIndex {
     /// Sleeps as long as there is nothing to do.
     fn next(
         &self,
-        asked: &Receiver<IndexCommand>,
-        told: &Receiver<IndexCommand>,
+        queries: &Receiver<IndexCommand>,
+        commands: &Receiver<IndexCommand>,
     ) -> Result<IndexCommand, RecvTimeoutError> {
         let timeout = if self.is_stale {
             after(LIST_EVERY.saturating_sub(self.listed_at.map_or(LIST_EVERY, |at| at.elapsed())))
-        } else if self.shelf.is_index_old() {
+        } else if self.index.is_index_old() {
             after(SAVE_AFTER)
         } else {
             never()
         };
         select! {
-            recv(asked) -> errand => errand.map_err(RecvTimeoutError::from),
-            recv(told) -> errand => errand.map_err(RecvTimeoutError::from),
+            recv(queries) -> command => command.map_err(RecvTimeoutError::from),
+            recv(commands) -> command => command.map_err(RecvTimeoutError::from),
             recv(timeout) -> _ => Err(RecvTimeoutError::Timeout),
         }
     }
 
-    fn take(&mut self, errand: IndexCommand, postbox: &TaskChannel<IndexEvent>) {
-        match errand {
+    fn take(&mut self, command: IndexCommand, postbox: &TaskChannel<IndexEvent>) {
+        match command {
             IndexCommand::Scanned(scan) => {
                 self.is_looking = !scan.is_whole;
                 if scan.is_whole {
                     self.problems.clone_from(&scan.problems);
                 }
-                for found in self.shelf.put(scan).into_iter().rev() {
+                for found in self.index.put(scan).into_iter().rev() {
                     self.unread.push_front(found);
                 }
                 self.is_stale = true;
             }
             IndexCommand::Gone(paths) => {
-                self.shelf.remove(&paths);
+                self.index.remove(&paths);
                 self.list(postbox);
             }
-            IndexCommand::Read(found, read) => self.is_stale |= self.shelf.take(&found, read),
+            IndexCommand::Read(found, read) => self.is_stale |= self.index.take(&found, read),
             IndexCommand::Ask(query) => {
                 self.query = query;
                 self.list(postbox);
             }
             IndexCommand::Favour(paths, is_favourite) => {
-                let favoured = self.shelf.favour(&paths, is_favourite);
+                let favoured = self.index.favour(&paths, is_favourite);
                 postbox.post(IndexEvent::Favoured(
                     favoured.map_err(|err| favourites_error(&err)),
                 ));
@@ -206,7 +206,7 @@ impl ResultIndex {
             if self.listed_at.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
                 self.list(postbox);
             }
-        } else if self.shelf.num_unread() == 0 || self.saved_at.elapsed() >= SAVE_EVERY {
+        } else if self.index.num_unread() == 0 || self.saved_at.elapsed() >= SAVE_EVERY {
             self.save();
         }
     }
@@ -214,9 +214,9 @@ impl ResultIndex {
     fn list(&mut self, postbox: &TaskChannel<IndexEvent>) {
         self.is_stale = false;
         let listing = GalleryListing {
-            items: self.shelf.list(&self.query),
-            num_all: self.shelf.len(),
-            num_unread: self.shelf.num_unread(),
+            items: self.index.list(&self.query),
+            num_all: self.index.len(),
+            num_unread: self.index.num_unread(),
             is_looking: self.is_looking,
             problems: self.problems.clone(),
         };
@@ -226,8 +226,8 @@ impl ResultIndex {
 
     fn save(&mut self) {
         self.saved_at = Instant::now();
-        if self.shelf.is_index_old()
-            && let Err(err) = self.shelf.save_index()
+        if self.index.is_index_old()
+            && let Err(err) = self.index.save_index()
         {
             // It is only read again.
             tracing::warn!("the gallery's index was not kept: {err}");

@@ -26,7 +26,7 @@ pub use selection::GallerySelection;
 use trashing::{RemovedFiles, TrashBin};
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
-const ERRAND_ROOM: usize = 256;
+const COMMAND_ROOM: usize = 256;
 
 /// The chosen results, as of these revisions of the choice and of the list.
 type KnownChoice = ((u64, u64), Arc<[Arc<GalleryItem>]>);
@@ -138,9 +138,9 @@ impl GalleryState {
             GalleryCommand::Favour(paths, is_favourite) => {
                 self.ask(|_| IndexCommand::Favour(paths, is_favourite));
             }
-            GalleryCommand::Trash(wishes) => {
-                self.gone.follow(&wishes, self.next_to(&wishes));
-                self.trash(wishes, queue, cx);
+            GalleryCommand::Trash(requests) => {
+                self.gone.follow(&requests, self.next_to(&requests));
+                self.trash(requests, queue, cx);
             }
             GalleryCommand::OpenFolder(path) => {
                 if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
@@ -151,8 +151,8 @@ impl GalleryState {
     }
 
     pub fn poll(&mut self, queue: &JobQueue, cx: &mut AppContext) {
-        while let Some(told) = self.threads.as_mut().and_then(|it| it.told.take()) {
-            match told {
+        while let Some(event) = self.threads.as_mut().and_then(|it| it.events.take()) {
+            match event {
                 // An older question is not waited for any more.
                 IndexEvent::Listed(query, listing) if query == self.query => self.take(listing),
                 IndexEvent::Listed(..) => {}
@@ -170,15 +170,15 @@ impl GalleryState {
     }
 
     /// Result after the first of these in the list, or else before it.
-    fn next_to(&self, wishes: &[TrashRequest]) -> Option<PathBuf> {
-        let is_wished =
-            |entry: &&Arc<GalleryItem>| wishes.iter().any(|wish| wish.path == entry.path);
+    fn next_to(&self, requests: &[TrashRequest]) -> Option<PathBuf> {
+        let is_requested =
+            |entry: &&Arc<GalleryItem>| requests.iter().any(|request| request.path == entry.path);
         let items = self.items();
-        let at = items.iter().position(|entry| is_wished(&entry))?;
+        let at = items.iter().position(|entry| is_requested(&entry))?;
         let (before, behind) = items.split_at(at);
         let mut others = behind.iter().chain(before.iter().rev());
         others
-            .find(|entry| !is_wished(entry))
+            .find(|entry| !is_requested(entry))
             .map(|entry| entry.path.clone())
     }
 
@@ -246,9 +246,9 @@ impl GalleryState {
         self.threads = None;
     }
 
-    fn ask(&self, errand: impl FnOnce(&GalleryQuery) -> IndexCommand) {
+    fn ask(&self, command: impl FnOnce(&GalleryQuery) -> IndexCommand) {
         if let Some(threads) = &self.threads {
-            send(&threads.librarian, errand(&self.query));
+            send(&threads.librarian, command(&self.query));
         }
     }
 
@@ -262,30 +262,34 @@ impl GalleryState {
 struct GalleryThreads {
     librarian: Sender<IndexCommand>,
     scanner: Sender<ScanCommand>,
-    told: TaskStream<IndexEvent>,
+    events: TaskStream<IndexEvent>,
 }
 
 impl GalleryThreads {
     fn start(background: &BackgroundThreads, paths: &AppPaths) -> Self {
-        let (librarian, asked) = bounded(ERRAND_ROOM);
-        let (teller, errands) = bounded(ERRAND_ROOM);
-        let (scanner, orders) = bounded(ERRAND_ROOM);
+        let (librarian, queries) = bounded(COMMAND_ROOM);
+        let (reporter, commands) = bounded(COMMAND_ROOM);
+        let (scanner, orders) = bounded(COMMAND_ROOM);
         let (readers, unread) = bounded(NUM_READERS);
         let (paths, hold) = (paths.clone(), background.hold());
-        let told = background.stream("gallery", move |postbox| {
-            ResultIndex::run(&paths, &asked, &errands, readers, postbox);
+        let events = background.stream("gallery", move |postbox| {
+            ResultIndex::run(&paths, &queries, &commands, readers, postbox);
             drop(hold);
         });
         // The others have nothing to tell anybody else.
         for _ in 0..NUM_READERS {
-            let (unread, teller) = (unread.clone(), teller.clone());
-            drop(background.run("gallery-reader", move || librarian::read(&unread, &teller)));
+            let (unread, reporter) = (unread.clone(), reporter.clone());
+            drop(background.run("gallery-reader", move || {
+                librarian::read(&unread, &reporter)
+            }));
         }
-        drop(background.run("gallery-folders", move || librarian::scan(&orders, &teller)));
+        drop(background.run("gallery-folders", move || {
+            librarian::scan(&orders, &reporter)
+        }));
         Self {
             librarian,
             scanner,
-            told,
+            events,
         }
     }
 }
@@ -309,11 +313,11 @@ mod tests {
     fn a_deletion_can_be_taken_back_from_the_moment_it_is_wished() {
         let (mut gallery, queue) = (GalleryState::default(), JobQueue::default());
         let mut cx = AppContext::alone();
-        let wishes = ["/r/a.png", "/r/b.png"].map(|name| TrashRequest {
+        let requests = ["/r/a.png", "/r/b.png"].map(|name| TrashRequest {
             path: PathBuf::from(name),
             is_frame: false,
         });
-        gallery.update(GalleryCommand::Trash(wishes.into()), &queue, &mut cx);
+        gallery.update(GalleryCommand::Trash(requests.into()), &queue, &mut cx);
         assert_eq!(cx.undo.last(), Some("delete 2 results"));
         let entry = cx.undo.take(None).unwrap();
         assert!(matches!(entry.what, UndoAction::Results(_)));

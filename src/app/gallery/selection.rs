@@ -194,12 +194,12 @@ mod tests {
             path: PathBuf::from(name),
             stamp: FileStamp::default(),
         });
-        let mut shelf = GalleryIndex::default();
-        shelf.put(GalleryScan {
+        let mut index = GalleryIndex::default();
+        index.put(GalleryScan {
             files: files.collect(),
             ..GalleryScan::default()
         });
-        shelf.list(&GalleryQuery {
+        index.list(&GalleryQuery {
             sort: SortOrder::Name,
             ..GalleryQuery::default()
         })

@@ -42,7 +42,7 @@ pub struct RestoredResults {
 }
 
 /// Pending task, with the deletion's number in the undo history.
-enum TrashErrand {
+enum TrashTask {
     Put(u64, Vec<TrashRequest>),
     Undo(u64),
 }
@@ -51,7 +51,7 @@ enum TrashErrand {
 pub struct TrashBin {
     /// By undo number: files deleted together are restored together.
     batches: BTreeMap<u64, Vec<TrashedResult>>,
-    waiting: VecDeque<TrashErrand>,
+    waiting: VecDeque<TrashTask>,
     trashing: BackgroundTask<(u64, TrashedResults)>,
     restoring: BackgroundTask<RestoredResults>,
 }
@@ -69,24 +69,24 @@ impl TrashBin {
 impl GalleryState {
     pub(super) fn trash(
         &mut self,
-        wishes: Vec<TrashRequest>,
+        requests: Vec<TrashRequest>,
         queue: &JobQueue,
         cx: &mut AppContext,
     ) {
         let id = cx.undo.push(
-            counted(wishes.len(), "delete a result", "delete {} results"),
-            UndoAction::Results(wishes.clone()),
+            counted(requests.len(), "delete a result", "delete {} results"),
+            UndoAction::Results(requests.clone()),
         );
-        self.do_with_trash(TrashErrand::Put(id, wishes), queue, cx);
+        self.do_with_trash(TrashTask::Put(id, requests), queue, cx);
     }
 
     /// Brings back what went with this entry of the window's history.
     pub(in crate::app) fn bring_back(&mut self, id: u64, queue: &JobQueue, cx: &mut AppContext) {
-        self.do_with_trash(TrashErrand::Undo(id), queue, cx);
+        self.do_with_trash(TrashTask::Undo(id), queue, cx);
     }
 
-    fn do_with_trash(&mut self, errand: TrashErrand, queue: &JobQueue, cx: &mut AppContext) {
-        self.bin.waiting.push_back(errand);
+    fn do_with_trash(&mut self, task: TrashTask, queue: &JobQueue, cx: &mut AppContext) {
+        self.bin.waiting.push_back(task);
         self.go_on_with_trash(queue, cx);
     }
 
@@ -102,12 +102,12 @@ impl GalleryState {
 
     fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         while !self.bin.is_busy() {
-            let Some(errand) = self.bin.waiting.pop_front() else {
+            let Some(task) = self.bin.waiting.pop_front() else {
                 return;
             };
-            match errand {
-                TrashErrand::Put(id, wishes) => self.begin_to_trash(id, wishes, queue, cx),
-                TrashErrand::Undo(id) => self.begin_to_restore(id, cx),
+            match task {
+                TrashTask::Put(id, requests) => self.begin_to_trash(id, requests, queue, cx),
+                TrashTask::Undo(id) => self.begin_to_restore(id, cx),
             }
         }
     }
@@ -115,7 +115,7 @@ impl GalleryState {
     fn begin_to_trash(
         &mut self,
         id: u64,
-        wishes: Vec<TrashRequest>,
+        requests: Vec<TrashRequest>,
         queue: &JobQueue,
         cx: &AppContext,
     ) {
@@ -126,13 +126,13 @@ impl GalleryState {
         let running = queue.running.as_ref();
         let is_being_written =
             |path: &Path| running.is_some_and(|job| is_written(job.request.out(), path));
-        let (written, free): (Vec<_>, Vec<_>) = wishes
+        let (written, free): (Vec<_>, Vec<_>) = requests
             .into_iter()
-            .partition(|wish| is_being_written(&wish.path));
-        for wish in written {
+            .partition(|request| is_being_written(&request.path));
+        for request in written {
             results.problems.push(format!(
                 "the running job writes this file: {}",
-                wish.path.display()
+                request.path.display()
             ));
         }
         let trash = TrashCan::new(paths.trash());
@@ -143,8 +143,8 @@ impl GalleryState {
             .collect();
         self.moves_on = true;
         self.bin.trashing = cx.background.run("trash", move || {
-            for wish in free {
-                results.put(&trash, wish, &needed);
+            for request in free {
+                results.put(&trash, request, &needed);
             }
             (id, results)
         });
@@ -253,8 +253,8 @@ fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -
 }
 
 impl TrashedResults {
-    fn put(&mut self, trash: &TrashCan, wish: TrashRequest, needed: &HashSet<PathBuf>) {
-        let files = files_of(&wish.path, wish.is_frame);
+    fn put(&mut self, trash: &TrashCan, request: TrashRequest, needed: &HashSet<PathBuf>) {
+        let files = files_of(&request.path, request.is_frame);
         if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
             self.problems.push(format!(
                 "a job in the queue uses this file: {}",
@@ -276,7 +276,7 @@ impl TrashedResults {
             self.gone.push(file);
         }
         if !trashed.is_empty() {
-            let (path, files) = (wish.path, trashed);
+            let (path, files) = (request.path, trashed);
             self.trashed.push(TrashedResult { path, files });
         }
     }
@@ -330,7 +330,7 @@ fn is_written(out: &Path, path: &Path) -> bool {
 
 #[derive(Default)]
 pub(super) struct RemovedFiles {
-    wished: Vec<PathBuf>,
+    requested: Vec<PathBuf>,
     next: Option<PathBuf>,
     /// The trash has done something since files were looked for.
     pub is_due: bool,
@@ -339,14 +339,14 @@ pub(super) struct RemovedFiles {
 
 impl RemovedFiles {
     /// `next`: the neighbour of these in the list.
-    pub fn follow(&mut self, wishes: &[TrashRequest], next: Option<PathBuf>) {
-        for wish in wishes {
-            if !self.wished.contains(&wish.path) {
-                self.wished.push(wish.path.clone());
+    pub fn follow(&mut self, requests: &[TrashRequest], next: Option<PathBuf>) {
+        for request in requests {
+            if !self.requested.contains(&request.path) {
+                self.requested.push(request.path.clone());
             }
         }
-        let too_many = self.wished.len().saturating_sub(MAX_FOLLOWED);
-        self.wished.drain(..too_many);
+        let too_many = self.requested.len().saturating_sub(MAX_FOLLOWED);
+        self.requested.drain(..too_many);
         self.next = next;
     }
 
@@ -355,13 +355,16 @@ impl RemovedFiles {
         if let Some(gone) = self.looking.take() {
             cx.push(PlayerCommand::Gone(gone, self.next.take()));
         }
-        if !self.is_due || self.wished.is_empty() || self.looking.is_busy() {
+        if !self.is_due || self.requested.is_empty() || self.looking.is_busy() {
             return;
         }
-        let wished = self.wished.clone();
-        let looking = cx
-            .background
-            .on_files(move || wished.into_iter().filter(|path| !path.exists()).collect());
+        let requested = self.requested.clone();
+        let looking = cx.background.on_files(move || {
+            requested
+                .into_iter()
+                .filter(|path| !path.exists())
+                .collect()
+        });
         if let Some(looking) = looking {
             (self.looking, self.is_due) = (looking, false);
         }

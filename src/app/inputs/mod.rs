@@ -131,8 +131,8 @@ impl SlotRules {
     }
 
     /// Slot with several images to which files with this request go, if they go to one.
-    fn list_for(self, wish: Option<InputSlot>) -> Option<InputSlot> {
-        match wish {
+    fn list_for(self, wanted: Option<InputSlot>) -> Option<InputSlot> {
+        match wanted {
             Some(slot) => Some(slot).filter(|slot| slot.is_list()),
             None => (self.max_references > 0).then_some(InputSlot::Reference),
         }
@@ -291,15 +291,15 @@ impl InputSlots {
     }
 
     /// Number of files, of `count` with this request, that have a free slot.
-    pub fn room(&self, count: usize, wish: Option<InputSlot>, places: SlotRules) -> usize {
-        if let Some(slot) = places.list_for(wish) {
+    pub fn room(&self, count: usize, wanted: Option<InputSlot>, places: SlotRules) -> usize {
+        if let Some(slot) = places.list_for(wanted) {
             return self.free_in(slot, places).max(1);
         }
         1 + usize::from(places.second.is_some() && count > 1)
     }
 
-    fn are_too_many(&self, count: usize, wish: Option<InputSlot>, places: SlotRules) -> bool {
-        if let Some(slot) = places.list_for(wish) {
+    fn are_too_many(&self, count: usize, wanted: Option<InputSlot>, places: SlotRules) -> bool {
+        if let Some(slot) = places.list_for(wanted) {
             return count > self.free_in(slot, places).max(1);
         }
         let is_free = |second| self.get(InputSlot::Start).is_none() && self.get(second).is_none();
@@ -312,10 +312,10 @@ impl InputSlots {
     pub fn place(
         &mut self,
         mut input: ChosenInput,
-        wish: Option<InputSlot>,
+        wanted: Option<InputSlot>,
         places: SlotRules,
     ) -> InputSlot {
-        let slot = match (&input.source, wish) {
+        let slot = match (&input.source, wanted) {
             // The form checks whether a model accepts one.
             (InputMedia::Video(_), Some(InputSlot::Control)) => InputSlot::Control,
             (InputMedia::Video(_), Some(InputSlot::Mask))

@@ -120,14 +120,14 @@ impl InputSlots {
                 continue;
             }
             let places = places_of(form, &cx.models);
-            let (count, wish) = (given.paths.len(), given.placing.slot);
+            let (count, wanted) = (given.paths.len(), given.placing.slot);
             let placing = SlotTarget {
                 is_seen: may_ask,
                 ..given.placing
             };
-            if may_ask && placing.part.is_none() && self.are_too_many(count, wish, places) {
+            if may_ask && placing.part.is_none() && self.are_too_many(count, wanted, places) {
                 cx.push(QueueCommand::Ask(MultiFilePrompt {
-                    takes: self.room(count, wish, places),
+                    takes: self.room(count, wanted, places),
                     placing: given.placing,
                     paths: given.paths,
                 }));
@@ -306,7 +306,7 @@ impl InputSlots {
                 names_size = true;
                 continue;
             }
-            let wish = match (is_pair, index) {
+            let wanted = match (is_pair, index) {
                 (false, _) => found.placing.slot,
                 (true, _) if list.is_some() => list,
                 (true, 0) => Some(InputSlot::Start),
@@ -315,7 +315,7 @@ impl InputSlots {
             let name = opened.source.file_name();
             let input = ChosenInput::new(opened.source, opened.notices);
             if is_given
-                && !matches!(wish, Some(InputSlot::Control | InputSlot::Mask))
+                && !matches!(wanted, Some(InputSlot::Control | InputSlot::Mask))
                 && let InputMedia::Video(video) = &input.source
                 && let Some(spec) = cx
                     .models
@@ -327,15 +327,15 @@ impl InputSlots {
                 continue;
             }
             let is_image = matches!(input.source, InputMedia::Image(_));
-            let goes = wish.unwrap_or_else(|| self.next(places));
+            let goes = wanted.unwrap_or_else(|| self.next(places));
             let is_control =
-                goes == InputSlot::Control && (is_image || wish == Some(InputSlot::Control));
+                goes == InputSlot::Control && (is_image || wanted == Some(InputSlot::Control));
             let (input, mask) = if is_control {
                 self.settle_control(input)
             } else {
                 (input, None)
             };
-            let slot = self.place(input, wish, places);
+            let slot = self.place(input, wanted, places);
             if slot == InputSlot::Start && is_given {
                 leave_start(&before.1, &mut self.placed, form, cx.paths.as_ref());
             }
@@ -353,8 +353,8 @@ impl InputSlots {
                 // The image says which shape the video has.
                 form.size = SizeChoice::Auto;
             }
-            if wish.is_some_and(|wish| wish != slot) && self.video().is_some() {
-                let why = match wish {
+            if wanted.is_some_and(|wanted| wanted != slot) && self.video().is_some() {
+                let why = match wanted {
                     Some(InputSlot::Mask) => "A mask must be an image",
                     Some(InputSlot::Reference | InputSlot::Prompt) => {
                         "A reference must be an image"

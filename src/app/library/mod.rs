@@ -20,7 +20,7 @@ use crate::app::models::{FoundModels, LoadModels};
 use crate::app::prelude::*;
 use rows::{LibraryRows, ListedModel, ModelPosition};
 use searching::CheckEngine;
-use survey::{ModelSurvey, SurveyNews, SurveyRun, SurveyWish};
+use survey::{ModelSurvey, SurveyNews, SurveyRequest, SurveyRun};
 
 #[derive(Clone)]
 pub struct LibraryLinks {
@@ -182,13 +182,13 @@ impl LibraryState {
         }
         self.survey.is_stale = false;
         let examine = Arc::clone(&self.links.survey);
-        let wish = SurveyWish {
+        let request = SurveyRequest {
             settings: cx.settings.clone(),
             specs: cx.models.all().to_vec(),
             known: cx.models.found.missing.clone(),
         };
         self.surveying = cx.background.stream("survey", move |postbox| {
-            examine(&wish, &mut |news| {
+            examine(&request, &mut |news| {
                 postbox.post(news);
             });
         });

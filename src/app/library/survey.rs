@@ -86,7 +86,7 @@ pub struct MachineInfo {
     pub is_writable: bool,
 }
 
-pub struct SurveyWish {
+pub struct SurveyRequest {
     pub settings: Settings,
     pub specs: Vec<ModelSpec>,
     pub known: Vec<CatalogEntry>,
@@ -99,7 +99,7 @@ pub enum SurveyNews {
 }
 
 /// Examines the machine; runs on a separate thread.
-pub type SurveyRun = Arc<dyn Fn(&SurveyWish, &mut dyn FnMut(SurveyNews)) + Send + Sync>;
+pub type SurveyRun = Arc<dyn Fn(&SurveyRequest, &mut dyn FnMut(SurveyNews)) + Send + Sync>;
 
 #[derive(Debug, Default)]
 pub struct ModelSurvey {
@@ -124,8 +124,8 @@ impl ModelSurvey {
 }
 
 pub fn examine(paths: AppPaths) -> SurveyRun {
-    Arc::new(move |wish, tell| {
-        let settings = &wish.settings;
+    Arc::new(move |request, tell| {
+        let settings = &request.settings;
         let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.as_ref().map_or("cpu", |runtime| runtime.kind());
         let query = DeviceQuery {
@@ -153,10 +153,10 @@ pub fn examine(paths: AppPaths) -> SurveyRun {
             times: TimeEstimates::load(Some(paths.times_file())),
         };
         // Reading headers takes longer.
-        for entry in &wish.known {
+        for entry in &request.known {
             tell(SurveyNews::Fit(entry.id.clone(), judge.known(entry)));
         }
-        for spec in &wish.specs {
+        for spec in &request.specs {
             if let Some(fit) = judge.spec(spec) {
                 tell(SurveyNews::Fit(spec.id.clone(), fit));
             }

@@ -18,7 +18,7 @@ use crate::app::pending::{BackgroundTask, TaskStream};
 const AT_ONCE: usize = 24;
 
 #[derive(Default)]
-pub struct LoraShelf {
+pub struct LoraLibrary {
     pub is_open: bool,
     /// Results of the last search so far: fitting ones first.
     pub found: Arc<Vec<Arc<FoundLora>>>,
@@ -37,7 +37,7 @@ pub struct LoraShelf {
     coverage: HashMap<PathBuf, LoraCoverage>,
 }
 
-impl LoraShelf {
+impl LoraLibrary {
     pub fn is_looking(&self) -> bool {
         self.search.is_busy()
     }

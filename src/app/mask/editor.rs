@@ -66,8 +66,8 @@ pub struct MaskEditor {
     pub(super) waiting: VecDeque<PaintCommand>,
     orders: Sender<PaintCommand>,
     pub(super) said: TaskStream<MaskEvent>,
-    pub(super) sight: Option<VisibleTiles>,
-    told_sight: Option<VisibleTiles>,
+    pub(super) view: Option<VisibleTiles>,
+    sent_view: Option<VisibleTiles>,
 }
 
 impl MaskEditor {
@@ -92,8 +92,8 @@ impl MaskEditor {
             waiting: VecDeque::new(),
             orders,
             said: TaskStream::default(),
-            sight: None,
-            told_sight: None,
+            view: None,
+            sent_view: None,
         }
     }
 
@@ -123,9 +123,9 @@ impl MaskEditor {
 
     /// New visible area where this part of the image is shown, at `dots_a_pixel` screen dots per pixel; `None` if it is
     /// unchanged.
-    pub fn news_of_sight(&self, seen: Rect, dots_a_pixel: f32) -> Option<VisibleTiles> {
-        let sight = VisibleTiles::from_view(self.width, self.height, seen, dots_a_pixel);
-        (self.sight.as_ref() != Some(&sight)).then_some(sight)
+    pub fn changed_view(&self, seen: Rect, dots_a_pixel: f32) -> Option<VisibleTiles> {
+        let view = VisibleTiles::from_view(self.width, self.height, seen, dots_a_pixel);
+        (self.view.as_ref() != Some(&view)).then_some(view)
     }
 
     /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part; no
@@ -156,10 +156,10 @@ impl MaskEditor {
     /// room again.
     pub(super) fn hand_over(&mut self) {
         // Strokes that wait do not hold it up.
-        if let Some(sight) = self.sight.clone().filter(|_| self.sight != self.told_sight)
-            && self.orders.try_send(PaintCommand::Look(sight)).is_ok()
+        if let Some(view) = self.view.clone().filter(|_| self.view != self.sent_view)
+            && self.orders.try_send(PaintCommand::Look(view)).is_ok()
         {
-            self.told_sight.clone_from(&self.sight);
+            self.sent_view.clone_from(&self.view);
         }
         while let Some(order) = self.waiting.pop_front() {
             if let Err(err) = self.orders.try_send(order) {

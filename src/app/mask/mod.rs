@@ -124,9 +124,9 @@ impl MaskPage {
                     self.keep(true, inputs, cx);
                 }
             }
-            MaskCommand::See(sight) => {
+            MaskCommand::See(view) => {
                 if let Some(editor) = &mut self.editor {
-                    editor.sight = Some(sight);
+                    editor.view = Some(view);
                 }
             }
             other => {

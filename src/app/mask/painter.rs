@@ -1,5 +1,5 @@
 //! The thread on which one mask is painted, from its opening to its closing: it carries out orders one after the other
-//! and keeps the squares in sight up to date.
+//! and keeps the squares in view up to date.
 //!
 //! A large brush and a whole mask take far longer than a frame. Here that is no matter: the window never waits, and
 //! the order of the orders is that of the clicks.
@@ -148,8 +148,8 @@ impl<'a> MaskPainter<'a> {
                 }
                 PixelArea::default()
             }
-            PaintCommand::Look(sight) => {
-                self.tiles.look_at(sight);
+            PaintCommand::Look(view) => {
+                self.tiles.look_at(view);
                 PixelArea::default()
             }
         };

@@ -89,7 +89,7 @@ struct TextureTile {
     shown: ShownTile,
     /// Area painted since its texture was created, in pixels of the image.
     touched: PixelArea,
-    /// When it was last in sight and as it should be.
+    /// When it was last in view and as it should be.
     seen: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct ShownTile {
 pub(super) struct TileCache {
     levels: ImagePyramid,
     tiles: BTreeMap<TileKey, TextureTile>,
-    sight: Option<VisibleTiles>,
+    view: Option<VisibleTiles>,
     now: u64,
 }
 
@@ -113,7 +113,7 @@ impl TileCache {
         Self {
             levels,
             tiles: BTreeMap::new(),
-            sight: None,
+            view: None,
             now: 0,
         }
     }
@@ -128,8 +128,8 @@ impl TileCache {
         &self.levels.0[0]
     }
 
-    pub(super) fn look_at(&mut self, sight: VisibleTiles) {
-        self.sight = Some(sight);
+    pub(super) fn look_at(&mut self, view: VisibleTiles) {
+        self.view = Some(view);
     }
 
     pub(super) fn touch(&mut self, area: PixelArea) {
@@ -138,11 +138,11 @@ impl TileCache {
         }
     }
 
-    /// Brings squares in sight up to date until then, one at least; whether all are.
+    /// Brings squares in view up to date until then, one at least; whether all are.
     pub(super) fn renew(&mut self, ctx: &Context, mask: &ImageMask, until: Instant) -> bool {
         self.now += 1;
-        let mut keys: Vec<TileKey> = self.sight.iter().flat_map(VisibleTiles::keys).collect();
-        // The sight may still be that of a larger image.
+        let mut keys: Vec<TileKey> = self.view.iter().flat_map(VisibleTiles::keys).collect();
+        // The view may still be that of a larger image.
         keys.retain(|key| self.levels.has(*key));
         // Missing tiles come first, and one that a stroke keeps touching does not delay the others.
         keys.sort_by_key(|key| self.tiles.get(key).map(|tile| tile.seen));
@@ -158,7 +158,7 @@ impl TileCache {
     /// All existing tiles, from back to front. Those of the visible level cover the others, which fill in for missing
     /// ones.
     pub(super) fn visible_tiles(&self) -> Vec<ShownTile> {
-        let level = self.sight.as_ref().map(|sight| sight.level);
+        let level = self.view.as_ref().map(|view| view.level);
         let mut tiles: Vec<(&TileKey, &TextureTile)> = self.tiles.iter().collect();
         tiles.sort_by_key(|(key, _)| (Some(key.level) == level, Reverse(key.level)));
         tiles
@@ -339,12 +339,12 @@ mod tests {
     }
 
     #[test]
-    fn the_coarsest_level_in_sight_is_the_last_that_there_is() {
+    fn the_coarsest_level_in_view_is_the_last_that_there_is() {
         for side in [1, 511, 512, 513, 1024, 1025, 2049, 5001, 8192] {
             let (tiles, _) = tiles_of(side, 1);
-            let sight = VisibleTiles::from_view(side, 1, Rect::EVERYTHING, 1e-9);
-            assert_eq!(sight.level as usize, tiles.levels.0.len() - 1, "{side}");
-            assert_eq!(sight.keys().count(), 1, "{side}");
+            let view = VisibleTiles::from_view(side, 1, Rect::EVERYTHING, 1e-9);
+            assert_eq!(view.level as usize, tiles.levels.0.len() - 1, "{side}");
+            assert_eq!(view.keys().count(), 1, "{side}");
         }
     }
 
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sight_of_a_larger_image_shows_what_there_is_of_a_smaller_one() {
+    fn the_view_of_a_larger_image_shows_what_there_is_of_a_smaller_one() {
         let (mut tiles, mask) = tiles_of(3000, 3000);
         let ctx = Context::default();
         see(&mut tiles, &ctx, &mask, all(&mask), 1.0);
@@ -406,15 +406,15 @@ mod tests {
         while !tiles.renew(&ctx, &mask, Instant::now()) {}
         assert_eq!(tiles.visible_tiles().len(), 2);
         let (smallest, mask) = tiles_of(100, 100);
-        let sight = VisibleTiles::from_view(3000, 3000, Rect::EVERYTHING, 1e-9);
+        let view = VisibleTiles::from_view(3000, 3000, Rect::EVERYTHING, 1e-9);
         tiles.replace(smallest.levels);
-        tiles.look_at(sight);
+        tiles.look_at(view);
         assert!(tiles.renew(&ctx, &mask, Instant::now()));
         assert!(tiles.visible_tiles().is_empty());
     }
 
     #[test]
-    fn squares_out_of_sight_are_forgotten() {
+    fn squares_out_of_view_are_forgotten() {
         let (mut tiles, mask) = tiles_of(8, 512 * 120);
         let ctx = Context::default();
         for row in 0..120 {

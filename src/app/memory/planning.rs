@@ -71,7 +71,7 @@ impl FormPlan {
 
 pub struct MemoryPlanning {
     read: ReadPlan,
-    wish: Option<PlanRequest>,
+    plan_request: Option<PlanRequest>,
     reading: BackgroundTask<Option<PlanBasis>>,
     /// Models and settings of that request.
     asked_with: (u64, RuntimeSettings),
@@ -93,7 +93,7 @@ impl MemoryPlanning {
 
     /// Reads everything again: another program may use memory now, and a job may have stored times.
     pub(in crate::app) fn forget(&mut self) {
-        self.wish = None;
+        self.plan_request = None;
     }
 
     fn with_drafts(&self, request: &GenerateRequest) -> GenerateRequest {
@@ -108,7 +108,11 @@ impl MemoryPlanning {
     }
 
     fn keep_only(&mut self, is_of: impl Fn(&PlanRequest) -> bool) {
-        if self.basis.as_ref().is_some_and(|(wish, _)| !is_of(wish)) {
+        if self
+            .basis
+            .as_ref()
+            .is_some_and(|(plan_request, _)| !is_of(plan_request))
+        {
             self.basis = None;
             self.planned = None;
         }
@@ -167,7 +171,7 @@ impl MemoryPlanning {
     pub fn new(read: ReadPlan) -> Self {
         Self {
             read,
-            wish: None,
+            plan_request: None,
             reading: BackgroundTask::default(),
             asked_with: Default::default(),
             exporting: BackgroundTask::default(),
@@ -195,7 +199,7 @@ impl MemoryPlanning {
 
     pub fn poll(&mut self, cx: &mut AppContext) {
         if let Some(basis) = self.reading.take() {
-            self.basis = self.wish.clone().zip(basis);
+            self.basis = self.plan_request.clone().zip(basis);
             self.planned = None;
         }
         match self.exporting.take().flatten() {
@@ -226,15 +230,15 @@ impl MemoryPlanning {
             self.asked_with = (cx.models.number, runtime.clone());
             self.forget();
         }
-        let is_of = |wish: &PlanRequest| {
-            wish.files == request.files
-                && wish.loras == request.loras
-                && wish.controls == request.controls
-                && wish.device == runtime.device
+        let is_of = |plan_request: &PlanRequest| {
+            plan_request.files == request.files
+                && plan_request.loras == request.loras
+                && plan_request.controls == request.controls
+                && plan_request.device == runtime.device
         };
         self.keep_only(is_of);
-        if !self.wish.as_ref().is_some_and(is_of) {
-            let wish = PlanRequest {
+        if !self.plan_request.as_ref().is_some_and(is_of) {
+            let plan_request = PlanRequest {
                 family: request.family,
                 files: request.files.clone(),
                 loras: request.loras.clone(),
@@ -246,10 +250,10 @@ impl MemoryPlanning {
                     .collect(),
             };
             let (read, settings) = (Arc::clone(&self.read), cx.settings.clone());
-            let wanted = wish.clone();
+            let wanted = plan_request.clone();
             // Tried again with the next frame if the thread is busy.
             if let Some(reading) = cx.background.search(move || read(&settings, &wanted)) {
-                (self.reading, self.wish) = (reading, Some(wish));
+                (self.reading, self.plan_request) = (reading, Some(plan_request));
             }
         }
         self.settle(request, jobs);
@@ -278,17 +282,17 @@ fn rounded_up(bytes: u64) -> f64 {
 }
 
 pub fn read_plan(paths: AppPaths) -> ReadPlan {
-    Arc::new(move |settings, wish| {
+    Arc::new(move |settings, plan_request| {
         let PlanRequest {
             files,
             loras,
             controls,
             ..
-        } = wish;
-        let weights = read_footprint(wish.family, files, loras, controls).ok()?;
+        } = plan_request;
+        let weights = read_footprint(plan_request.family, files, loras, controls).ok()?;
         let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.map_or("cpu", |runtime| runtime.kind());
-        let alternatives = wish.others.iter();
+        let alternatives = plan_request.others.iter();
         let alternatives =
             alternatives.filter_map(|spec| ModelAlternative::read(spec, loras, controls));
         Some(PlanBasis {
@@ -296,7 +300,7 @@ pub fn read_plan(paths: AppPaths) -> ReadPlan {
                 &SystemRoots::of_this_machine(),
                 &DeviceQuery {
                     kind,
-                    device: wish.device,
+                    device: plan_request.device,
                     ..DeviceQuery::default()
                 },
             ),

@@ -122,7 +122,7 @@ impl ResultViewer {
             PlayerCommand::Delete => {
                 if let Some(media) = self.media() {
                     cx.push(GalleryCommand::Trash(
-                        media.trash_wishes(self.batch_index()),
+                        media.trash_requests(self.batch_index()),
                     ));
                 }
             }
@@ -324,9 +324,9 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut AppCont
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let text = format!("frame {number} is saved as {name}");
-    let told = JobError::new(JobErrorKind::Internal, text);
-    let told = told.advise(format!("In the folder {}", folder.display()));
-    cx.notify(NoticeSeverity::Info, told);
+    let notice = JobError::new(JobErrorKind::Internal, text);
+    let notice = notice.advise(format!("In the folder {}", folder.display()));
+    cx.notify(NoticeSeverity::Info, notice);
     cx.say(format!("Frame {number} saved: {}", path.display()));
 }
 

@@ -79,8 +79,8 @@ pub fn differences(a: Option<&Value>, b: Option<&Value>) -> SettingDifferences {
     for setting in &SETTINGS {
         let key = setting.key;
         if a[key] != b[key] {
-            found.a.push(told(setting, &a[key]));
-            found.b.push(told(setting, &b[key]));
+            found.a.push(described(setting, &a[key]));
+            found.b.push(described(setting, &b[key]));
         }
     }
     if found == SettingDifferences::default() {
@@ -102,7 +102,7 @@ fn summary(request: &Value) -> Vec<String> {
     SETTINGS
         .iter()
         .filter(|setting| main.contains(&setting.key) && !request[setting.key].is_null())
-        .map(|setting| told(setting, &request[setting.key]))
+        .map(|setting| described(setting, &request[setting.key]))
         .collect()
 }
 
@@ -114,7 +114,7 @@ fn size(request: &Value) -> String {
 }
 
 /// `seed 12`, `no mask`, `start image boat.png`.
-fn told(setting: &ComparedSetting, value: &Value) -> String {
+fn described(setting: &ComparedSetting, value: &Value) -> String {
     match value {
         Value::Null => setting.none.to_owned(),
         Value::String(text) if text.trim().is_empty() => setting.none.to_owned(),

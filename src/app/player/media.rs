@@ -79,7 +79,7 @@ impl ViewedMedia {
     }
 
     /// The files to delete: the video, all images of a batch of this session, or the image at `shown`.
-    pub fn trash_wishes(&self, shown: usize) -> Vec<TrashRequest> {
+    pub fn trash_requests(&self, shown: usize) -> Vec<TrashRequest> {
         if self.is_video {
             vec![TrashRequest::video(self.path_of(shown))]
         } else if self.job.is_some() {

@@ -88,8 +88,9 @@ impl FrameWindow {
     /// The most urgent frame that is not there.
     pub fn next_missing(&self) -> Option<usize> {
         let (ahead, behind) = self.reach();
-        let later = (0..=ahead).map(|by| self.neighbour(by, self.is_backward));
-        let mut wanted = later.chain((1..=behind).map(|by| self.neighbour(by, !self.is_backward)));
+        let later = (0..=ahead).map(|by| self.frame_at_offset(by, self.is_backward));
+        let mut wanted =
+            later.chain((1..=behind).map(|by| self.frame_at_offset(by, !self.is_backward)));
         wanted.find(|index| *index < self.len && !self.frames.contains_key(index))
     }
 
@@ -134,7 +135,7 @@ impl FrameWindow {
     }
 
     /// So many frames on, around the loop.
-    fn neighbour(&self, by: usize, is_backward: bool) -> usize {
+    fn frame_at_offset(&self, by: usize, is_backward: bool) -> usize {
         let len = self.len.max(1);
         let by = by % len;
         let step = if is_backward { len - by } else { by };

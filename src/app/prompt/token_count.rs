@@ -6,7 +6,7 @@
 use safelight_core::families::text_readers;
 
 use safelight_core::job::prompt::PromptError;
-use safelight_core::token_count::{CountWish, PromptCount, TokenCounter};
+use safelight_core::token_count::{PromptCount, TokenCountRequest, TokenCounter};
 
 use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::prelude::*;
@@ -18,13 +18,13 @@ type CountResult = Result<PromptCount, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PromptsToCount {
-    prompt: CountWish,
-    negative: Option<CountWish>,
+    prompt: TokenCountRequest,
+    negative: Option<TokenCountRequest>,
 }
 
 struct CountedPrompts {
     counter: TokenCounter,
-    wish: PromptsToCount,
+    prompts: PromptsToCount,
     prompt: CountResult,
     negative: Option<CountResult>,
 }
@@ -36,7 +36,7 @@ pub struct PromptCounting {
     counter: Option<TokenCounter>,
     running: BackgroundTask<CountedPrompts>,
     /// Request that was counted last, or is being counted.
-    wish: Option<PromptsToCount>,
+    prompts: Option<PromptsToCount>,
     wanted: Option<(PromptsToCount, f64)>,
     prompt: Option<CountResult>,
     negative: Option<CountResult>,
@@ -58,7 +58,7 @@ impl PromptCounting {
     }
 
     pub(super) fn forget(&mut self) {
-        self.wish = None;
+        self.prompts = None;
     }
 
     pub(super) fn poll(&mut self) {
@@ -67,30 +67,30 @@ impl PromptCounting {
         };
         self.counter = Some(counted.counter);
         // Of another model it would be a number of another kind.
-        let readers = |wish: &PromptsToCount| wish.prompt.readers.clone();
+        let readers = |prompts: &PromptsToCount| prompts.prompt.readers.clone();
         if self
             .wanted
             .as_ref()
-            .is_none_or(|(wanted, _)| readers(wanted) == readers(&counted.wish))
+            .is_none_or(|(wanted, _)| readers(wanted) == readers(&counted.prompts))
         {
             self.prompt = Some(counted.prompt);
             self.negative = counted.negative;
         }
     }
 
-    fn due(&mut self, wish: PromptsToCount, now: f64) -> CountDue {
-        if self.wish.as_ref() == Some(&wish) {
+    fn due(&mut self, prompts: PromptsToCount, now: f64) -> CountDue {
+        if self.prompts.as_ref() == Some(&prompts) {
             self.wanted = None;
             return CountDue::Nothing;
         }
         let since = match &self.wanted {
-            Some((wanted, since)) if *wanted == wish => *since,
+            Some((wanted, since)) if *wanted == prompts => *since,
             _ => {
-                let last = self.wish.as_ref();
-                if last.is_none_or(|last| last.prompt.readers != wish.prompt.readers) {
+                let last = self.prompts.as_ref();
+                if last.is_none_or(|last| last.prompt.readers != prompts.prompt.readers) {
                     (self.prompt, self.negative) = (None, None);
                 }
-                self.wanted = Some((wish, now));
+                self.wanted = Some((prompts, now));
                 now
             }
         };
@@ -114,13 +114,13 @@ impl PromptCounting {
         if !self.has_begun && (!has_tokenizer || written(&cx.form).is_empty()) {
             return;
         }
-        let wish = wish_of(spec, cx);
-        if wish.prompt.prompts.is_empty() && wish.negative.is_none() {
+        let prompts = prompts_to_count(spec, cx);
+        if prompts.prompt.prompts.is_empty() && prompts.negative.is_none() {
             (self.prompt, self.negative) = (None, None);
-            (self.wish, self.wanted) = (Some(wish), None);
+            (self.prompts, self.wanted) = (Some(prompts), None);
             return;
         }
-        match self.due(wish, cx.now_secs) {
+        match self.due(prompts, cx.now_secs) {
             CountDue::Nothing => {}
             CountDue::In(secs) => cx.wake_in(secs),
             CountDue::Now => self.start(cx),
@@ -128,15 +128,15 @@ impl PromptCounting {
     }
 
     fn start(&mut self, cx: &AppContext) {
-        let Some((wish, _)) = self.wanted.take() else {
+        let Some((prompts, _)) = self.wanted.take() else {
             return;
         };
-        self.wish = Some(wish.clone());
+        self.prompts = Some(prompts.clone());
         let mut counter = self.counter.take().unwrap_or_default();
         self.running = cx.background.run("tokens", move || {
             let said = |err: PromptError| err.to_string();
-            let mut count = |wish: &CountWish| {
-                let counted = guarded(|| counter.count(wish));
+            let mut count = |prompts: &TokenCountRequest| {
+                let counted = guarded(|| counter.count(prompts));
                 counted.map_or_else(
                     || {
                         // Whatever is half open in it is not used again.
@@ -146,11 +146,11 @@ impl PromptCounting {
                     |counted| counted.map_err(said),
                 )
             };
-            let prompt = count(&wish.prompt);
-            let negative = wish.negative.as_ref().map(count);
+            let prompt = count(&prompts.prompt);
+            let negative = prompts.negative.as_ref().map(count);
             CountedPrompts {
                 counter,
-                wish,
+                prompts,
                 prompt,
                 negative,
             }
@@ -166,8 +166,8 @@ enum CountDue {
     In(f64),
 }
 
-fn wish_of(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
-    let of = |prompts: Vec<String>, is_literal: bool| CountWish {
+fn prompts_to_count(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
+    let of = |prompts: Vec<String>, is_literal: bool| TokenCountRequest {
         readers: text_readers(spec),
         prompts,
         is_literal,
@@ -194,9 +194,9 @@ fn written(form: &GenerateForm) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn wish(text: &str) -> PromptsToCount {
+    fn prompts(text: &str) -> PromptsToCount {
         PromptsToCount {
-            prompt: CountWish {
+            prompt: TokenCountRequest {
                 readers: Vec::new(),
                 prompts: vec![text.to_owned()],
                 is_literal: false,
@@ -210,16 +210,16 @@ mod tests {
     #[test]
     fn counting_waits_for_a_pause_and_counts_nothing_twice() {
         let mut counting = PromptCounting::default();
-        assert_eq!(counting.due(wish("a"), 1.0), CountDue::In(PAUSE_SECS));
-        assert_eq!(counting.due(wish("ab"), 1.125), CountDue::In(PAUSE_SECS));
-        assert_eq!(counting.due(wish("ab"), 1.5), CountDue::Now);
-        counting.wish = counting.wanted.take().map(|(wish, _)| wish);
+        assert_eq!(counting.due(prompts("a"), 1.0), CountDue::In(PAUSE_SECS));
+        assert_eq!(counting.due(prompts("ab"), 1.125), CountDue::In(PAUSE_SECS));
+        assert_eq!(counting.due(prompts("ab"), 1.5), CountDue::Now);
+        counting.prompts = counting.wanted.take().map(|(prompts, _)| prompts);
         let (postbox, running) = BackgroundTask::new(&egui::Context::default());
         counting.running = running;
-        assert_eq!(counting.due(wish("ab"), 2.0), CountDue::Nothing);
-        assert_eq!(counting.due(wish("abc"), 2.0), CountDue::Nothing);
+        assert_eq!(counting.due(prompts("ab"), 2.0), CountDue::Nothing);
+        assert_eq!(counting.due(prompts("abc"), 2.0), CountDue::Nothing);
         drop(postbox);
         counting.poll();
-        assert_eq!(counting.due(wish("abc"), 2.5), CountDue::Now);
+        assert_eq!(counting.due(prompts("abc"), 2.5), CountDue::Now);
     }
 }

@@ -45,7 +45,7 @@ pub struct StoppedJob {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseWish {
+pub enum PauseScope {
     /// Pauses this job only: it stops and others start.
     Job,
     /// With the whole queue: it is the first one again.

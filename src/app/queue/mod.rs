@@ -20,7 +20,7 @@ use crate::app::choices::{MultiFilePrompt, QueueEndAction, QueuePanel, StripResu
 use crate::app::commands::{PlayerCommand, QueueCommand};
 use crate::app::cx::AppContext;
 use crate::app::inputs::InputSlots;
-use crate::app::loras::LoraShelf;
+use crate::app::loras::LoraLibrary;
 use crate::app::memory::MemoryHistory;
 use crate::app::notices::{NoticeCause, counted};
 use crate::app::pending::BackgroundTask;
@@ -29,7 +29,7 @@ use crate::app::undo::UndoAction;
 use crate::worker::UnfinishedJob;
 use editing::EditedJob;
 use jobs::{ActionCountdown, GridSheets, SuspendMachine};
-pub use jobs::{PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
+pub use jobs::{PauseScope, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
 use queue_saving::{QueueStore, RestoredQueue};
 pub use running::RunningJob;
 use submit::OpeningFiles;
@@ -111,7 +111,7 @@ impl JobQueue {
         &mut self,
         command: QueueCommand,
         inputs: &mut InputSlots,
-        loras: &LoraShelf,
+        loras: &LoraLibrary,
         cx: &mut AppContext,
     ) {
         match command {
@@ -162,10 +162,10 @@ impl JobQueue {
             }
             QueueCommand::PauseAll => {
                 self.is_paused = true;
-                self.pause_running(PauseWish::Queue);
+                self.pause_running(PauseScope::Queue);
             }
             QueueCommand::PauseAfter(pauses) => self.pauses_after = pauses,
-            QueueCommand::PauseRunning => self.pause_running(PauseWish::Job),
+            QueueCommand::PauseRunning => self.pause_running(PauseScope::Job),
             QueueCommand::WaitNoMore => {
                 if let Some(job) = &self.running {
                     job.cancel.wait_no_more();
@@ -263,11 +263,11 @@ impl JobQueue {
         cx.offer_undo(name, done, UndoAction::Jobs { jobs, was_paused });
     }
 
-    fn pause_running(&mut self, wish: PauseWish) {
+    fn pause_running(&mut self, scope: PauseScope) {
         if let Some(job) = &mut self.running
             && !job.cancel.is_cancelled()
         {
-            job.pause = Some(wish);
+            job.pause = Some(scope);
             job.cancel.pause();
         }
     }
@@ -322,7 +322,7 @@ mod tests {
         let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
         queue.remove_all(&ids[..1], &mut inputs, &mut cx);
         assert!(queue.is_paused, "another job waits");
-        let loras = LoraShelf::default();
+        let loras = LoraLibrary::default();
         queue.update(QueueCommand::Clear, &mut inputs, &loras, &mut cx);
         assert!(!queue.is_paused && queue.waiting.is_empty());
         put_back(&mut queue, &mut cx);

@@ -11,7 +11,7 @@ use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::usual_share;
 use crate::app::player::FramePlayer;
 use crate::app::prelude::*;
-use crate::app::queue::jobs::{PauseWish, WaitingJob};
+use crate::app::queue::jobs::{PauseScope, WaitingJob};
 
 #[derive(Debug)]
 pub struct RunningJob {
@@ -22,7 +22,7 @@ pub struct RunningJob {
     pub request: JobRequest,
     pub device: DeviceChoice,
     pub cancel: CancelToken,
-    pub pause: Option<PauseWish>,
+    pub pause: Option<PauseScope>,
     pub recipe: Option<Recipe>,
     pub device_line: Option<String>,
     pub stage: Option<Stage>,

@@ -9,7 +9,7 @@ use safelight_core::units::duration_text;
 use crate::app::memory::planning::MemoryPlanning;
 use crate::app::prelude::*;
 use crate::app::queue::jobs::{
-    PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
+    PauseScope, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
 };
 use crate::app::queue::{JobQueue, RunningJob};
 use crate::app::undo::UndoAction;
@@ -104,7 +104,7 @@ impl JobQueue {
         cx: &mut AppContext,
     ) {
         let output = outcome.output();
-        let told = output.and_then(|output| output.plan.clone());
+        let plan = output.and_then(|output| output.plan.clone());
         let climbs = output.map_or_else(Vec::new, |output| output.rungs.clone());
         match outcome {
             JobOutcome::Finished(output) => {
@@ -137,7 +137,7 @@ impl JobQueue {
         self.touch();
         self.last_memory = std::mem::take(&mut job.memory);
         self.last_job = Some(job.id);
-        self.last_memory.conclude(told, climbs);
+        self.last_memory.conclude(plan, climbs);
         // It may hold the whole video.
         cx.background.free(job);
     }
@@ -179,7 +179,7 @@ impl JobQueue {
             resume: folder.map(|jobs| jobs.join(job.id.to_string())),
             ..job.to_idle()
         };
-        if job.pause == Some(PauseWish::Queue) {
+        if job.pause == Some(PauseScope::Queue) {
             self.waiting.push_front(idle);
         } else {
             self.stop(StoppedJob::new(idle, StopReason::Paused));

@@ -126,7 +126,7 @@ impl JobQueue {
         match written {
             Ok(path) => {
                 let text = format!("the contact sheet of the {name} is saved beside the results");
-                let told = JobError::new(JobErrorKind::Internal, text)
+                let notice = JobError::new(JobErrorKind::Internal, text)
                     .advise("Click a cell to open that result");
                 let show = NoticeAction {
                     label: "Show",
@@ -134,14 +134,14 @@ impl JobQueue {
                     command: PlayerCommand::PlayFile(path.clone()).into(),
                 };
                 cx.notices
-                    .show(UserNotice::new(NoticeSeverity::Info, told).with(vec![show]));
+                    .show(UserNotice::new(NoticeSeverity::Info, notice).with(vec![show]));
                 cx.push(PlayerCommand::ShowSheet(path));
             }
             Err(err) => {
-                let told = JobError::from_error(JobErrorKind::Disk, &err).advise(format!(
+                let notice = JobError::from_error(JobErrorKind::Disk, &err).advise(format!(
                     "The {name} has no contact sheet. Its results are saved"
                 ));
-                cx.notify(NoticeSeverity::Warning, told);
+                cx.notify(NoticeSeverity::Warning, notice);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::app::choices::{DropChoice, MultiFilePrompt};
 use crate::app::form::{whole_form, window_jobs};
 use crate::app::inputs::InputSlots;
 use crate::app::inputs::opening::{OpenedInput, open_input};
-use crate::app::loras::LoraShelf;
+use crate::app::loras::LoraLibrary;
 use crate::app::notices::sentence;
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
@@ -23,7 +23,7 @@ impl JobQueue {
     pub(super) fn submit(
         &mut self,
         inputs: &mut InputSlots,
-        loras: &LoraShelf,
+        loras: &LoraLibrary,
         cx: &mut AppContext,
     ) {
         let Some(spec) = cx.model().cloned() else {
@@ -112,7 +112,7 @@ impl JobQueue {
         &mut self,
         choice: DropChoice,
         inputs: &InputSlots,
-        loras: &LoraShelf,
+        loras: &LoraLibrary,
         cx: &mut AppContext,
     ) {
         let Some(MultiFilePrompt { paths, placing, .. }) = self.several.take() else {
@@ -130,7 +130,7 @@ impl JobQueue {
         &mut self,
         paths: Vec<PathBuf>,
         inputs: &InputSlots,
-        loras: &LoraShelf,
+        loras: &LoraLibrary,
         cx: &mut AppContext,
     ) {
         let Some(spec) = cx.model().cloned() else {

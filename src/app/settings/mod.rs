@@ -33,7 +33,7 @@ pub struct SettingsKeeping {
     base: Settings,
     /// When something changed that is not in the file.
     changed_at: Option<f64>,
-    told: HashSet<String>,
+    reported: HashSet<String>,
     /// Settings to save, and the file's content now.
     saving: BackgroundTask<(Settings, Result<Settings, SettingsError>)>,
     news: TaskStream<SettingsNews>,
@@ -50,11 +50,11 @@ impl SettingsKeeping {
         broken: Option<String>,
         cx: &mut AppContext,
     ) -> Self {
-        let told = problems.iter().map(|problem| problem.summary.clone());
+        let reported = problems.iter().map(|problem| problem.summary.clone());
         let mut keeping = Self {
             recent,
             base: cx.settings.clone(),
-            told: told.collect(),
+            reported: reported.collect(),
             ..Self::default()
         };
         for problem in problems {
@@ -285,7 +285,7 @@ impl SettingsKeeping {
 
     fn tell_unknown_keys(&mut self, warnings: &[String], cx: &mut AppContext) {
         for text in warnings {
-            if self.told.insert(text.clone()) {
+            if self.reported.insert(text.clone()) {
                 let err = JobError::new(JobErrorKind::InvalidRequest, text.as_str())
                     .advise("It does nothing, and stays in the file");
                 cx.tell_about(
@@ -296,7 +296,7 @@ impl SettingsKeeping {
             }
         }
         // One that was taken away is no news any more, and when it comes back it is news again.
-        for gone in self.told.extract_if(|text| !warnings.contains(text)) {
+        for gone in self.reported.extract_if(|text| !warnings.contains(text)) {
             cx.notices.end(&NoticeCause::SettingsKey(gone));
         }
     }

@@ -105,7 +105,7 @@ fn fetched(args: &InstallArgs, environment: &CliEnvironment) -> Result<u8, JobEr
         print_event(&json!({
             "event": "finished", "id": build.id, "folder": installed.folder, "is_used": is_used,
             "before": before, "fetched_bytes": installed.fetched_bytes,
-            "wheel_bytes": installed.wheel_bytes, "mended": installed.mended,
+            "wheel_bytes": installed.wheel_bytes, "repaired": installed.repaired,
             "gpu_problem": gpu_problem,
         }));
         return Ok(0);
@@ -115,7 +115,7 @@ fn fetched(args: &InstallArgs, environment: &CliEnvironment) -> Result<u8, JobEr
         size_text(installed.wheel_bytes),
     );
     let id = &build.id;
-    say(&match installed.mended {
+    say(&match installed.repaired {
         _ if is_copied => format!("{id} is installed; {whole} were copied"),
         None => format!("{id} is installed; {fetched} of {whole} were downloaded"),
         Some(0) => format!("{id} had all its files"),
@@ -254,7 +254,7 @@ fn wanted(
             format!("{id} is here and serves {}", gpu.name),
             format!("Use it with `safelight runtime use {id}`"),
         ),
-        RuntimeAdvice::Mend { refusal, .. } => Err(refused(refusal)),
+        RuntimeAdvice::Repair { refusal, .. } => Err(refused(refusal)),
     }
 }
 
@@ -269,7 +269,7 @@ fn refused(refusal: RuntimeRefusal) -> JobError {
 struct InstallPrinter {
     bar: ProgressBar,
     is_json: bool,
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
 impl InstallPrinter {
@@ -279,7 +279,7 @@ impl InstallPrinter {
         Self {
             bar: progress_bar(is_seen, "{bar:30.red} {bytes}/{total_bytes}  {msg}"),
             is_json,
-            told: None,
+            reported_at: None,
         }
     }
 
@@ -292,8 +292,12 @@ impl InstallPrinter {
             } => {
                 self.bar.set_length((*total_bytes).max(1));
                 self.bar.set_position(*done_bytes);
-                if self.is_json && self.told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
-                    self.told = Some(Instant::now());
+                if self.is_json
+                    && self
+                        .reported_at
+                        .is_none_or(|reported_at| reported_at.elapsed() > TELL_EVERY)
+                {
+                    self.reported_at = Some(Instant::now());
                     print_event(&json!({
                         "event": "progress", "phase": "fetching", "done_bytes": done_bytes,
                         "total_bytes": total_bytes,

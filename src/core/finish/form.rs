@@ -65,7 +65,7 @@ pub enum PostprocessOptions {
 pub struct PostprocessForm {
     pub source: PathBuf,
     pub network: PathBuf,
-    pub wish: PostprocessOptions,
+    pub options: PostprocessOptions,
     pub out: PathBuf,
     pub is_out_automatic: bool,
     pub dtype: DtypeChoice,
@@ -78,7 +78,7 @@ impl PostprocessForm {
     pub fn validate(self) -> Result<PostprocessRequest, JobError> {
         let (is_image, before) = look_for(&self.source, &self.out)?;
         let network = self.network;
-        let (after, work, tile) = match self.wish {
+        let (after, work, tile) = match self.options {
             PostprocessOptions::Upscale { size, tile } => {
                 let config = UpscalerConfig::read(&network).map_err(|err| JobError::from(&err))?;
                 let (width, height) = size_of(size, &before)?;

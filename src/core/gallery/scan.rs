@@ -142,7 +142,7 @@ struct ScanWalk {
     /// Visited folders: links may form circles, and result folders may be nested.
     seen: HashSet<(u64, u64)>,
     is_first: bool,
-    num_told: usize,
+    num_reported: usize,
     is_stopped: bool,
     is_full: bool,
 }
@@ -218,10 +218,10 @@ impl ScanWalk {
             return;
         }
         self.scan.files.push(FoundFile { path, stamp });
-        let untold = &self.scan.files[self.num_told..];
-        if self.is_first && untold.len() >= TELL_EVERY {
-            let files = untold.to_vec();
-            self.num_told = self.scan.files.len();
+        let unreported = &self.scan.files[self.num_reported..];
+        if self.is_first && unreported.len() >= TELL_EVERY {
+            let files = unreported.to_vec();
+            self.num_reported = self.scan.files.len();
             self.is_stopped = !tell(GalleryScan {
                 files,
                 ..GalleryScan::default()

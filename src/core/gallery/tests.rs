@@ -294,14 +294,14 @@ fn a_large_folder_is_told_in_parts_and_can_be_left() {
     for number in 0..2500 {
         fs::write(home.path().join(format!("{number}.png")), "").unwrap();
     }
-    let mut told = 0;
+    let mut message = 0;
     let mut scanner = GalleryScanner::new(vec![home.path().to_path_buf()]);
     let whole = scanner.scan(&mut |part| {
         assert!(!part.is_whole);
-        told += part.files.len();
+        message += part.files.len();
         true
     });
-    assert_eq!((told, whole.unwrap().files.len()), (2000, 2500));
+    assert_eq!((message, whole.unwrap().files.len()), (2000, 2500));
     let mut scanner = GalleryScanner::new(vec![home.path().to_path_buf()]);
     assert_eq!(scanner.scan(&mut |_| false), None);
 }

@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(read(all), Ok(expected));
         let made = |text: &str| read(text).unwrap().settings.made;
         assert_eq!(made("a.png,edges"), Some(CannyThresholds::default()));
-        for (wrong, told) in [
+        for (wrong, message) in [
             ("", "begins with no file"),
             ("kind=depth", "begins with no file"),
             ("a.png,kind=colours", "expected a kind of control (edges,"),
@@ -275,7 +275,7 @@ mod tests {
             ("a.png,edges=1.5..3", "such as 100..200"),
         ] {
             let err = read(wrong).unwrap_err();
-            assert!(err.contains(told), "{wrong}: {err}");
+            assert!(err.contains(message), "{wrong}: {err}");
         }
     }
 

@@ -177,14 +177,14 @@ mod tests {
         assert_eq!(media_info(&path).unwrap(), VideoInfo::image(7, 5));
         assert_eq!(open_rgb(&path).unwrap().pixel(0, 0), [9; 3]);
         let other = folder.path().join("b.png");
-        for (bytes, told) in [
+        for (bytes, message) in [
             (&b""[..], "empty"),
             (b"%PDF-1.4", "PDF"),
             (b"\x89PNG\r\n\x1a\n", "PNG"),
         ] {
             std::fs::write(&other, bytes).unwrap();
             let err = media_info(&other).unwrap_err().to_string();
-            assert!(err.contains(told), "{err}");
+            assert!(err.contains(message), "{err}");
         }
     }
 

@@ -296,24 +296,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, b"").unwrap();
-        let told = |path: &Path| check_place(path).unwrap_err();
+        let message = |path: &Path| check_place(path).unwrap_err();
         assert!(matches!(
-            told(&file.join("a.png")),
+            message(&file.join("a.png")),
             MediaError::FolderIsFile { .. }
         ));
         assert!(matches!(
-            told(&file.join("b/a.png")),
+            message(&file.join("b/a.png")),
             MediaError::FolderMissing { .. }
         ));
-        assert!(matches!(told(folder.path()), MediaError::IsFolder { .. }));
         assert!(matches!(
-            told(Path::new("/dev/null")),
+            message(folder.path()),
+            MediaError::IsFolder { .. }
+        ));
+        assert!(matches!(
+            message(Path::new("/dev/null")),
             MediaError::NotAFile { .. }
         ));
         let mut permissions = fs::metadata(&file).unwrap().permissions();
         permissions.set_readonly(true);
         fs::set_permissions(&file, permissions).unwrap();
-        assert!(matches!(told(&file), MediaError::WriteProtected { .. }));
+        assert!(matches!(message(&file), MediaError::WriteProtected { .. }));
     }
 
     #[test]

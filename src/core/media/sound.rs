@@ -229,17 +229,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_copied_is_told_in_a_sentence() {
-        let told = |name: &str, out: &str| {
+        let message = |name: &str, out: &str| {
             let found = sound_for(&video(name), Path::new(out)).unwrap();
             assert!(found.sound.is_none(), "{name}");
             found.left_out.unwrap()
         };
         assert_eq!(
-            told("pcm.mov", "a.mp4"),
+            message("pcm.mov", "a.mp4"),
             "The result has no sound: PCM is not copied into MP4"
         );
         assert_eq!(
-            told("sound.mp4", "a.gif"),
+            message("sound.mp4", "a.gif"),
             "The result has no sound: GIF holds none"
         );
         let silent = sound_for(&video("b-frames.mp4"), Path::new("a.gif")).unwrap();
@@ -263,8 +263,8 @@ mod tests {
         assert_eq!(bytes_of(&opus)[4].len(), 47);
         let vorbis = found("vorbis.webm");
         assert!(vorbis.sound.is_none());
-        let told = "The result has no sound: vorbis is not copied into MP4";
-        assert_eq!(vorbis.left_out.as_deref(), Some(told));
+        let message = "The result has no sound: vorbis is not copied into MP4";
+        assert_eq!(vorbis.left_out.as_deref(), Some(message));
     }
 
     #[test]

@@ -212,7 +212,7 @@ mod tests {
         let form = PostprocessForm {
             source,
             network: crate::finish::test_network(folder, "body_x2"),
-            wish: PostprocessOptions::Upscale {
+            options: PostprocessOptions::Upscale {
                 size: TargetSize::Factor(2.0),
                 tile: None,
             },

@@ -410,8 +410,11 @@ mod tests {
     #[test]
     fn rocm_7_1_is_warned_of_on_gfx1151_alone() {
         for version in ["2.11.0+rocm7.1", "2.11.0+rocm7.1.1"] {
-            let told = concerns(version, &["gfx1036", "gfx1151"]);
-            assert!(told[0].contains("ROCm 7.1 crashes on gfx1151"), "{told:?}");
+            let message = concerns(version, &["gfx1036", "gfx1151"]);
+            assert!(
+                message[0].contains("ROCm 7.1 crashes on gfx1151"),
+                "{message:?}"
+            );
             assert_eq!(concerns(version, &["gfx1100"]), [""; 0]);
         }
         let old = "this is libtorch 2.11.0+rocm6.3, and ROCm 6.3 is older than 6.4";

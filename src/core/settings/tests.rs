@@ -57,14 +57,14 @@ fn a_file_that_asks_for_mp4_opens_with_the_default_in_a_build_without_h264() {
     let loaded = Settings::load(&path);
     assert!(loaded.error.is_none());
     assert_eq!(loaded.settings.output.format, DEFAULT_VIDEO_ENDING);
-    let told: &[&str] = if HAS_H264 {
+    let message: &[&str] = if HAS_H264 {
         &[]
     } else {
         &[
             "This build of Safelight has no H.264 and writes no MP4 (output.format): videos become .webp",
         ]
     };
-    assert_eq!(loaded.warnings, told);
+    assert_eq!(loaded.warnings, message);
 }
 
 #[test]

@@ -196,7 +196,7 @@ mod tests {
         fs::remove_file(file.path()).unwrap();
         assert!(watch.poll().is_none(), "an editor may be renaming");
         assert!(matches!(watch.poll(), Some(SettingsNews::Gone)));
-        assert!(look(&mut watch).is_none(), "told already");
+        assert!(look(&mut watch).is_none(), "message already");
         fs::write(file.path(), broken).unwrap();
         assert!(said(look(&mut watch)).error.is_some());
     }

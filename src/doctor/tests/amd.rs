@@ -35,6 +35,6 @@ fn firmware_that_crashes_this_chip_and_who_holds_its_memory_are_told() {
     lay(&roots.proc, "70/comm", "python3\n");
     let text = "drm-client-id:\t1\ndrm-pdev:\t0000:c4:00.0\ndrm-memory-gtt:\t3145728 KiB\n";
     lay(&roots.proc, "70/fdinfo/3", text);
-    let told = holders(&case).unwrap();
-    assert!(told.ends_with("python3 (70) 3.0 GiB"), "{told}");
+    let message = holders(&case).unwrap();
+    assert!(message.ends_with("python3 (70) 3.0 GiB"), "{message}");
 }

@@ -388,9 +388,9 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
 
 #[test]
 fn cancelling_does_not_wait_for_the_first_answer() {
-    let (asked, is_asked) = crossbeam_channel::bounded(1);
+    let (requested, is_requested) = crossbeam_channel::bounded(1);
     let case = Case::new(move |_| {
-        asked.try_send(()).ok();
+        requested.try_send(()).ok();
         thread::sleep(Duration::from_hours(1));
         Answer::of(200)
     });
@@ -398,7 +398,7 @@ fn cancelling_does_not_wait_for_the_first_answer() {
     let far = cancel.clone();
     let begin = Instant::now();
     let canceller = thread::Builder::new().spawn(move || {
-        is_asked.recv().ok();
+        is_requested.recv().ok();
         far.cancel();
     });
     let got = case.run_with(&quick(), &cancel, &mut |_| {});

@@ -253,18 +253,18 @@ fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, (least, most
     });
 }
 
-fn range_ui(ui: &mut Ui, wish: &mut Option<GuidanceRange>) {
+fn range_ui(ui: &mut Ui, chosen: &mut Option<GuidanceRange>) {
     let whole = GuidanceRange::default();
     let hover = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take \
                 half the time";
-    let mut range = wish.unwrap_or_default();
+    let mut range = chosen.unwrap_or_default();
     let own = ResetValue::of("the guidance range", &range, &whole, "all steps");
     let reset = own_row(ui, "Guidance range", hover, &own, |ui, _| {
         part_ui(ui, &mut range, hover, ["Guided from", "Guided to"]);
     });
     if reset {
-        *wish = None;
-    } else if range != wish.unwrap_or_default() {
-        *wish = Some(range);
+        *chosen = None;
+    } else if range != chosen.unwrap_or_default() {
+        *chosen = Some(range);
     }
 }

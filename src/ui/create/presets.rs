@@ -21,7 +21,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
     });
     let can_undo =
         form.before_preset.is_some() || chosen.is_some_and(|at| !is_own_way(&choices[at]));
-    let mut wish = None;
+    let mut command = None;
     row(
         ui,
         "Preset",
@@ -35,7 +35,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
                     let hover = preset_sets_text(&preset.note, &preset.values.described());
                     if choice(ui, is_chosen, &preset.name, &hover).clicked() {
                         // A second click gives back what the first one took.
-                        wish = Some(if is_chosen {
+                        command = Some(if is_chosen {
                             PresetsCommand::Undo
                         } else {
                             PresetsCommand::Apply(preset.key.clone())
@@ -47,7 +47,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 let reset = |ui: &mut Ui| icon_button(ui, icons::RESET, name, hover).clicked();
                 if ui.add_enabled_ui(can_undo, reset).inner {
-                    wish = Some(PresetsCommand::Undo);
+                    command = Some(PresetsCommand::Undo);
                 }
                 // The menu stays open while presets before it come and go.
                 ui.push_id("preset-menu", |ui| menu_button(ui, view));
@@ -60,7 +60,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
         let preset = chosen.map(|index| &choices[index]).filter(of_model);
         field_hint(ui, preset.map_or(" ", |preset| preset.note.as_str()));
     }
-    view.commands.extend(wish.map(AppCommand::Presets));
+    view.commands.extend(command.map(AppCommand::Presets));
 }
 
 /// Returns true if the preset equals the defaults of the model, so there is nothing to reset.
@@ -136,7 +136,7 @@ fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
-    let mut wish = None;
+    let mut command = None;
     ui.horizontal(|ui| {
         if let Some((from, to)) = &mut view.panels.presets.renaming
             && from == name
@@ -150,7 +150,7 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
                 response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             let done = ui.button("Rename").on_hover_text("Use this name");
             if is_entered || done.clicked() {
-                wish = Some(PresetsCommand::Rename {
+                command = Some(PresetsCommand::Rename {
                     from: from.clone(),
                     to: to.clone(),
                 });
@@ -162,7 +162,7 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             let delete = format!("Delete preset {name}");
             if icon_button(ui, icons::TRASH, &delete, "Delete this preset").clicked() {
-                wish = Some(PresetsCommand::Delete(name.to_owned()));
+                command = Some(PresetsCommand::Delete(name.to_owned()));
             }
             let rename = format!("Rename preset {name}");
             if icon_button(ui, icons::PENCIL, &rename, "Rename this preset").clicked() {
@@ -171,14 +171,14 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
             let update = format!("Update preset {name}");
             let explanation = "Replace its values with those of the form";
             if icon_button(ui, icons::SAVE, &update, explanation).clicked() {
-                wish = Some(PresetsCommand::Save(name.to_owned()));
+                command = Some(PresetsCommand::Save(name.to_owned()));
             }
         });
     });
-    if let Some(wish) = wish {
-        if matches!(wish, PresetsCommand::Rename { .. }) {
+    if let Some(command) = command {
+        if matches!(command, PresetsCommand::Rename { .. }) {
             view.panels.presets.renaming = None;
         }
-        view.push(wish);
+        view.push(command);
     }
 }

@@ -105,7 +105,7 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 wide_note(ui, "Asking the server for sizes…", palette.text);
                 button(ui, view, "Cancel", "", FetchCommand::Pause);
             }
-            FetchState::Asked(quoted) => asked_ui(ui, view, &folder, *quoted),
+            FetchState::Confirming(quoted) => confirm_ui(ui, view, &folder, *quoted),
             FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
             FetchState::Running => running_ui(ui, view, fetch.board.read().as_ref()),
             FetchState::Stopped(_) => stopped_ui(ui, view, &fetch, FetchCommand::Begin),
@@ -149,7 +149,7 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     });
 }
 
-fn asked_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: DownloadQuote) {
+fn confirm_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: DownloadQuote) {
     let text = question_text(quoted.left_bytes, folder, quoted.free_bytes);
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {

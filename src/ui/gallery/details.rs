@@ -14,7 +14,7 @@ use crate::ui::gallery::grouped;
 use crate::ui::prelude::*;
 use crate::ui::results::{
     self, ResultAction, ResultSubject, delete_action, favourite_action, file_actions, main_actions,
-    wish_of,
+    trash_request,
 };
 
 /// Words of more letters are names of files.
@@ -305,7 +305,7 @@ fn favour(view: &UiContext<'_>) -> ResultAction {
 
 fn trash(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
-    delete_action(chosen.iter().map(|entry| wish_of(entry)).collect(), 1)
+    delete_action(chosen.iter().map(|entry| trash_request(entry)).collect(), 1)
 }
 
 pub(super) fn favour_command(view: &UiContext<'_>) -> Option<AppCommand> {

@@ -28,10 +28,10 @@ struct GridLayout {
 
 impl GridLayout {
     /// Number of columns nearest to the preferred width, at least two, and a width that fills the row.
-    fn for_width(count: usize, width: f32, wished: f32) -> Self {
+    fn for_width(count: usize, width: f32, preferred: f32) -> Self {
         let gap = theme::GALLERY_GAP;
-        let wished = wished.min((width - gap) / 2.0).max(1.0);
-        let num_columns = (((width + gap) / (wished + gap)).round() as usize).max(1);
+        let preferred = preferred.min((width - gap) / 2.0).max(1.0);
+        let num_columns = (((width + gap) / (preferred + gap)).round() as usize).max(1);
         let gaps = gap * (num_columns - 1) as f32;
         Self {
             num_columns,

@@ -129,12 +129,12 @@ fn paint(
     });
     let panel = &view.panels.mask;
     let brush_of = |button| panel.brush(panel.is_erasing || button == PointerButton::Secondary);
-    let mut wishes = Vec::new();
+    let mut commands = Vec::new();
     let mut down = was_painting.then(|| held.unwrap_or(PointerButton::Primary));
     for event in &events {
         match (event, down) {
             (Event::PointerMoved(at), Some(button)) => {
-                wishes.push(MaskCommand::Move(lie.to_image(*at), brush_of(button)));
+                commands.push(MaskCommand::Move(lie.to_image(*at), brush_of(button)));
             }
             (
                 &Event::PointerButton {
@@ -145,7 +145,7 @@ fn paint(
                 },
                 None,
             ) if buttons.contains(&button) && response.rect.contains(pos) => {
-                wishes.push(MaskCommand::Begin(lie.to_image(pos), brush_of(button)));
+                commands.push(MaskCommand::Begin(lie.to_image(pos), brush_of(button)));
                 down = Some(button);
             }
             (
@@ -157,8 +157,8 @@ fn paint(
                 },
                 Some(of),
             ) if buttons.contains(&button) => {
-                wishes.push(MaskCommand::Move(lie.to_image(pos), brush_of(of)));
-                wishes.push(MaskCommand::End);
+                commands.push(MaskCommand::Move(lie.to_image(pos), brush_of(of)));
+                commands.push(MaskCommand::End);
                 down = None;
             }
             _ => {}
@@ -166,15 +166,15 @@ fn paint(
     }
     match (down, held, place) {
         // The editor was busy and is free now, and the button has been down since.
-        (None, Some(button), Some(at)) if wishes.is_empty() && is_held => {
-            wishes.push(MaskCommand::Begin(lie.to_image(at), brush_of(button)));
+        (None, Some(button), Some(at)) if commands.is_empty() && is_held => {
+            commands.push(MaskCommand::Begin(lie.to_image(at), brush_of(button)));
         }
         // The window was left with the button down.
-        (Some(_), None, _) => wishes.push(MaskCommand::End),
+        (Some(_), None, _) => commands.push(MaskCommand::End),
         _ => {}
     }
-    for wish in wishes {
-        view.push(wish);
+    for command in commands {
+        view.push(command);
     }
 }
 
@@ -190,8 +190,8 @@ fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacem
     let painter = ui.painter().with_clip_rect(visible);
     let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
     let tint = palette(ui).accent.gamma_multiply(view.panels.mask.opacity);
-    if let Some(sight) = editor.news_of_sight(seen, dots) {
-        view.push(MaskCommand::See(sight));
+    if let Some(tiles) = editor.changed_view(seen, dots) {
+        view.push(MaskCommand::See(tiles));
     }
     for tile in &editor.painted.shown {
         let rect = lie.to_screen(tile.rect);

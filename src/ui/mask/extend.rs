@@ -82,7 +82,7 @@ impl ExtendPanel {
     fn follow(&mut self, editor: &MaskEditor) {
         if self.known != editor.painted.margins {
             self.known = editor.painted.margins;
-            self.wish.margins = self.known;
+            self.request.margins = self.known;
         }
     }
 }
@@ -93,13 +93,13 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
     }
     let panel = &mut view.panels.mask.extend;
     panel.follow(editor);
-    let mut wish = panel.wish;
+    let mut request = panel.request;
     let is_applied = ui
         .horizontal_wrapped(|ui| {
             ui.label(RichText::new("Extend").color(palette(ui).weak))
                 .on_hover_text(EXTEND_HOVER);
             for side in ImageEdge::ALL {
-                let value = DragValue::new(side.of(&mut wish.margins))
+                let value = DragValue::new(side.of(&mut request.margins))
                     .range(0..=MAX_ROOM)
                     .prefix(side.name())
                     .suffix(" px");
@@ -107,7 +107,7 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
                     .on_hover_text(EXTEND_HOVER)
                     .accessible_name(format!("Extend {}", side.name().trim()));
             }
-            let overlap = DragValue::new(&mut wish.overlap)
+            let overlap = DragValue::new(&mut request.overlap)
                 .range(0..=MAX_OVERLAP)
                 .prefix("overlap ")
                 .suffix(" px");
@@ -125,9 +125,9 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
                 .clicked()
         })
         .inner;
-    panel.wish = wish;
+    panel.request = request;
     if is_applied {
-        view.push(MaskCommand::Extend(wish));
+        view.push(MaskCommand::Extend(request));
     }
 }
 
@@ -243,8 +243,8 @@ fn drag(
         let room = room.round() as u32;
         if *side.of(&mut margins) != room {
             *side.of(&mut margins) = room;
-            let wish = panel.wish;
-            view.push(MaskCommand::Extend(OutpaintRequest { margins, ..wish }));
+            let request = panel.request;
+            view.push(MaskCommand::Extend(OutpaintRequest { margins, ..request }));
         }
     }
     was_held

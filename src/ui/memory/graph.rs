@@ -355,15 +355,15 @@ mod tests {
 
     #[test]
     fn the_first_seconds_have_different_marks_and_none_at_zero() {
-        let told = |step_size: f64| -> Vec<String> {
+        let message = |step_size: f64| -> Vec<String> {
             let marks = (0..4).map(|index| GridMark {
                 value: f64::from(index) * step_size,
                 step_size,
             });
             marks.map(axis_secs).collect()
         };
-        assert_eq!(told(0.2), ["", "0.2 s", "0.4 s", "0.6 s"]);
-        assert_eq!(told(10.0), ["", "10 s", "20 s", "30 s"]);
+        assert_eq!(message(0.2), ["", "0.2 s", "0.4 s", "0.6 s"]);
+        assert_eq!(message(10.0), ["", "10 s", "20 s", "30 s"]);
     }
 
     #[test]

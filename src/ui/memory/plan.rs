@@ -63,8 +63,8 @@ fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
 /// Expected time of all jobs that one press makes; `None` for a single job.
 fn all_jobs_text(planned: &FormPlan) -> Option<String> {
     let num_jobs = planned.num_jobs;
-    let is_told = planned.course.is_timed && num_jobs > 1;
-    is_told.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
+    let is_shown = planned.course.is_timed && num_jobs > 1;
+    is_shown.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
 }
 
 /// The verdict in the status line, unless a job runs or the panel shows it.

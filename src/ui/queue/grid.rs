@@ -169,8 +169,8 @@ struct JobAction {
 }
 
 /// All that can be done with a job; `again` is what letting a stopped one run is called.
-fn deeds(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
-    let deed = |icon, name, keys, command| JobAction {
+fn actions(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
+    let action = |icon, name, keys, command| JobAction {
         icon,
         name,
         keys,
@@ -179,22 +179,22 @@ fn deeds(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
     let (edit, copy) = (QueueCommand::Edit(id), QueueCommand::Duplicate(id));
     let (up, down) = (Key::ArrowUp, Key::ArrowDown);
     let to = |place| QueueCommand::Move(id, place);
-    let mut deeds = match again {
-        Some(again) => vec![deed(icons::PLAY, again, None, QueueCommand::Restart(id))],
+    let mut actions = match again {
+        Some(again) => vec![action(icons::PLAY, again, None, QueueCommand::Restart(id))],
         None => vec![
-            deed(
+            action(
                 icons::ARROW_TO_TOP,
                 "Move to the top",
                 Some(alt(Key::Home)),
                 to(MoveTarget::Top),
             ),
-            deed(
+            action(
                 icons::ARROW_UP,
                 "Move up",
                 Some(alt(up)),
                 to(MoveTarget::Up),
             ),
-            deed(
+            action(
                 icons::ARROW_DOWN,
                 "Move down",
                 Some(alt(down)),
@@ -203,12 +203,12 @@ fn deeds(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
         ],
     };
     let delete = Some(key(Key::Delete));
-    deeds.extend([
-        deed(icons::PENCIL, "Edit", Some(key(Key::Enter)), edit),
-        deed(icons::COPY, "Duplicate", Some(ctrl(Key::D)), copy),
-        deed(icons::TRASH, "Remove", delete, QueueCommand::Remove(id)),
+    actions.extend([
+        action(icons::PENCIL, "Edit", Some(key(Key::Enter)), edit),
+        action(icons::COPY, "Duplicate", Some(ctrl(Key::D)), copy),
+        action(icons::TRASH, "Remove", delete, QueueCommand::Remove(id)),
     ]);
-    deeds
+    actions
 }
 
 pub(super) fn menu_ui(
@@ -217,11 +217,11 @@ pub(super) fn menu_ui(
     id: JobId,
     again: Option<&'static str>,
 ) {
-    for deed in deeds(id, again) {
-        let keys = deed.keys.map(keys_text).unwrap_or_default();
-        let button = Button::new(with_icon(deed.icon, deed.name)).shortcut_text(keys);
-        if ui.add(button).accessible_name(deed.name).clicked() {
-            view.push(deed.command);
+    for action in actions(id, again) {
+        let keys = action.keys.map(keys_text).unwrap_or_default();
+        let button = Button::new(with_icon(action.icon, action.name)).shortcut_text(keys);
+        if ui.add(button).accessible_name(action.name).clicked() {
+            view.push(action.command);
             ui.close();
         }
     }
@@ -237,7 +237,7 @@ pub(super) fn keys(
     if !response.has_focus() {
         return;
     }
-    for JobAction { keys, command, .. } in deeds(id, again) {
+    for JobAction { keys, command, .. } in actions(id, again) {
         if keys.is_some_and(|keys| ui.input_mut(|input| input.consume_shortcut(&keys))) {
             if let QueueCommand::Move(_, place) = command {
                 follow(ui, view, response.rect, id, place);

@@ -149,7 +149,7 @@ pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut UiContext<'_>) {
 fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt) {
     let count = several.paths.len();
     let mut choice = None;
-    let asked = modal(ctx, "several-files", WIDTH, |ui| {
+    let response = modal(ctx, "several-files", WIDTH, |ui| {
         ui.heading(format!("{count} files at once"));
         let spec = view.model();
         let word = result_word(spec.is_some_and(|spec| spec.family.makes_images));
@@ -170,7 +170,7 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
             choice = Some(DropChoice::None);
         }
     });
-    if asked.should_close() {
+    if response.should_close() {
         choice = choice.or(Some(DropChoice::None));
     }
     let take = choice.map(|choice| AppCommand::Queue(QueueCommand::Take(choice)));
@@ -189,7 +189,7 @@ fn into_form_text(takes: usize, count: usize) -> String {
 
 fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, countdown: ActionCountdown) {
     let mut is_stopped = false;
-    let asked = modal(ctx, "after-the-queue", WIDTH, |ui| {
+    let response = modal(ctx, "after-the-queue", WIDTH, |ui| {
         let secs = countdown.secs_left;
         let (text, name) = match countdown.action {
             QueueEndAction::Suspend => (
@@ -206,7 +206,7 @@ fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, countdown: ActionCountd
         ui.add_space(theme::SMALL_GAP);
         is_stopped = main_button(ui, true, icons::STOP, name).clicked();
     });
-    if is_stopped || asked.should_close() {
+    if is_stopped || response.should_close() {
         view.push(QueueCommand::StopCountdown);
     }
 }

@@ -115,7 +115,7 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             let button = icon_button(ui, icons::X, "Close the queue", "The jobs continue");
             view.on_click(&button, QueueCommand::Open(false));
             let queue = &view.app.queue;
-            let wish = if queue.is_paused {
+            let command = if queue.is_paused {
                 let explanation = RESUME_QUEUE_EXPLAINED;
                 icon_toggle(ui, true, icons::PLAY, "Start the queue", explanation)
                     .clicked()
@@ -127,7 +127,7 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                     .clicked()
                     .then_some(QueueCommand::PauseAll)
             };
-            view.commands.extend(wish.map(AppCommand::Queue));
+            view.commands.extend(command.map(AppCommand::Queue));
         });
     });
     // It stays where it is, so that nothing jumps when a job begins.

@@ -170,7 +170,7 @@ impl ResultSubject {
             is_unreadable: matches!(entry.reading, ItemReading::Broken(_)),
             has_settings: facts.is_none_or(|facts| facts.has_settings),
             is_favourite: entry.is_favourite,
-            trash: vec![wish_of(entry)],
+            trash: vec![trash_request(entry)],
             is_shown: false,
         }
     }
@@ -201,7 +201,7 @@ impl ResultSubject {
             // Another program's settings are read only when they are used.
             has_settings: true,
             is_favourite: entry.is_some_and(|entry| entry.is_favourite),
-            trash: media.trash_wishes(shown),
+            trash: media.trash_requests(shown),
             is_shown: false,
             path,
         }
@@ -212,7 +212,7 @@ impl ResultSubject {
     }
 }
 
-pub fn wish_of(entry: &GalleryItem) -> TrashRequest {
+pub fn trash_request(entry: &GalleryItem) -> TrashRequest {
     TrashRequest {
         path: entry.path.clone(),
         is_frame: entry.facts().is_some_and(|facts| facts.is_frame),
@@ -396,7 +396,7 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultActi
 }
 
 /// `num_files`: how many of them the name tells of.
-pub fn delete_action(wishes: Vec<TrashRequest>, num_files: usize) -> ResultAction {
+pub fn delete_action(requests: Vec<TrashRequest>, num_files: usize) -> ResultAction {
     ResultAction::new(
         icons::TRASH,
         match num_files {
@@ -404,7 +404,7 @@ pub fn delete_action(wishes: Vec<TrashRequest>, num_files: usize) -> ResultActio
             more => format!("Delete all {more} images"),
         },
         "Move it to the trash. Undo brings it back (Delete)",
-        GalleryCommand::Trash(wishes),
+        GalleryCommand::Trash(requests),
     )
 }
 

@@ -55,9 +55,9 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 wide_note(ui, &text, palette(ui).text);
                 follow_ui(ui, view, USE, USE_HOVER);
             }
-            (RuntimeAdvice::Mend { gpu, refusal }, _) => {
+            (RuntimeAdvice::Repair { gpu, refusal }, _) => {
                 ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
-                mend_ui(ui, view, refusal);
+                repair_ui(ui, view, refusal);
             }
             (RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen | RuntimeAdvice::Served { .. }, _) => {
             }
@@ -144,7 +144,7 @@ fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-fn mend_ui(ui: &mut Ui, view: &mut UiContext<'_>, refusal: &RuntimeRefusal) {
+fn repair_ui(ui: &mut Ui, view: &mut UiContext<'_>, refusal: &RuntimeRefusal) {
     wide_note(ui, &sentence(&refusal.what), palette(ui).text);
     wide_note(ui, &refusal.advice, palette(ui).text);
     if refusal.command.is_empty() {
@@ -218,7 +218,7 @@ fn ended_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if runtimes.state != RuntimeState::Done {
         return;
     }
-    let text = match &runtimes.errand {
+    let text = match &runtimes.task {
         Some(RuntimeTask::Get { .. } | RuntimeTask::Use(_)) => DONE.to_owned(),
         Some(RuntimeTask::Check(id)) => format!("The check passed: {id} computes right."),
         Some(RuntimeTask::Remove(id)) => format!("Deleted: {id}."),
@@ -228,8 +228,8 @@ fn ended_ui(ui: &mut Ui, view: &UiContext<'_>) {
 }
 
 fn is_about(view: &UiContext<'_>, id: &str) -> bool {
-    let errand = view.app.runtimes.errand.as_ref();
-    errand.is_some_and(|it| it.id() == id)
+    let task = view.app.runtimes.task.as_ref();
+    task.is_some_and(|it| it.id() == id)
 }
 
 fn frame(ui: &Ui) -> Frame {
@@ -338,14 +338,14 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
             .on_hover_text(explanation)
             .on_disabled_hover_text(explanation);
         if button.accessible_name(format!("Delete {id}")).clicked() {
-            view.panels.settings.runtimes.asked = Some(id.clone());
+            view.panels.settings.runtimes.confirming = Some(id.clone());
         }
     }
 }
 
 fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let id = &row.found.id;
-    if view.panels.settings.runtimes.asked.as_ref() != Some(id) {
+    if view.panels.settings.runtimes.confirming.as_ref() != Some(id) {
         return;
     }
     let is_possible = row.found.can_be_removed() && !view.app.runtimes.is_busy();
@@ -354,17 +354,17 @@ fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
         let remove = ui.add_enabled(is_possible, Button::new("Delete it"));
         if remove.on_hover_text("It can be installed again").clicked() {
             view.push(RuntimeCommand::Remove(id.clone()));
-            view.panels.settings.runtimes.asked = None;
+            view.panels.settings.runtimes.confirming = None;
         }
         let keep = ui.button("Keep it").on_hover_text("Delete nothing");
         if keep.clicked() {
-            view.panels.settings.runtimes.asked = None;
+            view.panels.settings.runtimes.confirming = None;
         }
     });
 }
 
 fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview) {
-    let is_refused = matches!(overview.advice, RuntimeAdvice::Mend { .. });
+    let is_refused = matches!(overview.advice, RuntimeAdvice::Repair { .. });
     if overview.offers.is_empty() && !is_refused {
         if overview.machine.gpus.is_empty() && overview.advice == RuntimeAdvice::NoGpu {
             let note = "No GPU was found: jobs run on the CPU.";
@@ -374,10 +374,10 @@ fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview)
     }
     ui.add_space(theme::SMALL_GAP);
     ui.label(RichText::new("For this machine").color(palette(ui).weak));
-    if let RuntimeAdvice::Mend { refusal, .. } = &overview.advice {
+    if let RuntimeAdvice::Repair { refusal, .. } = &overview.advice {
         frame(ui).show(ui, |ui| {
             ui.set_width(ui.available_width());
-            mend_ui(ui, view, refusal);
+            repair_ui(ui, view, refusal);
         });
     }
     for build in &overview.offers {

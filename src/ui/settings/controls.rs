@@ -232,7 +232,7 @@ impl SettingEdit<'_> {
 
     pub(super) fn pick_folder(&mut self) {
         let pick = FolderSetting::of_key(self.row.key).map(SettingsCommand::PickFolder);
-        self.wishes.extend(pick.map(Into::into));
+        self.commands.extend(pick.map(Into::into));
     }
 
     /// A text that counts when its field is left; `part` tells several fields of one row apart.

@@ -27,7 +27,7 @@ fn is_found(row: &SettingRow, section: &str, words: &str) -> bool {
 struct SettingEdit<'a> {
     settings: &'a mut Settings,
     page: &'a mut SettingsPanel,
-    wishes: &'a mut Vec<AppCommand>,
+    commands: &'a mut Vec<AppCommand>,
     /// Settings before the controls were drawn, by key.
     values: &'a BTreeMap<String, Value>,
     row: &'a SettingRow,
@@ -96,7 +96,7 @@ fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let mut settings = view.app.cx.settings.clone();
-    let mut wishes = Vec::new();
+    let mut commands = Vec::new();
     let values = settings.values();
     let changed = settings.changed_keys(&Settings::default());
     let wanted = view.panels.settings.search.trim().to_lowercase();
@@ -125,7 +125,7 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 &values,
                 &mut settings,
                 &mut view.panels.settings,
-                &mut wishes,
+                &mut commands,
             );
         }
         if has_runtimes {
@@ -139,7 +139,7 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if settings != view.app.cx.settings {
         view.push(SettingsCommand::Change(Box::new(settings)));
     }
-    view.commands.append(&mut wishes);
+    view.commands.append(&mut commands);
 }
 
 fn none_found_text(search: &str) -> String {
@@ -154,7 +154,7 @@ fn row_ui(
     values: &BTreeMap<String, Value>,
     settings: &mut Settings,
     page: &mut SettingsPanel,
-    wishes: &mut Vec<AppCommand>,
+    commands: &mut Vec<AppCommand>,
 ) {
     let is_narrow = ui.available_width() < theme::SETTINGS_NARROW;
     let response = ui
@@ -164,7 +164,7 @@ fn row_ui(
                 let mut edit = SettingEdit {
                     settings: &mut *settings,
                     page: &mut *page,
-                    wishes: &mut *wishes,
+                    commands: &mut *commands,
                     values,
                     row,
                     label,
@@ -222,6 +222,6 @@ fn reset_ui(ui: &mut Ui, edit: &mut SettingEdit<'_>, is_default: bool) {
     if icon_button(ui, icons::RESET, &name, "Back to the default").clicked() {
         edit.page.draft = None;
         let reset = SettingsCommand::Reset(edit.row.key);
-        edit.wishes.push(reset.into());
+        edit.commands.push(reset.into());
     }
 }

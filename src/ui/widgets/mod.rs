@@ -244,8 +244,8 @@ pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
 
 /// Height of a list that fills gradually: this, if the window has room for it. Requested at once, because a popup keeps
 /// the height with which it opened.
-pub fn list_height(ui: &Ui, wished: f32) -> f32 {
-    wished.min(ui.ctx().content_rect().height() / 2.0)
+pub fn list_height(ui: &Ui, preferred: f32) -> f32 {
+    preferred.min(ui.ctx().content_rect().height() / 2.0)
 }
 
 /// The button that the whole window is about.

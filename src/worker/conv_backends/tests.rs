@@ -277,9 +277,9 @@ fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
     let engine = fake(folder.path(), &cases);
     let mut backends = ConvBackends::load(None);
     backends.limits = short();
-    let mut asked = Vec::new();
+    let mut tried = Vec::new();
     let mut order = |mode: MiopenMode| {
-        asked.push(mode);
+        tried.push(mode);
         let mut order = order(&engine);
         order.command.env("MODE", mode.name());
         order.others = vec![MiopenMode::Searching, MiopenMode::Innermost];
@@ -287,7 +287,7 @@ fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
     };
     backends.probe(&key(), AUTO, &mut order, &|| false).unwrap();
     let [searching, innermost] = [MiopenMode::Searching, MiopenMode::Innermost];
-    assert_eq!(asked, [QUICK, QUICK, QUICK, searching, innermost]);
+    assert_eq!(tried, [QUICK, QUICK, QUICK, searching, innermost]);
     let chosen = (ConvBackend::Frames, searching);
     assert_eq!(backends.backend(&key(), wan::FAMILY), Some(chosen));
     // A stage that is lost with it goes back to the first mode, or to what is faster.

@@ -56,7 +56,7 @@ fn form(folder: &Path, source: PathBuf) -> PostprocessForm {
     PostprocessForm {
         source,
         network: network(folder, "body_x2"),
-        wish: upscale(TargetSize::Factor(2.0)),
+        options: upscale(TargetSize::Factor(2.0)),
         out: folder.join("large.png"),
         is_out_automatic: false,
         dtype: DtypeChoice::Auto,
@@ -81,9 +81,9 @@ fn a_network_is_used_as_often_as_the_size_needs() {
         (TargetSize::Factor(4.0), 2, (120, 80)),
         (TargetSize::Pixels(100, 100), 3, (100, 100)),
     ] {
-        let wish = upscale(size);
+        let options = upscale(size);
         let request = PostprocessForm {
-            wish,
+            options,
             ..form.clone()
         }
         .validate()
@@ -116,7 +116,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     };
     let refusals: Refusals<'_> = &[
         (
-            &|form| form.wish = upscale(TargetSize::Factor(9.0)),
+            &|form| form.options = upscale(TargetSize::Factor(9.0)),
             "this network enlarges ×2, and at most 3 times, but ×9 was asked for",
         ),
         (
@@ -124,15 +124,15 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
             "this network does not enlarge, and ×2 was asked for",
         ),
         (
-            &|form| form.wish = upscale(TargetSize::Factor(0.5)),
+            &|form| form.options = upscale(TargetSize::Factor(0.5)),
             "expected a factor between 1 and 16, found 0.5",
         ),
         (
-            &|form| form.wish = upscale(TargetSize::Pixels(40_000, 40_000)),
+            &|form| form.options = upscale(TargetSize::Pixels(40_000, 40_000)),
             "the result would be 40000 × 40000…",
         ),
         (
-            &|form| form.wish = tiles,
+            &|form| form.options = tiles,
             "expected tiles of at least 64 pixels, found 8",
         ),
         (

@@ -177,18 +177,18 @@ fn checked(
         let labels: Vec<&str> = cell.changes.iter().map(|it| it.label.as_str()).collect();
         labels.join(" · ")
     };
-    let told = |message: &str| FieldError {
+    let message = |message: &str| FieldError {
         field: FIELD,
         message: format!("{}: {message}", label()),
     };
     let mut job = one.validate(spec).map_err(|errors| {
-        let errors = errors.iter().map(|err| told(&err.message));
+        let errors = errors.iter().map(|err| message(&err.message));
         errors.collect::<Vec<_>>()
     })?;
     // Cells that differ in nothing are no grid.
     let varies = |field: &str| form.grid.iter().any(|axis| axis.setting.name() == field);
     if let Some(unused) = job.notices.iter().find(|notice| varies(notice.field)) {
-        return Err(vec![told(&unused.message)]);
+        return Err(vec![message(&unused.message)]);
     }
     if form.batch_size.is_some_and(|size| size > 1) {
         job.notices.push(FormNotice {

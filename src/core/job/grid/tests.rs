@@ -178,8 +178,11 @@ fn a_batch_in_a_grid_is_told_to_be_one() {
     let made = made(&form).unwrap();
     assert_eq!(made.jobs.len(), 2);
     assert!(made.jobs.iter().all(|job| job.request.batch_size == 1));
-    let told = &made.jobs[0].notices[0].message;
-    assert!(told.contains("a grid makes one in each cell"), "{told}");
+    let message = &made.jobs[0].notices[0].message;
+    assert!(
+        message.contains("a grid makes one in each cell"),
+        "{message}"
+    );
 }
 
 fn record(folder: &Path) -> GridRecord {

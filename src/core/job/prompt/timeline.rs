@@ -301,7 +301,7 @@ mod tests {
             heard(&[("he sits", 1.0)]),
         ];
         assert_eq!(section_texts(prompt, 3, SectionOrder::F1), expected);
-        // Made back to front, each section is still told what is said at its time; the texts are counted as met.
+        // Made back to front, each section is still message what is said at its time; the texts are counted as met.
         let prompt = "[1.25s: he sits] [0s: he waves]";
         let expected = [
             heard(&[("he sits", 1.0)]),

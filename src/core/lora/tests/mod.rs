@@ -2,7 +2,7 @@
 
 mod faults;
 mod files;
+mod found;
 pub(crate) mod layers;
 mod named;
 mod scaling;
-mod shelf;

@@ -286,9 +286,9 @@ fn an_invalid_cicp_chunk_of_a_png_is_ignored_and_said() {
 fn pq_in_a_png_is_tone_mapped_from_its_declared_peak() {
     let plain = png_file(None, &[192; 3]);
     let pq = |png: &[u8]| with_chunk(png, *b"cICP", &[9, 16, 0, 1]);
-    let told = |png: &[u8]| open(png).colours.unwrap();
+    let message = |png: &[u8]| open(png).colours.unwrap();
     assert_eq!(
-        told(&pq(&plain)),
+        message(&pq(&plain)),
         "HDR (PQ, peak not declared: 1000 cd/m² assumed), tone mapped"
     );
     let light = [4000_u32, 400].map(|light| (light * 10_000).to_be_bytes());
@@ -296,7 +296,7 @@ fn pq_in_a_png_is_tone_mapped_from_its_declared_peak() {
     let mut volume = [0; 24];
     volume[16..20].copy_from_slice(&light[0]);
     for png in [declared, with_chunk(&plain, *b"mDCV", &volume)] {
-        let found = told(&pq(&png));
+        let found = message(&pq(&png));
         assert_eq!(found, "HDR (PQ with a peak of 4000 cd/m²), tone mapped");
         let [assumed, declared] = [&plain, &png].map(|png| open(&pq(png)).image.pixel(5, 5)[0]);
         assert!(declared < assumed, "{declared} {assumed}");

@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_video_shorter_than_its_file_says_is_named() {
-        let told = |stream: &str, format: &str, container: &str, is_cut| {
+        let message = |stream: &str, format: &str, container: &str, is_cut| {
             let text = format!("stream|r_frame_rate=25/1|{stream}\nformat|{format}\n");
             let probe = ProbedFile::read(text.as_bytes()).unwrap();
             probe.shortfall(2.0, container, is_cut)
@@ -427,17 +427,17 @@ mod tests {
         };
         let whole = "nb_streams=1|duration=4.0";
         let tag = "tag:DURATION=00:01:04.020000000";
-        assert_eq!(told(tag, whole, "matroska", false), says("64.0"));
-        assert_eq!(told("nb_frames=100", whole, "avi", false), says("4.0"));
-        assert_eq!(told("nb_frames=N/A", whole, "flv", false), says("4.0"));
+        assert_eq!(message(tag, whole, "matroska", false), says("64.0"));
+        assert_eq!(message("nb_frames=100", whole, "avi", false), says("4.0"));
+        assert_eq!(message("nb_frames=N/A", whole, "flv", false), says("4.0"));
         // The length may be that of the sound, or guessed.
         let sound = "nb_streams=2|duration=4.0";
-        assert_eq!(told("", sound, "flv", false), None);
-        assert_eq!(told("", sound, "flv", true), says("4.0"));
-        assert_eq!(told("", whole, "mpegts", false), None);
+        assert_eq!(message("", sound, "flv", false), None);
+        assert_eq!(message("", sound, "flv", true), says("4.0"));
+        assert_eq!(message("", whole, "mpegts", false), None);
         let cut = "The file is incomplete: only 0 of its frames can be read";
-        assert_eq!(told("", whole, "mpegts", true).as_deref(), Some(cut));
-        assert_eq!(told("nb_frames=51", whole, "avi", false), None);
+        assert_eq!(message("", whole, "mpegts", true).as_deref(), Some(cut));
+        assert_eq!(message("nb_frames=51", whole, "avi", false), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::families::{flux, framepack, text_readers, wan};
 use crate::job::prompt::WildcardFolders;
 use crate::model::{GuidanceMode, ModelSpec, test_spec};
 use crate::testing::fixture;
-use crate::token_count::{CountWish, TokenCounter};
+use crate::token_count::{TokenCountRequest, TokenCounter};
 use crate::tokens::{TextTokenizer, clean_wan_prompt};
 
 fn wan() -> ModelSpec {
@@ -19,8 +19,8 @@ fn wan() -> ModelSpec {
     spec
 }
 
-fn wish(spec: &ModelSpec, prompts: &[&str]) -> CountWish {
-    CountWish {
+fn wish(spec: &ModelSpec, prompts: &[&str]) -> TokenCountRequest {
+    TokenCountRequest {
         readers: text_readers(spec),
         prompts: prompts.iter().map(|text| (*text).to_owned()).collect(),
         is_literal: false,

@@ -1,6 +1,6 @@
 //! The LoRAs that the form has chosen, each with its strength, its words and what jobs said of it.
 
-pub(in crate::ui) mod shelf;
+pub(in crate::ui) mod browser;
 
 use egui::{Checkbox, SliderClamping};
 use safelight_core::fitting::{FoundLora, LoraFit};
@@ -9,7 +9,7 @@ use safelight_core::lora::LoraCoverage;
 use safelight_core::presets::PresetValues;
 
 use crate::app::choices::PresetKey;
-use crate::app::loras::LoraShelf;
+use crate::app::loras::LoraLibrary;
 use crate::ui::prelude::*;
 
 const MAX_WORDS: usize = 6;
@@ -31,8 +31,8 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             view.on_click(&add.accessible_name(ADD), LorasCommand::Open);
         });
     });
-    let mut wish = None;
-    let shelf = &view.app.loras;
+    let mut command = None;
+    let library = &view.app.loras;
     let form = view.form.clone();
     for (index, lora) in view.form.loras.iter_mut().enumerate() {
         let frame = Frame::new()
@@ -41,12 +41,12 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .inner_margin(Margin::same(theme::TILE_MARGIN));
         let wanted = ui.push_id(("lora", index), |ui| {
             frame
-                .show(ui, |ui| lora_ui(ui, (index, lora), shelf, &form, &spec))
+                .show(ui, |ui| lora_ui(ui, (index, lora), library, &form, &spec))
                 .inner
         });
-        wish = wanted.inner.or(wish);
+        command = wanted.inner.or(command);
     }
-    view.commands.extend(wish);
+    view.commands.extend(command);
     said_ui(ui, view, &["lora"]);
     ui.add_space(theme::SMALL_GAP);
 }
@@ -54,14 +54,14 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn lora_ui(
     ui: &mut Ui,
     (index, lora): (usize, &mut ChosenLora),
-    shelf: &LoraShelf,
+    library: &LoraLibrary,
     form: &GenerateForm,
     spec: &ModelSpec,
 ) -> Option<AppCommand> {
-    let mut wish = None;
+    let mut command = None;
     let name = lora.name();
-    let known = shelf.chosen(&lora.path);
-    let objection = shelf.objection(lora);
+    let known = library.chosen(&lora.path);
+    let objection = library.objection(lora);
     ui.horizontal(|ui| {
         ui.add(Checkbox::without_text(&mut lora.is_on))
             .on_hover_text("Disabled LoRAs stay in the list")
@@ -70,7 +70,7 @@ fn lora_ui(
             let remove = format!("Remove {name}");
             let explanation = "Remove it from the form. The file stays";
             if icon_button(ui, icons::X, &remove, explanation).clicked() {
-                wish = Some(LorasCommand::Remove(index).into());
+                command = Some(LorasCommand::Remove(index).into());
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let palette = palette(ui);
@@ -84,25 +84,25 @@ fn lora_ui(
     if let Some(objection) = objection {
         // One for another model is kept for that; one that is gone has to be taken out.
         let palette = palette(ui);
-        let colour = if shelf.is_gone(lora) {
+        let colour = if library.is_gone(lora) {
             palette.error
         } else {
             palette.weak
         };
         wide_note(ui, &objection, colour);
-        return wish;
+        return command;
     }
     ui.add_enabled_ui(lora.is_on, |ui| strengths_ui(ui, lora, &name, known, spec));
     if lora.is_on && preset_ui(ui, lora, form, spec) {
         let preset = spec.preset_for(&lora.path);
         let key = preset.map(|preset| PresetKey::Model(preset.id.clone()));
-        wish = key.map(|key| PresetsCommand::Apply(key).into());
+        command = key.map(|key| PresetsCommand::Apply(key).into());
     }
     if let Some(word) = words_ui(ui, known) {
-        wish = Some(PromptCommand::Insert(word).into());
+        command = Some(PromptCommand::Insert(word).into());
     }
-    coverage_ui(ui, known, shelf.used(&lora.path));
-    wish
+    coverage_ui(ui, known, library.used(&lora.path));
+    command
 }
 
 /// Preset of a few-step LoRA; returns whether it is requested, which is possible while it is not applied.

@@ -51,17 +51,17 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
     if shown.is_empty() {
         ui.label(RichText::new(NO_MATCHES).color(palette(ui).weak));
     }
-    let mut wish = None;
+    let mut command = None;
     ScrollArea::vertical()
         .id_salt("earlier-prompts")
         .max_height(theme::PICKER_HEIGHT)
         .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
         .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
             for entry in shown.get(rows).unwrap_or_default() {
-                wish = entry_ui(ui, entry).or_else(|| wish.take());
+                command = entry_ui(ui, entry).or_else(|| command.take());
             }
         });
-    if let Some(command) = wish {
+    if let Some(command) = command {
         if matches!(command, PromptCommand::Use(_)) {
             ui.close();
         }
@@ -70,13 +70,13 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
 }
 
 fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
-    let mut wish = None;
+    let mut command = None;
     let text = one_line(&entry.prompt);
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
     ui.allocate_ui_with_layout(size, Layout::right_to_left(egui::Align::Center), |ui| {
         let name = format!("Forget: {text}");
         if icon_button(ui, icons::X, &name, "Remove it from this list").clicked() {
-            wish = Some(PromptCommand::Forget(entry.clone()));
+            command = Some(PromptCommand::Forget(entry.clone()));
         }
         let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
         let whole = if entry.negative.is_empty() {
@@ -93,10 +93,10 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
             .on_hover_text(whole)
             .accessible_name(format!("Use: {text}"));
         if response.clicked() {
-            wish = Some(PromptCommand::Use(entry.clone()));
+            command = Some(PromptCommand::Use(entry.clone()));
         }
     });
-    wish
+    command
 }
 
 fn has(entry: &PromptEntry, wanted: &str) -> bool {
@@ -132,7 +132,7 @@ pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let weak = palette(ui).weak;
-    let mut wish = None;
+    let mut command = None;
     match view.app.prompt.wildcards.clone() {
         None => {
             ui.label(RichText::new("Looking…").color(weak));
@@ -160,7 +160,7 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
                     for file in shown.get(rows).unwrap_or_default() {
                         if file_ui(ui, file) {
-                            wish = Some(PromptCommand::Insert(format!("__{}__", file.name)));
+                            command = Some(PromptCommand::Insert(format!("__{}__", file.name)));
                         }
                     }
                 });
@@ -172,9 +172,9 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .on_hover_text("Open the folder for your own lists. It is created if it does not exist")
         .accessible_name(WILDCARDS_FOLDER);
     if open.clicked() {
-        wish = Some(PromptCommand::OpenWildcardFolder);
+        command = Some(PromptCommand::OpenWildcardFolder);
     }
-    if let Some(command) = wish {
+    if let Some(command) = command {
         ui.close();
         view.push(command);
     }

@@ -11,7 +11,7 @@ fn form(folder: &Path) -> PostprocessForm {
     PostprocessForm {
         source,
         network: network_of("rife/shapes.json", "4.25", folder),
-        wish: PostprocessOptions::Interpolate(NewRate::Times(2)),
+        options: PostprocessOptions::Interpolate(NewRate::Times(2)),
         out: folder.join("smooth.webp"),
         is_out_automatic: false,
         dtype: DtypeChoice::Auto,
@@ -29,9 +29,9 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
         (NewRate::Times(4), 12, 40.0),
         (NewRate::Fps(25.0), 8, 25.0),
     ] {
-        let wish = PostprocessOptions::Interpolate(rate);
+        let options = PostprocessOptions::Interpolate(rate);
         let request = PostprocessForm {
-            wish,
+            options,
             ..form.clone()
         }
         .validate()
@@ -61,7 +61,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     std::fs::write(&pickle, b"\x80\x02").unwrap();
     let refusals: Refusals<'_> = &[
         (
-            &|form| form.wish = PostprocessOptions::Interpolate(NewRate::Fps(10.0)),
+            &|form| form.options = PostprocessOptions::Interpolate(NewRate::Fps(10.0)),
             "the video has 10 frames a second already: choose more",
         ),
         (

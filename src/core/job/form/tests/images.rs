@@ -212,7 +212,7 @@ fn a_guidance_and_a_negative_prompt_that_cannot_act_are_named() {
             form.sampling.guidance_scale = guidance;
         }
     };
-    for (spec, guidance, told) in [
+    for (spec, guidance, message) in [
         (
             dev(),
             None,
@@ -227,7 +227,7 @@ fn a_guidance_and_a_negative_prompt_that_cannot_act_are_named() {
     ] {
         let text = noted(&spec, negative(guidance)).1;
         assert!(
-            text.starts_with(told) && text.is_empty() == told.is_empty(),
+            text.starts_with(message) && text.is_empty() == message.is_empty(),
             "{text}"
         );
     }

@@ -388,7 +388,7 @@ fn a_sequence_that_cannot_be_named_leaves_nothing() {
 #[test]
 fn what_cannot_become_a_video_is_refused_in_a_sentence() {
     let folder = folder();
-    let told = |name: &str, frames: &[RgbPixels], options: VideoOptions| {
+    let message = |name: &str, frames: &[RgbPixels], options: VideoOptions| {
         let path = folder.path().join(name);
         let words = write_video(&path, frames, options).unwrap_err().to_string();
         assert!(files_in(folder.path()).is_empty(), "{name}");
@@ -397,15 +397,15 @@ fn what_cannot_become_a_video_is_refused_in_a_sentence() {
     let one = [flat(4, 4, [1; 3])];
     let plain = VideoOptions::default;
     assert_eq!(
-        told("a.avi", &one, plain()),
+        message("a.avi", &one, plain()),
         format!("choose a file name that ends in {WRITTEN}, not .avi: /a.avi")
     );
     assert_eq!(
-        told("a.gif", &[], plain()),
+        message("a.gif", &[], plain()),
         "there is no frame to write: /a.gif"
     );
     for fps in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
-        let words = told("a.gif", &one, VideoOptions { fps, ..plain() });
+        let words = message("a.gif", &one, VideoOptions { fps, ..plain() });
         assert!(
             words.starts_with("the frame rate must be between 0.01 and 240, not"),
             "{words}"
@@ -416,7 +416,7 @@ fn what_cannot_become_a_video_is_refused_in_a_sentence() {
             settings: Some(settings.to_owned()),
             ..plain()
         };
-        let words = told("a.png", &one, options);
+        let words = message("a.png", &one, options);
         assert!(
             words.starts_with("the settings in this file should be a JSON object"),
             "{words}"
@@ -424,7 +424,7 @@ fn what_cannot_become_a_video_is_refused_in_a_sentence() {
     }
     let uneven = [flat(4, 4, [1; 3]), flat(4, 5, [1; 3])];
     assert_eq!(
-        told("a.gif", &uneven, plain()),
+        message("a.gif", &uneven, plain()),
         "every frame must be 4 × 4, but one is 4 × 5: /a.gif"
     );
     let broken = [RgbPixels {
@@ -433,15 +433,15 @@ fn what_cannot_become_a_video_is_refused_in_a_sentence() {
         rgb: vec![0; 5],
     }];
     assert_eq!(
-        told("a.gif", &broken, plain()),
+        message("a.gif", &broken, plain()),
         "expected 48 bytes of pixels for 4 × 4, found 5"
     );
     #[cfg(feature = "h264")]
     assert_eq!(
-        told("a.mp4", &[flat(3841, 2, [1; 3])], plain()),
+        message("a.mp4", &[flat(3841, 2, [1; 3])], plain()),
         "frames in MP4 may be at most 3840 × 2160 or 2160 × 3840, not 3841 × 2: /a.mp4"
     );
-    assert!(told("a.webp", &[flat(16384, 1, [1; 3])], plain()).contains("16383 × 16383"));
+    assert!(message("a.webp", &[flat(16384, 1, [1; 3])], plain()).contains("16383 × 16383"));
 }
 
 #[test]

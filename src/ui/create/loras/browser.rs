@@ -6,11 +6,11 @@ use egui::{Modal, TextFormat, TextWrapMode};
 use safelight_core::fitting::{FoundLora, LoraFit};
 
 use crate::ui::prelude::*;
-use crate::ui::view::{ShelfPanel, ShownLoras};
+use crate::ui::view::{LoraPanel, ShownLoras};
 
 const GONE: &str = "The file is gone";
 
-impl ShelfPanel {
+impl LoraPanel {
     /// LoRAs that match the search, and the model if others are hidden. While `is_held`, as when a pointer button is
     /// down on one of them, new ones wait.
     fn filtered(
@@ -39,7 +39,7 @@ impl ShelfPanel {
     }
 }
 
-pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut UiContext<'_>) {
+pub(in crate::ui) fn lora_browser_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if !view.app.loras.is_open {
         return;
     }
@@ -73,16 +73,16 @@ fn only_for_text(model: Option<&str>) -> String {
 }
 
 fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let shelf = &view.app.loras;
+    let library = &view.app.loras;
     let is_held = ui.input(|input| input.pointer.any_down());
-    let shown = view.panels.loras.filtered(&shelf.found, is_held);
-    if let Some(problem) = &shelf.problem {
+    let shown = view.panels.loras.filtered(&library.found, is_held);
+    if let Some(problem) = &library.problem {
         wide_note(ui, problem, palette(ui).error);
     }
-    let text = match (shown.len(), shelf.is_looking()) {
+    let text = match (shown.len(), library.is_looking()) {
         (0, true) => "Looking…",
         (_, true) => "Looking for more…",
-        (0, false) if shelf.found.is_empty() => {
+        (0, false) if library.found.is_empty() => {
             "No LoRA files were found where ComfyUI and other programs keep them, nor in your own \
             model folders (see Settings)"
         }
@@ -97,7 +97,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     let mut clicked = None;
     ScrollArea::vertical()
-        .id_salt("shelf")
+        .id_salt("lora-browser")
         .max_height(theme::SHELF_HEIGHT)
         .min_scrolled_height(list_height(ui, theme::SHELF_HEIGHT))
         .auto_shrink([false, false])
@@ -240,7 +240,7 @@ mod tests {
             lora("ink-old.safetensors", other()),
             lora("boats.safetensors", other()),
         ]);
-        let mut panel = ShelfPanel::default();
+        let mut panel = LoraPanel::default();
         let all = panel.filtered(&found, false);
         assert_eq!(all.len(), 3);
         assert!(Arc::ptr_eq(&all, &panel.filtered(&found, false)));
