@@ -375,7 +375,7 @@ impl SafelightApp {
             "clear-queue" => has_idle,
             "loras" | "seed" | "reset-form" | "advanced" => model.is_some(),
             "open" => model.is_some_and(|spec| {
-                spec.start_image.is_possible() || spec.clip_strength().is_some()
+                spec.start_image.is_possible() || spec.video_strength().is_some()
             }),
             "control" => model.is_some_and(|spec| spec.limits.controls.is_possible()),
             "interpolate" => is_shown && watch.media().is_some_and(|media| media.is_video),

@@ -12,15 +12,15 @@ use safelight_core::job::{JobError, JobErrorKind};
 
 use super::out;
 
-/// Print what a shell needs to complete Safelight's commands with Tab
+/// Print a completion script for a shell
 #[derive(Args, Debug)]
 pub(super) struct CompletionsArgs {
-    /// Of which shell
+    /// Shell
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }
 
-/// Write the manual, a page for each command, into a folder
+/// Write the manual pages into a folder
 #[derive(Args, Debug)]
 pub(super) struct ManualArgs {
     /// An existing folder, such as ~/.local/share/man/man1

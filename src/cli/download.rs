@@ -26,21 +26,21 @@ use crate::telemetry::host;
 /// Interval of progress events for programs.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// Download the missing files of a model: they are listed first, and nothing is downloaded before you agree
+/// Download the missing files of a model; lists them and asks first
 #[derive(Args, Debug)]
 pub struct DownloadArgs {
-    /// The id of a model that `safelight models` lists
+    /// Model id from `safelight models`
     model: String,
-    /// The folder for models to download to [default: the app's own]
+    /// Model folder to download to [default: the app's own]
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Do not ask before the download
+    /// Download without asking
     #[arg(long, short)]
     yes: bool,
     /// Connections at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     connections: u8,
-    /// Print one JSON object a line
+    /// Print JSON lines
     #[arg(long)]
     json: bool,
 }

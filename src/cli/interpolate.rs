@@ -10,19 +10,19 @@ use safelight_core::job::JobError;
 use super::CliEnvironment;
 use super::upscale::{FinishArgs, chosen, unknown};
 
-/// Give a video more frames a second: RIFE makes those between, and scenes that cut are not blended
+/// Interpolate frames of a video with RIFE; scene cuts are not blended
 #[derive(Args, Debug)]
 pub struct InterpolateArgs {
     /// The video
     #[arg(value_name = "FILE")]
     source: PathBuf,
-    /// RIFE's file (4.5 to 4.26, as .safetensors), or its name in models/frame_interpolation of Safelight or ComfyUI [default: the only one that is found]
+    /// RIFE network (4.5 to 4.26): a .safetensors file, or its name in models/frame_interpolation of Safelight or ComfyUI [default: the only one found]
     #[arg(long, value_name = "NAME_OR_FILE")]
     model: Option<String>,
-    /// Number of frames for each frame, 2 to 16; the video keeps its length [default: 2]
+    /// Factor of the frame rate, 2 to 16; the duration stays the same [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "fps")]
     times: Option<u32>,
-    /// Or the new frame rate, more than the video has and up to 240
+    /// Target frame rate instead, above the video's own, up to 240
     #[arg(long, value_name = "X")]
     fps: Option<f64>,
     #[command(flatten)]

@@ -38,7 +38,7 @@ pub use report::print_comparison;
 struct CliArguments {
     #[command(subcommand)]
     command: Option<CliCommand>,
-    /// Images or videos to open in the window, or in the one that is already open
+    /// Images or videos to open in the window
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }

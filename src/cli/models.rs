@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{CliEnvironment, out};
 
-/// List the models on this disk, those that can be downloaded, and the folders that are searched
+/// List installed models, models to download, and the model folders
 #[derive(Args, Debug)]
 pub struct ModelsArgs {
     /// Print one JSON object

@@ -52,7 +52,7 @@ const CLASSES: [(&str, DeviceClass); 3] = [
     ("cpu", DeviceClass::Cpu),
 ];
 
-/// Show how much memory a job needs and whether it fits, without running it: takes the arguments of generate and those below
+/// Show how much memory a job needs and whether it fits, without running it; takes the arguments of generate
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     #[command(flatten)]
@@ -60,16 +60,16 @@ pub struct PlanArgs {
     /// Plan for a device with this much memory instead of this computer's
     #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
     total: Option<f64>,
-    /// Its class: discrete, unified or cpu [default: discrete with --total]
+    /// Kind of that device: discrete, unified or cpu [default: discrete with --total]
     #[arg(long, value_name = "CLASS", value_parser = class)]
     class: Option<DeviceClass>,
-    /// Memory that other programs use
+    /// Memory used by other programs
     #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
     used: Option<f64>,
     /// Also print the plan for each preserved value from 0 to 18 GiB
     #[arg(long)]
     preserved_table: bool,
-    /// Also search for the largest size, and the most frames, that fit
+    /// Also find the largest size and the most frames that fit
     #[arg(long)]
     largest: bool,
 }

@@ -20,25 +20,25 @@ use crate::report::compare::{self, CompareVerdict, FigurePair, ReportFigures, nu
 use crate::report::page;
 use crate::report::{LIMIT, MachineReport, ReportOptions, ReportPath, ReportProgress, make};
 
-/// Measure this machine, for ten minutes at most, and write a page and a file about it; nothing is sent anywhere
+/// Measure this computer for at most ten minutes and write an HTML page and a JSON file; nothing is sent
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// Folder for the page and the file, or with --compare the page's name [default: the app's own folder for reports]
+    /// Folder for page and file, or with --compare the page's file [default: the app's own folder for reports]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// Minutes that it takes at most
+    /// Time limit in minutes
     #[arg(long, default_value_t = LIMIT.as_secs() / 60, value_parser = clap::value_parser!(u64).range(1..=60))]
     minutes: u64,
     /// auto, cpu or cuda:N
     #[arg(long)]
     device: Option<DeviceChoice>,
-    /// Open the page when it is there
+    /// Open the page when it is done
     #[arg(long, conflicts_with = "json")]
     open: bool,
-    /// Print JSON: the places of page and file, or the figures of two reports
+    /// Print JSON: paths of page and file, or the figures of two reports
     #[arg(long)]
     json: bool,
-    /// Measure nothing: set two reports side by side
+    /// Compare two reports instead of measuring
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"], conflicts_with_all = ["minutes", "device", "open"])]
     compare: Option<Vec<PathBuf>>,
 }

@@ -17,7 +17,7 @@ use crate::runtimes::{
     self, InstalledRuntime, RuntimeAdvice, RuntimeOverview, choose, named, remove,
 };
 
-/// List, check, choose and remove the libtorch folders that models are computed with
+/// List, check, choose and remove libtorch runtimes
 #[derive(Args, Debug)]
 pub struct RuntimeArgs {
     #[command(subcommand)]
@@ -26,15 +26,15 @@ pub struct RuntimeArgs {
 
 #[derive(Subcommand, Debug)]
 enum RuntimeAction {
-    /// List the libtorch folders on this machine, its GPUs, and what would serve them
+    /// List libtorch runtimes, GPUs, and the runtimes that fit them
     List(ListArgs),
-    /// Download a libtorch for this machine's GPU, try it and use it; the one before stays
+    /// Download a libtorch for this computer's GPU, check it and use it; the previous one is kept
     Install(install::InstallArgs),
-    /// Check that a libtorch computes correctly, in a separate process
+    /// Run the self-test of a libtorch in a separate process
     Check(CheckArgs),
-    /// Compute jobs with this libtorch from now on; it is checked first
+    /// Use this libtorch for jobs from now on, after its self-test
     Use(UseArgs),
-    /// Delete a libtorch of Safelight's own folder
+    /// Delete a libtorch from Safelight's own folder
     Remove(ChangeArgs),
 }
 
@@ -47,7 +47,7 @@ struct ListArgs {
 
 #[derive(Args, Debug)]
 struct CheckArgs {
-    /// An id that `safelight runtime list` shows, or a folder [default: the one in use]
+    /// Runtime id from `safelight runtime list`, or a folder [default: the one in use]
     id: Option<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -56,13 +56,13 @@ struct CheckArgs {
 
 #[derive(Args, Debug)]
 struct UseArgs {
-    /// An id that `safelight runtime list` shows, or a folder
+    /// Runtime id from `safelight runtime list`, or a folder
     #[arg(required_unless_present = "previous")]
     id: Option<String>,
-    /// Go back to the one that jobs used before
+    /// Use the previous runtime again
     #[arg(long, conflicts_with = "id")]
     previous: bool,
-    /// Use it although it fails its check
+    /// Use it even if its self-test fails
     #[arg(long, short)]
     yes: bool,
     /// Print one JSON object
@@ -72,9 +72,9 @@ struct UseArgs {
 
 #[derive(Args, Debug)]
 struct ChangeArgs {
-    /// An id that `safelight runtime list` shows, or a folder
+    /// Runtime id from `safelight runtime list`, or a folder
     id: String,
-    /// Do not ask before it is deleted
+    /// Delete without asking
     #[arg(long, short)]
     yes: bool,
     /// Print one JSON object

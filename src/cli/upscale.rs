@@ -17,22 +17,22 @@ use super::CliEnvironment;
 use super::generate::{self, ended, gib_value};
 use super::plan::finish_plan;
 
-/// Make an image or video larger with an upscaler: ESRGAN, Real-ESRGAN, compact or SPAN, as .safetensors
+/// Upscale an image or video with ESRGAN, Real-ESRGAN, compact or SPAN (.safetensors)
 #[derive(Args, Debug)]
 pub struct UpscaleArgs {
     /// The image or video
     #[arg(value_name = "FILE")]
     source: PathBuf,
-    /// An upscaler's file, or its name in models/upscale_models of Safelight or ComfyUI, or in ESRGAN or RealESRGAN of Forge or A1111 [default: the only one that is found]
+    /// Upscaler: a file, or its name in models/upscale_models of Safelight or ComfyUI, or in ESRGAN or RealESRGAN of Forge or A1111 [default: the only one found]
     #[arg(long, value_name = "NAME_OR_FILE")]
     model: Option<String>,
     /// Factor for width and height, 1 to 16: the upscaler runs as often as needed, and the rest is resized [default: 2]
     #[arg(long, value_name = "X", conflicts_with = "size")]
     scale: Option<f64>,
-    /// Or the size to make; what is too much of another aspect ratio is cut off at the edges
+    /// Target size instead; another aspect ratio is cropped
     #[arg(long, value_name = "WIDTHxHEIGHT")]
     size: Option<TargetSize>,
-    /// Compute in tiles of at most this many pixels, for less memory: 64 or more [default: as large as fits]
+    /// Largest edge of tiles in pixels, 64 or more; smaller tiles need less memory [default: as large as fits]
     #[arg(long, value_name = "N")]
     tile: Option<u32>,
     #[command(flatten)]
@@ -42,22 +42,22 @@ pub struct UpscaleArgs {
 /// Options of `upscale` and `interpolate`.
 #[derive(Args, Debug)]
 pub(super) struct FinishArgs {
-    /// The file to write [default: named after the source, in this folder]
+    /// Output file [default: named after the source, in this folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
+    /// auto, cpu or cuda:N (also for ROCm) [default: the setting]
     #[arg(long)]
     device: Option<DeviceChoice>,
     /// auto, f32, bf16 or f16; auto is f16 on GPUs and f32 on CPUs [default: auto]
     #[arg(long)]
     dtype: Option<DtypeChoice>,
-    /// The most device memory to use [default: the setting, else by the class of the device]
+    /// Device memory to use at most [default: the setting, else by the kind of device]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     vram_cap: Option<f64>,
-    /// Show how much memory it needs and whether it fits, and make nothing
+    /// Print the memory plan and exit
     #[arg(long)]
     plan: bool,
-    /// Print one JSON object a line and nothing else
+    /// Print JSON lines only
     #[arg(long)]
     json: bool,
 }

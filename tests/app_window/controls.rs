@@ -111,7 +111,7 @@ fn a_model_that_needs_a_control_image_takes_the_first_one_and_draws_its_edges_if
     );
     assert!(request.width > request.height, "as the image is shaped");
 
-    bench.click(Role::CheckBox, "Draw its edges of control image 1");
+    bench.click(Role::CheckBox, "Detect edges (Canny) of control image 1");
     bench.until_image_is_shown();
     bench.harness.snapshot("control_edges");
     let control = bench.request().controls.remove(0);
@@ -210,7 +210,7 @@ fn a_model_that_is_shown_videos_says_so_and_draws_no_edges_of_them() {
     bench.run(InputsCommand::SetControl(0, settings));
     bench.assert_shows("5 frames");
     assert!(bench.has("Strength of control image 1"));
-    assert!(!bench.has("Draw its edges of control image 1"));
+    assert!(!bench.has("Detect edges (Canny) of control image 1"));
     let control = bench.request().controls.remove(0);
     assert_eq!((control.file, control.settings.made), (video, None));
 }

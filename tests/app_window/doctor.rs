@@ -179,7 +179,7 @@ fn a_report_is_made_with_its_progress_and_then_lies_there_to_be_opened() {
     bench.press_until("Make a report", "Making a report: Loading weights");
     bench.assert_shows("Cancel");
     goes_on.send(()).unwrap();
-    bench.wait_for("The report is there");
+    bench.wait_for("Report ready");
     bench.assert_shows_all(&["Open", "Show folder"]);
     assert!(!bench.has("Cancel"));
     bench.harness.snapshot("report_made");

@@ -76,10 +76,10 @@ fn aspects_are_of_the_models_area_lying_and_standing() {
 #[test]
 fn the_strength_is_there_with_a_start_image_where_it_acts() {
     let mut bench = Bench::of(flux_spec());
-    assert!(!bench.has("Strength"));
+    assert!(!bench.has("Denoising strength"));
     drop_as(&mut bench, "boat.png", "Start image");
     bench.assert_shows("17 of 28 steps are run");
-    let slider = bench.node(Role::SpinButton, "Strength");
+    let slider = bench.node(Role::SpinButton, "Denoising strength");
     assert_eq!(slider.value().as_deref(), Some("0.60"));
     bench.form().sampling.strength = Some(0.25);
     assert_eq!(bench.request().sampling.strength, Some(0.25));
@@ -87,7 +87,7 @@ fn the_strength_is_there_with_a_start_image_where_it_acts() {
     bench.assert_shows("leaves none of the 28 steps to run");
     let mut filled = Bench::of(fill_spec());
     drop_as(&mut filled, "boat.png", "Start image");
-    assert!(!filled.has("Strength"));
+    assert!(!filled.has("Denoising strength"));
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn fields_are_put_back_one_by_one_by_the_buttons_beside_them() {
     for name in [
         "size",
         "length",
-        "how many",
+        "batch",
         "steps",
         "the part of the steps",
         "guidance",

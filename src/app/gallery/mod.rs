@@ -2,7 +2,7 @@
 //!
 //! Folders and files are read on threads.
 
-mod librarian;
+mod index_thread;
 mod selection;
 mod trashing;
 
@@ -20,12 +20,12 @@ use crate::app::background::{BackgroundThreads, FINISH_WITHIN};
 use crate::app::choices::{GalleryLook, TrashRequest};
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
-pub use librarian::GalleryListing;
-use librarian::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanCommand};
+pub use index_thread::GalleryListing;
+use index_thread::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanCommand};
 pub use selection::GallerySelection;
 use trashing::{RemovedFiles, TrashBin};
 
-/// Errands that may wait for the librarian: readers wait, the window keeps its own.
+/// Commands that may wait for the index thread; readers block, the window keeps its own.
 const COMMAND_ROOM: usize = 256;
 
 /// The chosen results, as of these revisions of the choice and of the list.
@@ -248,7 +248,7 @@ impl GalleryState {
 
     fn ask(&self, command: impl FnOnce(&GalleryQuery) -> IndexCommand) {
         if let Some(threads) = &self.threads {
-            send(&threads.librarian, command(&self.query));
+            send(&threads.index, command(&self.query));
         }
     }
 
@@ -260,14 +260,14 @@ impl GalleryState {
 }
 
 struct GalleryThreads {
-    librarian: Sender<IndexCommand>,
+    index: Sender<IndexCommand>,
     scanner: Sender<ScanCommand>,
     events: TaskStream<IndexEvent>,
 }
 
 impl GalleryThreads {
     fn start(background: &BackgroundThreads, paths: &AppPaths) -> Self {
-        let (librarian, queries) = bounded(COMMAND_ROOM);
+        let (index, queries) = bounded(COMMAND_ROOM);
         let (reporter, commands) = bounded(COMMAND_ROOM);
         let (scanner, orders) = bounded(COMMAND_ROOM);
         let (readers, unread) = bounded(NUM_READERS);
@@ -280,14 +280,14 @@ impl GalleryThreads {
         for _ in 0..NUM_READERS {
             let (unread, reporter) = (unread.clone(), reporter.clone());
             drop(background.run("gallery-reader", move || {
-                librarian::read(&unread, &reporter)
+                index_thread::read(&unread, &reporter)
             }));
         }
         drop(background.run("gallery-folders", move || {
-            librarian::scan(&orders, &reporter)
+            index_thread::scan(&orders, &reporter)
         }));
         Self {
-            librarian,
+            index,
             scanner,
             events,
         }

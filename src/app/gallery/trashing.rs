@@ -8,7 +8,7 @@ use safelight_core::trash::{TrashCan, TrashError, TrashedFile};
 
 use crate::app::choices::TrashRequest;
 use crate::app::gallery::GalleryState;
-use crate::app::gallery::librarian::IndexCommand;
+use crate::app::gallery::index_thread::IndexCommand;
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
 use crate::app::undo::UndoAction;

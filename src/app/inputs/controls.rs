@@ -244,7 +244,7 @@ impl InputSlots {
         };
         let (is_taken, why) = match (slot, &input.source) {
             (InputSlot::Start, InputMedia::Video(_)) => (
-                (is_image_taken && !spec.family.makes_images) || spec.clip_strength().is_some(),
+                (is_image_taken && !spec.family.makes_images) || spec.video_strength().is_some(),
                 "This model cannot extend a video. The video is kept.",
             ),
             (InputSlot::Start, InputMedia::Image(_)) => (is_image_taken, start_image),
@@ -256,7 +256,7 @@ impl InputSlots {
                 (true, no_mask)
             }
             (InputSlot::Mask, _) if !spec.mask.is_possible() => {
-                let why = if spec.clip_strength().is_some() {
+                let why = if spec.video_strength().is_some() {
                     "A mask needs a video to change. The mask is kept."
                 } else {
                     no_mask

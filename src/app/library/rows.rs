@@ -146,7 +146,7 @@ pub fn needs_text(spec: &ModelSpec) -> &'static str {
         return "text and a control image";
     }
     match (spec.start_image, spec.end_image) {
-        (No, No) if spec.clip_strength().is_some() => "text, or text and a video",
+        (No, No) if spec.video_strength().is_some() => "text, or text and a video",
         (No, No) => "text",
         (Optional, No) => "text or image",
         (Required, No) => "image",

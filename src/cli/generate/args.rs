@@ -21,61 +21,61 @@ use super::sampling::SamplingArgs;
 use super::second_pass::SecondPassArgs;
 
 const OUT: &str = if media::HAS_H264 {
-    "The file to write: .mp4, .gif or .webp for a video, .png, .jpg or .webp for an image; several are numbered [default: named by the prompt and the seed]"
+    "Output file: .mp4, .gif or .webp for a video, .png, .jpg or .webp for an image; several results are numbered [default: named after the prompt and the seed]"
 } else {
-    "The file to write: .webp or .gif for a video, .png, .jpg or .webp for an image; several are numbered [default: named by the prompt and the seed]"
+    "Output file: .webp or .gif for a video, .png, .jpg or .webp for an image; several results are numbered [default: named after the prompt and the seed]"
 };
 
-/// Make a video or an image.
+/// Generate an image or a video.
 #[derive(Args, Debug, Default)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
 pub struct GenerateArgs {
-    /// A model's name from `safelight models`, a diffusers folder, a transformer's file, or a folder with one [default: the model that ships with Safelight]
+    /// Model: an id from `safelight models`, a diffusers folder, or a transformer file or its folder [default: the model that ships with Safelight]
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
-    /// Prompt, which may be a template: {a|b} becomes one of both, __name__ a line of the wildcard file name.txt, and /* comments */ are left out
+    /// Prompt. {a|b} picks one of the choices, __name__ a line of the wildcard file name.txt, and /* comments */ are removed
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// A text file with a prompt in each line: one job for each that is not empty
+    /// Text file with one prompt per line: one job for each non-empty line
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompts_file: Option<PathBuf>,
-    /// Negative prompt: what to avoid; used when the CFG scale is above 1, which is --guidance, or --true-cfg for models with distilled guidance [default: the model's own]
+    /// Negative prompt, used when the CFG scale is above 1 (--guidance, or --true-cfg for models with distilled guidance) [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
-    /// An image to start from: the first frame of a video, or the source of image-to-image
+    /// Start image: the first frame of a video, or the source of image-to-image
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// The last frame of a video, for models that support it
+    /// End image: the last frame of a video, for models that support it
     #[arg(long, value_name = "FILE")]
     pub last_image: Option<PathBuf>,
-    /// A video to continue: the new frames follow its last one, and the written file holds both; FramePack F1 sees its last 73 frames and blends into it
-    #[arg(long, value_name = "CLIP")]
+    /// Video to extend: new frames are added after its last one, and the result contains both. FramePack F1 sees its last 73 frames and blends into them
+    #[arg(long, value_name = "FILE")]
     pub extend: Option<PathBuf>,
-    /// A video to change, for models that make videos from text: as much of it as --strength says is made anew after the prompt, at its own rate and in its own shape; of an image one frame is made
-    #[arg(long, value_name = "CLIP")]
+    /// Video to regenerate (video to video), for text-to-video models: --strength sets how much is regenerated; keeps its frame rate and aspect ratio. An image gives one frame
+    #[arg(long, value_name = "FILE")]
     pub source_video: Option<PathBuf>,
-    /// A mask for inpainting, for models that support it: white is regenerated, black stays; of a video that is changed it may be a video
+    /// Inpainting mask, for models that support it: white is regenerated, black is kept. With --source-video it may be a video
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
-    /// Extend the start image by these numbers of pixels on each side, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off; models that take a control video extend that, with gray and a mask of it
+    /// Outpaint: pixels to add on each side of the start image, such as left=128,top=64, for models that support masks. The image itself is kept except for a fade of 16 pixels at its edges (overlap=N, 0 turns it off). Models that take a control video extend that, with gray and a mask
     #[arg(long, value_name = "SIDE=N,…", conflicts_with = "extend")]
     pub outpaint: Option<OutpaintRequest>,
-    /// A reference image, for models that edit; may be given several times, in the order in which the prompt counts them
+    /// Reference image for editing models; repeat it for several, in the order in which the prompt numbers them
     #[arg(long = "reference", value_name = "FILE")]
     pub references: Vec<PathBuf>,
-    /// An image, or a video for models that take one, that controls the composition; may be given several times. Options after the file: kind=KIND for networks that support several kinds (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (the part of the steps in which it acts), net=FILE (a ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is made anew), and edges or edges=LOW..HIGH, which shows the model the image's edges instead (Canny's, thresholds 100..200)
+    /// Control image, or video for models that take one; may be repeated. Options after the file: kind=KIND for ControlNets of several kinds (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (range of steps in which it acts, 0 to 1), net=FILE (ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is regenerated), and edges or edges=LOW..HIGH to detect edges first (Canny, thresholds 100..200)
     #[arg(long = "control", value_name = "FILE[,KEY=VALUE…]")]
     pub controls: Vec<ControlInput>,
-    /// An image that is read as a part of the prompt, for the Flux models with a Redux file; FILE,STRENGTH makes it say less or more than 1; may be given several times
+    /// Image prompt (Redux), for Flux models; STRENGTH is its weight, 1 as trained; may be repeated
     #[arg(long = "prompt-image", value_name = "FILE[,STRENGTH]")]
     pub prompt_images: Vec<PromptImage>,
     /// Resize mode for images of another aspect ratio: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<ResizeMode>,
-    /// A preset of values, for LoRAs of few steps: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan, fast-8 and fast-4 for Qwen-Image with Lightning, turbo-8, hyper-8 and hyper-16 for FLUX.1 dev, and depth-lora and canny-lora for its LoRAs that follow an image; a LoRA that has one says so; other arguments override its values
+    /// Preset, such as those for few-step LoRAs: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan, fast-8 and fast-4 for Qwen-Image with Lightning, turbo-8, hyper-8 and hyper-16 for FLUX.1 dev, and depth-lora and canny-lora for its control LoRAs. Other arguments override its values
     #[arg(long, value_name = "ID")]
     pub preset: Option<String>,
-    /// Width in pixels [default: the model's own, turned to a given image's aspect ratio]
+    /// Width in pixels [default: the model's own, with the aspect ratio of the start image]
     #[arg(long, value_name = "N")]
     pub width: Option<u32>,
     /// Height in pixels
@@ -83,68 +83,68 @@ pub struct GenerateArgs {
     pub height: Option<u32>,
     #[command(flatten)]
     pub second_pass: SecondPassArgs,
-    /// Number of new frames of a video, 4n+1, with FramePack the minimum; 1 makes an image [default: the model's own, 1 for .png and .jpg]
+    /// Number of new frames, 4n+1 (a minimum with FramePack); 1 generates an image [default: the model's own, 1 for .png and .jpg]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
-    /// Length in seconds of a video made in sections (FramePack), 1 to 120, rounded to whole sections [default: 5]
+    /// Length in seconds, 1 to 120, for models that generate sections (FramePack); rounded to whole sections [default: 5]
     #[arg(long, value_name = "X", conflicts_with = "frames")]
     pub seconds: Option<f64>,
     /// Length of a section in latent frames, of 4 frames each [default: 9]
     #[arg(long, value_name = "N")]
     pub window: Option<u32>,
-    /// In which order FramePack makes sections: original (back to front) or f1 (front to back) [default: what the model's name says]
+    /// Order of FramePack's sections: original (back to front) or f1 (front to back) [default: by the model's name]
     #[arg(long = "sampling", value_name = "ORDER")]
     pub sampling_order: Option<SectionOrder>,
-    /// Skip steps that change little: first_block for any model, taylorseer for any model, teacache and magcache for models that they were measured of (FLUX.1, FramePack, most of Wan, and magcache for Qwen-Image), optionally with a threshold such as first_block:0.08 or an interval such as taylorseer:5; up to twice as fast, with lower quality [default: run every step]
+    /// Reuse results of similar steps: first_block or taylorseer for any model, teacache and magcache for models with calibration data (FLUX.1, FramePack, most of Wan; magcache also Qwen-Image), optionally with a threshold (first_block:0.08) or an interval (taylorseer:5). Up to 2x faster with some quality loss [default: run every step]
     #[arg(long, value_name = "CACHE[:X]")]
     pub step_cache: Option<StepCache>,
-    /// Frames per second of the written video [default: the model's own, or that of the video that is continued, changed or extended]
+    /// Frames per second of the result [default: that of the source video, else the model's own]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
-    /// Number of results, with the seeds S, S+1 and so on: together with image models, one after the other with others
+    /// Batch: number of results, with consecutive seeds; image models generate them together
     #[arg(long, value_name = "N")]
     pub batch: Option<u32>,
-    /// Vary a setting: one job for each value, and a contact sheet of all; given twice, for each pair of values. Values are a list with ranges, such as steps=4,8,12, seed=1..3, guidance=1..5:0.5 or 'prompt=red boat,"big, blue boat"', whose first text the others replace in the prompt. Settings: seed, steps, guidance, true-cfg, strength, shift, sampler, schedule, lora (lora:NAME where there are several), model, prompt
+    /// Vary a setting: one job for each value and a contact sheet of all results; repeat it for each pair of values. Values are a list with ranges, such as steps=4,8,12, seed=1..3, guidance=1..5:0.5 or 'prompt=red boat,"big, blue boat"' (the first text is replaced in the prompt by the others). Settings: seed, steps, guidance, true-cfg, strength, shift, sampler, schedule, lora (lora:NAME where there are several), model, prompt
     #[arg(long = "grid", value_name = "SETTING=VALUES")]
     pub grid: Vec<GridAxis>,
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// The most tokens of the prompt that are read, for models where it can be set [default: the model's own]
+    /// Maximum number of prompt tokens, for models where it can be set [default: the model's own]
     #[arg(long, value_name = "N")]
     pub max_sequence_length: Option<u32>,
-    /// Seed, with which the result is the same on any device; -1 is a new one each time [default: -1, or that of --from]
+    /// Seed; the same seed gives the same result on any device. -1 is a new one each time [default: -1, or that of --from]
     #[arg(long, value_name = "N")]
     pub seed: Option<SeedChoice>,
-    /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
+    /// auto, cpu or cuda:N (also for ROCm) [default: the setting]
     #[arg(long)]
     pub device: Option<DeviceChoice>,
     /// auto, f32, bf16 or f16 [default: the setting]
     #[arg(long)]
     pub dtype: Option<DtypeChoice>,
-    /// Run the VAE in tiles of this many pixels, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
+    /// Tiled VAE: edge of the tiles in pixels, 64 or more, a multiple of 8 (16 for Wan's 5B model); needs less memory
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
     #[command(flatten)]
     pub memory: MemoryArgs,
-    /// A LoRA, by its file or by its name in a folder of LoRAs such as wan/style, and its strength, optionally with a second one for the low-noise expert; may be given several times; <lora:NAME:STRENGTH> in a prompt does the same for its job [default: 1, only on its own expert for a file of one expert]
+    /// LoRA: a file, or a name in a LoRA folder such as wan/style, with its strength, and optionally another one for the low-noise expert; may be repeated. <lora:NAME:STRENGTH> in a prompt does the same [default strength: 1, on the file's own expert alone where it is for one]
     #[arg(long = "lora", value_name = "FILE_OR_NAME[:STRENGTH[:STRENGTH_LOW]]")]
     pub loras: Vec<LoraChoice>,
-    /// The VAE to use instead of the one found with the model: a folder or a file
+    /// VAE, a folder or a file [default: found with the model]
     #[arg(long, value_name = "PATH")]
     pub vae: Option<PathBuf>,
-    /// The text encoder to use: a folder or a file; where a model has two, CLIP-L in Flux and Llama in FramePack
+    /// Text encoder, a folder or a file; of models with two: CLIP-L for Flux, Llama for FramePack
     #[arg(long, value_name = "PATH")]
     pub text_encoder: Option<PathBuf>,
-    /// The second text encoder to use: T5 in Flux, CLIP-L in FramePack
+    /// Second text encoder: T5 for Flux, CLIP-L for FramePack
     #[arg(long, value_name = "PATH")]
     pub text_encoder_2: Option<PathBuf>,
-    /// The image encoder to use: a folder or a file
+    /// Image encoder, a folder or a file
     #[arg(long, value_name = "PATH")]
     pub image_encoder: Option<PathBuf>,
-    /// The tokenizer to use: a folder or a file
+    /// Tokenizer, a folder or a file
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
-    /// The tokenizer of the second text encoder
+    /// Tokenizer of the second text encoder
     #[arg(long, value_name = "PATH")]
     pub tokenizer_2: Option<PathBuf>,
     #[arg(long, value_name = "FILE", help = OUT)]
@@ -152,7 +152,7 @@ pub struct GenerateArgs {
     /// Also write the settings next to the file, as .json
     #[arg(long)]
     pub sidecar: bool,
-    /// Use the settings that made this file, with its images and model files; other arguments override them. Its prompts are used literally: choices, wildcards and comments in them are not expanded. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
+    /// Use the settings of this file, with its images and model files; other arguments override them. Its prompts are used literally, without choices, wildcards and comments. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Form of that file; arguments override it.
@@ -161,13 +161,13 @@ pub struct GenerateArgs {
     /// Neither that file nor another argument gives a prompt.
     #[arg(skip)]
     pub needs_prompt: bool,
-    /// Write memory, temperature, power and stages of the jobs, ten times a second (.csv or .json)
+    /// Record memory, temperature, power and stages ten times a second to a .csv or .json file
     #[arg(long, value_name = "FILE")]
     pub telemetry: Option<PathBuf>,
-    /// Write capture.safetensors with every stage's tensors here, for comparisons with the reference
+    /// Folder for capture.safetensors with the tensors of every stage, to compare with a reference
     #[arg(long, value_name = "DIR")]
     pub capture: Option<PathBuf>,
-    /// Print one JSON object a line and nothing else
+    /// Print JSON lines only
     #[arg(long)]
     pub json: bool,
 }

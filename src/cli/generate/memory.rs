@@ -12,7 +12,7 @@ pub struct MemoryArgs {
     /// Device memory kept free for activations; more is safer and slower [default: the setting, else computed]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     preserved: Option<f64>,
-    /// The most device memory to use [default: the setting, else by the class of the device]
+    /// Device memory to use at most [default: the setting, else by the kind of device]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     vram_cap: Option<f64>,
     /// Keep models loaded between stages where they fit together
@@ -21,7 +21,7 @@ pub struct MemoryArgs {
 }
 
 impl MemoryArgs {
-    /// With the settings where nothing is said.
+    /// These options, with the settings where none are given.
     pub fn choice(&self, settings: &MemorySettings) -> MemoryOptions {
         MemorySettings {
             preserved_gib: self.preserved.or(settings.preserved_gib),

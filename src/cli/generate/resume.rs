@@ -18,22 +18,22 @@ use super::{CliJobs, work};
 use crate::cli::{CliEnvironment, out};
 use crate::worker::{UnfinishedJob, left_in, not_held};
 
-/// Resume a job that failed or was interrupted, or list those jobs
+/// Resume a failed or interrupted job, or list those jobs
 #[derive(Args, Debug)]
 pub struct ResumeArgs {
-    /// The job's number or folder; without it, the jobs that can be resumed are listed
+    /// Job number or folder [default: list the jobs that can be resumed]
     #[arg(value_name = "JOB")]
     pub job: Option<String>,
-    /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
+    /// auto, cpu or cuda:N (also for ROCm) [default: the setting]
     #[arg(long)]
     pub device: Option<DeviceChoice>,
-    /// Save the result here instead of the job's own place
+    /// Save the result here instead of the job's own path
     #[arg(long, value_name = "FILE", requires = "job")]
     pub out: Option<PathBuf>,
-    /// Discard the job and delete what was kept of it
+    /// Discard the job and delete its files
     #[arg(long, requires = "job", conflicts_with_all = ["out", "device"])]
     pub discard: bool,
-    /// Print one JSON object a line and nothing else; one alone for the list
+    /// Print JSON lines only; a single object for the list
     #[arg(long)]
     pub json: bool,
 }

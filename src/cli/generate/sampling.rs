@@ -8,7 +8,7 @@ use safelight_core::job::{GuidanceRange, Guider, PartialSampling, SamplerKind, S
 /// Steps, guidance, shift and sampler.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct SamplingArgs {
-    /// Denoising strength of image-to-image, for models that support it: from above 0 up to 1, where nothing of the image is kept [default: the model's own]
+    /// Denoising strength of image-to-image, above 0 up to 1, where nothing of the image is kept [default: the model's own]
     #[arg(long, value_name = "X")]
     pub(super) strength: Option<f64>,
     /// Denoising steps
@@ -17,25 +17,25 @@ pub struct SamplingArgs {
     /// Guidance scale: the CFG scale (1 = off), or the distilled guidance of models such as Flux and FramePack
     #[arg(long, value_name = "X")]
     guidance: Option<f64>,
-    /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; higher values use the negative prompt and take twice as long
+    /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; above 1 the negative prompt is used and steps take twice as long
     #[arg(long, value_name = "X")]
     true_cfg: Option<f64>,
-    /// Guider for guidance above 1: cfg, cfg_zero:STEPS to leave out the first steps and fit the negative answer, apg:ETA:LONGEST:MOMENTUM to avoid harsh colours at high scales, or slg:BLOCKS:SCALE:PART to push away from the answer without these transformer blocks, which works at any scale and takes one more pass [default: cfg]
+    /// Guider for guidance above 1: cfg, cfg_zero:STEPS (CFG-Zero*: zero-init steps, rescaled negative prediction), apg:ETA:THRESHOLD:MOMENTUM against oversaturation at high scales, or slg:BLOCKS:SCALE:RANGE (skip-layer guidance), which works at any scale and takes one more pass [default: cfg]
     #[arg(long, value_name = "NAME[:X]")]
     guider: Option<Guider>,
-    /// The part of the steps that guidance above 1 acts in, such as 0.1-0.8; the others take half the time [default: 0-1, all]
+    /// Range of steps with guidance above 1, such as 0.1-0.8; the others take half the time [default: 0-1, all]
     #[arg(long, value_name = "X-Y")]
     guidance_range: Option<GuidanceRange>,
-    /// As --guidance for the low-noise expert of models that have one [default: as the other]
+    /// Guidance of the low-noise expert, for models with two [default: as --guidance]
     #[arg(long, value_name = "X")]
     guidance_2: Option<f64>,
-    /// Run the steps from this one on, counted from 0
+    /// First step to run, counted from 0
     #[arg(long, value_name = "N")]
     start_step: Option<u32>,
-    /// Stop before this step; the noise that is left stays
+    /// Step to stop before; the remaining noise is kept
     #[arg(long, value_name = "N")]
     end_step: Option<u32>,
-    /// Shift of the noise schedule, or dynamic for one by the number of tokens (Flux, FramePack) [default: the model's own]
+    /// Shift of the noise schedule, or dynamic: by the number of tokens (Flux, FramePack) [default: the model's own]
     #[arg(long, value_name = "X")]
     shift: Option<ShiftArgument>,
     /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
@@ -69,7 +69,7 @@ impl From<SamplingArgs> for PartialSampling {
     }
 }
 
-/// The shift as it is written: a number, or by the number of tokens.
+/// Shift as an argument: a number, or `dynamic`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ShiftArgument {
     Fixed(f64),

@@ -6,7 +6,7 @@ use safelight_core::job::SecondPass;
 /// A second pass at a larger size.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct SecondPassArgs {
-    /// Enlarge the image or video this many times, 1.1 to 4, and run the model on it again (hires fix), for models of images and Wan; 1 = off
+    /// Hires fix: upscale the result by this factor, 1.1 to 4, and denoise it again, for image models and Wan; 1 = off
     #[arg(long, value_name = "SCALE")]
     second_pass: Option<f64>,
     /// Denoising strength of the second pass: above 0, up to 1 [default: 0.4]

@@ -28,15 +28,15 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 pub(super) struct InstallArgs {
-    /// The id of a build of runtimes.toml; one that is installed is repaired [default: the one that fits this machine's GPU]
+    /// Build id from runtimes.toml; an installed one is repaired [default: the one that fits this computer's GPU]
     id: Option<String>,
-    /// Take it from a folder of wheels, a Python environment, a folder with libtorch, or the index at this address
+    /// Source: a folder of wheels, a Python environment, a folder with libtorch, or the URL of an index
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
-    /// Do not ask before the download
+    /// Download without asking
     #[arg(long, short)]
     yes: bool,
-    /// Print one JSON object a line
+    /// Print JSON lines
     #[arg(long)]
     json: bool,
 }

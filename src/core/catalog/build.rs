@@ -82,7 +82,7 @@ pub(super) fn build(
         .defaults
         .over(plain_defaults(&limits, facts.schedule));
     let strength = &mut defaults.sampling.strength;
-    *strength = strength.or_else(|| (facts.family.clip_strength)(facts.variant));
+    *strength = strength.or_else(|| (facts.family.video_strength)(facts.variant));
     let path_text = || model.place.to_string_lossy().into_owned();
     let spec = ModelSpec {
         id: claim.map_or_else(path_text, |entry| entry.id.clone()),

@@ -189,8 +189,8 @@ impl ModelSpec {
     }
 
     /// Default denoising strength of a source video; `None` if the model cannot regenerate videos.
-    pub fn clip_strength(&self) -> Option<f64> {
-        let own = (self.family.clip_strength)(&self.variant)?;
+    pub fn video_strength(&self) -> Option<f64> {
+        let own = (self.family.video_strength)(&self.variant)?;
         Some(self.defaults.sampling.strength.unwrap_or(own))
     }
 

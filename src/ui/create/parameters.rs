@@ -170,12 +170,12 @@ fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     } else {
         (
             MAX_REPEATS,
-            "How many are made one after the other, each with the next seed",
+            "Videos generated one after the other, with consecutive seeds",
         )
     };
     default_row(
         ui,
-        ("How many", "how many", explanation),
+        ("Batch", "batch", explanation),
         &mut view.form.batch_size,
         (1, "1"),
         |ui, label, count| {

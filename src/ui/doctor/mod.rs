@@ -277,8 +277,7 @@ fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ReportState::Running(progress) => (measuring_text(&progress.what), Some(progress.part)),
         ReportState::Stopping => ("Writing down what was measured…".to_owned(), None),
         ReportState::Made(made) if made.is_whole => (
-            "The report is there. Nothing was sent: read it before you give it to anybody"
-                .to_owned(),
+            "Report ready. Nothing was sent: review it before you share it".to_owned(),
             None,
         ),
         ReportState::Made(_) => (

@@ -221,7 +221,7 @@ impl GenerateForm {
 
     /// True if a source video is regenerated rather than continued.
     pub fn changes_video(&self, spec: &ModelSpec) -> bool {
-        spec.clip_strength().is_some() && (self.remakes_video || !spec.can_extend())
+        spec.video_strength().is_some() && (self.remakes_video || !spec.can_extend())
     }
 
     /// Support of an end image with this form: with sections it depends on their order.

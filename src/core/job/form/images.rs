@@ -51,14 +51,14 @@ pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut FormP
 
 fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let name = &spec.name;
-    let is_of_video = form.inputs.source_video.is_some() && spec.clip_strength().is_some();
+    let is_of_video = form.inputs.source_video.is_some() && spec.video_strength().is_some();
     let mask_use = if is_of_video {
         InputUse::Optional
     } else {
         spec.mask
     };
     match (mask_use, &form.inputs.mask) {
-        (InputUse::No, Some(_)) if spec.clip_strength().is_some() => found.fail(
+        (InputUse::No, Some(_)) if spec.video_strength().is_some() => found.fail(
             "mask",
             "a mask needs a video to change: it says which part of it is made anew".to_owned(),
         ),
@@ -139,13 +139,13 @@ pub(super) fn strength(
 ) -> Option<f64> {
     let default = match (&form.inputs.image, &form.inputs.source_video) {
         (Some(_), _) if spec.image_role != ImageRole::FirstFrame => spec.defaults.sampling.strength,
-        (_, Some(_)) => spec.clip_strength(),
+        (_, Some(_)) => spec.video_strength(),
         _ => None,
     };
     let Some(default) = default else {
         if form.sampling.strength.is_some() {
             let why = match spec.defaults.sampling.strength {
-                Some(_) if spec.clip_strength().is_some() => "no video is changed".to_owned(),
+                Some(_) if spec.video_strength().is_some() => "no video is changed".to_owned(),
                 Some(_) => "there is no start image".to_owned(),
                 None => format!("{} has none", spec.name),
             };

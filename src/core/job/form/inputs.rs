@@ -150,7 +150,7 @@ fn check_source(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems)
             .to_owned()
     } else if spec.family.makes_images {
         format!("{name} makes images and cannot change a video")
-    } else if spec.clip_strength().is_none() {
+    } else if spec.video_strength().is_none() {
         format!("{name} cannot change a video: choose a model that makes videos from text")
     } else if form.inputs.last_image.is_some() {
         "a video that is changed has an end of its own: remove the end image".to_owned()

@@ -21,7 +21,7 @@ pub struct FamilyInfo {
     pub(crate) wan2gp_types: &'static [&'static str],
     pub makes_images: bool,
     /// Default denoising strength of a variant's video-to-video; `None` for variants without it.
-    pub clip_strength: fn(&str) -> Option<f64>,
+    pub video_strength: fn(&str) -> Option<f64>,
     /// A job may upscale its result and denoise it again (hires fix).
     pub has_second_pass: bool,
     pub has_dynamic_shift: bool,
@@ -58,7 +58,7 @@ impl FamilyInfo {
         other_names: &[],
         wan2gp_types: &[],
         makes_images: true,
-        clip_strength: |_| None,
+        video_strength: |_| None,
         has_second_pass: true,
         has_dynamic_shift: false,
         guidance_is_cfg: true,

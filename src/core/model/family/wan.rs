@@ -10,7 +10,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     models: "Wan 2.1 or 2.2 text-to-video, image-to-video or VACE",
     makes_images: false,
     // As in diffusers' video-to-video pipeline, which is for models of text alone.
-    clip_strength: |variant| matches!(variant, "T2V" | "T2V-A14B" | "TI2V").then_some(0.8),
+    video_strength: |variant| matches!(variant, "T2V" | "T2V-A14B" | "TI2V").then_some(0.8),
     // Those with published numbers.
     step_caches: |variant| match variant {
         "T2V" | "I2V" => &StepCacheKind::ALL,

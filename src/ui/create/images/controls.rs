@@ -15,7 +15,7 @@ const CONTROL_NETWORK: &str = "ControlNet";
 const CONTROL_NETWORK_HOVER: &str = "The network that has the result follow this image. Those for the chosen model are offered, out of ComfyUI's models/controlnet and models/model_patches, Forge's models/ControlNet and the folder controlnet of Safelight's models";
 const CONTROL_KIND: &str = "Control type";
 const CONTROL_STRENGTH: &str = "Strength";
-const EDGES: &str = "Draw its edges";
+const EDGES: &str = "Detect edges (Canny)";
 
 pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let takes = view

@@ -85,7 +85,7 @@ fn is_shown(view: &UiContext<'_>, slot: InputSlot) -> bool {
 fn input_use(view: &UiContext<'_>, slot: InputSlot) -> InputUse {
     let form = &view.form;
     let of = |spec: &ModelSpec| match slot {
-        InputSlot::Start if spec.start_image == InputUse::No && spec.clip_strength().is_some() => {
+        InputSlot::Start if spec.start_image == InputUse::No && spec.video_strength().is_some() => {
             InputUse::Optional
         }
         InputSlot::Start => spec.start_image,
@@ -219,7 +219,7 @@ fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 /// Use of a video, for models that can both extend and regenerate it.
 fn video_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
+    let does_both = |spec: &ModelSpec| spec.can_extend() && spec.video_strength().is_some();
     if view.inputs().video().is_none() || !view.model().is_some_and(does_both) {
         return;
     }
@@ -244,7 +244,7 @@ fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             the image",
         )
     } else {
-        let strength = all.source_video.and_then(|_| spec.clip_strength());
+        let strength = all.source_video.and_then(|_| spec.video_strength());
         (
             strength,
             "How much of the video changes: 0.4 changes the look and keeps every movement, 0.8 \
@@ -256,7 +256,7 @@ fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     };
     default_row(
         ui,
-        ("Strength", "strength", explanation),
+        ("Denoising strength", "denoising strength", explanation),
         &mut view.form.sampling.strength,
         (default, format!("{default:.2}")),
         |ui, label, strength| {

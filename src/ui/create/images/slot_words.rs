@@ -16,7 +16,7 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
     match slot {
         InputSlot::Start => {
             let changes = |spec: &ModelSpec| {
-                !spec.start_image.is_possible() && spec.clip_strength().is_some()
+                !spec.start_image.is_possible() && spec.video_strength().is_some()
             };
             if spec.is_some_and(changes) {
                 return SOURCE_VIDEO;

@@ -59,7 +59,7 @@ pub struct GalleryListing {
     pub problems: Vec<String>,
 }
 
-pub(super) fn scan(orders: &Receiver<ScanCommand>, librarian: &Sender<IndexCommand>) {
+pub(super) fn scan(orders: &Receiver<ScanCommand>, index: &Sender<IndexCommand>) {
     let mut scanner = None;
     loop {
         let order = match scanner {
@@ -75,9 +75,9 @@ pub(super) fn scan(orders: &Receiver<ScanCommand>, librarian: &Sender<IndexComma
         if let Some(scanner) = &mut scanner {
             // Another order ends a long look.
             let mut tell =
-                |part| orders.is_empty() && librarian.send(IndexCommand::Scanned(part)).is_ok();
+                |part| orders.is_empty() && index.send(IndexCommand::Scanned(part)).is_ok();
             if let Some(scan) = scanner.scan(&mut tell)
-                && librarian.send(IndexCommand::Scanned(scan)).is_err()
+                && index.send(IndexCommand::Scanned(scan)).is_err()
             {
                 return;
             }
@@ -112,7 +112,7 @@ impl ResultIndex {
             postbox.post(IndexEvent::Favoured(Err(favourites_error(&err))));
         }
         ThumbFolder::new(paths.thumbnails()).prune();
-        let mut librarian = Self {
+        let mut this = Self {
             index,
             unread: VecDeque::new(),
             readers,
@@ -124,21 +124,21 @@ impl ResultIndex {
             saved_at: Instant::now(),
         };
         loop {
-            match librarian.next(queries, commands) {
+            match this.next(queries, commands) {
                 Ok(command) => {
-                    librarian.take(command, postbox);
+                    this.take(command, postbox);
                     // Changes that arrived meanwhile count as one.
                     for command in commands.try_iter().take(AT_ONCE) {
-                        librarian.take(command, postbox);
+                        this.take(command, postbox);
                     }
-                    librarian.have_read();
+                    this.have_read();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            librarian.settle(postbox);
+            this.settle(postbox);
         }
-        librarian.save();
+        this.save();
     }
 
     /// Sleeps as long as there is nothing to do.
@@ -240,11 +240,11 @@ fn favourites_error(err: &dyn std::error::Error) -> JobError {
         .advise("Favourites are lost when Safelight closes. Make that folder writable to keep them")
 }
 
-pub(super) fn read(unread: &Receiver<FoundFile>, librarian: &Sender<IndexCommand>) {
+pub(super) fn read(unread: &Receiver<FoundFile>, index: &Sender<IndexCommand>) {
     for found in unread {
         let facts = guarded(|| read_facts(&found.path).map_err(|err| err.to_string()));
         let facts = facts.unwrap_or_else(|| Err(NOT_SURVIVED.to_owned()));
-        if librarian.send(IndexCommand::Read(found, facts)).is_err() {
+        if index.send(IndexCommand::Read(found, facts)).is_err() {
             return;
         }
     }
