@@ -150,6 +150,8 @@ pub enum LibraryCommand {
     Look(String),
     /// Selects the model with this id for the form, if it can be used.
     Use(String),
+    /// Selects the model of a transformer's file, whose folder is added to the model folders where needed.
+    UseFile(PathBuf),
     Favour(String, bool),
     /// Show the files of one that lacks some to be fetched.
     Complete(String),
@@ -197,6 +199,8 @@ pub enum InputsCommand {
     SetStrength(usize, f64),
     SetControl(usize, ControlSettings),
     PickControlMask(usize),
+    /// Choose the ControlNet of a control image from a file.
+    PickControlNet(usize),
     RemoveControlMask(usize),
     LookForNetworks,
     Swap,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use safelight_core::job::{FormNotice as FieldNotice, JobError, JobErrorKind, JobId};
 pub use safelight_core::sanitize::sentence;
 
-use crate::app::commands::{AppCommand, QueueCommand, SettingsCommand};
+use crate::app::commands::{AppCommand, LibraryCommand, QueueCommand, SettingsCommand};
 
 const SEEN_SECS: f64 = 10.0;
 
@@ -98,6 +98,14 @@ impl NoticeAction {
             label: "Add its folder",
             explanation: "Search this folder for models, now and at every start",
             command: SettingsCommand::AddModelFolder(folder).into(),
+        }
+    }
+
+    pub fn use_model(file: PathBuf) -> Self {
+        Self {
+            label: "Use this model",
+            explanation: "Select it. Its folder is added to the model folders if it is not searched yet",
+            command: LibraryCommand::UseFile(file).into(),
         }
     }
 }

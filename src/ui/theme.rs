@@ -17,8 +17,8 @@ pub const BESIDE_FORM_WIDTH: f32 = 420.0;
 pub const PROMPT_HEIGHT: f32 = 176.0;
 /// The line below the prompt: its tokens, or examples while it is empty.
 pub const BELOW_PROMPT_HEIGHT: f32 = 22.0;
-/// The line above the main button, which is there whether it says something or not.
-pub const ABOVE_MAIN_HEIGHT: f32 = 24.0;
+/// A hint of one line above the main button, with its button.
+pub const HINT_HEIGHT: f32 = 24.0;
 pub const FRAMES_WIDTH: f32 = 92.0;
 /// Maximum share of the height for the memory panel: the image takes the rest.
 pub const MEMORY_SHARE: f32 = 0.36;

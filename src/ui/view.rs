@@ -237,4 +237,6 @@ pub struct DraggedEdge {
     pub at: f32,
     /// The room that it has now, in pixels.
     pub room: f32,
+    /// Time in seconds since which the pointer is at the border of the canvas.
+    pub at_border_since: Option<f64>,
 }

@@ -131,7 +131,10 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
     add_images(&mut bench, ["depth.png", "pose.png"]);
     bench.assert_shows_all(&["2 of 4", "needs a ControlNet: choose its file"]);
     put_networks(&mut bench, &[]);
-    bench.assert_shows("No ControlNet for Flux was found");
+    bench.assert_shows_all(&[
+        "No ControlNet for Flux was found",
+        "ControlNet file of control image 1",
+    ]);
     let settings = |strength: f64| ControlSettings {
         kind: Some(ControlKind::Depth),
         strength,

@@ -20,6 +20,7 @@ fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
     let request = serde_json::json!({
         "model": "flux", "prompt": "a red boat", "negative_prompt": "fog and rain", "seed": 7,
         "num_frames": 1, "num_steps": 12, "sampler": "euler", "guidance_scale": 3.5, "strength": 0.45,
+        "sigma_schedule": "beta", "shift": 3.25, "guider": "cfg_zero:2", "second_pass": {"scale": 1.5, "strength": 0.35},
         "image": "/images/harbour.png", "mask": "/images/sky.png", "last_image": "/images/end.png",
         "loras": [
             {"path": "/loras/ink.safetensors", "strength": 0.8},
@@ -33,6 +34,10 @@ fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
         "sky.png",
         "end.png",
         "0.45",
+        "beta",
+        "3.25",
+        "cfg_zero:2",
+        "×1.5, strength 0.35",
         "ink (0.8)",
         "slow (1, 0.5)",
     ]);

@@ -115,16 +115,40 @@ fn a_model_that_cannot_extend_a_video_offers_its_settings_alone() {
 }
 
 #[test]
+fn dropped_file_of_a_known_model_selects_that_model() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let file = home.path().join("flux1-dev-Q8_0.gguf");
+    fs::write(&file, "").unwrap();
+    let mut flux = flux_spec();
+    flux.files.transformer.clone_from(&file);
+    let mut bench = Bench::in_home(home, |startup| {
+        startup.models = Some(found(vec![spec(), flux.clone()]))
+    });
+    bench.drop_until(&file, "is a model file");
+    bench.press("Use this model");
+    assert_eq!(bench.app().cx.form.model, Some(flux.id));
+    assert!(bench.app().cx.settings.models.folders.is_empty());
+}
+
+#[test]
 fn a_folder_or_file_of_a_model_that_is_dropped_can_be_added_to_the_model_folders() {
     let mut bench = Bench::new();
     let folder = bench.home.path().join("comfy/models");
     let gguf = folder.join("diffusion_models/z-image-Q4.gguf");
     fs::create_dir_all(gguf.parent().unwrap()).unwrap();
     fs::write(&gguf, "").unwrap();
-    for (dropped, added) in [(&folder, folder.as_path()), (&gguf, gguf.parent().unwrap())] {
-        bench.drop_until(dropped, "Models are in");
+    for (dropped, added, said, button) in [
+        (&folder, folder.as_path(), "Models are in", "Add its folder"),
+        (
+            &gguf,
+            gguf.parent().unwrap(),
+            "is a model file",
+            "Use this model",
+        ),
+    ] {
+        bench.drop_until(dropped, said);
         assert!(!bench.has("no images"));
-        bench.press("Add its folder");
+        bench.press(button);
         let folders = &bench.app().cx.settings.models.folders;
         assert!(folders.iter().any(|it| it == added), "{folders:?}");
         bench.app().cx.notices.clear();

@@ -187,6 +187,30 @@ fn an_edge_is_dragged_however_long_the_frame_of_the_press_lasts() {
 }
 
 #[test]
+fn edge_dragged_to_the_canvas_border_zooms_out_to_make_room() {
+    let mut bench = masking(flux_spec());
+    let border = bench.labelled(CANVAS).rect().right() - 2.0;
+    let from = place(&bench, SIZE, SIZE.x + 4.0, 150.0);
+    let to = egui::pos2(border, from.y);
+    for event in [
+        egui::Event::PointerMoved(from),
+        primary_button(from, true),
+        egui::Event::PointerMoved(to),
+    ] {
+        bench.harness.event(event);
+    }
+    for _ in 0..60 {
+        bench.harness.step();
+    }
+    bench.harness.event(primary_button(to, false));
+    bench.harness.step();
+    bench.until("it is extended", |bench| size(bench).x > SIZE.x);
+    until_idle(&mut bench);
+    let room = size(&mut bench).x - SIZE.x;
+    assert!(room > 100.0, "{room}");
+}
+
+#[test]
 fn numbers_extend_too_and_the_extended_image_is_painted_on_from_then_on() {
     let mut bench = masking(flux_spec());
     bench.node(Role::SpinButton, "Extend right").click();

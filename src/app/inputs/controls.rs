@@ -2,16 +2,18 @@
 
 use std::path::PathBuf;
 
-use safelight_core::fitting::find_controls;
+use safelight_core::fitting::{find_controls, read_control};
 use safelight_core::job::{
     ControlBy, ControlInput, ControlSettings, FieldError, FormInputs, GenerateForm, InputMedia,
+    JobError, JobErrorKind,
 };
 use safelight_core::library::FoundControl;
-use safelight_core::model::ModelSpec;
+use safelight_core::model::{CatalogError, ModelSpec, advice_for};
 use safelight_core::settings::{AppPaths, Settings};
 
 use crate::app::background::BackgroundThreads;
 use crate::app::choices::{ControlPart, InputSlot, MaskOf};
+use crate::app::cx::AppContext;
 use crate::app::inputs::{ChosenInput, InputSlots};
 use crate::app::pending::BackgroundTask;
 
@@ -21,7 +23,13 @@ pub struct ControlNetChoice {
     pub found: Vec<FoundControl>,
     has_looked: bool,
     looking: BackgroundTask<Vec<FoundControl>>,
+    picking: BackgroundTask<Option<PickedControlNet>>,
+    /// Chosen from files outside of the searched folders.
+    picked: Vec<FoundControl>,
 }
+
+/// Index of the control image, and the network in the chosen file.
+type PickedControlNet = (usize, Result<FoundControl, CatalogError>);
 
 impl ControlNetChoice {
     pub(super) fn refresh(&mut self) {
@@ -50,9 +58,37 @@ impl ControlNetChoice {
                 has_begun
             });
         }
-        if let Some(found) = self.looking.take() {
+        if let Some(mut found) = self.looking.take() {
+            let is_new = |it: &&FoundControl| found.iter().all(|other| other.path != it.path);
+            let picked: Vec<FoundControl> = self.picked.iter().filter(is_new).cloned().collect();
+            found.extend(picked);
             self.found = found;
         }
+    }
+
+    pub(super) fn pick(&mut self, index: usize, cx: &AppContext) {
+        self.picking = cx.background.ask(move || {
+            let dialog = rfd::FileDialog::new()
+                .set_title("Choose a ControlNet")
+                .add_filter("ControlNets", &["safetensors"])
+                .add_filter("All files", &["*"]);
+            Some((index, read_control(&dialog.pick_file()?)))
+        });
+    }
+
+    /// Path of a picked ControlNet and the index of its control image.
+    pub(super) fn take_picked(&mut self) -> Option<(usize, Result<PathBuf, JobError>)> {
+        let (index, read) = self.picking.take()??;
+        let read = read.map(|network| {
+            let path = network.path.clone();
+            self.found.push(network.clone());
+            self.picked.push(network);
+            path
+        });
+        let as_error = |err: CatalogError| {
+            JobError::from_error(JobErrorKind::BadModel, &err).advise(advice_for(&err))
+        };
+        Some((index, read.map_err(as_error)))
     }
 }
 

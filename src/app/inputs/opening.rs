@@ -243,6 +243,7 @@ pub struct InputFiles {
     pub problems: Vec<JobError>,
     /// Folders with models instead of images.
     pub model_folders: Vec<PathBuf>,
+    pub model_files: Vec<PathBuf>,
     /// A video that says how it was made and was given for no place: whether it is extended, its user says.
     pub played: Option<PathBuf>,
 }
@@ -269,13 +270,15 @@ pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> InputFiles {
         placing,
         problems: Vec::new(),
         model_folders: Vec::new(),
+        model_files: Vec::new(),
         played: None,
     };
     for path in paths {
         if !path.is_dir() {
-            match path.parent().filter(|_| is_gguf(&path)) {
-                Some(folder) => given.model_folders.push(folder.to_path_buf()),
-                None => given.paths.push(path),
+            if is_gguf(&path) {
+                given.model_files.push(path);
+            } else {
+                given.paths.push(path);
             }
             continue;
         }

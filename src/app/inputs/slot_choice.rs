@@ -26,6 +26,7 @@ impl InputSlots {
             InputsCommand::PickControlMask(index) => {
                 self.pick(ControlPart::Mask(index).into(), cx);
             }
+            InputsCommand::PickControlNet(index) => self.control_networks.pick(index, cx),
             InputsCommand::RemoveControlMask(index) => {
                 self.change(InputSlot::Control, index, |input| input.control_mask = None);
             }
@@ -86,6 +87,15 @@ impl InputSlots {
         if self.get(InputSlot::Control).is_some() {
             let networks = &mut self.control_networks;
             networks.poll(cx.paths.as_ref(), &cx.settings, &cx.background);
+            match networks.take_picked() {
+                Some((index, Ok(network))) => self.change(InputSlot::Control, index, |input| {
+                    input.control.network = Some(network);
+                }),
+                Some((_, Err(err))) => {
+                    cx.tell_about(NoticeCause::Inputs, NoticeSeverity::Error, err);
+                }
+                None => {}
+            }
             self.settle_networks(cx.models.model_of(&form));
         }
         cx.form = form;
@@ -112,6 +122,13 @@ impl InputSlots {
                 let notice = UserNotice::new(NoticeSeverity::Info, err);
                 cx.notices
                     .show(notice.with(vec![NoticeAction::add_folder(folder)]));
+            }
+            for file in given.model_files {
+                let text = format!("{} is a model file", file.display());
+                let err = JobError::new(JobErrorKind::InvalidRequest, text);
+                let notice = UserNotice::new(NoticeSeverity::Info, err);
+                cx.notices
+                    .show(notice.with(vec![NoticeAction::use_model(file)]));
             }
             if let Some(path) = given.played {
                 cx.push(PlayerCommand::PlayFile(path));

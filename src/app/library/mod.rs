@@ -8,7 +8,7 @@ pub mod searching;
 pub mod survey;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
@@ -63,6 +63,8 @@ pub struct LibraryState {
     reading: BackgroundTask<(String, ModelCard)>,
     changes: TaskStream<()>,
     watching: Sender<FolderWatch>,
+    /// Transformer's file whose model is selected as soon as it is found.
+    wanted_file: Option<PathBuf>,
 }
 
 impl LibraryState {
@@ -99,6 +101,7 @@ impl LibraryState {
             }
             LibraryCommand::Look(id) => self.look_at(&id, cx),
             LibraryCommand::Use(id) => self.use_model(&id, cx),
+            LibraryCommand::UseFile(path) => self.use_file(path, cx),
             LibraryCommand::Favour(id, is_favourite) => {
                 self.remembered.favour(id, is_favourite);
                 self.search();
@@ -230,6 +233,16 @@ impl LibraryState {
         complete(id, cx);
     }
 
+    fn use_file(&mut self, path: PathBuf, cx: &mut AppContext) {
+        if let Some(id) = id_of_file(&path, cx) {
+            return self.use_model(&id, cx);
+        }
+        if let Some(folder) = path.parent() {
+            cx.push(SettingsCommand::AddModelFolder(folder.to_owned()));
+        }
+        self.wanted_file = Some(path);
+    }
+
     fn make_first_video(&mut self, cx: &mut AppContext) {
         let Some(spec) = first_model(cx.models.all()).cloned() else {
             return;
@@ -244,6 +257,16 @@ impl LibraryState {
         cx.push(AppCommand::Show(MainPage::Watch));
         cx.push(QueueCommand::Submit);
     }
+}
+
+/// Id of the model whose transformer is this file.
+fn id_of_file(path: &Path, cx: &AppContext) -> Option<String> {
+    let specs = cx.models.all().iter();
+    let mut fitting = specs.filter(|spec| {
+        let files = &spec.files;
+        files.transformer == *path || files.transformer_2.as_deref() == Some(path)
+    });
+    fitting.next().map(|spec| spec.id.clone())
 }
 
 /// Offers the files that a model lacks.

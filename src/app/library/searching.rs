@@ -10,7 +10,7 @@ use safelight_core::settings::{ENGINES, InstallationKind, libtorch_versions, own
 use crate::app::choices::RememberedModels;
 use crate::app::library::rows::LibraryRows;
 use crate::app::library::survey::ModelSurvey;
-use crate::app::library::{LibraryLinks, LibraryState, ParkedForm};
+use crate::app::library::{LibraryLinks, LibraryState, ParkedForm, id_of_file};
 use crate::app::models::FoundModels;
 use crate::app::prelude::*;
 use crate::worker::{engine_executable, engine_for};
@@ -45,6 +45,7 @@ impl LibraryState {
             reading: BackgroundTask::default(),
             changes,
             watching,
+            wanted_file: None,
         }
     }
 
@@ -112,6 +113,11 @@ impl LibraryState {
         self.rows = LibraryRows::take(&found.specs, &found.unusable, &found.missing);
         self.cards.clear();
         self.search();
+        let wanted = self.wanted_file.as_ref().filter(|_| !is_editing);
+        if let Some(id) = wanted.and_then(|path| id_of_file(path, cx)) {
+            self.wanted_file = None;
+            self.use_model(&id, cx);
+        }
         self.renew_survey(cx);
         if is_shown(cx)
             && let Some(id) = self.chosen.clone()

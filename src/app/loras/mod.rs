@@ -164,9 +164,8 @@ impl LoraLibrary {
                 .advise(format!("The file is {}", found.path.display()));
             let is_model = err.summary.contains("is not a LoRA, but")
                 && !err.summary.contains("no known model");
-            let folder = found.path.parent().filter(|_| is_model);
-            let folder = folder.map(|folder| NoticeAction::add_folder(folder.to_path_buf()));
-            let notice = UserNotice::of_input(err).with(folder.into_iter().collect());
+            let action = is_model.then(|| NoticeAction::use_model(found.path));
+            let notice = UserNotice::of_input(err).with(action.into_iter().collect());
             cx.notices.show(notice);
             return;
         }

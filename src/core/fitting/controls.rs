@@ -1,10 +1,10 @@
 //! ControlNets on this disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::families::control_network;
 use crate::library::FoundControl;
-use crate::library::networks::{ListedFolders, NetworkFolders, find};
+use crate::library::networks::{InstalledNetwork, ListedFolders, NetworkFolders, find};
 use crate::model::CatalogError;
 use crate::settings::{AppPaths, Settings};
 
@@ -19,6 +19,11 @@ const SHELF: NetworkFolders = NetworkFolders {
 /// All of them, in the order of their names.
 pub fn find_controls(paths: &AppPaths, settings: &Settings) -> Vec<FoundControl> {
     find(control_network, &SHELF.files(paths, settings))
+}
+
+/// The ControlNet in a file.
+pub fn read_control(path: &Path) -> Result<FoundControl, CatalogError> {
+    InstalledNetwork::read(control_network, path)
 }
 
 /// The file of a network that a user names: a path, or the name of one that is where networks are looked for.

@@ -76,6 +76,11 @@ pub struct MadeFrom {
     pub loras: Vec<String>,
     /// Denoising strength of the start image.
     pub strength: Option<f64>,
+    pub scheduler: String,
+    pub shift: String,
+    pub guider: String,
+    /// Scale and strength: `×2, strength 0.4`.
+    pub second_pass: String,
     pub start: String,
     pub end: String,
     pub mask: String,
@@ -180,6 +185,14 @@ impl ResultMetadata {
         *self.made_from = MadeFrom {
             loras: loras.take(MAX_LORAS).filter_map(lora_text).collect(),
             strength: number(&request["strength"]),
+            scheduler: text(&request["sigma_schedule"], MAX_NAME_CHARS),
+            shift: match number(&request["shift"]) {
+                Some(shift) => shift.to_string(),
+                None if request["dynamic_shift"] == true => "dynamic".to_owned(),
+                None => String::new(),
+            },
+            guider: text(&request["guider"], MAX_NAME_CHARS),
+            second_pass: second_pass_text(&request["second_pass"]).unwrap_or_default(),
             start: file_name(&request["image"]),
             end: file_name(&request["last_image"]),
             mask: file_name(&request["mask"]),
@@ -236,6 +249,12 @@ fn lora_text(lora: &Value) -> Option<String> {
         Some(second) => format!("{name} ({strength}, {second})"),
         None => format!("{name} ({strength})"),
     })
+}
+
+/// `×2, strength 0.4`
+fn second_pass_text(pass: &Value) -> Option<String> {
+    let [scale, strength] = [&pass["scale"], &pass["strength"]].map(Value::as_f64);
+    Some(format!("×{}, strength {}", scale?, strength?))
 }
 
 /// `boat.png (0.5)`

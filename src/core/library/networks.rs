@@ -40,18 +40,27 @@ pub struct InstalledNetwork<C> {
     pub config: C,
 }
 
+impl<C> InstalledNetwork<C> {
+    pub(crate) fn read(
+        read: fn(&Path) -> Result<C, CatalogError>,
+        path: &Path,
+    ) -> Result<Self, CatalogError> {
+        Ok(Self {
+            path: path.to_owned(),
+            name: name_of(path),
+            config: read(path)?,
+        })
+    }
+}
+
 /// All that are of a kind, in the order of their names.
 pub(crate) fn find<C>(
     read: fn(&Path) -> Result<C, CatalogError>,
     files: &[PathBuf],
 ) -> Vec<InstalledNetwork<C>> {
-    let known = files.iter().filter_map(|path| {
-        Some(InstalledNetwork {
-            name: name_of(path),
-            config: read(path).ok()?,
-            path: path.clone(),
-        })
-    });
+    let known = files
+        .iter()
+        .filter_map(|path| InstalledNetwork::read(read, path).ok());
     let mut found: Vec<InstalledNetwork<C>> = known.collect();
     found.sort_by_cached_key(|network| (network.name.to_lowercase(), network.path.clone()));
     found

@@ -95,6 +95,9 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
                 {
                     form.set_size(before);
                 }
+                if before.0 != before.1 && ui.button("Swap width and height").clicked() {
+                    form.set_size((before.1, before.0));
+                }
             });
         response
             .response

@@ -1,6 +1,4 @@
 //! The hint above Generate: why it is disabled, or what the selected model does not use, with a button that helps.
-//!
-//! Its height is reserved, so that nothing jumps.
 
 use egui::{TextWrapMode, WidgetText};
 
@@ -41,12 +39,11 @@ impl HelpButton {
 
 pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(SubmitHint { text, colour, help }) = submit_hint(ui, view) else {
-        reserved(ui, theme::ABOVE_MAIN_HEIGHT, |_| {});
         return;
     };
     let job = lines(ui, &text, colour, help.as_ref());
     let height = ui.fonts_mut(|fonts| fonts.layout_job(job.clone())).size().y;
-    reserved(ui, height.max(theme::ABOVE_MAIN_HEIGHT), |ui| {
+    reserved(ui, height.max(theme::HINT_HEIGHT), |ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if let Some(help) = help {
                 ui.spacing_mut().button_padding.y = 2.0;

@@ -144,7 +144,7 @@ pub(super) fn take_keys(ui: &Ui, view: &mut UiContext<'_>) {
     if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
         view.commands.extend(trash_command(view));
     }
-    if pressed(Modifiers::NONE, Key::F) {
+    if pressed(Modifiers::NONE, Key::B) {
         view.commands.extend(favour_command(view));
     }
 }

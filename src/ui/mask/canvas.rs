@@ -9,6 +9,9 @@ use crate::ui::view::MaskPanel;
 
 /// Maximum zoom in points per pixel.
 const MAX_SCALE: f32 = 24.0;
+/// Distance from the border of the canvas at which a dragged edge zooms out, in points.
+const BORDER: f32 = 6.0;
+const BORDER_SECS: f64 = 0.4;
 
 #[derive(Clone, Copy)]
 pub(super) struct ImagePlacement {
@@ -56,6 +59,7 @@ pub(super) fn canvas_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
     if !is_at_edge {
         paint(ui, view, editor, lie, &response);
     }
+    let lie = zoom_out_at_border(ui, &mut view.panels.mask, editor.size(), area, lie);
     draw(ui, view, editor, lie, area);
     draw_edges(ui, view, editor, lie, area);
     if !is_at_edge {
@@ -93,6 +97,34 @@ fn zoom_and_pan(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response
     if zoom != 1.0 && zoom.is_finite() {
         zoom_to(panel, size, area, pointer, zoom);
     }
+}
+
+/// Zooms out while an edge of the image is dragged to the border of the canvas, so that there is always room for more.
+fn zoom_out_at_border(
+    ui: &Ui,
+    panel: &mut MaskPanel,
+    size: Vec2,
+    area: Rect,
+    before: ImagePlacement,
+) -> ImagePlacement {
+    let Some(held) = &mut panel.extend.dragged else {
+        return before;
+    };
+    let input = ui.input(|input| (input.pointer.latest_pos(), input.time, input.stable_dt));
+    let (Some(pointer), now, secs) = input else {
+        return before;
+    };
+    if area.shrink(BORDER).contains(pointer) {
+        held.at_border_since = None;
+        return before;
+    }
+    ui.ctx().request_repaint();
+    if now - *held.at_border_since.get_or_insert(now) < BORDER_SECS {
+        return before;
+    }
+    held.move_to(before.to_image(pointer));
+    zoom_to(panel, size, area, area.center(), 1.0 - secs.min(0.1));
+    ImagePlacement::in_area(panel, size, area)
 }
 
 /// Zooms so that what is under the pointer stays there.

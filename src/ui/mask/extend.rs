@@ -70,7 +70,7 @@ impl ImageEdge {
 }
 
 impl DraggedEdge {
-    fn move_to(&mut self, to: [f32; 2]) {
+    pub(super) fn move_to(&mut self, to: [f32; 2]) {
         let moved = vec2(to[0] - self.from[0], to[1] - self.from[1]);
         let room = self.at + moved.dot(self.side.outwards());
         self.room = room.clamp(0.0, MAX_ROOM as f32);
@@ -196,6 +196,7 @@ fn drag(
             from,
             at: room,
             room,
+            at_border_since: None,
         })
     };
     let mut was_held = panel.dragged.is_some();

@@ -90,14 +90,10 @@ fn top_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let (num_waiting, num_stopped) = (view.app.queue.waiting.len(), view.app.queue.stopped.len());
-    let explanation = match (num_waiting, num_stopped) {
-        (0, 0) => "Running and waiting jobs".to_owned(),
-        (waiting, 0) => format!("Running and waiting jobs: {waiting} waiting"),
-        (waiting, stopped) => {
-            format!("Running and waiting jobs: {waiting} waiting, {stopped} stopped")
-        }
-    };
+    let num_waiting = view.app.queue.waiting.len();
+    let counts = counts_text(view);
+    let colon = if counts.is_empty() { "" } else { ": " };
+    let explanation = format!("Running and waiting jobs{colon}{counts}");
     let explanation = shortcuts::explained(&explanation, "queue");
     let is_open = view.drawn.queue != PanelPlace::Nowhere;
     let button = status::button(ui, is_open, (icons::QUEUE, QUEUE), QUEUE, &explanation);
@@ -108,9 +104,23 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.on_click(&button, QueueCommand::Toggle);
 }
 
+/// Jobs in the list by state: `1 running, 5 waiting, 1 stopped`.
+fn counts_text(view: &UiContext<'_>) -> String {
+    let queue = &view.app.queue;
+    let counts = [
+        (usize::from(queue.running.is_some()), "running"),
+        (queue.waiting.len(), "waiting"),
+        (queue.stopped.len(), "stopped"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, of)| format!("{count} {of}")).collect();
+    counts.join(", ")
+}
+
 fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         ui.label(RichText::new(QUEUE).strong().size(15.0));
+        ui.weak(counts_text(view));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let button = icon_button(ui, icons::X, "Close the queue", "The jobs continue");
             view.on_click(&button, QueueCommand::Open(false));

@@ -154,7 +154,7 @@ fn kinds_of(
     }
 }
 
-fn network_ui(ui: &mut Ui, view: &UiContext<'_>, count: usize, settings: &mut ControlSettings) {
+fn network_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize, settings: &mut ControlSettings) {
     let found: Vec<FoundControl> = networks(view).cloned().collect();
     row(ui, CONTROL_NETWORK, CONTROL_NETWORK_HOVER, |ui, _| {
         let chosen = settings.network.clone();
@@ -188,17 +188,22 @@ fn network_ui(ui: &mut Ui, view: &UiContext<'_>, count: usize, settings: &mut Co
         if view.app.inputs.control_networks.is_looking() {
             field_hint(ui, "Looking for ControlNets…");
         } else {
-            field_hint(
-                ui,
-                &format!(
-                    "No ControlNet for {} was found: put one as .safetensors into ComfyUI's \
-                    models/controlnet",
-                    spec.family.label
-                ),
+            let text = format!(
+                "No ControlNet for {} was found: choose a .safetensors file, or put one into \
+                ComfyUI's models/controlnet",
+                spec.family.label
             );
+            field_hint(ui, &text);
         }
     } else if settings.network.is_none() {
         field_note(ui, "Choose the ControlNet for this image");
+    }
+    if settings.network.is_none() {
+        row(ui, "", CONTROL_NETWORK_HOVER, |ui, _| {
+            let button = ui.button("From a file…");
+            let button = button.accessible_name(control_name("ControlNet file", count));
+            view.on_click(&button, InputsCommand::PickControlNet(count - 1));
+        });
     }
 }
 
