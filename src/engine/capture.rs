@@ -78,6 +78,13 @@ impl StageCapture {
         self.tensors.insert(name, copy.contiguous().copy());
     }
 
+    /// Records a tensor if there is one.
+    pub fn put_some(&mut self, name: impl Into<String>, tensor: Option<&Tensor>) {
+        if let Some(tensor) = tensor {
+            self.put(name, tensor);
+        }
+    }
+
     pub fn finish(&self) -> Result<(), EngineError> {
         let Some(path) = &self.path else {
             return Ok(());

@@ -209,6 +209,21 @@ pub fn fits(xs: &Tensor, size: &[i64]) -> bool {
     found.len() == size.len() && found.iter().zip(size).all(same) && xs.numel() > 0
 }
 
+/// Refuses a result of an earlier stage that is not of this job; `size`: see [`fits`], `None` where the job has no such
+/// result.
+pub fn check_result(
+    what: &str,
+    found: Option<&Tensor>,
+    size: Option<&[i64]>,
+) -> Result<(), EngineError> {
+    match (found, size) {
+        (None, None) => Ok(()),
+        (Some(found), Some(size)) if fits(found, size) => Ok(()),
+        (None, Some(_)) => Err(EngineError::internal(format!("{what} are missing"))),
+        _ => Err(EngineError::internal(format!("{what} are not of this job"))),
+    }
+}
+
 /// Runs the solver's calls from `state` to `end` -> the state after them, on the device.
 pub fn walk(
     model: &dyn Denoiser,

@@ -38,6 +38,12 @@ pub mod weights;
 pub mod weights_error;
 pub mod work;
 
+pub use capture::StageCapture;
+pub use error::EngineError;
+pub use hooks::Hooks;
+pub use weights::{Weights, WeightsError};
+pub use work::StageWork;
+
 // Not used here: names the features that core's tests need, so that tch is compiled once for the program and for the tests.
 use num_integer as _;
 #[cfg(test)]

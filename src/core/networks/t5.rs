@@ -139,7 +139,7 @@ impl NetworkConfig for T5Config {
 
 impl T5Config {
     /// The published XXL of a kind.
-    pub(crate) fn xxl(kind: T5Kind) -> Self {
+    pub fn xxl(kind: T5Kind) -> Self {
         Self {
             model_type: Some(kind),
             vocab_size: match kind {

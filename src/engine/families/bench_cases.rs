@@ -1,5 +1,5 @@
-//! Network calls that are measured: each family has a table of them, at the sizes and with the names of the comparison
-//! program. Here are their rows, and the random inputs and measurements that all of them share.
+//! Network calls that are measured, at the sizes and with the names of the comparison program: rows of their table, and
+//! the random inputs and measurements that all of them share.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,31 +7,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use clap::Args;
 pub use safelight_core::measured::CaseKind;
 use safelight_core::measured::CaseLine;
-use safelight_core::networks::{DenoiserConfig as _, LanguageConfig, T5Config};
+use safelight_core::networks::{DenoiserConfig as _, LanguageConfig, T5Config, T5Kind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tch::{Kind, Tensor};
 
-use crate::error::EngineError;
 use crate::hooks::NoHooks;
 use crate::sampling::CpuGenerator;
 use crate::stages::images::{
-    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
+    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
 };
 use crate::step_cache::SkipOptions;
 use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
 use crate::timing::timed;
 use crate::vae::Tiling;
-use crate::weights::Weights;
+use crate::{EngineError, Weights};
 
-/// Tokens of a padded prompt of T5 and of its variants.
-pub(crate) const T5_LENGTH: i64 = 512;
-/// Tokens of a long prompt of models that read no padding.
-pub(crate) const TEXT_LENGTH: i64 = 256;
 /// Timesteps, from 1000 for pure noise, whose modulations are computed together; the first one's step is measured.
 pub(crate) const TIMESTEPS: [f32; 28] = [500.0; 28];
 const WARM_UPS: usize = 2;
+
+/// Layers of a small language model, unless more are read.
+const SMALL_LAYERS: i64 = 4;
 
 /// Fields of an output line.
 pub(crate) type BenchLine = Result<Value, EngineError>;
@@ -219,15 +217,20 @@ pub(crate) struct CaseBench {
 }
 
 impl CaseBench {
-    /// Reads a config with the `small` values where a small network is measured.
-    pub(crate) fn config<T: DeserializeOwned>(
+    /// A published config, with smaller numbers where a small network is measured.
+    pub(crate) fn config<T: Serialize + DeserializeOwned>(
         &self,
-        published: impl Serialize,
-        small: Value,
+        published: &T,
     ) -> Result<T, EngineError> {
-        let config = serde_json::to_value(published).map(|published| {
-            let small = if self.small { small } else { Value::Null };
-            merged(published, small)
+        let small = small_numbers();
+        let config = serde_json::to_value(published).map(|mut config| {
+            let fields = config.as_object_mut().into_iter().flatten();
+            for (name, value) in fields.filter(|(_, value)| self.small && !value.is_null()) {
+                if let Some(number) = small.get(name) {
+                    *value = number.clone();
+                }
+            }
+            config
         });
         let config = config.and_then(serde_json::from_value);
         config.map_err(|err| EngineError::internal(err.to_string()))
@@ -331,18 +334,22 @@ impl CaseBench {
     }
 
     /// Measures one call of an image model, as a job calls it. `text`: embeddings of a prompt
-    pub(crate) fn image_step<M: ImageModel>(
+    pub(crate) fn image_step<M: ImageModel<Config: Serialize>>(
         &self,
-        published: impl Serialize,
-        small: Value,
+        published: &M::Config,
         text: impl Fn(&M::Config) -> TextEmbeds,
     ) -> BenchLine {
-        let config: M::Config = self.config(published, small)?;
+        let config = self.config(published)?;
         let model = self.built(M::new(&config, &self.weights))?;
         let text = text(&config);
         let shape = self.image_shape(config.latent_channels())?;
         let conditioning = ImageConditioning::of_prompt(shape, &text);
-        let context = model.context(&text, &conditioning, self.batch(), &NoHooks)?;
+        let context = model.context(&ContextInput {
+            text: &text,
+            conditioning: &conditioning,
+            num_images: self.batch(),
+            hooks: &NoHooks,
+        })?;
         let modulations = model.modulations(&TIMESTEPS, &context);
         let size = packed_size::<M>(shape).into_iter();
         let size: Vec<i64> = size
@@ -351,37 +358,54 @@ impl CaseBench {
         let latents = self.random(&size, Kind::Float);
         self.timed_output(&mut || {
             let input = model.model_input(&latents, &conditioning);
-            let pass = ForwardPass::new(SkipOptions::default(), &NoHooks);
-            model.predict(&input, &modulations[0], &context, &pass)
+            let pass = ForwardPass {
+                context: &context,
+                modulation: &modulations[0],
+                skip: SkipOptions::default(),
+                controls: None,
+                hooks: &NoHooks,
+            };
+            model.predict(&input, &pass)
         })
     }
 
-    /// Measures a T5 that reads a prompt; `has_mask`: with its padding masked.
-    pub(crate) fn t5(&self, published: Value, small: Value, has_mask: bool) -> BenchLine {
-        let config: T5Config = self.config(published, small)?;
+    /// Measures a T5 that reads a prompt of `length` tokens; only UMT5 masks padding.
+    pub(crate) fn t5(&self, published: &T5Config, length: i64) -> BenchLine {
+        let config = self.config(published)?;
         let encoder = self.built(T5Encoder::new(&config, &self.weights))?;
-        let ids = self.random_ids(config.vocab_size.min(32_000), T5_LENGTH);
-        let mask = has_mask.then(|| ids.ones_like());
+        let ids = self.random_ids(config.vocab_size.min(32_000), length);
+        let mask = (config.model_type == Some(T5Kind::Umt5)).then(|| ids.ones_like());
         self.timed_output(&mut || encoder.forward(&ids, mask.as_ref(), &NoHooks))
     }
 
     /// Measures a language model that reads a prompt of `length` tokens, up to its tap.
-    pub(crate) fn language(
-        &self,
-        published: &LanguageConfig,
-        small: Value,
-        length: usize,
-    ) -> BenchLine {
-        let config = LanguageConfig {
+    pub(crate) fn language(&self, published: &LanguageConfig, length: usize) -> BenchLine {
+        let mut config = LanguageConfig {
             // No file has it.
             tap: published.tap,
-            ..self.config(published, small)?
+            ..self.config(published)?
         };
+        if self.small {
+            // Enough for what is read.
+            let states = config.tap.states(SMALL_LAYERS);
+            config.num_hidden_layers = states.into_iter().fold(SMALL_LAYERS, i64::max);
+        }
         let encoder = self.built(LanguageEncoder::new(&config, &self.weights))?;
         let ids = self.random_ids(config.vocab_size, length as i64);
         let mask = ids.ones_like();
         self.timed_output(&mut || encoder.forward(&ids, &mask, &NoHooks))
     }
+}
+
+/// Numbers of small networks of the same structure, by the fields of their configs.
+fn small_numbers() -> Value {
+    json!({"approximator_hidden_dim": 128, "approximator_layers": 2, "base_dim": 16, "cap_feat_dim": 64, "d_ff": 512,
+        "d_model": 256, "decoder_base_dim": 16, "dim": 256, "ffn_dim": 256, "hidden_size": 256, "image_proj_dim": 72,
+        "intermediate_size": 512, "joint_attention_dim": 128, "n_heads": 2, "n_kv_heads": 2, "n_layers": 4,
+        "n_refiner_layers": 1, "num_attention_heads": 2, "num_heads": 4, "num_key_value_heads": 1, "num_layers": 2,
+        "num_single_layers": 4, "pooled_projection_dim": 64, "text_dim": 128, "text_embed_dim": 256,
+        "text_hidden_dim": 128, "text_intermediate_size": 256, "text_num_attention_heads": 1,
+        "text_num_key_value_heads": 1, "vocab_size": 1000})
 }
 
 fn size(text: &str) -> Result<i64, String> {

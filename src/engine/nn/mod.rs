@@ -9,6 +9,7 @@ mod attention;
 mod clip;
 mod linear;
 mod norm;
+mod patches;
 mod rope;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use attention::{
 pub use clip::ClipTower;
 pub use linear::{Linear, Mlp, SwiGlu};
 pub use norm::{LayerNorm, QkNorm, T5Norm, TokenRmsNorm};
+pub use patches::{PatchOrder, from_patches, patches};
 pub use rope::{
     NUM_TIMESTEPS, Rope, angles_at, angles_of_ids, image_ids, rounded_timesteps,
     scaled_timestep_embedding, timestep_embedding,

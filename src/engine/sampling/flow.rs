@@ -19,7 +19,7 @@ use crate::error::EngineError;
 /// A model's flow-match Euler.
 #[derive(Clone, Debug)]
 pub struct FlowSchedule {
-    config: SchedulerConfig,
+    pub config: SchedulerConfig,
     /// Upper limit of mu, in families that have one.
     pub largest_mu: Option<f64>,
     /// Mu as a function of tokens and steps, in families whose pipelines have a separate formula.
@@ -31,17 +31,8 @@ pub struct FlowSchedule {
     pub is_exponential: bool,
 }
 
-impl FlowSchedule {
-    /// Of a scheduler's folder; for files that come without one, dev's, which has a guidance, or schnell's.
-    pub fn read(folder: Option<&Path>, guidance_embeds: bool) -> Result<Self, EngineError> {
-        let config = match folder {
-            Some(folder) => SchedulerConfig::read_flow_match_euler(folder)?,
-            None => SchedulerConfig::of_flux(guidance_embeds),
-        };
-        Ok(Self::from_config(config))
-    }
-
-    pub fn from_config(config: SchedulerConfig) -> Self {
+impl From<SchedulerConfig> for FlowSchedule {
+    fn from(config: SchedulerConfig) -> Self {
         Self {
             config,
             largest_mu: None,
@@ -49,6 +40,16 @@ impl FlowSchedule {
             is_in_single: false,
             is_exponential: false,
         }
+    }
+}
+
+impl FlowSchedule {
+    /// With the config of a scheduler's folder, if there is one.
+    pub fn read(mut self, folder: Option<&Path>) -> Result<Self, EngineError> {
+        if let Some(folder) = folder {
+            self.config = SchedulerConfig::read_flow_match_euler(folder)?;
+        }
+        Ok(self)
     }
 
     pub fn num_train_timesteps(&self) -> u32 {

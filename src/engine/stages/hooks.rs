@@ -9,8 +9,9 @@ use safelight_core::protocol::{EngineMessage, PixelHeader};
 use tch::{Kind, Tensor};
 
 use super::StageContext;
+use crate::Hooks;
 use crate::fault::{self, FaultSite};
-use crate::hooks::{DenoiseState, Hooks};
+use crate::hooks::DenoiseState;
 use crate::preview::StagePreviewer;
 
 pub(crate) struct StageHooks<'a> {

@@ -6,10 +6,9 @@ use safelight_core::job::{CannyThresholds, GenerateRequest, JobFolder, ResizeMod
 use safelight_core::media::{self, RgbPixels};
 use tch::{Kind, Tensor};
 
-use crate::capture::StageCapture;
-use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::images::{binary_mask, soft_mask};
+use crate::{EngineError, StageCapture};
 
 /// An input image as opened, and cropped as requested.
 pub(crate) struct FittedImage {

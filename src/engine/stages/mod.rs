@@ -10,6 +10,7 @@ pub(crate) mod job_images;
 pub(crate) mod siglip;
 #[cfg(test)]
 mod tests;
+pub mod video_latents;
 
 use std::fs;
 use std::io;
@@ -25,8 +26,7 @@ use safelight_core::memory::{FallbackLevel, StageMemory};
 use safelight_core::protocol::{EngineMessage, OutgoingMessage, StageOrder};
 use tch::{Device, Kind, Tensor};
 
-use crate::capture::{self, StageCapture};
-use crate::error::EngineError;
+use crate::capture;
 use crate::fault::{self, FaultSite};
 use crate::hooks::DenoiseState;
 use crate::hooks::Hooks as _;
@@ -36,7 +36,7 @@ use crate::preview::StagePreviewer;
 use crate::runtime::{self, use_compute_options};
 use crate::tensor_files;
 use crate::text::PromptEmbeds;
-use crate::work::StageWork;
+use crate::{EngineError, StageCapture, StageWork};
 use hooks::StageHooks;
 
 pub struct StageContext<'a> {

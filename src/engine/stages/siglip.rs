@@ -6,10 +6,9 @@ use std::path::Path;
 use safelight_core::networks::{NetworkConfig as _, SiglipConfig};
 use tch::{Kind, Tensor};
 
-use crate::error::EngineError;
 use crate::placement::{ComputePlacement, build};
 use crate::vision::{SiglipHead, SiglipImageProcessor, SiglipVisionEncoder};
-use crate::work::StageWork;
+use crate::{EngineError, StageWork};
 
 pub(crate) struct SiglipStage {
     pub(crate) processor: SiglipImageProcessor,

@@ -83,6 +83,18 @@ pub struct ResidualMagnitudes {
     pub max_change: f64,
 }
 
+impl ResidualMagnitudes {
+    /// Ratios measured with another number of calls; `retained`: the share of the calls, the first ones, that always run.
+    pub fn of(table: &[f64], num_calls: usize, max_skips: usize, retained: f64) -> Self {
+        Self {
+            ratios: stretched(table, num_calls),
+            max_skips,
+            retained: (retained * num_calls as f64) as usize,
+            max_change: f64::INFINITY,
+        }
+    }
+}
+
 /// A table that was measured with another number of calls, with the nearest of its numbers for each of `num_calls`.
 pub fn stretched(table: &[f64], num_calls: usize) -> Vec<f64> {
     let last = table.len().saturating_sub(1);

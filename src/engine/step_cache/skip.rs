@@ -1,9 +1,9 @@
 //! Blocks and calls that one evaluation of a network skips, with the caches of one text.
 
-use safelight_core::job::BlockSet;
+use safelight_core::job::{BlockSet, StepCache};
 use tch::Tensor;
 
-use super::{CallCache, ContextCache, SkipSignals};
+use super::{CacheCalibration, CallCache, ContextCache, SkipSignals};
 
 /// One call of a network. Without a cache that leaves out blocks it does nothing, and copies nothing.
 pub struct BlockSkipper<'a> {
@@ -99,7 +99,13 @@ pub struct ContextCaches {
 }
 
 impl ContextCaches {
-    pub fn new(make: impl Fn() -> Option<ContextCache>) -> Self {
+    /// `calibration`: of `num_calls` calls, computed only if a cache was chosen
+    pub fn new(
+        choice: Option<StepCache>,
+        num_calls: usize,
+        calibration: impl Fn() -> CacheCalibration,
+    ) -> Self {
+        let make = || ContextCache::new(choice?, num_calls, calibration());
         Self {
             whole: make(),
             without: make(),

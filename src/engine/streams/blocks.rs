@@ -8,7 +8,7 @@ use crate::nn::{
     FusedNorm, GateArgs, Linear, QkNorm, Rope, TokenRows, gated_add, gated_add_norm, gelu_tanh,
     layer_norm, qkv_attention, silu_times,
 };
-use crate::weights::{Weights, WeightsError};
+use crate::{Weights, WeightsError};
 
 /// Largest number in f16, which activations exceed.
 const LARGEST_HALF: f64 = 65504.0;

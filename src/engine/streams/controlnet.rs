@@ -11,9 +11,8 @@ use safelight_core::networks::stream_blocks::StreamShape;
 use tch::Tensor;
 
 use super::{BlocksForward, StreamBlocks, TokenRanges};
-use crate::hooks::Hooks;
 use crate::nn::{Linear, Rope, gated_add};
-use crate::weights::{Weights, WeightsError};
+use crate::{Hooks, Weights, WeightsError};
 
 /// Output of one ControlNet for double and single blocks: `(1, B * I, C)` each
 pub type ControlNetOutput = [Vec<Tensor>; 2];

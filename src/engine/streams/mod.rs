@@ -15,7 +15,6 @@
 
 mod blocks;
 mod controlnet;
-mod flux_backbone;
 mod modulation;
 
 use std::rc::Rc;
@@ -25,15 +24,13 @@ use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
 use crate::fault::FaultSite;
-use crate::hooks::Hooks;
 use crate::nn::{FusedNorm, GateArgs, Linear, Rope, TokenRows, gated_add, layer_norm};
 use crate::step_cache::{BlockSkipper, SkipOptions};
-use crate::weights::{Weights, WeightsError};
+use crate::{Hooks, Weights, WeightsError};
 
 pub use blocks::TokenRanges;
 use blocks::{DoubleBlock, SingleBlock, add_norm, layer};
 pub use controlnet::{ControlNetBlocks, ControlNetResiduals};
-pub use flux_backbone::{FluxBackbone, FluxSequence, SequenceEmbedder};
 pub use modulation::{DoubleModulation, StreamModulation, embedder, of_timestep};
 
 pub const EPS: f64 = 1e-6;
@@ -316,4 +313,57 @@ impl<'a> BlocksForward<'a> {
         let attended = last.attend(normed, self.tokens, self.rope);
         Some(last.linear2.forward(&own(&attended)))
     }
+}
+
+pub struct SequenceEmbedder {
+    img_in: Linear,
+    txt_in: Linear,
+    dim: i64,
+    pub kind: Kind,
+    pub device: Device,
+}
+
+impl SequenceEmbedder {
+    /// `input` and `text`: channels of an image token and of a text token; `w`: by the authors' names
+    pub fn new(
+        shape: &StreamShape,
+        input: i64,
+        text: i64,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            img_in: layer(shape, input, shape.dim, &(w / "img_in"))?,
+            txt_in: layer(shape, text, shape.dim, &(w / "txt_in"))?,
+            dim: shape.dim,
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    /// Text embedded for the blocks: `(1, T, text)` -> `(1, T, C)`
+    pub fn text(&self, prompt_embeds: &Tensor) -> Tensor {
+        let prompt = prompt_embeds.to_device(self.device).to_kind(self.kind);
+        self.txt_in.forward(&prompt.contiguous())
+    }
+
+    /// Texts followed by images: `img`: `(B, I, input)`, `txt`: `(1, T, C)` -> `(1, L, C)`
+    pub fn embed(&self, img: &Tensor, txt: &Tensor, tokens: &TokenRanges) -> Tensor {
+        let img = img.to_device(self.device).to_kind(self.kind);
+        let xs = Tensor::empty([1, tokens.count(), self.dim], (self.kind, self.device));
+        let mut texts = tokens.of_txt(&xs).view([tokens.images, -1, self.dim]);
+        texts.copy_(&txt.expand_as(&texts));
+        self.img_in
+            .forward_into(&img.contiguous(), &tokens.of_img(&xs));
+        xs
+    }
+}
+
+/// Text embedded once for all steps.
+pub struct FluxSequence {
+    /// `(1, T, C)`
+    pub txt: Tensor,
+    /// Added to the attention scores of one image and its text: `(1, 1, T + I, T + I)`
+    pub bias: Option<Tensor>,
+    /// Of all tokens of a batch.
+    pub rope: Rope,
 }

@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::StreamModulations;
 use crate::nn::{Linear, Mlp, timestep_embedding};
-use crate::weights::{Weights, WeightsError};
+use crate::{Weights, WeightsError};
 
 /// Factor of the guidance before its sinusoidal embedding.
 const GUIDANCE_FACTOR: f32 = 1000.0;

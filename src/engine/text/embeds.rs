@@ -8,6 +8,7 @@ use tch::{Kind, Tensor};
 
 use super::EncodedText;
 use crate::capture::StageCapture;
+use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::tensor_files::{self, TensorFile};
 
@@ -31,6 +32,18 @@ impl TextEmbeds {
             mask: None,
             pooled: None,
         }
+    }
+
+    /// For models that read no mask.
+    #[must_use]
+    pub fn without_mask(self) -> Self {
+        Self { mask: None, ..self }
+    }
+
+    /// Returns whether states and pooled vector are as wide as this; `None`: no vector is read.
+    pub fn has_widths(&self, states: i64, pooled: Option<i64>) -> bool {
+        let is_pooled = |width| self.pooled.as_ref().is_some_and(|it| fits(it, &[1, width]));
+        fits(&self.prompt, &[1, -1, states]) && pooled.is_none_or(is_pooled)
     }
 
     /// Tokens that count as text.
@@ -157,6 +170,12 @@ impl PromptEmbeds {
             }
         }
         all.ok_or_else(|| EngineError::internal("there is no text to read"))
+    }
+
+    /// All texts, the negative one last.
+    pub fn all(&self) -> impl Iterator<Item = &TextEmbeds> {
+        let prompts = std::iter::once(&self.prompt).chain(&self.later);
+        prompts.chain(&self.negative)
     }
 
     /// Appends tokens of image prompts, `(1, L, C)`, to the prompt; the negative prompt stays without.

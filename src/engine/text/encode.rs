@@ -132,17 +132,22 @@ impl<'a> EncoderFiles<'a> {
         Ok(tokenizer)
     }
 
-    /// The encoder with what the request's LoRAs do to it, where they can change a `network` of its kind.
+    /// The encoder with what the request's LoRAs do to it, where they can change a `network` of its kind; `None`: where
+    /// they cannot.
     pub fn encoder<T: 'static>(
         &self,
-        network: LoraTarget,
+        network: Option<LoraTarget>,
         work: &StageWork<'_>,
         new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
         unexpected: fn(&Weights) -> Vec<String>,
     ) -> Result<CachedNetwork<T>, EngineError> {
-        let (place, loras) = (work.place, &work.request.loras);
+        let place = work.place;
+        let loras = network.map_or(&[][..], |_| &work.request.loras);
         place.network(self.component, self.home, loras, || {
-            let weights = with_loras(&place.open(self.home)?, loras, network)?;
+            let mut weights = place.open(self.home)?;
+            if let Some(network) = network {
+                weights = with_loras(&weights, loras, network)?;
+            }
             build(&weights, self.component, work.hooks, new, unexpected)
         })
     }
@@ -158,7 +163,12 @@ pub fn read_clip(
     let length = CLIP_LENGTH.min(config.max_position_embeddings) as usize;
     let tokenizer = files.tokenizer(length, config.vocab_size)?;
     let new = |w: &_| ClipTextEncoder::new(&config, w);
-    let encoder = files.encoder(lora::CLIP, work, new, ClipTextEncoder::unexpected_keys)?;
+    let encoder = files.encoder(
+        Some(lora::CLIP),
+        work,
+        new,
+        ClipTextEncoder::unexpected_keys,
+    )?;
     let pooled = texts.iter().map(|text| {
         let tokens = TokenBatch::encode(&text.text, &tokenizer)?;
         let embeds = encoder.forward(&tokens.ids, work.hooks);
@@ -173,46 +183,54 @@ pub fn read_clip(
     pooled.collect()
 }
 
-/// Output of a language model or T5 for one text, on the CPU.
-pub struct ReadText {
-    /// `(1, T, n C)`: the tokens that the template does not drop, with padding where it keeps that.
-    pub states: Tensor,
-    /// `(1, T)` integers, 0 for padding
-    pub mask: Tensor,
-}
-
 /// Visibility of padding for the tokens of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaddingMode {
     Seen,
     Hidden,
+    /// Zeros: not encoded, which gives equal values for the text and is much faster.
+    Zero,
 }
 
-/// Each text through the T5 that `files` are, padded to `length` tokens.
+/// Each text through the T5 or UMT5 that `files` are, padded to `length` tokens, on the CPU with its mask.
 pub fn read_t5(
     files: &EncoderFiles<'_>,
+    kind: T5Kind,
     texts: &[EncodedText],
-    length: usize,
-    padding: PaddingMode,
+    (length, padding): (usize, PaddingMode),
     work: &mut StageWork<'_>,
-) -> Result<Vec<ReadText>, EngineError> {
-    let config = T5Config::read_as(T5Kind::T5, files.home)?;
+) -> Result<Vec<TextEmbeds>, EngineError> {
+    let config = T5Config::read_as(kind, files.home)?;
     let tokenizer = files.tokenizer(length, config.vocab_size)?;
     let new = |w: &_| T5Encoder::new(&config, w);
-    let encoder = files.encoder(lora::T5, work, new, T5Encoder::unexpected_keys)?;
+    let lora = (kind == T5Kind::T5).then_some(lora::T5);
+    let encoder = files.encoder(lora, work, new, T5Encoder::unexpected_keys)?;
     let read = texts.iter().map(|text| {
         let tokens = TokenBatch::encode(&text.text, &tokenizer)?;
         if let Some(notice) = tokens.cut_notice(text.role) {
             work.hooks.warn(notice);
         }
-        let mask = Some(&tokens.mask).filter(|_| padding == PaddingMode::Hidden);
-        let states = encoder.forward(&tokens.ids, mask, work.hooks);
-        let states = states.ok_or(EngineError::Cancelled)?;
+        let forward = |tokens: &TokenBatch| {
+            let mask = Some(&tokens.mask).filter(|_| padding != PaddingMode::Seen);
+            let states = encoder.forward(&tokens.ids, mask, work.hooks);
+            states.ok_or(EngineError::Cancelled)
+        };
+        let states = if padding == PaddingMode::Zero {
+            let missing = length as i64 - tokens.num_tokens;
+            forward(&tokens.unpadded())?.constant_pad_nd([0, 0, 0, missing])
+        } else {
+            forward(&tokens)?
+        };
         text.record_tokens(files, &tokens, work.capture);
-        text.record(files, "last_hidden_state", &states, work.capture);
-        Ok(ReadText {
-            states: states.to_device(Device::Cpu),
-            mask: tokens.mask,
+        if padding != PaddingMode::Zero {
+            text.record(files, "last_hidden_state", &states, work.capture);
+        } else if work.capture.is_on() {
+            // The reference encodes the padding, too.
+            text.record(files, "last_hidden_state", &forward(&tokens)?, work.capture);
+        }
+        Ok(TextEmbeds {
+            mask: Some(tokens.mask),
+            ..TextEmbeds::of_states(states.to_device(Device::Cpu))
         })
     });
     read.collect()
@@ -224,14 +242,21 @@ pub fn language_embeds(
     read_as: (LanguageUse, &PromptTemplate),
     work: &mut StageWork<'_>,
 ) -> Result<PromptEmbeds, EngineError> {
-    let texts = EncodedText::all_of(work.request)?;
-    tch::no_grad(|| {
+    embeds_of(work, |texts, work| {
         let files = EncoderFiles::first(&work.request.files);
-        let read = read_language(&files, &texts, read_as, work)?;
-        let embeds = read.into_iter();
-        let embeds = embeds.map(|read| TextEmbeds::of_states(read.states));
-        PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
+        let read = read_language(&files, texts, read_as, work)?;
+        Ok(read.into_iter().map(TextEmbeds::without_mask).collect())
     })
+}
+
+/// All texts of the job, as `read` embeds them.
+pub fn embeds_of(
+    work: &mut StageWork<'_>,
+    read: impl FnOnce(&[EncodedText], &mut StageWork<'_>) -> Result<Vec<TextEmbeds>, EngineError>,
+) -> Result<PromptEmbeds, EngineError> {
+    let texts = EncodedText::all_of(work.request)?;
+    let embeds = tch::no_grad(|| read(&texts, work))?;
+    PromptEmbeds::from_texts(&texts, embeds, work.capture)
 }
 
 /// Images that precede each text, for vision-language models.
@@ -290,14 +315,14 @@ struct ImageTokens {
     places: Tensor,
 }
 
-/// Each text within `template` through the language model that `files` are, as far as `usage` reads it. Records every
-/// layer where something is recorded.
+/// Each text within `template` through the language model that `files` are, as far as `usage` reads it: the tokens that
+/// the template does not drop, on the CPU with their mask. Records every layer where something is recorded.
 pub fn read_language(
     files: &EncoderFiles<'_>,
     texts: &[EncodedText],
     how: (LanguageUse, &PromptTemplate),
     work: &mut StageWork<'_>,
-) -> Result<Vec<ReadText>, EngineError> {
+) -> Result<Vec<TextEmbeds>, EngineError> {
     read_with_images(files, texts, how, None, work)
 }
 
@@ -308,7 +333,7 @@ pub fn read_with_images(
     (usage, template): (LanguageUse, &PromptTemplate),
     images: Option<&TextImages>,
     work: &mut StageWork<'_>,
-) -> Result<Vec<ReadText>, EngineError> {
+) -> Result<Vec<TextEmbeds>, EngineError> {
     let config = usage.read(files.home)?;
     let room = images.map_or(0, |images| images.spelled.len());
     let tokenizer = files.tokenizer(template.length() + room, config.vocab_size)?;
@@ -383,9 +408,10 @@ pub fn read_with_images(
         let read = encoder.forward_seeing(ids, mask, seen.as_ref(), work.hooks, &mut each);
         let (states, last) = read.ok_or(EngineError::Cancelled)?;
         text.record(files, "last_hidden_state", &last, work.capture);
-        Ok(ReadText {
-            states: within_template(&states, template).to_device(Device::Cpu),
-            mask: within_template(&tokens.mask, template).to_kind(Kind::Int64),
+        let states = within_template(&states, template).to_device(Device::Cpu);
+        Ok(TextEmbeds {
+            mask: Some(within_template(&tokens.mask, template).to_kind(Kind::Int64)),
+            ..TextEmbeds::of_states(states)
         })
     });
     read.collect()

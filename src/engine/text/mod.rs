@@ -17,7 +17,7 @@ use crate::weights::{Weights, WeightsError};
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
 pub use encode::{
-    EncodedText, EncoderFiles, PaddingMode, ReadText, TextImages, TokenBatch, language_embeds,
+    EncodedText, EncoderFiles, PaddingMode, TextImages, TokenBatch, embeds_of, language_embeds,
     read_clip, read_language, read_t5, read_with_images, within_template,
 };
 pub use language::{LanguageEncoder, SeenImages};

@@ -177,7 +177,7 @@ impl LanguageConfig {
     }
 
     /// The published Llama 3 of 8 billion numbers, with LLaVA's words.
-    pub(crate) fn llama3(tap: LanguageTap) -> Self {
+    pub fn llama3(tap: LanguageTap) -> Self {
         let config = Self {
             num_key_value_heads: Some(8),
             tap,

@@ -21,24 +21,21 @@ use std::rc::Rc;
 use safelight_core::families::chroma::{self, CALLS_AT_ONCE, TEXT_TOKENS, lora};
 use safelight_core::job::JobFolder;
 use safelight_core::lora::LoraTarget;
-use safelight_core::networks::{ChromaTransformerConfig, SchedulerConfig};
+use safelight_core::networks::{ChromaTransformerConfig, SchedulerConfig, T5Kind};
 use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
-use crate::capture::StageCapture;
+use super::flux_backbone::FluxBackbone;
 use crate::denoise::fits;
-use crate::error::EngineError;
-use crate::families::flux::{ROPE_THETA, text_ids};
-use crate::hooks::Hooks;
-use crate::nn::{Linear, image_ids, rounded_timesteps, silu, timestep_embedding};
+use crate::families::flux::{ROPE_THETA, img_ids, text_ids};
+use crate::nn::{Linear, rounded_timesteps, silu, timestep_embedding};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet,
+    ContextInput, ForwardPass, ImageConditioning, ImageModel, NoControlNet,
 };
-use crate::streams::{FluxBackbone, FluxSequence, StreamModulations};
-use crate::text::{EncodedText, EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, read_t5};
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::streams::{FluxSequence, StreamModulations};
+use crate::text::{EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, embeds_of, read_t5};
+use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
 pub(crate) static FAMILY: ImageFamily<ChromaTransformer> = ImageFamily::new(chroma::FAMILY);
 
@@ -53,10 +50,6 @@ pub struct ChromaTransformer {
     backbone: FluxBackbone,
     approximator: ModulationApproximator,
     config: ChromaTransformerConfig,
-}
-
-fn img_ids(shape: ImageLatentShape) -> Tensor {
-    image_ids(shape.grid(), 0, Kind::Float)
 }
 
 impl ImageModel for ChromaTransformer {
@@ -83,27 +76,18 @@ impl ImageModel for ChromaTransformer {
     }
 
     /// The text's mask is 1 for tokens that count as text, all of them before the others.
-    fn context(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-        num_images: i64,
-        _: &dyn Hooks,
-    ) -> Result<FluxSequence, EngineError> {
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<FluxSequence, EngineError> {
+        let (text, conditioning) = (input.text, input.conditioning);
         let (prompt, mask, shape) = (&text.prompt, text.mask()?, conditioning.shape);
         let mask = mask.to_device(Device::Cpu).to_kind(Kind::Float);
         let alike = alike_at_end(prompt, &mask);
         let kept = prompt.size()[1] - alike + 1;
         let bias = bias(&mask.view([-1]).narrow(0, 0, kept), alike, shape.tokens());
-        let (device, kind) = self.place();
-        let (txt_ids, img_ids) = (text_ids(kept), img_ids(shape));
-        let prompt = &prompt.narrow(1, 0, kept);
-        let sequence = self
-            .backbone
-            .context(prompt, &txt_ids, &img_ids, num_images);
+        let (device, kind) = self.backbone.place();
+        let text = &TextEmbeds::of_states(prompt.narrow(1, 0, kept));
         Ok(FluxSequence {
             bias: Some(aligned(&bias, device, kind)),
-            ..sequence
+            ..self.backbone.context(&ContextInput { text, ..*input })
         })
     }
 
@@ -112,43 +96,32 @@ impl ImageModel for ChromaTransformer {
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, as large
-    fn predict(
-        &self,
-        img: &Tensor,
-        modulation: &StreamModulations,
-        context: &FluxSequence,
-        pass: &ForwardPass<'_, Self::Control>,
-    ) -> Option<Tensor> {
+    fn predict(&self, img: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor> {
         let none = || Some(Rc::default());
-        self.backbone
-            .forward(img, modulation, context, pass.skip, none, pass.hooks)
+        self.backbone.forward(img, pass.context, pass, none)
     }
 
     fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
-        let request = work.request;
-        let texts = EncodedText::all_of(request)?;
-        let length = request.options.max_sequence_length.unwrap_or(TEXT_TOKENS);
-        tch::no_grad(|| {
-            let files = EncoderFiles::first(&request.files);
-            let read = read_t5(&files, &texts, length as usize, PaddingMode::Hidden, work)?;
+        let options = &work.request.options;
+        let length = options.max_sequence_length.unwrap_or(TEXT_TOKENS) as usize;
+        let files = EncoderFiles::first(&work.request.files);
+        embeds_of(work, |texts, work| {
+            let padded = (length, PaddingMode::Hidden);
+            let read = read_t5(&files, T5Kind::T5, texts, padded, work)?;
             let embeds = read.into_iter().map(|read| TextEmbeds {
-                mask: Some(with_one_more(&read.mask)),
-                ..TextEmbeds::of_states(read.states)
+                mask: read.mask.as_ref().map(with_one_more),
+                ..read
             });
-            PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
+            Ok(embeds.collect())
         })
     }
 
-    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
-        FlowSchedule::from_config(scheduler.unwrap_or_else(|| SchedulerConfig::of_shift(SHIFT)))
+    fn schedule(_: &Self::Config) -> FlowSchedule {
+        SchedulerConfig::of_shift(SHIFT).into()
     }
 
     fn config(&self) -> &ChromaTransformerConfig {
         &self.config
-    }
-
-    fn place(&self) -> (Device, Kind) {
-        self.backbone.place()
     }
 
     fn accepts(&self, text: &TextEmbeds) -> bool {
@@ -159,25 +132,11 @@ impl ImageModel for ChromaTransformer {
 
     fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
         conditioning.record_mask(capture);
-        capture.put("latent_image_ids", &img_ids(conditioning.shape));
+        capture.put("latent_image_ids", &img_ids(conditioning));
     }
 
-    fn text_inputs(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-    ) -> Vec<(&'static str, Tensor)> {
-        let shape = conditioning.shape;
-        let mut inputs = vec![
-            ("txt_ids", text_ids(text.prompt.size()[1])),
-            ("img_ids", img_ids(shape)),
-            ("encoder_hidden_states", text.prompt.shallow_clone()),
-        ];
-        if let Some(mask) = &text.mask {
-            let image = Tensor::ones([1, shape.tokens()], (mask.kind(), mask.device()));
-            inputs.push(("attention_mask", Tensor::cat(&[mask, &image], 1)));
-        }
-        inputs
+    fn position_ids(num_text: i64, it: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
+        Some([text_ids(num_text), img_ids(it)])
     }
 }
 

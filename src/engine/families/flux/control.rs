@@ -11,7 +11,6 @@
 use std::path::Path;
 
 use safelight_core::families::flux::control::mode;
-use safelight_core::job::ControlInput;
 use safelight_core::model::ControlKind;
 use safelight_core::networks::flux_control::MODES;
 use safelight_core::networks::{FluxControlConfig, FluxControlKeys};
@@ -19,15 +18,14 @@ use tch::Tensor;
 
 use super::{FluxContext, FluxTransformer};
 use crate::controls::LoadedControls;
-use crate::error::EngineError;
 use crate::nn::{Rope, rounded_timesteps};
-use crate::stages::images::{ControlNet, ImageLatentShape, StreamControlNet};
+use crate::stages::images::{ControlImage, ControlNet, StreamControlNet};
 use crate::streams::{
     ControlNetBlocks, FluxSequence, SequenceEmbedder, StreamBlocks, StreamModulation,
 };
 use crate::text::TextEmbeds;
-use crate::weights::{StoredMatrix, Weights, WeightsError};
-use crate::work::StageWork;
+use crate::weights::StoredMatrix;
+use crate::{EngineError, StageWork, Weights, WeightsError};
 
 pub struct FluxControl {
     entry: SequenceEmbedder,
@@ -104,14 +102,8 @@ impl ControlNet for FluxControl {
         work.control_networks(home, Self::new)
     }
 
-    fn embed(
-        &self,
-        model: &FluxTransformer,
-        shape: ImageLatentShape,
-        latents: &Tensor,
-        control: &ControlInput,
-    ) -> Result<Tensor, EngineError> {
-        self.embed_for(model.config.dim(), shape, latents, control)
+    fn embed(&self, model: &FluxTransformer, it: &ControlImage<'_>) -> Result<Tensor, EngineError> {
+        self.embed_for(model.config.dim(), it)
     }
 
     fn modulations(

@@ -13,7 +13,6 @@
 //! Shapes: `B` images of one text; `T` tokens of text, `I` of an image with its reference; `C` width.
 
 mod control;
-mod redux;
 
 use std::path::Path;
 
@@ -22,29 +21,30 @@ use safelight_core::job::{GenerateRequest, JobFolder, LoraChoice};
 use safelight_core::lora::LoraTarget;
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{
-    FluxTransformerConfig, FluxTransformerKeys, NetworkConfig as _, SchedulerConfig,
+    FluxTransformerConfig, FluxTransformerKeys, NetworkConfig as _, ReduxConfig, SchedulerConfig,
+    T5Kind,
 };
 use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
-use crate::capture::StageCapture;
+use super::flux_backbone::FluxBackbone;
 use crate::denoise::fits;
-use crate::error::EngineError;
-use crate::hooks::Hooks;
 use crate::nn::{image_ids, rounded_timesteps};
+use crate::placement::build;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    EncodedImages, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, ReferenceEncoding,
-    StartImageMode, folded_mask,
+    ContextInput, EncodedImages, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel,
+    ReferenceEncoding, StartImageMode, folded_mask,
 };
-use crate::stages::job_images::fitted;
-use crate::step_cache::{CacheCalibration, ResidualMagnitudes, stretched};
-use crate::streams::{FluxBackbone, FluxSequence, StreamModulation, StreamModulations};
+use crate::stages::job_images::{fitted, prompt_image, prompt_images_of_job};
+use crate::stages::siglip::{SiglipStage, exact};
+use crate::step_cache::{CacheCalibration, ResidualMagnitudes};
+use crate::streams::{FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{
-    EncodedText, EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, read_clip, read_t5,
+    EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, embeds_of, read_clip, read_t5,
 };
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::vision::ReduxEmbedder;
+use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
 pub use control::FluxControl;
 
@@ -74,7 +74,7 @@ pub fn text_ids(tokens: i64) -> Tensor {
 }
 
 /// Position ids of the image tokens and of reference tokens after them.
-fn img_ids(conditioning: &ImageConditioning<'_, FluxTransformer>) -> Tensor {
+pub fn img_ids<M: ImageModel>(conditioning: &ImageConditioning<'_, M>) -> Tensor {
     let references = conditioning.references.shapes.iter();
     let references = references.map(|shape| image_ids(shape.grid(), 1, Kind::Float));
     let own = image_ids(conditioning.shape.grid(), 0, Kind::Float);
@@ -116,14 +116,9 @@ impl ImageModel for FluxTransformer {
         })
     }
 
-    fn context(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-        num_images: i64,
-        _: &dyn Hooks,
-    ) -> Result<FluxContext, EngineError> {
-        let (guidance, img_ids) = (conditioning.guidance.distilled, img_ids(conditioning));
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<FluxContext, EngineError> {
+        let (text, conditioning, num_images) = (input.text, input.conditioning, input.num_images);
+        let guidance = conditioning.guidance.distilled;
         let of_controls = if self.config.guidance_embeds {
             guidance
         } else {
@@ -131,15 +126,12 @@ impl ImageModel for FluxTransformer {
         };
         conditioning.controls.read_prompt(|network, settings| {
             network.prompt(text, settings.kind, of_controls, |tokens| {
-                let txt_ids = text_ids(tokens);
-                self.backbone.rope(&txt_ids, &img_ids, num_images)
+                let ids = [text_ids(tokens), img_ids(conditioning)];
+                self.backbone.rope(&ids, num_images)
             })
         })?;
-        let (prompt, txt_ids) = (&text.prompt, text_ids(text.prompt.size()[1]));
         Ok(FluxContext {
-            sequence: self
-                .backbone
-                .context(prompt, &txt_ids, &img_ids, num_images),
+            sequence: self.backbone.context(input),
             vec: self.modulation.vec(text.pooled()?, guidance),
         })
     }
@@ -151,43 +143,39 @@ impl ImageModel for FluxTransformer {
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, `(B, I, out_channels)`
-    fn predict(
-        &self,
-        img: &Tensor,
-        modulation: &StreamModulations,
-        context: &FluxContext,
-        pass: &ForwardPass<'_, FluxControl>,
-    ) -> Option<Tensor> {
-        let residuals = || pass.residuals(img);
-        let (context, hooks) = (&context.sequence, pass.hooks);
-        self.backbone
-            .forward(img, modulation, context, pass.skip, residuals, hooks)
+    fn predict(&self, img: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor> {
+        let (context, residuals) = (&pass.context.sequence, || pass.residuals(img));
+        self.backbone.forward(img, context, pass, residuals)
     }
 
     fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
-        let request = work.request;
-        let texts = EncodedText::all_of(request)?;
-        tch::no_grad(|| {
+        let (files, limit) = (
+            &work.request.files,
+            work.request.options.max_sequence_length,
+        );
+        embeds_of(work, |texts, work| {
             // CLIP is unloaded before T5 is loaded.
-            let pooled = read_clip(&EncoderFiles::first(&request.files), &texts, work)?;
-            let files = EncoderFiles::second(&request.files)?;
-            let length = match request.options.max_sequence_length {
+            let pooled = read_clip(&EncoderFiles::first(files), texts, work)?;
+            let length = match limit {
                 Some(length) => length as usize,
-                None if FluxTransformerConfig::read(&request.files.transformer)?
-                    .guidance_embeds =>
-                {
-                    T5_LENGTHS.0
-                }
+                None if Self::Config::read(&files.transformer)?.guidance_embeds => T5_LENGTHS.0,
                 None => T5_LENGTHS.1,
             };
             // Flux was trained to attend to padding.
-            let prompts = read_t5(&files, &texts, length, PaddingMode::Seen, work)?;
+            let padded = (length, PaddingMode::Seen);
+            let prompts = read_t5(
+                &EncoderFiles::second(files)?,
+                T5Kind::T5,
+                texts,
+                padded,
+                work,
+            )?;
             let embeds = prompts.into_iter().zip(pooled);
             let embeds = embeds.map(|(prompt, pooled)| TextEmbeds {
                 pooled: Some(pooled),
-                ..TextEmbeds::of_states(prompt.states)
+                ..prompt.without_mask()
             });
-            PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
+            Ok(embeds.collect())
         })
     }
 
@@ -195,7 +183,7 @@ impl ImageModel for FluxTransformer {
         folder: &JobFolder,
         work: &mut StageWork<'_>,
     ) -> Result<Tensor, EngineError> {
-        redux::encode_image_prompts(folder, work)
+        encode_image_prompts(folder, work)
     }
 
     fn read_config(home: &Path, loras: &[LoraChoice]) -> Result<Self::Config, EngineError> {
@@ -206,9 +194,8 @@ impl ImageModel for FluxTransformer {
         !reads_control(config)
     }
 
-    fn schedule(scheduler: Option<SchedulerConfig>, config: &Self::Config) -> FlowSchedule {
-        let published = || SchedulerConfig::of_flux(config.guidance_embeds);
-        FlowSchedule::from_config(scheduler.unwrap_or_else(published))
+    fn schedule(config: &Self::Config) -> FlowSchedule {
+        SchedulerConfig::of_flux(config.guidance_embeds).into()
     }
 
     /// The control image, or the image outside the mask and the mask.
@@ -246,14 +233,12 @@ impl ImageModel for FluxTransformer {
         &self.config
     }
 
-    fn place(&self) -> (Device, Kind) {
-        self.backbone.place()
-    }
-
     fn accepts(&self, text: &TextEmbeds) -> bool {
-        let pooled = text.pooled.as_ref();
-        fits(&text.prompt, &[1, -1, self.config.joint_attention_dim])
-            && pooled.is_some_and(|pooled| fits(pooled, &[1, self.config.pooled_projection_dim]))
+        let config = &self.config;
+        text.has_widths(
+            config.joint_attention_dim,
+            Some(config.pooled_projection_dim),
+        )
     }
 
     fn input_error(
@@ -274,10 +259,9 @@ impl ImageModel for FluxTransformer {
         CacheCalibration {
             polynomial: Some(POLYNOMIAL.into()),
             magnitudes: Some(ResidualMagnitudes {
-                ratios: stretched(&RATIOS, num_calls),
-                max_skips: MAX_SKIPS,
+                // Rounded, as in diffusers.
                 retained: (RETAINED * num_calls as f64).round() as usize,
-                max_change: f64::INFINITY,
+                ..ResidualMagnitudes::of(&RATIOS, num_calls, MAX_SKIPS, RETAINED)
             }),
         }
     }
@@ -296,23 +280,12 @@ impl ImageModel for FluxTransformer {
         }
     }
 
-    fn text_inputs(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-    ) -> Vec<(&'static str, Tensor)> {
-        let mut inputs = vec![
-            ("txt_ids", text_ids(text.prompt.size()[1])),
-            ("img_ids", img_ids(conditioning)),
-            ("encoder_hidden_states", text.prompt.shallow_clone()),
-        ];
-        let pooled = text.pooled.iter();
-        inputs.extend(pooled.map(|pooled| ("pooled_projections", pooled.shallow_clone())));
-        if self.config.guidance_embeds {
-            let guidance = [conditioning.guidance.distilled as f32];
-            inputs.push(("guidance", Tensor::from_slice(&guidance)));
-        }
-        inputs
+    fn position_ids(num_text: i64, it: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
+        Some([text_ids(num_text), img_ids(it)])
+    }
+
+    fn guidance_input(&self, distilled: f64) -> Option<f32> {
+        self.config.guidance_embeds.then_some(distilled as f32)
     }
 }
 
@@ -375,6 +348,47 @@ fn reference_size(width: u32, height: u32) -> (u32, u32) {
 
 /// Token limits of T5: in models with distilled guidance, and in the others.
 const T5_LENGTHS: (usize, usize) = (512, 256);
+
+/// Tokens of all image prompts of the job: `(1, L, C)` in f32 on the CPU; SigLIP's hidden states of each image, which Redux
+/// embeds as text tokens.
+///
+/// A single image of strength 1 gives the result of diffusers' `FluxPriorReduxPipeline`. Strengths and several images
+/// follow ComfyUI: each image's tokens are scaled, and all follow the text. (diffusers scales the text's tokens, too,
+/// and adds up the tokens of several images.)
+fn encode_image_prompts(
+    folder: &JobFolder,
+    work: &mut StageWork<'_>,
+) -> Result<Tensor, EngineError> {
+    let request = work.request;
+    let images = prompt_images_of_job(folder, request, work.capture)?;
+    let files = request.files.image_prompts.as_ref();
+    let files = files.ok_or_else(|| EngineError::request("there is nothing that reads images"))?;
+    let mut seen = Vec::new();
+    {
+        // Unloaded before the second network is loaded.
+        let looking =
+            SiglipStage::open(&files.image_encoder, files.image_processor.as_deref(), work)?;
+        for (index, image) in images.iter().enumerate() {
+            let pixels = looking.processor.of_bytes(image)?;
+            seen.push(looking.look(&prompt_image(index), &pixels, work)?);
+        }
+    }
+    let config = ReduxConfig::read(&files.embedder)?;
+    let weights = exact(work).open(&files.embedder)?;
+    let new = |w: &_| ReduxEmbedder::new(&config, w);
+    let unexpected = ReduxEmbedder::unexpected_keys;
+    let embedder = build(&weights, "image embedder", work.hooks, new, unexpected)?;
+    drop(weights);
+    let chosen = seen.iter().zip(&request.prompt_images).enumerate();
+    let tokens = chosen.map(|(index, (states, image))| {
+        let embeds = tch::no_grad(|| embedder.forward(states));
+        let name = format!("{}.embeds", prompt_image(index));
+        work.capture.put(name, &embeds);
+        (embeds * image.strength).to_device(Device::Cpu)
+    });
+    let tokens: Vec<Tensor> = tokens.collect();
+    Ok(Tensor::cat(&tokens, 1))
+}
 
 #[cfg(test)]
 pub(in crate::families) mod tests;

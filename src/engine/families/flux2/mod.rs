@@ -23,19 +23,17 @@ use safelight_core::networks::{Flux2TransformerConfig, Flux2TransformerKeys, Sch
 use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
-use crate::capture::StageCapture;
+use super::flux_backbone::FluxBackbone;
 use crate::denoise::fits;
-use crate::error::EngineError;
-use crate::hooks::Hooks;
 use crate::nn::{image_ids, rounded_timesteps};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet, ReferenceEncoding,
+    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet,
+    ReferenceEncoding,
 };
-use crate::streams::{FluxBackbone, FluxSequence, StreamModulation, StreamModulations};
+use crate::streams::{FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
 pub(crate) static FAMILY: ImageFamily<Flux2Transformer> = ImageFamily::new(flux2::FAMILY);
 
@@ -51,8 +49,8 @@ pub struct Flux2Transformer {
 }
 
 /// Position ids of text tokens: time, row, column, and their order: `(tokens, 4)`
-fn text_ids(text: &TextEmbeds) -> Tensor {
-    let order = Tensor::arange(text.prompt.size()[1], (Kind::Int64, Device::Cpu));
+fn text_ids(tokens: i64) -> Tensor {
+    let order = Tensor::arange(tokens, (Kind::Int64, Device::Cpu));
     let zeros = order.zeros_like();
     Tensor::stack(&[&zeros, &zeros, &zeros, &order], -1)
 }
@@ -63,12 +61,6 @@ fn img_ids<'a>(first: i64, shapes: impl IntoIterator<Item = &'a ImageLatentShape
         image_ids(shape.grid(), TIME_STEP * number, Kind::Int64).constant_pad_nd([0, 1])
     });
     Tensor::cat(&ids.collect::<Vec<_>>(), 0)
-}
-
-/// Position ids of the image's tokens and of its references'.
-fn all_img_ids(conditioning: &ImageConditioning<'_, Flux2Transformer>) -> Tensor {
-    let references = &conditioning.references.shapes;
-    img_ids(0, std::iter::once(&conditioning.shape).chain(references))
 }
 
 impl ImageModel for Flux2Transformer {
@@ -82,6 +74,7 @@ impl ImageModel for Flux2Transformer {
     const REFERENCES: Option<ReferenceEncoding> =
         Some(ReferenceEncoding::of(|image, _| prepared(image)));
     const SEES_START_IMAGE: bool = true;
+    const BATCHED_IDS: bool = true;
 
     fn new(config: &Flux2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = Flux2TransformerKeys::of(|key| w.has(key));
@@ -100,18 +93,8 @@ impl ImageModel for Flux2Transformer {
         })
     }
 
-    fn context(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-        num_images: i64,
-        _: &dyn Hooks,
-    ) -> Result<FluxSequence, EngineError> {
-        let (txt_ids, img_ids) = (text_ids(text), all_img_ids(conditioning));
-        let prompt = &text.prompt;
-        Ok(self
-            .backbone
-            .context(prompt, &txt_ids, &img_ids, num_images))
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<FluxSequence, EngineError> {
+        Ok(self.backbone.context(input))
     }
 
     fn modulations(&self, timesteps: &[f32], _: &FluxSequence) -> Vec<StreamModulations> {
@@ -120,16 +103,9 @@ impl ImageModel for Flux2Transformer {
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, as large
-    fn predict(
-        &self,
-        img: &Tensor,
-        modulation: &StreamModulations,
-        context: &FluxSequence,
-        pass: &ForwardPass<'_, Self::Control>,
-    ) -> Option<Tensor> {
+    fn predict(&self, img: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor> {
         let none = || Some(Rc::default());
-        self.backbone
-            .forward(img, modulation, context, pass.skip, none, pass.hooks)
+        self.backbone.forward(img, pass.context, pass, none)
     }
 
     /// The model was trained to attend to padding.
@@ -138,11 +114,11 @@ impl ImageModel for Flux2Transformer {
     }
 
     /// The shift depends on tokens and steps.
-    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
-        let published = || SchedulerConfig::of_flux(true);
-        let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
-        schedule.mu_by_steps = Some(mu);
-        schedule
+    fn schedule(_: &Self::Config) -> FlowSchedule {
+        FlowSchedule {
+            mu_by_steps: Some(mu),
+            ..SchedulerConfig::of_flux(true).into()
+        }
     }
 
     /// The mean of the four pixels around the middle of a token, for all of it.
@@ -153,10 +129,6 @@ impl ImageModel for Flux2Transformer {
 
     fn config(&self) -> &Flux2TransformerConfig {
         &self.config
-    }
-
-    fn place(&self) -> (Device, Kind) {
-        self.backbone.place()
     }
 
     fn accepts(&self, text: &TextEmbeds) -> bool {
@@ -183,16 +155,9 @@ impl ImageModel for Flux2Transformer {
         }
     }
 
-    fn text_inputs(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-    ) -> Vec<(&'static str, Tensor)> {
-        vec![
-            ("txt_ids", text_ids(text).unsqueeze(0)),
-            ("img_ids", all_img_ids(conditioning).unsqueeze(0)),
-            ("encoder_hidden_states", text.prompt.shallow_clone()),
-        ]
+    fn position_ids(num_text: i64, it: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
+        let images = std::iter::once(&it.shape).chain(&it.references.shapes);
+        Some([text_ids(num_text), img_ids(0, images)])
     }
 }
 

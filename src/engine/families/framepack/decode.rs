@@ -6,13 +6,11 @@ use safelight_core::job::{SectionOrder, VideoSections};
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
-use super::prepare::{decoded_latents, sections};
-use crate::capture::StageCapture;
-use crate::error::EngineError;
+use super::layout::{decoded_latents, sections};
 use crate::memory::CachedNetwork;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::vae::{HunyuanVaeDecoder, hunyuan};
-use crate::work::StageWork;
+use crate::{EngineError, StageCapture, StageWork};
 
 pub struct SectionLatents<'a> {
     /// Latents before the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`

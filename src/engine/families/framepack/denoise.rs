@@ -1,29 +1,27 @@
 //! A section from noise to latents: its schedule, noise and history, the model's predictions, and true CFG.
 
-use safelight_core::job::{BlockSet, GenerateRequest, SamplerKind, VideoSections};
+use safelight_core::job::{BlockSet, GenerateRequest, SamplerKind};
 use safelight_core::networks::{
-    DenoiserConfig as _, FramePackTransformerConfig, NetworkConfig as _,
+    DenoiserConfig as _, FramePackTransformerConfig, NetworkConfig as _, SchedulerConfig,
 };
 use tch::{Kind, Tensor};
 
-use super::condition::GivenImages;
-use super::layout::{SectionHistory, SectionLayout};
+use super::layout::{SectionHistory, SectionLayout, history, layout, section_shape, sections};
 use super::measured::measured;
-use super::prepare::{FramePackShape, history, layout, sections};
+use super::stages::GivenImages;
 use super::transformer::{
-    FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
+    FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens, TOKEN,
 };
-use crate::capture::StageCapture;
-use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
-use crate::error::EngineError;
+use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, check_result, walk};
 use crate::guidance::{GuidanceScales, GuidedPasses};
-use crate::hooks::{DenoiseState, Hooks};
+use crate::hooks::DenoiseState;
 use crate::sampling::{
     CpuGenerator, FlowSchedule, NoiseSchedule, SamplerAlgorithm, Solver, UniPcOptions, wanted_steps,
 };
-use crate::step_cache::{ContextCache, ContextCaches, SkipOptions};
+use crate::stages::video_latents::VideoLatentShape;
+use crate::step_cache::{ContextCaches, SkipOptions};
 use crate::text::{PromptEmbeds, TextEmbeds};
-use crate::work::StageWork;
+use crate::{EngineError, Hooks, StageCapture, StageWork};
 
 /// `exp(mu)` is never larger: the schedule of no section is shifted more.
 const LARGEST_SHIFT: f64 = 7.0;
@@ -35,17 +33,6 @@ pub struct SectionInputs<'a> {
     pub image_embeds: &'a Tensor,
     /// Latents of the sections made before, in their order, each `(1, C, f, h, w)`.
     pub earlier: &'a [Tensor],
-}
-
-/// Everything that conditions the prediction besides the noise.
-struct SectionConditioning {
-    prompt: TextEmbeds,
-    /// Only in jobs with CFG.
-    negative: Option<TextEmbeds>,
-    /// `(1, I, image_proj_dim)` in f32
-    image_embeds: Tensor,
-    history: SectionHistory,
-    layout: SectionLayout,
 }
 
 /// Runs the denoising loop of the section after those of `given.earlier`, or the rest of it from where an earlier run
@@ -61,12 +48,16 @@ pub fn denoise(
     let home = &request.files.transformer;
     let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = FramePackTransformerConfig::read(home)?;
-    let shape = FramePackShape::new(config.in_channels, request)?;
+    let shape = section_shape(config.in_channels, request)?;
     check(given, &config, shape)?;
-    let conditioning = SectionConditioning::new(given, request, &sections, shape)?;
+    let (prompt, negative) = (prompt(given, request)?, given.embeds.negative.as_ref());
+    let image = given.image_embeds.to_kind(Kind::Float);
+    let history = history(sections.order, given.images, given.earlier, shape);
+    let layout = layout(&sections, section);
     let scales = GuidanceScales::from_request(request);
     scales.real.check_blocks(config.num_blocks() as usize)?;
-    let mut solver = solver(request, shape.tokens())?;
+    let (per_frame, frames) = shape.tokens(TOKEN);
+    let mut solver = solver(request, per_frame * frames)?;
     let noise = noise(request, given, shape)?;
     let name = format!("noise.{}", num_images(given) + section);
     work.capture.put(name, &noise);
@@ -82,26 +73,20 @@ pub fn denoise(
         begin(&state, &mut solver, place.device, capture)?;
         let timesteps = solver.all_timesteps();
         let num_calls = timesteps.len();
-        let size = [shape.height, shape.width];
-        let tokens = transformer.section(&conditioning.history, &conditioning.layout, size);
+        let tokens = transformer.section(&history, &layout, [shape.height, shape.width]);
         let side = u32::midpoint(request.width, request.height);
         let calibration = measured(sections.order, side, num_calls);
         let read = |text: &TextEmbeds| {
-            let (prompt, pooled) = (&text.prompt, text.pooled()?);
-            let image = &conditioning.image_embeds;
-            let guidance = scales.distilled;
-            let context = transformer.context(prompt, text.len(), pooled, image, guidance, &tokens);
+            let (prompt, pooled, guidance) = (&text.prompt, text.pooled()?, scales.distilled);
+            let choice = request.options.step_cache;
             Ok(SectionContext {
-                context,
-                caches: ContextCaches::new(|| {
-                    ContextCache::new(request.options.step_cache?, num_calls, calibration.clone())
-                }),
+                context: transformer.context(prompt, text.len(), pooled, &image, guidance, &tokens),
+                caches: ContextCaches::new(choice, num_calls, || calibration.clone()),
                 modulations: ModulationCache::default(),
             })
         };
-        let (prompt, negative) = (&conditioning.prompt, conditioning.negative.as_ref());
         let run = SectionDenoiser {
-            guidance: GuidedPasses::new(prompt, negative, scales.real, read)?,
+            guidance: GuidedPasses::new(&prompt, negative, scales.real, read)?,
             transformer: &transformer,
             section: tokens,
             timesteps,
@@ -109,7 +94,11 @@ pub fn denoise(
         };
         if capture.is_on() {
             let guidance = config.guidance_embeds.then_some(scales.distilled);
-            conditioning.record(guidance, run.guidance.is_guided(), capture);
+            let negative = negative.filter(|_| run.guidance.is_guided());
+            for (branch, text) in [("cond", Some(&prompt)), ("uncond", negative)] {
+                let Some(text) = text else { continue };
+                record(branch, (text, &image, guidance), &history, &layout, capture);
+            }
         }
         let end = solver.all_calls().end;
         let last = walk(&run, &state, end, &mut solver, place, capture, hooks)?;
@@ -125,37 +114,33 @@ pub fn denoise(
 fn check(
     given: &SectionInputs<'_>,
     config: &FramePackTransformerConfig,
-    shape: FramePackShape,
+    shape: VideoLatentShape,
 ) -> Result<(), EngineError> {
     let GivenImages { start, end, video } = given.images;
-    let mut images = std::iter::once(start).chain(end);
-    let is_video = |video: &Tensor| {
-        let frames = video.size().get(2).copied().unwrap_or(0);
-        frames > 0 && video.size() == FramePackShape { frames, ..shape }.size()
-    };
-    let are_latents = images.all(|latents| latents.size() == shape.image())
-        && given.earlier.iter().all(|it| it.size() == shape.size())
-        && video.as_ref().is_none_or(is_video);
+    let [_, channels, _, height, width] = shape.size();
+    let latents = |frames| [1, channels, frames, height, width];
+    let images = std::iter::once(start).chain(end);
+    let images = images.map(|image| ("the images' latents", image, 1));
+    let earlier = given.earlier.iter();
+    let earlier = earlier.map(|it| ("the earlier sections' latents", it, shape.frames));
+    let video = video.iter().map(|video| ("the video's latents", video, -1));
+    for (what, found, frames) in images.chain(earlier).chain(video) {
+        check_result(what, Some(found), Some(&latents(frames)))?;
+    }
+    let (states, pooled) = (config.text_embed_dim, Some(config.pooled_projection_dim));
     let is_text = |text: &TextEmbeds| {
-        let width = config.pooled_projection_dim;
-        let pooled = text.pooled.as_ref();
-        fits(&text.prompt, &[1, -1, config.text_embed_dim])
-            && pooled.is_some_and(|pooled| fits(pooled, &[1, width]))
-            && (1..=text.prompt.size()[1]).contains(&text.len())
+        text.has_widths(states, pooled) && (1..=text.prompt.size()[1]).contains(&text.len())
     };
-    let embeds = given.embeds;
-    let texts = std::iter::once(&embeds.prompt).chain(&embeds.later);
-    let mut texts = texts.chain(&embeds.negative);
-    let reason = if !are_latents {
-        "the latents of images and earlier sections are not of this job"
-    } else if !texts.all(is_text) {
-        "the embeddings of the texts are not what this model reads"
-    } else if !fits(given.image_embeds, &[1, -1, config.image_proj_dim]) {
-        "the embeddings of the image are not what this model reads"
-    } else {
-        return Ok(());
-    };
-    Err(EngineError::internal(reason))
+    if !given.embeds.all().all(is_text) {
+        let reason = "the embeddings of the texts are not what this model reads";
+        return Err(EngineError::internal(reason));
+    }
+    let size = [1, -1, config.image_proj_dim];
+    check_result(
+        "the image's embeddings",
+        Some(given.image_embeds),
+        Some(&size),
+    )
 }
 
 fn num_images(given: &SectionInputs<'_>) -> u32 {
@@ -167,11 +152,11 @@ fn num_images(given: &SectionInputs<'_>) -> u32 {
 fn noise(
     request: &GenerateRequest,
     given: &SectionInputs<'_>,
-    shape: FramePackShape,
+    shape: VideoLatentShape,
 ) -> Result<Tensor, EngineError> {
     let mut generator = CpuGenerator::new(request.seed);
     for _ in 0..num_images(given) {
-        drop(generator.normal(&shape.image())?);
+        drop(generator.normal(&shape.with_frames(1).size())?);
     }
     for _ in given.earlier {
         drop(generator.normal(&shape.size())?);
@@ -179,65 +164,46 @@ fn noise(
     Ok(generator.normal(&shape.size())?)
 }
 
-impl SectionConditioning {
-    fn new(
-        given: &SectionInputs<'_>,
-        request: &GenerateRequest,
-        sections: &VideoSections,
-        shape: FramePackShape,
-    ) -> Result<Self, EngineError> {
-        let section = given.earlier.len();
-        let prompts = request.section_prompts().map_err(EngineError::request)?;
-        let shares = prompts.as_ref().and_then(|it| it.shares.get(section));
-        let missing = || EngineError::internal(format!("the video has no section {section}"));
-        let negative = given.embeds.negative.as_ref();
-        Ok(Self {
-            prompt: given.embeds.of_section(shares.ok_or_else(missing)?)?,
-            negative: negative.map(TextEmbeds::shallow_clone),
-            image_embeds: given.image_embeds.to_kind(Kind::Float),
-            history: history(sections.order, given.images, given.earlier, shape),
-            layout: layout(sections, section as u32),
-        })
-    }
+/// The text of the section.
+fn prompt(given: &SectionInputs<'_>, request: &GenerateRequest) -> Result<TextEmbeds, EngineError> {
+    let section = given.earlier.len();
+    let prompts = request.section_prompts().map_err(EngineError::request)?;
+    let shares = prompts.as_ref().and_then(|it| it.shares.get(section));
+    let missing = || EngineError::internal(format!("the video has no section {section}"));
+    given.embeds.of_section(shares.ok_or_else(missing)?)
+}
 
-    /// `guidance`: distilled guidance, in models with that input
-    fn record(&self, guidance: Option<f64>, is_guided: bool, capture: &mut StageCapture) {
-        let (history, layout) = (&self.history, &self.layout);
-        let negative = self.negative.as_ref().filter(|_| is_guided);
-        for (branch, text) in [("cond", Some(&self.prompt)), ("uncond", negative)] {
-            let Some(text) = text else { continue };
-            let guidance = guidance.map(|it| Tensor::from_slice(&[it as f32 * 1000.0]));
-            for (part, xs) in [
-                ("encoder_hidden_states", Some(&text.prompt)),
-                ("encoder_attention_mask", text.mask.as_ref()),
-                ("pooled_projections", text.pooled.as_ref()),
-                ("image_embeds", Some(&self.image_embeds)),
-                ("guidance", guidance.as_ref()),
-                (
-                    "indices_latents",
-                    Some(&Tensor::from_slice(&layout.latents)),
-                ),
-                ("latents_clean", Some(&history.clean)),
-                ("latents_history_2x", Some(&history.history_2x)),
-                ("latents_history_4x", Some(&history.history_4x)),
-                (
-                    "indices_latents_clean",
-                    Some(&Tensor::from_slice(&layout.clean)),
-                ),
-                (
-                    "indices_latents_history_2x",
-                    Some(&Tensor::from_slice(&layout.history_2x)),
-                ),
-                (
-                    "indices_latents_history_4x",
-                    Some(&Tensor::from_slice(&layout.history_4x)),
-                ),
-            ] {
-                if let Some(xs) = xs {
-                    capture.put(format!("transformer.in.{branch}.{part}"), xs);
-                }
-            }
-        }
+/// Records the inputs of a pass; `guidance`: distilled guidance, in models with that input
+fn record(
+    branch: &str,
+    (text, image_embeds, guidance): (&TextEmbeds, &Tensor, Option<f64>),
+    history: &SectionHistory,
+    layout: &SectionLayout,
+    capture: &mut StageCapture,
+) {
+    let guidance = guidance.map(|it| Tensor::from_slice(&[it as f32 * 1000.0]));
+    let indices = |places: &[i64]| Tensor::from_slice(places);
+    for (part, xs) in [
+        ("encoder_hidden_states", Some(&text.prompt)),
+        ("encoder_attention_mask", text.mask.as_ref()),
+        ("pooled_projections", text.pooled.as_ref()),
+        ("image_embeds", Some(image_embeds)),
+        ("guidance", guidance.as_ref()),
+        ("indices_latents", Some(&indices(&layout.latents))),
+        ("latents_clean", Some(&history.clean)),
+        ("latents_history_2x", Some(&history.history_2x)),
+        ("latents_history_4x", Some(&history.history_4x)),
+        ("indices_latents_clean", Some(&indices(&layout.clean))),
+        (
+            "indices_latents_history_2x",
+            Some(&indices(&layout.history_2x)),
+        ),
+        (
+            "indices_latents_history_4x",
+            Some(&indices(&layout.history_4x)),
+        ),
+    ] {
+        capture.put_some(format!("transformer.in.{branch}.{part}"), xs);
     }
 }
 
@@ -269,21 +235,13 @@ impl Denoiser for SectionDenoiser<'_> {
             capture.put(call.name(&format!("transformer.in.{part}")), xs);
         }
         let predict = |cached: &SectionContext, without: BlockSet| {
-            let (model, context) = (self.transformer, &cached.context);
+            let (model, context, section) = (self.transformer, &cached.context, &self.section);
             let make = |timesteps: &[f32]| model.modulations(timesteps, context);
             let modulations = cached.modulations.at(call.index, &self.timesteps, make);
-            cached
-                .caches
-                .answer(call.index, without, |skip: SkipOptions<'_>| {
-                    model.forward(
-                        latents,
-                        &modulations,
-                        context,
-                        &self.section,
-                        skip,
-                        self.hooks,
-                    )
-                })
+            let make = |skip: SkipOptions<'_>| {
+                model.forward(latents, &modulations, context, section, skip, self.hooks)
+            };
+            cached.caches.answer(call.index, without, make)
         };
         self.guidance
             .velocity(call, latents, capture, Tensor::shallow_clone, predict)
@@ -309,8 +267,11 @@ pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineEr
         SamplerKind::UniPc | SamplerKind::UniPcBh1
     );
     let folder = request.files.scheduler.as_deref();
-    let mut scheduler = FlowSchedule::read(folder.filter(|_| !is_own), true)?;
-    scheduler.largest_mu = Some(LARGEST_SHIFT.ln());
+    let scheduler = FlowSchedule {
+        largest_mu: Some(LARGEST_SHIFT.ln()),
+        ..SchedulerConfig::of_flux(true).into()
+    };
+    let scheduler = scheduler.read(folder.filter(|_| !is_own))?;
     let num_steps = request.sampling.num_steps as usize;
     let steps = wanted_steps(request);
     if !is_own || num_steps == 0 {

@@ -8,7 +8,7 @@
 
 use safelight_core::job::SectionOrder;
 
-use crate::step_cache::{CacheCalibration, ResidualMagnitudes, stretched};
+use crate::step_cache::{CacheCalibration, ResidualMagnitudes};
 
 /// Highest power first.
 const POLYNOMIAL: [f64; 5] = [
@@ -43,10 +43,8 @@ pub(super) fn measured(order: SectionOrder, side: u32, num_calls: usize) -> Cach
     CacheCalibration {
         polynomial: Some(POLYNOMIAL.into()),
         magnitudes: Some(ResidualMagnitudes {
-            ratios: stretched(table, num_calls),
-            max_skips: MAX_SKIPS,
-            retained: (RETAINED * num_calls as f64) as usize,
             max_change: MAX_CHANGE,
+            ..ResidualMagnitudes::of(table, num_calls, MAX_SKIPS, RETAINED)
         }),
     }
 }

@@ -2,41 +2,33 @@
 //!
 //! Stages of a job:
 //!
-//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. [`encode_image`]: start and end image to [`GivenImages`],
-//! 3. [`encode_vision`]: SigLIP's hidden states of the start image,
-//! 4. for each section [`denoise()`] and [`decode()`].
+//! 1. prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
+//! 2. start and end image to [`GivenImages`],
+//! 3. SigLIP's hidden states of the start image,
+//! 4. for each section [`denoise()`] and `decode`.
 //!
 //! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1, and the authors' code for what it lacks
 //! (<https://github.com/lllyasviel/FramePack>).
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents.
 
-mod cases;
-mod condition;
 mod decode;
 mod denoise;
 mod layout;
 mod measured;
-mod prepare;
-mod refiner;
 mod stages;
 mod transformer;
 
+use crate::{Weights, WeightsError};
 use safelight_core::families::framepack::lora;
 use safelight_core::job::LoraChoice;
 use safelight_core::lora::Expert;
 use safelight_core::networks::FramePackTransformerKeys;
 
-use crate::weights::{Weights, WeightsError};
-
-pub(super) use cases::CASES;
-pub use condition::{GivenImages, encode_image, encode_text, encode_vision, overlap_file};
-pub use decode::{SectionLatents, decode};
 pub use denoise::{SectionInputs, denoise};
-pub use layout::{SectionHistory, SectionLayout};
-pub use prepare::{FramePackShape, decoded_latents, history, layout, sections};
+pub use layout::{SectionHistory, SectionLayout, history, layout, sections};
 pub(crate) use stages::FramePackFamily;
+pub use stages::{GivenImages, overlap_file};
 pub use transformer::{
     FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
 };

@@ -24,20 +24,17 @@ use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
 use crate::denoise::fits;
-use crate::error::EngineError;
 use crate::fault::FaultSite;
-use crate::hooks::Hooks;
 use crate::nn::{
     GateArgs, Linear, Mlp, QkNorm, Rope, SwiGlu, TokenRows, angles_of_ids, gated_add, gelu_tanh,
     image_ids, join_heads, rms_norm, rms_norm_shifted, rounded_timesteps, shared_attention,
     times_sigmoid, timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
-use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel, NoControlNet};
+use crate::stages::images::{ContextInput, ForwardPass, ImageModel, NoControlNet};
 use crate::step_cache::BlockSkipper;
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::{EngineError, Hooks, StageWork, Weights, WeightsError};
 
 pub(crate) static FAMILY: ImageFamily<Krea2Transformer> = ImageFamily::new(krea2::FAMILY);
 
@@ -123,13 +120,8 @@ impl ImageModel for Krea2Transformer {
         })
     }
 
-    fn context(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-        _: i64,
-        hooks: &dyn Hooks,
-    ) -> Result<Krea2Context, EngineError> {
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<Krea2Context, EngineError> {
+        let (text, conditioning, hooks) = (input.text, input.conditioning, input.hooks);
         let states = text.prompt.to_device(self.device).to_kind(self.kind);
         let text = self.fusion.forward(&states, hooks);
         let text = text.ok_or(EngineError::Cancelled)?;
@@ -168,13 +160,8 @@ impl ImageModel for Krea2Transformer {
     }
 
     /// `tokens`: `(B, I, in_channels)` -> velocity, as large
-    fn predict(
-        &self,
-        tokens: &Tensor,
-        modulation: &Krea2Modulation,
-        context: &Krea2Context,
-        pass: &ForwardPass<'_, Self::Control>,
-    ) -> Option<Tensor> {
+    fn predict(&self, tokens: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor> {
+        let (context, modulation) = (pass.context, pass.modulation);
         let tokens = tokens.to_device(self.device).to_kind(self.kind);
         let (num_images, count, _) = tokens.size3().expect("tokens have three dimensions");
         let text = context.text.expand([num_images, -1, -1], false);
@@ -208,19 +195,15 @@ impl ImageModel for Krea2Transformer {
     }
 
     /// The shift depends on the size; requests for Turbo have their own.
-    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
-        let published = || SchedulerConfig::of_tokens(SHIFT_TOKENS);
-        let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
-        schedule.is_exponential = true;
-        schedule
+    fn schedule(_: &Self::Config) -> FlowSchedule {
+        FlowSchedule {
+            is_exponential: true,
+            ..SchedulerConfig::of_tokens(SHIFT_TOKENS).into()
+        }
     }
 
     fn config(&self) -> &Krea2TransformerConfig {
         &self.config
-    }
-
-    fn place(&self) -> (Device, Kind) {
-        (self.device, self.kind)
     }
 
     fn accepts(&self, text: &TextEmbeds) -> bool {

@@ -15,7 +15,6 @@
 //! of each; `C` width.
 
 mod backbone;
-mod control;
 mod text;
 
 use backbone::QwenImageBackbone;
@@ -26,20 +25,18 @@ use safelight_core::networks::{QwenImageTransformerConfig, SchedulerConfig, ZERO
 use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
-use crate::capture::StageCapture;
 use crate::denoise::fits;
-use crate::error::EngineError;
-use crate::hooks::Hooks;
 use crate::nn::{FusedNorm, Linear, Rope, TokenRows, angles_at, layer_norm};
 use crate::sampling::FlowSchedule;
-use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel, ReferenceEncoding};
-use crate::step_cache::{BlockSkipper, CacheCalibration, ResidualMagnitudes, stretched};
+use crate::stages::images::{
+    ContextInput, ForwardPass, ImageConditioning, ImageModel, ReferenceEncoding,
+};
+use crate::step_cache::{BlockSkipper, CacheCalibration, ResidualMagnitudes};
 use crate::streams::{BlocksForward, DoubleOutput, EPS, TokenRanges};
 use crate::text::{PromptEmbeds, TextEmbeds};
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
-pub use control::QwenImageControl;
+pub use backbone::QwenImageControl;
 
 pub(crate) static FAMILY: ImageFamily<QwenImageTransformer> = ImageFamily::new(qwen_image::FAMILY);
 
@@ -90,7 +87,7 @@ impl QwenImageTransformer {
         let axes = (0..).zip(self.config.axes_dims_rope);
         let axes = axes.map(|(axis, dim)| angles_at(&ids.select(1, axis), dim, ROPE_THETA));
         let angles = Tensor::cat(&axes.collect::<Vec<_>>(), 1);
-        Rope::new(&angles, self.place().0)
+        Rope::new(&angles, self.backbone.place().0)
     }
 }
 
@@ -119,13 +116,8 @@ impl ImageModel for QwenImageTransformer {
         })
     }
 
-    fn context(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-        num_images: i64,
-        _: &dyn Hooks,
-    ) -> Result<QwenImageContext, EngineError> {
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<QwenImageContext, EngineError> {
+        let (text, conditioning, num_images) = (input.text, input.conditioning, input.num_images);
         let (prompt, tokens) = (&text.prompt, text.prompt.size()[1]);
         let grid = conditioning.shape.grid();
         conditioning.controls.read_prompt(|network, _| {
@@ -134,7 +126,7 @@ impl ImageModel for QwenImageTransformer {
         let references = &conditioning.references;
         let grids = references.shapes.iter().map(|shape| shape.grid());
         let grids: Vec<[i64; 2]> = std::iter::once(grid).chain(grids).collect();
-        let (device, kind) = self.place();
+        let (device, kind) = self.backbone.place();
         let tokens_of = |xs: &Tensor| xs.to_device(device).to_kind(kind);
         Ok(QwenImageContext {
             rope: self.rope(tokens, &grids, num_images),
@@ -169,16 +161,11 @@ impl ImageModel for QwenImageTransformer {
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, as large
-    fn predict(
-        &self,
-        img: &Tensor,
-        modulation: &QwenImageModulation,
-        context: &QwenImageContext,
-        pass: &ForwardPass<'_, QwenImageControl>,
-    ) -> Option<Tensor> {
+    fn predict(&self, img: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor> {
+        let (context, modulation) = (pass.context, pass.modulation);
         let (num_images, own, _) = img.size3().expect("tokens have three dimensions");
         let residuals = || pass.residuals(img);
-        let (device, kind) = self.place();
+        let (device, kind) = self.backbone.place();
         let mut img = img.to_device(device).to_kind(kind);
         if let Some(references) = &context.references {
             let references = references.expand([num_images, -1, -1], false);
@@ -235,30 +222,21 @@ impl ImageModel for QwenImageTransformer {
     }
 
     /// The shift depends on the size.
-    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
-        FlowSchedule::from_config(scheduler.unwrap_or_else(SchedulerConfig::of_qwen_image))
+    fn schedule(_: &Self::Config) -> FlowSchedule {
+        SchedulerConfig::of_qwen_image().into()
     }
 
     fn config(&self) -> &QwenImageTransformerConfig {
         &self.config
     }
 
-    fn place(&self) -> (Device, Kind) {
-        self.backbone.place()
-    }
-
     fn accepts(&self, text: &TextEmbeds) -> bool {
         fits(&text.prompt, &[1, -1, self.config.joint_attention_dim])
     }
 
-    /// 1 also where references have other modulation than the image: their tokens must be adjacent.
-    fn max_batch(&self, num_images: i64, conditioning: &ImageConditioning<'_, Self>) -> i64 {
-        let has_references = conditioning.references.tokens.is_some();
-        if self.place().0 == Device::Cpu || (has_references && self.config.zero_cond_t) {
-            1
-        } else {
-            num_images
-        }
+    /// Not where references have other modulation than the image: their tokens must be adjacent.
+    fn takes_batches(&self, conditioning: &ImageConditioning<'_, Self>) -> bool {
+        conditioning.references.tokens.is_none() || !self.config.zero_cond_t
     }
 
     /// References are in the context.
@@ -273,14 +251,10 @@ impl ImageModel for QwenImageTransformer {
     ) -> CacheCalibration {
         let edits = conditioning.references.tokens.is_some();
         let table = if edits { &EDIT_RATIOS } else { &RATIOS };
+        let magnitudes = ResidualMagnitudes::of(table, num_calls, MAX_SKIPS, RETAINED);
         CacheCalibration {
             polynomial: None,
-            magnitudes: Some(ResidualMagnitudes {
-                ratios: stretched(table, num_calls),
-                max_skips: MAX_SKIPS,
-                retained: (RETAINED * num_calls as f64) as usize,
-                max_change: f64::INFINITY,
-            }),
+            magnitudes: Some(magnitudes),
         }
     }
 

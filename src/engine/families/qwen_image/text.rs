@@ -8,15 +8,13 @@ use safelight_core::media::RgbPixels;
 use safelight_core::networks::{NetworkConfig as _, QwenVisionConfig};
 use tch::{Kind, Tensor};
 
-use crate::capture::StageCapture;
-use crate::error::EngineError;
 use crate::stages::images::ReferenceEncoding;
 use crate::stages::job_images::references_of_job;
 use crate::text::{
-    EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, TextImages, read_with_images,
+    EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, TextImages, embeds_of, read_with_images,
 };
 use crate::vision::{QwenVisionTower, patches_of, resized_to_area};
-use crate::work::StageWork;
+use crate::{EngineError, StageCapture, StageWork};
 
 /// Approximate number of pixels of a reference image for the text encoder.
 const TEXT_PIXELS: f64 = 147456.0;
@@ -30,23 +28,20 @@ pub(super) fn encode_text(
     folder: &JobFolder,
     work: &mut StageWork<'_>,
 ) -> Result<PromptEmbeds, EngineError> {
-    let texts = EncodedText::all_of(work.request)?;
     // Recorded where the autoencoder encodes them.
     let capture = &mut StageCapture::off();
     let references = references_of_job(folder, work.request, ENCODING.image, capture)?;
-    tch::no_grad(|| {
-        let files = EncoderFiles::first(&work.request.files);
+    let files = EncoderFiles::first(&work.request.files);
+    embeds_of(work, |texts, work| {
         let images = match &references[..] {
             [] => None,
-            seen => Some(look_at(seen, &files, &texts, work)?),
+            seen => Some(look_at(seen, &files, texts, work)?),
         };
         let template = images.as_ref().map_or(&PROMPT, |_| &EDIT_PROMPT);
         let how = (LANGUAGE, template);
-        let prompts = read_with_images(&files, &texts, how, images.as_ref(), work)?;
+        let prompts = read_with_images(&files, texts, how, images.as_ref(), work)?;
         // Without padding.
-        let embeds = prompts.into_iter();
-        let embeds = embeds.map(|read| TextEmbeds::of_states(read.states));
-        PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
+        Ok(prompts.into_iter().map(TextEmbeds::without_mask).collect())
     })
 }
 

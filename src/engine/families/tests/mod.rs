@@ -19,7 +19,7 @@ use crate::closeness::{assert_close, limit};
 use crate::denoise::ModelCall;
 use crate::hooks::NoHooks;
 use crate::stages::images::{
-    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
+    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
 };
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
@@ -236,25 +236,32 @@ fn first_call() -> ModelCall {
 /// A model's predictions for `input` at some timesteps.
 pub(crate) fn predictions_of<M: ImageModel>(
     model: &M,
-    input: &Tensor,
+    latents: &Tensor,
     conditioning: &ImageConditioning<'_, M>,
     timesteps: &[f32],
     skip: SkipOptions<'_>,
 ) -> Vec<Tensor> {
-    let num_images = input.size()[0];
+    let num_images = latents.size()[0];
     let text = conditioning.prompt;
-    let context = model
-        .context(text, conditioning, num_images, &NoHooks)
-        .unwrap();
+    let input = ContextInput {
+        text,
+        conditioning,
+        num_images,
+        hooks: &NoHooks,
+    };
+    let context = model.context(&input).unwrap();
     let modulations = model.modulations(timesteps, &context);
     let controls = conditioning.controls.modulations(model, timesteps);
     conditioning.controls.on_call(&first_call(), 0);
     let predictions = modulations.iter().zip(&controls).map(|(own, of_controls)| {
         let pass = ForwardPass {
+            context: &context,
+            modulation: own,
+            skip,
             controls: Some((&conditioning.controls, of_controls)),
-            ..ForwardPass::new(skip, &NoHooks)
+            hooks: &NoHooks,
         };
-        model.predict(input, own, &context, &pass).unwrap()
+        model.predict(latents, &pass).unwrap()
     });
     predictions.collect()
 }

@@ -2,13 +2,12 @@
 //!
 //! Nothing is assumed but the schedule of files that come without one.
 
+use crate::EngineError;
 use safelight_core::model::ModelFiles;
 use safelight_core::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig,
 };
-
-use crate::error::EngineError;
 
 /// Config values that must be equal.
 const PAIRS: [&str; 8] = [

@@ -9,7 +9,7 @@ use tch::Tensor;
 
 use super::transformer::{BlockContext, WanBlock};
 use crate::nn::{FusedNorm, GateArgs, Linear, Rope, TokenRows, gated_add, layer_norm};
-use crate::weights::{Weights, WeightsError};
+use crate::{Weights, WeightsError};
 
 pub(super) struct VaceBlocks {
     patch_embedding: Linear,

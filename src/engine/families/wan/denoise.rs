@@ -11,30 +11,29 @@ use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::condition::{KeptVideo, check_inputs};
 use super::config::WanConfig;
 use super::control_blocks::ControlVideo;
 use super::measured::{CalibrationKey, measured};
 use super::prepare::{
-    TokenTimesteps, WanLatentShape, first_frame_mask, latent_mask, new_solver, with_first_frame,
+    TokenTimesteps, first_frame_mask, latent_mask, latent_shape, new_solver, with_first_frame,
 };
-use super::source::first_latents;
+use super::stages::{KeptVideo, check_inputs};
 use super::transformer::{CallInputs, WanContext, WanTransformer};
-use crate::capture::StageCapture;
+use super::video::first_latents;
 use crate::denoise::{Denoiser, ModelCall, record_start as record_walk, walk};
-use crate::error::EngineError;
 use crate::guidance::{GuidanceParams, GuidedPasses};
-use crate::hooks::{DenoiseState, Hooks};
+use crate::hooks::DenoiseState;
 use crate::memory::CachedNetwork;
 use crate::nn::Rope;
 use crate::placement::ComputePlacement;
 use crate::runtime::free_bytes;
 use crate::sampling::{Solver, noise};
 use crate::stages::images::InpaintBlend;
-use crate::step_cache::{ContextCache, ContextCaches, SkipOptions};
+use crate::stages::video_latents::VideoLatentShape;
+use crate::step_cache::{ContextCaches, SkipOptions};
 use crate::text::PromptEmbeds;
-use crate::weights::{ReadAhead, Weights};
-use crate::work::StageWork;
+use crate::weights::ReadAhead;
+use crate::{EngineError, Hooks, StageCapture, StageWork, Weights};
 
 /// Memory of one pass above which batching does not pay: it fills a GPU alone.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
@@ -70,7 +69,7 @@ struct WanDenoiser<'a> {
     /// Latent frames before the video.
     before: i64,
     has_token_timesteps: bool,
-    shape: WanLatentShape,
+    shape: VideoLatentShape,
     patch_size: [i64; 3],
     hooks: &'a dyn Hooks,
 }
@@ -93,9 +92,9 @@ pub fn denoise(
 ) -> Result<DenoiseState, EngineError> {
     let (request, place, hooks) = (work.request, work.place, work.hooks);
     tch::no_grad(|| {
-        let shape = WanLatentShape::new(config, request.width, request.height, request.num_frames)?;
+        let shape = latent_shape(config, request)?;
         let before = references(config, request);
-        let shape = shape.with_before(before);
+        let shape = shape.with_frames(shape.frames + before as i64);
         check_inputs(config, request, conditions, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
         // A second pass is the low-noise expert's alone, whatever its strength.
@@ -127,24 +126,22 @@ pub fn denoise(
         } else {
             state
         };
-        let is_last = expert != Expert::HighNoise;
         // The history is of use to the other expert alone.
-        let history = behind.history.iter().filter(|_| !is_last);
-        let first_frame = first_frame(config, conditions).filter(|_| is_last);
-        let latents = behind.latents.to_device(Device::Cpu);
-        let latents = if is_last {
-            behind_references(&latents, before as i64)
-        } else {
-            latents
+        if expert == Expert::HighNoise {
+            let history = behind.history.iter();
+            let history = history.map(|past| past.to_device(Device::Cpu)).collect();
+            return Ok(DenoiseState {
+                history,
+                ..behind.last()
+            });
+        }
+        let last = behind.last();
+        let latents = behind_references(&last.latents, before as i64);
+        let latents = match first_frame(config, conditions) {
+            Some(first) => with_first_frame(&latents, first),
+            None => latents,
         };
-        Ok(DenoiseState {
-            step: behind.step,
-            latents: match first_frame {
-                Some(first) => with_first_frame(&latents, first),
-                None => latents,
-            },
-            history: history.map(|past| past.to_device(Device::Cpu)).collect(),
-        })
+        Ok(DenoiseState { latents, ..last })
     })
 }
 
@@ -182,7 +179,7 @@ impl<'a> WanDenoiser<'a> {
         config: &WanConfig,
         expert: Expert,
         conditions: &WanConditioning,
-        shape: WanLatentShape,
+        shape: VideoLatentShape,
         solver: &Solver,
         work: &StageWork<'a>,
     ) -> Result<Self, EngineError> {
@@ -210,8 +207,8 @@ impl<'a> WanDenoiser<'a> {
         let calibration = measured(network, numbers);
         let cached = |embeds: &Tensor| WanCachedContext {
             context: transformer.context(embeds, conditions.image_embeds.as_ref()),
-            caches: ContextCaches::new(|| {
-                ContextCache::new(request.options.step_cache?, num_calls, calibration.clone())
+            caches: ContextCaches::new(request.options.step_cache, num_calls, || {
+                calibration.clone()
             }),
         };
         let bytes = pass_bytes(network, per_frame * frames, place.kind);
@@ -404,7 +401,7 @@ fn record_start(
     work: &mut StageWork<'_>,
     config: &WanConfig,
     conditions: &WanConditioning,
-    shape: WanLatentShape,
+    shape: VideoLatentShape,
     solver: &Solver,
 ) -> Result<(), EngineError> {
     let capture = &mut *work.capture;
@@ -415,9 +412,8 @@ fn record_start(
     capture.put("noise.0", &drawn);
     let base = conditions.base.as_ref();
     record_walk(&first_latents(solver, drawn, base), solver, capture);
-    if let Some(base) = base {
-        capture.put("base", base);
-    }
+    capture.put_some("base", base);
+    capture.put_some("condition", conditions.image_latents.as_ref());
     let embeds = &conditions.embeds;
     let branches = [
         ("cond", Some(&embeds.prompt)),
@@ -427,18 +423,13 @@ fn record_start(
         let Some(embeds) = embeds else { continue };
         let name = format!("transformer.in.{branch}.encoder_hidden_states");
         capture.put(&name, &embeds.prompt);
-        if let Some(images) = &conditions.image_embeds {
-            capture.put(format!("{name}_image"), images);
-        }
+        let images = conditions.image_embeds.as_ref();
+        capture.put_some(format!("{name}_image"), images);
     }
-    if let Some((latents, _)) = &conditions.control {
-        for branch in ["cond", "uncond"] {
-            let name = format!("transformer.in.{branch}.control_hidden_states");
-            capture.put(name, latents);
-        }
-    }
-    if let Some(latents) = &conditions.image_latents {
-        capture.put("condition", latents);
+    let control = conditions.control.as_ref().map(|(latents, _)| latents);
+    for branch in ["cond", "uncond"] {
+        let name = format!("transformer.in.{branch}.control_hidden_states");
+        capture.put_some(name, control);
     }
     if first_frame(config, conditions).is_some() {
         capture.put("first_frame_mask", &first_frame_mask(shape));

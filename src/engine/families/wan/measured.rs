@@ -8,7 +8,7 @@
 
 use safelight_core::networks::WanTransformerConfig;
 
-use crate::step_cache::{CacheCalibration, MovementPolynomial, ResidualMagnitudes, stretched};
+use crate::step_cache::{CacheCalibration, MovementPolynomial, ResidualMagnitudes};
 
 /// Calls that may be skipped one after the other.
 const MAX_SKIPS: usize = 2;
@@ -55,10 +55,8 @@ pub(super) fn measured(config: &WanTransformerConfig, walk: CalibrationKey) -> C
     CacheCalibration {
         polynomial: one_of_its_own.then(|| polynomial(config, is_large)),
         magnitudes: Some(ResidualMagnitudes {
-            ratios: stretched(table, walk.num_calls),
-            max_skips: MAX_SKIPS,
             retained: retained(walk, takes_images),
-            max_change: f64::INFINITY,
+            ..ResidualMagnitudes::of(table, walk.num_calls, MAX_SKIPS, RETAINED)
         }),
     }
 }

@@ -15,44 +15,36 @@
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
 
-mod cases;
-mod condition;
 mod config;
-mod control;
 mod control_blocks;
 mod denoise;
 mod measured;
 mod prepare;
-mod source;
 mod stages;
-mod text;
 mod transformer;
+mod video;
 
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
-use crate::error::EngineError;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::job_images::PixelRestore;
 use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
-use crate::work::StageWork;
+use crate::{EngineError, StageWork};
 
-pub(super) use cases::CASES;
-pub use condition::{KeptVideo, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
-pub use control::{FittedVideo, control_of_job, encode_control};
 pub use control_blocks::ControlVideo;
 pub use denoise::{WanConditioning, denoise, open_transformer};
 pub use prepare::{
-    TokenTimesteps, WanLatentShape, first_frame_mask, given_frames_mask, latent_mask, new_solver,
+    TokenTimesteps, first_frame_mask, given_frames_mask, latent_mask, latent_shape, new_solver,
     still_video, video_of_given, with_first_frame,
 };
 pub use safelight_core::lora::Expert;
-pub use source::{encode_source, enlarged, source_of_job};
 pub(crate) use stages::WanFamily;
-pub use text::encode_text;
+pub use stages::{KeptVideo, encode_image, encode_kept, encode_text, encode_vision};
 pub use transformer::{CallInputs, WanContext, WanTransformer};
+pub use video::{FittedVideo, control_of_job, encode_control, encode_source, source_of_job};
 
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;

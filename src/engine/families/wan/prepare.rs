@@ -5,11 +5,12 @@ use safelight_core::networks::SchedulerConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::config::WanConfig;
-use crate::error::EngineError;
+use crate::EngineError;
 use crate::sampling::{
     SamplerAlgorithm, ScheduleEnd, SigmaSpacing, Solver, UniPcOptions, check_schedule,
     steps_from_image, wanted_steps,
 };
+use crate::stages::video_latents::VideoLatentShape;
 
 /// The sampler and schedule that the request asks for, with the model's own settings.
 pub fn new_solver(
@@ -50,70 +51,37 @@ pub fn new_solver(
     Solver::of_steps(algorithm, steps, num_steps)
 }
 
-/// The sizes of one job's latents, checked against the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WanLatentShape {
-    pub channels: i64,
-    pub frames: i64,
-    pub height: i64,
-    pub width: i64,
-}
-
-impl WanLatentShape {
-    /// `width` and `height` in pixels. The VAE's factors and the transformer's patches must divide them.
-    pub fn new(
-        config: &WanConfig,
-        width: u32,
-        height: u32,
-        num_frames: u32,
-    ) -> Result<Self, EngineError> {
-        let [patch_t, patch_h, patch_w] = config.transformer.patch_size;
-        let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
-        let (width, height) = (i64::from(width), i64::from(height));
-        let frames = i64::from(num_frames);
-        let (step_w, step_h) = (space * patch_w, space * patch_h);
-        if width < 1 || height < 1 || width % step_w != 0 || height % step_h != 0 {
-            return Err(EngineError::request(format!(
-                "this model makes widths that are multiples of {step_w} and heights that are multiples of \
-                     {step_h}, not {width}×{height}"
-            )));
-        }
-        let latent_frames = (frames - 1).max(0) / time + 1;
-        if frames < 1 || (frames - 1) % time != 0 || latent_frames % patch_t != 0 {
-            return Err(EngineError::request(format!(
-                "this model makes {time}n + 1 frames, not {frames}"
-            )));
-        }
-        Ok(Self {
-            channels: config.vae.z_dim,
-            frames: latent_frames,
-            height: height / space,
-            width: width / space,
-        })
+/// Size of a job's latents, whose pixels and frames the VAE's factors and the transformer's patches must divide.
+pub fn latent_shape(
+    config: &WanConfig,
+    request: &GenerateRequest,
+) -> Result<VideoLatentShape, EngineError> {
+    let [patch_t, patch_h, patch_w] = config.transformer.patch_size;
+    let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
+    let [width, height, frames] =
+        [request.width, request.height, request.num_frames].map(i64::from);
+    let (step_w, step_h) = (space * patch_w, space * patch_h);
+    if width < 1 || height < 1 || width % step_w != 0 || height % step_h != 0 {
+        return Err(EngineError::request(format!(
+            "this model makes widths that are multiples of {step_w} and heights that are multiples of {step_h}, not {width}×{height}"
+        )));
     }
-
-    /// Shape with `frames` more latent frames before the video.
-    pub fn with_before(self, frames: usize) -> Self {
-        Self {
-            frames: self.frames + frames as i64,
-            ..self
-        }
+    let latent_frames = (frames - 1).max(0) / time + 1;
+    if frames < 1 || (frames - 1) % time != 0 || latent_frames % patch_t != 0 {
+        return Err(EngineError::request(format!(
+            "this model makes {time}n + 1 frames, not {frames}"
+        )));
     }
-
-    /// `(1, C, f, h, w)`
-    pub fn size(&self) -> [i64; 5] {
-        [1, self.channels, self.frames, self.height, self.width]
-    }
-
-    /// Tokens of one latent frame group and how many such groups there are.
-    pub fn tokens(&self, patch_size: [i64; 3]) -> (i64, i64) {
-        let [t, h, w] = patch_size;
-        ((self.height / h) * (self.width / w), self.frames / t)
-    }
+    Ok(VideoLatentShape {
+        channels: config.vae.z_dim,
+        frames: latent_frames,
+        height: height / space,
+        width: width / space,
+    })
 }
 
 /// 0 in the first latent frame, 1 in the others: `(1, 1, f, h, w)`
-pub fn first_frame_mask(shape: WanLatentShape) -> Tensor {
+pub fn first_frame_mask(shape: VideoLatentShape) -> Tensor {
     let size = |frames| [1, 1, frames, shape.height, shape.width];
     let f32s = (Kind::Float, Device::Cpu);
     let (given, rest) = (size(1), size(shape.frames - 1));
@@ -129,7 +97,7 @@ pub fn with_first_frame(latents: &Tensor, first: &Tensor) -> Tensor {
 /// Mask of the given frames, folded like the latents: `(1, 4, f, h, w)`, 1 for given ones.
 ///
 /// The channels of a latent frame are its frames; the first latent frame is one frame four times.
-pub fn given_frames_mask(shape: WanLatentShape, per_latent: i64, has_end: bool) -> Tensor {
+pub fn given_frames_mask(shape: VideoLatentShape, per_latent: i64, has_end: bool) -> Tensor {
     let size = [1, per_latent, shape.frames, shape.height, shape.width];
     let mask = Tensor::zeros(size, (Kind::Float, Device::Cpu));
     drop(mask.narrow(2, 0, 1).fill_(1.0));

@@ -1,18 +1,34 @@
 //! Wan's stages: which function makes which result, of which files.
 
-use safelight_core::families;
-use safelight_core::job::{JobFolder, Stage};
-use tch::Tensor;
+use safelight_core::families::wan::FAMILY;
+use safelight_core::job::{GenerateRequest, JobFolder, Stage};
+use safelight_core::media::RgbPixels;
+use safelight_core::networks::T5Kind;
+use safelight_core::tokens::{SpieceModel, clean_wan_prompt};
+use tch::{Kind, Tensor};
 
-use crate::error::EngineError;
+use super::prepare::{given_frames_mask, latent_shape, still_video, video_of_given};
+use super::video::{
+    FittedVideo, control_of_job, encode_control, encode_source, enlarged, source_of_job,
+};
+use super::{Expert, TEXT_LENGTH, WanConditioning, WanConfig, decode, denoise, tiling};
+use crate::denoise::check_result;
 use crate::families::EngineFamily;
-use crate::families::wan::{self, Expert, FittedVideo, KeptVideo, WanConditioning, WanConfig};
+use crate::fault::FaultSite;
 use crate::hooks::DenoiseState;
+use crate::pixels::pixels_from_rgb8;
+use crate::stages::images::binary_mask;
 use crate::stages::job_images::PixelRestore;
+use crate::stages::video_latents::VideoLatentShape;
 use crate::stages::{StageContext, job_images};
 use crate::tensor_files::{self, TensorFile};
-use crate::text::PromptEmbeds;
-use crate::work::StageWork;
+use crate::text::{
+    EncodedText, EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, embeds_of, read_t5,
+};
+use crate::vae::WanVaeEncoder;
+use crate::vae::wan::normalize;
+use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
+use crate::{EngineError, StageWork};
 
 const LATENTS: &str = "image_latents";
 const BASE: &str = "base_latents";
@@ -24,34 +40,38 @@ pub(crate) struct WanFamily;
 
 impl EngineFamily for WanFamily {
     fn id(&self) -> &'static str {
-        families::wan::FAMILY.id
+        FAMILY.id
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
-        context.texts(|work| wan::encode_text(&config, work))
+        context.texts(|work| encode_text(&config, work))
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
         if context.request().source_video.is_some() {
-            return encode_source(context, &config);
+            let video = source(context)?;
+            let base = context.part(|work| encode_source(&config, &video, work))?;
+            let made = context.request().mask.is_some().then(|| video.made());
+            let made = made.map(|made| (MASK, made));
+            return write(context, [Some((BASE, base)), made].into_iter().flatten());
         }
         let all = context.part(|work| shown(&config, &context.folder(), work))?;
-        write(context, &all)
+        write(context, all)
     }
 
     fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
         let (folder, latents) = (context.folder(), made(context)?);
         let all = context.part(|work| {
-            let video = wan::enlarged(&config, &latents, work)?;
-            let base = wan::encode_source(&config, &video, work)?;
+            let video = enlarged(&config, &latents, work)?;
+            let base = encode_source(&config, &video, work)?;
             let mut all = shown(&config, &folder, work)?;
             all.push((BASE, base));
             Ok(all)
         })?;
-        write(context, &all)
+        write(context, all)
     }
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
@@ -62,9 +82,7 @@ impl EngineFamily for WanFamily {
             .flatten()
             .map(|image| image.fitted)
             .collect();
-        context.tensor("image_embeds", |work| {
-            wan::encode_vision(&config, &images, work)
-        })
+        context.tensor("image_embeds", |work| encode_vision(&config, &images, work))
     }
 
     fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {
@@ -89,8 +107,7 @@ impl EngineFamily for WanFamily {
             control: given(CONTROL).zip(Some(how.unwrap_or_default())),
         };
         let resume = resume_point(context, expert);
-        let state =
-            context.part(|work| wan::denoise(&config, expert, &conditions, resume, work))?;
+        let state = context.part(|work| denoise(&config, expert, &conditions, resume, work))?;
         let result = context.own_result();
         if expert == Expert::HighNoise {
             state.save(&result)
@@ -109,8 +126,7 @@ impl EngineFamily for WanFamily {
             PixelRestore::of_job(&context.folder(), context.request())
         });
         let kept = kept.transpose()?;
-        context
-            .part(|work| work.decoded(|work| wan::decode(&config, &latents, kept.as_ref(), work)))
+        context.part(|work| work.decoded(|work| decode(&config, &latents, kept.as_ref(), work)))
     }
 }
 
@@ -122,10 +138,10 @@ fn shown(
 ) -> Result<Vec<(&'static str, Tensor)>, EngineError> {
     let request = work.request;
     if config.transformer.has_control() {
-        let video = wan::control_of_job(folder, request)?;
+        let video = control_of_job(folder, request)?;
         let name = job_images::reference;
         let references = job_images::references_of_job(folder, request, name, work.capture)?;
-        let control = wan::encode_control(config, &video, &references, work)?;
+        let control = encode_control(config, &video, &references, work)?;
         return Ok(vec![(CONTROL, control)]);
     }
     if !request.has_start() {
@@ -134,26 +150,20 @@ fn shown(
     let (start, end) = job_images::frames_of_job(folder, request, work.capture)?;
     let mask = job_images::mask_of_job(folder, request)?;
     let end = end.as_ref().map(|end| &end.rgb[..]);
-    let mut all = vec![(LATENTS, wan::encode_image(config, &start.rgb, end, work)?)];
+    let mut all = vec![(LATENTS, encode_image(config, &start.rgb, end, work)?)];
     if let Some(mask) = mask {
         mask.record("mask", work.capture);
-        let kept = wan::encode_kept(config, &start.rgb, &mask.fitted, work)?;
+        let kept = encode_kept(config, &start.rgb, &mask.fitted, work)?;
         all.extend([(KEPT, kept.latents), (MASK, kept.mask)]);
     }
     Ok(all)
 }
 
-/// The video that the new one is made of, and what a mask says of it.
-fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Result<(), EngineError> {
-    let video = source(context)?;
-    let base = context.part(|work| wan::encode_source(config, &video, work))?;
-    let made = context.request().mask.is_some().then(|| video.made());
-    let mut all = vec![(BASE, base)];
-    all.extend(made.map(|made| (MASK, made)));
-    write(context, &all)
-}
-
-fn write(context: &StageContext<'_>, all: &[(&'static str, Tensor)]) -> Result<(), EngineError> {
+fn write(
+    context: &StageContext<'_>,
+    all: impl IntoIterator<Item = (&'static str, Tensor)>,
+) -> Result<(), EngineError> {
+    let all: Vec<_> = all.into_iter().collect();
     let named = all.iter().map(|(name, tensor)| (name, tensor));
     tensor_files::write(&context.own_result(), named)
 }
@@ -168,7 +178,7 @@ fn made(context: &StageContext<'_>) -> Result<Tensor, EngineError> {
 }
 
 fn source(context: &StageContext<'_>) -> Result<FittedVideo, EngineError> {
-    let video = wan::source_of_job(&context.folder(), context.request())?;
+    let video = source_of_job(&context.folder(), context.request())?;
     video.ok_or_else(|| EngineError::internal("no video was given"))
 }
 
@@ -193,4 +203,234 @@ fn resume_point(context: &StageContext<'_>, expert: Expert) -> Option<DenoiseSta
     let halfway = is_low.then(|| DenoiseState::load(&context.result(Stage::DenoiseHigh)).ok());
     let states = context.checkpoint().into_iter().chain(halfway.flatten());
     states.max_by_key(|state| state.step)
+}
+
+/// Stage 1: prompts, cleaned as Wan's authors clean them, through UMT5.
+pub fn encode_text(
+    config: &WanConfig,
+    work: &mut StageWork<'_>,
+) -> Result<PromptEmbeds, EngineError> {
+    let files = EncoderFiles::first(&config.files);
+    embeds_of(work, |texts, work| {
+        let cleaned = texts.iter().map(|text| EncodedText {
+            text: clean_wan_prompt(&text.text),
+            ..*text
+        });
+        let texts: Vec<EncodedText> = cleaned.collect();
+        // The published form of the tokenizer, where there is one; only for the record.
+        if work.capture.is_on()
+            && let Some(spiece) = SpieceModel::find(&config.files.tokenizer)?
+        {
+            for text in &texts {
+                let ids = Tensor::from_slice(&spiece.encode(&text.text)).unsqueeze(0);
+                let name = format!("tokenizer.{}.spiece_ids", text.role);
+                work.capture.put(name, &ids);
+            }
+        }
+        let padded = (TEXT_LENGTH, PaddingMode::Zero);
+        let read = read_t5(&files, T5Kind::Umt5, &texts, padded, work)?;
+        Ok(read.into_iter().map(TextEmbeds::without_mask).collect())
+    })
+}
+
+/// Inpainting of a start image, in every frame, or of a source video.
+#[derive(Debug)]
+pub struct KeptVideo {
+    /// Of that video, or of the image as one in which nothing moves: `(1, C, f, h, w)` in f32
+    pub latents: Tensor,
+    /// 1 for what is made anew: `(1, 1, H, W)`, or [`made`](super::FittedVideo::made)
+    pub mask: Tensor,
+}
+
+/// Stage 2. `start` and `end`: the first and last frame, already as large as the video, RGB bytes row by row.
+///
+/// Gives `(1, C, 1, h, w)` in f32 in models where the start replaces the first latent frame, else `(1, 4 + C, f, h, w)`
+/// in f32: which frames are given, and the latents of a video that is grey between them.
+pub fn encode_image(
+    config: &WanConfig,
+    start: &[u8],
+    end: Option<&[u8]>,
+    work: &mut StageWork<'_>,
+) -> Result<Tensor, EngineError> {
+    let request = work.request;
+    let shape = latent_shape(config, request)?;
+    check(config, shape, end.is_some())?;
+    let pixels = |rgb| pixels_from_rgb8(rgb, request.width, request.height);
+    let start = pixels(start)?;
+    let end = end.map(pixels).transpose()?;
+    work.capture.put("image.preprocessed", &start);
+    if let Some(end) = &end {
+        work.capture.put("last_image.preprocessed", end);
+    }
+    let video = if config.files.expand_timesteps {
+        start.unsqueeze(2)
+    } else {
+        video_of_given(&start, end.as_ref(), i64::from(request.num_frames))
+    };
+    let latents = encode(config, &encoder(config, work)?, &video, 0, work)?;
+    if config.files.expand_timesteps {
+        return Ok(latents);
+    }
+    let per_latent = config.vae.temporal_factor();
+    let mask = given_frames_mask(shape, per_latent, end.is_some()).to_device(latents.device());
+    Ok(Tensor::cat(&[mask, latents], 1))
+}
+
+/// Stage 2, too, where there is a mask of the start image: as large as the video, RGB bytes row by row.
+pub fn encode_kept(
+    config: &WanConfig,
+    start: &[u8],
+    mask: &RgbPixels,
+    work: &mut StageWork<'_>,
+) -> Result<KeptVideo, EngineError> {
+    let request = work.request;
+    let pixels = pixels_from_rgb8(start, request.width, request.height)?;
+    let video = still_video(&pixels, i64::from(request.num_frames));
+    Ok(KeptVideo {
+        latents: encode(config, &encoder(config, work)?, &video, 1, work)?,
+        mask: binary_mask(mask, request.width, request.height)?,
+    })
+}
+
+fn check(config: &WanConfig, shape: VideoLatentShape, has_end: bool) -> Result<(), EngineError> {
+    let takes_start = config.files.expand_timesteps || config.transformer.condition_channels() > 0;
+    let reason = if !takes_start {
+        "this model cannot start from an image"
+    } else if has_end && config.files.expand_timesteps {
+        "this model cannot end with an image"
+    } else if has_end && shape.frames < 2 {
+        "a video with an end image needs more than one frame"
+    } else {
+        return Ok(());
+    };
+    Err(EngineError::request(reason))
+}
+
+/// The autoencoder's encoder, for one video after the other.
+pub(super) fn encoder(
+    config: &WanConfig,
+    work: &StageWork<'_>,
+) -> Result<WanVaeEncoder, EngineError> {
+    let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
+    let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
+    work.load("autoencoder", home, new, unexpected)
+}
+
+/// `video`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them, `(1, C, f, h, w)` in
+/// f32
+pub(super) fn encode(
+    config: &WanConfig,
+    encoder: &WanVaeEncoder,
+    video: &Tensor,
+    number: usize,
+    work: &mut StageWork<'_>,
+) -> Result<Tensor, EngineError> {
+    work.capture
+        .put(format!("vae.encode.{number}.input"), video);
+    let cancelled = work.cancelled(FaultSite::VaeEncode);
+    let posterior = encoder.encode(video, tiling(config, work.request), &cancelled);
+    let posterior = posterior.ok_or(EngineError::Cancelled)?;
+    let posterior = posterior.recorded(number, work.capture);
+    Ok(normalize(&config.vae, &posterior.mean))
+}
+
+/// Stage 3. `images`: the start image and, where there is one, the end image, as they were opened -> what the
+/// transformer reads of them, `(N, 257, C)` in f32.
+///
+/// Computed in f32 whatever the transformer computes in, as the published model is meant to be: it is small.
+pub fn encode_vision(
+    config: &WanConfig,
+    images: &[RgbPixels],
+    work: &mut StageWork<'_>,
+) -> Result<Tensor, EngineError> {
+    let files = &config.files;
+    let Some((network, folder)) = config
+        .image_encoder
+        .as_ref()
+        .zip(files.image_encoder.as_deref())
+    else {
+        return Err(EngineError::internal("this model has no image encoder"));
+    };
+    let expected = match config.transformer.pos_embed_seq_len {
+        Some(places) => places / network.num_tokens(),
+        None => 1,
+    };
+    if images.len() as i64 != expected {
+        return Err(EngineError::request(format!(
+            "this model reads {expected} images, not {}",
+            images.len()
+        )));
+    }
+    let processor = ClipImageProcessor::read(files.image_processor.as_deref())?;
+    let read_at = files.image_processor.as_deref().unwrap_or(folder);
+    processor.check(network.image_size, read_at)?;
+    let pixels: Vec<Tensor> = images
+        .iter()
+        .map(|image| pixel_values(&image.rgb, image.width, image.height, &processor))
+        .collect::<Result<_, _>>()?;
+    let pixels = Tensor::cat(&pixels, 0);
+    work.place.kind = Kind::Float;
+    let new = |w: &_| ClipVisionEncoder::new(network, w);
+    let unexpected = ClipVisionEncoder::unexpected_keys;
+    let encoder = work.load("image encoder", folder, new, unexpected)?;
+    let embeds = tch::no_grad(|| encoder.encode_images(&pixels, work.hooks));
+    let embeds = embeds.ok_or(EngineError::Cancelled)?;
+    let capture = &mut *work.capture;
+    capture.put("image_encoder.image.pixel_values", &pixels);
+    capture.put("image_embeds", &embeds);
+    if capture.is_on() {
+        let whole = encoder.finish(&embeds);
+        capture.put(
+            "image_encoder.image.last_hidden_state",
+            &whole.last_hidden_state,
+        );
+        capture.put("image_encoder.image.pooler_output", &whole.pooler_output);
+    }
+    Ok(embeds)
+}
+
+/// Results of earlier stages are checked before anything is loaded.
+pub(super) fn check_inputs(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    conditions: &WanConditioning,
+    shape: VideoLatentShape,
+) -> Result<(), EngineError> {
+    let (embeds, network) = (&conditions.embeds, &config.transformer);
+    let whole = shape.size();
+    let [_, channels, frames, height, width] = whole;
+    for text in embeds.all() {
+        let size = [1, -1, network.text_dim];
+        check_result("the texts' embeddings", Some(&text.prompt), Some(&size))?;
+    }
+    if request.is_guided() && embeds.negative.is_none() {
+        let reason = "the negative prompt has not been read";
+        return Err(EngineError::internal(reason));
+    }
+    let (image, base) = (conditions.image_latents.as_ref(), conditions.base.as_ref());
+    let kept = conditions.kept.as_ref().map(|kept| &kept.latents);
+    let control = conditions.control.as_ref().map(|(latents, _)| latents);
+    let image_size = match network.condition_channels() {
+        0 if config.files.expand_timesteps => image.map(|_| [1, channels, 1, height, width]),
+        0 => None,
+        more => Some([1, more, frames, height, width]),
+    };
+    let control_size = [1, network.vace_in_channels, frames, height, width];
+    let control_size = network.has_control().then_some(control_size);
+    for (what, found, size) in [
+        ("the image's latents", image, image_size),
+        ("the video's latents", base, base.map(|_| whole)),
+        ("the latents that the mask keeps", kept, kept.map(|_| whole)),
+        ("the control video's latents", control, control_size),
+    ] {
+        check_result(what, found, size.as_ref().map(|size| &size[..]))?;
+    }
+    let images = conditions.image_embeds.as_ref();
+    // Places of all images together.
+    let images = images.map(|images| images.flatten(0, 1));
+    let image_size = network
+        .image_dim
+        .map(|width| [network.pos_embed_seq_len.unwrap_or(-1), width]);
+    let image_size = image_size.as_ref().map(|size| &size[..]);
+    check_result("the image's embeddings", images.as_ref(), image_size)
 }

@@ -16,14 +16,13 @@ use super::control_blocks::{ControlVideo, VaceBlocks};
 use super::measured::is_told;
 use super::prepare::TokenTimesteps;
 use crate::fault::FaultSite;
-use crate::hooks::Hooks;
 use crate::nn::{
-    FusedNorm, GateArgs, LayerNorm, Linear, Mlp, Rope, TokenRmsNorm, TokenRows, angles_of_ids,
-    attention, gated_add, gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads,
-    timestep_embedding,
+    FusedNorm, GateArgs, LayerNorm, Linear, Mlp, PatchOrder, Rope, TokenRmsNorm, TokenRows,
+    angles_of_ids, attention, from_patches, gated_add, gated_add_norm, gelu_tanh, join_heads,
+    layer_norm, patches, split_heads, timestep_embedding,
 };
 use crate::step_cache::{BlockSkipper, SkipOptions};
-use crate::weights::{Weights, WeightsError};
+use crate::{Hooks, Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
 
@@ -150,7 +149,7 @@ impl WanTransformer {
     pub fn control(&self, latents: &Tensor, strength: f64) -> Option<ControlVideo> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
         let blocks = self.control.as_ref()?;
-        Some(blocks.control(&self.patches_from_latents(&latents), strength))
+        Some(blocks.control(&self.patches(&latents), strength))
     }
 
     /// The turns of the tokens of latents of `size`, `(1, C, f, h, w)`; the same in every step.
@@ -173,7 +172,7 @@ impl WanTransformer {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let CallInputs { context, rope, .. } = inputs;
-        let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
+        let xs = self.patches(&latents.to_device(self.device).to_kind(self.kind));
         let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
         let batch = context.text.size()[0];
         if batch > 1 {
@@ -252,7 +251,10 @@ impl WanTransformer {
             skip.end(&xs);
         }
         let xs = self.head.forward(&normed);
-        Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))
+        let (_, _, f, h, w) = latents.size5().expect("latents have five dimensions");
+        let order = PatchOrder::ChannelsLast;
+        let velocity = from_patches(&xs, [f, h, w], self.config.patch_size, order);
+        Some(velocity.to_kind(Kind::Float))
     }
 
     /// `values`: `(U)` -> `(U, C)` and `(U, 6, C)`, both in f32
@@ -265,25 +267,8 @@ impl WanTransformer {
         (time.to_kind(Kind::Float), modulation.to_kind(Kind::Float))
     }
 
-    fn patches_from_latents(&self, latents: &Tensor) -> Tensor {
-        let [pt, ph, pw] = self.config.patch_size;
-        let (b, c, f, h, w) = latents.size5().expect("latents have five dimensions");
-        // b c (f pt) (h ph) (w pw) -> b (f h w) (c pt ph pw)
-        latents
-            .reshape([b, c, f / pt, pt, h / ph, ph, w / pw, pw])
-            .permute([0, 2, 4, 6, 1, 3, 5, 7])
-            .reshape([b, (f / pt) * (h / ph) * (w / pw), c * pt * ph * pw])
-    }
-
-    fn latents_from_patches(&self, xs: &Tensor, like: &Tensor) -> Tensor {
-        let [pt, ph, pw] = self.config.patch_size;
-        let c = self.config.out_channels;
-        let b = xs.size()[0];
-        let (_, _, f, h, w) = like.size5().expect("latents have five dimensions");
-        // b (f h w) (pt ph pw c) -> b c (f pt) (h ph) (w pw)
-        xs.reshape([b, f / pt, h / ph, w / pw, pt, ph, pw, c])
-            .permute([0, 7, 1, 4, 2, 5, 3, 6])
-            .reshape([b, c, f, h, w])
+    fn patches(&self, latents: &Tensor) -> Tensor {
+        patches(latents, self.config.patch_size, PatchOrder::ChannelsFirst)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::nn::{
     Linear, QkNorm, Rope, SwiGlu, TokenRmsNorm, gated_add, qkv_attention, rms_norm,
     rms_norm_in_place,
 };
-use crate::weights::{Weights, WeightsError};
+use crate::{Weights, WeightsError};
 
 /// Epsilon of the norms of queries and keys, which the config lacks.
 const HEAD_EPS: f64 = 1e-5;

@@ -9,20 +9,16 @@
 
 use std::path::Path;
 
-use safelight_core::job::ControlInput;
 use safelight_core::networks::{ControlRefiner, ZImageControlConfig, ZImageControlKeys};
 use tch::Tensor;
 
 use super::block::ZImageBlock;
 use super::{ZImageTransformer, padded};
 use crate::controls::{LoadedControls, unfit};
-use crate::error::EngineError;
 use crate::fault::FaultSite;
-use crate::hooks::Hooks;
 use crate::nn::{Linear, Rope, gated_add};
-use crate::stages::images::{ActiveControlNet, ControlNet, ImageLatentShape, ImageModel as _};
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::stages::images::{ActiveControlNet, ControlImage, ControlNet};
+use crate::{EngineError, Hooks, StageWork, Weights, WeightsError};
 
 /// Zeros in version 2.0, trained in later ones.
 const TRAINED_IN_21: &str = "control_noise_refiner.0.before_proj.weight";
@@ -179,26 +175,24 @@ impl ControlNet for ZImageControl {
     fn embed(
         &self,
         model: &ZImageTransformer,
-        _: ImageLatentShape,
-        latents: &Tensor,
-        control: &ControlInput,
+        image: &ControlImage<'_>,
     ) -> Result<Tensor, EngineError> {
         let (own, theirs, layers) = (self.config.dim, model.config.dim, model.config.n_layers);
         if own != theirs {
             let problem = format!(
                 "this ControlNet is for transformers of width {own}, and the model's has {theirs}"
             );
-            return Err(unfit(&problem, control));
+            return Err(unfit(&problem, image.input));
         }
         let last = self.config.control_layers_places.last();
         if last.is_some_and(|place| *place >= layers) {
             let problem = format!(
                 "this ControlNet is for transformers of more blocks than the model's {layers}"
             );
-            return Err(unfit(&problem, control));
+            return Err(unfit(&problem, image.input));
         }
-        let (device, kind) = model.place();
-        let latents = latents.to_device(device).to_kind(kind);
+        let (device, kind) = (model.device, model.kind);
+        let latents = image.latents.to_device(device).to_kind(kind);
         let (num_images, channels, height, width) = latents.size4()?;
         let missing = self.config.control_in_dim - channels;
         let zeros = [num_images, missing.max(0), height, width];

@@ -28,19 +28,16 @@ use tch::{Device, Kind, Tensor};
 
 use super::ImageFamily;
 use crate::denoise::fits;
-use crate::error::EngineError;
 use crate::fault::FaultSite;
-use crate::hooks::Hooks;
 use crate::nn::{
-    FusedNorm, Linear, Mlp, NUM_TIMESTEPS, Rope, TokenRmsNorm, TokenRows, angles_of_ids, image_ids,
-    layer_norm, timestep_embedding,
+    FusedNorm, Linear, Mlp, NUM_TIMESTEPS, PatchOrder, Rope, TokenRmsNorm, TokenRows,
+    angles_of_ids, from_patches, image_ids, layer_norm, patches, timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
-use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel};
+use crate::stages::images::{ContextInput, ForwardPass, ImageConditioning, ImageModel};
 use crate::step_cache::BlockSkipper;
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::{EngineError, StageWork, Weights, WeightsError};
 
 pub use control::{ZImageControl, ZImageControlModulation};
 
@@ -48,6 +45,7 @@ pub(crate) static FAMILY: ImageFamily<ZImageTransformer> = ImageFamily::new(z_im
 
 /// Latents along the edge of a token.
 const PATCH: i64 = 2;
+const TOKEN: [i64; 3] = [1, PATCH, PATCH];
 /// Epsilon of the last norm, which the config lacks.
 const LAST_EPS: f64 = 1e-6;
 /// Published shift of Turbo, for files without a scheduler.
@@ -104,6 +102,7 @@ impl ImageModel for ZImageTransformer {
     const LORA: fn(bool) -> LoraTarget = |_| lora::NETWORK;
     const SAMPLES_CONTROLS: bool = false;
     const PACKS: bool = false;
+    const TEXT_INPUT: &'static str = "cap_feats";
 
     fn new(config: &ZImageTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let w = &Self::dialect(w).weights;
@@ -145,13 +144,8 @@ impl ImageModel for ZImageTransformer {
         })
     }
 
-    fn context(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-        _: i64,
-        hooks: &dyn Hooks,
-    ) -> Result<ZImageContext, EngineError> {
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<ZImageContext, EngineError> {
+        let (text, conditioning, hooks) = (input.text, input.conditioning, input.hooks);
         conditioning.controls.read_prompt(|_, _| Ok(()))?;
         let prompt = text.prompt.to_device(self.device).to_kind(self.kind);
         let cap = self.cap_norm.forward(&prompt.contiguous());
@@ -182,14 +176,8 @@ impl ImageModel for ZImageTransformer {
     }
 
     /// `latents`: `(B, in_channels, h, w)` -> velocity from noise to image, as large
-    fn predict(
-        &self,
-        latents: &Tensor,
-        modulation: &ZImageModulation,
-        context: &ZImageContext,
-        pass: &ForwardPass<'_, ZImageControl>,
-    ) -> Option<Tensor> {
-        let hooks = pass.hooks;
+    fn predict(&self, latents: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor> {
+        let (context, modulation, hooks) = (pass.context, pass.modulation, pass.hooks);
         let latents = latents.to_device(self.device).to_kind(self.kind);
         let tokens = context.grid[0] * context.grid[1];
         let embedded = self.x_embedder.forward(&Self::patches(&latents));
@@ -252,7 +240,9 @@ impl ImageModel for ZImageTransformer {
         };
         let xs = layer_norm(&xs, &FusedNorm::modulated(rows, 0), LAST_EPS);
         let ys = self.last.forward(&xs).to_kind(Kind::Float);
-        Some(self.latents(&ys, context.grid))
+        let [height, width] = context.grid.map(|edge| edge * PATCH);
+        let order = PatchOrder::ChannelsLast;
+        Some(from_patches(&ys, [1, height, width], TOKEN, order).squeeze_dim(2))
     }
 
     /// The sampler's velocity points from image to noise.
@@ -264,19 +254,15 @@ impl ImageModel for ZImageTransformer {
         language_embeds((LANGUAGE, &PROMPT), work)
     }
 
-    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
-        let published = || SchedulerConfig::of_shift(SHIFT);
-        let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
-        schedule.is_in_single = true;
-        schedule
+    fn schedule(_: &Self::Config) -> FlowSchedule {
+        FlowSchedule {
+            is_in_single: true,
+            ..SchedulerConfig::of_shift(SHIFT).into()
+        }
     }
 
     fn config(&self) -> &ZImageTransformerConfig {
         &self.config
-    }
-
-    fn place(&self) -> (Device, Kind) {
-        (self.device, self.kind)
     }
 
     fn accepts(&self, text: &TextEmbeds) -> bool {
@@ -285,14 +271,6 @@ impl ImageModel for ZImageTransformer {
 
     fn timestep_for_capture(timestep: f32) -> f32 {
         (NUM_TIMESTEPS - timestep) / NUM_TIMESTEPS
-    }
-
-    fn text_inputs(
-        &self,
-        text: &TextEmbeds,
-        _: &ImageConditioning<'_, Self>,
-    ) -> Vec<(&'static str, Tensor)> {
-        vec![("cap_feats", text.prompt.shallow_clone())]
     }
 }
 
@@ -326,23 +304,7 @@ impl ZImageTransformer {
 
     /// `(B, c, h, w)` -> `(B, h / 2 * w / 2, 4 c)`, channels innermost
     fn patches(latents: &Tensor) -> Tensor {
-        let (_, channels, height, width) = latents.size4().expect("latents have four dimensions");
-        let [rows, columns] = [height, width].map(|edge| edge / PATCH);
-        // b c (h p) (w q) -> b (h w) (p q c)
-        latents
-            .reshape([-1, channels, rows, PATCH, columns, PATCH])
-            .permute([0, 2, 4, 3, 5, 1])
-            .reshape([-1, rows * columns, PATCH * PATCH * channels])
-    }
-
-    /// `(B, h / 2 * w / 2, 4 c)` -> `(B, c, h, w)`
-    fn latents(&self, patches: &Tensor, [rows, columns]: [i64; 2]) -> Tensor {
-        let channels = self.config.in_channels;
-        // b (h w) (p q c) -> b c (h p) (w q)
-        patches
-            .reshape([-1, rows, columns, PATCH, PATCH, channels])
-            .permute([0, 5, 1, 3, 2, 4])
-            .reshape([-1, channels, rows * PATCH, columns * PATCH])
+        patches(&latents.unsqueeze(2), TOKEN, PatchOrder::ChannelsLast)
     }
 }
 

@@ -2,6 +2,7 @@
 //! an equation whose solution is known.
 
 use safelight_core::job::{GenerateRequest, SamplerKind, SigmaSchedule};
+use safelight_core::networks::SchedulerConfig;
 use tch::{Kind, Tensor};
 
 use super::super::schedule::beta_quantile;
@@ -41,7 +42,7 @@ fn solver(name: &str) -> Solver {
         }
         "t" => flux(sampler, schedule, number.parse().unwrap(), num_steps),
         "g" => {
-            let config = FlowSchedule::read(None, true).unwrap();
+            let config = FlowSchedule::from(SchedulerConfig::of_flux(true));
             let shift = config.mu(number.parse().unwrap()).exp();
             let even = linspace(1.0, 1.0 / num_steps as f64, num_steps).into_iter();
             let sigmas = even.map(|s| shift / (shift + (1.0 / s - 1.0))).collect();
@@ -62,7 +63,7 @@ fn request(sampler: SamplerKind, schedule: SigmaSchedule, num_steps: usize) -> G
 
 fn flux(sampler: SamplerKind, schedule: SigmaSchedule, tokens: i64, num_steps: usize) -> Solver {
     let request = request(sampler, schedule, num_steps);
-    let config = FlowSchedule::read(None, true).unwrap();
+    let config = FlowSchedule::from(SchedulerConfig::of_flux(true));
     config.solver(&request, tokens, 0..num_steps).unwrap()
 }
 
@@ -192,7 +193,7 @@ fn every_solver_gets_to_the_image_along_every_schedule() {
 
 #[test]
 fn a_shift_of_the_request_is_a_fixed_one_and_nonsense_is_refused() {
-    let config = FlowSchedule::read(None, true).unwrap();
+    let config = FlowSchedule::from(SchedulerConfig::of_flux(true));
     let mut request = request(SamplerKind::Euler, SigmaSchedule::Simple, 4);
     request.sampling.shift = Some(3.0);
     for sampler in SamplerKind::ALL {

@@ -9,13 +9,12 @@ use safelight_core::formats::weights::WeightSet;
 use safelight_core::networks::{KlVaeConfig, NORMED_EDGE, NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Tensor};
 
-use crate::error::EngineError;
 use crate::fault::FaultSite;
 use crate::vae::{
     KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, RowBands, Tiling, WanVaeDecoder, WanVaeEncoder,
     kl, kl::LatentStatistics, wan,
 };
-use crate::work::StageWork;
+use crate::{EngineError, StageWork};
 
 /// Pixels that a CPU takes at once: bands cost it time.
 const LARGEST_WHOLE: i64 = 1 << 20;

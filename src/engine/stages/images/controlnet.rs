@@ -15,13 +15,11 @@ use tch::Tensor;
 use super::latents::ImageLatentShape;
 use crate::controls::{LoadedControls, unfit};
 use crate::denoise::ModelCall;
-use crate::error::EngineError;
-use crate::hooks::Hooks;
 use crate::streams::{
     ControlNetBlocks, ControlNetResiduals, FluxSequence, SequenceEmbedder, StreamBlocks,
     TokenRanges,
 };
-use crate::work::StageWork;
+use crate::{EngineError, Hooks, StageWork};
 
 /// Latents per token.
 const PATCH_AREA: i64 = 4;
@@ -38,15 +36,8 @@ pub trait ControlNet: Sized + 'static {
     /// Loads the networks of a job before the transformer at `home`.
     fn load(home: &Path, work: &mut StageWork<'_>) -> Result<LoadedControls<Self>, EngineError>;
 
-    /// Embeds the latents of control images, `(1 or B, C, h, w)`, for all calls; fails if the network does not fit the
-    /// transformer or the latents.
-    fn embed(
-        &self,
-        model: &Self::Model,
-        shape: ImageLatentShape,
-        latents: &Tensor,
-        control: &ControlInput,
-    ) -> Result<Tensor, EngineError>;
+    /// Embeds control images for all calls; fails if the network does not fit the transformer or the latents.
+    fn embed(&self, model: &Self::Model, image: &ControlImage<'_>) -> Result<Tensor, EngineError>;
 
     /// Modulation for each timestep of the scheduler; 1000 is pure noise.
     fn modulations(
@@ -55,6 +46,15 @@ pub trait ControlNet: Sized + 'static {
         timesteps: &[f32],
         prompt: &Self::Prompt,
     ) -> Vec<Self::Modulation>;
+}
+
+/// Control images of a job.
+pub struct ControlImage<'a> {
+    /// Of the job's latents.
+    pub shape: ImageLatentShape,
+    /// `(1 or B, C, h, w)`
+    pub latents: &'a Tensor,
+    pub input: &'a ControlInput,
 }
 
 /// The ControlNet of families that have none.
@@ -69,13 +69,7 @@ impl<M: 'static> ControlNet for NoControlNet<M> {
         Ok(LoadedControls::default())
     }
 
-    fn embed(
-        &self,
-        _: &M,
-        _: ImageLatentShape,
-        _: &Tensor,
-        _: &ControlInput,
-    ) -> Result<Tensor, EngineError> {
+    fn embed(&self, _: &M, _: &ControlImage<'_>) -> Result<Tensor, EngineError> {
         match self.0 {}
     }
 
@@ -92,13 +86,8 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
     fn sequence(prompt: &Self::Prompt) -> &FluxSequence;
 
     /// [`ControlNet::embed`] for a transformer of width `dim`; a mask follows the latents as one more channel.
-    fn embed_for(
-        &self,
-        dim: i64,
-        shape: ImageLatentShape,
-        latents: &Tensor,
-        control: &ControlInput,
-    ) -> Result<Tensor, EngineError> {
+    fn embed_for(&self, dim: i64, image: &ControlImage<'_>) -> Result<Tensor, EngineError> {
+        let (shape, latents) = (image.shape, image.latents);
         let (SequenceEmbedder { device, kind, .. }, _, own) = self.layers();
         let found = latents.size();
         if own.dim != dim {
@@ -106,7 +95,7 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
                 "this ControlNet is for transformers of width {}, and the model's has {dim}",
                 own.dim
             );
-            return Err(unfit(&problem, control));
+            return Err(unfit(&problem, image.input));
         }
         if found[2..] != shape.size()[2..] {
             let reason = "a control image has another size";
@@ -179,7 +168,14 @@ impl<'a, C: ControlNet> ActiveControlNets<'a, C> {
         let each = each.map(|((control, network), latents)| {
             Ok(ActiveControlNet {
                 network,
-                image: network.embed(model, shape, latents, control)?,
+                image: network.embed(
+                    model,
+                    &ControlImage {
+                        shape,
+                        latents,
+                        input: control,
+                    },
+                )?,
                 settings: &control.settings,
             })
         });

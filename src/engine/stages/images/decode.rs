@@ -4,10 +4,9 @@ use safelight_core::media::RgbPixels;
 use tch::{Device, Kind, Tensor};
 
 use super::autoencoder::{ImageAutoencoder, ImageDecoder};
-use crate::error::EngineError;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::job_images::PixelRestore;
-use crate::work::StageWork;
+use crate::{EngineError, StageWork};
 
 /// `latents`: `(1, C, h, w)`, what denoising gave -> the image, in the bytes that a file would have.
 pub(crate) fn decoded_image(

@@ -3,28 +3,26 @@
 //! Samplers compute steps, transformers predict velocities, `crate::denoise` runs the loop.
 
 use safelight_core::job::BlockSet;
-use safelight_core::networks::{DenoiserConfig as _, SchedulerConfig};
+use safelight_core::networks::DenoiserConfig as _;
 use tch::{Device, Kind, Tensor};
 
-use super::controlnet::{ActiveControlNets, ControlNet};
+use super::controlnet::{ActiveControlNets, ControlNet as _};
 use super::encode::StartImageMode;
 use super::latents::{ImageLatentShape, InpaintBlend, NoiseDraws, noised, seeds};
 use super::model::{
-    ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, packed, packed_size, unpacked,
+    ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel, ReferenceTokens,
+    packed, packed_size, unpacked,
 };
 use super::state::EncodedImages;
-use crate::capture::StageCapture;
 use crate::controls::LoadedControls;
 use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
-use crate::error::EngineError;
 use crate::guidance::{GuidanceScales, GuidedPasses};
-use crate::hooks::{DenoiseState, Hooks};
+use crate::hooks::DenoiseState;
 use crate::placement::ComputePlacement;
 use crate::sampling::{Solver, steps_from_image, wanted_steps};
-use crate::step_cache::{ContextCache, ContextCaches};
+use crate::step_cache::ContextCaches;
 use crate::text::{PromptEmbeds, TextEmbeds};
-use crate::weights::Weights;
-use crate::work::StageWork;
+use crate::{EngineError, Hooks, StageCapture, StageWork, Weights};
 
 /// Denoising strength of models that fill an image, if the request has none.
 const CANVAS_STRENGTH: f64 = 1.0;
@@ -62,9 +60,7 @@ pub fn denoise<M: ImageModel>(
             steps_from_image(request, strength)?
         }
     };
-    let scheduler = request.files.scheduler.as_deref();
-    let scheduler = scheduler.map(SchedulerConfig::read_flow_match_euler);
-    let schedule = M::schedule(scheduler.transpose()?, &config);
+    let schedule = M::schedule(&config).read(request.files.scheduler.as_deref())?;
     let mut solver = schedule.solver(request, shape.tokens(), steps)?;
 
     let draws = if M::SEES_START_IMAGE {
@@ -107,6 +103,7 @@ pub fn denoise<M: ImageModel>(
         let (controls, networks) = (&request.controls, networks.each());
         ActiveControlNets::new(controls, networks, &images.controls, &model, shape)?
     };
+    let device = work.place.device;
     let conditioning = ImageConditioning {
         shape,
         prompt: &embeds.prompt,
@@ -114,24 +111,25 @@ pub fn denoise<M: ImageModel>(
         guidance: GuidanceScales::from_request(request),
         step_cache: request.options.step_cache,
         inpaint,
-        condition: condition.map(|xs| xs.to_device(model.place().0).to_kind(Kind::Float)),
-        references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), model.place().0)?,
+        condition: condition.map(|xs| xs.to_device(device).to_kind(Kind::Float)),
+        references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), device)?,
         controls,
     };
 
     let latents = packed::<M>(&latents, shape);
-    let state = DenoiseState::new(resume, latents, &mut solver, work.place.device, work.hooks);
+    let state = DenoiseState::new(resume, latents, &mut solver, device, work.hooks);
     let number = draws.controls.len() + usize::from(draws.posterior.is_some());
     let noise = M::noise_for_capture(&draws.noise);
     work.capture.put(format!("noise.{number}"), &noise);
-    let capture = &mut *work.capture;
+    let (place, capture, hooks) = (work.place, &mut *work.capture, work.hooks);
     let end = denoise_latents(
         &*model,
         conditioning,
         &mut solver,
         &state,
+        place,
         capture,
-        work.hooks,
+        hooks,
     )?;
     Ok(unpacked::<M>(&end.latents, shape))
 }
@@ -143,6 +141,7 @@ pub fn denoise_latents<M: ImageModel>(
     conditioning: ImageConditioning<'_, M>,
     solver: &mut Solver,
     state: &DenoiseState,
+    place: ComputePlacement,
     capture: &mut StageCapture,
     hooks: &dyn Hooks,
 ) -> Result<DenoiseState, EngineError> {
@@ -159,12 +158,10 @@ pub fn denoise_latents<M: ImageModel>(
             .guidance
             .real
             .check_blocks(model.config().num_blocks() as usize)?;
-        begin(state, solver, model.place().0, capture)?;
-        let run = ImageDenoiser::new(model, conditioning, solver, size[0], hooks)?;
+        begin(state, solver, place.device, capture)?;
+        let run = ImageDenoiser::new(model, conditioning, solver, size[0], place.device, hooks)?;
         run.record(capture);
         let end = solver.all_calls().end;
-        let (device, kind) = model.place();
-        let place = ComputePlacement::new(device, kind);
         let last = walk(&run, state, end, solver, place, capture, hooks)?;
         let caches = run.passes.first().caches.first();
         if let Some(num_skipped) = caches.and_then(ContextCaches::num_skipped) {
@@ -175,10 +172,7 @@ pub fn denoise_latents<M: ImageModel>(
 }
 
 /// Modulation of the transformer and of its ControlNets for one timestep.
-type AllModulations<M> = (
-    <M as ImageModel>::Modulation,
-    Vec<<<M as ImageModel>::Control as ControlNet>::Modulation>,
-);
+type AllModulations<M> = (<M as ImageModel>::Modulation, Vec<ControlModulation<M>>);
 
 struct CachedContext<M: ImageModel> {
     context: M::Context,
@@ -208,27 +202,30 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
         conditioning: ImageConditioning<'a, M>,
         solver: &Solver,
         num_images: i64,
+        device: Device,
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
-        // A step cache decides for each image alone, so that each is the one that its seed makes.
-        let batch = match conditioning.step_cache {
-            Some(_) => 1,
-            None => model.max_batch(num_images, &conditioning),
+        // A step cache decides for each image alone, so that each is the one that its seed makes. On the CPU, matrix
+        // products of other row counts round differently and batching gains nothing.
+        let is_alone = conditioning.step_cache.is_some() || device == Device::Cpu;
+        let batch = if is_alone || !model.takes_batches(&conditioning) {
+            1
+        } else {
+            num_images
         };
         let timesteps = solver.all_timesteps();
         let num_calls = timesteps.len();
         let read = |text: &TextEmbeds| {
-            let cache = || {
-                let choice = conditioning.step_cache?;
-                ContextCache::new(
-                    choice,
-                    num_calls,
-                    model.calibration(&conditioning, num_calls),
-                )
-            };
+            let calibration = || model.calibration(&conditioning, num_calls);
+            let caches = || ContextCaches::new(conditioning.step_cache, num_calls, calibration);
             Ok(CachedContext {
-                context: model.context(text, &conditioning, batch, hooks)?,
-                caches: (0..num_images).map(|_| ContextCaches::new(cache)).collect(),
+                context: model.context(&ContextInput {
+                    text,
+                    conditioning: &conditioning,
+                    num_images: batch,
+                    hooks,
+                })?,
+                caches: (0..num_images).map(|_| caches()).collect(),
                 modulations: ModulationCache::default(),
             })
         };
@@ -241,7 +238,7 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
         Ok(Self {
             passes,
             modulations: ModulationCache::default(),
-            inpaint: inpaint.map(|inpaint| inpaint.to_device(model.place().0)),
+            inpaint: inpaint.map(|inpaint| inpaint.to_device(device)),
             batch,
             timesteps,
             model,
@@ -276,11 +273,13 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
             caches.answer(call.index, without, |skip| {
                 controls.on_call(call, index as i64 * self.batch);
                 let pass = ForwardPass {
+                    context,
+                    modulation: own,
                     skip,
                     controls: Some((controls, of_controls)),
                     hooks: self.hooks,
                 };
-                model.predict(&images, own, context, &pass)
+                model.predict(&images, &pass)
             })
         });
         let predictions = predictions.collect::<Option<Vec<_>>>()?;
@@ -296,12 +295,36 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
         let negative = conditioning.negative.filter(|_| self.passes.is_guided());
         for (branch, text) in [("cond", Some(conditioning.prompt)), ("uncond", negative)] {
             let Some(text) = text else { continue };
-            for (name, xs) in self.model.text_inputs(text, conditioning) {
-                capture.put(format!("transformer.in.{branch}.{name}"), &xs);
-                if name == "txt_ids" {
-                    let prefix = if branch == "uncond" { "negative_" } else { "" };
-                    capture.put(format!("{prefix}text_ids"), &xs);
-                }
+            let guidance = self.model.guidance_input(conditioning.guidance.distilled);
+            let guidance = guidance.map(|guidance| Tensor::from_slice(&[guidance]));
+            // Image tokens are never masked.
+            let mask = text.mask.as_ref().map(|mask| {
+                let image = [1, conditioning.shape.tokens()];
+                Tensor::cat(
+                    &[mask, &Tensor::ones(image, (mask.kind(), mask.device()))],
+                    1,
+                )
+            });
+            for (name, xs) in [
+                (M::TEXT_INPUT, Some(&text.prompt)),
+                ("pooled_projections", text.pooled.as_ref()),
+                ("attention_mask", mask.as_ref()),
+                ("guidance", guidance.as_ref()),
+            ] {
+                capture.put_some(format!("transformer.in.{branch}.{name}"), xs);
+            }
+            if let Some(ids) = M::position_ids(text.prompt.size()[1], conditioning) {
+                let [txt, img] = ids.map(|ids| {
+                    if M::BATCHED_IDS {
+                        ids.unsqueeze(0)
+                    } else {
+                        ids
+                    }
+                });
+                capture.put(format!("transformer.in.{branch}.txt_ids"), &txt);
+                capture.put(format!("transformer.in.{branch}.img_ids"), &img);
+                let prefix = if branch == "uncond" { "negative_" } else { "" };
+                capture.put(format!("{prefix}text_ids"), &txt);
             }
         }
     }

@@ -10,12 +10,10 @@ use tch::Tensor;
 use super::autoencoder::{ImageAutoencoder, ImageEncoder};
 use super::latents::{ImageLatentShape, NoiseDraws, seeds};
 use super::state::{EncodedImage, EncodedImages};
-use crate::capture::StageCapture;
-use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::job_images;
 use crate::vae::Posterior;
-use crate::work::StageWork;
+use crate::{EngineError, StageCapture, StageWork};
 
 /// Luma of a mask from which on pixels are denoised.
 const MASKED_FROM: u32 = 128;

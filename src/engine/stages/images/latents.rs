@@ -3,8 +3,9 @@
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
+use crate::EngineError;
 use crate::denoise::fits;
-use crate::error::EngineError;
+use crate::nn::{PatchOrder, from_patches, patches};
 use crate::pixels::check_multiples;
 use crate::sampling::CpuGenerator;
 
@@ -13,6 +14,7 @@ const PIXELS: u32 = 8;
 
 /// Latents that make one token, along each edge.
 const PATCH: i64 = 2;
+const TOKEN: [i64; 3] = [1, PATCH, PATCH];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageLatentShape {
@@ -79,24 +81,13 @@ impl ImageLatentShape {
 
     /// `(B, C, h, w)` -> `(B, tokens, 4 C)`; `C` may be another number than that of the latents, as masks have it
     pub fn pack(&self, latents: &Tensor) -> Tensor {
-        let [rows, columns] = self.grid();
-        let images = latents.size()[0];
-        // b c (h p) (w q) -> b (h w) (c p q)
-        latents
-            .reshape([images, -1, rows, PATCH, columns, PATCH])
-            .permute([0, 2, 4, 1, 3, 5])
-            .reshape([images, rows * columns, -1])
+        patches(&latents.unsqueeze(2), TOKEN, PatchOrder::ChannelsFirst)
     }
 
     /// `(B, tokens, 4 C)` -> `(B, C, h, w)`
     pub fn unpack(&self, tokens: &Tensor) -> Tensor {
-        let [rows, columns] = self.grid();
-        let images = tokens.size()[0];
-        // b (h w) (c p q) -> b c (h p) (w q)
-        tokens
-            .reshape([images, rows, columns, -1, PATCH, PATCH])
-            .permute([0, 3, 1, 4, 2, 5])
-            .reshape([images, -1, self.height, self.width])
+        let size = [1, self.height, self.width];
+        from_patches(tokens, size, TOKEN, PatchOrder::ChannelsFirst).squeeze_dim(2)
     }
 }
 

@@ -16,12 +16,11 @@ use tch::Tensor;
 
 use super::StageContext;
 use super::job_images::{self, PixelRestore};
-use crate::error::EngineError;
 use crate::tensor_files;
-use crate::work::StageWork;
+use crate::{EngineError, StageWork};
 
 pub use controlnet::{
-    ActiveControlNet, ActiveControlNets, ControlNet, NoControlNet, StreamControlNet,
+    ActiveControlNet, ActiveControlNets, ControlImage, ControlNet, NoControlNet, StreamControlNet,
 };
 pub use denoise::{denoise, denoise_latents};
 pub use encode::{ReferenceEncoding, StartImageMode};
@@ -30,7 +29,8 @@ pub use latents::{
     ImageLatentShape, InpaintBlend, NoiseDraws, corner_mask, folded_mask, noised, seeds,
 };
 pub use model::{
-    ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, WeightsDialect, packed_size,
+    ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel, ReferenceTokens,
+    WeightsDialect, packed_size,
 };
 pub use state::{EncodedImage, EncodedImages};
 

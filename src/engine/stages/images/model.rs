@@ -6,23 +6,19 @@ use std::rc::Rc;
 use safelight_core::job::{JobFolder, LoraChoice, StepCache as StepCacheChoice};
 use safelight_core::lora::{Expert, LoraTarget};
 use safelight_core::networks::dialects::TensorKeys;
-use safelight_core::networks::{DenoiserConfig, NetworkConfig as _, SchedulerConfig};
+use safelight_core::networks::{DenoiserConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
 use super::controlnet::{ActiveControlNets, ControlNet, StreamControlNet};
 use super::encode::{ReferenceEncoding, StartImageMode};
 use super::latents::{ImageLatentShape, InpaintBlend, corner_mask};
 use super::state::EncodedImages;
-use crate::capture::StageCapture;
-use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
-use crate::hooks::Hooks;
 use crate::sampling::FlowSchedule;
 use crate::step_cache::{CacheCalibration, SkipOptions};
 use crate::streams::ControlNetResiduals;
 use crate::text::{PromptEmbeds, TextEmbeds};
-use crate::weights::{Weights, WeightsError};
-use crate::work::StageWork;
+use crate::{EngineError, Hooks, StageCapture, StageWork, Weights, WeightsError};
 
 /// Denoising strength of image to image, as in most pipelines of diffusers.
 const BASE_STRENGTH: f64 = 0.6;
@@ -75,6 +71,10 @@ pub trait ImageModel: Sized + 'static {
     /// Set if latents are packed two by two into tokens, `(B, tokens, 4 C)`; else they are `(B, C, h, w)`.
     const PACKS: bool = true;
     const MODULATES_BY_TEXT: bool = false;
+    /// The reference's name of the text's embeddings.
+    const TEXT_INPUT: &'static str = "encoder_hidden_states";
+    /// Set if the reference's position ids have an axis for the batch.
+    const BATCHED_IDS: bool = false;
     /// Set if guided predictions keep the norm of the conditional ones, token by token.
     const RESCALES_TO_COND: bool = false;
 
@@ -97,8 +97,8 @@ pub trait ImageModel: Sized + 'static {
         true
     }
 
-    /// Flow-match Euler schedule; `scheduler`: the model's own config, if it has one.
-    fn schedule(scheduler: Option<SchedulerConfig>, config: &Self::Config) -> FlowSchedule;
+    /// Schedule of files without a scheduler; the others have their own config in it.
+    fn schedule(config: &Self::Config) -> FlowSchedule;
 
     /// A mask of pixels, `(1, 1, H, W)`, at latent resolution: `(1, 1, h, w)`
     fn latent_mask(mask: &Tensor, _shape: ImageLatentShape) -> Tensor {
@@ -131,8 +131,6 @@ pub trait ImageModel: Sized + 'static {
 
     fn config(&self) -> &Self::Config;
 
-    fn place(&self) -> (Device, Kind);
-
     fn accepts(&self, text: &TextEmbeds) -> bool;
 
     /// Returns the reason why `conditioning` does not fit a batch of `num_images`.
@@ -140,23 +138,13 @@ pub trait ImageModel: Sized + 'static {
         None
     }
 
-    /// Returns the largest batch for one call, at most `num_images`. It is 1 on the CPU, where matrix products of other
-    /// row counts round differently and batching gains nothing.
-    fn max_batch(&self, num_images: i64, _: &ImageConditioning<'_, Self>) -> i64 {
-        match self.place().0 {
-            Device::Cpu => 1,
-            _ => num_images,
-        }
+    /// Returns whether several images may be computed together.
+    fn takes_batches(&self, _: &ImageConditioning<'_, Self>) -> bool {
+        true
     }
 
-    /// `text`: [accepted](Self::accepts) embeddings, `num_images`: batch of a call; fails when cancelled.
-    fn context(
-        &self,
-        text: &TextEmbeds,
-        conditioning: &ImageConditioning<'_, Self>,
-        num_images: i64,
-        hooks: &dyn Hooks,
-    ) -> Result<Self::Context, EngineError>;
+    /// Fails when cancelled.
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<Self::Context, EngineError>;
 
     /// Modulation for each timestep of the scheduler; 1000 is pure noise.
     fn modulations(&self, timesteps: &[f32], context: &Self::Context) -> Vec<Self::Modulation>;
@@ -166,13 +154,7 @@ pub trait ImageModel: Sized + 'static {
     }
 
     /// `input`: see [`model_input`](Self::model_input), of one batch -> prediction in f32; `None` when cancelled
-    fn predict(
-        &self,
-        input: &Tensor,
-        modulation: &Self::Modulation,
-        context: &Self::Context,
-        pass: &ForwardPass<'_, Self::Control>,
-    ) -> Option<Tensor>;
+    fn predict(&self, input: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor>;
 
     /// Velocity from image to noise in a prediction, as large as the latents.
     fn velocity(&self, prediction: &Tensor, conditioning: &ImageConditioning<'_, Self>) -> Tensor {
@@ -198,13 +180,14 @@ pub trait ImageModel: Sized + 'static {
         conditioning.record_mask(capture);
     }
 
-    /// Inputs of a text under the reference's names, for captures.
-    fn text_inputs(
-        &self,
-        text: &TextEmbeds,
-        _: &ImageConditioning<'_, Self>,
-    ) -> Vec<(&'static str, Tensor)> {
-        vec![("encoder_hidden_states", text.prompt.shallow_clone())]
+    /// Position ids of text tokens and of all image tokens, in models that get them: `(tokens, axes)` each
+    fn position_ids(_num_text: i64, _: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
+        None
+    }
+
+    /// Distilled guidance as the reference has it, in models with that input.
+    fn guidance_input(&self, _distilled: f64) -> Option<f32> {
+        None
     }
 }
 
@@ -329,24 +312,35 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
     }
 }
 
-pub struct ForwardPass<'a, C: ControlNet> {
-    pub skip: SkipOptions<'a>,
-    pub controls: Option<(&'a ActiveControlNets<'a, C>, &'a [C::Modulation])>,
+/// A text to embed for all steps of a batch of images.
+pub struct ContextInput<'a, M: ImageModel> {
+    /// [Accepted](ImageModel::accepts) embeddings.
+    pub text: &'a TextEmbeds,
+    pub conditioning: &'a ImageConditioning<'a, M>,
+    /// Images of a call.
+    pub num_images: i64,
     pub hooks: &'a dyn Hooks,
 }
 
-impl<'a, C: ControlNet> ForwardPass<'a, C> {
-    /// A pass without ControlNets.
-    pub fn new(skip: SkipOptions<'a>, hooks: &'a dyn Hooks) -> Self {
-        Self {
-            skip,
-            controls: None,
-            hooks,
-        }
-    }
+/// Text, timestep and ControlNets of one call.
+pub struct ForwardPass<'a, M: ImageModel> {
+    pub context: &'a M::Context,
+    pub modulation: &'a M::Modulation,
+    pub skip: SkipOptions<'a>,
+    pub controls: Option<ControlPass<'a, M>>,
+    pub hooks: &'a dyn Hooks,
 }
 
-impl<C: StreamControlNet> ForwardPass<'_, C> {
+/// ControlNets of a job, and their modulation for the timestep.
+type ControlPass<'a, M> = (
+    &'a ActiveControlNets<'a, <M as ImageModel>::Control>,
+    &'a [ControlModulation<M>],
+);
+
+/// Modulation of a ControlNet of `M` for one timestep.
+pub type ControlModulation<M> = <<M as ImageModel>::Control as ControlNet>::Modulation;
+
+impl<M: ImageModel<Control: StreamControlNet>> ForwardPass<'_, M> {
     /// Residuals of the ControlNets that act; `None` when cancelled.
     pub fn residuals(&self, input: &Tensor) -> Option<Rc<ControlNetResiduals>> {
         match self.controls {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tch::Tensor;
 
-use crate::error::EngineError;
+use crate::EngineError;
 use crate::tensor_files::{self, TensorFile};
 
 /// Normalised latents of a start image in f32, and its mask.

@@ -13,6 +13,7 @@ use crate::families::tests::{
     Facts, Fixtures, Tensors, TinyModel, diffusers, model_of, predictions_of, renamed,
 };
 use crate::hooks::NoHooks;
+use crate::stages::images::ImageLatentShape;
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
@@ -92,7 +93,12 @@ fn many_timesteps_are_told_what_each_is_told_alone() {
     let shape = ImageLatentShape::new(transformer.config().latent_channels(), 48, 32).unwrap();
     let conditioning = ImageConditioning::of_prompt(shape, &text);
     let context = transformer
-        .context(&text, &conditioning, 1, &NoHooks)
+        .context(&ContextInput {
+            text: &text,
+            conditioning: &conditioning,
+            num_images: 1,
+            hooks: &NoHooks,
+        })
         .unwrap();
     let all = transformer.modulations(&timesteps, &context);
     assert_eq!(all.len(), 19);

@@ -8,7 +8,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use safelight_core::job::{SamplerKind, first_step};
-use safelight_core::networks::{DenoiserConfig as _, FluxTransformerConfig, NetworkConfig as _};
+use safelight_core::networks::{
+    DenoiserConfig as _, FluxTransformerConfig, NetworkConfig as _, SchedulerConfig,
+};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
@@ -21,6 +23,7 @@ use crate::families::tests::{
 };
 use crate::guidance::GuidanceScales;
 use crate::hooks::{DenoiseState, Hooks, NoHooks};
+use crate::placement::ComputePlacement;
 use crate::sampling::{FlowSchedule, SamplerAlgorithm, Solver, UniPcOptions};
 use crate::stages::images::{NoiseDraws, ReferenceTokens, denoise_latents, noised};
 use crate::step_cache::SkipOptions;
@@ -127,7 +130,9 @@ impl Run {
         Self {
             name,
             tensors: tensors_in(&file),
-            scheduler: FlowSchedule::read(Some(&home.join("scheduler")), true).unwrap(),
+            scheduler: FlowSchedule::from(SchedulerConfig::default())
+                .read(Some(&home.join("scheduler")))
+                .unwrap(),
             transformer: FluxTransformer::new(&config, &opened(&path)).unwrap(),
             shape: ImageLatentShape::new(config.latent_channels(), edge("width"), edge("height"))
                 .unwrap(),
@@ -151,7 +156,16 @@ impl Run {
             ..ImageConditioning::of_prompt(self.shape, &inputs.prompt)
         };
         let model = &self.transformer;
-        denoise_latents(model, conditioning, &mut solver, &state, capture, hooks)
+        let cpu = ComputePlacement::new(Device::Cpu, Kind::Float);
+        denoise_latents(
+            model,
+            conditioning,
+            &mut solver,
+            &state,
+            cpu,
+            capture,
+            hooks,
+        )
     }
 
     fn get(&self, name: &str) -> &Tensor {

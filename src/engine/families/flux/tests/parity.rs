@@ -35,7 +35,7 @@ fn sigmas_are_shifted_by_the_number_of_tokens_or_not_at_all() {
         assert_close(name, &solver.timesteps(), run.get("timesteps"), 1e-7);
     }
     // 1024 by 1024 pixels.
-    assert!((FlowSchedule::read(None, true).unwrap().mu(4096) - 1.15).abs() < 1e-12);
+    assert!((FlowSchedule::from(SchedulerConfig::of_flux(true)).mu(4096) - 1.15).abs() < 1e-12);
 }
 
 #[test]

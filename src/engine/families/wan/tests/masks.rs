@@ -106,7 +106,7 @@ fn what_a_mask_keeps_of_another_size_is_not_used() {
         mask: kept_of(&run).mask,
     });
     let text = run.refusal(Expert::Only);
-    assert!(text.contains("what the mask keeps is not of this job"));
+    assert!(text.contains("the latents that the mask keeps are not of this job"));
 }
 
 /// A recorded run with the mask of its video as the stage reads it.

@@ -20,6 +20,7 @@ use crate::hooks::{DenoiseState, Hooks, NoHooks};
 use crate::nn::Rope;
 use crate::placement::ComputePlacement;
 use crate::sampling::noise;
+use crate::stages::video_latents::VideoLatentShape;
 use crate::step_cache::SkipOptions;
 use crate::tensor_files;
 use crate::text::{PromptEmbeds, TextEmbeds};
@@ -130,9 +131,8 @@ impl Run {
         self.tensors.get(&format!("step.{step:02}.{part}"))
     }
 
-    fn shape(&self) -> WanLatentShape {
-        let r = &self.request;
-        WanLatentShape::new(&self.config, r.width, r.height, r.num_frames).unwrap()
+    fn shape(&self) -> VideoLatentShape {
+        latent_shape(&self.config, &self.request).unwrap()
     }
 
     fn image(&self) -> Option<Vec<u8>> {

@@ -116,7 +116,13 @@ fn sizes_that_the_model_cannot_make_are_refused() {
         (64, 32, 0),
     ];
     for (width, height, num_frames) in sizes {
-        let shape = WanLatentShape::new(&run.config, width, height, num_frames);
+        let request = GenerateRequest {
+            width,
+            height,
+            num_frames,
+            ..run.request.clone()
+        };
+        let shape = latent_shape(&run.config, &request);
         assert!(matches!(shape, Err(EngineError::Request { .. })));
     }
 }

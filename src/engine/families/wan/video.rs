@@ -1,7 +1,8 @@
-//! Inputs of a VACE model's control blocks: a control video with a mask, given frames and reference images.
+//! Given videos: inputs of a VACE model's control blocks (a control video with a mask, given frames and reference images),
+//! and the video that video to video and a second pass start from.
 //!
-//! After `WanVACEPipeline` of diffusers 0.42.1. A control video that is too short continues in gray, and its mask in
-//! white, as in ComfyUI.
+//! After `WanVACEPipeline` and `WanVideoToVideoPipeline` of diffusers 0.42.1. A control video that is too short continues
+//! in gray, and its mask in white, as in ComfyUI.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,27 +11,28 @@ use safelight_core::job::{GenerateRequest, JobFolder, ResizeMode, SEEN_FRAMES};
 use safelight_core::media::{self, MediaError, RgbPixels, VideoReader};
 use tch::{Device, Kind, Tensor};
 
-use super::condition::{encode, encoder};
 use super::config::WanConfig;
-use super::prepare::WanLatentShape;
-use crate::error::EngineError;
+use super::prepare::latent_shape;
+use super::run_decoder;
+use super::stages::{encode, encoder};
 use crate::pixels::pixels_from_rgb8;
-use crate::stages::images::grey;
+use crate::sampling::Solver;
+use crate::stages::images::{grey, noised};
 use crate::stages::job_images;
-use crate::work::StageWork;
+use crate::{EngineError, StageWork};
 
 /// Mask value of a regenerated pixel.
 const MADE: u8 = 255;
 
 /// The job's copy of what a user gave: an image, or a video, which may be numbered images.
-pub enum ShownFile {
+enum ShownFile {
     Image(PathBuf),
     Video(PathBuf),
 }
 
 impl ShownFile {
     /// Of `source`: in its own folder where it is a video.
-    pub(super) fn of(folder: &Path, source: &Path, image: PathBuf) -> Self {
+    fn of(folder: &Path, source: &Path, image: PathBuf) -> Self {
         if folder.exists() {
             Self::Video(folder.join(source.file_name().unwrap_or_default()))
         } else {
@@ -86,17 +88,15 @@ impl FittedVideo {
         self.mask.get(frame as i64).copy_(&values);
     }
 
-    /// Shows the frames of a video, or an image in all of them, each brought to size by `fitted`; or sets the masks of the
-    /// frames that are shown already, while the others are regenerated. Uneven frame times are resampled to `fps`.
-    pub fn read_file(
+    /// Shows the frames of a video, or an image in all of them, each brought to size; or sets the masks of the frames that
+    /// are shown already, while the others are regenerated. Uneven frame times are resampled.
+    fn read_file(
         &mut self,
         file: &ShownFile,
         is_mask: bool,
-        fps: f64,
-        fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
+        request: &GenerateRequest,
     ) -> Result<(), EngineError> {
-        let most = self.num_frames();
-        let is_image = each_frame(file, (fps, most), fitted, &mut |frame, image| {
+        let is_image = each_frame(file, request, &mut |frame, image| {
             if is_mask {
                 self.mask(frame, image);
             } else {
@@ -159,7 +159,7 @@ impl FittedVideo {
     }
 
     /// Repeats the last frame that is given to the end: a file may have fewer than its header said.
-    pub(super) fn repeat_last(&mut self) {
+    fn repeat_last(&mut self) {
         let Some(last) = self.is_given.iter().rposition(|is_given| *is_given) else {
             return;
         };
@@ -174,7 +174,7 @@ impl FittedVideo {
     }
 
     /// `(1, 3, F, H, W)` in -1..1
-    pub(super) fn pixels(&self) -> Tensor {
+    fn pixels(&self) -> Tensor {
         // f h w c -> 1 c f h w
         let pixels = self.frames.permute([3, 0, 1, 2]).unsqueeze(0);
         let mut pixels = pixels.contiguous().to_kind(Kind::Float);
@@ -213,15 +213,13 @@ pub fn control_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
 ) -> Result<FittedVideo, EngineError> {
-    let (width, height) = (request.width, request.height);
-    let mut video = FittedVideo::new(width, height, request.num_frames);
-    let fitted = |image: RgbPixels| fitted(image, request);
+    let mut video = FittedVideo::new(request.width, request.height, request.num_frames);
     if let Some(control) = request.controls.first() {
         let file = ShownFile::of(&folder.control_video(0), &control.file, folder.control(0));
-        video.read_file(&file, false, request.fps, &fitted)?;
+        video.read_file(&file, false, request)?;
         if let Some(mask) = &control.mask {
             let file = ShownFile::of(&folder.control_mask_video(0), mask, folder.control_mask(0));
-            video.read_file(&file, true, request.fps, &fitted)?;
+            video.read_file(&file, true, request)?;
         }
     }
     let seen = seen(folder, request);
@@ -251,7 +249,7 @@ fn seen(folder: &JobFolder, request: &GenerateRequest) -> Vec<PathBuf> {
 }
 
 /// A frame at the video's size, as the request wants it to fit.
-pub(super) fn fitted(image: RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, MediaError> {
+fn fitted(image: RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, MediaError> {
     let (width, height) = (request.width, request.height);
     if (image.width, image.height) == (width, height) {
         return Ok(image);
@@ -271,31 +269,30 @@ fn unit(bytes: &Tensor) -> Tensor {
     ((pixels + 1.0) / 2.0).clamp(0.0, 1.0)
 }
 
-/// Reads at most `most` frames of an image, or of a video for a model of `fps` frames per second, one at a time; returns
-/// whether it is an image.
+/// Reads the frames of an image, or of a video at the job's frame rate, one at a time and at most as many as the job has;
+/// returns whether it is an image.
 fn each_frame(
     file: &ShownFile,
-    (fps, most): (f64, usize),
-    fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
+    request: &GenerateRequest,
     take: &mut dyn FnMut(usize, &RgbPixels),
 ) -> Result<bool, EngineError> {
     let path = match file {
         ShownFile::Image(path) => {
-            take(0, &fitted(media::open_rgb(path)?)?);
+            take(0, &fitted(media::open_rgb(path)?, request)?);
             return Ok(true);
         }
         ShownFile::Video(path) => path,
     };
     let mut problem = None;
-    VideoReader::open(path)?.read_even(fps, &mut |number, image| {
-        if number as usize >= most {
+    VideoReader::open(path)?.read_even(request.fps, &mut |number, image| {
+        if number >= request.num_frames {
             return ControlFlow::Break(());
         }
-        match fitted(image) {
+        match fitted(image, request) {
             Ok(image) => take(number as usize, &image),
             Err(err) => problem = Some(err),
         }
-        if problem.is_some() || number as usize + 1 == most {
+        if problem.is_some() || number + 1 == request.num_frames {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -312,7 +309,7 @@ pub fn encode_control(
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
-    let shape = WanLatentShape::new(config, request.width, request.height, request.num_frames)?;
+    let shape = latent_shape(config, request)?;
     video.record(work);
     let encoder = encoder(config, work)?;
     let kept = encode(config, &encoder, &video.part(false), 0, work)?;
@@ -361,4 +358,66 @@ fn on_canvas(image: &RgbPixels, width: u32, height: u32) -> Result<Tensor, Engin
     let place = canvas.narrow(2, (height - h) / 2, h);
     place.narrow(3, (width - w) / 2, w).copy_(&pixels);
     Ok(canvas)
+}
+
+/// The job's copy of the video that the new one is made of, as large and as long as that, with what a mask says to be made
+/// anew; `None` where it has none. Behind the end of a mask all is.
+pub fn source_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+) -> Result<Option<FittedVideo>, EngineError> {
+    let Some(source) = &request.source_video else {
+        return Ok(None);
+    };
+    let mut video = FittedVideo::new(request.width, request.height, request.num_frames);
+    let file = ShownFile::of(&folder.source_video(), source, folder.source_image());
+    video.read_file(&file, false, request)?;
+    video.repeat_last();
+    if let Some(mask) = &request.mask {
+        let file = ShownFile::of(&folder.mask_video(), mask, folder.mask());
+        video.read_file(&file, true, request)?;
+    }
+    Ok(Some(video))
+}
+
+/// Its latents as the transformer has them: `(1, C, f, h, w)` in f32
+pub fn encode_source(
+    config: &WanConfig,
+    video: &FittedVideo,
+    work: &mut StageWork<'_>,
+) -> Result<Tensor, EngineError> {
+    let pixels = video.pixels();
+    work.capture.put("video.preprocessed", &pixels);
+    encode(config, &encoder(config, work)?, &pixels, 0, work)
+}
+
+/// Result of a first pass, `(1, C, f, h, w)`, scaled to the second one's size: pixels are scaled, not latents, as for
+/// images.
+pub fn enlarged(
+    config: &WanConfig,
+    latents: &Tensor,
+    work: &mut StageWork<'_>,
+) -> Result<FittedVideo, EngineError> {
+    let (width, height) = (work.request.width, work.request.height);
+    let mut video = FittedVideo::new(width, height, work.request.num_frames);
+    let mut frames = Vec::new();
+    run_decoder(config, latents, work, &mut |_, bytes| frames.push(bytes))?;
+    let frames = Tensor::cat(&frames, 0);
+    for index in 0..video.num_frames() {
+        let frame = frames.f_get(index as i64)?;
+        let (rows, columns, _) = frame.size3()?;
+        let rgb = Vec::<u8>::try_from(frame.contiguous().flatten(0, -1))?;
+        let small = RgbPixels::new(columns as u32, rows as u32, rgb)?;
+        video.show(index, &media::resize_lanczos(&small, width, height)?);
+    }
+    Ok(video)
+}
+
+/// Initial latents: `noise`, `(1, C, f, h, w)` on the CPU, or a video's latents with noise.
+pub(super) fn first_latents(solver: &Solver, noise: Tensor, base: Option<&Tensor>) -> Tensor {
+    let Some(base) = base else {
+        return solver.initial(noise);
+    };
+    let first = solver.all_calls().start;
+    noised(&base.to_device(Device::Cpu), &noise, solver.sigmas()[first])
 }

@@ -1,0 +1,92 @@
+//! The transformer of FLUX.1 and its descendants without modulation layers: embedders, RoPE, blocks and output layer.
+//!
+//! Fields have the original names. Shapes: as in [`streams`](crate::streams).
+
+use std::rc::Rc;
+
+use safelight_core::networks::stream_blocks::StreamShape;
+use tch::{Device, Kind, Tensor};
+
+use crate::nn::{Rope, angles_of_ids};
+use crate::stages::images::{ContextInput, ForwardPass, ImageModel};
+use crate::streams::{
+    ControlNetResiduals, FluxSequence, MmditBackbone, SequenceEmbedder, StreamModulations,
+    TokenRanges,
+};
+use crate::{Weights, WeightsError};
+
+pub struct FluxBackbone {
+    entry: SequenceEmbedder,
+    streams: MmditBackbone,
+    /// Output channels of an image token.
+    outputs: i64,
+    /// Channels of a head that each of a token's position ids rotates.
+    axes: Vec<i64>,
+    /// Base of the RoPE frequencies.
+    theta: f64,
+}
+
+impl FluxBackbone {
+    /// `input`, `text`, `outputs`: channels of an image token, of a text token and of a predicted one; `axes`: channels of a head that each of a
+    /// token's position ids rotates, and the base of their frequencies; `shift_and_scale`: indices of these vectors in the
+    /// final modulation; `w`: by the authors' names
+    pub fn new(
+        shape: &StreamShape,
+        [input, text, outputs]: [i64; 3],
+        (axes, theta): (&[i64], f64),
+        shift_and_scale: (i64, i64),
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let last = &(w / "final_layer");
+        Ok(Self {
+            entry: SequenceEmbedder::new(shape, input, text, w)?,
+            streams: MmditBackbone::new(shape, outputs, shift_and_scale, w, (last, false))?,
+            outputs,
+            axes: axes.to_vec(),
+            theta,
+        })
+    }
+
+    pub fn place(&self) -> (Device, Kind) {
+        (self.streams.blocks.device, self.streams.blocks.kind)
+    }
+
+    /// Embeds a text for a batch of images.
+    pub fn context<M: ImageModel>(&self, input: &ContextInput<'_, M>) -> FluxSequence {
+        let (prompt, num_images) = (&input.text.prompt, input.num_images);
+        let ids = M::position_ids(prompt.size()[1], input.conditioning);
+        FluxSequence {
+            txt: self.entry.text(prompt),
+            bias: None,
+            rope: self.rope(&ids.expect("Flux has position ids"), num_images),
+        }
+    }
+
+    /// RoPE of all tokens of a batch, from the position ids of a text, `(T, axes)`, and of an image, `(I, axes)`.
+    pub fn rope(&self, ids: &[Tensor; 2], num_images: i64) -> Rope {
+        let ids = ids.each_ref().map(|ids| ids.repeat([num_images, 1]));
+        let angles = angles_of_ids(&Tensor::cat(&ids, 0), &self.axes, self.theta);
+        Rope::new(&angles, self.streams.blocks.device)
+    }
+
+    /// `img`: `(B, I, input)`, `residuals`: computes ControlNet residuals -> `(B, I, output)` in f32; `None` when cancelled
+    pub fn forward<M: ImageModel<Modulation = StreamModulations>>(
+        &self,
+        img: &Tensor,
+        context: &FluxSequence,
+        pass: &ForwardPass<'_, M>,
+        residuals: impl FnOnce() -> Option<Rc<ControlNetResiduals>>,
+    ) -> Option<Tensor> {
+        let tokens = TokenRanges {
+            bias: context.bias.as_ref().map(Tensor::shallow_clone),
+            ..TokenRanges::of(img, &context.txt)
+        };
+        let mut xs = self.entry.embed(img, &context.txt, &tokens);
+        let places = (&tokens, &context.rope, tokens.img);
+        let (streams, modulation) = (&self.streams, pass.modulation);
+        let velocity = streams.forward(
+            &mut xs, modulation, places, pass.skip, residuals, pass.hooks,
+        )?;
+        Some(velocity.view([tokens.images, -1, self.outputs]))
+    }
+}
