@@ -1,4 +1,5 @@
-//! Macros for enums with names and labels of their variants, and for structs with defaults of their fields.
+//! Macros for enums with names and labels of their variants, for structs with defaults of their fields, and for the paths
+//! of files in a folder, and for types that are written as texts.
 //!
 //! The name is used in files, settings, arguments and messages between processes and never changes; the label is for
 //! the interface.
@@ -96,15 +97,15 @@ macro_rules! parsed {
 
 /// Struct with field defaults, which serde uses for missing fields.
 macro_rules! with_defaults {
-    ($(#[$of_all:meta])* pub struct $type:ident {
+    ($(#[$of_all:meta])* pub struct $type:ident $(<$kind:ident: $bound:ident>)? {
         $($(#[$of_one:meta])* $vis:vis $field:ident: $of:ty = $default:expr,)+
     }) => {
         $(#[$of_all])*
-        pub struct $type {
+        pub struct $type $(<$kind: $bound>)? {
             $($(#[$of_one])* $vis $field: $of,)+
         }
 
-        impl Default for $type {
+        impl $(<$kind: $bound>)? Default for $type $(<$kind>)? {
             fn default() -> Self {
                 Self { $($field: $default,)+ }
             }
@@ -112,4 +113,45 @@ macro_rules! with_defaults {
     };
 }
 
-pub(crate) use {labelled, named, parsed, with_defaults};
+/// `file_paths! { JobFolder.path { mask = "mask.png"; reference(index) = "reference.{index:03}.png"; } }` gives methods
+/// for the paths of files in a folder of the struct; numbered ones count from 0.
+macro_rules! file_paths {
+    ($($type:ident.$folder:tt {
+        $($(#[$of_one:meta])* $name:ident $(($index:ident))? = $file:literal;)+
+    })+) => { $(
+        impl $type { $(
+            $(#[$of_one])*
+            pub fn $name(&self $(, $index: usize)?) -> std::path::PathBuf {
+                let file = $crate::enum_macros::file_paths!(@name $file $($index)?);
+                self.$folder.join(file)
+            }
+        )+ }
+    )+ };
+    (@name $file:literal) => {
+        $file
+    };
+    (@name $file:literal $index:ident) => {
+        format!($file)
+    };
+}
+
+/// Conversions for serde of types that are written as texts: `#[serde(try_from = "String", into = "String")]`.
+macro_rules! as_text {
+    ($($type:ident)*) => { $(
+        impl TryFrom<String> for $type {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+    )* };
+}
+
+pub(crate) use {as_text, file_paths, labelled, named, parsed, with_defaults};

@@ -34,35 +34,10 @@ const STALLED: f32 = 20.0;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Thresholds of a pool, in bytes.
-#[derive(Clone, Copy, Debug)]
-struct PressureThresholds {
-    /// Available bytes below this are scarce.
-    low: u64,
-    /// Growth of others that makes them the reason.
-    grown: u64,
-}
-
-impl PressureThresholds {
-    fn of_main(limit: u64) -> Self {
-        Self {
-            low: (limit / 20).clamp(128 * MIB, 2 * GIB),
-            grown: (limit / 50).clamp(64 * MIB, 512 * MIB),
-        }
-    }
-
-    /// Memory of the engine outside its allocator grows by less than a GiB.
-    fn of_device(limit: u64) -> Self {
-        Self {
-            low: (limit / 50).clamp(256 * MIB, GIB),
-            grown: GIB,
-        }
-    }
-}
-
-/// A pool since the job began or last resumed.
+/// A pool since the job began or last resumed, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolHistory {
+    is_device: bool,
     /// Least bytes of others, and largest limit.
     base: Option<(u64, u64)>,
     /// Most bytes of the job.
@@ -73,6 +48,18 @@ struct PoolHistory {
 }
 
 impl PoolHistory {
+    /// Available bytes that are scarce, and growth of others that makes them the reason.
+    fn thresholds(&self) -> [u64; 2] {
+        let limit = self.last.limit_bytes;
+        if self.is_device {
+            // Memory of the engine outside its allocator grows by less than a GiB.
+            [(limit / 50).clamp(256 * MIB, GIB), GIB]
+        } else {
+            let low = (limit / 20).clamp(128 * MIB, 2 * GIB);
+            [low, (limit / 50).clamp(64 * MIB, 512 * MIB)]
+        }
+    }
+
     fn see(&mut self, pool: MemoryPool) {
         let (others, limit) = self.base.unwrap_or((u64::MAX, 0));
         let others = others.min(pool.others_most_bytes);
@@ -84,20 +71,24 @@ impl PoolHistory {
     }
 
     /// Returns whether others are why memory is scarce; `Some(true)` if there is no time to wait for the engine.
-    fn is_scarce(&self, thresholds: PressureThresholds) -> Option<bool> {
-        let pool = &self.last;
-        let is_low = pool.available_bytes < thresholds.low || pool.stalled_percent >= STALLED;
-        let is_crowded = is_low && self.taken >= thresholds.grown;
-        is_crowded.then_some(pool.available_bytes < thresholds.low / 4)
+    fn is_scarce(&self) -> Option<bool> {
+        let (pool, [low, grown]) = (&self.last, self.thresholds());
+        let is_low = pool.available_bytes < low || pool.stalled_percent >= STALLED;
+        (is_low && self.taken >= grown).then_some(pool.available_bytes < low / 4)
+    }
+
+    /// Returns whether others have grown by what makes them the reason.
+    fn is_crowded(&self) -> bool {
+        let [_, grown] = self.thresholds();
+        self.base.is_some() && self.taken >= grown
     }
 
     /// Returns whether the job has room again: for its peak and twice what counts as scarce, or because others freed what
     /// they took, which also lets a job resume that never had room.
-    fn has_room(&self, thresholds: PressureThresholds) -> bool {
-        let pool = &self.last;
-        let needed = self.own_peak + 2 * thresholds.low;
-        let is_free = pool.available_bytes + pool.own_bytes >= needed;
-        self.taken <= thresholds.grown / 4 || (is_free && pool.stalled_percent < STALLED / 2.0)
+    fn has_room(&self) -> bool {
+        let (pool, [low, grown]) = (&self.last, self.thresholds());
+        let is_free = pool.available_bytes + pool.own_bytes >= self.own_peak + 2 * low;
+        self.taken <= grown / 4 || (is_free && pool.stalled_percent < STALLED / 2.0)
     }
 }
 
@@ -135,7 +126,10 @@ impl MemoryPressureMonitor {
             reader: RoomReader::new(roots),
             is_enabled,
             main: Vec::new(),
-            device: PoolHistory::default(),
+            device: PoolHistory {
+                is_device: true,
+                ..PoolHistory::default()
+            },
             last_read: None,
             settle: SETTLE,
             resumed_at: None,
@@ -163,8 +157,7 @@ impl MemoryPressureMonitor {
         let pools = self.main.iter_mut().zip(pools).enumerate();
         let scarce = pools.filter_map(|(index, (history, pool))| {
             history.see((*pool)?);
-            let is_urgent =
-                history.is_scarce(PressureThresholds::of_main(history.last.limit_bytes))?;
+            let is_urgent = history.is_scarce()?;
             let pool = PressuredPool::Main(index);
             Some(MemoryPressure { pool, is_urgent })
         });
@@ -181,8 +174,7 @@ impl MemoryPressureMonitor {
             sample.used_bytes,
             sample.reserved_bytes,
         ));
-        let thresholds = PressureThresholds::of_device(sample.total_bytes);
-        let is_urgent = self.device.is_scarce(thresholds)?;
+        let is_urgent = self.device.is_scarce()?;
         let pool = PressuredPool::Device;
         Some(MemoryPressure { pool, is_urgent })
     }
@@ -199,25 +191,15 @@ impl MemoryPressureMonitor {
     }
 
     fn blamed(&self, fault: ResourceFault) -> Option<MemoryPressure> {
-        let has_grown = |history: &PoolHistory, thresholds: PressureThresholds| {
-            history.base.is_some() && history.taken >= thresholds.grown
-        };
         let pool = match fault {
             _ if !self.is_enabled => None,
             ResourceFault::HostMemory => {
-                let mut pools = self.main.iter();
-                pools
-                    .position(|history| {
-                        has_grown(
-                            history,
-                            PressureThresholds::of_main(history.last.limit_bytes),
-                        )
-                    })
-                    .map(PressuredPool::Main)
+                let crowded = self.main.iter().position(PoolHistory::is_crowded);
+                crowded.map(PressuredPool::Main)
             }
             ResourceFault::DeviceMemory | ResourceFault::RuntimeMemory => {
-                let thresholds = PressureThresholds::of_device(self.device.last.limit_bytes);
-                has_grown(&self.device, thresholds).then_some(PressuredPool::Device)
+                let is_crowded = self.device.is_crowded();
+                is_crowded.then_some(PressuredPool::Device)
             }
             ResourceFault::Device => None,
         };
@@ -232,18 +214,17 @@ impl MemoryPressureMonitor {
     fn has_room(&mut self, pool: PressuredPool, device_used: Option<u64>, since: Instant) -> bool {
         let pools = self.reader.read(None);
         let is_scarce = self.see(&pools).is_some();
-        let has_main = |history: &PoolHistory| {
-            history.has_room(PressureThresholds::of_main(history.last.limit_bytes))
-        };
         match pool {
-            PressuredPool::Main(index) => !is_scarce && self.main.get(index).is_none_or(has_main),
+            PressuredPool::Main(index) => {
+                !is_scarce && self.main.get(index).is_none_or(PoolHistory::has_room)
+            }
             PressuredPool::Device => {
                 let limit = self.device.last.limit_bytes;
                 let Some(used) = device_used else {
                     return since.elapsed() >= BLIND;
                 };
                 self.device.see(device_pool(limit, used, 0));
-                !is_scarce && self.device.has_room(PressureThresholds::of_device(limit))
+                !is_scarce && self.device.has_room()
             }
         }
     }
@@ -413,15 +394,14 @@ mod tests {
     #[test]
     fn a_job_goes_on_where_it_fits_with_air_or_others_gave_back_what_they_took() {
         let mut history = PoolHistory::default();
-        let thresholds = PressureThresholds::of_main(10 * GIB);
-        assert_eq!(thresholds.low, 512 * MIB);
         history.see(pool(4000, 3000, 2000));
+        assert_eq!(history.thresholds()[0], 512 * MIB);
         history.see(pool(300, 3000, 5000));
-        assert!(history.is_scarce(thresholds).is_some());
+        assert!(history.is_scarce().is_some());
         let room = |available, others| {
             let mut history = history;
             history.see(pool(available, 0, others));
-            history.has_room(thresholds)
+            history.has_room()
         };
         assert!(!room(3300, 5000), "it would be scarce again at once");
         assert!(!room(4000, 4000));

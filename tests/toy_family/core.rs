@@ -15,7 +15,7 @@ use crate::job::Stage;
 use crate::library::ComponentLibrary;
 use crate::library::single::AssembledModel;
 use crate::model::choices::SamplerKind;
-use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
+use crate::model::facts::{ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape};
 use crate::model::{
     CatalogError, ComponentOverrides, ControlUse, GuidanceMode, ImageRole, InputUse,
     ModelComponent, ModelFiles, SizeLimits,
@@ -150,18 +150,19 @@ fn assemble(
         },
         facts: ModelFacts {
             family: FAMILY,
-            variant: "squares",
+            variant: ModelVariant {
+                guidance: GuidanceMode::None,
+                start_image: InputUse::No,
+                image_role: ImageRole::FirstFrame,
+                mask: InputUse::No,
+                ..ModelVariant::new("squares")
+            },
             shape: TransformerShape {
                 heads: 1,
                 head_dim: config.channels,
                 layers: 1,
                 channels: config.channels,
             },
-            start_image: InputUse::No,
-            image_role: ImageRole::FirstFrame,
-            mask: InputUse::No,
-            end_image: InputUse::No,
-            guidance: GuidanceMode::None,
             section_order: None,
             latent_channels: config.channels.unsigned_abs(),
             limits: SizeLimits {

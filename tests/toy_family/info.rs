@@ -1,7 +1,7 @@
 //! Facts of the toy family, as `safelight_core::model::family` sees it.
 
 use super::{FamilyInfo, TinyDecoderRules};
-use crate::model::DetectionRule;
+use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "toy",
@@ -10,14 +10,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     guidance_is_cfg: false,
     step_caches: |_| &[],
     matrices_a_block: |_| 1.0,
-    kinds: &[DetectionRule::transformer(
-        "toy",
-        "a Toy transformer",
-        &["toy.mix.weight"],
-    )],
-    tiny_decoder: TinyDecoderRules {
-        words: &["toy"],
-        is_f16: false,
-    },
+    kinds: detection_rules! { "toy" "transformer" "a Toy transformer": "toy.mix.weight"; },
+    tiny_decoder: TinyDecoderRules::of(&["toy"]),
     ..FamilyInfo::IMAGES
 };

@@ -82,17 +82,17 @@ pub(super) fn build(
         .defaults
         .over(plain_defaults(&limits, facts.schedule));
     let strength = &mut defaults.sampling.strength;
-    *strength = strength.or_else(|| (facts.family.video_strength)(facts.variant));
+    *strength = strength.or_else(|| (facts.family.video_strength)(facts.variant.name));
     let path_text = || model.place.to_string_lossy().into_owned();
     let spec = ModelSpec {
         id: claim.map_or_else(path_text, |entry| entry.id.clone()),
         name: details.name.unwrap_or_else(|| model.name.clone()),
         description: details
             .description
-            .unwrap_or_else(|| format!("A {} model", facts.family.kind_text(facts.variant))),
+            .unwrap_or_else(|| format!("A {} model", facts.family.kind_text(facts.variant.name))),
         licence: details.licence.unwrap_or_else(|| "not stated".to_owned()),
         family: facts.family,
-        variant: facts.variant.to_owned(),
+        variant: facts.variant.name.to_owned(),
         folder: model.place.clone(),
         bytes: facts.bytes,
         files: ModelFiles {
@@ -100,11 +100,11 @@ pub(super) fn build(
             image_prompts: rules.and_then(|find| find(&model.files, parts)),
             ..model.files.clone()
         },
-        start_image: facts.start_image,
-        image_role: facts.image_role,
-        mask: facts.mask,
-        end_image: facts.end_image,
-        guidance: facts.guidance,
+        start_image: facts.variant.start_image,
+        image_role: facts.variant.image_role,
+        mask: facts.variant.mask,
+        end_image: facts.variant.end_image,
+        guidance: facts.variant.guidance,
         section_order: facts.section_order,
         presets: details.presets.unwrap_or_default(),
         defaults,
@@ -124,7 +124,7 @@ fn of_variant(entries: &[ModelEntry], facts: &ModelFacts) -> ModelMetadata {
     let is_same = |entry: &&ModelEntry| {
         (facts.family.makes_images || facts.section_order.is_some())
             && entry.family == Some(facts.family)
-            && entry.variant.as_deref() == Some(facts.variant)
+            && entry.variant.as_deref() == Some(facts.variant.name)
     };
     let Some(entry) = entries.iter().find(is_same) else {
         return ModelMetadata::default();

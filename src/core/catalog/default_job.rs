@@ -10,10 +10,8 @@ use super::entry::CatalogEntry;
 use super::source::DownloadSource;
 use crate::families::def_of;
 use crate::footprint::{ModelFootprint, NetworkFootprint, PlannedNetwork};
-use crate::job::{GenerateRequest, JobOptions};
-use crate::model::{
-    ComponentOverrides, ImageRole, ModelComponent, ModelDefaults, ModelFiles, SamplingOptions,
-};
+use crate::job::GenerateRequest;
+use crate::model::{ModelComponent, ModelDefaults, ModelFiles, SamplingOptions};
 
 /// A job with the model's own defaults.
 #[derive(Clone, Debug)]
@@ -100,37 +98,15 @@ impl CatalogEntry {
             model: self.id.clone(),
             family: self.family,
             files,
-            companions: ComponentOverrides::default(),
-            latent_rgb: None,
-            image_role: ImageRole::default(),
-            prompt: String::new(),
-            prompt_template: None,
             negative_prompt: defaults.negative_prompt,
-            negative_prompt_template: None,
-            image: None,
-            last_image: None,
-            extend: None,
-            source_video: None,
-            mask: None,
-            keeps_unmasked: false,
-            references: Vec::new(),
-            controls: Vec::new(),
-            prompt_images: Vec::new(),
-            fit: Default::default(),
             width: defaults.width,
             height: defaults.height,
-            second_pass: None,
             num_frames: defaults.num_frames,
-            sections: None,
             fps: defaults.fps,
             batch_size: 1,
             sampling: defaults.sampling,
-            seed: 0,
-            loras: Vec::new(),
-            options: JobOptions::default(),
-            out: PathBuf::new(),
             is_out_automatic: true,
-            grid: None,
+            ..GenerateRequest::default()
         })
     }
 }

@@ -42,40 +42,28 @@ pub(super) struct PartialLimits {
     pub fixed_size: Option<bool>,
 }
 
+/// A layer over another: each named field where it has any, else that of the other.
+macro_rules! layered {
+    ($over:ident, $below:ident: $($field:ident),+) => {
+        Self { $($field: $over.$field.or($below.$field),)+ ..$below }
+    };
+}
+
 impl ModelMetadata {
     /// Returns these values with those of `over` in their place where it has any.
-    pub(super) fn overlaid(self, over: Self) -> Self {
-        Self {
-            name: over.name.or(self.name),
-            description: over.description.or(self.description),
-            licence: over.licence.or(self.licence),
-            defaults: self.defaults.overlaid(over.defaults),
-            limits: PartialLimits {
-                max_pixels: over.limits.max_pixels.or(self.limits.max_pixels),
-                max_frames: over.limits.max_frames.or(self.limits.max_frames),
-                fixed_size: over.limits.fixed_size.or(self.limits.fixed_size),
-            },
-            example_prompts: over.example_prompts.or(self.example_prompts),
-            latent_rgb: over.latent_rgb.or(self.latent_rgb),
-            presets: over.presets.or(self.presets),
-        }
+    pub(super) fn overlaid(mut self, over: Self) -> Self {
+        self.defaults = self.defaults.overlaid(over.defaults);
+        self.limits = self.limits.overlaid(over.limits);
+        layered!(over, self: name, description, licence, example_prompts, latent_rgb, presets)
     }
 }
 
 impl PartialDefaults {
-    pub(super) fn overlaid(self, over: Self) -> Self {
-        Self {
-            width: over.width.or(self.width),
-            height: over.height.or(self.height),
-            num_frames: over.num_frames.or(self.num_frames),
-            fps: over.fps.or(self.fps),
-            // Whoever states a shift means it at every size, unless it says more.
-            small_shift: over
-                .small_shift
-                .or_else(|| self.small_shift.filter(|_| over.sampling.shift.is_none())),
-            sampling: over.sampling.or(self.sampling),
-            negative_prompt: over.negative_prompt.or(self.negative_prompt),
-        }
+    pub(super) fn overlaid(mut self, over: Self) -> Self {
+        // Whoever states a shift means it at every size, unless it says more.
+        self.small_shift = self.small_shift.filter(|_| over.sampling.shift.is_none());
+        self.sampling = over.sampling.or(self.sampling);
+        layered!(over, self: width, height, num_frames, fps, small_shift, negative_prompt)
     }
 
     /// These over `base`.
@@ -93,15 +81,15 @@ impl PartialDefaults {
 }
 
 impl PartialLimits {
+    fn overlaid(self, over: Self) -> Self {
+        layered!(over, self: max_pixels, max_frames, fixed_size)
+    }
+
     /// These within `base`: a catalogue can narrow what the configs allow, never widen it.
     pub(super) fn within(&self, base: SizeLimits) -> SizeLimits {
         SizeLimits {
-            max_pixels: self
-                .max_pixels
-                .map_or(base.max_pixels, |n| n.min(base.max_pixels)),
-            max_frames: self
-                .max_frames
-                .map_or(base.max_frames, |n| n.min(base.max_frames)),
+            max_pixels: self.max_pixels.unwrap_or(u64::MAX).min(base.max_pixels),
+            max_frames: self.max_frames.unwrap_or(u32::MAX).min(base.max_frames),
             fixed_size: self.fixed_size.unwrap_or(base.fixed_size),
             ..base
         }

@@ -286,7 +286,7 @@ impl ModelEntry {
             && self
                 .variant
                 .as_ref()
-                .is_none_or(|name| name == facts.variant)
+                .is_none_or(|name| name == facts.variant.name)
             && self.shape.is_none_or(|shape| shape == facts.shape)
     }
 
@@ -337,7 +337,7 @@ pub(super) fn most_like<'a>(
     let words = model_words(name);
     let is_like = |entry: &&ModelEntry| {
         entry.family == Some(facts.family)
-            && entry.variant.as_deref() == Some(facts.variant)
+            && entry.variant.as_deref() == Some(facts.variant.name)
             && entry.shape == Some(facts.shape)
     };
     let num_common = |entry: &ModelEntry| {

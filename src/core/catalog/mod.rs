@@ -29,7 +29,8 @@ use crate::library::scan::{self, PipelineFolder, ScanResult};
 use crate::library::single::{self, AssembledModel};
 use crate::library::watch::{self, FolderWatch, PathStamp};
 use crate::library::{
-    self, ComponentCandidate, ComponentLibrary, SearchPath, SearchPaths, WeightFileRole,
+    self, ComponentCandidate, ComponentLibrary, KnownComponents, SearchPath, SearchPaths,
+    WeightFileRole,
 };
 use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
 use crate::networks::PartKind;
@@ -65,10 +66,7 @@ pub struct ModelCatalog {
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
     /// Components in the searched folders.
-    parts: Vec<ComponentCandidate>,
-    tokenizers: Vec<PathBuf>,
-    llama_tokenizers: Vec<PathBuf>,
-    shipped_tokenizers: Option<PathBuf>,
+    known: KnownComponents,
 }
 
 impl ModelCatalog {
@@ -81,11 +79,11 @@ impl ModelCatalog {
             searched: places.all,
             problems: problem.into_iter().chain(places.problems).collect(),
             entries,
-            shipped_tokenizers: paths.assets.as_ref().map(|it| it.join(library::TOKENIZERS)),
             ..Self::default()
         };
-        let mut library = catalog.library();
-        let found = catalog.search(&mut library);
+        let shipped = paths.assets.as_ref();
+        catalog.known.shipped_tokenizers = shipped.map(|it| it.join(library::TOKENIZERS));
+        let (found, library) = catalog.search();
         for candidate in &found.candidates {
             catalog.take(candidate);
         }
@@ -115,7 +113,7 @@ impl ModelCatalog {
 
     /// Lists what is known and not here, and what would have to be fetched.
     fn list_missing(&mut self) {
-        let mut present = LocalFileCheck::new(&self.parts, !self.tokenizers.is_empty());
+        let mut present = LocalFileCheck::new(&self.known.parts, !self.known.tokenizers.is_empty());
         let is_here = |entry: &&ModelEntry| self.available.iter().any(|spec| spec.id == entry.id);
         let missing = self.entries.iter().filter(|entry| !is_here(entry));
         self.missing = missing
@@ -124,7 +122,7 @@ impl ModelCatalog {
     }
 
     /// Searches all folders and collects their components.
-    fn search(&mut self, library: &mut ComponentLibrary) -> ScanResult {
+    fn search(&mut self) -> (ScanResult, ComponentLibrary) {
         let mut found = ScanResult::default();
         let own_places = self.entries.iter().filter_map(|entry| entry.path.as_ref());
         let searched = self.searched.iter().map(|place| &place.path);
@@ -137,13 +135,13 @@ impl ModelCatalog {
                 place.clone(),
             ));
         }
-        self.parts = scan::parts(&found, library);
-        self.tokenizers = scan::tokenizers(&found, &self.parts);
-        library.known.clone_from(&self.parts);
-        library.tokenizers.clone_from(&self.tokenizers);
-        self.llama_tokenizers = scan::llama_tokenizers(&found);
-        library.llama_tokenizers.clone_from(&self.llama_tokenizers);
-        found
+        // Folders are read once for both.
+        let mut library = self.library();
+        self.known.parts = scan::parts(&found, &library);
+        self.known.tokenizers = scan::tokenizers(&found, &self.known.parts);
+        self.known.llama_tokenizers = scan::llama_tokenizers(&found);
+        library.known.clone_from(&self.known);
+        (found, library)
     }
 
     /// The model with this id, or the one in the file or folder at this path.
@@ -183,11 +181,7 @@ impl ModelCatalog {
 
     /// Library of the parts that the search found.
     fn library(&self) -> ComponentLibrary {
-        let mut library = ComponentLibrary::shipped(self.shipped_tokenizers.clone());
-        library.known.clone_from(&self.parts);
-        library.tokenizers.clone_from(&self.tokenizers);
-        library.llama_tokenizers.clone_from(&self.llama_tokenizers);
-        library
+        ComponentLibrary::new(self.known.clone())
     }
 
     fn open(
@@ -246,7 +240,7 @@ impl ModelCatalog {
             item.role == WeightFileRole::Part(PartKind::Redux)
                 && item.place.starts_with(&candidate.folder)
         };
-        if self.parts.iter().any(is_embedder) {
+        if self.known.parts.iter().any(is_embedder) {
             return;
         }
         let library = ComponentLibrary::default();
@@ -291,7 +285,7 @@ impl ModelCatalog {
     /// Offers single transformer files, two experts as one model.
     fn take_single_files(&mut self, found: &ScanResult, library: &ComponentLibrary) {
         let of_role = |is_wanted: fn(&WeightFileRole) -> bool| {
-            let parts = self.parts.iter().filter(|item| is_wanted(&item.role));
+            let parts = self.known.parts.iter().filter(|item| is_wanted(&item.role));
             parts.map(|item| item.place.clone()).collect::<Vec<_>>()
         };
         let transformers = of_role(|role| matches!(role, WeightFileRole::Transformer(_)));
@@ -328,7 +322,7 @@ impl ModelCatalog {
     fn claim_and_build(&self, model: &AssembledModel) -> Result<ModelSpec, CatalogError> {
         let is_taken = |id: &str| self.available.iter().any(|spec| spec.id == id);
         let claim = claiming(&self.entries, model).filter(|entry| !is_taken(&entry.id));
-        build(model, claim, &self.entries, &self.parts)
+        build(model, claim, &self.entries, &self.known.parts)
     }
 }
 
@@ -358,7 +352,7 @@ fn open(
             families::assemble(&place, companions, library)?
         }
     };
-    let mut parts = library.known.clone();
+    let mut parts = library.known.parts.clone();
     let near = [PartKind::Redux, PartKind::Siglip];
     parts.extend(library::component_search::around(
         &model.files.transformer,

@@ -11,6 +11,7 @@ pub mod flux2;
 pub mod framepack;
 pub mod krea2;
 mod parts;
+mod prelude;
 pub mod qwen_image;
 mod registry;
 mod single;

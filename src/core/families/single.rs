@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::parts::image_limits;
-use super::table::{ModelVariant, SingleTransformerFamily, VariantHints};
+use super::table::{SingleTransformerFamily, VariantHints};
 use super::{FamilyDef, FileRules, LoraRules, ModelFamily, PublishedNetwork};
 use crate::footprint::autoencoder::image;
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
@@ -23,9 +23,9 @@ use crate::library::{ComponentLibrary, component_search, scan, storage, tensor_k
 use crate::lora::{self, LayerTable, LoraTarget};
 use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
+use crate::model::facts::{ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape};
 use crate::model::{
-    CatalogError, ComponentOverrides, InputUse, ModelComponent, ModelFiles, ModelSpec, SizeLimits,
+    CatalogError, ComponentOverrides, ModelComponent, ModelFiles, ModelSpec, SizeLimits,
 };
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
@@ -327,13 +327,8 @@ fn check<F: SingleTransformerFamily>(
     let (latent_channels, factor) = (table.vae.sizes)(&files.vae)?;
     let mut facts = ModelFacts {
         family: F::FAMILY,
-        variant: variant.name,
+        variant,
         shape: (table.shape)(config),
-        start_image: variant.start_image,
-        image_role: variant.image_role,
-        mask: variant.mask,
-        end_image: InputUse::No,
-        guidance: variant.guidance,
         section_order: None,
         latent_channels: latent_channels.unsigned_abs(),
         limits: SizeLimits {

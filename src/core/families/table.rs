@@ -11,10 +11,8 @@ use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint
 use crate::job::Stage;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::lora::{self, LoraTarget};
-use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{
-    CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, LoraSignature, ModelFiles,
-};
+use crate::model::facts::{ModelFacts, ModelVariant, TransformerShape};
+use crate::model::{CatalogError, GuidanceMode, LoraSignature, ModelFiles};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
     ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
@@ -98,33 +96,6 @@ impl VariantHints<'_> {
     /// The first answer that a name gives.
     pub fn first<T>(&self, says: impl Fn(&str) -> Option<T>) -> Option<T> {
         self.names.iter().find_map(|name| says(name))
-    }
-}
-
-/// A published variant, and the inputs that it takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ModelVariant {
-    pub name: &'static str,
-    pub guidance: GuidanceMode,
-    pub start_image: InputUse,
-    pub image_role: ImageRole,
-    pub mask: InputUse,
-    pub max_references: u32,
-    pub controls: ControlUse,
-}
-
-impl ModelVariant {
-    /// With classifier-free guidance, an optional start image and a mask of it.
-    pub const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            guidance: GuidanceMode::Cfg,
-            start_image: InputUse::Optional,
-            image_role: ImageRole::Base,
-            mask: InputUse::Optional,
-            max_references: 0,
-            controls: ControlUse::NONE,
-        }
     }
 }
 

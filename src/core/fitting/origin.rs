@@ -92,41 +92,35 @@ impl LoraOrigin {
         // The first that fits any layer wins, so the more special come first.
         let of_families = ModelFamily::all().flat_map(|family| def_of(family).lora.signs);
         let sign = other_models::lora_signs().chain(of_families).find(fits);
-        let named = sign.map(|sign| (sign, ModelFamily::of_id(sign.family)));
-        let by_name = match named {
-            Some((sign, None)) => {
-                return Self {
-                    family: sign.family,
-                    label: sign.label.to_owned(),
-                    ..Self::default()
-                };
-            }
-            Some((sign, Some(family))) => Some((sign, family)),
-            None => None,
+        let of_sign = |sign: &LoraSignature| Self {
+            family: sign.family,
+            label: sign.label.to_owned(),
+            ..Self::default()
         };
+        let by_name = sign.and_then(|sign| Some((sign, ModelFamily::of_id(sign.family)?)));
+        if let (Some(sign), None) = (sign, by_name) {
+            return of_sign(sign);
+        }
         let own = by_name.and_then(|(_, family)| published_fit(file, |other| other == family));
         let is_whole = |found: &Self| {
             let coverage = found.coverage.as_ref();
             coverage.is_some_and(|it| it.misfits.is_empty() && it.unknown.is_empty())
         };
-        let num_layers = |found: &Self| found.coverage.as_ref().map_or(0, |it| it.changed_layers);
         let found = match own {
             Some(own) if is_whole(&own) => Some(own),
             own => {
-                let least = own.as_ref().map_or(0, num_layers);
+                let least = own.as_ref().map_or(0, Self::num_layers);
                 let best = published_fit(file, |_| true);
-                best.filter(|best| num_layers(best) > least).or(own)
+                best.filter(|best| best.num_layers() > least).or(own)
             }
         };
         let Some((sign, family)) = by_name else {
             return found.unwrap_or_default();
         };
         let found = found.unwrap_or_else(|| Self {
-            family: sign.family,
-            label: sign.label.to_owned(),
             // Layers that do not act show no sizes.
             has_other_sizes: file.left_out.len() < file.layers.len(),
-            ..Self::default()
+            ..of_sign(sign)
         });
         match def_of(family).lora.shared_names {
             Some(shared) if found.family == sign.family => {
@@ -180,6 +174,11 @@ impl LoraOrigin {
         }
     }
 
+    /// Layers of the published model that it changes.
+    fn num_layers(&self) -> usize {
+        self.coverage.as_ref().map_or(0, |it| it.changed_layers)
+    }
+
     /// The model that it is for; empty where nothing shows it.
     pub fn name(&self) -> String {
         let start = if self.has_other_sizes {
@@ -213,17 +212,12 @@ fn published_fit(file: &LoraFile, is_wanted: impl Fn(ModelFamily) -> bool) -> Op
         label: label.clone(),
         coverage: Some(LoraPlan::new(file, std::slice::from_ref(table)).coverage),
     });
-    let num_layers =
-        |origin: &LoraOrigin| origin.coverage.as_ref().map_or(0, |it| it.changed_layers);
     // Of equals the first, as families are tried.
     let best = origins.reduce(|best, other| {
-        if num_layers(&other) > num_layers(&best) {
-            other
-        } else {
-            best
-        }
+        let is_better = other.num_layers() > best.num_layers();
+        if is_better { other } else { best }
     });
-    best.filter(|best| num_layers(best) > 0)
+    best.filter(|best| best.num_layers() > 0)
 }
 
 /// Name of a model with these layers: the published one that shares most of them.

@@ -17,48 +17,38 @@ impl GenerateRequest {
         wildcards: &WildcardFolders,
         index: &LoraIndex,
     ) -> Result<Vec<FormNotice>, Vec<FieldError>> {
-        let fields = [
-            (
-                "prompt",
-                self.prompt_template.is_none(),
-                has_choices(&self.prompt),
-            ),
-            (
-                "negative",
-                self.negative_prompt_template.is_none(),
-                has_choices(&self.negative_prompt),
-            ),
-        ];
+        let is_new = [&self.prompt, &self.negative_prompt].map(|prompt| has_choices(prompt));
+        let templates = [&self.prompt_template, &self.negative_prompt_template];
+        let has_tags = templates.map(Option::is_none);
         let mut notices = self.expand_prompts(wildcards)?;
         let mut tags = Vec::new();
-        for (field, has_tags, is_new) in fields {
-            if !has_tags {
+        let prompts = [
+            ("prompt", &mut self.prompt, &mut self.prompt_template),
+            (
+                "negative",
+                &mut self.negative_prompt,
+                &mut self.negative_prompt_template,
+            ),
+        ];
+        for (number, (field, prompt, template)) in prompts.into_iter().enumerate() {
+            if !has_tags[number] {
                 continue;
             }
-            let (prompt, template) = if field == "prompt" {
-                (&mut self.prompt, &mut self.prompt_template)
-            } else {
-                (
-                    &mut self.negative_prompt,
-                    &mut self.negative_prompt_template,
-                )
-            };
             let tagged = take_tags(prompt, template).map_err(|message| failed(field, message))?;
             // Of others the form has said it.
-            let sentences = tag_sentences(field, &tagged).into_iter().filter(|_| is_new);
+            let sentences = tag_sentences(field, &tagged).into_iter();
+            let sentences = sentences.filter(|_| is_new[number]);
             notices.extend(sentences.map(|message| FormNotice { field, message }));
             if field == "prompt" {
                 tags = tagged.loras;
             }
         }
         let changed = self.add_tagged_loras(&tags, index);
-        let changed = changed.map_err(|message| failed("prompt", message))?;
+        let changed = changed
+            .map_err(|message| failed("prompt", message))?
+            .into_iter();
         let field = "prompt";
-        notices.extend(
-            changed
-                .into_iter()
-                .map(|message| FormNotice { field, message }),
-        );
+        notices.extend(changed.map(|message| FormNotice { field, message }));
         Ok(notices)
     }
 

@@ -32,29 +32,17 @@ impl PixelVolume {
     }
 }
 
-/// Elements of Wan's autoencoder at its peak, for each pixel and channel of the level at the pixels.
-struct WanPeak {
-    decode: f64,
-    /// Of the decoder's first levels, which take whole frames if the others take tiles.
-    decode_whole: f64,
-    encode: f64,
-}
-
-impl WanPeak {
-    /// Counted in the forward pass, with the caches of convolutions over time, and measured on an H200 for Wan 2.1
-    /// (96 channels) and 2.2 (residual, 256 and 160 channels).
-    fn of(config: &WanVaeConfig, is_video: bool) -> Self {
-        let [decode, decode_whole, encode] = match (config.is_residual, is_video) {
-            (false, false) => [16.0, 1.0, 8.4],
-            (false, true) => [54.6, 2.1, 44.5],
-            (true, false) => [18.6, 1.8, 8.4],
-            (true, true) => [72.0, 3.6, 40.0],
-        };
-        Self {
-            decode,
-            decode_whole,
-            encode,
-        }
+/// Elements of Wan's autoencoder at its peak, for each pixel and channel of the level at the pixels: of decoding, of the
+/// decoder's first levels, which take whole frames if the others take tiles, and of encoding.
+///
+/// Counted in the forward pass, with the caches of convolutions over time, and measured on an H200 for Wan 2.1
+/// (96 channels) and 2.2 (residual, 256 and 160 channels).
+fn wan_peak(config: &WanVaeConfig, is_video: bool) -> [f64; 3] {
+    match (config.is_residual, is_video) {
+        (false, false) => [16.0, 1.0, 8.4],
+        (false, true) => [54.6, 2.1, 44.5],
+        (true, false) => [18.6, 1.8, 8.4],
+        (true, true) => [72.0, 3.6, 40.0],
     }
 }
 
@@ -66,12 +54,12 @@ fn channels_of_pixel(config: &WanVaeConfig, base: i64) -> f64 {
 
 /// Peak bytes of decoding, without weights. It takes one latent frame at a time, whatever the length.
 pub(crate) fn wan_decode(config: &WanVaeConfig, video: &PixelVolume, size: f64) -> f64 {
-    let peak = WanPeak::of(config, video.frames > 1.0);
+    let [peak, of_whole, _] = wan_peak(config, video.frames > 1.0);
     let pixels = video.width * video.height;
     let places = if video.tile_pixels() < pixels {
-        (peak.decode * video.tile_pixels()).max(peak.decode_whole * pixels)
+        (peak * video.tile_pixels()).max(of_whole * pixels)
     } else {
-        peak.decode * pixels
+        peak * pixels
     };
     let space = config.spatial_factor() as f64;
     let latents = video.frames.max(1.0) / 4.0 * config.z_dim as f64 * pixels / space.powi(2);
@@ -81,8 +69,8 @@ pub(crate) fn wan_decode(config: &WanVaeConfig, video: &PixelVolume, size: f64) 
 
 /// Peak bytes of encoding, without weights. It takes four frames at a time.
 pub(crate) fn wan_encode(config: &WanVaeConfig, video: &PixelVolume, size: f64) -> f64 {
-    let peak = WanPeak::of(config, video.frames > 1.0);
-    peak.encode * video.tile_pixels() * channels_of_pixel(config, config.base_dim) * size
+    let [.., peak] = wan_peak(config, video.frames > 1.0);
+    peak * video.tile_pixels() * channels_of_pixel(config, config.base_dim) * size
 }
 
 /// Attention scores in memory at a time, and bytes of each in f32 and half precision.

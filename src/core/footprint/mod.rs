@@ -26,6 +26,12 @@ use crate::memory::DeviceClass;
 /// Workspace of matrix products in the allocator: 32 MiB on an H200.
 pub(crate) const WORKSPACE_BYTES: f64 = 34.0 * 1048576.0;
 
+/// Pixels of one token of an image: two by two latents of eight by eight.
+const TOKEN_PIXELS: f64 = 256.0;
+
+/// Pixels of a reference image, about.
+pub(crate) const REFERENCE_PIXELS: f64 = 1048576.0;
+
 /// Input of the formulas.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedJob<'a> {
@@ -70,6 +76,22 @@ impl<'a> PlannedJob<'a> {
 
     pub(crate) fn is_on_gpu(&self) -> bool {
         self.class != DeviceClass::Cpu
+    }
+
+    /// Tokens of an image of the job's size, and of references with so many pixels.
+    pub(crate) fn image_tokens(&self, reference_pixels: f64) -> f64 {
+        let pixels = f64::from(self.request.width) * f64::from(self.request.height);
+        (pixels + reference_pixels) / TOKEN_PIXELS
+    }
+
+    /// Images that are made at once.
+    pub(crate) fn images(&self) -> f64 {
+        f64::from(self.request.batch_size.max(1))
+    }
+
+    /// Passes of the transformer in a step.
+    pub(crate) fn passes(&self) -> u32 {
+        1 + u32::from(self.request.is_guided())
     }
 
     /// Bytes of a number of the large networks.
@@ -137,6 +159,20 @@ impl<'a> PlannedJob<'a> {
                     PlannedNetwork::VaeEncoder | PlannedNetwork::VaeDecoder
                 ),
             tiles: false,
+        }
+    }
+
+    /// The need of a network whose numbers have `number_bytes`, with its largest quantized matrix while that is dequantized.
+    pub(crate) fn need_of(
+        &self,
+        (part, network): (PlannedNetwork, &NetworkFootprint),
+        activation_bytes: f64,
+        number_bytes: u64,
+    ) -> StageFootprint {
+        let expanded = network.expansion_bytes(number_bytes) as f64;
+        StageFootprint {
+            number_bytes,
+            ..self.need(part, activation_bytes + expanded)
         }
     }
 

@@ -31,7 +31,7 @@ impl TokenSequence {
         Self {
             text,
             image,
-            images: f64::from(job.request.batch_size.max(1)),
+            images: job.images(),
             channels: channels as f64,
             shape,
         }
@@ -63,9 +63,8 @@ pub(crate) fn streams(
     };
     let widths = 2.0 + 3.0 + sequence.shape.mlp_in() as f64 / dim;
     let moment = widths * hidden + expanded.max(copies + scores);
-    let passes = if job.request.is_guided() { 2 } else { 1 };
-    let texts = f64::from(passes);
-    let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
+    let texts = f64::from(job.passes());
+    let calls = modulated_calls(job);
     let told = match sequence.shape.style {
         StreamStyle::Own => 12.0 * double + 3.0 * single,
         StreamStyle::Shared => 12.0 + 3.0,
@@ -78,13 +77,88 @@ pub(crate) fn streams(
     let bytes = moment + modulations + angles + text + latents + kept;
     let one_image = job.operations(PlannedNetwork::Transformer, one, (dim, double + single));
     StageFootprint {
-        calls: job.calls(passes),
+        calls: job.calls(job.passes()),
         operations: images * one_image,
         ..job.need(PlannedNetwork::Transformer, bytes)
     }
 }
 
-/// Adds ControlNets of such blocks to the `need` of a transformer's [`streams`]; `controls`: the shape of each.
+/// A transformer whose blocks take image and text as one sequence with a gated feed-forward part, and its tokens.
+pub(crate) struct JointSequence {
+    /// Tokens of one text, and of one image.
+    pub(crate) text: f64,
+    pub(crate) image: f64,
+    /// Numbers of an image's token.
+    pub(crate) channels: f64,
+    /// Width of the hidden states, inside the feed-forward part, and of one head.
+    pub(crate) dim: f64,
+    pub(crate) wide: f64,
+    pub(crate) head_dim: f64,
+    pub(crate) heads: f64,
+    /// Heads of keys and values that are made as many as the queries; 0 where there are as many.
+    pub(crate) repeated_heads: f64,
+    pub(crate) layers: f64,
+    /// Vectors as wide as the hidden states that modulate one call, in f32.
+    pub(crate) modulations: f64,
+}
+
+impl JointSequence {
+    /// Bytes of the hidden states that are computed at once: on the CPU one image goes after the other.
+    pub(crate) fn hidden(&self, job: &PlannedJob<'_>) -> f64 {
+        let at_once = if job.is_on_gpu() { job.images() } else { 1.0 };
+        at_once * (self.image + self.text) * self.dim * job.number_bytes() as f64
+    }
+}
+
+/// Calls whose modulations are made at once.
+pub(crate) fn modulated_calls(job: &PlannedJob<'_>) -> f64 {
+    f64::from(job.calls(1)).min(CALLS_AT_ONCE)
+}
+
+/// The engine's `Block::forward`: the worst moment is in the feed-forward part (hidden states, what goes in, and both wide
+/// layers) or in the attention (hidden states, what goes in, queries, keys, values and what comes of them). `moment`: bytes
+/// of another moment; `more`: bytes that are there at every moment.
+pub(crate) fn joint(
+    job: &PlannedJob<'_>,
+    network: &NetworkFootprint,
+    sequence: &JointSequence,
+    [moment, more]: [f64; 2],
+) -> StageFootprint {
+    let JointSequence {
+        text,
+        image,
+        channels,
+        dim,
+        wide,
+        head_dim,
+        heads,
+        repeated_heads,
+        layers,
+        modulations,
+    } = *sequence;
+    let (size, images) = (job.number_bytes() as f64, job.images());
+    let (one, hidden) = (image + text, sequence.hidden(job));
+    let at_once = if job.is_on_gpu() { images } else { 1.0 };
+    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    let attention =
+        (7.0 + 2.0 * repeated_heads / heads) * hidden + (at_once * one * heads * 4.0).max(expanded);
+    let feed_forward = 2.0 * hidden + 2.0 * at_once * one * wide * size + expanded;
+    let texts = f64::from(job.passes());
+    let modulations = modulated_calls(job) * modulations * dim * 4.0;
+    let angles = texts * one * (head_dim / 2.0) * 8.0;
+    let text = texts * text * dim * size;
+    let latents = images * image * channels * 4.0 * 8.0;
+    let kept = job.step_cache_bytes(images * one * dim * size, texts);
+    let moment = attention.max(feed_forward).max(moment);
+    let bytes = moment + modulations + angles + text + latents + kept + more;
+    StageFootprint {
+        calls: job.calls(job.passes()),
+        operations: images * job.operations(PlannedNetwork::Transformer, one, (dim, layers)),
+        ..job.need(PlannedNetwork::Transformer, bytes)
+    }
+}
+
+/// Adds ControlNets of double and single blocks to the `need` of a transformer's [`streams`]; `controls`: the shape of each.
 ///
 /// Their outputs stay until the last block of a step; the peak is in one of their blocks, with the transformer's hidden
 /// states before and after its first norm.
@@ -103,15 +177,14 @@ pub(crate) fn add_controls(
         let [double, single] = blocks_of(shape);
         // Modulations of a step's calls are made together, as the transformer's.
         let told = 12.0 * double + 3.0 * single;
-        let modulations = f64::from(job.calls(1)).min(CALLS_AT_ONCE) * told * dim * size;
+        let modulations = modulated_calls(job) * told * dim * size;
         need.activation_bytes += (double + single + 1.0) * of_images + modulations;
         blocks += double + single;
     }
     if blocks > 0.0 {
         need.activation_bytes += 2.0 * of_all;
-        let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
         let [double, single] = blocks_of(sequence.shape);
         // One pass serves both texts.
-        need.operations *= 1.0 + blocks / (double + single) / passes;
+        need.operations *= 1.0 + blocks / (double + single) / f64::from(job.passes());
     }
 }

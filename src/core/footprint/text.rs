@@ -27,8 +27,8 @@ pub(crate) fn t5(
     let hidden = tokens * (4.0 * width + 4.0 * inner) * size;
     let feed_forward = tokens * (3.0 * width + 4.0 * wide) * size;
     let buckets = tokens * tokens * 8.0;
-    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    Some(job.need(part, buckets + expanded + (bias + hidden).max(feed_forward)))
+    let bytes = buckets + (bias + hidden).max(feed_forward);
+    Some(job.need_of((part, network), bytes, job.number_bytes()))
 }
 
 /// CLIP's text half: 77 tokens.
@@ -38,8 +38,7 @@ pub(crate) fn clip_text(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<St
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
     let heads = config.num_attention_heads as f64;
     let numbers = 77.0 * (8.0 * width + 2.0 * wide + 2.0 * 77.0 * heads);
-    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    Some(job.need(part, numbers * size + expanded))
+    Some(job.need_of((part, network), numbers * size, job.number_bytes()))
 }
 
 /// CLIP's and SigLIP's image half: images of `edge` pixels in `tokens` tokens each.
@@ -56,29 +55,20 @@ pub(crate) fn vision(
 
 /// SigLIP with one image at a time, in f32 whatever the rest computes in.
 pub(crate) fn siglip(job: &PlannedJob<'_>) -> Option<StageFootprint> {
-    let (network, config) = job.configured::<SiglipConfig>(PlannedNetwork::ImageEncoder)?;
+    let part = PlannedNetwork::ImageEncoder;
+    let (network, config) = job.configured::<SiglipConfig>(part)?;
     let sizes = (config.num_tokens() as f64, config.image_size as f64);
     let bytes = vision(&config.layers(), 1.0, sizes, EXACT_BYTES);
-    let expanded = network.expansion_bytes(EXACT_BYTES) as f64;
-    Some(StageFootprint {
-        number_bytes: EXACT_BYTES,
-        ..job.need(PlannedNetwork::ImageEncoder, bytes + expanded)
-    })
+    Some(job.need_of((part, network), bytes, EXACT_BYTES))
 }
 
 /// Redux adapter, from SigLIP's hidden states to text tokens, in f32.
 pub(crate) fn redux(job: &PlannedJob<'_>) -> Option<StageFootprint> {
-    let (network, config) = job.configured::<ReduxConfig>(PlannedNetwork::ImageEmbedder)?;
+    let part = PlannedNetwork::ImageEmbedder;
+    let (network, config) = job.configured::<ReduxConfig>(part)?;
     let widths = config.redux_dim + 2 * config.inner_dim() + 2 * config.txt_in_features;
-    let numbers = seen_tokens(job) * widths as f64;
-    let expanded = network.expansion_bytes(EXACT_BYTES) as f64;
-    Some(StageFootprint {
-        number_bytes: EXACT_BYTES,
-        ..job.need(
-            PlannedNetwork::ImageEmbedder,
-            numbers * EXACT_BYTES as f64 + expanded,
-        )
-    })
+    let bytes = seen_tokens(job) * widths as f64 * EXACT_BYTES as f64;
+    Some(job.need_of((part, network), bytes, EXACT_BYTES))
 }
 
 /// Tokens of all images that are parts of the prompt.
@@ -105,6 +95,6 @@ pub(crate) fn language(
         0 | 1 => 0.0,
         several => tokens * 2.0 * several as f64 * width * size,
     };
-    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    Some(job.need(part, mask + hidden + kept + expanded))
+    let bytes = mask + hidden + kept;
+    Some(job.need_of((part, network), bytes, job.number_bytes()))
 }

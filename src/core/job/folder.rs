@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{JobId, JobRequest, Recipe, Stage};
+use crate::enum_macros::file_paths;
 use crate::files::{
     MAX_JSON_BYTES, is_left_half_written, make_new_private_folder, make_private_folder,
     partial_path, read_bounded, remove_partials, write_json,
@@ -16,6 +17,42 @@ use crate::memory::compute_options::ComputeOptions;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFolder(PathBuf);
+
+file_paths! {
+    JobFolder.0 {
+        /// The copy of the start image: RGB, as the user sees it (turned by its EXIF rotation).
+        start_image = "start.png";
+        end_image = "end.png";
+        mask = "mask.png";
+        /// The folder with a copy of the mask where that is a video, under its own name.
+        mask_video = "mask";
+        /// Copy of a reference image, counted from 0, like [`Self::start_image`].
+        reference(index) = "reference.{index:03}.png";
+        /// The copy of an image that is a part of the prompt, as [`Self::reference`].
+        prompt_image(index) = "prompt_image.{index:03}.png";
+        /// Copy of a control image, counted from 0, like [`Self::start_image`].
+        control(index) = "control.{index:03}.png";
+        /// The folder with a copy of a control video, counted from 0, under its own name; there where it is no image.
+        control_video(index) = "control.{index:03}";
+        control_mask(index) = "control_mask.{index:03}.png";
+        control_mask_video(index) = "control_mask.{index:03}";
+        /// The folder with a copy of the video that is extended, under its own name.
+        extended = "extend";
+        /// The folder with a copy of the video that this one is made of, under its own name; there where it is no image.
+        source_video = "source";
+        source_image = "source.png";
+        /// The folder with the last frames of the video that is extended, as large as the new ones: for models that see more than the last.
+        seen = "seen";
+        /// File that marks the folder of a job.
+        request_file = "request.json";
+        /// Device, libtorch and fallbacks that computed the frames of a post-processing job.
+        computed_file = "computed.json";
+        /// Finished frames of a post-processing job.
+        parts = "parts";
+        inputs_file = "inputs.json";
+        model_file = "model.json";
+    }
+}
 
 impl JobFolder {
     /// Creates the folder of a new job under `jobs`, with its request.
@@ -68,71 +105,6 @@ impl JobFolder {
         &self.0
     }
 
-    /// The copy of the start image: RGB, as the user sees it (turned by its EXIF rotation).
-    pub fn start_image(&self) -> PathBuf {
-        self.0.join("start.png")
-    }
-
-    pub fn end_image(&self) -> PathBuf {
-        self.0.join("end.png")
-    }
-
-    pub fn mask(&self) -> PathBuf {
-        self.0.join("mask.png")
-    }
-
-    /// The folder with a copy of the mask where that is a video, under its own name.
-    pub fn mask_video(&self) -> PathBuf {
-        self.0.join("mask")
-    }
-
-    /// Copy of a reference image, counted from 0, like [`Self::start_image`].
-    pub fn reference(&self, index: usize) -> PathBuf {
-        self.0.join(format!("reference.{index:03}.png"))
-    }
-
-    /// The copy of an image that is a part of the prompt, as [`Self::reference`].
-    pub fn prompt_image(&self, index: usize) -> PathBuf {
-        self.0.join(format!("prompt_image.{index:03}.png"))
-    }
-
-    /// Copy of a control image, counted from 0, like [`Self::start_image`].
-    pub fn control(&self, index: usize) -> PathBuf {
-        self.0.join(format!("control.{index:03}.png"))
-    }
-
-    /// The folder with a copy of a control video, counted from 0, under its own name; there where it is no image.
-    pub fn control_video(&self, index: usize) -> PathBuf {
-        self.0.join(format!("control.{index:03}"))
-    }
-
-    pub fn control_mask(&self, index: usize) -> PathBuf {
-        self.0.join(format!("control_mask.{index:03}.png"))
-    }
-
-    pub fn control_mask_video(&self, index: usize) -> PathBuf {
-        self.0.join(format!("control_mask.{index:03}"))
-    }
-
-    /// The folder with a copy of the video that is extended, under its own name.
-    pub fn extended(&self) -> PathBuf {
-        self.0.join("extend")
-    }
-
-    /// The folder with a copy of the video that this one is made of, under its own name; there where it is no image.
-    pub fn source_video(&self) -> PathBuf {
-        self.0.join("source")
-    }
-
-    pub fn source_image(&self) -> PathBuf {
-        self.0.join("source.png")
-    }
-
-    /// The folder with the last frames of the video that is extended, as large as the new ones: for models that see more than the last.
-    pub fn seen(&self) -> PathBuf {
-        self.0.join("seen")
-    }
-
     pub fn seen_frame(&self, index: usize) -> PathBuf {
         self.seen().join(format!("{index:03}.png"))
     }
@@ -165,21 +137,6 @@ impl JobFolder {
         serde_json::from_slice(&text).map_err(io::Error::other)
     }
 
-    /// File that marks the folder of a job.
-    pub fn request_file(&self) -> PathBuf {
-        self.0.join("request.json")
-    }
-
-    /// Device, libtorch and fallbacks that computed the frames of a post-processing job.
-    pub fn computed_file(&self) -> PathBuf {
-        self.0.join("computed.json")
-    }
-
-    /// Finished frames of a post-processing job.
-    pub fn parts(&self) -> PathBuf {
-        self.0.join("parts")
-    }
-
     /// Options that the job started with. A resumed job uses them again, so that its numbers are the same; `None` before
     /// its first stage.
     pub fn compute_options(&self) -> Option<ComputeOptions> {
@@ -193,14 +150,6 @@ impl JobFolder {
 
     fn compute_options_file(&self) -> PathBuf {
         self.0.join("compute_options.json")
-    }
-
-    pub fn inputs_file(&self) -> PathBuf {
-        self.0.join("inputs.json")
-    }
-
-    pub fn model_file(&self) -> PathBuf {
-        self.0.join("model.json")
     }
 
     /// Stages of the recipe that need not run again: like [`Self::num_finished`], except the decoding, whose frames are

@@ -16,8 +16,8 @@ use crate::model::{ComponentOverrides, ImageRole, LatentRgb, ModelFamily, ModelF
 
 pub const CARRIED_APP: &str = "Safelight";
 
-/// A validated request. The engine need not check it again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A validated request. The engine need not check it again. The default names no model and makes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GenerateRequest {
     /// Id in the catalogue, or the path given by the user.
     pub model: String,

@@ -44,33 +44,41 @@ pub(crate) struct ComponentCandidate {
     pub place: PathBuf,
 }
 
-/// Candidates for the parts of a model.
-#[derive(Debug, Default)]
-pub(crate) struct ComponentLibrary {
-    /// Results of a search of all places, in order of precedence.
-    pub known: Vec<ComponentCandidate>,
-    /// UMT5 tokenizers in those folders.
+/// Results of a search of all places, in order of precedence.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownComponents {
+    pub parts: Vec<ComponentCandidate>,
+    /// UMT5 tokenizers.
     pub tokenizers: Vec<PathBuf>,
-    /// Tokenizers of Llama 3 in those places.
+    /// Tokenizers of Llama 3.
     pub llama_tokenizers: Vec<PathBuf>,
     /// The folder of those that ship with the app.
     pub shipped_tokenizers: Option<PathBuf>,
+}
+
+/// Candidates for the parts of a model.
+#[derive(Debug, Default)]
+pub(crate) struct ComponentLibrary {
+    pub known: KnownComponents,
     folders: RefCell<HashMap<PathBuf, Rc<Vec<ComponentCandidate>>>>,
     read: RefCell<HashMap<PathBuf, TokenizerTraits>>,
 }
 
 impl ComponentLibrary {
-    /// A library that has looked at nothing yet, and knows the folder of the tokenizers that ship.
-    pub(crate) fn shipped(tokenizers: Option<PathBuf>) -> Self {
+    /// A library that has looked at nothing yet but what a search found.
+    pub(crate) fn new(known: KnownComponents) -> Self {
         Self {
-            shipped_tokenizers: tokenizers,
+            known,
             ..Self::default()
         }
     }
 
     /// A library of this program, whatever its settings.
     pub(crate) fn of_this_program() -> Self {
-        Self::shipped(settings::find_assets().map(|assets| assets.join(TOKENIZERS)))
+        Self::new(KnownComponents {
+            shipped_tokenizers: settings::find_assets().map(|assets| assets.join(TOKENIZERS)),
+            ..KnownComponents::default()
+        })
     }
 
     /// The weight files directly in a folder, or the folder itself where it is one component's.

@@ -22,8 +22,8 @@ pub(crate) mod tokenizer;
 pub(crate) mod watch;
 
 pub(crate) use components::{
-    ComponentCandidate, ComponentLibrary, TOKENIZERS, WeightFileRole, glance, place_of,
-    weight_files,
+    ComponentCandidate, ComponentLibrary, KnownComponents, TOKENIZERS, WeightFileRole, glance,
+    place_of, weight_files,
 };
 pub use controls::{ControlNetwork, FoundControl};
 pub use places::{SearchPath, folders_listed_in};

@@ -15,6 +15,7 @@ use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::keys::{MARKER, SCALES};
 use crate::formats::weights::quant::{self, QUANT};
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
+use crate::model::family::ReadableFile;
 use crate::model::{CatalogError, ModelFamily};
 
 /// Ends of keys that only one format has; the first that fits wins.
@@ -289,8 +290,9 @@ fn instead(weights: &WeightSet) -> &'static str {
         kinds.any(|rule| rule.family == found.family)
     };
     let mut families = ModelFamily::all().filter(of_kind);
-    if let Some(name) = families.find_map(|family| (family.instead)(found.role, &found.text)) {
-        return name;
+    let is_it = |(role, part, _): &&ReadableFile| *role == found.role && found.text.contains(part);
+    if let Some((.., file)) = families.find_map(|family| family.instead.iter().find(is_it)) {
+        return file;
     }
     match (found.family, found.role) {
         ("umt5", _) => {

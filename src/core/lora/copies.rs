@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use super::delta::{LoraDelta, LoraFactor};
+use super::delta::LoraDelta;
 use super::file::LoraFile;
 use super::plan::{LoraPlan, LoraUpdate};
 use super::table::RowRange;
@@ -114,21 +114,8 @@ impl LoraUpdate {
 
     /// Its tensors but the alpha, always in the same order.
     fn keys(&self) -> Vec<String> {
-        let factor = |factor: &LoraFactor| match factor {
-            LoraFactor::Whole(key) => vec![key.clone()],
-            LoraFactor::Product(a, b) => vec![a.clone(), b.clone()],
-        };
-        let delta = match &self.delta {
-            None => Vec::new(),
-            Some(LoraDelta::LowRank { down, up }) => vec![down.clone(), up.clone()],
-            Some(LoraDelta::Hadamard { w1, w2 }) => w1.iter().chain(w2).cloned().collect(),
-            Some(LoraDelta::Kronecker { w1, w2 }) => [factor(w1), factor(w2)].concat(),
-            Some(LoraDelta::Whole { diff }) => vec![diff.clone()],
-        };
+        let delta = self.delta.iter().flat_map(LoraDelta::keys);
         let rest = [&self.dora_scale, &self.up_bias, &self.bias, &self.instead];
-        delta
-            .into_iter()
-            .chain(rest.into_iter().flatten().cloned())
-            .collect()
+        delta.chain(rest.into_iter().flatten()).cloned().collect()
     }
 }

@@ -4,7 +4,10 @@ use std::fmt;
 
 use super::alphas;
 use super::file::{LayerParts, LoraFile};
-use crate::library::lora_keys::LoraTensorKind;
+use crate::library::lora_keys::LoraTensorKind::{
+    self, Alpha, Diff, DoraScale, Down, HadaW1A, HadaW1B, HadaW2A, HadaW2B, LokrW1, LokrW1A,
+    LokrW1B, LokrW2, LokrW2A, LokrW2B, Mid, Unsupported, Up, UpBias,
+};
 
 /// Form of the change of a matrix, with the keys of its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +32,6 @@ pub enum LoraFactor {
 /// Form of a layer's change, if its tensors fit each other.
 pub(crate) struct ReadDelta {
     pub delta: LoraDelta,
-    pub leaves: Vec<LoraTensorKind>,
     /// Outputs and inputs.
     pub sides: (u64, u64),
     /// Two whole matrices have no rank, and no alpha scales them.
@@ -53,15 +55,69 @@ impl LayerFault {
     }
 }
 
+impl LoraDelta {
+    /// Its tensors, always in the same order.
+    pub(super) fn keys(&self) -> Vec<&String> {
+        match self {
+            Self::LowRank { down, up } => vec![down, up],
+            Self::Hadamard { w1, w2 } => w1.iter().chain(w2).collect(),
+            Self::Kronecker { w1, w2 } => {
+                let factors = [w1, w2].into_iter();
+                let keys = factors.flat_map(|factor| match factor {
+                    LoraFactor::Whole(key) => vec![key],
+                    LoraFactor::Product(a, b) => vec![a, b],
+                });
+                keys.collect()
+            }
+            Self::Whole { diff } => vec![diff],
+        }
+    }
+}
+
 impl ReadDelta {
+    /// The first form that a layer's tensors make.
     pub fn from_parts(file: &LoraFile, parts: &LayerParts) -> Option<Self> {
         if UNSUPPORTED.iter().any(|leaf| parts.contains_key(leaf)) {
             return None;
         }
-        Self::low_rank(file, parts)
-            .or_else(|| Self::hadamard(file, parts))
-            .or_else(|| Self::kronecker(file, parts))
-            .or_else(|| Self::whole(file, parts))
+        let sides_of = |key: &String| sides(file.shape(key));
+        let product = |a: LoraTensorKind, b: LoraTensorKind| {
+            let (a, b) = (parts.get(&a)?, parts.get(&b)?);
+            let ((outputs, rank), (other, columns)) = (sides_of(a)?, sides_of(b)?);
+            (rank == other).then(|| ([a.clone(), b.clone()], (outputs, columns), Some(rank)))
+        };
+        let factor = |whole: LoraTensorKind, a, b| match parts.get(&whole) {
+            Some(key) => Some((LoraFactor::Whole(key.clone()), sides_of(key)?, None)),
+            None => {
+                product(a, b).map(|([a, b], sides, rank)| (LoraFactor::Product(a, b), sides, rank))
+            }
+        };
+        let low_rank = || {
+            let ([up, down], sides, rank) = product(Up, Down)?;
+            Some((LoraDelta::LowRank { down, up }, sides, rank))
+        };
+        let hadamard = || {
+            let (w1, sides, rank) = product(HadaW1A, HadaW1B)?;
+            let (w2, other, _) = product(HadaW2A, HadaW2B)?;
+            (sides == other).then_some((LoraDelta::Hadamard { w1, w2 }, sides, rank))
+        };
+        let kronecker = || {
+            let (w1, (outputs, inputs), rank) = factor(LokrW1, LokrW1A, LokrW1B)?;
+            let (w2, (rows, columns), other) = factor(LokrW2, LokrW2A, LokrW2B)?;
+            let sides = (outputs.checked_mul(rows)?, inputs.checked_mul(columns)?);
+            Some((LoraDelta::Kronecker { w1, w2 }, sides, rank.or(other)))
+        };
+        let whole = || {
+            let diff = parts.get(&Diff)?;
+            Some((
+                LoraDelta::Whole { diff: diff.clone() },
+                sides_of(diff)?,
+                None,
+            ))
+        };
+        let found = low_rank().or_else(hadamard).or_else(kronecker);
+        let (delta, sides, rank) = found.or_else(whole)?;
+        Some(Self { delta, sides, rank })
     }
 
     /// Returns the fault of a layer, as far as the header shows it.
@@ -76,12 +132,13 @@ impl ReadDelta {
             let is_half = HALVES.iter().any(|leaf| has(&leaf));
             return is_half.then(|| fault(reason, String::new()))?;
         };
-        let mut forms = HALVES.iter().chain(&[LoraTensorKind::Diff]).filter(has);
-        if forms.any(|leaf| !read.leaves.contains(leaf)) {
+        let mut forms = HALVES.iter().chain(&[Diff]);
+        let keys = read.delta.keys();
+        if forms.any(|leaf| parts.get(leaf).is_some_and(|key| !keys.contains(&key))) {
             return fault("it mixes several forms", String::new());
         }
         let (outputs, inputs) = read.sides;
-        if let Some(key) = parts.get(&LoraTensorKind::DoraScale) {
+        if let Some(key) = parts.get(&DoraScale) {
             let (shape, count) = (file.shape(key), file.numel(key));
             let fits = match shape {
                 [1, _, ..] => count == inputs || outputs == 1,
@@ -94,16 +151,14 @@ impl ReadDelta {
                 return fault(reason, detail);
             }
         }
-        if let Some(key) = parts.get(&LoraTensorKind::UpBias)
+        if let Some(key) = parts.get(&UpBias)
             && file.numel(key) != outputs
         {
             let detail = format!("{:?} for {outputs} outputs", file.shape(key));
             return fault("the bias of its change does not fit it", detail);
         }
         // Without a rank it means nothing.
-        let key = parts
-            .get(&LoraTensorKind::Alpha)
-            .filter(|_| read.rank.is_some())?;
+        let key = parts.get(&Alpha).filter(|_| read.rank.is_some())?;
         let dtype = file.weights.tensors.get(key)?.dtype;
         match file.numel(key) {
             1 if alphas::is_number(dtype) => None,
@@ -111,116 +166,20 @@ impl ReadDelta {
             count => Some(LayerFault::of_alpha(format_args!("of {count} numbers"))),
         }
     }
-
-    fn low_rank(file: &LoraFile, parts: &LayerParts) -> Option<Self> {
-        let (down, up) = (
-            parts.get(&LoraTensorKind::Down)?,
-            parts.get(&LoraTensorKind::Up)?,
-        );
-        let (sides, rank) = product(file, up, down)?;
-        Some(Self {
-            delta: LoraDelta::LowRank {
-                down: down.clone(),
-                up: up.clone(),
-            },
-            leaves: vec![LoraTensorKind::Down, LoraTensorKind::Up],
-            sides,
-            rank: Some(rank),
-        })
-    }
-
-    fn hadamard(file: &LoraFile, parts: &LayerParts) -> Option<Self> {
-        let leaves = [
-            LoraTensorKind::HadaW1A,
-            LoraTensorKind::HadaW1B,
-            LoraTensorKind::HadaW2A,
-            LoraTensorKind::HadaW2B,
-        ];
-        let [w1a, w1b, w2a, w2b] = leaves.map(|leaf| parts.get(&leaf).cloned());
-        let (w1, w2) = ([w1a?, w1b?], [w2a?, w2b?]);
-        let (sides, rank) = product(file, &w1[0], &w1[1])?;
-        let (other, _) = product(file, &w2[0], &w2[1])?;
-        (sides == other).then_some(Self {
-            delta: LoraDelta::Hadamard { w1, w2 },
-            leaves: leaves.to_vec(),
-            sides,
-            rank: Some(rank),
-        })
-    }
-
-    fn kronecker(file: &LoraFile, parts: &LayerParts) -> Option<Self> {
-        let factor = |whole: LoraTensorKind, a: LoraTensorKind, b: LoraTensorKind| {
-            if let Some(key) = parts.get(&whole) {
-                let sides = sides(file.shape(key))?;
-                return Some((LoraFactor::Whole(key.clone()), vec![whole], sides, None));
-            }
-            let (first, second) = (parts.get(&a)?, parts.get(&b)?);
-            let (sides, rank) = product(file, first, second)?;
-            let factor = LoraFactor::Product(first.clone(), second.clone());
-            Some((factor, vec![a, b], sides, Some(rank)))
-        };
-        let (w1, mut leaves, first, rank_1) = factor(
-            LoraTensorKind::LokrW1,
-            LoraTensorKind::LokrW1A,
-            LoraTensorKind::LokrW1B,
-        )?;
-        let (w2, more, second, rank_2) = factor(
-            LoraTensorKind::LokrW2,
-            LoraTensorKind::LokrW2A,
-            LoraTensorKind::LokrW2B,
-        )?;
-        leaves.extend(more);
-        Some(Self {
-            delta: LoraDelta::Kronecker { w1, w2 },
-            leaves,
-            sides: (
-                first.0.checked_mul(second.0)?,
-                first.1.checked_mul(second.1)?,
-            ),
-            rank: rank_1.or(rank_2),
-        })
-    }
-
-    fn whole(file: &LoraFile, parts: &LayerParts) -> Option<Self> {
-        let diff = parts.get(&LoraTensorKind::Diff)?;
-        Some(Self {
-            delta: LoraDelta::Whole { diff: diff.clone() },
-            leaves: vec![LoraTensorKind::Diff],
-            sides: sides(file.shape(diff))?,
-            rank: None,
-        })
-    }
 }
 
 /// Parts of which a layer has no use alone.
 const HALVES: [LoraTensorKind; 12] = [
-    LoraTensorKind::Down,
-    LoraTensorKind::Up,
-    LoraTensorKind::HadaW1A,
-    LoraTensorKind::HadaW1B,
-    LoraTensorKind::HadaW2A,
-    LoraTensorKind::HadaW2B,
-    LoraTensorKind::LokrW1,
-    LoraTensorKind::LokrW1A,
-    LoraTensorKind::LokrW1B,
-    LoraTensorKind::LokrW2,
-    LoraTensorKind::LokrW2A,
-    LoraTensorKind::LokrW2B,
+    Down, Up, HadaW1A, HadaW1B, HadaW2A, HadaW2B, LokrW1, LokrW1A, LokrW1B, LokrW2, LokrW2A,
+    LokrW2B,
 ];
 
 /// Parts that no form here has.
-const UNSUPPORTED: [LoraTensorKind; 2] = [LoraTensorKind::Mid, LoraTensorKind::Unsupported];
+const UNSUPPORTED: [LoraTensorKind; 2] = [Mid, Unsupported];
 
 /// Outputs and inputs of a matrix or of a convolution's kernel.
 fn sides(shape: &[u64]) -> Option<(u64, u64)> {
     let (first, rest) = shape.split_first()?;
     let columns = rest.iter().try_fold(1_u64, |all, &n| all.checked_mul(n))?;
     (!rest.is_empty() && *first > 0 && columns > 0).then_some((*first, columns))
-}
-
-/// The sides of `a @ b`, and what they share.
-fn product(file: &LoraFile, a: &str, b: &str) -> Option<((u64, u64), u64)> {
-    let (outputs, rank) = sides(file.shape(a))?;
-    let (other, columns) = sides(file.shape(b))?;
-    (rank == other).then_some(((outputs, columns), rank))
 }

@@ -161,6 +161,8 @@ fn update(
         update.bias = Some(bias.clone());
         used.insert(LoraTensorKind::DiffBias);
     }
+    let whole = [LoraTensorKind::Set, LoraTensorKind::Diff];
+    let of_parts = |leaf| Some((leaf, parts.get(&leaf)?));
     if layer.is_matrix {
         if let Some(read) = ReadDelta::from_parts(file, parts) {
             let is_input = network.input == Some(layer.name.as_str());
@@ -175,20 +177,17 @@ fn update(
                 used.insert(LoraTensorKind::Reshape);
             }
         }
-    } else if let Some(whole) = parts.get(&LoraTensorKind::Set) {
-        let found = file.numel(whole);
+    } else if let Some((leaf, key)) = whole.into_iter().find_map(of_parts) {
+        let found = file.numel(key);
         if found != outputs.saturating_mul(columns) {
             return Err(misfit((found / columns.max(1), columns)));
         }
-        update.instead = Some(whole.clone());
-        used.insert(LoraTensorKind::Set);
-    } else if let Some(diff) = parts.get(&LoraTensorKind::Diff) {
-        let found = file.numel(diff);
-        if found != outputs.saturating_mul(columns) {
-            return Err(misfit((found / columns.max(1), columns)));
+        if leaf == LoraTensorKind::Set {
+            update.instead = Some(key.clone());
+        } else {
+            update.delta = Some(LoraDelta::Whole { diff: key.clone() });
         }
-        update.delta = Some(LoraDelta::Whole { diff: diff.clone() });
-        used.insert(LoraTensorKind::Diff);
+        used.insert(leaf);
     }
     Ok((!used.is_empty()).then_some(update))
 }
@@ -210,7 +209,9 @@ impl LoraUpdate {
         take(LoraTensorKind::Alpha);
         self.dora_scale = take(LoraTensorKind::DoraScale);
         self.up_bias = take(LoraTensorKind::UpBias);
-        used.extend(read.leaves);
+        let keys = read.delta.keys();
+        let own = parts.iter().filter(|(_, key)| keys.contains(key));
+        used.extend(own.map(|(leaf, _)| *leaf));
         if !matches!(read.delta, LoraDelta::Whole { .. }) {
             self.factor = file.factor(&self.source);
         }

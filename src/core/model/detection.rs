@@ -79,27 +79,6 @@ impl DetectionRule {
         }
     }
 
-    pub const fn transformer(
-        family: &'static str,
-        text: &'static str,
-        ends: &'static [&'static str],
-    ) -> Self {
-        Self::new(family, "transformer", text, ends)
-    }
-
-    /// This rule for files that are a part of a model.
-    pub const fn of(self, part: PartKind) -> Self {
-        Self {
-            part: Some(part),
-            ..self
-        }
-    }
-
-    /// This rule for files with other ends of keys.
-    pub const fn with(self, ends: &'static [&'static str]) -> Self {
-        Self { ends, ..self }
-    }
-
     /// Returns whether the tensor of [`Self::size`] has that size. `shape_of`: shape of the tensor whose key has an
     /// ending.
     pub fn has_size<'a>(&self, shape_of: impl Fn(&str) -> Option<&'a [u64]>) -> bool {
@@ -113,6 +92,30 @@ impl DetectionRule {
         self.ends.iter().all(|end| has(end))
     }
 }
+
+/// [`DetectionRule`]s, one a row: family, role, noun phrase and part of a model; after the colon the ends of keys.
+macro_rules! detection_rules {
+    ($($family:literal $role:literal $text:literal $(as $part:ident)?: $($end:expr),+;)+) => {
+        &[$($crate::model::DetectionRule {
+            part: [$(Some($crate::model::PartKind::$part),)? None][0],
+            ..$crate::model::DetectionRule::new($family, $role, $text, &[$($end),+])
+        }),+]
+    };
+}
+
+/// [`LoraSignature`]s, one family a row: id and label; after the colon beginnings of names, each with the
+/// first block and the ends that tell.
+macro_rules! lora_signatures {
+    ($($family:literal $label:literal: $($start:literal $(from $first:literal)? $([$($end:literal),+])?),+;)+) => {
+        &[$($($crate::model::LoraSignature {
+            first_block: [$($first,)? 0][0],
+            ends: &[$($($end),+)?],
+            ..$crate::model::LoraSignature::of($family, $label, $start)
+        }),+),+]
+    };
+}
+
+pub(crate) use {detection_rules, lora_signatures};
 
 /// Layer names that a family shares with another one, and the differences.
 pub(crate) struct SharedLoraNames {
@@ -147,20 +150,11 @@ pub(crate) struct LoraSignature {
 
 impl LoraSignature {
     pub const fn of(family: &'static str, label: &'static str, start: &'static str) -> Self {
-        Self::ending(family, label, start, &[])
-    }
-
-    pub const fn ending(
-        family: &'static str,
-        label: &'static str,
-        start: &'static str,
-        ends: &'static [&'static str],
-    ) -> Self {
         Self {
             family,
             label,
             start,
-            ends,
+            ends: &[],
             first_block: 0,
             outputs: None,
             inputs: None,

@@ -6,20 +6,14 @@ use serde::Deserialize;
 
 use super::ModelFamily;
 use crate::model::choices::{SamplerKind, SectionOrder};
-use crate::model::{GuidanceMode, ImageRole, InputUse, SizeLimits};
+use crate::model::{ControlUse, GuidanceMode, ImageRole, InputUse, SizeLimits};
 
 /// Facts about a whole checked model.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelFacts {
     pub family: ModelFamily,
-    /// The published variant's name, such as `TI2V`.
-    pub variant: &'static str,
+    pub variant: ModelVariant,
     pub shape: TransformerShape,
-    pub start_image: InputUse,
-    pub image_role: ImageRole,
-    pub mask: InputUse,
-    pub end_image: InputUse,
-    pub guidance: GuidanceMode,
     /// The order in which it makes the sections of a video, if it does.
     pub section_order: Option<SectionOrder>,
     /// Channels of the latents.
@@ -28,6 +22,35 @@ pub(crate) struct ModelFacts {
     pub schedule: Option<SchedulerDefaults>,
     /// Bytes of all weight files.
     pub bytes: u64,
+}
+
+/// A published variant, and the inputs that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ModelVariant {
+    pub name: &'static str,
+    pub guidance: GuidanceMode,
+    pub start_image: InputUse,
+    pub image_role: ImageRole,
+    pub mask: InputUse,
+    pub end_image: InputUse,
+    pub max_references: u32,
+    pub controls: ControlUse,
+}
+
+impl ModelVariant {
+    /// With classifier-free guidance, an optional start image and a mask of it.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            guidance: GuidanceMode::Cfg,
+            start_image: InputUse::Optional,
+            image_role: ImageRole::Base,
+            mask: InputUse::Optional,
+            end_image: InputUse::No,
+            max_references: 0,
+            controls: ControlUse::NONE,
+        }
+    }
 }
 
 /// The defaults that are a scheduler's.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::BlockSet;
-use crate::enum_macros::{named, parsed};
+use crate::enum_macros::{as_text, named, parsed};
 
 named! {
     /// Kinds of guiders.
@@ -184,38 +184,29 @@ impl FromStr for Guider {
 
     /// `cfg`, `cfg_zero`, `cfg_zero:STEPS`, `apg`, `apg:ETA:LONGEST:MOMENTUM`, `slg` or `slg:BLOCKS:SCALE:PART`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.trim().split(':');
-        let kind = parts.next().unwrap_or_default().parse::<GuiderKind>();
-        let numbers: Vec<&str> = parts.collect();
-        let number = |index: usize| numbers.get(index).and_then(|text| text.parse().ok());
-        let read = match (kind.ok(), numbers.len()) {
-            (Some(kind), 0) => Some(kind.into()),
-            (Some(GuiderKind::CfgZero), 1) => {
-                let zero_steps = numbers[0].parse().ok();
-                zero_steps.map(|zero_steps| Self::CfgZero { zero_steps })
-            }
-            (Some(GuiderKind::Apg), 3) => {
-                let numbers = number(0).zip(number(1)).zip(number(2));
-                numbers.map(|((eta, longest), momentum)| Self::Apg {
-                    eta,
-                    longest,
-                    momentum,
-                })
-            }
-            (Some(GuiderKind::SkipLayers), 3) => {
-                let (blocks, part) = (numbers[0].parse().ok(), numbers[2].parse().ok());
-                blocks
-                    .zip(number(1))
-                    .zip(part)
-                    .map(|((blocks, scale), part)| Self::SkipLayers {
-                        blocks,
-                        scale,
-                        part,
-                    })
-            }
-            _ => None,
+        let read = || -> Option<Self> {
+            let mut parts = text.trim().split(':');
+            let kind = parts.next()?.parse::<GuiderKind>().ok()?;
+            let numbers: Vec<&str> = parts.collect();
+            Some(match (kind, &numbers[..]) {
+                (kind, []) => kind.into(),
+                (GuiderKind::CfgZero, [zero_steps]) => Self::CfgZero {
+                    zero_steps: zero_steps.parse().ok()?,
+                },
+                (GuiderKind::Apg, [eta, longest, momentum]) => Self::Apg {
+                    eta: eta.parse().ok()?,
+                    longest: longest.parse().ok()?,
+                    momentum: momentum.parse().ok()?,
+                },
+                (GuiderKind::SkipLayers, [blocks, scale, part]) => Self::SkipLayers {
+                    blocks: blocks.parse().ok()?,
+                    scale: scale.parse().ok()?,
+                    part: part.parse().ok()?,
+                },
+                _ => return None,
+            })
         };
-        let read = read.ok_or_else(|| {
+        let read = read().ok_or_else(|| {
             format!(
                 "{text:?} is not a guider: choose {}, such as cfg_zero:1, apg:0:15:-0.5 or slg:9,10:2.8:0.01-0.2",
                 GuiderKind::ALL.map(GuiderKind::name).join(", ")
@@ -282,24 +273,6 @@ impl FromStr for GuidanceRange {
         })?;
         read.problem().map_or(Ok(read), Err)
     }
-}
-
-macro_rules! as_text {
-    ($($type:ident)*) => { $(
-        impl TryFrom<String> for $type {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-
-        impl From<$type> for String {
-            fn from(value: $type) -> Self {
-                value.to_string()
-            }
-        }
-    )* };
 }
 
 as_text!(Guider GuidanceRange);

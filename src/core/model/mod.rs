@@ -26,6 +26,7 @@ pub use blocks::BlockSet;
 pub use component::ModelComponent;
 pub use control::{ControlBy, ControlKind, ControlUse};
 pub(crate) use detection::{DetectionRule, LoraSignature, PartKind, SharedLoraNames};
+pub(crate) use detection::{detection_rules, lora_signatures};
 pub use family::{ModelFamily, first_step};
 pub use files::{ModelFiles, ReduxFiles};
 pub use guider::{GuidanceRange, Guider, GuiderKind};

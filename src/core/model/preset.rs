@@ -1,10 +1,12 @@
 //! Form values of a preset.
 
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::{PartialSampling, StepCache};
+use crate::enum_macros::as_text;
 
 /// Values of a preset. Missing ones do not change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,23 +67,17 @@ impl FromStr for PresetSize {
     }
 }
 
-impl TryFrom<String> for PresetSize {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<PresetSize> for String {
-    fn from(size: PresetSize) -> Self {
-        match size {
-            PresetSize::Auto | PresetSize::Smaller | PresetSize::Full => "auto".to_owned(),
-            PresetSize::Aspect(across, down) => format!("{across}:{down}"),
-            PresetSize::Exact(width, height) => format!("{width}x{height}"),
+impl fmt::Display for PresetSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto | Self::Smaller | Self::Full => f.write_str("auto"),
+            Self::Aspect(across, down) => write!(f, "{across}:{down}"),
+            Self::Exact(width, height) => write!(f, "{width}x{height}"),
         }
     }
 }
+
+as_text!(PresetSize);
 
 /// A step cache or none: `off`, `teacache:0.15`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

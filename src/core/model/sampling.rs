@@ -14,7 +14,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// Sampling options, complete.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SamplingOptions {
     pub num_steps: u32,
     /// The first step of the schedule that is made, counted from 0.
@@ -90,18 +90,8 @@ impl SamplingOptions {
     pub fn plain(num_steps: u32, guidance_scale: f64) -> Self {
         Self {
             num_steps,
-            start_step: 0,
-            end_step: None,
             guidance_scale,
-            guidance_scale_2: None,
-            true_cfg_scale: None,
-            guider: Guider::default(),
-            guidance_range: GuidanceRange::default(),
-            shift: None,
-            dynamic_shift: false,
-            sampler: SamplerKind::default(),
-            sigma_schedule: SigmaSchedule::default(),
-            strength: None,
+            ..Self::default()
         }
     }
 

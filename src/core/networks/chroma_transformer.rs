@@ -3,18 +3,12 @@
 //! FLUX.1's blocks and names, but one network, the approximator, makes all modulations. Readers ask with the authors'
 //! names. The blocks are those of `stream_blocks`.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::Schema;
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, TensorDialect, TensorKeys, any_of, names};
 use super::flux_transformer::{DIFFUSERS_MARKS, DIFFUSERS_TEXT, MARKS};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, HEAD_DIM, SINGLE,
     StreamShape, StreamStyle,
 };
-use super::transformer::{DenoiserConfig, TransformerConfig};
+use crate::networks::prelude::*;
 
 /// Width of the feed-forward layers, in widths of the network.
 const MLP_RATIO: i64 = 4;
@@ -108,23 +102,24 @@ impl TransformerConfig for ChromaTransformerConfig {
         vec![self.num_layers, self.num_single_layers, layers, layers]
     }
 
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
+    fn add_tensors(&self, schema: &mut Schema) {
         let (dim, inner) = (self.dim(), self.approximator_hidden_dim);
-        let mut schema = Schema::default();
         schema.linear("img_in", dim, self.in_channels);
         schema.linear("txt_in", dim, self.joint_attention_dim);
         let inputs = self.approximator_num_channels;
         schema.in_f32(|schema| schema.linear("distilled_guidance_layer.in_proj", inner, inputs));
-        for layer in 0..self.approximator_layers {
-            schema.modulation(&format!("{}.{layer}.in_layer", LAYERS.own), inner, inner);
-            schema.modulation(&format!("{}.{layer}.out_layer", LAYERS.own), inner, inner);
-            schema.in_f32(|schema| schema.vector(&format!("{}.{layer}.scale", NORMS.own), inner));
-        }
+        schema.blocks(LAYERS.own, self.approximator_layers, |schema| {
+            schema.modulation("in_layer", inner, inner);
+            schema.modulation("out_layer", inner, inner);
+        });
+        schema.in_f32(|schema| {
+            schema.blocks(NORMS.own, self.approximator_layers, |schema| {
+                schema.vector("scale", inner);
+            });
+        });
         schema.modulation("distilled_guidance_layer.out_proj", dim, inner);
-        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
-        stream_blocks::add_blocks(&mut schema, self.streams(), is_split);
+        stream_blocks::add_blocks(schema, self.streams());
         schema.linear("final_layer.linear", self.in_channels, dim);
-        schema
     }
 }
 
@@ -139,11 +134,6 @@ impl DenoiserConfig for ChromaTransformerConfig {
 }
 
 impl ChromaTransformerConfig {
-    /// Width of the hidden states.
-    pub fn dim(&self) -> i64 {
-        self.num_attention_heads * self.attention_head_dim
-    }
-
     pub fn streams(&self) -> StreamShape {
         StreamShape {
             dim: self.dim(),

@@ -3,29 +3,16 @@
 //!
 //! Names are those of `transformers` after any prefix. Has no projection.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
-use super::header::{count, heads, not_a, prefix_before, sizes};
-use super::{
-    NetworkConfig, Schema, TensorRole, TensorSpec, check_epsilon, check_layers, check_sizes,
-    model_type,
-};
-use crate::formats::weights::WeightSet;
-use crate::model::{CatalogError, DetectionRule, PartKind};
+use crate::networks::prelude::*;
 
 const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";
-const FIRST_LAYER: &str = "encoder.layers.0.mlp.fc1.weight";
+pub(super) const FIRST_LAYER: &str = "encoder.layers.0.mlp.fc1.weight";
 /// By which its files are known.
-pub(super) const KINDS: &[DetectionRule] = &[DetectionRule::new(
-    "clip",
-    "text_encoder",
-    "a CLIP text encoder",
-    &[TOKENS, FIRST_LAYER],
-)
-.of(PartKind::Clip)];
+pub(super) const KINDS: &[DetectionRule] = detection_rules! {
+    "clip" "text_encoder" "a CLIP text encoder" as Clip: TOKENS, FIRST_LAYER;
+};
+
 /// Prefix of the names in published files.
 pub const USUAL_PREFIX: &str = "text_model.";
 /// Width of one head in every published CLIP.
@@ -44,7 +31,7 @@ network_config! {
         pub num_hidden_layers: i64 = 12 => count("encoder.layers.{}.mlp.fc1.weight"),
         pub num_attention_heads: i64 = 8 => size(),
         pub max_position_embeddings: i64 = 77 => dim(POSITIONS, 0),
-        pub layer_norm_eps: f64 = 1e-5,
+        pub layer_norm_eps: f64 = 1e-5 => epsilon(),
         pub hidden_act: ClipActivation = ClipActivation::QuickGelu,
         pub eos_token_id: i64 = 49407,
     }
@@ -72,7 +59,7 @@ impl NetworkConfig for ClipTextConfig {
     fn check(&self) -> Result<(), String> {
         check_model_type(MODEL_TYPE, &self.model_type)?;
         self.check_declared()?;
-        self.layers().check()
+        self.layers().check_heads()
     }
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
@@ -145,14 +132,7 @@ pub struct ClipLayers {
 }
 
 impl ClipLayers {
-    pub(super) fn check(&self) -> Result<(), String> {
-        check_sizes(&[
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_attention_heads", self.num_attention_heads),
-        ])?;
-        check_layers(&[("num_hidden_layers", self.num_hidden_layers)])?;
-        check_epsilon("layer_norm_eps", self.layer_norm_eps)?;
+    pub(super) fn check_heads(&self) -> Result<(), String> {
         if self.hidden_size % self.num_attention_heads != 0 {
             return Err(format!(
                 "expected a hidden_size that num_attention_heads divides, found {} and {} heads",
@@ -165,18 +145,17 @@ impl ClipLayers {
     /// Adds every tensor of the layers. Norms are computed in f32.
     pub(super) fn add_to(&self, schema: &mut Schema) {
         let (hidden, inner) = (self.hidden_size, self.intermediate_size);
-        for layer in 0..self.num_hidden_layers {
-            let layer = format!("encoder.layers.{layer}");
+        schema.blocks("encoder.layers", self.num_hidden_layers, |schema| {
             for projection in ["q_proj", "k_proj", "v_proj", "out_proj"] {
-                schema.linear(&format!("{layer}.self_attn.{projection}"), hidden, hidden);
+                schema.linear(&format!("self_attn.{projection}"), hidden, hidden);
             }
-            schema.linear(&format!("{layer}.mlp.fc1"), inner, hidden);
-            schema.linear(&format!("{layer}.mlp.fc2"), hidden, inner);
+            schema.linear("mlp.fc1", inner, hidden);
+            schema.linear("mlp.fc2", hidden, inner);
             schema.in_f32(|schema| {
-                schema.norm(&format!("{layer}.layer_norm1"), hidden);
-                schema.norm(&format!("{layer}.layer_norm2"), hidden);
+                schema.norm("layer_norm1", hidden);
+                schema.norm("layer_norm2", hidden);
             });
-        }
+        });
     }
 
     /// Checks that a file has no more layers than the config says.
@@ -184,13 +163,6 @@ impl ClipLayers {
         let layers = self.num_hidden_layers;
         weights.no_more_layers(&format!("{prefix}encoder.layers.{layers}."), layers)
     }
-}
-
-/// The inner width of the layers in a file, and how many there are.
-pub(super) fn sizes_of_layers(weights: &WeightSet, prefix: &str) -> Result<[i64; 2], String> {
-    let wide = |layer| format!("{prefix}encoder.layers.{layer}.mlp.fc1.weight");
-    let [intermediate_size, _] = sizes(weights, &wide(0))?;
-    Ok([intermediate_size, count(weights, wide)])
 }
 
 /// Returns whether a `config.json` has this kind of `model_type`, by the part before its first `_`.

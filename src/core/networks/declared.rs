@@ -77,7 +77,7 @@ pub trait DeclaredConfig: Sized {
 }
 
 macro_rules! network_config {
-    ($(#[$of_all:meta])* pub struct $type:ident {
+    ($(#[$of_all:meta])* pub struct $type:ident $(<$kind:ident: $bound:ident>)? {
         $(
             $(#[$of_one:meta])*
             $vis:vis $field:ident: $of:ty = $default:expr $(=> $how:ident($($arg:expr),*))?,
@@ -85,12 +85,12 @@ macro_rules! network_config {
     }) => {
         $crate::enum_macros::with_defaults! {
             $(#[$of_all])*
-            pub struct $type {
+            pub struct $type $(<$kind: $bound>)? {
                 $($(#[$of_one])* $vis $field: $of = $default,)+
             }
         }
 
-        impl $crate::networks::declared::DeclaredConfig for $type {
+        impl $(<$kind: $bound>)? $crate::networks::declared::DeclaredConfig for $type $(<$kind>)? {
             fn of_declared(
                 header: &$crate::networks::declared::NamedShapes<'_>,
             ) -> Result<Self, String> {

@@ -4,19 +4,12 @@
 //! in checkpoints that hold a whole pipeline. Readers ask with the authors' names. The blocks are those of `stream_blocks`
 //! with shared modulations; it has no biases.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::Schema;
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{NamePair, TensorDialect, TensorKeys, any_of, names};
 use super::flux_transformer::DIFFUSERS_TEXT;
-use super::header::heads;
 use super::stream_blocks::{
     self, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, DIFFUSERS_SINGLE,
     DIFFUSERS_SINGLE_LAYERS, DOUBLE, GUIDANCE, HEAD_DIM, SINGLE, StreamShape, StreamStyle,
 };
-use super::transformer::{DenoiserConfig, TransformerConfig};
+use crate::networks::prelude::*;
 
 /// A norm of every attention, as wide as a head.
 const QUERY_NORM: &str = "double_blocks.0.img_attn.norm.query_norm.scale";
@@ -116,21 +109,17 @@ impl TransformerConfig for Flux2TransformerConfig {
         vec![self.num_layers, self.num_single_layers]
     }
 
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
+    fn add_tensors(&self, schema: &mut Schema) {
         let (dim, shape) = (self.dim(), self.streams());
-        let mut schema = Schema::default();
         schema.matrix("img_in", dim, self.in_channels);
         schema.matrix("txt_in", dim, self.joint_attention_dim);
         schema.in_f32(|schema| {
             schema.matrix("time_in.in_layer", dim, stream_blocks::SINUSOIDS);
             schema.matrix("time_in.out_layer", dim, dim);
         });
-        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
-        stream_blocks::add_blocks(&mut schema, shape, is_split);
-        let last = "final_layer.adaLN_modulation.1";
-        shape.modulation(&mut schema, last, 2 * dim, dim);
+        stream_blocks::add_blocks(schema, shape);
+        shape.modulation(schema, "final_layer.adaLN_modulation.1", 2 * dim, dim);
         schema.matrix("final_layer.linear", self.out_channels(), dim);
-        schema
     }
 
     fn states_guidance(&self) -> Option<bool> {
@@ -141,10 +130,6 @@ impl TransformerConfig for Flux2TransformerConfig {
 impl DenoiserConfig for Flux2TransformerConfig {
     fn latent_channels(&self) -> i64 {
         self.in_channels / LATENTS_A_TOKEN
-    }
-
-    fn num_blocks(&self) -> i64 {
-        self.num_layers + self.num_single_layers
     }
 }
 
@@ -171,11 +156,6 @@ impl Flux2TransformerConfig {
             guidance_embeds: false,
             ..Self::default()
         }
-    }
-
-    /// Width of the hidden states.
-    pub fn dim(&self) -> i64 {
-        self.num_attention_heads * self.attention_head_dim
     }
 
     pub fn streams(&self) -> StreamShape {

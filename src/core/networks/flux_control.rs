@@ -4,16 +4,12 @@
 //! InstantX's, Shakker-Labs' and jasperai's files have diffusers' names, bare, in ComfyUI's folders as in diffusers'.
 //! Readers ask with the names of Flux's authors, as of the transformer.
 
-use serde::{Deserialize, Serialize};
-
-use super::declared::{DeclaredConfig, NamedShapes};
-use super::dialects::{BlockList, TensorDialect, TensorKeys, two_of};
+use super::FluxTransformerConfig;
 use super::flux_transformer::DIFFUSERS_TEXT;
 use super::stream_blocks::{
     CONTROL_LISTS, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, add_control,
 };
-use super::transformer::TransformerConfig;
-use super::{FluxTransformerConfig, NetworkConfig as _, Schema};
+use crate::networks::prelude::*;
 
 /// A table with one row for each kind of control image.
 pub const MODES: &str = "controlnet_mode_embedder";
@@ -88,13 +84,12 @@ impl TransformerConfig for FluxControlConfig {
         [self.blocks.streams().blocks; 2].concat()
     }
 
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
-        let mut schema = self.blocks.before_last(dialect);
-        add_control(&mut schema, self.blocks.streams(), self.blocks.in_channels);
+    fn add_tensors(&self, schema: &mut Schema) {
+        self.blocks.add_before_last(schema);
+        add_control(schema, self.blocks.streams(), self.blocks.in_channels);
         if let Some(modes) = self.num_mode {
             schema.table(MODES, modes, self.blocks.dim());
         }
-        schema
     }
 
     fn states_guidance(&self) -> Option<bool> {

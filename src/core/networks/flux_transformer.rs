@@ -3,17 +3,11 @@
 //! dev, schnell, Fill, Kontext, Depth and Canny are configs of it. Either dialect may have a prefix, as in checkpoints that
 //! hold a whole pipeline. Readers ask with the authors' names. The blocks are those of `stream_blocks`.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::Schema;
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{MarkGroup, NamePair, TensorDialect, TensorKeys, names, two_of};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
     SINGLE, StreamShape, StreamStyle, ToldShape,
 };
-use super::transformer::{DenoiserConfig, TransformerConfig};
+use crate::networks::prelude::*;
 
 /// Width of the feed-forward layers, in widths of the network.
 const MLP_RATIO: i64 = 4;
@@ -78,12 +72,11 @@ impl TransformerConfig for FluxTransformerConfig {
         vec![self.num_layers, self.num_single_layers]
     }
 
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
+    fn add_tensors(&self, schema: &mut Schema) {
         let dim = self.dim();
-        let mut schema = self.before_last(dialect);
+        self.add_before_last(schema);
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
         schema.linear("final_layer.linear", self.out_channels(), dim);
-        schema
     }
 
     fn states_guidance(&self) -> Option<bool> {
@@ -95,23 +88,16 @@ impl DenoiserConfig for FluxTransformerConfig {
     fn latent_channels(&self) -> i64 {
         self.out_channels() / 4
     }
-
-    fn num_blocks(&self) -> i64 {
-        self.num_layers + self.num_single_layers
-    }
 }
 
 impl FluxTransformerConfig {
-    /// Every tensor but those of the last layer, which ControlNets do not have.
-    pub(super) fn before_last(&self, dialect: Option<&TensorDialect>) -> Schema {
+    /// Adds every tensor but those of the last layer, which ControlNets do not have.
+    pub(super) fn add_before_last(&self, schema: &mut Schema) {
         let dim = self.dim();
-        let mut schema = Schema::default();
         schema.linear("img_in", dim, self.in_channels);
         schema.linear("txt_in", dim, self.joint_attention_dim);
         schema.in_f32(|schema| stream_blocks::add_embedders(schema, dim, self.told()));
-        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
-        stream_blocks::add_blocks(&mut schema, self.streams(), is_split);
-        schema
+        stream_blocks::add_blocks(schema, self.streams());
     }
 
     /// The config of a model that a LoRA lets see a control image: tokens of `in_channels` numbers, noise included.
@@ -121,11 +107,6 @@ impl FluxTransformerConfig {
             in_channels,
             ..self
         }
-    }
-
-    /// Width of the hidden states.
-    pub fn dim(&self) -> i64 {
-        self.num_attention_heads * self.attention_head_dim
     }
 
     pub fn streams(&self) -> StreamShape {

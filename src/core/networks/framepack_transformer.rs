@@ -5,20 +5,12 @@
 //! parts and which readers use. If diffusers has several matrices instead of one, readers request parts of that one:
 //! `img_attn.qkv.q`, `linear1.mlp`.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::Schema;
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{
-    BlockList, MarkGroup, NamePair, TensorDialect, TensorKeys, any_of, names, two_of,
-};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
     HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, StreamStyle,
     ToldShape,
 };
-use super::transformer::{DenoiserConfig, TransformerConfig};
+use crate::networks::prelude::*;
 
 /// Latents along an edge of a token; in time it is one.
 pub const PATCH: i64 = 2;
@@ -158,13 +150,10 @@ impl TransformerConfig for FramePackTransformerConfig {
         ]
     }
 
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
-        let mut schema = Schema::default();
-        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
-        self.add_outer(&mut schema);
-        self.add_text(&mut schema, is_split);
-        stream_blocks::add_blocks(&mut schema, self.streams(), is_split);
-        schema
+    fn add_tensors(&self, schema: &mut Schema) {
+        self.add_outer(schema);
+        self.add_text(schema);
+        stream_blocks::add_blocks(schema, self.streams());
     }
 
     fn states_guidance(&self) -> Option<bool> {
@@ -183,11 +172,6 @@ impl DenoiserConfig for FramePackTransformerConfig {
 }
 
 impl FramePackTransformerConfig {
-    /// Width of the hidden states.
-    pub fn dim(&self) -> i64 {
-        self.num_attention_heads * self.attention_head_dim
-    }
-
     pub fn streams(&self) -> StreamShape {
         StreamShape {
             dim: self.dim(),
@@ -243,7 +227,7 @@ impl FramePackTransformerConfig {
         });
     }
 
-    fn add_text(&self, schema: &mut Schema, is_split: bool) {
+    fn add_text(&self, schema: &mut Schema) {
         let (dim, text) = (self.dim(), self.text_embed_dim);
         schema.linear("txt_in.input_embedder", dim, text);
         schema.in_f32(|schema| {
@@ -251,20 +235,20 @@ impl FramePackTransformerConfig {
             stream_blocks::embedder(schema, "txt_in.c_embedder", dim, text);
         });
         let mlp_dim = self.refiner_mlp_dim();
-        for block in 0..self.num_refiner_layers {
-            let name =
-                |part: &str| format!("txt_in.individual_token_refiner.blocks.{block}.{part}");
+        schema.blocks(REFINER.own, self.num_refiner_layers, |schema| {
             schema.in_f32(|schema| {
-                schema.norm(&name("norm1"), dim);
-                schema.norm(&name("norm2"), dim);
+                schema.norm("norm1", dim);
+                schema.norm("norm2", dim);
             });
             let parts = [("q", dim), ("k", dim), ("v", dim)];
-            stream_blocks::fused(schema, &name("self_attn.qkv"), &parts, dim, is_split);
-            schema.linear(&name("self_attn.proj"), dim, dim);
-            schema.linear(&name("mlp.0"), mlp_dim, dim);
-            schema.linear(&name("mlp.2"), dim, mlp_dim);
-            schema.modulation(&name("adaLN_modulation.1"), 2 * dim, dim);
-        }
+            schema.fused("self_attn.qkv", &parts, |schema, name, rows| {
+                schema.linear(name, rows, dim);
+            });
+            schema.linear("self_attn.proj", dim, dim);
+            schema.linear("mlp.0", mlp_dim, dim);
+            schema.linear("mlp.2", dim, mlp_dim);
+            schema.modulation("adaLN_modulation.1", 2 * dim, dim);
+        });
     }
 }
 

@@ -28,13 +28,9 @@ impl KlKind for HunyuanVae {
     const BLOCK_TYPES: [&'static str; 2] = ["HunyuanVideoDownBlock3D", "HunyuanVideoUpBlock3D"];
     const SCALES_WITHOUT_CONFIG: (f64, Option<f64>) = (SCALING_FACTOR, None);
 
-    fn defaults() -> HunyuanVaeConfig {
-        KlConfig {
-            spatial_compression_ratio: Some(SPATIAL_FACTOR),
-            temporal_compression_ratio: Some(TEMPORAL_FACTOR),
-            ..KlConfig::with_levels(&[128, 256, 512, 512], 2, 16, SCALING_FACTOR)
-        }
-    }
+    const DEFAULTS: (&'static [i64], i64, i64, f64) =
+        (&[128, 256, 512, 512], 2, 16, SCALING_FACTOR);
+    const RATIOS: [Option<i64>; 2] = [Some(SPATIAL_FACTOR), Some(TEMPORAL_FACTOR)];
 
     fn check(config: &HunyuanVaeConfig) -> Result<(), String> {
         let levels = config.block_out_channels.len();

@@ -5,11 +5,7 @@
 
 use std::path::Path;
 
-use super::check_sizes;
-use super::header::{not_a, prefix_before, sizes};
-use super::schema::{Schema, TensorRole, TensorSpec};
-use crate::formats::weights::WeightSet;
-use crate::model::{CatalogError, DetectionRule};
+use crate::networks::prelude::*;
 
 /// Residual convolutions of a block.
 pub const IFNET_CONVS: usize = 8;
@@ -24,30 +20,16 @@ const SHUFFLE: i64 = 2;
 /// As wide as this is the last block of 4.25 lite alone, whose blocks see frames smaller than those of the others.
 const LITE_END: i64 = 24;
 
-const COMFY: [&str; 3] = [
-    "blocks.0.conv0.0.0.weight",
-    "blocks.0.convblock.0.beta",
-    "blocks.3.lastconv.0.weight",
-];
-const OWN: [&str; 3] = [
-    "block0.conv0.0.0.weight",
-    "block0.convblock.0.beta",
-    "block3.lastconv.0.weight",
-];
-/// Up to 4.4.
-const OLD: [&str; 2] = ["block0.conv0.0.0.weight", "block0.convblock.0.0.weight"];
-const OLD_TEXT: &str = "RIFE of a version before 4.5";
-
-/// By which its files are known.
-pub(super) const KINDS: &[DetectionRule] = &[
-    interpolator("RIFE, which makes frames between frames", &OWN),
-    interpolator("RIFE, which makes frames between frames", &COMFY),
-    interpolator(OLD_TEXT, &OLD),
-];
-
-const fn interpolator(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
-    DetectionRule::new("", "interpolator", text, ends)
-}
+/// By which its files are known: two dialects, and versions up to 4.4.
+pub(super) const KINDS: &[DetectionRule] = detection_rules! {
+    "" "interpolator" "RIFE, which makes frames between frames":
+        "block0.conv0.0.0.weight", "block0.convblock.0.beta", "block3.lastconv.0.weight";
+    "" "interpolator" "RIFE, which makes frames between frames":
+        "blocks.0.conv0.0.0.weight", "blocks.0.convblock.0.beta", "blocks.3.lastconv.0.weight";
+    "" "interpolator" "RIFE of a version before 4.5": "block0.conv0.0.0.weight", "block0.convblock.0.0.weight";
+};
+/// Prefix of a block's number in each dialect.
+const BLOCKS: [&str; 2] = ["block", "blocks."];
 
 /// A network's numbers by the tensors of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,13 +90,14 @@ impl IfnetConfig {
 
     pub(crate) fn of_header(weights: &WeightSet) -> Result<Self, String> {
         let keys = || weights.tensors.keys().map(String::as_str);
-        let found = [(OWN[1], "block"), (COMFY[1], "blocks.")]
-            .into_iter()
-            .find_map(|(end, blocks)| Some((prefix_before(keys(), &[end])?, blocks)));
+        let mut dialects = KINDS.iter().zip(BLOCKS);
+        let found = dialects
+            .find_map(|(rule, blocks)| Some((prefix_before(keys(), &rule.ends[1..2])?, blocks)));
         let Some((prefix, blocks)) = found else {
-            if prefix_before(keys(), &OLD[1..]).is_some() {
+            if prefix_before(keys(), &KINDS[2].ends[1..]).is_some() {
+                let old = KINDS[2].text;
                 return Err(format!(
-                    "this is {OLD_TEXT}, which this version does not run: get 4.6 or a newer one"
+                    "this is {old}, which this version does not run: get 4.6 or a newer one"
                 ));
             }
             return Err(not_a("RIFE network (4.5 or newer)", weights));

@@ -4,13 +4,7 @@
 //! the authors' names, which ComfyUI's and GGUF's files have, but for the four matrices before an attention, which every
 //! file has apart: readers ask for them as parts of one, `attn.heads.q`.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, any_of, names};
-use super::transformer::{DenoiserConfig, TransformerConfig};
-use super::{Schema, TensorRole};
+use crate::networks::prelude::*;
 
 /// Two by two.
 const LATENTS_A_TOKEN: i64 = 4;
@@ -167,23 +161,18 @@ impl TransformerConfig for Krea2TransformerConfig {
         ]
     }
 
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
-        // A block's six vectors.
-        let vectors: &[i64] = if dialect.is_some_and(|dialect| dialect.is_diffusers) {
-            &[6, self.dim()]
-        } else {
-            &[6 * self.dim()]
-        };
-        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
+    fn add_tensors(&self, schema: &mut Schema) {
         let (dim, text) = (self.dim(), self.text_hidden_dim);
-        let mut schema = Schema::default();
+        // A block's six vectors.
+        let (rows, one_row) = ([6, dim], [6 * dim]);
+        let vectors: &[i64] = if schema.is_diffusers { &rows } else { &one_row };
         schema.linear("first", dim, self.in_channels);
         // Used once for a text, or for all timesteps at once.
         schema.modulation("tmlp.0", dim, self.timestep_embed_dim);
         schema.modulation("tmlp.2", dim, dim);
         schema.modulation("tproj.1", 6 * dim, dim);
-        let name = PROJECTOR.to_owned();
-        schema.add(name, &[1, self.num_text_layers], TensorRole::Modulation);
+        let states = [1, self.num_text_layers];
+        schema.add(PROJECTOR, &states, TensorRole::Modulation);
         schema.in_f32(|schema| schema.vector("txtmlp.0.scale", text));
         schema.modulation("txtmlp.1", dim, text);
         schema.modulation("txtmlp.3", dim, dim);
@@ -195,21 +184,18 @@ impl TransformerConfig for Krea2TransformerConfig {
             (self.num_layerwise_text_blocks, of_text, text),
             (self.num_refiner_text_blocks, of_text, text),
         ]) {
-            for number in 0..count {
-                let block = format!("{}.{number}", list.own);
-                add_block(&mut schema, &block, shape, role, is_split);
+            schema.blocks(list.own, count, |schema| {
+                add_block(schema, shape, role);
                 if role == own {
-                    let name = format!("{block}.mod.lin");
-                    schema.in_f32(|schema| schema.add(name, vectors, TensorRole::Fixed));
+                    schema.in_f32(|schema| schema.add("mod.lin", vectors, TensorRole::Fixed));
                 }
-            }
+            });
         }
         schema.in_f32(|schema| {
             schema.vector("last.norm.scale", dim);
             schema.add("last.modulation.lin", &[2, dim], TensorRole::Fixed);
         });
         schema.linear("last.linear", self.in_channels, dim);
-        schema
     }
 }
 
@@ -224,11 +210,6 @@ impl DenoiserConfig for Krea2TransformerConfig {
 }
 
 impl Krea2TransformerConfig {
-    /// Width of the hidden states.
-    pub fn dim(&self) -> i64 {
-        self.attention_head_dim * self.num_attention_heads
-    }
-
     /// Of the blocks that text and image go through together.
     pub fn block(&self) -> BlockShape {
         BlockShape {
@@ -251,41 +232,23 @@ impl Krea2TransformerConfig {
 }
 
 /// Adds a block whose matrices have a role.
-fn add_block(
-    schema: &mut Schema,
-    block: &str,
-    shape: BlockShape,
-    role: TensorRole,
-    is_split: bool,
-) {
-    let BlockShape {
-        dim,
-        head_dim,
-        wide,
-        ..
-    } = shape;
-    let mut matrix = |part: &str, output: i64, input: i64| {
-        schema.add(format!("{block}.{part}.weight"), &[output, input], role);
+fn add_block(schema: &mut Schema, shape: BlockShape, role: TensorRole) {
+    let BlockShape { dim, wide, .. } = shape;
+    let matrix = |schema: &mut Schema, name: &str, rows, columns| {
+        schema.add(format!("{name}.weight"), &[rows, columns], role);
     };
-    if is_split {
-        for (part, rows) in shape.parts() {
-            matrix(&format!("attn.heads.{part}"), rows, dim);
-        }
-    } else {
-        let rows = shape.parts().iter().map(|(_, rows)| rows).sum();
-        matrix("attn.heads", rows, dim);
-    }
-    matrix("attn.wo", dim, dim);
-    matrix("mlp.gate", wide, dim);
-    matrix("mlp.up", wide, dim);
-    matrix("mlp.down", dim, wide);
+    schema.fused("attn.heads", &shape.parts(), |schema, name, rows| {
+        matrix(schema, name, rows, dim);
+    });
+    matrix(schema, "attn.wo", dim, dim);
+    matrix(schema, "mlp.gate", wide, dim);
+    matrix(schema, "mlp.up", wide, dim);
+    matrix(schema, "mlp.down", dim, wide);
     schema.in_f32(|schema| {
-        for norm in ["qnorm", "knorm"] {
-            schema.vector(&format!("{block}.attn.qknorm.{norm}.scale"), head_dim);
-        }
-        for norm in ["prenorm", "postnorm"] {
-            schema.vector(&format!("{block}.{norm}.scale"), dim);
-        }
+        schema.vector("attn.qknorm.qnorm.scale", shape.head_dim);
+        schema.vector("attn.qknorm.knorm.scale", shape.head_dim);
+        schema.vector("prenorm.scale", dim);
+        schema.vector("postnorm.scale", dim);
     });
 }
 

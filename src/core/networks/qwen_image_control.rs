@@ -4,14 +4,10 @@
 //! InstantX's files, union and inpainting alike, have diffusers' names, bare. Readers ask with those of Flux's double
 //! blocks, as of the transformer.
 
-use serde::{Deserialize, Serialize};
-
-use super::declared::{DeclaredConfig, NamedShapes};
-use super::dialects::{BlockList, TensorDialect, TensorKeys, two_of};
+use super::QwenImageTransformerConfig;
 use super::qwen_image_transformer::{BLOCKS, OWN_OUTER};
 use super::stream_blocks::{self, CONTROL_EMBEDDER, CONTROL_LISTS, DIFFUSERS_OUTER};
-use super::transformer::TransformerConfig;
-use super::{NetworkConfig as _, QwenImageTransformerConfig, Schema};
+use crate::networks::prelude::*;
 
 /// Numbers of a mask in a token: two by two of one channel.
 const MASK_NUMBERS: i64 = 4;
@@ -82,11 +78,10 @@ impl TransformerConfig for QwenImageControlConfig {
         vec![self.blocks.num_layers; 2]
     }
 
-    fn schema(&self, _dialect: Option<&TensorDialect>) -> Schema {
-        let mut schema = self.blocks.before_last(true);
+    fn add_tensors(&self, schema: &mut Schema) {
+        self.blocks.add_before_last(schema);
         let channels = self.control_channels();
-        stream_blocks::add_control(&mut schema, self.blocks.streams(), channels);
-        schema
+        stream_blocks::add_control(schema, self.blocks.streams(), channels);
     }
 }
 

@@ -3,17 +3,11 @@
 //! Qwen-Image and Qwen-Image-Edit are configs of it. Every file has diffusers' names, bare or with a prefix; readers ask
 //! with those of Flux's double blocks, of which alone it is built.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::Schema;
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, names, two_of};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, HEAD_DIM, SINUSOIDS,
     StreamShape, StreamStyle, ToldShape,
 };
-use super::transformer::{DenoiserConfig, TransformerConfig};
+use crate::networks::prelude::*;
 
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
@@ -83,13 +77,11 @@ impl TransformerConfig for QwenImageTransformerConfig {
         vec![self.num_layers]
     }
 
-    /// Queries, keys and values are several tensors in every file.
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
+    fn add_tensors(&self, schema: &mut Schema) {
         let dim = self.dim();
-        let mut schema = self.before_last(dialect.is_some());
+        self.add_before_last(schema);
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
         schema.linear("final_layer.linear", self.in_channels, dim);
-        schema
     }
 }
 
@@ -97,18 +89,9 @@ impl DenoiserConfig for QwenImageTransformerConfig {
     fn latent_channels(&self) -> i64 {
         self.out_channels.unwrap_or(self.in_channels)
     }
-
-    fn num_blocks(&self) -> i64 {
-        self.num_layers
-    }
 }
 
 impl QwenImageTransformerConfig {
-    /// Width of the hidden states.
-    pub fn dim(&self) -> i64 {
-        self.num_attention_heads * self.attention_head_dim
-    }
-
     pub fn streams(&self) -> StreamShape {
         StreamShape {
             dim: self.dim(),
@@ -124,16 +107,14 @@ impl QwenImageTransformerConfig {
         }
     }
 
-    /// Every tensor but those of the last layer, which ControlNets do not have.
-    pub(super) fn before_last(&self, is_split: bool) -> Schema {
+    /// Adds every tensor but those of the last layer, which ControlNets do not have.
+    pub(super) fn add_before_last(&self, schema: &mut Schema) {
         let dim = self.dim();
-        let mut schema = Schema::default();
         schema.linear("img_in", dim, self.in_channels);
         schema.vector("txt_norm.weight", self.joint_attention_dim);
         schema.linear("txt_in", dim, self.joint_attention_dim);
         schema.in_f32(|schema| stream_blocks::embedder(schema, "time_in", dim, SINUSOIDS));
-        stream_blocks::add_blocks(&mut schema, self.streams(), is_split);
-        schema
+        stream_blocks::add_blocks(schema, self.streams());
     }
 }
 

@@ -2,14 +2,7 @@
 //!
 //! It is in the file of the language network, with a separate prefix. Names are those of `transformers`.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
-use super::header::{heads, not_a, prefix_before};
-use super::{NetworkConfig, Schema, TensorRole, TensorSpec, model_type};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
+use crate::networks::prelude::*;
 
 /// A tensor that no other network has.
 const MARK: &str = "merger.ln_q.weight";
@@ -134,16 +127,15 @@ impl QwenVisionConfig {
         let mut schema = Schema::default();
         let kernel = [dim, 3, self.temporal_patch_size, patch, patch];
         schema.add("patch_embed.proj.weight", &kernel, TensorRole::Fixed);
-        for block in 0..self.depth {
-            let name = |part: &str| format!("blocks.{block}.{part}");
-            schema.vector(&name("norm1.weight"), dim);
-            schema.vector(&name("norm2.weight"), dim);
-            schema.linear(&name("attn.qkv"), 3 * dim, dim);
-            schema.linear(&name("attn.proj"), dim, dim);
-            schema.linear(&name("mlp.gate_proj"), wide, dim);
-            schema.linear(&name("mlp.up_proj"), wide, dim);
-            schema.linear(&name("mlp.down_proj"), dim, wide);
-        }
+        schema.blocks("blocks", self.depth, |schema| {
+            schema.vector("norm1.weight", dim);
+            schema.vector("norm2.weight", dim);
+            schema.linear("attn.qkv", 3 * dim, dim);
+            schema.linear("attn.proj", dim, dim);
+            schema.linear("mlp.gate_proj", wide, dim);
+            schema.linear("mlp.up_proj", wide, dim);
+            schema.linear("mlp.down_proj", dim, wide);
+        });
         schema.vector(MARK, dim);
         schema.linear("merger.mlp.0", merged, merged);
         schema.linear("merger.mlp.2", self.out_hidden_size, merged);

@@ -2,12 +2,7 @@
 //!
 //! Names are those of the authors' file, which diffusers' `ReduxImageEncoder` kept.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
-use super::{NetworkConfig, Schema, TensorSpec, class_name};
-use crate::formats::weights::WeightSet;
+use crate::networks::prelude::*;
 
 /// Width of the layer between, in widths of the text.
 const WIDER: i64 = 3;

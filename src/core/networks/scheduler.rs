@@ -4,12 +4,8 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-use super::config::check_only;
-use super::declared::{DeclaredConfig as _, network_config};
 use crate::formats::read_json;
-use crate::model::CatalogError;
+use crate::networks::prelude::*;
 
 const FLOW_MATCH_EULER: &str = "FlowMatchEulerDiscreteScheduler";
 const UNIPC: &str = "UniPCMultistepScheduler";

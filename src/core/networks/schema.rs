@@ -2,6 +2,10 @@
 //!
 //! Holds no weights and knows no file: the names are those that the network's own file gave it.
 
+use std::fmt;
+
+use super::dialects::TensorDialect;
+
 /// Use of a tensor once it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorRole {
@@ -32,12 +36,27 @@ pub struct TensorSpec {
 pub struct Schema {
     tensors: Vec<TensorSpec>,
     keeps_f32: bool,
+    /// Beginning of the names that are added.
+    prefix: String,
+    /// Layers that readers ask for as one, such as `qkv`, are several tensors.
+    pub(super) is_split: bool,
+    /// The file has diffusers' names.
+    pub(super) is_diffusers: bool,
 }
 
 impl Schema {
-    pub fn add(&mut self, name: impl Into<String>, shape: &[i64], role: TensorRole) {
+    /// An empty one, for a file of a dialect.
+    pub(super) fn of(dialect: Option<&TensorDialect>) -> Self {
+        Self {
+            is_split: dialect.is_some_and(|dialect| dialect.is_split),
+            is_diffusers: dialect.is_some_and(|dialect| dialect.is_diffusers),
+            ..Self::default()
+        }
+    }
+
+    pub fn add(&mut self, name: impl fmt::Display, shape: &[i64], role: TensorRole) {
         self.tensors.push(TensorSpec {
-            name: name.into(),
+            name: format!("{}{name}", self.prefix),
             shape: shape.iter().map(|size| size.unsigned_abs()).collect(),
             role,
             keeps_f32: self.keeps_f32,
@@ -95,6 +114,32 @@ impl Schema {
     pub fn doubling(&mut self, name: &str, shape: &[i64]) {
         self.add(format!("{name}.weight"), shape, TensorRole::Doubling);
         self.vector(&format!("{name}.bias"), shape[0]);
+    }
+
+    /// Adds the tensors of each of `count` blocks of a list; `fill` names them without the block.
+    pub fn blocks(&mut self, list: &str, count: i64, mut fill: impl FnMut(&mut Self)) {
+        for block in 0..count {
+            let around = self.prefix.len();
+            self.prefix.push_str(&format!("{list}.{block}."));
+            fill(self);
+            self.prefix.truncate(around);
+        }
+    }
+
+    /// Adds a layer of several parts, with the number of rows of each: as one, or in parts where a file has them so.
+    pub(super) fn fused(
+        &mut self,
+        name: &str,
+        parts: &[(&str, i64)],
+        mut add: impl FnMut(&mut Self, &str, i64),
+    ) {
+        if self.is_split {
+            for (part, rows) in parts {
+                add(self, &format!("{name}.{part}"), *rows);
+            }
+        } else {
+            add(self, name, parts.iter().map(|(_, rows)| rows).sum());
+        }
     }
 
     /// Adds the tensors of `fill` as f32 in every computing type.

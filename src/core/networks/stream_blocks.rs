@@ -6,10 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::dialects::{BlockList, NamePair, names};
-use super::{Schema, TensorRole};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
+use crate::networks::prelude::*;
 
 /// Width of the sinusoids of timestep and guidance.
 pub const SINUSOIDS: i64 = 256;
@@ -217,29 +214,6 @@ pub(super) fn check_axes<const AXES: usize>(
     ))
 }
 
-/// One matrix of several parts, or each of them alone.
-pub(super) fn fused(
-    schema: &mut Schema,
-    name: &str,
-    parts: &[(&str, i64)],
-    input: i64,
-    is_split: bool,
-) {
-    fused_of(parts, name, is_split, |name, output| {
-        schema.linear(name, output, input);
-    });
-}
-
-fn fused_of(parts: &[(&str, i64)], name: &str, is_split: bool, mut add: impl FnMut(&str, i64)) {
-    if is_split {
-        for (part, output) in parts {
-            add(&format!("{name}.{part}"), *output);
-        }
-    } else {
-        add(name, parts.iter().map(|(_, output)| output).sum());
-    }
-}
-
 /// Two layers from a vector to the network's width.
 pub(super) fn embedder(schema: &mut Schema, name: &str, dim: i64, input: i64) {
     schema.linear(&format!("{name}.in_layer"), dim, input);
@@ -261,8 +235,8 @@ pub(super) fn add_embedders(schema: &mut Schema, dim: i64, told: ToldShape) {
     }
 }
 
-/// Adds all double and single blocks. `is_split`: parts of a matrix are several tensors, as in diffusers' names.
-pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool) {
+/// Adds all double and single blocks.
+pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape) {
     let StreamShape {
         dim,
         head_dim,
@@ -272,41 +246,40 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
         ..
     } = shape;
     let mlp_in = shape.mlp_in();
+    let layer = |schema: &mut Schema, name: &str, rows| shape.layer(schema, name, rows, dim);
     if shape.is_shared() {
         for (name, count) in SHARED_MODULATIONS.into_iter().zip([6, 6, 3]) {
             shape.modulation(schema, &format!("{name}.lin"), count * dim, dim);
         }
     }
-    for block in 0..double {
+    schema.blocks(DOUBLE.own, double, |schema| {
         for stream in ["img", "txt"] {
-            let name = |part: &str| format!("double_blocks.{block}.{stream}_{part}");
+            let name = |part: &str| format!("{stream}_{part}");
             if told.is_some() {
                 schema.modulation(&name("mod.lin"), 6 * dim, dim);
             }
             let parts = [("q", dim), ("k", dim), ("v", dim)];
-            fused_of(&parts, &name("attn.qkv"), is_split, |name, output| {
-                shape.layer(schema, name, output, dim);
-            });
+            schema.fused(&name("attn.qkv"), &parts, layer);
             head_norms(schema, &name("attn.norm"), head_dim);
-            shape.layer(schema, &name("attn.proj"), dim, dim);
-            shape.layer(schema, &name("mlp.0"), mlp_in, dim);
+            layer(schema, &name("attn.proj"), dim);
+            layer(schema, &name("mlp.0"), mlp_in);
             shape.layer(schema, &name("mlp.2"), dim, mlp_dim);
         }
-    }
-    for block in 0..single {
-        let name = |part: &str| format!("single_blocks.{block}.{part}");
+    });
+    schema.blocks(SINGLE.own, single, |schema| {
         if told.is_some() {
-            schema.modulation(&name("modulation.lin"), 3 * dim, dim);
+            schema.modulation("modulation.lin", 3 * dim, dim);
         }
-        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_in)];
-        // With shared modulations, all dialects have one matrix.
-        let is_split = is_split && !shape.is_shared();
-        fused_of(&parts, &name("linear1"), is_split, |name, output| {
-            shape.layer(schema, name, output, dim);
-        });
-        head_norms(schema, &name("norm"), head_dim);
-        shape.layer(schema, &name("linear2"), dim, dim + mlp_dim);
-    }
+        if shape.is_shared() {
+            // All dialects have one matrix.
+            layer(schema, "linear1", 3 * dim + mlp_in);
+        } else {
+            let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_in)];
+            schema.fused("linear1", &parts, layer);
+        }
+        head_norms(schema, "norm", head_dim);
+        shape.layer(schema, "linear2", dim, dim + mlp_dim);
+    });
 }
 
 /// Embedder of the control image, which transformers do not have.

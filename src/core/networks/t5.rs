@@ -4,44 +4,24 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, names, renamed};
-use super::header::{not_a, prefix_before};
-use super::{NetworkConfig, Schema, TensorRole, TensorSpec, config_path, model_type};
-use crate::formats::weights::WeightSet;
-use crate::model::{CatalogError, DetectionRule, PartKind};
+use super::config_path;
+use crate::networks::prelude::*;
 
 /// The table of relative positions, which every such encoder has in its first block.
 const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
 /// Both names of the table of tokens: files have either or both.
 const TOKENS: [&str; 2] = ["shared.weight", "encoder.embed_tokens.weight"];
 /// By which its files are known: only UMT5 has positions in every layer.
-pub(super) const KINDS: &[DetectionRule] = &[
-    umt5(
-        "a UMT5 text encoder",
-        &["encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"],
-    ),
-    umt5(
-        "a UMT5 text encoder in the original layout",
-        &["blocks.1.pos_embedding.embedding.weight"],
-    ),
-    umt5("a UMT5 text encoder", &["enc.blk.1.attn_rel_b.weight"]),
-    t5(&[POSITIONS]),
-    t5(&["enc.blk.0.attn_rel_b.weight"]),
+pub(super) const KINDS: &[DetectionRule] = detection_rules! {
+    "umt5" "text_encoder" "a UMT5 text encoder" as Umt5:
+        "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight";
+    "umt5" "text_encoder" "a UMT5 text encoder in the original layout" as Umt5: "blocks.1.pos_embedding.embedding.weight";
+    "umt5" "text_encoder" "a UMT5 text encoder" as Umt5: "enc.blk.1.attn_rel_b.weight";
+    "t5" "text_encoder" "a T5 text encoder" as T5: POSITIONS;
+    "t5" "text_encoder" "a T5 text encoder" as T5: "enc.blk.0.attn_rel_b.weight";
     // Cut down to some of its tensors.
-    t5(&["encoder.block.0.layer.0.SelfAttention.q.weight"]),
-];
-
-const fn t5(ends: &'static [&'static str]) -> DetectionRule {
-    DetectionRule::new("t5", "text_encoder", "a T5 text encoder", ends).of(PartKind::T5)
-}
-
-const fn umt5(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
-    DetectionRule::new("umt5", "text_encoder", text, ends).of(PartKind::Umt5)
-}
+    "t5" "text_encoder" "a T5 text encoder" as T5: "encoder.block.0.layer.0.SelfAttention.q.weight";
+};
 
 /// The two networks, as `model_type` names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,25 +162,24 @@ impl T5Config {
             &[self.vocab_size, width],
             TensorRole::Table,
         );
-        for block in 0..self.num_layers {
-            let layers = format!("encoder.block.{block}.layer");
-            let attention = format!("{layers}.0.SelfAttention");
-            let feed_forward = format!("{layers}.1.DenseReluDense");
+        let table = [self.relative_attention_num_buckets, self.num_heads];
+        let mut block = 0;
+        schema.blocks(BLOCKS.own, self.num_layers, |schema| {
             if self.has_positions(block) {
-                let table = [self.relative_attention_num_buckets, self.num_heads];
-                let name = format!("{attention}.relative_attention_bias.weight");
+                let name = "layer.0.SelfAttention.relative_attention_bias.weight";
                 schema.add(name, &table, TensorRole::Fixed);
             }
-            for projection in ["q", "k", "v"] {
-                schema.matrix(&format!("{attention}.{projection}"), inner, width);
-            }
-            schema.matrix(&format!("{attention}.o"), width, inner);
-            schema.vector(&format!("{layers}.0.layer_norm.weight"), width);
-            schema.matrix(&format!("{feed_forward}.wi_0"), self.d_ff, width);
-            schema.matrix(&format!("{feed_forward}.wi_1"), self.d_ff, width);
-            schema.matrix(&format!("{feed_forward}.wo"), width, self.d_ff);
-            schema.vector(&format!("{layers}.1.layer_norm.weight"), width);
-        }
+            block += 1;
+            schema.matrix("layer.0.SelfAttention.q", inner, width);
+            schema.matrix("layer.0.SelfAttention.k", inner, width);
+            schema.matrix("layer.0.SelfAttention.v", inner, width);
+            schema.matrix("layer.0.SelfAttention.o", width, inner);
+            schema.vector("layer.0.layer_norm.weight", width);
+            schema.matrix("layer.1.DenseReluDense.wi_0", self.d_ff, width);
+            schema.matrix("layer.1.DenseReluDense.wi_1", self.d_ff, width);
+            schema.matrix("layer.1.DenseReluDense.wo", width, self.d_ff);
+            schema.vector("layer.1.layer_norm.weight", width);
+        });
         schema.vector("encoder.final_layer_norm.weight", width);
         schema.renamed(|name| keys.file_key(name))
     }

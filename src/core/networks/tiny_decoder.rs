@@ -4,29 +4,21 @@
 
 use std::path::Path;
 
-use super::check_sizes;
-use super::header::{not_a, sizes_of};
-use super::schema::{Schema, TensorRole, TensorSpec};
-use crate::formats::weights::WeightSet;
-use crate::model::{CatalogError, DetectionRule, PartKind};
+use crate::networks::prelude::*;
 
 const NUM_LEVELS: usize = 3;
 const BLOCKS_PER_LEVEL: usize = 3;
 /// Patches of more pixels than any has.
 const MAX_PATCH: i64 = 4;
 /// By which its files are known.
-pub(super) const KINDS: &[DetectionRule] = &[
-    tiny_decoder("a tiny decoder of videos, for previews", &OF_VIDEOS),
-    tiny_decoder("a tiny decoder of images, for previews", &OF_DIFFUSERS),
-    tiny_decoder("a tiny decoder of images, for previews", &OF_AUTHORS),
-];
-const OF_VIDEOS: [&str; 2] = ["decoder.22.weight", "decoder.7.conv.weight"];
-const OF_DIFFUSERS: [&str; 2] = ["decoder.layers.0.weight", "decoder.layers.18.weight"];
-const OF_AUTHORS: [&str; 3] = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
-
-const fn tiny_decoder(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
-    DetectionRule::new("", "tiny_decoder", text, ends).of(PartKind::TinyDecoder)
-}
+pub(super) const KINDS: &[DetectionRule] = detection_rules! {
+    "" "tiny_decoder" "a tiny decoder of videos, for previews" as TinyDecoder:
+        "decoder.22.weight", "decoder.7.conv.weight";
+    "" "tiny_decoder" "a tiny decoder of images, for previews" as TinyDecoder:
+        "decoder.layers.0.weight", "decoder.layers.18.weight";
+    "" "tiny_decoder" "a tiny decoder of images, for previews" as TinyDecoder:
+        "3.conv.0.weight", "18.conv.4.weight", "19.weight";
+};
 
 /// The names of a tiny decoder's layers: a prefix and numbers that count from the first convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,27 +32,25 @@ pub struct TinyDecoderKeys {
 
 impl TinyDecoderKeys {
     pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
-        let all = |keys: &[&str]| keys.iter().all(|key| has(key));
-        let image = |prefix, first| Self {
+        let dialect = |prefix, first, is_video| Self {
             prefix,
             first,
-            is_video: false,
+            is_video,
         };
-        if all(&OF_VIDEOS) {
-            return Some(Self {
-                prefix: "decoder.",
-                first: 1,
-                is_video: true,
-            });
-        }
         // diffusers' AutoencoderTiny does not count the clamp in front.
-        if all(&OF_DIFFUSERS) {
-            return Some(image("decoder.layers.", 0));
-        }
-        let own = ["", "decoder."]
-            .into_iter()
-            .find(|prefix| OF_AUTHORS.iter().all(|end| has(&format!("{prefix}{end}"))));
-        own.map(|prefix| image(prefix, 1))
+        let known = [
+            (0, dialect("decoder.", 1, true)),
+            (1, dialect("decoder.layers.", 0, false)),
+            (2, dialect("", 1, false)),
+            (2, dialect("decoder.", 1, false)),
+        ];
+        let found = known.into_iter().find(|(rule, keys)| {
+            // The authors' names alone may have a prefix that their rule leaves out.
+            let prefix = if *rule == 2 { keys.prefix } else { "" };
+            let mut ends = KINDS[*rule].ends.iter();
+            ends.all(|end| has(&format!("{prefix}{end}")))
+        });
+        found.map(|(_, keys)| keys)
     }
 
     /// The convolution that takes latents.

@@ -39,8 +39,15 @@ pub trait TransformerConfig: DeclaredConfig + DeserializeOwned + 'static {
     /// Blocks of each list of [`Self::DIALECTS`].
     fn block_counts(&self) -> Vec<i64>;
 
+    /// Adds every tensor in readers' names.
+    fn add_tensors(&self, schema: &mut Schema);
+
     /// Every tensor in readers' names, as a file of a dialect has them; as readers ask for them without one.
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema;
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
+        let mut schema = Schema::of(dialect);
+        self.add_tensors(&mut schema);
+        schema
+    }
 
     /// Returns whether guidance is an input, where that differs among configs. A file with its layers is refused if the
     /// config states none.
@@ -66,7 +73,26 @@ pub trait DenoiserConfig: TransformerConfig {
     fn latent_channels(&self) -> i64;
 
     /// Blocks that text and image go through.
-    fn num_blocks(&self) -> i64;
+    fn num_blocks(&self) -> i64 {
+        self.block_counts().iter().sum()
+    }
+}
+
+/// Width of the hidden states of transformers whose heads share it.
+macro_rules! width_of_heads {
+    ($($config:ident)+) => { $(
+        impl super::$config {
+            /// Width of the hidden states.
+            pub fn dim(&self) -> i64 {
+                self.num_attention_heads * self.attention_head_dim
+            }
+        }
+    )+ };
+}
+
+width_of_heads! {
+    ChromaTransformerConfig Flux2TransformerConfig FluxTransformerConfig FramePackTransformerConfig
+    Krea2TransformerConfig QwenImageTransformerConfig WanTransformerConfig
 }
 
 impl<T: TransformerConfig> NetworkConfig for T {

@@ -5,10 +5,7 @@
 
 use std::path::Path;
 
-use super::check_sizes;
-use super::header::{count, not_a, prefix_before, sizes};
-use crate::formats::weights::WeightSet;
-use crate::model::{CatalogError, DetectionRule};
+use crate::networks::prelude::*;
 
 /// Colour channels of pixels, before and after.
 const COLOURS: i64 = 3;
@@ -17,28 +14,14 @@ const MAX_SCALE: i64 = 8;
 /// Blocks of SPAN of every width.
 pub const SPAN_BLOCKS: usize = 6;
 
-const OLD: [&str; 2] = ["model.0.weight", "model.1.sub.0.RDB1.conv1.0.weight"];
-const BSRGAN: [&str; 2] = ["conv_first.weight", "RRDB_trunk.0.RDB1.conv1.weight"];
-const REAL: [&str; 2] = ["conv_first.weight", "body.0.rdb1.conv1.weight"];
-const SPAN: [&str; 3] = [
-    "conv_1.sk.weight",
-    "block_1.c1_r.sk.weight",
-    "upsampler.0.weight",
-];
-const COMPACT: [&str; 3] = ["body.0.weight", "body.1.weight", "body.2.weight"];
-
 /// By which their files are known.
-pub(super) const KINDS: &[DetectionRule] = &[
-    upscaler("an upscaler (ESRGAN)", &OLD),
-    upscaler("an upscaler (ESRGAN)", &BSRGAN),
-    upscaler("an upscaler (Real-ESRGAN)", &REAL),
-    upscaler("an upscaler (SPAN)", &SPAN),
-    upscaler("an upscaler (compact)", &COMPACT),
-];
-
-const fn upscaler(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
-    DetectionRule::new("", "upscaler", text, ends)
-}
+pub(super) const KINDS: &[DetectionRule] = detection_rules! {
+    "" "upscaler" "an upscaler (ESRGAN)": "model.0.weight", "model.1.sub.0.RDB1.conv1.0.weight";
+    "" "upscaler" "an upscaler (ESRGAN)": "conv_first.weight", "RRDB_trunk.0.RDB1.conv1.weight";
+    "" "upscaler" "an upscaler (Real-ESRGAN)": "conv_first.weight", "body.0.rdb1.conv1.weight";
+    "" "upscaler" "an upscaler (SPAN)": "conv_1.sk.weight", "block_1.c1_r.sk.weight", "upsampler.0.weight";
+    "" "upscaler" "an upscaler (compact)": "body.0.weight", "body.1.weight", "body.2.weight";
+};
 
 /// An upscaler's numbers by the tensors of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,60 +73,59 @@ pub enum RrdbNames {
 }
 
 impl RrdbConfig {
-    pub fn first(&self) -> String {
+    /// The name of this origin, of one for each.
+    fn pick(&self, names: [String; 3]) -> String {
+        let [old, trunk, body] = names;
         match self.names {
-            RrdbNames::Old => "model.0",
-            RrdbNames::Trunk | RrdbNames::Body => "conv_first",
+            RrdbNames::Old => old,
+            RrdbNames::Trunk => trunk,
+            RrdbNames::Body => body,
         }
-        .to_owned()
+    }
+
+    pub fn first(&self) -> String {
+        self.pick(["model.0", "conv_first", "conv_first"].map(str::to_owned))
     }
 
     /// A dense block, three of which make one of the blocks; both are counted from 0.
     pub fn dense(&self, block: i64, part: i64) -> String {
         let part = part + 1;
-        match self.names {
-            RrdbNames::Old => format!("model.1.sub.{block}.RDB{part}"),
-            RrdbNames::Trunk => format!("RRDB_trunk.{block}.RDB{part}"),
-            RrdbNames::Body => format!("body.{block}.rdb{part}"),
-        }
+        self.pick([
+            format!("model.1.sub.{block}.RDB{part}"),
+            format!("RRDB_trunk.{block}.RDB{part}"),
+            format!("body.{block}.rdb{part}"),
+        ])
     }
 
     /// A convolution within a dense block, counted from 0.
     pub fn within(&self, number: i64) -> String {
-        let end = match self.names {
-            RrdbNames::Old => ".0",
-            RrdbNames::Trunk | RrdbNames::Body => "",
-        };
-        format!("conv{}{end}", number + 1)
+        self.pick([".0", "", ""].map(|end| format!("conv{}{end}", number + 1)))
     }
 
     /// The convolution after all blocks.
     pub fn trunk(&self) -> String {
-        match self.names {
-            RrdbNames::Old => format!("model.1.sub.{}", self.num_blocks),
-            RrdbNames::Trunk => "trunk_conv".to_owned(),
-            RrdbNames::Body => "conv_body".to_owned(),
-        }
+        let old = format!("model.1.sub.{}", self.num_blocks);
+        self.pick([old.as_str(), "trunk_conv", "conv_body"].map(str::to_owned))
     }
 
     /// The convolution after a doubling, counted from 0.
     pub fn up(&self, number: i64) -> String {
         let number = number + 1;
-        match self.names {
-            RrdbNames::Old => format!("model.{}", 3 * number),
-            RrdbNames::Trunk => format!("upconv{number}"),
-            RrdbNames::Body => format!("conv_up{number}"),
-        }
+        self.pick([
+            format!("model.{}", 3 * number),
+            format!("upconv{number}"),
+            format!("conv_up{number}"),
+        ])
     }
 
     /// The last two.
     pub fn ends(&self) -> [String; 2] {
-        let behind = 3 * self.num_doublings;
-        match self.names {
-            RrdbNames::Old => [2, 4].map(|place| format!("model.{}", behind + place)),
-            RrdbNames::Trunk => ["HRconv", "conv_last"].map(str::to_owned),
-            RrdbNames::Body => ["conv_hr", "conv_last"].map(str::to_owned),
-        }
+        let [next, last] = [2, 4].map(|place| format!("model.{}", 3 * self.num_doublings + place));
+        [
+            [next.as_str(), "HRconv", "conv_hr"],
+            [last.as_str(), "conv_last", "conv_last"],
+        ]
+        .map(|names| self.pick(names.map(str::to_owned)))
     }
 }
 

@@ -1,39 +1,27 @@
-//! Vision transformers of CLIP and SigLIP: config, from a file or a header, and schema.
+//! Vision transformers: CLIP's (ViT-H/14), the image encoder of Wan 2.1, and SigLIP's (so400m, 384 pixels, patches of
+//! 14), that of FramePack and Redux.
 //!
-//! Uses the names of `transformers` below any prefix. `clip_vision` and `siglip` define the two kinds.
+//! Uses the names of `transformers` below any prefix. CLIP's projection and SigLIP's pooling head are not read.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::clip_text::{ClipActivation, ClipLayers, check_model_type, is_of_type, sizes_of_layers};
-use super::header::{heads, not_a, sizes};
-use super::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
-use crate::formats::weights::WeightSet;
-use crate::model::{CatalogError, DetectionRule, PartKind};
+use super::clip_text::{ClipActivation, ClipLayers, FIRST_LAYER, check_model_type, is_of_type};
+use crate::networks::prelude::*;
 
 /// By which a vision transformer is known.
-pub(super) const PATCHES: &str = "embeddings.patch_embedding.weight";
+const PATCHES: &str = "embeddings.patch_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";
 /// By which their files are known: CLIP's patches have no bias.
-pub(super) const KINDS: &[DetectionRule] = &[
-    encoder(
-        "an image encoder",
-        &[PATCHES, "embeddings.patch_embedding.bias"],
-    )
-    .of(PartKind::Siglip),
-    encoder("an image encoder", &[PATCHES]).of(PartKind::ClipVision),
-    encoder(
-        "an image encoder in OpenCLIP's layout",
-        &["visual.patch_embedding.weight"],
-    ),
-];
+pub(super) const KINDS: &[DetectionRule] = detection_rules! {
+    "vision" "image_encoder" "an image encoder" as Siglip: PATCHES, "embeddings.patch_embedding.bias";
+    "vision" "image_encoder" "an image encoder" as ClipVision: PATCHES;
+    "vision" "image_encoder" "an image encoder in OpenCLIP's layout": "visual.patch_embedding.weight";
+};
 
-const fn encoder(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
-    DetectionRule::new("vision", "image_encoder", text, ends)
-}
+/// Tensors of networks with a class token.
+const OF_CLASS_TOKEN: [&str; 2] = ["embeddings.class_embedding", "pre_layrnorm.weight"];
+
 /// Prefix of the names in published files.
 pub const USUAL_PREFIX: &str = "vision_model.";
 
@@ -48,35 +36,63 @@ pub trait VisionKind: Clone + fmt::Debug {
     const HAS_CLASS_TOKEN: bool;
     /// The hidden states after the last layer are read; those before it otherwise.
     const READS_LAST_LAYER: bool;
-
-    /// The numbers of the published network, with an empty `model_type`.
-    fn published() -> VisionConfig<Self>;
-
-    /// Prefix of the names of a file's network of this kind, `vision_model.` included; `None` where there is none.
-    fn prefix(weights: &WeightSet) -> Option<&str>;
+    /// The published width, width inside the feed-forward layers, layers, and pixels along an edge of an image.
+    const PUBLISHED: [i64; 4];
+    const NORM_EPS: f64;
+    const ACTIVATION: ClipActivation;
 }
 
-/// `image_encoder/config.json`; what it leaves out is as in the published network.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, bound = "")]
-pub struct VisionConfig<K: VisionKind> {
-    pub model_type: String,
-    pub hidden_size: i64,
-    pub intermediate_size: i64,
-    pub num_hidden_layers: i64,
-    pub num_attention_heads: i64,
-    pub num_channels: i64,
-    pub image_size: i64,
-    pub patch_size: i64,
-    pub layer_norm_eps: f64,
-    pub hidden_act: ClipActivation,
-    #[serde(skip)]
-    pub kind: PhantomData<K>,
+pub type ClipVisionConfig = VisionConfig<ClipVision>;
+
+/// The kind of [`ClipVisionConfig`].
+#[derive(Clone, Copy, Debug)]
+pub enum ClipVision {}
+
+impl VisionKind for ClipVision {
+    const NAME: &'static str = "CLIP image encoder";
+    const MODEL_TYPE: &'static str = "clip_vision_model";
+    const HEAD_DIM: i64 = 80;
+    const HAS_CLASS_TOKEN: bool = true;
+    const READS_LAST_LAYER: bool = false;
+    const PUBLISHED: [i64; 4] = [1280, 5120, 32, 224];
+    const NORM_EPS: f64 = 1e-5;
+    const ACTIVATION: ClipActivation = ClipActivation::Gelu;
 }
 
-impl<K: VisionKind> Default for VisionConfig<K> {
-    fn default() -> Self {
-        K::published()
+pub type SiglipConfig = VisionConfig<Siglip>;
+
+/// The kind of [`SiglipConfig`].
+#[derive(Clone, Copy, Debug)]
+pub enum Siglip {}
+
+impl VisionKind for Siglip {
+    const NAME: &'static str = "SigLIP image encoder";
+    const MODEL_TYPE: &'static str = "siglip_vision_model";
+    const HEAD_DIM: i64 = 72;
+    const HAS_CLASS_TOKEN: bool = false;
+    const READS_LAST_LAYER: bool = true;
+    const PUBLISHED: [i64; 4] = [1152, 4304, 27, 384];
+    const NORM_EPS: f64 = 1e-6;
+    const ACTIVATION: ClipActivation = ClipActivation::GeluTanh;
+}
+
+network_config! {
+    /// `image_encoder/config.json`; what it leaves out is as in the published network.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    #[serde(default, bound = "")]
+    pub struct VisionConfig<K: VisionKind> {
+        pub model_type: String = String::new(),
+        pub hidden_size: i64 = K::PUBLISHED[0] => size(),
+        pub intermediate_size: i64 = K::PUBLISHED[1] => dim(FIRST_LAYER, 0),
+        pub num_hidden_layers: i64 = K::PUBLISHED[2] => count("encoder.layers.{}.mlp.fc1.weight"),
+        pub num_attention_heads: i64 = 16 => size(),
+        pub num_channels: i64 = 3,
+        pub image_size: i64 = K::PUBLISHED[3] => size(),
+        pub patch_size: i64 = 14 => size(),
+        pub layer_norm_eps: f64 = K::NORM_EPS => epsilon(),
+        pub hidden_act: ClipActivation = K::ACTIVATION,
+        #[serde(skip)]
+        pub kind: PhantomData<K> = PhantomData,
     }
 }
 
@@ -88,12 +104,12 @@ impl<K: VisionKind> NetworkConfig for VisionConfig<K> {
     }
 
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        let prefix = K::prefix(weights).ok_or_else(|| not_a(K::NAME, weights))?;
-        let [hidden_size, num_channels, patch_size, _] =
-            sizes(weights, &format!("{prefix}{PATCHES}"))?;
-        let [positions, _] = sizes(weights, &format!("{prefix}{POSITIONS}"))?;
-        let [intermediate_size, num_hidden_layers] = sizes_of_layers(weights, prefix)?;
-        let published = K::published();
+        let prefix = Self::prefix(&weights.names()).ok_or_else(|| not_a(K::NAME, weights))?;
+        let file_key = |name: &str| format!("{prefix}{name}");
+        let header = NamedShapes::new(weights, &file_key);
+        let [hidden_size, num_channels, patch_size, _] = header.sizes(PATCHES)?;
+        let positions = header.dim(POSITIONS, 0)?;
+        let published = Self::default();
         // Some pixels at the edges of published images may be in no patch.
         let is_published =
             (positions, patch_size) == (published.num_tokens(), published.patch_size);
@@ -104,47 +120,36 @@ impl<K: VisionKind> NetworkConfig for VisionConfig<K> {
         };
         Ok(Self {
             hidden_size,
-            intermediate_size,
-            num_hidden_layers,
             num_attention_heads: heads(hidden_size, K::HEAD_DIM)?,
             num_channels,
             image_size,
             patch_size,
-            ..published
+            ..Self::of_declared(&header)?
         })
     }
 
     fn check(&self) -> Result<(), String> {
         check_model_type(K::MODEL_TYPE, &self.model_type)?;
-        let (edge, patch) = (self.image_size, self.patch_size);
-        check_sizes(&[("image_size", edge), ("patch_size", patch)])?;
-        if self.num_channels != 3 {
-            return Err(format!(
-                "expected 3 num_channels, found {}",
-                self.num_channels
-            ));
-        }
-        if patch > edge {
-            return Err(format!(
-                "expected a patch_size within the image_size of {edge}, found {patch}"
-            ));
-        }
-        self.layers().check()?;
-        if !K::READS_LAST_LAYER && self.num_hidden_layers < 2 {
-            return Err(
-                "expected at least 2 num_hidden_layers, as the last but one is read, found 1"
-                    .to_owned(),
-            );
-        }
-        Ok(())
+        self.check_declared()?;
+        self.layers().check_heads()?;
+        let (edge, patch, channels) = (self.image_size, self.patch_size, self.num_channels);
+        Err(if channels != 3 {
+            format!("expected 3 num_channels, found {channels}")
+        } else if patch > edge {
+            format!("expected a patch_size within the image_size of {edge}, found {patch}")
+        } else if !K::READS_LAST_LAYER && self.num_hidden_layers < 2 {
+            "expected at least 2 num_hidden_layers, as the last but one is read, found 1".to_owned()
+        } else {
+            return Ok(());
+        })
     }
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
-        self.schema(K::prefix(weights).unwrap_or(USUAL_PREFIX))
+        self.schema(Self::prefix(&weights.names()).unwrap_or(USUAL_PREFIX))
     }
 
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let prefix = K::prefix(weights).unwrap_or(USUAL_PREFIX);
+        let prefix = Self::prefix(&weights.names()).unwrap_or(USUAL_PREFIX);
         self.layers().check_last(weights, prefix)
     }
 }
@@ -167,6 +172,15 @@ fn edge_in_patches<K: VisionKind>(positions: i64) -> Result<i64, String> {
 }
 
 impl<K: VisionKind> VisionConfig<K> {
+    /// Prefix of the names of a file's network of this kind, `vision_model.` included; `None` where there is none.
+    pub fn prefix<'a>(keys: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
+        let prefix = prefix_before(keys.clone(), &[PATCHES])?;
+        let marks = OF_CLASS_TOKEN.map(|name| format!("{prefix}{name}"));
+        let is_other =
+            !K::HAS_CLASS_TOKEN && keys.clone().any(|key| marks.iter().any(|it| it == key));
+        (!is_other).then_some(prefix)
+    }
+
     /// Tokens of one image: its patches, and the class token where there is one.
     pub fn num_tokens(&self) -> i64 {
         (self.image_size / self.patch_size).pow(2) + i64::from(K::HAS_CLASS_TOKEN)

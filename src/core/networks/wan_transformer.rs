@@ -3,14 +3,7 @@
 //! All published variants of Wan 2.1 and 2.2 are configs of it, VACE with its control blocks too; Animate and others
 //! with further parts are not. Readers ask with the authors' names.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, names, two_of};
-use super::header::heads;
-use super::transformer::TransformerConfig;
-use super::{Schema, TensorRole};
+use crate::networks::prelude::*;
 
 /// Width of one head in every published file.
 const HEAD_DIM: i64 = 128;
@@ -149,10 +142,9 @@ impl TransformerConfig for WanTransformerConfig {
         vec![self.num_layers, self.vace_layers.len() as i64]
     }
 
-    fn schema(&self, _dialect: Option<&TensorDialect>) -> Schema {
+    fn add_tensors(&self, schema: &mut Schema) {
         let dim = self.dim();
         let [pt, ph, pw] = self.patch_size;
-        let mut schema = Schema::default();
         schema.conv("patch_embedding", &[dim, self.in_channels, pt, ph, pw]);
         schema.in_f32(|schema| {
             schema.linear("time_embedding.0", dim, self.freq_dim);
@@ -176,22 +168,18 @@ impl TransformerConfig for WanTransformerConfig {
                 );
             }
         }
-        for block in 0..self.num_layers {
-            add_block(&mut schema, &format!("blocks.{block}"), self);
-        }
+        schema.blocks("blocks", self.num_layers, |schema| add_block(schema, self));
         if self.has_control() {
             let shape = [dim, self.vace_in_channels, pt, ph, pw];
             schema.conv("vace_patch_embedding", &shape);
             schema.linear("vace_blocks.0.before_proj", dim, dim);
         }
-        for number in 0..self.vace_layers.len() {
-            let block = format!("vace_blocks.{number}");
-            add_block(&mut schema, &block, self);
-            schema.linear(&format!("{block}.after_proj"), dim, dim);
-        }
+        schema.blocks("vace_blocks", self.vace_layers.len() as i64, |schema| {
+            add_block(schema, self);
+            schema.linear("after_proj", dim, dim);
+        });
         schema.in_f32(|schema| schema.add("head.modulation", &[1, 2, dim], TensorRole::Fixed));
         schema.linear("head.head", self.token_numbers(), dim);
-        schema
     }
 }
 
@@ -264,11 +252,6 @@ impl WanTransformerConfig {
         }
     }
 
-    /// Width of the hidden states.
-    pub fn dim(&self) -> i64 {
-        self.num_attention_heads * self.attention_head_dim
-    }
-
     /// Channels of the input images' latents and their mask, next to the noise.
     pub fn condition_channels(&self) -> i64 {
         self.in_channels - self.out_channels
@@ -305,30 +288,28 @@ impl WanTransformerConfig {
     }
 }
 
-fn add_block(schema: &mut Schema, block: &str, config: &WanTransformerConfig) {
+fn add_block(schema: &mut Schema, config: &WanTransformerConfig) {
     let dim = config.dim();
     for attention in ["self_attn", "cross_attn"] {
-        let name = |part: &str| format!("{block}.{attention}.{part}");
         for part in ["q", "k", "v", "o"] {
-            schema.linear(&name(part), dim, dim);
+            schema.linear(&format!("{attention}.{part}"), dim, dim);
         }
         for part in ["norm_q", "norm_k"] {
-            schema.vector(&format!("{}.weight", name(part)), dim);
+            schema.vector(&format!("{attention}.{part}.weight"), dim);
         }
     }
     if let Some(added) = config.added_kv_proj_dim {
-        schema.linear(&format!("{block}.cross_attn.k_img"), dim, added);
-        schema.linear(&format!("{block}.cross_attn.v_img"), dim, added);
-        schema.vector(&format!("{block}.cross_attn.norm_k_img.weight"), dim);
+        schema.linear("cross_attn.k_img", dim, added);
+        schema.linear("cross_attn.v_img", dim, added);
+        schema.vector("cross_attn.norm_k_img.weight", dim);
     }
-    schema.linear(&format!("{block}.ffn.0"), config.ffn_dim, dim);
-    schema.linear(&format!("{block}.ffn.2"), dim, config.ffn_dim);
+    schema.linear("ffn.0", config.ffn_dim, dim);
+    schema.linear("ffn.2", dim, config.ffn_dim);
     schema.in_f32(|schema| {
         if config.cross_attn_norm {
-            schema.norm(&format!("{block}.norm3"), dim);
+            schema.norm("norm3", dim);
         }
-        let modulation = format!("{block}.modulation");
-        schema.add(modulation, &[1, 6, dim], TensorRole::Fixed);
+        schema.add("modulation", &[1, 6, dim], TensorRole::Fixed);
     });
 }
 

@@ -7,15 +7,9 @@
 //! Files have diffusers' names within blocks, without a prefix; readers use the authors' names of the transformer.
 //! Everything else, such as the layers that read timesteps and texts, is shared with the transformer.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, TensorDialect, TensorKeys, any_of, names};
-use super::header::heads;
-use super::transformer::TransformerConfig;
+use super::ZImageTransformerConfig;
 use super::z_image_transformer::{DIFFUSERS_LAYERS, PATCH, add_block};
-use super::{NetworkConfig as _, Schema, TensorRole, ZImageTransformerConfig, check_layers};
+use crate::networks::prelude::*;
 
 /// Blocks of the published transformers, among which those of a file without a config are spread evenly.
 const PUBLISHED_BLOCKS: i64 = 30;
@@ -173,24 +167,21 @@ impl TransformerConfig for ZImageControlConfig {
         vec![layers, self.n_refiner_layers]
     }
 
-    fn schema(&self, _dialect: Option<&TensorDialect>) -> Schema {
+    fn add_tensors(&self, schema: &mut Schema) {
         let (dim, blocks) = (self.dim, self.blocks());
-        let mut schema = Schema::default();
         schema.linear("control_x_embedder", dim, self.token_numbers());
         for (list, count) in [LAYERS, REFINERS].into_iter().zip(self.block_counts()) {
-            for number in 0..count {
-                let block = format!("{list}.{number}");
-                add_block(&mut schema, &block, &blocks, true, TensorRole::Matrix);
-                if list == REFINERS && self.add_control_noise_refiner.is_none() {
-                    continue;
-                }
-                if number == 0 {
-                    schema.linear(&format!("{block}.before_proj"), dim, dim);
-                }
-                schema.linear(&format!("{block}.after_proj"), dim, dim);
+            let has_outputs = list == LAYERS || self.add_control_noise_refiner.is_some();
+            if has_outputs && count > 0 {
+                schema.linear(&format!("{list}.0.before_proj"), dim, dim);
             }
+            schema.blocks(list, count, |schema| {
+                add_block(schema, &blocks, TensorRole::Matrix);
+                if has_outputs {
+                    schema.linear("after_proj", dim, dim);
+                }
+            });
         }
-        schema
     }
 
     /// diffusers leaves out refiner blocks of version 2.0, which are nothing but zeros.

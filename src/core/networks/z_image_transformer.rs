@@ -4,14 +4,8 @@
 //! ask with the authors' names, which ComfyUI's and GGUF's files have; diffusers has queries, keys and values apart, for
 //! which readers ask as parts of one: `attention.qkv.q`.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::declared::{NamedShapes, network_config};
-use super::dialects::{BlockList, NamePair, TensorDialect, TensorKeys, any_of, names};
-use super::header::heads;
-use super::transformer::{DenoiserConfig, TransformerConfig};
-use super::{Schema, TensorRole, check_sizes, stream_blocks};
+use super::stream_blocks;
+use crate::networks::prelude::*;
 
 /// Rotary dimensions of a head for each axis, in every published file.
 const AXES: [i64; 3] = [32, 48, 48];
@@ -114,9 +108,8 @@ impl TransformerConfig for ZImageTransformerConfig {
         vec![self.n_layers, self.n_refiner_layers, self.n_refiner_layers]
     }
 
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
+    fn add_tensors(&self, schema: &mut Schema) {
         let (dim, told) = (self.dim, self.told_dim());
-        let mut schema = Schema::default();
         schema.linear("x_embedder", dim, self.token_numbers());
         schema.vector("cap_embedder.0.weight", self.cap_feat_dim);
         // Used once for each text, like the context refiner.
@@ -128,7 +121,6 @@ impl TransformerConfig for ZImageTransformerConfig {
             schema.linear("t_embedder.mlp.0", TIME_WIDTH, SINUSOIDS);
             schema.linear("t_embedder.mlp.2", told, TIME_WIDTH);
         });
-        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
         for (list, count) in LISTS.iter().zip(self.block_counts()) {
             // A block that no timestep modulates is used once for each text.
             let role = if list.own == "context_refiner" {
@@ -136,14 +128,10 @@ impl TransformerConfig for ZImageTransformerConfig {
             } else {
                 TensorRole::Matrix
             };
-            for number in 0..count {
-                let block = format!("{}.{number}", list.own);
-                add_block(&mut schema, &block, self, is_split, role);
-            }
+            schema.blocks(list.own, count, |schema| add_block(schema, self, role));
         }
         schema.modulation("final_layer.adaLN_modulation.1", dim, told);
         schema.linear("final_layer.linear", self.token_numbers(), dim);
-        schema
     }
 }
 
@@ -206,44 +194,26 @@ pub(super) const DIFFUSERS_LAYERS: &[&[NamePair]] = &[names! {
 }];
 
 /// Adds a block whose matrices have a role; [`TensorRole::Matrix`] is that of blocks that a timestep modulates.
-pub(super) fn add_block(
-    schema: &mut Schema,
-    block: &str,
-    config: &ZImageTransformerConfig,
-    is_split: bool,
-    role: TensorRole,
-) {
+pub(super) fn add_block(schema: &mut Schema, config: &ZImageTransformerConfig, role: TensorRole) {
     let (dim, wide) = (config.dim, config.ffn_dim());
-    let name = |part: &str| format!("{block}.{part}");
-    let mut matrix = |part: &str, output: i64, input: i64| {
-        schema.add(format!("{block}.{part}.weight"), &[output, input], role);
+    let matrix = |schema: &mut Schema, name: &str, rows, columns| {
+        schema.add(format!("{name}.weight"), &[rows, columns], role);
     };
-    if is_split {
-        for part in ["q", "k", "v"] {
-            matrix(&format!("attention.qkv.{part}"), dim, dim);
-        }
-    } else {
-        matrix("attention.qkv", 3 * dim, dim);
-    }
-    matrix("attention.out", dim, dim);
-    matrix("feed_forward.w1", wide, dim);
-    matrix("feed_forward.w2", dim, wide);
-    matrix("feed_forward.w3", wide, dim);
-    for norm in ["q_norm", "k_norm"] {
-        schema.vector(
-            &name(&format!("attention.{norm}.weight")),
-            config.head_dim(),
-        );
-    }
-    for norm in [
-        "attention_norm1",
-        "attention_norm2",
-        "ffn_norm1",
-        "ffn_norm2",
-    ] {
-        schema.vector(&name(&format!("{norm}.weight")), dim);
-    }
+    let parts = [("q", dim), ("k", dim), ("v", dim)];
+    schema.fused("attention.qkv", &parts, |schema, name, rows| {
+        matrix(schema, name, rows, dim);
+    });
+    matrix(schema, "attention.out", dim, dim);
+    matrix(schema, "feed_forward.w1", wide, dim);
+    matrix(schema, "feed_forward.w2", dim, wide);
+    matrix(schema, "feed_forward.w3", wide, dim);
+    schema.vector("attention.q_norm.weight", config.head_dim());
+    schema.vector("attention.k_norm.weight", config.head_dim());
+    schema.vector("attention_norm1.weight", dim);
+    schema.vector("attention_norm2.weight", dim);
+    schema.vector("ffn_norm1.weight", dim);
+    schema.vector("ffn_norm2.weight", dim);
     if role == TensorRole::Matrix {
-        schema.modulation(&name("adaLN_modulation.0"), 4 * dim, config.told_dim());
+        schema.modulation("adaLN_modulation.0", 4 * dim, config.told_dim());
     }
 }

@@ -1,5 +1,6 @@
 //! Memory plan of a post-processing job: its network, and one frame at a time, in tiles if needed.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use super::planner::{MemoryPlan, MemoryPlanner, StagePlan};
@@ -35,14 +36,11 @@ impl ModelFootprint {
     pub fn of_postprocess(request: &PostprocessRequest) -> Result<Self, CatalogError> {
         let path = request.network();
         let num_weights = WeightSet::open(path)?.parameters();
-        let network = match &request.work {
-            PostprocessKind::Upscale { .. } => {
-                NetworkFootprint::about(num_weights, false, Arc::new(UpscalerConfig::read(path)?))
-            }
-            PostprocessKind::Interpolate { .. } => {
-                NetworkFootprint::about(num_weights, false, Arc::new(IfnetConfig::read(path)?))
-            }
+        let config: Arc<dyn Any + Send + Sync> = match &request.work {
+            PostprocessKind::Upscale { .. } => Arc::new(UpscalerConfig::read(path)?),
+            PostprocessKind::Interpolate { .. } => Arc::new(IfnetConfig::read(path)?),
         };
+        let network = NetworkFootprint::about(num_weights, false, config);
         Ok(Self::about([(PlannedNetwork::Finisher, network)]))
     }
 }

@@ -151,11 +151,23 @@ pub fn suggestions(
     let others = alternatives
         .iter()
         .filter(|other| other.id != request.model);
-    let others = others.filter_map(|other| of_model(planner, request, rank, other));
+    let others = others.filter_map(|other| {
+        let change = PlanChange::Model {
+            id: other.id.clone(),
+            name: other.name.clone(),
+        };
+        let mut changed = change.applied(request);
+        changed.files = other.files.clone();
+        let with = MemoryPlanner {
+            weights: &other.weights,
+            ..*planner
+        };
+        tried(with.plan(&changed), rank, change, request)
+    });
     found.extend(others.take(3));
     if rank == 2 {
-        found.extend(fewer_frames(planner, request, rank));
-        found.extend(smaller(planner, request, rank));
+        found.extend(fewer_frames(request, &helps));
+        found.extend(smaller(request, &helps));
     }
     found
 }
@@ -200,47 +212,23 @@ fn tried(
     })
 }
 
-fn of_model(
-    planner: &MemoryPlanner<'_>,
-    request: &GenerateRequest,
-    rank: u8,
-    other: &ModelAlternative,
-) -> Option<PlanSuggestion> {
-    let change = PlanChange::Model {
-        id: other.id.clone(),
-        name: other.name.clone(),
-    };
-    let mut changed = change.applied(request);
-    changed.files = other.files.clone();
-    let with = MemoryPlanner {
-        weights: &other.weights,
-        ..*planner
-    };
-    tried(with.plan(&changed), rank, change, request)
-}
-
 fn fewer_frames(
-    planner: &MemoryPlanner<'_>,
     request: &GenerateRequest,
-    rank: u8,
+    helps: &dyn Fn(PlanChange) -> Option<PlanSuggestion>,
 ) -> Option<PlanSuggestion> {
     let change = |groups: u32| PlanChange::Frames {
         num_frames: groups.saturating_mul(4).saturating_add(1),
     };
-    let is_better = |groups: u32| planner.plan(&change(groups).applied(request)).rank() < rank;
     // Counted from 1, and fewer than there are.
     let groups = request.num_frames.saturating_sub(1) / 4;
-    let fits = most(groups, &|count| is_better(count - 1))? - 1;
-    let change = change(fits);
-    let plan = planner.plan(&change.applied(request));
-    tried(plan, rank, change, request)
+    let fits = most(groups, &|count| helps(change(count - 1)).is_some())?;
+    helps(change(fits - 1))
 }
 
 /// The largest size of the same aspect that fits.
 fn smaller(
-    planner: &MemoryPlanner<'_>,
     request: &GenerateRequest,
-    rank: u8,
+    helps: &dyn Fn(PlanChange) -> Option<PlanSuggestion>,
 ) -> Option<PlanSuggestion> {
     SCALES.into_iter().find_map(|scale| {
         let edge = |edge: u32| {
@@ -248,12 +236,8 @@ fn smaller(
             (scaled / SIZE_MULTIPLE * SIZE_MULTIPLE).max(SIZE_MULTIPLE)
         };
         let (width, height) = (edge(request.width), edge(request.height));
-        let change = PlanChange::Size { width, height };
-        if width >= request.width && height >= request.height {
-            return None;
-        }
-        let plan = planner.plan(&change.applied(request));
-        tried(plan, rank, change, request)
+        let is_smaller = width < request.width || height < request.height;
+        is_smaller.then(|| helps(PlanChange::Size { width, height }))?
     })
 }
 

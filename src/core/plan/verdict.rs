@@ -1,8 +1,6 @@
 //! A plan in plain words.
 //!
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 
 use super::planner::StagePlan;
@@ -27,43 +25,31 @@ pub(super) fn plan_summary(
     stages: &[StagePlan],
     peak: u64,
 ) -> PlanSummary {
-    let worst = stages.iter().max_by_key(|stage| stage.required_bytes());
-    let needs = worst.map_or(0, |stage| stage.required_bytes()).max(peak);
-    let failing = stages
-        .iter()
-        .filter(|stage| !stage.fits)
-        .max_by_key(|stage| stage.required_bytes());
-    let place = if facts.class == DeviceClass::Cpu {
-        " of memory"
-    } else {
-        ""
-    };
+    let needs = stages.iter().map(StagePlan::required_bytes);
+    let needs = needs.fold(peak, u64::max);
+    let failing = stages.iter().filter(|stage| !stage.fits);
+    let failing = failing.max_by_key(|stage| stage.required_bytes());
+    let is_cpu = facts.class == DeviceClass::Cpu;
+    let place = if is_cpu { " of memory" } else { "" };
+    let free = gib_text(budget.available_bytes);
     let text = match failing {
         None => {
-            let mut text = format!(
-                "Fits: needs {} GiB{place}, {} GiB are free{}",
-                gib_text(needs),
-                gib_text(budget.available_bytes),
-                used_by_others(budget)
-            );
-            // Writing to a string cannot fail.
-            write!(text, "{}", done_for_it(stages, budget)).ok();
-            text
+            let needs = gib_text(needs);
+            let (others, done) = (used_by_others(budget), done_for_it(stages, &free));
+            format!("Fits: needs {needs} GiB{place}, {free} GiB are free{others}{done}")
         }
         Some(stage) => {
             let network = stage.part.map_or("job", PlannedNetwork::label);
+            let needs = gib_text(stage.required_bytes());
             let streamed = if stage.is_streamed() {
                 " even with streamed weights"
             } else {
                 ""
             };
-            let tiled = stage
-                .tile
-                .map_or_else(String::new, |tile| format!(" even in tiles of {tile}"));
+            let tiled = stage.tile.map(|tile| format!(" even in tiles of {tile}"));
+            let tiled = tiled.unwrap_or_default();
             format!(
-                "Does not fit: the {network} needs {} GiB{place}{streamed}{tiled}, but {} GiB is free",
-                gib_text(stage.required_bytes()),
-                gib_text(budget.available_bytes)
+                "Does not fit: the {network} needs {needs} GiB{place}{streamed}{tiled}, but {free} GiB is free"
             )
         }
     };
@@ -83,42 +69,29 @@ fn used_by_others(budget: &MemoryBudget) -> String {
     }
 }
 
-/// Streaming and tiles of the plan, with their reasons.
-fn done_for_it(stages: &[StagePlan], budget: &MemoryBudget) -> String {
-    let mut text = String::new();
+/// Streaming and tiles of the plan, with their reasons. `free`: GiB.
+fn done_for_it(stages: &[StagePlan], free: &str) -> String {
     let streamed = stages.iter().filter(|stage| stage.is_streamed());
-    if let Some(stage) = streamed.max_by_key(|stage| stage.streamed_bytes_per_step) {
+    let streamed = streamed.max_by_key(|stage| stage.streamed_bytes_per_step);
+    let streamed = streamed.map(|stage| {
         let network = stage.part.map_or("weights", PlannedNetwork::label);
-        let (stays, all) = (
-            gib_text(stage.resident_bytes),
-            gib_text(stage.weights_bytes),
-        );
-        write!(
-            text,
-            "; {stays} of {all} GiB of the {network} stay on the device"
-        )
-        .ok();
-        if stage.stage.is_denoising() {
+        let [stays, all] = [stage.resident_bytes, stage.weights_bytes].map(gib_text);
+        let more = stage.stage.is_denoising().then(|| {
             let more = secs(stage.copy_secs_per_step);
-            write!(
-                text,
-                ", the rest is loaded again in each step (up to {more} longer)"
-            )
-            .ok();
-        }
-    }
-    let tiled = stages.iter().find(|stage| stage.tile.is_some());
-    if let Some((stage, tile)) = tiled.and_then(|stage| Some((stage, stage.tile?))) {
-        write!(
-            text,
-            "; the {} runs in tiles of {tile} pixels, as whole frames need {} GiB and {} GiB is free",
-            stage.part.map_or("VAE", PlannedNetwork::label),
-            gib_text(stage.whole_bytes),
-            gib_text(budget.available_bytes)
-        )
-        .ok();
-    }
-    text
+            format!(", the rest is loaded again in each step (up to {more} longer)")
+        });
+        let more = more.unwrap_or_default();
+        format!("; {stays} of {all} GiB of the {network} stay on the device{more}")
+    });
+    let tiled = stages.iter().find_map(|stage| {
+        let tile = stage.tile?;
+        let network = stage.part.map_or("VAE", PlannedNetwork::label);
+        let whole = gib_text(stage.whole_bytes);
+        Some(format!(
+            "; the {network} runs in tiles of {tile} pixels, as whole frames need {whole} GiB and {free} GiB is free"
+        ))
+    });
+    streamed.into_iter().chain(tiled).collect()
 }
 
 fn secs(secs: f64) -> String {

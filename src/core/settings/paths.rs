@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
 
+use crate::enum_macros::file_paths;
 use crate::files::{MAX_TEXT_BYTES, read_text_bounded};
 
 /// The app's folders, after XDG.
@@ -40,6 +41,47 @@ pub struct ProgramPaths {
     pub system: Vec<PathBuf>,
 }
 
+file_paths! {
+    AppPaths.config {
+        settings_file = "settings.toml";
+        presets_file = "presets.toml";
+        /// The user's own additions to the catalogue.
+        models_file = "models.toml";
+        /// Default folder of wildcard files.
+        wildcards = "wildcards";
+    }
+    AppPaths.data {
+        /// Default folder of models.
+        models = "models";
+        jobs = "jobs";
+        /// The jobs that wait, and those that stopped: [`QueueFile`](crate::job::QueueFile).
+        queue_file = "queue.json";
+        /// Saved state of the window, such as the form.
+        state_file = "state.json";
+        telemetry = "telemetry";
+        /// Reports of this machine.
+        reports = "reports";
+        /// Durations of the stages of earlier jobs.
+        times_file = "times.json";
+        /// Deviations of the plan's predictions on the devices of this machine.
+        corrections_file = "memory.json";
+        /// Counts of out-of-memory errors and of fallbacks that helped.
+        memory_counters = "ladder.json";
+        /// Index of the gallery; rebuilt when it is lost.
+        gallery_index = "gallery.json";
+        favourites_file = "favourites.json";
+        log_file = "safelight.log";
+    }
+    AppPaths.cache {
+        /// Backends of convolutions on this machine's devices, found by probes:
+        /// [`ConvBackendFile`](crate::memory::conv_backends::ConvBackendFile).
+        conv_backends_file = "conv_backends.json";
+        thumbnails = "thumbnails";
+        /// Kernels compiled for this machine's GPU.
+        kernels = "kernels";
+    }
+}
+
 impl AppPaths {
     /// The folders of this user and this executable; `None` without a home folder.
     pub fn of_this_user() -> Option<Self> {
@@ -66,14 +108,6 @@ impl AppPaths {
         })
     }
 
-    pub fn settings_file(&self) -> PathBuf {
-        self.config.join("settings.toml")
-    }
-
-    pub fn presets_file(&self) -> PathBuf {
-        self.config.join("presets.toml")
-    }
-
     /// Everything under one folder, and nothing of this user's: for tests.
     pub fn under(root: &Path) -> Self {
         Self {
@@ -88,78 +122,6 @@ impl AppPaths {
         }
     }
 
-    /// The user's own additions to the catalogue.
-    pub fn models_file(&self) -> PathBuf {
-        self.config.join("models.toml")
-    }
-
-    /// Default folder of wildcard files.
-    pub fn wildcards(&self) -> PathBuf {
-        self.config.join("wildcards")
-    }
-
-    /// Default folder of models.
-    pub fn models(&self) -> PathBuf {
-        self.data.join("models")
-    }
-
-    pub fn jobs(&self) -> PathBuf {
-        self.data.join("jobs")
-    }
-
-    /// The jobs that wait, and those that stopped: [`QueueFile`](crate::job::QueueFile).
-    pub fn queue_file(&self) -> PathBuf {
-        self.data.join("queue.json")
-    }
-
-    /// Saved state of the window, such as the form.
-    pub fn state_file(&self) -> PathBuf {
-        self.data.join("state.json")
-    }
-
-    pub fn telemetry(&self) -> PathBuf {
-        self.data.join("telemetry")
-    }
-
-    /// Reports of this machine.
-    pub fn reports(&self) -> PathBuf {
-        self.data.join("reports")
-    }
-
-    /// Durations of the stages of earlier jobs.
-    pub fn times_file(&self) -> PathBuf {
-        self.data.join("times.json")
-    }
-
-    /// Deviations of the plan's predictions on the devices of this machine.
-    pub fn corrections_file(&self) -> PathBuf {
-        self.data.join("memory.json")
-    }
-
-    /// Backends of convolutions on this machine's devices, found by probes:
-    /// [`ConvBackendFile`](crate::memory::conv_backends::ConvBackendFile).
-    pub fn conv_backends_file(&self) -> PathBuf {
-        self.cache.join("conv_backends.json")
-    }
-
-    /// Counts of out-of-memory errors and of fallbacks that helped.
-    pub fn memory_counters(&self) -> PathBuf {
-        self.data.join("ladder.json")
-    }
-
-    /// Index of the gallery; rebuilt when it is lost.
-    pub fn gallery_index(&self) -> PathBuf {
-        self.data.join("gallery.json")
-    }
-
-    pub fn favourites_file(&self) -> PathBuf {
-        self.data.join("favourites.json")
-    }
-
-    pub fn thumbnails(&self) -> PathBuf {
-        self.cache.join("thumbnails")
-    }
-
     pub fn trash(&self) -> PathBuf {
         self.data.with_file_name("Trash")
     }
@@ -169,15 +131,6 @@ impl AppPaths {
         let mut folders = vec![self.telemetry(), self.thumbnails(), self.kernels()];
         folders.extend([&self.config, &self.data, &self.cache].map(Clone::clone));
         folders
-    }
-
-    /// Kernels compiled for this machine's GPU.
-    pub fn kernels(&self) -> PathBuf {
-        self.cache.join("kernels")
-    }
-
-    pub fn log_file(&self) -> PathBuf {
-        self.data.join("safelight.log")
     }
 }
 

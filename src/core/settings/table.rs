@@ -41,6 +41,13 @@ const VIDEO_FORMATS: &[(&str, &str)] = &[
     ("png", "Numbered PNG frames, lossless"),
 ];
 
+/// Those that this program writes.
+const OWN_VIDEO_FORMATS: &[(&str, &str)] = if HAS_H264 {
+    VIDEO_FORMATS
+} else {
+    VIDEO_FORMATS.split_at(1).1
+};
+
 /// Control of a value.
 #[derive(Clone, Copy)]
 pub enum SettingControl {
@@ -183,247 +190,113 @@ fn documentation() -> String {
     text
 }
 
-pub const SECTIONS: &[SettingsSection] = &[
-    SettingsSection {
-        name: "Looks and desktop",
-        settings: &[
-            SettingRow {
-                key: "interface.theme",
-                name: "Look",
-                explanation: "Dark, light, or the same as your desktop",
-                written: "",
-                control: SettingControl::Choice(ThemeChoice::CHOICES),
-            },
-            SettingRow {
-                key: "interface.scale",
-                name: "Scale",
-                explanation: "Size of text and controls, from 50 to 300 %. Ctrl and + or - change it anywhere",
-                written: "1.0 is 100 %",
-                control: SettingControl::Scale,
-            },
-            SettingRow {
-                key: "interface.preview",
-                name: "Preview",
-                explanation: "How an image or video is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack",
-                written: "",
-                control: SettingControl::Choice(PreviewChoice::CHOICES),
-            },
-            SettingRow {
-                key: "interface.notifications",
-                name: "Notifications",
-                explanation: "A desktop notification when a job fails, or when one of at least half a minute is done while you do something else",
-                written: "",
-                control: SettingControl::Switch("Notify me when jobs end"),
-            },
-        ],
-    },
-    SettingsSection {
-        name: "Results",
-        settings: &[
-            SettingRow {
-                key: "output.folder",
-                name: "Folder for videos",
-                explanation: "Where videos are written. Empty: the folder Safelight in your videos",
-                written: "",
-                control: SettingControl::Folder("Videos/Safelight"),
-            },
-            SettingRow {
-                key: "output.images_folder",
-                name: "Folder for images",
-                explanation: "Where images are written. Empty: the folder Safelight in your images",
-                written: "",
-                control: SettingControl::Folder("Pictures/Safelight"),
-            },
-            SettingRow {
-                key: "output.format",
-                name: "Format of videos",
-                explanation: "The kind of file for videos. An image is always a PNG",
-                written: "",
-                control: SettingControl::Choice(if HAS_H264 {
-                    VIDEO_FORMATS
-                } else {
-                    VIDEO_FORMATS.split_at(1).1
-                }),
-            },
-            SettingRow {
-                key: "output.crf",
-                name: "Quality of videos",
-                explanation: "Of MP4 and WebP, on the scale that x264 calls CRF: 0 is best and largest, 51 worst, 16 looks like the original",
-                written: "",
-                control: SettingControl::Quality,
-            },
-            SettingRow {
-                key: "output.sidecar",
-                name: "Settings beside results",
-                explanation: "They are inside the file too, where its format can carry them",
-                written: "true also writes them beside the file, as .json",
-                control: SettingControl::Switch("Also write them as a JSON file"),
-            },
-        ],
-    },
-    SettingsSection {
-        name: "Models and prompts",
-        settings: &[
-            SettingRow {
-                key: "models.folders",
-                name: "Model folders",
-                explanation: "Where models are looked for, besides the usual places. May be a folder of ComfyUI or another program, or a list such as extra_model_paths.yaml",
-                written: "`safelight models` names the usual places",
-                control: SettingControl::Folders,
-            },
-            SettingRow {
-                key: "models.search_installs",
-                name: "Other programs",
-                explanation: "ComfyUI, SwarmUI, Forge, A1111, Wan2GP, FramePack, Stability Matrix and Pinokio, where they usually are. Nothing is copied or moved",
-                written: "true also looks in their folders",
-                control: SettingControl::Switch("Also look in their folders"),
-            },
-            SettingRow {
-                key: "models.wildcards",
-                name: "Wildcard folders",
-                explanation: "Folders with files name.txt, a choice a line, for prompts with __name__; besides the folder wildcards beside the settings file",
-                written: "SwarmUI's is Data/Wildcards, that of A1111's Dynamic Prompts wildcards",
-                control: SettingControl::Folders,
-            },
-        ],
-    },
-    SettingsSection {
-        name: "Memory",
-        settings: &[
-            SettingRow {
-                key: "memory.preserved_gib",
-                name: "Preserved memory",
-                explanation: "Device memory kept free for activations. More is safer and slower",
-                written: "In GiB; \"\" means computed for each job",
-                control: SettingControl::Gib("Computed for each job"),
-            },
-            SettingRow {
-                key: "memory.cap_gib",
-                name: "Memory cap",
-                explanation: "The most device memory that is ever used, including other programs",
-                written: "In GiB; \"\" means by the kind of the device",
-                control: SettingControl::Gib("By the kind of the device"),
-            },
-            SettingRow {
-                key: "memory.keep_loaded",
-                name: "Between stages",
-                explanation: "Otherwise each model is unloaded before the next, which always fits more",
-                written: "true keeps models loaded where they fit together",
-                control: SettingControl::Switch("Keep models loaded where they fit together"),
-            },
-            SettingRow {
-                key: "memory.yields",
-                name: "Scarce memory",
-                explanation: "When another program takes the memory that is left, the running job stops at its step, gives its memory back, and continues by itself when there is room",
-                written: "true gives memory to other programs, false keeps it",
-                control: SettingControl::Switch(
-                    "Give memory to other programs when it gets scarce",
-                ),
-            },
-        ],
-    },
-    SettingsSection {
-        name: "Device and engine",
-        settings: &[
-            SettingRow {
-                key: "runtime.device",
-                name: "Device",
-                explanation: "The device that runs jobs, from the next job on",
-                written: "\"auto\" is the GPU of the libtorch where there is one; else \"cpu\", or \"cuda:0\" for the first GPU (AMD's count as cuda too)",
-                control: SettingControl::Device,
-            },
-            SettingRow {
-                key: "runtime.libtorch",
-                name: "libtorch folder",
-                explanation: "A folder with libtorch 2.11.0 or 2.13.0 (CPU, CUDA or ROCm). Empty: the one that set-up prepared",
-                written: "",
-                control: SettingControl::Folder("The prepared one"),
-            },
-            SettingRow {
-                key: "runtime.mirror",
-                name: "Mirror for libtorch",
-                explanation: "An index of Python wheels (PEP 503) from which libtorch is downloaded, in place of AMD's, PyTorch's or the Python registry. Checksums are compared as before. Empty: each build's own index",
-                written: "An address that begins with https://",
-                control: SettingControl::Address("Each build's own index"),
-            },
-            SettingRow {
-                key: "runtime.dtype",
-                name: "Precision",
-                explanation: "The number format of the transformer. Automatic: bf16 on a GPU, f32 on the CPU",
-                written: "",
-                control: SettingControl::Choice(DtypeChoice::CHOICES),
-            },
-        ],
-    },
-    SettingsSection {
-        name: "For experts",
-        settings: &[
-            SettingRow {
-                key: "runtime.attention",
-                name: "Attention",
-                explanation: "How attention runs on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
-                written: "",
-                control: SettingControl::Choice(AttentionChoice::CHOICES),
-            },
-            SettingRow {
-                key: "runtime.matrices",
-                name: "Matrix library",
-                explanation: "The library that multiplies matrices on a GPU. Automatic: the one that libtorch prefers",
-                written: "",
-                control: SettingControl::Choice(MatrixLibrary::CHOICES),
-            },
-            SettingRow {
-                key: "runtime.chunk",
-                name: "Frames a chunk",
-                explanation: "Number of latent frames that Wan's VAEs decode together on a GPU, each of them four frames of the video. More are a little faster and need more memory: only as many are used as fit. Automatic: as many as fit, and 1 on AMD GPUs",
-                written: "",
-                control: SettingControl::Choice(DecodeChunk::CHOICES),
-            },
-            SettingRow {
-                key: "runtime.convolution",
-                name: "Convolutions",
-                explanation: "How VAEs run. Automatic: the fastest way that works, which is tried out once on AMD GPUs",
-                written: "",
-                control: SettingControl::Choice(ConvBackendChoice::CHOICES),
-            },
-            SettingRow {
-                key: "runtime.allocator",
-                name: "Allocator",
-                explanation: "How libtorch manages GPU memory. Growing segments waste less memory, but some ROCm builds hang with them",
-                written: "",
-                control: SettingControl::Choice(AllocatorChoice::CHOICES),
-            },
-            SettingRow {
-                key: "runtime.stall_limit_secs",
-                name: "Hang limit",
-                explanation: "An engine that makes no progress for so long is restarted",
-                written: "In seconds",
-                control: SettingControl::Secs { least: 1 },
-            },
-            SettingRow {
-                key: "runtime.cancel_grace_secs",
-                name: "Cancel grace",
-                explanation: "How long a cancelled stage may take to stop by itself",
-                written: "In seconds",
-                control: SettingControl::Secs { least: 0 },
-            },
-            SettingRow {
-                key: "runtime.verbose_miopen",
-                name: "MIOpen's log",
-                explanation: "Details about AMD's convolutions in the engine's log, for bug reports",
-                written: "true lets MIOpen write to it",
-                control: SettingControl::Switch("Let MIOpen write to the log"),
-            },
-            SettingRow {
-                key: "runtime.environment",
-                name: "Engine's variables",
-                explanation: "More environment variables for the engine. They replace those that Safelight sets; an empty value removes one",
-                written: "`safelight doctor` names those. For example: MIOPEN_FIND_MODE = \"1\"",
-                control: SettingControl::Variables,
-            },
-        ],
-    },
-];
+/// Sections by name: key, name and control of a setting, its explanation, and the syntax of its value where the control
+/// does not suffice.
+macro_rules! settings_sections {
+    ($($section:literal {
+        $($key:literal $name:literal: $control:ident $(($of:expr))? $({ $least:ident: $secs:literal })?,
+            $explanation:literal $(, $written:literal)?;)+
+    })+) => {
+        &[$(SettingsSection {
+            name: $section,
+            settings: &[$(SettingRow {
+                key: $key,
+                name: $name,
+                explanation: $explanation,
+                written: concat!("" $(, $written)?),
+                control: SettingControl::$control $(($of))? $({ $least: $secs })?,
+            }),+],
+        }),+]
+    };
+}
+
+pub const SECTIONS: &[SettingsSection] = settings_sections! {
+    "Looks and desktop" {
+        "interface.theme" "Look": Choice(ThemeChoice::CHOICES),
+            "Dark, light, or the same as your desktop";
+        "interface.scale" "Scale": Scale,
+            "Size of text and controls, from 50 to 300 %. Ctrl and + or - change it anywhere",
+            "1.0 is 100 %";
+        "interface.preview" "Preview": Choice(PreviewChoice::CHOICES),
+            "How an image or video is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack";
+        "interface.notifications" "Notifications": Switch("Notify me when jobs end"),
+            "A desktop notification when a job fails, or when one of at least half a minute is done while you do something else";
+    }
+    "Results" {
+        "output.folder" "Folder for videos": Folder("Videos/Safelight"),
+            "Where videos are written. Empty: the folder Safelight in your videos";
+        "output.images_folder" "Folder for images": Folder("Pictures/Safelight"),
+            "Where images are written. Empty: the folder Safelight in your images";
+        "output.format" "Format of videos": Choice(OWN_VIDEO_FORMATS),
+            "The kind of file for videos. An image is always a PNG";
+        "output.crf" "Quality of videos": Quality,
+            "Of MP4 and WebP, on the scale that x264 calls CRF: 0 is best and largest, 51 worst, 16 looks like the original";
+        "output.sidecar" "Settings beside results": Switch("Also write them as a JSON file"),
+            "They are inside the file too, where its format can carry them",
+            "true also writes them beside the file, as .json";
+    }
+    "Models and prompts" {
+        "models.folders" "Model folders": Folders,
+            "Where models are looked for, besides the usual places. May be a folder of ComfyUI or another program, or a list such as extra_model_paths.yaml",
+            "`safelight models` names the usual places";
+        "models.search_installs" "Other programs": Switch("Also look in their folders"),
+            "ComfyUI, SwarmUI, Forge, A1111, Wan2GP, FramePack, Stability Matrix and Pinokio, where they usually are. Nothing is copied or moved",
+            "true also looks in their folders";
+        "models.wildcards" "Wildcard folders": Folders,
+            "Folders with files name.txt, a choice a line, for prompts with __name__; besides the folder wildcards beside the settings file",
+            "SwarmUI's is Data/Wildcards, that of A1111's Dynamic Prompts wildcards";
+    }
+    "Memory" {
+        "memory.preserved_gib" "Preserved memory": Gib("Computed for each job"),
+            "Device memory kept free for activations. More is safer and slower",
+            "In GiB; \"\" means computed for each job";
+        "memory.cap_gib" "Memory cap": Gib("By the kind of the device"),
+            "The most device memory that is ever used, including other programs",
+            "In GiB; \"\" means by the kind of the device";
+        "memory.keep_loaded" "Between stages": Switch("Keep models loaded where they fit together"),
+            "Otherwise each model is unloaded before the next, which always fits more",
+            "true keeps models loaded where they fit together";
+        "memory.yields" "Scarce memory": Switch("Give memory to other programs when it gets scarce"),
+            "When another program takes the memory that is left, the running job stops at its step, gives its memory back, and continues by itself when there is room",
+            "true gives memory to other programs, false keeps it";
+    }
+    "Device and engine" {
+        "runtime.device" "Device": Device,
+            "The device that runs jobs, from the next job on",
+            "\"auto\" is the GPU of the libtorch where there is one; else \"cpu\", or \"cuda:0\" for the first GPU (AMD's count as cuda too)";
+        "runtime.libtorch" "libtorch folder": Folder("The prepared one"),
+            "A folder with libtorch 2.11.0 or 2.13.0 (CPU, CUDA or ROCm). Empty: the one that set-up prepared";
+        "runtime.mirror" "Mirror for libtorch": Address("Each build's own index"),
+            "An index of Python wheels (PEP 503) from which libtorch is downloaded, in place of AMD's, PyTorch's or the Python registry. Checksums are compared as before. Empty: each build's own index",
+            "An address that begins with https://";
+        "runtime.dtype" "Precision": Choice(DtypeChoice::CHOICES),
+            "The number format of the transformer. Automatic: bf16 on a GPU, f32 on the CPU";
+    }
+    "For experts" {
+        "runtime.attention" "Attention": Choice(AttentionChoice::CHOICES),
+            "How attention runs on a GPU. Automatic: the fastest kernel; in slices is slower and always works";
+        "runtime.matrices" "Matrix library": Choice(MatrixLibrary::CHOICES),
+            "The library that multiplies matrices on a GPU. Automatic: the one that libtorch prefers";
+        "runtime.chunk" "Frames a chunk": Choice(DecodeChunk::CHOICES),
+            "Number of latent frames that Wan's VAEs decode together on a GPU, each of them four frames of the video. More are a little faster and need more memory: only as many are used as fit. Automatic: as many as fit, and 1 on AMD GPUs";
+        "runtime.convolution" "Convolutions": Choice(ConvBackendChoice::CHOICES),
+            "How VAEs run. Automatic: the fastest way that works, which is tried out once on AMD GPUs";
+        "runtime.allocator" "Allocator": Choice(AllocatorChoice::CHOICES),
+            "How libtorch manages GPU memory. Growing segments waste less memory, but some ROCm builds hang with them";
+        "runtime.stall_limit_secs" "Hang limit": Secs { least: 1 },
+            "An engine that makes no progress for so long is restarted",
+            "In seconds";
+        "runtime.cancel_grace_secs" "Cancel grace": Secs { least: 0 },
+            "How long a cancelled stage may take to stop by itself",
+            "In seconds";
+        "runtime.verbose_miopen" "MIOpen's log": Switch("Let MIOpen write to the log"),
+            "Details about AMD's convolutions in the engine's log, for bug reports",
+            "true lets MIOpen write to it";
+        "runtime.environment" "Engine's variables": Variables,
+            "More environment variables for the engine. They replace those that Safelight sets; an empty value removes one",
+            "`safelight doctor` names those. For example: MIOPEN_FIND_MODE = \"1\"";
+    }
+};
 
 #[cfg(test)]
 mod tests;

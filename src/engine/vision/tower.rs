@@ -8,7 +8,7 @@
 //! Shapes: `N` images, `L` tokens of each, `C` width.
 
 use safelight_core::networks::{
-    ClipVisionConfig, ReduxConfig, SiglipConfig, VisionConfig, VisionKind, clip_vision, siglip,
+    ClipVisionConfig, ReduxConfig, SiglipConfig, VisionConfig, VisionKind, vision,
 };
 use tch::Tensor;
 
@@ -136,7 +136,7 @@ impl ClipVisionEncoder {
             "visual_projection.",
             "logit_scale",
         ];
-        let whole = clip_prefix(weights).trim_end_matches(clip_vision::USUAL_PREFIX);
+        let whole = clip_prefix(weights).trim_end_matches(vision::USUAL_PREFIX);
         encoder_prefix::left_over(whole, weights, &others)
     }
 
@@ -161,7 +161,7 @@ impl ClipVisionEncoder {
 
 /// Prefix of the names, including `vision_model.`.
 fn clip_prefix(w: &Weights) -> &str {
-    clip_vision::prefix(w.keys()).unwrap_or(clip_vision::USUAL_PREFIX)
+    ClipVisionConfig::prefix(&w.keys()).unwrap_or(vision::USUAL_PREFIX)
 }
 
 pub struct SiglipVisionEncoder(VisionTower);
@@ -182,7 +182,7 @@ impl SiglipVisionEncoder {
             "vision_model.head.",
             "head.",
         ];
-        let whole = siglip_prefix(weights).trim_end_matches(clip_vision::USUAL_PREFIX);
+        let whole = siglip_prefix(weights).trim_end_matches(vision::USUAL_PREFIX);
         encoder_prefix::left_over(whole, weights, &others)
     }
 
@@ -203,7 +203,7 @@ pub(super) fn position(w: &Weights) -> Weights {
 
 /// Prefix of the names, including `vision_model.`.
 fn siglip_prefix(w: &Weights) -> &str {
-    siglip::prefix(&w.keys()).unwrap_or(clip_vision::USUAL_PREFIX)
+    SiglipConfig::prefix(&w.keys()).unwrap_or(vision::USUAL_PREFIX)
 }
 
 /// The head by which a SigLIP makes one vector of an image, for records: a learnt question attends to all patches.

@@ -4,15 +4,7 @@
 pub(crate) mod tests;
 
 use super::parts::t5_xxl;
-use super::single::definition;
-use super::table::{
-    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
-    VariantHints, stream_shape,
-};
-use super::{FamilyDef, ModelFamily};
-use crate::footprint::streams::{TokenSequence, streams};
-use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
-use crate::model::{LoraSignature, ModelComponent};
+use crate::families::prelude::*;
 use crate::networks::ChromaTransformerConfig;
 
 pub const FAMILY: ModelFamily = ModelFamily::CHROMA;
@@ -20,8 +12,6 @@ pub const FAMILY: ModelFamily = ModelFamily::CHROMA;
 pub use crate::model::family::chroma::CHROMA_TOKENS as TEXT_TOKENS;
 /// Modulations that the approximator computes in one batch, in calls of the transformer.
 pub const CALLS_AT_ONCE: usize = 8;
-/// Pixels of one token.
-const PIXELS: f64 = 256.0;
 const RADIANCE: &str = "a Chroma Radiance model";
 
 pub(super) static DEF: FamilyDef = definition::<ChromaFamily>();
@@ -66,11 +56,7 @@ impl SingleTransformerFamily for ChromaFamily {
         lora: LoraTable {
             network: |_| lora::NETWORK,
             has_text_encoders: true,
-            signs: &[LoraSignature::of(
-                "chroma",
-                "Chroma",
-                "distilled_guidance_layer",
-            )],
+            signs: lora_signatures! { "chroma" "Chroma": "distilled_guidance_layer"; },
             // LoRAs that change the blocks alone do not show which of the two they were made for.
             origins: &["chroma", "flux"],
             has_musubi: false,
@@ -130,14 +116,10 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<ChromaTransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
-    let tokens = [
-        text_length(job),
-        f64::from(job.request.width) * f64::from(job.request.height) / PIXELS,
-    ];
+    let tokens = [text_length(job), job.image_tokens(0.0)];
     let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     let one = sequence.text + sequence.image;
-    let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
-    let bias = (passes + 1.0) * one * one * size;
+    let bias = (f64::from(job.passes()) + 1.0) * one * one * size;
     let rows = CALLS_AT_ONCE as f64 * config.num_vectors() as f64;
     let approximator = rows * config.approximator_hidden_dim as f64 * (3.0 * 4.0 + 2.0 * size);
     let need = streams(job, network, &sequence);

@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-use crate::formats::weights::WeightSet;
-use crate::library::ControlNetwork;
-use crate::model::{CatalogError, ControlKind};
-use crate::networks::{FluxControlConfig, FluxControlKeys, NetworkConfig as _};
+use crate::families::prelude::*;
+use crate::model::ControlKind;
+use crate::networks::{FluxControlConfig, FluxControlKeys};
 
 /// Kinds of control images of the unions with a table of kinds, in the order of its rows: the cards of InstantX's
 /// FLUX.1-dev-Controlnet-Union and of Shakker-Labs' FLUX.1-dev-ControlNet-Union-Pro, whose tables have ten rows.

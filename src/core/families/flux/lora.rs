@@ -3,15 +3,13 @@
 use std::path::Path;
 
 use super::variant::FluxVariant;
+use crate::families::prelude::*;
 use crate::families::single::transformer_table;
 use crate::lora;
-use crate::lora::{
-    Expert, ExtraNames, LayerMismatch, LoraCoverage, LoraFile, LoraPlan, LoraTarget, RowShare,
-    of_transformer,
-};
+use crate::lora::{Expert, LayerMismatch, LoraCoverage, LoraFile, LoraPlan};
+use crate::model::ModelSpec;
 use crate::model::choices::LoraChoice;
-use crate::model::{CatalogError, ModelSpec};
-use crate::networks::{FluxTransformerConfig, NetworkConfig as _};
+use crate::networks::FluxTransformerConfig;
 
 /// The transformer, whose file has diffusers' names or the authors'.
 pub fn network(is_diffusers: bool) -> LoraTarget {
@@ -24,8 +22,7 @@ pub fn network(is_diffusers: bool) -> LoraTarget {
     });
     LoraTarget {
         input: Some("img_in"),
-        is_diffusers,
-        ..network
+        ..network.of_file(is_diffusers)
     }
 }
 

@@ -11,26 +11,14 @@ mod variant;
 use std::sync::Arc;
 
 use super::parts::{clip_l, t5_xxl};
-use super::single::definition;
-use super::table::{
-    FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, stream_shape,
-};
-use super::{FamilyDef, FileRules, LoraRules, ModelFamily};
-use crate::footprint::streams::{TokenSequence, add_controls, streams};
+use crate::families::prelude::*;
 use crate::footprint::text::{redux, seen_tokens, siglip};
-use crate::footprint::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
-use crate::job::Stage;
-use crate::model::{GuidanceMode, LoraSignature, ModelComponent, SharedLoraNames};
+use crate::model::{LoraSignature, SharedLoraNames};
 use crate::networks::{
     ClipTextConfig, FluxControlConfig, FluxTransformerConfig, ReduxConfig, SiglipConfig,
 };
 
 pub const FAMILY: ModelFamily = ModelFamily::FLUX;
-
-/// Pixels of a reference image, about.
-const REFERENCE_PIXELS: f64 = 1048576.0;
-/// Pixels of one token.
-const PIXELS: f64 = 256.0;
 
 /// Tokens of a prompt that T5 reads.
 pub fn text_tokens(guidance: GuidanceMode) -> u32 {
@@ -142,28 +130,15 @@ impl SingleTransformerFamily for FluxFamily {
     };
 }
 
-const SIGNS: &[LoraSignature] = &[
-    LoraSignature::ending(
-        "hunyuan",
-        "HunyuanVideo",
-        "double_blocks_#_",
-        &["_mlp_fc1", "_mlp_fc2", "_mod_linear"],
-    ),
-    LoraSignature::ending(
-        "hunyuan",
-        "HunyuanVideo",
-        "single_blocks_#_",
-        &["modulation_linear"],
-    ),
-    deeper("double_blocks_#_", 19),
-    deeper("transformer_blocks_#_", 19),
-    deeper("single_blocks_#_", 38),
-    deeper("single_transformer_blocks_#_", 38),
-    LoraSignature::of("flux", "Flux", "double_blocks_#_"),
-    LoraSignature::of("flux", "Flux", "single_blocks_#_"),
-    LoraSignature::of("flux", "Flux", "single_transformer_blocks_#_"),
-    LoraSignature::of("flux", "Flux", "transformer_blocks_#_"),
-];
+const SIGNS: &[LoraSignature] = lora_signatures! {
+    "hunyuan" "HunyuanVideo": "double_blocks_#_" ["_mlp_fc1", "_mlp_fc2", "_mod_linear"],
+        "single_blocks_#_" ["modulation_linear"];
+    // Names that Flux has as well, in blocks that it does not have.
+    "hunyuan" "HunyuanVideo or another model with more blocks than Flux":
+        "double_blocks_#_" from 19, "transformer_blocks_#_" from 19,
+        "single_blocks_#_" from 38, "single_transformer_blocks_#_" from 38;
+    "flux" "Flux": "double_blocks_#_", "single_blocks_#_", "single_transformer_blocks_#_", "transformer_blocks_#_";
+};
 
 /// HunyuanVideo's blocks have the same sizes and nearly the same names.
 const SHARED_LORA_NAMES: SharedLoraNames = SharedLoraNames {
@@ -178,18 +153,6 @@ const SHARED_LORA_NAMES: SharedLoraNames = SharedLoraNames {
         "single_transformer_blocks_37_",
     ],
 };
-
-/// Names that Flux has as well, in a block that it does not have.
-const fn deeper(start: &'static str, first_block: usize) -> LoraSignature {
-    LoraSignature {
-        first_block,
-        ..LoraSignature::of(
-            "hunyuan",
-            "HunyuanVideo or another model with more blocks than Flux",
-            start,
-        )
-    }
-}
 
 fn text_length(job: &PlannedJob<'_>) -> f64 {
     if let Some(wanted) = job.request.options.max_sequence_length {
@@ -206,12 +169,9 @@ fn text_length(job: &PlannedJob<'_>) -> f64 {
 
 fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) = job.configured::<FluxTransformerConfig>(PlannedNetwork::Transformer)?;
-    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let references = job.request.references.len() as f64 * REFERENCE_PIXELS;
-    let tokens = [
-        text_length(job) + seen_tokens(job),
-        pixels / PIXELS + references / PIXELS,
-    ];
+    let text = text_length(job) + seen_tokens(job);
+    let tokens = [text, job.image_tokens(references)];
     let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     let mut need = streams(job, network, &sequence);
     let controls = job.weights.controls::<FluxControlConfig>();

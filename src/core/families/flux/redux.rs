@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use crate::formats::weights::WeightSet;
+use crate::families::prelude::*;
 use crate::library::{ComponentCandidate, WeightFileRole};
-use crate::model::{ModelFiles, ReduxFiles};
-use crate::networks::{
-    FluxTransformerConfig, NetworkConfig as _, PartKind, ReduxConfig, SiglipConfig,
-};
+use crate::model::ReduxFiles;
+use crate::networks::{FluxTransformerConfig, ReduxConfig, SiglipConfig};
 
 /// Redux, as wide as this transformer's texts, and the SigLIP that it reads; from the same folder rather than from others.
 pub(super) fn image_prompts(

@@ -1,7 +1,7 @@
 //! The variants of Flux: recognition, and the inputs of each.
 
-use crate::families::table::{ModelVariant, VariantHints};
-use crate::model::{ControlBy, ControlKind, ControlUse, GuidanceMode, ImageRole, InputUse};
+use crate::families::prelude::*;
+use crate::model::{ControlBy, ControlKind};
 use crate::networks::FluxTransformerConfig;
 
 /// Channels of a token that are noise.

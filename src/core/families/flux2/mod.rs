@@ -7,20 +7,8 @@ pub(crate) mod tests;
 use std::sync::Arc;
 
 use super::parts::{QWEN3_4B, QWEN3_8B, qwen};
-use super::single::definition;
-use super::table::{
-    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
-    TextNetwork, VariantHints, stream_shape,
-};
-use super::{FamilyDef, ModelFamily};
-use crate::footprint::streams::{TokenSequence, streams};
-use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
-use crate::library::names::model_words;
-use crate::model::LoraSignature;
-use crate::networks::{
-    Flux2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
-};
-use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
+use crate::families::prelude::*;
+use crate::networks::Flux2TransformerConfig;
 
 pub const FAMILY: ModelFamily = ModelFamily::FLUX2;
 
@@ -44,10 +32,6 @@ const STATES: i64 = 3;
 const LARGE_FROM: i64 = 4096;
 /// Reference images at most, as the authors say.
 const MAX_REFERENCES: u32 = 4;
-/// Pixels of one token.
-const PIXELS: f64 = 256.0;
-/// Pixels of a reference at most.
-const SEEN_PIXELS: f64 = 1048576.0;
 const DEV: &str = "a FLUX.2 dev model (get FLUX.2 klein 4B or 9B)";
 const KV: &str =
     "a FLUX.2 klein KV model, which keeps what it made of reference images (get FLUX.2 klein 9B)";
@@ -104,12 +88,10 @@ impl SingleTransformerFamily for Flux2Family {
         transformer_need,
         lora: LoraTable {
             network: lora::network,
-            signs: &[
-                sign("double_stream_modulation", &[]),
-                sign("single_stream_modulation", &[]),
-                sign("single_transformer_blocks_#_", &["to_qkv_mlp_proj"]),
-                sign("transformer_blocks_#_", &["linear_in", "linear_out"]),
-            ],
+            signs: lora_signatures! {
+                "flux2" "FLUX.2": "double_stream_modulation", "single_stream_modulation",
+                    "single_transformer_blocks_#_" ["to_qkv_mlp_proj"], "transformer_blocks_#_" ["linear_in", "linear_out"];
+            },
             // Under the trainers' names its layers are called as FLUX.1's; shapes tell those apart.
             origins: &["flux2", "flux"],
             has_musubi: false,
@@ -123,10 +105,6 @@ impl SingleTransformerFamily for Flux2Family {
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-const fn sign(start: &'static str, ends: &'static [&'static str]) -> LoraSignature {
-    LoraSignature::ending("flux2", "FLUX.2", start, ends)
 }
 
 /// LoRAs for FLUX.2.
@@ -148,10 +126,7 @@ pub mod lora {
         let network = LoraTarget::transformer("flux2", |is_diffusers| {
             of_transformer(&Flux2TransformerConfig::klein_4b(), is_diffusers, EXTRA)
         });
-        LoraTarget {
-            is_diffusers,
-            ..network
-        }
+        network.of_file(is_diffusers)
     }
 }
 
@@ -191,11 +166,11 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<Flux2TransformerConfig>(PlannedNetwork::Transformer)?;
     let request = job.request;
-    let pixels = f64::from(request.width) * f64::from(request.height);
     // A start image is in the sequence, as references are.
+    let pixels = f64::from(request.width) * f64::from(request.height);
     let given = f64::from(u8::from(request.image.is_some())) * pixels;
-    let references = request.references.len() as f64 * SEEN_PIXELS;
-    let tokens = [PROMPT.room as f64, (pixels + given + references) / PIXELS];
+    let references = request.references.len() as f64 * REFERENCE_PIXELS;
+    let tokens = [PROMPT.room as f64, job.image_tokens(given + references)];
     let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     Some(streams(job, network, &sequence))
 }

@@ -7,28 +7,13 @@ pub(crate) mod tests;
 use std::sync::Arc;
 
 use super::parts::clip_l;
-use super::single::definition;
-use super::table::{
-    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
-    TextNetwork, stream_shape,
-};
-use super::{FamilyDef, LoraRules, ModelFamily};
-use crate::footprint::autoencoder::{PixelVolume, video_decode, video_encode};
-use crate::footprint::streams::{TokenSequence, streams};
+use crate::families::prelude::*;
+use crate::footprint::autoencoder::{video_decode, video_encode};
 use crate::footprint::text::siglip;
-use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
-use crate::job::{SEEN_FRAMES, Stage};
-use crate::lora::LayerTable;
+use crate::job::SEEN_FRAMES;
 use crate::model::choices::SectionOrder;
-use crate::model::facts::ModelFacts;
-use crate::model::{
-    ControlUse, GuidanceMode, ImageRole, InputUse, LoraSignature, ModelComponent, SizeLimits,
-};
-use crate::networks::{
-    FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, LanguageKind, LanguageTap,
-    LanguageUse, NetworkConfig as _, SiglipConfig,
-};
-use crate::tokens::{HUNYUAN_PROMPT, TextRule};
+use crate::networks::{FramePackTransformerConfig, HunyuanVaeConfig, SiglipConfig};
+use crate::tokens::HUNYUAN_PROMPT;
 
 pub const FAMILY: ModelFamily = ModelFamily::FRAMEPACK;
 
@@ -147,12 +132,10 @@ impl SingleTransformerFamily for FramePackTable {
         },
         lora: LoraTable {
             network: lora::network,
-            signs: &[
-                LoraSignature::of("framepack", "FramePack", "clean_x_embedder"),
-                LoraSignature::of("framepack", "FramePack", "image_projection"),
-                LoraSignature::of("hunyuan", "HunyuanVideo", "txt_in_individual_token_refiner"),
-                LoraSignature::of("hunyuan", "HunyuanVideo", "context_embedder_token_refiner"),
-            ],
+            signs: lora_signatures! {
+                "framepack" "FramePack": "clean_x_embedder", "image_projection";
+                "hunyuan" "HunyuanVideo": "txt_in_individual_token_refiner", "context_embedder_token_refiner";
+            },
             origins: &[],
             has_musubi: true,
             has_text_encoders: false,
@@ -172,10 +155,7 @@ pub mod lora {
             let config = FramePackTransformerConfig::default();
             of_transformer(&config, is_diffusers, ExtraNames::default())
         });
-        LoraTarget {
-            is_diffusers,
-            ..network
-        }
+        network.of_file(is_diffusers)
     }
 }
 
@@ -214,9 +194,9 @@ fn complete(facts: &mut ModelFacts) {
     let orders = [SectionOrder::F1, SectionOrder::Original];
     let order = orders
         .into_iter()
-        .find(|order| name(*order) == facts.variant);
+        .find(|order| name(*order) == facts.variant.name);
     facts.section_order = order;
-    facts.end_image = order.map_or(InputUse::No, SectionOrder::end_image);
+    facts.variant.end_image = order.map_or(InputUse::No, SectionOrder::end_image);
     let (spatial, temporal) = VAE_FACTORS;
     facts.limits = SizeLimits {
         size_multiple: spatial * PATCH,
@@ -268,8 +248,7 @@ fn seen(job: &PlannedJob<'_>) -> f64 {
 fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<FramePackTransformerConfig>(PlannedNetwork::Transformer)?;
-    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
-    let a_frame = pixels / 256.0;
+    let a_frame = job.image_tokens(0.0);
     let made = window(job) * a_frame;
     let sequence = TokenSequence {
         text: TEXT_LENGTH + IMAGE_LENGTH,

@@ -1,13 +1,8 @@
 //! Parts next to a FramePack transformer that no other family needs, and the recognition of the right ones.
 
 use super::LANGUAGE;
-use crate::families::parts::check_width;
-use crate::library::component_search::wanted::{
-    ComponentQuery, TokenizerForm, WantedTokenizer, fits_transformer,
-};
-use crate::model::ModelComponent;
-use crate::networks::PartKind;
-use crate::networks::{HunyuanVaeConfig, LanguageKeys, NetworkConfig as _, SiglipConfig, siglip};
+use crate::families::prelude::*;
+use crate::networks::{HunyuanVaeConfig, LanguageKeys, SiglipConfig};
 
 /// Files to get where a companion is missing or wrong.
 const VAE: &str = "hunyuan_video_vae_bf16.safetensors from Comfy-Org/HunyuanVideo_repackaged";
@@ -108,7 +103,7 @@ pub(super) fn siglip_384(expected: i64) -> ComponentQuery<'static> {
         example: SIGLIP,
         usual: &["sigclip_vision_patch14_384", "image_encoder"],
         word: "sig",
-        is_in: |weights| siglip::prefix(&weights.names()).is_some(),
+        is_in: |weights| SiglipConfig::prefix(&weights.names()).is_some(),
         fits: Box::new(move |weights, place| {
             let config = SiglipConfig::read(place)?;
             let what = ["a SigLIP image encoder", "hidden_size"];

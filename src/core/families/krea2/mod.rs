@@ -6,21 +6,8 @@ pub(crate) mod tests;
 use std::sync::Arc;
 
 use super::parts::{QWEN3_VL_4B, qwen};
-use super::single::definition;
-use super::table::{
-    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
-    TextNetwork, VariantHints,
-};
-use super::{FamilyDef, ModelFamily};
-use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
-use crate::library::names::model_words;
-use crate::model::LoraSignature;
-use crate::model::choices::SamplerKind;
-use crate::model::facts::{SchedulerDefaults, TransformerShape};
-use crate::networks::{
-    Krea2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
-};
-use crate::tokens::{PromptTemplate, TextRule};
+use crate::families::prelude::*;
+use crate::networks::Krea2TransformerConfig;
 
 pub const FAMILY: ModelFamily = ModelFamily::KREA2;
 
@@ -43,10 +30,6 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     keeps_end: true,
 };
 
-/// Calls whose modulations are made at once.
-const CALLS_AT_ONCE: f64 = 32.0;
-/// Pixels of one token.
-const PIXELS: f64 = 256.0;
 /// The shift of Turbo's schedule for every image size: `exp(1.15)`, as in diffusers' pipeline.
 const TURBO_SHIFT: f64 = 3.158_192_909_689_767;
 
@@ -82,7 +65,7 @@ impl SingleTransformerFamily for Krea2Family {
             weights: 4_000_000_000,
         }],
         complete: |_, _, facts| {
-            if facts.variant == "Turbo" {
+            if facts.variant.name == "Turbo" {
                 facts.schedule = Some(SchedulerDefaults {
                     sampler: SamplerKind::Euler,
                     shift: Some(TURBO_SHIFT),
@@ -93,29 +76,17 @@ impl SingleTransformerFamily for Krea2Family {
         transformer_need,
         lora: LoraTable {
             network: |_| lora::NETWORK,
-            signs: &[
-                sign("blocks_#_attn_w"),
-                sign("blocks_#_attn_gate"),
-                sign("blocks_#_mlp_gate"),
-                sign("blocks_#_mlp_up"),
-                sign("blocks_#_mlp_down"),
-                sign("txtfusion_"),
-                sign("text_fusion_"),
-                sign("transformer_blocks_#_attn_to_gate"),
-                sign("transformer_blocks_#_ff_gate"),
-                sign("transformer_blocks_#_ff_up"),
-                sign("transformer_blocks_#_ff_down"),
-            ],
+            signs: lora_signatures! {
+                "krea2" "Krea 2": "blocks_#_attn_w", "blocks_#_attn_gate", "blocks_#_mlp_gate", "blocks_#_mlp_up",
+                    "blocks_#_mlp_down", "txtfusion_", "text_fusion_", "transformer_blocks_#_attn_to_gate",
+                    "transformer_blocks_#_ff_gate", "transformer_blocks_#_ff_up", "transformer_blocks_#_ff_down";
+            },
             origins: &["krea2"],
             has_musubi: true,
             has_text_encoders: false,
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-const fn sign(start: &'static str) -> LoraSignature {
-    LoraSignature::of("krea2", "Krea 2", start)
 }
 
 /// LoRAs for Krea 2.
@@ -149,48 +120,30 @@ fn variant_by(hints: &VariantHints<'_>) -> &'static str {
     }
 }
 
-/// The engine's `Block::forward`: the worst moment is in the feed-forward part (hidden states, what goes in, and both wide layers), in the attention
-/// (hidden states, what goes in, the four products of that, keys and values for each head, and what comes of them), or
-/// where a text's states become one.
+/// Besides the blocks there is the moment in which a text's states become one; the states stay.
 fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<Krea2TransformerConfig>(PlannedNetwork::Transformer)?;
-    let size = job.number_bytes() as f64;
-    let block = config.block();
-    let [dim, wide] = [block.dim, block.wide].map(|it| it as f64);
-    let [heads, shared] = block.heads.map(|it| it as f64);
-    let images = f64::from(job.request.batch_size.max(1));
-    let tokens = f64::from(job.request.width) * f64::from(job.request.height) / PIXELS;
-    let room = PROMPT.room as f64;
-    let one = tokens + room;
-    // On the CPU one goes after the other.
-    let at_once = if job.is_on_gpu() { images } else { 1.0 };
-    let hidden = at_once * one * dim * size;
+    let (size, block) = (job.number_bytes() as f64, config.block());
+    let [heads, repeated_heads] = block.heads.map(|it| it as f64);
+    let text = PROMPT.room as f64;
+    let sequence = JointSequence {
+        text,
+        image: job.image_tokens(0.0),
+        channels: config.in_channels as f64,
+        dim: block.dim as f64,
+        wide: block.wide as f64,
+        head_dim: block.head_dim as f64,
+        heads,
+        repeated_heads,
+        layers: config.num_layers as f64,
+        modulations: 6.0 * config.num_layers as f64 + 2.0,
+    };
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    // Hidden states, what goes in, queries, gates, what comes of them, and keys and values before and after their
-    // being made as many as the queries.
-    let attention =
-        (7.0 + 2.0 * shared / heads) * hidden + (at_once * one * heads * 4.0).max(expanded);
-    let feed_forward = 2.0 * hidden + 2.0 * at_once * one * wide * size + expanded;
     let fusion = fusion(config) * size + expanded;
-    let passes = if job.request.is_guided() { 2 } else { 1 };
-    let texts = f64::from(passes);
-    let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
-    // In f32: of each block, and of the last layer.
-    let modulations = calls * (6.0 * config.num_layers as f64 + 2.0) * dim * 4.0;
-    let angles = texts * one * (block.head_dim as f64 / 2.0) * 8.0;
-    let states = config.num_text_layers as f64 * config.text_hidden_dim as f64;
-    let text = texts * room * (dim + states) * size;
-    let latents = images * tokens * config.in_channels as f64 * 4.0 * 8.0;
-    let moment = attention.max(feed_forward).max(fusion);
-    let kept = job.step_cache_bytes(images * one * dim * size, texts);
-    let bytes = moment + modulations + angles + text + latents + kept;
-    let shape = (dim, config.num_layers as f64);
-    Some(StageFootprint {
-        calls: job.calls(passes),
-        operations: images * job.operations(PlannedNetwork::Transformer, one, shape),
-        ..job.need(PlannedNetwork::Transformer, bytes)
-    })
+    let states = (config.num_text_layers * config.text_hidden_dim) as f64;
+    let states = f64::from(job.passes()) * text * states * size;
+    Some(joint(job, network, &sequence, [fusion, states]))
 }
 
 /// Numbers of the worst moment among all states of a text: states, what goes in, and both wide layers, or the four

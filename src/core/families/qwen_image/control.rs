@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use crate::formats::weights::WeightSet;
-use crate::library::ControlNetwork;
-use crate::model::CatalogError;
-use crate::networks::{NetworkConfig as _, QwenImageControlConfig, QwenImageControlKeys};
+use crate::families::prelude::*;
+use crate::networks::{QwenImageControlConfig, QwenImageControlKeys};
 
 /// A layer after each block of DiffSynth's alone.
 const BLOCKWISE: &str = "controlnet_blocks.0.x_rms.weight";

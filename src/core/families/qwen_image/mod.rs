@@ -9,27 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::parts::{QWEN25_VL_7B, qwen};
-use super::single::definition;
-use super::table::{
-    FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, TextNetwork,
-    stream_shape,
-};
-use super::{FamilyDef, FileRules, ModelFamily};
-use crate::footprint::autoencoder::{PixelVolume, wan_encode};
-use crate::footprint::streams::{TokenSequence, add_controls, streams};
+use crate::families::prelude::*;
+use crate::footprint::autoencoder::wan_encode;
 use crate::footprint::text::language;
-use crate::footprint::{
-    NetworkFootprint, NetworkReader, PlannedJob, PlannedNetwork, StageFootprint,
-};
-use crate::formats::weights::WeightSet;
-use crate::job::Stage;
-use crate::library::component_search::wanted::fits_transformer;
-use crate::model::{CatalogError, LoraSignature, ModelFiles};
 use crate::networks::{
-    LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
     QwenImageControlConfig, QwenImageTransformerConfig, QwenVisionConfig, WanVaeConfig,
 };
-use crate::tokens::{PromptTemplate, TextRule};
 
 pub const FAMILY: ModelFamily = ModelFamily::QWEN_IMAGE;
 
@@ -73,10 +58,7 @@ pub fn image_words(images: usize) -> String {
     all.concat()
 }
 
-/// Pixels of one token.
-const PIXELS: f64 = 256.0;
-/// Pixels of a reference image, about, and tokens that the text encoder sees of it.
-const REFERENCE_PIXELS: f64 = 1048576.0;
+/// Tokens that the text encoder sees of a reference image.
 const SEEN_TOKENS: f64 = 210.0;
 
 pub(super) static DEF: FamilyDef = FamilyDef {
@@ -131,7 +113,7 @@ impl SingleTransformerFamily for QwenImage {
             weights: 7_070_000_000,
         }],
         complete: |config, files, facts| {
-            if facts.variant == variant::EDIT {
+            if facts.variant.name == variant::EDIT {
                 return check_sees(&files.text_encoder, config);
             }
             Ok(())
@@ -147,25 +129,17 @@ impl SingleTransformerFamily for QwenImage {
         },
         lora: LoraTable {
             network: |_| lora::NETWORK,
-            signs: &[
-                sign("transformer_blocks_#_img_m"),
-                sign("transformer_blocks_#_txt_m"),
+            signs: lora_signatures! {
+                "qwen_image" "Qwen-Image": "transformer_blocks_#_img_m", "transformer_blocks_#_txt_m";
                 // Names of attentions alone could be Flux's, which has fewer blocks, as every other model has.
-                LoraSignature {
-                    first_block: 40,
-                    ..sign("transformer_blocks_#_attn_")
-                },
-            ],
+                "qwen_image" "Qwen-Image": "transformer_blocks_#_attn_" from 40;
+            },
             origins: &["qwen_image"],
             has_musubi: true,
             has_text_encoders: false,
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-const fn sign(start: &'static str) -> LoraSignature {
-    LoraSignature::of("qwen_image", "Qwen-Image", start)
 }
 
 /// LoRAs for Qwen-Image.
@@ -256,11 +230,8 @@ fn encode_references(job: &PlannedJob<'_>) -> Option<StageFootprint> {
 fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<QwenImageTransformerConfig>(PlannedNetwork::Transformer)?;
-    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
-    let tokens = [
-        PROMPT.room as f64 + references(job) * SEEN_TOKENS,
-        (pixels + references(job) * REFERENCE_PIXELS) / PIXELS,
-    ];
+    let text = PROMPT.room as f64 + references(job) * SEEN_TOKENS;
+    let tokens = [text, job.image_tokens(references(job) * REFERENCE_PIXELS)];
     let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     let mut need = streams(job, network, &sequence);
     let controls = job.weights.controls::<QwenImageControlConfig>();

@@ -1,7 +1,7 @@
 //! The variants of Qwen-Image, whose tensors are nearly the same.
 
-use crate::families::table::{ModelVariant, VariantHints};
-use crate::model::{ControlUse, InputUse};
+use crate::families::prelude::*;
+
 use crate::networks::QwenImageTransformerConfig;
 
 pub(super) const LAYERED: &str = "a Qwen-Image-Layered model";

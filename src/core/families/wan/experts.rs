@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::files::{check, same_experts};
 use super::names::implied_side;
 use super::parts::parts;
-use super::transformer::{CheckedTransformer, TransformerKind};
+use super::transformer::CheckedTransformer;
 use super::variant::WanVariant;
 use crate::families::single::model_name;
 use crate::formats::sorted_entries;
@@ -31,22 +31,20 @@ pub(super) fn assemble(
         Some((high, low)) => {
             same_experts(&high.cfg, &low.cfg, &low.place)?;
             // Both are of one kind now, and only experts were paired.
-            let variant = high.kind.as_expert().unwrap_or(WanVariant::T2vA14b);
+            let variant = high.kind.as_expert.unwrap_or(WanVariant::T2V_A14B);
             (high, Some(low.place), variant)
         }
-        None => match named.kind {
-            TransformerKind::Whole(variant) => (named, None, variant),
-            TransformerKind::TextToVideo => (named, None, WanVariant::T2v),
-            TransformerKind::Control => (named, None, WanVariant::Vace),
-            TransformerKind::ImageToVideoExpert => return Err(lone_expert(&named)),
+        None => match named.kind.alone {
+            Some(variant) => (named, None, variant),
+            None => return Err(lone_expert(&named)),
         },
     };
     let (place, name) = place_and_name(&first.place, second.as_deref());
     let mut files = ModelFiles {
         transformer: first.place,
         transformer_2: second,
-        boundary_ratio: variant.boundary_ratio(),
-        expand_timesteps: variant == WanVariant::Ti2v,
+        boundary_ratio: variant.boundary_ratio,
+        expand_timesteps: variant == WanVariant::TI2V,
         takes_control: variant.takes_control(),
         ..ModelFiles::default()
     };
@@ -85,7 +83,7 @@ fn expert_pair(
     named: &CheckedTransformer,
     library: &ComponentLibrary,
 ) -> Result<Option<(CheckedTransformer, CheckedTransformer)>, CatalogError> {
-    if named.kind.as_expert().is_none() {
+    if named.kind.as_expert.is_none() {
         return Ok(None);
     }
     let is_stated = stated(named).is_some();
@@ -168,7 +166,7 @@ fn others(place: &Path, library: &ComponentLibrary) -> Vec<(NoiseSide, PathBuf)>
             }
         }
     }
-    for item in &library.known {
+    for item in &library.known.parts {
         if item.role == WeightFileRole::Transformer(super::FAMILY) {
             let side = side_beside(&own, &file_stem(&item.place));
             found.extend(side.map(|side| (side, item.place.clone())));
@@ -183,7 +181,7 @@ fn lone_expert(named: &CheckedTransformer) -> CatalogError {
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
-    let variant = named.kind.as_expert().unwrap_or(WanVariant::I2vA14b).name();
+    let variant = named.kind.as_expert.unwrap_or(WanVariant::I2V_A14B).name();
     let side = stated(named).or_else(|| possible_side(&file_stem(&named.place)));
     let reason = match side {
         Some(side) => {

@@ -6,20 +6,16 @@ use std::path::Path;
 
 use super::parts::{self, parts};
 use super::variant::{WanVariant, of_index};
+use crate::families::prelude::*;
 use crate::families::single::{is_one_of, refuse_quantised};
 use crate::library::component_search::wanted;
 use crate::library::identify::check_components;
 use crate::library::{ComponentLibrary, component_search};
-use crate::model::choices::SamplerKind;
+use crate::model::ComponentOverrides;
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
-use crate::model::{
-    CatalogError, ComponentOverrides, GuidanceMode, ImageRole, ModelComponent, ModelFiles,
-    SizeLimits,
-};
 use crate::networks::{
-    ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
-    WanVaeConfig, config_path,
+    ClipVisionConfig, DeclaredConfig as _, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig,
+    config_path,
 };
 
 const MAX_PIXELS: u64 = 1 << 24;
@@ -47,7 +43,7 @@ pub(super) fn check_folder(
         ("transformer", Some(variant.transformer_class())),
         ("vae", Some("AutoencoderKLWan")),
     ];
-    if variant.has_two_experts() {
+    if variant.boundary_ratio.is_some() {
         components.push(("transformer_2", Some(variant.transformer_class())));
     }
     if transformer.is_some_and(|config| config.image_dim.is_some()) {
@@ -86,7 +82,11 @@ pub(super) fn check(files: &ModelFiles, variant: WanVariant) -> Result<ModelFact
     let second = second.map(|place| Ok((place, WanTransformerConfig::read(place)?)));
     let second = second.transpose()?;
     let vae = WanVaeConfig::read(&files.vae)?;
-    check_quantisation(files, &config, second.as_ref().map(|(_, config)| config))?;
+    let text = T5Config::read_as(T5Kind::Umt5, &files.text_encoder)?;
+    let is_quantised = config.is_quantized()
+        || second.iter().any(|(_, config)| config.is_quantized())
+        || text.is_quantized();
+    refuse_quantised(is_quantised, super::FAMILY, &files.transformer)?;
     variant.check_boundary(files)?;
     check_image_encoder(files, &config)?;
     if let Some(reason) = wrong_transformer(&config, variant, &vae) {
@@ -107,38 +107,26 @@ pub(super) fn check(files: &ModelFiles, variant: WanVariant) -> Result<ModelFact
         &|weights| config.check_weights(weights),
         &parts(&config),
     )?;
+    let mut model = variant.model;
+    // An image encoder without places for two images knows no last one.
+    if variant == WanVariant::I2V && files.image_encoder.is_some() {
+        model.end_image = InputUse::No;
+    }
     Ok(ModelFacts {
         family: super::FAMILY,
-        variant: variant.name(),
+        variant: model,
         shape: TransformerShape {
             heads: config.num_attention_heads,
             head_dim: config.attention_head_dim,
             layers: config.num_layers + config.vace_layers.len() as i64,
             channels: config.in_channels,
         },
-        start_image: variant.start_image(),
-        image_role: ImageRole::FirstFrame,
-        mask: variant.mask(),
-        end_image: variant.end_image(files.image_encoder.is_some()),
-        guidance: GuidanceMode::Cfg,
         section_order: None,
         latent_channels: vae.z_dim.unsigned_abs(),
         limits: limits(&config, &vae, variant),
         schedule,
         bytes,
     })
-}
-
-fn check_quantisation(
-    files: &ModelFiles,
-    config: &WanTransformerConfig,
-    second: Option<&WanTransformerConfig>,
-) -> Result<(), CatalogError> {
-    let text = T5Config::read_as(T5Kind::Umt5, &files.text_encoder)?;
-    let is_quantised = config.quantization_config.is_some()
-        || second.is_some_and(|second| second.quantization_config.is_some())
-        || text.quantization_config.is_some();
-    refuse_quantised(is_quantised, super::FAMILY, &files.transformer)
 }
 
 /// Returns true if a place holds this part of the published models with such a transformer.
@@ -261,7 +249,9 @@ fn limits(
     variant: WanVariant,
 ) -> SizeLimits {
     let [_, patch_height, patch_width] = transformer.patch_size;
-    let patch = least_common_multiple(patch_height, patch_width);
+    let multiples = (1..=patch_width).map(|n| n * patch_height);
+    let both = multiples.into_iter().find(|patch| patch % patch_width == 0);
+    let patch = both.unwrap_or(patch_height * patch_width);
     let (spatial, temporal) = (vae.spatial_factor(), vae.temporal_factor());
     // The table of rotations has this many places along each axis.
     let places = transformer.rope_max_seq_len;
@@ -274,15 +264,7 @@ fn limits(
         max_frames: narrow(MAX_FRAMES.min((places - 1) * temporal + 1)),
         fixed_size: false,
         max_batch: 1,
-        max_references: variant.max_references(),
-        controls: variant.controls(),
+        max_references: variant.model.max_references,
+        controls: variant.model.controls,
     }
-}
-
-fn least_common_multiple(a: i64, b: i64) -> i64 {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x * b
 }

@@ -1,9 +1,7 @@
 //! LoRAs for Wan: names of its transformer's layers, and the models that a LoRA is for.
 
-use crate::families::LoraRules;
+use crate::families::prelude::*;
 use crate::families::single::transformer_table;
-use crate::lora::{ExtraNames, LayerTable, LoraTarget, of_transformer};
-use crate::model::LoraSignature;
 use crate::networks::{TransformerConfig as _, WanTransformerConfig};
 
 /// The transformer, in the authors' names.
@@ -32,13 +30,9 @@ pub const NETWORK: LoraTarget = LoraTarget {
 };
 
 pub(super) const RULES: LoraRules = LoraRules {
-    signs: &[
-        sign("blocks_#_self_attn_"),
-        sign("blocks_#_cross_attn_"),
-        sign("blocks_#_ffn_"),
-        sign("blocks_#_attn1_"),
-        sign("blocks_#_attn2_"),
-    ],
+    signs: lora_signatures! {
+        "wan" "Wan": "blocks_#_self_attn_", "blocks_#_cross_attn_", "blocks_#_ffn_", "blocks_#_attn1_", "blocks_#_attn2_";
+    },
     accepts: |origin, _| origin == "wan",
     published,
     shared_names: None,
@@ -52,10 +46,6 @@ pub(super) const RULES: LoraRules = LoraRules {
     },
     has_musubi: true,
 };
-
-const fn sign(start: &'static str) -> LoraSignature {
-    LoraSignature::of("wan", "Wan", start)
-}
 
 /// The published sizes.
 fn published() -> Vec<(String, LayerTable)> {

@@ -6,12 +6,9 @@ use std::sync::Arc;
 
 use super::TEXT_TOKENS;
 use crate::families::PublishedNetwork;
-use crate::footprint::autoencoder::{PixelVolume, wan_decode, wan_encode};
+use crate::families::prelude::*;
+use crate::footprint::autoencoder::{wan_decode, wan_encode};
 use crate::footprint::text::{t5, vision};
-use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
-use crate::job::Stage;
-use crate::model::facts::TransformerShape;
-use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig};
 
 /// Passes of the guidance go together where one needs at most this much, see the engine's `guidance.rs`.

@@ -11,10 +11,11 @@ mod tests;
 mod transformer;
 mod variant;
 
-use super::{FamilyDef, FileRules, ModelFamily};
-use crate::networks::TransformerKeys;
-use crate::tokens::{TextReader, TextRule};
 use variant::WanVariant;
+
+use crate::families::prelude::*;
+use crate::networks::TransformerKeys;
+use crate::tokens::TextReader;
 
 pub const FAMILY: ModelFamily = ModelFamily::WAN;
 
@@ -45,12 +46,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         are_experts: experts::are_experts,
         boundary_of: |name| {
             let is_i2v = name.contains("i2v");
-            let variant = if is_i2v {
-                WanVariant::I2vA14b
-            } else {
-                WanVariant::T2vA14b
-            };
-            variant.boundary_ratio()
+            let experts = [WanVariant::T2V_A14B, WanVariant::I2V_A14B];
+            experts[usize::from(is_i2v)].boundary_ratio
         },
         is_published_part: files::is_published_part,
         ships_tokenizers: false,

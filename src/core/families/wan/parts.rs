@@ -1,14 +1,8 @@
 //! The parts next to a Wan transformer.
 
-use crate::families::parts::check_width;
-use crate::library::component_search::wanted::{
-    ComponentQuery, TokenizerForm, WantedTokenizer, fits_transformer,
-};
-use crate::model::ModelComponent;
-use crate::networks::PartKind;
+use crate::families::prelude::*;
 use crate::networks::{
-    ClipVisionConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind, WanTransformerConfig,
-    WanVaeConfig, clip_vision,
+    ClipVisionConfig, T5Config, T5Keys, T5Kind, WanTransformerConfig, WanVaeConfig,
 };
 
 /// Files to get where a companion is missing or wrong.
@@ -111,7 +105,7 @@ fn image_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
         example: IMAGE_ENCODER,
         usual: &["clip_vision_h", "image_encoder"],
         word: "clip",
-        is_in: |weights| clip_vision::prefix(weights.names()).is_some(),
+        is_in: |weights| ClipVisionConfig::prefix(&weights.names()).is_some(),
         fits: Box::new(|weights, place| {
             let config = ClipVisionConfig::read(place)?;
             let found = config.hidden_size;

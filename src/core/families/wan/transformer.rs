@@ -11,32 +11,25 @@ use crate::model::CatalogError;
 use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
 
 /// The variants that the header of one transformer leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TransformerKind {
-    /// The whole of a model of this variant.
-    Whole(WanVariant),
-    /// Wan 2.1 T2V, or an expert of Wan 2.2 T2V: their headers are the same.
-    TextToVideo,
-    /// An expert of Wan 2.2 I2V.
-    ImageToVideoExpert,
-    /// Wan 2.1 VACE, or an expert of the same on Wan 2.2: their headers are the same.
-    Control,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct TransformerKind {
+    /// The variant where it is the whole of a model.
+    pub alone: Option<WanVariant>,
+    /// The variant where it is one of two experts.
+    pub as_expert: Option<WanVariant>,
 }
 
 impl TransformerKind {
-    /// The variant where it is one of two experts.
-    pub fn as_expert(self) -> Option<WanVariant> {
-        match self {
-            Self::Whole(_) => None,
-            Self::TextToVideo => Some(WanVariant::T2vA14b),
-            Self::ImageToVideoExpert => Some(WanVariant::I2vA14b),
-            Self::Control => Some(WanVariant::VaceA14b),
+    const fn whole(variant: WanVariant) -> Self {
+        Self {
+            alone: Some(variant),
+            as_expert: None,
         }
     }
 
     /// Returns true if only a name says that it is one of two experts.
     pub fn is_open(self) -> bool {
-        matches!(self, Self::TextToVideo | Self::Control)
+        self.alone.is_some() && self.as_expert.is_some()
     }
 }
 
@@ -68,12 +61,8 @@ const FOREIGN_PARTS: &[(&str, &str)] = &[
 
 /// The variant of the transformer at a place, where its header says it.
 pub(super) fn variant_at(place: &Path) -> Option<&'static str> {
-    Some(match CheckedTransformer::read(place).ok()?.kind {
-        TransformerKind::Whole(variant) => variant.name(),
-        TransformerKind::TextToVideo => WanVariant::T2v.name(),
-        TransformerKind::ImageToVideoExpert => WanVariant::I2vA14b.name(),
-        TransformerKind::Control => WanVariant::Vace.name(),
-    })
+    let kind = CheckedTransformer::read(place).ok()?.kind;
+    Some(kind.alone.or(kind.as_expert)?.name())
 }
 
 impl CheckedTransformer {
@@ -110,28 +99,34 @@ fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, Strin
     let (input, output) = (cfg.in_channels, cfg.out_channels);
     // Noise, a mask with a channel for each frame of a latent one, and images.
     let with_images = 2 * output + 4;
-    match (input, cfg.image_dim, cfg.pos_embed_seq_len) {
-        (input, None, None) if input == output && output == 16 && cfg.has_control() => {
-            Ok(TransformerKind::Control)
+    let kind = match (input, cfg.image_dim, cfg.pos_embed_seq_len) {
+        (16, None, None) if output == 16 && cfg.has_control() => TransformerKind {
+            alone: Some(WanVariant::VACE),
+            as_expert: Some(WanVariant::VACE_A14B),
+        },
+        _ if cfg.has_control() => {
+            return Err(format!(
+                "a Wan VACE transformer with {input} input and {output} output channels"
+            ));
         }
-        _ if cfg.has_control() => Err(format!(
-            "a Wan VACE transformer with {input} input and {output} output channels"
-        )),
-        (input, None, None) if input == output && output == 48 => {
-            Ok(TransformerKind::Whole(WanVariant::Ti2v))
-        }
-        (input, None, None) if input == output => Ok(TransformerKind::TextToVideo),
+        (48, None, None) if output == 48 => TransformerKind::whole(WanVariant::TI2V),
+        (input, None, None) if input == output => TransformerKind {
+            alone: Some(WanVariant::T2V),
+            as_expert: Some(WanVariant::T2V_A14B),
+        },
         (input, Some(_), Some(_)) if input == with_images => {
-            Ok(TransformerKind::Whole(WanVariant::Flf2v))
+            TransformerKind::whole(WanVariant::FLF2V)
         }
-        (input, Some(_), None) if input == with_images => {
-            Ok(TransformerKind::Whole(WanVariant::I2v))
+        (input, Some(_), None) if input == with_images => TransformerKind::whole(WanVariant::I2V),
+        (input, None, None) if input == with_images && output != 48 => TransformerKind {
+            alone: None,
+            as_expert: Some(WanVariant::I2V_A14B),
+        },
+        _ => {
+            return Err(format!(
+                "a Wan transformer with {input} input and {output} output channels, such as Fun-Control's"
+            ));
         }
-        (input, None, None) if input == with_images && output != 48 => {
-            Ok(TransformerKind::ImageToVideoExpert)
-        }
-        _ => Err(format!(
-            "a Wan transformer with {input} input and {output} output channels, such as Fun-Control's"
-        )),
-    }
+    };
+    Ok(kind)
 }

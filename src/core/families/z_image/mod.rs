@@ -7,23 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::parts::{QWEN3_4B, qwen};
-use super::single::definition;
-use super::table::{
-    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
-    TextNetwork, VariantHints,
-};
-use super::{FamilyDef, FileRules, ModelFamily};
-use crate::footprint::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
-use crate::formats::weights::WeightSet;
-use crate::library::ControlNetwork;
-use crate::library::names::model_words;
-use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, ControlUse, LoraSignature};
-use crate::networks::{
-    LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _, SchedulerConfig,
-    ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,
-};
-use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
+use crate::families::prelude::*;
+use crate::footprint::streams::modulated_calls;
+use crate::networks::{ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig};
 
 pub const FAMILY: ModelFamily = ModelFamily::Z_IMAGE;
 
@@ -37,10 +23,6 @@ pub const PROMPT: PromptTemplate = QWEN_CHAT;
 
 /// Turbo's published shift is 3, Base's 6.
 const SHIFT_OF_BASE_FROM: f64 = 4.5;
-/// Calls whose modulations are made at once.
-const CALLS_AT_ONCE: f64 = 32.0;
-/// Pixels of one token.
-const PIXELS: f64 = 256.0;
 const OMNI: &str = "a Z-Image Omni model";
 const CONTROL: &str = "a Z-Image ControlNet";
 
@@ -102,23 +84,16 @@ impl SingleTransformerFamily for ZImageFamily {
         transformer_need,
         lora: LoraTable {
             network: |_| lora::NETWORK,
-            signs: &[
-                sign("layers_#_attention_"),
-                sign("layers_#_feed_forward_"),
-                sign("layers_#_adaLN_modulation_"),
-                sign("noise_refiner_#_"),
-                sign("context_refiner_#_"),
-            ],
+            signs: lora_signatures! {
+                "z_image" "Z-Image": "layers_#_attention_", "layers_#_feed_forward_", "layers_#_adaLN_modulation_",
+                    "noise_refiner_#_", "context_refiner_#_";
+            },
             origins: &["z_image"],
             has_musubi: false,
             has_text_encoders: false,
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-const fn sign(start: &'static str) -> LoraSignature {
-    LoraSignature::of("z_image", "Z-Image", start)
 }
 
 /// LoRAs for Z-Image.
@@ -157,7 +132,7 @@ fn variant_by_names(hints: &VariantHints<'_>) -> &'static str {
 fn complete(config: &ZImageTransformerConfig, facts: &mut ModelFacts) {
     if let Some(shift) = facts.schedule.and_then(|schedule| schedule.shift) {
         let is_base = shift >= SHIFT_OF_BASE_FROM;
-        facts.variant = if is_base { "Base" } else { "Turbo" };
+        facts.variant.name = if is_base { "Base" } else { "Turbo" };
     }
     let [_, rows, columns] = config.axes_lens;
     let most = u32::try_from(rows.min(columns)).unwrap_or(u32::MAX);
@@ -182,70 +157,38 @@ fn control_network(
     keys.is_some().then(read)
 }
 
-/// Memory and time that a ControlNet adds to a step.
-struct ControlCost {
-    bytes: f64,
-    /// Blocks as wide as the transformer's.
-    layers: f64,
-}
-
-/// Tokens of a text at most.
-fn text_length() -> f64 {
-    PROMPT.room as f64
-}
-
-/// The worst moment is in the feed-forward part (hidden states, what goes in, and both wide layers) or in the attention
-/// (hidden states, what goes in, queries, keys, values and what comes of them).
+/// Blocks that read the text alone modulate nothing; ControlNets add bytes and blocks.
 fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<ZImageTransformerConfig>(PlannedNetwork::Transformer)?;
-    let size = job.number_bytes() as f64;
-    let [dim, wide, heads] = [config.dim, config.ffn_dim(), config.n_heads].map(|it| it as f64);
-    let images = f64::from(job.request.batch_size.max(1));
-    let tokens = f64::from(job.request.width) * f64::from(job.request.height) / PIXELS;
-    // Those of the padding are few.
-    let one = tokens + text_length();
-    // On the CPU one goes after the other.
-    let at_once = if job.is_on_gpu() { images } else { 1.0 };
-    let hidden = at_once * one * dim * size;
-    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    let attention = 7.0 * hidden + (at_once * one * heads * 4.0).max(expanded);
-    let feed_forward = 2.0 * hidden + 2.0 * at_once * one * wide * size + expanded;
-    let passes = if job.request.is_guided() { 2 } else { 1 };
-    let texts = f64::from(passes);
-    let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
-    let told = (config.n_layers + config.n_refiner_layers) as f64;
-    let modulations = calls * (told * 4.0 + 2.0) * dim * 4.0;
-    let angles = texts * one * (config.head_dim() as f64 / 2.0) * 8.0;
-    let text = texts * text_length() * dim * size;
-    let latents = images * tokens * config.token_numbers() as f64 * 4.0 * 8.0;
-    let kept = job.step_cache_bytes(images * one * dim * size, texts);
-    let moment = attention.max(feed_forward);
-    let controls = job.weights.controls::<ZImageControlConfig>();
-    let controls: Vec<ControlCost> = controls
-        .map(|(_, control)| {
-            let layers = control.control_layers_places.len() as f64;
-            let refiners = control.n_refiner_layers as f64;
-            ControlCost {
-                // Its own hidden states go along with the transformer's; the image's tokens stay.
-                bytes: hidden + tokens * dim * size + calls * (layers + refiners) * 4.0 * dim * 4.0,
-                // Each of them has a layer of its width squared more.
-                layers: layers + refiners,
-            }
-        })
-        .collect();
-    // The output of a control block before it is added, and the hidden states before the noise refiner.
-    let joined = if controls.is_empty() { 0.0 } else { hidden };
-    let control = joined + controls.iter().map(|it| it.bytes).sum::<f64>();
-    let bytes = moment + modulations + angles + text + latents + kept + control;
-    let beside: f64 = controls.iter().map(|it| it.layers).sum();
-    let shape = (
+    let (dim, size) = (config.dim as f64, job.number_bytes() as f64);
+    let layers = (config.n_layers + config.n_refiner_layers) as f64;
+    let mut sequence = JointSequence {
+        // Those of the padding are few.
+        text: PROMPT.room as f64,
+        image: job.image_tokens(0.0),
+        channels: config.token_numbers() as f64,
         dim,
-        (config.n_layers + config.n_refiner_layers) as f64 + beside,
-    );
-    Some(StageFootprint {
-        calls: job.calls(passes),
-        operations: images * job.operations(PlannedNetwork::Transformer, one, shape),
-        ..job.need(PlannedNetwork::Transformer, bytes)
-    })
+        wide: config.ffn_dim() as f64,
+        head_dim: config.head_dim() as f64,
+        heads: config.n_heads as f64,
+        repeated_heads: 0.0,
+        layers,
+        modulations: layers * 4.0 + 2.0,
+    };
+    let hidden = sequence.hidden(job);
+    let mut added = 0.0;
+    for (_, control) in job.weights.controls::<ZImageControlConfig>() {
+        let blocks = control.control_layers_places.len() as f64 + control.n_refiner_layers as f64;
+        let modulations = modulated_calls(job) * blocks * 4.0 * dim * 4.0;
+        // Its own hidden states go along with the transformer's; the image's tokens stay.
+        added += hidden + sequence.image * dim * size + modulations;
+        // Each of them has a layer of its width squared more.
+        sequence.layers += blocks;
+    }
+    if added > 0.0 {
+        // The output of a control block before it is added, and the hidden states before the noise refiner.
+        added += hidden;
+    }
+    Some(joint(job, network, &sequence, [0.0, added]))
 }

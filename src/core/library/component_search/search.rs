@@ -131,7 +131,7 @@ impl<'a> ComponentSearch<'a> {
                 }
             }
         }
-        for place in in_usual_order(&self.library.known, wanted) {
+        for place in in_usual_order(&self.library.known.parts, wanted) {
             if wanted.check(&place).is_ok() {
                 return Ok(place);
             }
@@ -267,7 +267,7 @@ impl<'a> ComponentSearch<'a> {
         for folder in std::iter::once(beside.to_owned()).chain(around) {
             places.extend(tokenizer.folders.iter().map(|name| folder.join(name)));
         }
-        let shipped = self.library.shipped_tokenizers.as_ref();
+        let shipped = self.library.known.shipped_tokenizers.as_ref();
         places.extend(
             shipped
                 .zip(tokenizer.bundled)
@@ -281,9 +281,9 @@ impl<'a> ComponentSearch<'a> {
                 .filter(|item| item.role == WeightFileRole::Part(wanted.part));
             places.extend(others.map(|item| item.place.clone()));
         }
-        places.extend(self.library.tokenizers.iter().cloned());
+        places.extend(self.library.known.tokenizers.iter().cloned());
         if wanted.part == PartKind::Llama {
-            places.extend(self.library.llama_tokenizers.iter().cloned());
+            places.extend(self.library.known.llama_tokenizers.iter().cloned());
         }
         places
     }

@@ -1,7 +1,7 @@
 //! Chroma 1.
 
-use super::{FamilyInfo, TinyDecoderRules, of_role};
-use crate::model::DetectionRule;
+use super::{FamilyInfo, TinyDecoderRules, readable_files};
+use crate::model::detection_rules;
 
 /// Tokens of a prompt that T5 reads, padding included.
 pub const CHROMA_TOKENS: u32 = 512;
@@ -18,26 +18,17 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     token_limit: |_| Some(CHROMA_TOKENS),
     // FLUX.1's blocks without layers for modulations, and one network that makes all modulations.
     matrices_a_block: |_| 16.5,
-    kinds: &[
-        DetectionRule::transformer(
-            "chroma",
-            "a Chroma transformer in the original layout",
-            &[MARK, "double_blocks.0.img_attn.qkv.weight"],
-        ),
-        DetectionRule::transformer("chroma", "a Chroma transformer", &[MARK]),
-    ],
+    kinds: detection_rules! {
+        "chroma" "transformer" "a Chroma transformer in the original layout":
+            MARK, "double_blocks.0.img_attn.qkv.weight";
+        "chroma" "transformer" "a Chroma transformer": MARK;
+    },
     published_name: |weights| {
         let shape = weights.shape_by_end(&[MARK])?;
         (shape.first()? == &5120).then_some("Chroma 8.9B")
     },
-    instead: |role, _| {
-        of_role(
-            role,
-            &[(
-                "transformer",
-                "Chroma1-HD.safetensors from lodestones/Chroma1-HD",
-            )],
-        )
+    instead: readable_files! {
+        "transformer": "Chroma1-HD.safetensors from lodestones/Chroma1-HD";
     },
     tiny_decoder: TinyDecoderRules::FLUX,
     ..FamilyInfo::IMAGES

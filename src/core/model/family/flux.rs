@@ -1,8 +1,8 @@
 //! FLUX.1.
 
-use super::{FamilyInfo, TinyDecoderRules, of_role};
+use super::{FamilyInfo, TinyDecoderRules, readable_files};
 use crate::formats::weights::WeightSet;
-use crate::model::{DetectionRule, GuidanceMode, PartKind, StepCacheKind};
+use crate::model::{GuidanceMode, StepCacheKind, detection_rules};
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "flux",
@@ -17,22 +17,20 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     token_limit: |guidance| Some(text_tokens(guidance)),
     // Nineteen double blocks and thirty-eight single ones.
     matrices_a_block: |_| 22.3,
-    kinds: KINDS,
+    kinds: detection_rules! {
+        "flux" "controlnet" "a Flux ControlNet": "controlnet_x_embedder.weight", "context_embedder.weight";
+        "flux" "adapter" "a Flux Redux adapter" as Redux: "redux_up.weight", "redux_down.weight";
+        "flux" "transformer" "a Flux transformer in the original layout": "double_blocks.0.img_attn.qkv.weight";
+        "flux" "transformer" "a Flux transformer":
+            "single_transformer_blocks.0.proj_mlp.weight", "x_embedder.weight";
+        "flux" "transformer" "a Flux transformer":
+            "single_transformer_blocks.0.mlp_fc1.weight", "x_embedder.weight";
+        "flux" "vae" "an image VAE in the original layout" as KlVae: "decoder.mid.block_1.conv1.weight";
+    },
     published_name,
-    instead: |role, _| {
-        of_role(
-            role,
-            &[
-                (
-                    "transformer",
-                    "flux1-dev-fp8.safetensors from Comfy-Org/flux1-dev, or flux1-schnell-fp8.safetensors from Comfy-Org/flux1-schnell",
-                ),
-                (
-                    "vae",
-                    "ae.safetensors from black-forest-labs/FLUX.1-schnell",
-                ),
-            ],
-        )
+    instead: readable_files! {
+        "transformer": "flux1-dev-fp8.safetensors from Comfy-Org/flux1-dev, or flux1-schnell-fp8.safetensors from Comfy-Org/flux1-schnell";
+        "vae": "ae.safetensors from black-forest-labs/FLUX.1-schnell";
     },
     tiny_decoder: TinyDecoderRules::FLUX,
     ..FamilyInfo::IMAGES
@@ -46,50 +44,6 @@ fn text_tokens(guidance: GuidanceMode) -> u32 {
         GuidanceMode::Cfg | GuidanceMode::Distilled => 512,
     }
 }
-
-const KINDS: &[DetectionRule] = &[
-    DetectionRule::new(
-        "flux",
-        "controlnet",
-        "a Flux ControlNet",
-        &["controlnet_x_embedder.weight", "context_embedder.weight"],
-    ),
-    DetectionRule::new(
-        "flux",
-        "adapter",
-        "a Flux Redux adapter",
-        &["redux_up.weight", "redux_down.weight"],
-    )
-    .of(PartKind::Redux),
-    DetectionRule::transformer(
-        "flux",
-        "a Flux transformer in the original layout",
-        &["double_blocks.0.img_attn.qkv.weight"],
-    ),
-    DetectionRule::transformer(
-        "flux",
-        "a Flux transformer",
-        &[
-            "single_transformer_blocks.0.proj_mlp.weight",
-            "x_embedder.weight",
-        ],
-    ),
-    DetectionRule::transformer(
-        "flux",
-        "a Flux transformer",
-        &[
-            "single_transformer_blocks.0.mlp_fc1.weight",
-            "x_embedder.weight",
-        ],
-    ),
-    DetectionRule::new(
-        "flux",
-        "vae",
-        "an image VAE in the original layout",
-        &["decoder.mid.block_1.conv1.weight"],
-    )
-    .of(PartKind::KlVae),
-];
 
 /// Published transformers of full size; dev and Kontext differ only in name.
 fn published_name(weights: &WeightSet) -> Option<&'static str> {

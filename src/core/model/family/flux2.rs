@@ -1,7 +1,7 @@
 //! FLUX.2 klein.
 
-use super::{FamilyInfo, of_role};
-use crate::model::{DetectionRule, PartKind};
+use super::{FamilyInfo, readable_files};
+use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "flux2",
@@ -12,25 +12,11 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     has_dynamic_shift: true,
     // 26 in a double block, 13 in a single one; what all share is spread over them.
     matrices_a_block: |_| 16.5,
-    kinds: &[
-        DetectionRule::transformer(
-            "flux2",
-            "a FLUX.2 transformer in the original layout",
-            &["double_stream_modulation_img.lin.weight"],
-        ),
-        DetectionRule::transformer(
-            "flux2",
-            "a FLUX.2 transformer",
-            &["double_stream_modulation_img.linear.weight"],
-        ),
-        DetectionRule::new(
-            "flux2",
-            "vae",
-            "a FLUX.2 VAE",
-            &["bn.running_mean", "decoder.conv_in.weight"],
-        )
-        .of(PartKind::KlVae),
-    ],
+    kinds: detection_rules! {
+        "flux2" "transformer" "a FLUX.2 transformer in the original layout": "double_stream_modulation_img.lin.weight";
+        "flux2" "transformer" "a FLUX.2 transformer": "double_stream_modulation_img.linear.weight";
+        "flux2" "vae" "a FLUX.2 VAE" as KlVae: "bn.running_mean", "decoder.conv_in.weight";
+    },
     // Distilled and base differ only in name.
     published_name: |weights| {
         let shape = weights.shape_by_end(&["txt_in.weight", "context_embedder.weight"])?;
@@ -41,17 +27,9 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
             _ => return None,
         })
     },
-    instead: |role, _| {
-        of_role(
-            role,
-            &[
-                ("vae", "flux2-vae.safetensors from Comfy-Org/flux2-dev"),
-                (
-                    "transformer",
-                    "flux-2-klein-4b.safetensors from black-forest-labs/FLUX.2-klein-4B, or flux-2-klein-9b.safetensors from black-forest-labs/FLUX.2-klein-9B",
-                ),
-            ],
-        )
+    instead: readable_files! {
+        "vae": "flux2-vae.safetensors from Comfy-Org/flux2-dev";
+        "transformer": "flux-2-klein-4b.safetensors from black-forest-labs/FLUX.2-klein-4B, or flux-2-klein-9b.safetensors from black-forest-labs/FLUX.2-klein-9B";
     },
     ..FamilyInfo::IMAGES
 };

@@ -1,7 +1,7 @@
 //! FramePack.
 
-use super::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules, of_role};
-use crate::model::{DetectionRule, PartKind, StepCacheKind};
+use super::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use crate::model::{StepCacheKind, detection_rules};
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "framepack",
@@ -13,50 +13,19 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     step_caches: |_| &StepCacheKind::ALL,
     // Twenty double blocks and forty single ones.
     matrices_a_block: |_| 22.3,
-    kinds: &[
-        DetectionRule::transformer(
-            "framepack",
-            "a FramePack transformer",
-            &["clean_x_embedder.proj.weight"],
-        ),
-        DetectionRule::transformer(
-            "hunyuan",
-            "a HunyuanVideo transformer",
-            &["context_embedder.time_text_embed.timestep_embedder.linear_1.weight"],
-        ),
-        DetectionRule::transformer(
-            "hunyuan",
-            "a HunyuanVideo transformer",
-            &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
-        ),
-        DetectionRule::transformer(
-            "hunyuan",
-            "a HunyuanVideo transformer",
-            &["txt_in.individual_token_refiner.blocks.0.self_attn.qkv.weight"],
-        ),
-        DetectionRule::new(
-            "hunyuan",
-            "vae",
-            "a HunyuanVideo VAE",
-            &["decoder.conv_in.conv.weight"],
-        )
-        .of(PartKind::VideoVae),
-        DetectionRule::new(
-            "hunyuan",
-            "vae",
-            "a HunyuanVideo VAE",
-            &["encoder.conv_in.conv.weight"],
-        )
-        .of(PartKind::VideoVae),
-    ],
-    instead: |role, _| {
-        of_role(
-            role,
-            &[(
-                "transformer",
-                "FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy",
-            )],
-        )
+    kinds: detection_rules! {
+        "framepack" "transformer" "a FramePack transformer": "clean_x_embedder.proj.weight";
+        "hunyuan" "transformer" "a HunyuanVideo transformer":
+            "context_embedder.time_text_embed.timestep_embedder.linear_1.weight";
+        "hunyuan" "transformer" "a HunyuanVideo transformer":
+            "txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight";
+        "hunyuan" "transformer" "a HunyuanVideo transformer":
+            "txt_in.individual_token_refiner.blocks.0.self_attn.qkv.weight";
+        "hunyuan" "vae" "a HunyuanVideo VAE" as VideoVae: "decoder.conv_in.conv.weight";
+        "hunyuan" "vae" "a HunyuanVideo VAE" as VideoVae: "encoder.conv_in.conv.weight";
+    },
+    instead: readable_files! {
+        "transformer": "FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy";
     },
     tiny_decoder: TinyDecoderRules {
         words: &["taehv", "taehy", "hunyuan", "framepack"],

@@ -43,8 +43,8 @@ pub struct FamilyInfo {
     pub(crate) kinds: &'static [DetectionRule],
     /// The published name of a transformer of full size, where its shapes show it.
     pub(crate) published_name: fn(&WeightSet) -> Option<&'static str>,
-    /// A file with the same weights in a form that is read, and where it is. By role and description of a file.
-    pub(crate) instead: fn(&str, &str) -> Option<&'static str>,
+    /// Files with the same weights in a form that is read, and where they are; the first that fits counts.
+    pub(crate) instead: &'static [ReadableFile],
     pub(crate) tiny_decoder: TinyDecoderRules,
 }
 
@@ -71,11 +71,8 @@ impl FamilyInfo {
         matrices_a_block: |_| 0.0,
         kinds: &[],
         published_name: |_| None,
-        instead: |_, _| None,
-        tiny_decoder: TinyDecoderRules {
-            words: &[],
-            is_f16: false,
-        },
+        instead: &[],
+        tiny_decoder: TinyDecoderRules::of(&[]),
     };
 
     /// Returns whether another program's name of a model, in lower-case letters and digits, belongs to this family.
@@ -154,17 +151,26 @@ pub(crate) struct TinyDecoderRules {
 
 impl TinyDecoderRules {
     /// Those of FLUX.1's latents.
-    pub const FLUX: Self = Self {
-        words: &["taef1", "flux"],
-        is_f16: false,
-    };
+    pub const FLUX: Self = Self::of(&["taef1", "flux"]);
+
+    pub const fn of(words: &'static [&'static str]) -> Self {
+        Self {
+            words,
+            is_f16: false,
+        }
+    }
 }
 
-/// The file for a role among roles and files.
-pub(super) fn of_role(role: &str, files: &[(&str, &'static str)]) -> Option<&'static str> {
-    let found = files.iter().find(|(of, _)| *of == role);
-    found.map(|(_, file)| *file)
+/// Role of a file, a part of its description, and the file to get instead.
+pub(crate) type ReadableFile = (&'static str, &'static str, &'static str);
+
+/// [`ReadableFile`]s, one a row; the part of a description is left out where any will do.
+macro_rules! readable_files {
+    ($($role:literal $($part:literal)?: $file:literal;)+) => {
+        &[$(($role, concat!("" $(, $part)?), $file)),+]
+    };
 }
+pub(super) use readable_files;
 
 /// The first step that is made of a given image, see [`FamilyInfo::first_step`].
 pub fn first_step(num_steps: u32, strength: f64) -> u32 {

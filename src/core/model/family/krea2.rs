@@ -1,7 +1,7 @@
 //! Krea 2.
 
-use super::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, of_role};
-use crate::model::DetectionRule;
+use super::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "krea2",
@@ -11,36 +11,19 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     has_dynamic_shift: true,
     // Blocks that read text and timestep are spread over the twenty-eight.
     matrices_a_block: |_| 12.1,
-    kinds: &[
-        DetectionRule::transformer(
-            "krea2",
-            "a Krea 2 transformer",
-            &["text_fusion.projector.weight"],
-        ),
-        DetectionRule::transformer(
-            "krea2",
-            "a Krea 2 transformer in the original layout",
-            &["txtfusion.projector.weight"],
-        ),
-    ],
+    kinds: detection_rules! {
+        "krea2" "transformer" "a Krea 2 transformer": "text_fusion.projector.weight";
+        "krea2" "transformer" "a Krea 2 transformer in the original layout": "txtfusion.projector.weight";
+    },
     published_name: |weights| {
         let shape = weights.shape_by_end(&["tproj.1.weight", "time_mod_proj.weight"])?;
         (shape.get(1)? == &6144).then_some("Krea 2 12B")
     },
-    instead: |role, _| {
-        of_role(
-            role,
-            &[(
-                "transformer",
-                "krea2_turbo_fp8_scaled.safetensors or krea2_turbo_bf16.safetensors from Comfy-Org/Krea-2",
-            )],
-        )
+    instead: readable_files! {
+        "transformer": "krea2_turbo_fp8_scaled.safetensors or krea2_turbo_bf16.safetensors from Comfy-Org/Krea-2";
     },
     // Those of Wan 2.1, which has the same latents.
-    tiny_decoder: TinyDecoderRules {
-        words: &["taew2_1", "taew", "wan"],
-        is_f16: false,
-    },
+    tiny_decoder: TinyDecoderRules::of(&["taew2_1", "taew", "wan"]),
     time_convolutions: TemporalConvPolicy::Fastest,
     ..FamilyInfo::IMAGES
 };

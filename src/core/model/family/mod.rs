@@ -22,9 +22,9 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub(crate) use info::TinyDecoderRules;
-use info::of_role;
+use info::readable_files;
 pub use info::{FamilyInfo, RecipeKind, TemporalConvPolicy, first_step};
+pub(crate) use info::{ReadableFile, TinyDecoderRules};
 
 /// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
 static FAMILIES: &[&FamilyInfo] = &[

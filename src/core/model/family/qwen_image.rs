@@ -1,7 +1,7 @@
 //! Qwen-Image and Qwen-Image-Edit.
 
-use super::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, of_role};
-use crate::model::{DetectionRule, StepCacheKind};
+use super::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use crate::model::{StepCacheKind, detection_rules};
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "qwen_image",
@@ -13,44 +13,22 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     has_dynamic_shift: true,
     step_caches: |_| StepCacheKind::WITH_MAGNITUDES,
     matrices_a_block: |_| 36.1,
-    kinds: &[
-        DetectionRule::new(
-            "qwen_image",
-            "controlnet",
-            "a Qwen-Image ControlNet",
-            &["controlnet_x_embedder.weight", "txt_norm.weight"],
-        ),
-        DetectionRule::new(
-            "qwen_image",
-            "controlnet",
-            "a Qwen-Image ControlNet",
-            &["controlnet_blocks.0.x_rms.weight"],
-        ),
-        DetectionRule::transformer(
-            "qwen_image",
-            "a Qwen-Image transformer",
-            &["txt_norm.weight", "transformer_blocks.0.img_mod.1.weight"],
-        ),
-    ],
+    kinds: detection_rules! {
+        "qwen_image" "controlnet" "a Qwen-Image ControlNet": "controlnet_x_embedder.weight", "txt_norm.weight";
+        "qwen_image" "controlnet" "a Qwen-Image ControlNet": "controlnet_blocks.0.x_rms.weight";
+        "qwen_image" "transformer" "a Qwen-Image transformer":
+            "txt_norm.weight", "transformer_blocks.0.img_mod.1.weight";
+    },
     // Published transformers of full size differ only in name.
     published_name: |weights| {
         let shape = weights.shape_by_end(&["img_in.weight"])?;
         (shape.first()? == &3072).then_some("Qwen-Image 20B")
     },
-    instead: |role, _| {
-        of_role(
-            role,
-            &[(
-                "transformer",
-                "qwen_image_2512_fp8_e4m3fn.safetensors from Comfy-Org/Qwen-Image_ComfyUI",
-            )],
-        )
+    instead: readable_files! {
+        "transformer": "qwen_image_2512_fp8_e4m3fn.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
     },
     // Those of Wan 2.1, which has the same latents.
-    tiny_decoder: TinyDecoderRules {
-        words: &["taew", "wan"],
-        is_f16: false,
-    },
+    tiny_decoder: TinyDecoderRules::of(&["taew", "wan"]),
     time_convolutions: TemporalConvPolicy::Fastest,
     ..FamilyInfo::IMAGES
 };

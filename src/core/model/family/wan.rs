@@ -1,8 +1,8 @@
 //! Wan 2.1 and 2.2.
 
-use super::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules};
+use super::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules, readable_files};
 use crate::formats::weights::WeightSet;
-use crate::model::{DetectionRule, PartKind, StepCacheKind};
+use crate::model::{StepCacheKind, detection_rules};
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "wan",
@@ -32,68 +32,27 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "wan2", "wanv2", "wanvideo", "want2v", "wani2v", "wanti2v", "wanmoe",
     ],
     wan2gp_types: &["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp", "vace"],
-    kinds: &[
-        DetectionRule::transformer(
-            "wan",
-            "a Wan transformer",
-            &[
-                "condition_embedder.time_proj.weight",
-                "patch_embedding.weight",
-            ],
-        ),
-        DetectionRule::transformer(
-            "wan",
-            "a Wan transformer in the original layout",
-            &["time_projection.1.weight", "patch_embedding.weight"],
-        ),
-        DetectionRule::transformer(
-            "wan",
-            "a Wan transformer in the original layout",
-            &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
-        ),
-        DetectionRule::new("wan", "vae", "a Wan VAE", &["decoder.norm_out.gamma"])
-            .of(PartKind::WanVae),
-        DetectionRule::new(
-            "wan",
-            "vae",
-            "a Wan VAE in the original layout",
-            &["decoder.middle.0.residual.0.gamma"],
-        )
-        .of(PartKind::WanVae),
-    ],
+    kinds: detection_rules! {
+        "wan" "transformer" "a Wan transformer": "condition_embedder.time_proj.weight", "patch_embedding.weight";
+        "wan" "transformer" "a Wan transformer in the original layout":
+            "time_projection.1.weight", "patch_embedding.weight";
+        "wan" "transformer" "a Wan transformer in the original layout":
+            "blocks.0.self_attn.q.weight", "patch_embedding.weight";
+        "wan" "vae" "a Wan VAE" as WanVae: "decoder.norm_out.gamma";
+        "wan" "vae" "a Wan VAE in the original layout" as WanVae: "decoder.middle.0.residual.0.gamma";
+    },
     published_name,
-    instead: |role, text| {
-        let is = |part: &str| text.contains(part);
-        Some(match role {
-            "transformer" if is("VACE 1.3B") => {
-                "wan2.1_vace_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-            }
-            "transformer" if is("VACE 14B") => {
-                "wan2.1_vace_14B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-            }
-            "transformer" if is("T2V 1.3B") => {
-                "wan2.1_t2v_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-            }
-            "transformer" if is("2.1 I2V") => {
-                "wan2.1_i2v_480p_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-            }
-            "transformer" if is("I2V A14B") => {
-                "wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors and its low_noise from Comfy-Org/Wan_2.2_ComfyUI_Repackaged"
-            }
-            "transformer" if is("TI2V 5B") => {
-                "wan2.2_ti2v_5B_fp16.safetensors from Comfy-Org/Wan_2.2_ComfyUI_Repackaged"
-            }
-            "transformer" => {
-                "wan2.1_t2v_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
-            }
-            "vae" => "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged",
-            _ => return None,
-        })
+    instead: readable_files! {
+        "transformer" "VACE 1.3B": "wan2.1_vace_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+        "transformer" "VACE 14B": "wan2.1_vace_14B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+        "transformer" "T2V 1.3B": "wan2.1_t2v_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+        "transformer" "2.1 I2V": "wan2.1_i2v_480p_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+        "transformer" "I2V A14B": "wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors and its low_noise from Comfy-Org/Wan_2.2_ComfyUI_Repackaged";
+        "transformer" "TI2V 5B": "wan2.2_ti2v_5B_fp16.safetensors from Comfy-Org/Wan_2.2_ComfyUI_Repackaged";
+        "transformer": "wan2.1_t2v_14B_fp8_scaled.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
+        "vae": "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
     },
-    tiny_decoder: TinyDecoderRules {
-        words: &["taew", "wan"],
-        is_f16: false,
-    },
+    tiny_decoder: TinyDecoderRules::of(&["taew", "wan"]),
     ..FamilyInfo::IMAGES
 };
 

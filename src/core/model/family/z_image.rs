@@ -1,7 +1,7 @@
 //! Z-Image.
 
-use super::{FamilyInfo, TinyDecoderRules, of_role};
-use crate::model::DetectionRule;
+use super::{FamilyInfo, TinyDecoderRules, readable_files};
+use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
     id: "z_image",
@@ -10,37 +10,18 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     names: &["zimage"],
     // Those of the four blocks before are spread over the thirty.
     matrices_a_block: |_| 13.9,
-    kinds: &[
-        DetectionRule::transformer(
-            "z_image",
-            "a Z-Image transformer",
-            &["cap_pad_token", "all_x_embedder.2-1.weight"],
-        ),
-        DetectionRule::transformer(
-            "z_image",
-            "a Z-Image transformer in the original layout",
-            &["cap_pad_token", "x_embedder.weight"],
-        ),
-        DetectionRule::new(
-            "z_image",
-            "controlnet",
-            "a Z-Image ControlNet",
-            &["control_layers.0.attention_norm1.weight"],
-        ),
-    ],
+    kinds: detection_rules! {
+        "z_image" "transformer" "a Z-Image transformer": "cap_pad_token", "all_x_embedder.2-1.weight";
+        "z_image" "transformer" "a Z-Image transformer in the original layout": "cap_pad_token", "x_embedder.weight";
+        "z_image" "controlnet" "a Z-Image ControlNet": "control_layers.0.attention_norm1.weight";
+    },
     // Turbo and Base differ only in name.
     published_name: |weights| {
         let shape = weights.shape_by_end(&["x_embedder.weight", "all_x_embedder.2-1.weight"])?;
         (shape.first()? == &3840).then_some("Z-Image 6B")
     },
-    instead: |role, _| {
-        of_role(
-            role,
-            &[(
-                "transformer",
-                "z_image_turbo_bf16.safetensors from Comfy-Org/z_image_turbo, or z_image_bf16.safetensors from Comfy-Org/z_image",
-            )],
-        )
+    instead: readable_files! {
+        "transformer": "z_image_turbo_bf16.safetensors from Comfy-Org/z_image_turbo, or z_image_bf16.safetensors from Comfy-Org/z_image";
     },
     tiny_decoder: TinyDecoderRules::FLUX,
     ..FamilyInfo::IMAGES

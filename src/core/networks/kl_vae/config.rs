@@ -5,18 +5,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
 use super::keys::KlVaeKeys;
 use super::levels::{self, MAX_LEVELS};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::networks::config::{AutoencoderConfig, check_only, class_name};
-use crate::networks::header::{count, not_a, sizes_of};
-use crate::networks::schema::TensorSpec;
+use crate::networks::config::{AutoencoderConfig, class_name};
+use crate::networks::prelude::*;
 use crate::networks::vae::{VaeHalf, check_scale};
-use crate::networks::{NetworkConfig, check_epsilon, check_layers, check_sizes};
 
 /// Latent channels of FLUX.1 and of HunyuanVideo. How others are scaled no shape says.
 const PUBLISHED_LATENTS: i64 = 16;
@@ -43,58 +36,56 @@ pub trait KlKind: Clone + fmt::Debug + PartialEq {
     /// The `scaling_factor` and `shift_factor` of a file without a config: those of the published one.
     const SCALES_WITHOUT_CONFIG: (f64, Option<f64>);
 
-    /// diffusers' defaults.
-    fn defaults() -> KlConfig<Self>;
+    /// diffusers' defaults: widths of the levels, residual blocks of one, channels and scale of latents.
+    const DEFAULTS: (&'static [i64], i64, i64, f64);
+    /// diffusers' defaults of edges and frames of one latent, where configs have them.
+    const RATIOS: [Option<i64>; 2] = [None; 2];
 
     /// Checks specific to this kind.
     fn check(config: &KlConfig<Self>) -> Result<(), String>;
 }
 
-/// `vae/config.json`, with diffusers' defaults where a key is left out.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, bound = "")]
-pub struct KlConfig<K: KlKind> {
-    #[serde(rename = "_class_name")]
-    pub class: String,
-    pub in_channels: i64,
-    pub out_channels: i64,
-    pub down_block_types: Option<Vec<String>>,
-    pub up_block_types: Option<Vec<String>>,
-    /// Width of each level, from pixels to latents.
-    pub block_out_channels: Vec<i64>,
-    /// Widths of the decoder, where it has others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decoder_block_out_channels: Option<Vec<i64>>,
-    /// Residual blocks of a level of the encoder; the decoder has one more.
-    pub layers_per_block: i64,
-    pub act_fn: String,
-    pub latent_channels: i64,
-    pub norm_num_groups: i64,
-    pub scaling_factor: f64,
-    /// Of images alone.
-    pub shift_factor: Option<f64>,
-    /// Of images alone, as is the next: videos always have both.
-    pub use_quant_conv: bool,
-    pub use_post_quant_conv: bool,
-    pub mid_block_add_attention: bool,
-    /// Of videos alone, as is the next.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spatial_compression_ratio: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub temporal_compression_ratio: Option<i64>,
-    /// Of normed latents: what keeps their deviations from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch_norm_eps: Option<f64>,
-    /// Of normed latents: latents of one patch along each edge.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub patch_size: Option<[i64; 2]>,
-    #[serde(skip)]
-    pub kind: PhantomData<K>,
-}
-
-impl<K: KlKind> Default for KlConfig<K> {
-    fn default() -> Self {
-        K::defaults()
+network_config! {
+    /// `vae/config.json`, with diffusers' defaults where a key is left out.
+    #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+    #[serde(default, bound = "")]
+    pub struct KlConfig<K: KlKind> {
+        #[serde(rename = "_class_name")]
+        pub class: String = K::CLASS.to_owned(),
+        pub in_channels: i64 = 3 => only(),
+        pub out_channels: i64 = 3 => only(),
+        pub down_block_types: Option<Vec<String>> = None,
+        pub up_block_types: Option<Vec<String>> = None,
+        /// Width of each level, from pixels to latents.
+        pub block_out_channels: Vec<i64> = K::DEFAULTS.0.to_vec(),
+        /// Widths of the decoder, where it has others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub decoder_block_out_channels: Option<Vec<i64>> = None,
+        /// Residual blocks of a level of the encoder; the decoder has one more.
+        pub layers_per_block: i64 = K::DEFAULTS.1 => layers(),
+        pub act_fn: String = "silu".to_owned(),
+        pub latent_channels: i64 = K::DEFAULTS.2 => size(),
+        pub norm_num_groups: i64 = 32 => size(),
+        pub scaling_factor: f64 = K::DEFAULTS.3,
+        /// Of images alone.
+        pub shift_factor: Option<f64> = None,
+        /// Of images alone, as is the next: videos always have both.
+        pub use_quant_conv: bool = true,
+        pub use_post_quant_conv: bool = true,
+        pub mid_block_add_attention: bool = true,
+        /// Of videos alone, as is the next.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub spatial_compression_ratio: Option<i64> = K::RATIOS[0],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub temporal_compression_ratio: Option<i64> = K::RATIOS[1],
+        /// Of normed latents: what keeps their deviations from 0.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub batch_norm_eps: Option<f64> = None,
+        /// Of normed latents: latents of one patch along each edge.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub patch_size: Option<[i64; 2]> = None,
+        #[serde(skip)]
+        pub kind: PhantomData<K> = PhantomData,
     }
 }
 
@@ -175,8 +166,7 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
                 "expected 1 to {MAX_LEVELS} levels in block_out_channels, found {levels}"
             ));
         }
-        check_only("in_channels", &self.in_channels, &3)?;
-        check_only("out_channels", &self.out_channels, &3)?;
+        self.check_declared()?;
         let [down, up] = K::BLOCK_TYPES;
         for (name, types, usual) in [
             ("down_block_types", &self.down_block_types, down),
@@ -190,11 +180,6 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
             check_only("act_fn", &self.act_fn, &"silu".to_owned())?;
         }
         let groups = self.norm_num_groups;
-        check_layers(&[("layers_per_block", self.layers_per_block)])?;
-        check_sizes(&[
-            ("latent_channels", self.latent_channels),
-            ("norm_num_groups", groups),
-        ])?;
         let decoders = self.decoder_block_out_channels.as_ref();
         let found = decoders.map_or(levels, Vec::len);
         check_only("number of decoder_block_out_channels", &found, &levels)?;
@@ -236,38 +221,6 @@ impl<K: KlKind> AutoencoderConfig for KlConfig<K> {
 }
 
 impl<K: KlKind> KlConfig<K> {
-    /// diffusers' defaults of both kinds, with the numbers in which they differ.
-    pub(in crate::networks) fn with_levels(
-        widths: &[i64],
-        blocks: i64,
-        latents: i64,
-        scaling_factor: f64,
-    ) -> Self {
-        Self {
-            class: K::CLASS.to_owned(),
-            in_channels: 3,
-            out_channels: 3,
-            down_block_types: None,
-            up_block_types: None,
-            block_out_channels: widths.to_vec(),
-            decoder_block_out_channels: None,
-            layers_per_block: blocks,
-            act_fn: "silu".to_owned(),
-            latent_channels: latents,
-            norm_num_groups: 32,
-            scaling_factor,
-            shift_factor: None,
-            use_quant_conv: true,
-            use_post_quant_conv: true,
-            mid_block_add_attention: true,
-            spatial_compression_ratio: None,
-            temporal_compression_ratio: None,
-            batch_norm_eps: None,
-            patch_size: None,
-            kind: PhantomData,
-        }
-    }
-
     /// The config with the widths of one half.
     pub fn of_half(&self, half: VaeHalf) -> Self {
         let own = match half {

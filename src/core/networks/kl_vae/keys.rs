@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::formats::weights::WeightSet;
-use crate::networks::dialects::{NamePair, names, renamed_by_patterns};
-use crate::networks::header::prefix_before;
+use crate::networks::dialects::renamed_by_patterns;
+use crate::networks::prelude::*;
 use crate::networks::vae::VaeHalf;
 
 /// Dialects of an autoencoder's tensors.

@@ -4,9 +4,7 @@
 
 use super::config::{KlConfig, KlKind, NORM_MEAN, NORM_VARIANCE};
 use super::keys::KlVaeKeys;
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::networks::schema::{Schema, TensorSpec};
+use crate::networks::prelude::*;
 use crate::networks::vae::VaeHalf;
 
 /// More than any autoencoder has.

@@ -9,16 +9,13 @@ mod keys;
 mod levels;
 
 use super::vae::check_shift;
-use crate::model::{DetectionRule, PartKind};
+use crate::model::{DetectionRule, detection_rules};
 
 /// By which its files are known where no family knows them better.
-pub(super) const KINDS: &[DetectionRule] = &[DetectionRule::new(
-    "",
-    "vae",
-    "an image VAE",
-    &["decoder.mid_block.resnets.0.conv1.weight"],
-)
-.of(PartKind::KlVae)];
+pub(super) const KINDS: &[DetectionRule] = detection_rules! {
+    "" "vae" "an image VAE" as KlVae: "decoder.mid_block.resnets.0.conv1.weight";
+};
+
 pub use config::{KlConfig, KlKind, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
 pub use keys::KlVaeKeys;
 
@@ -36,9 +33,7 @@ impl KlKind for ImageVae {
     const BLOCK_TYPES: [&'static str; 2] = ["DownEncoderBlock2D", "UpDecoderBlock2D"];
     const SCALES_WITHOUT_CONFIG: (f64, Option<f64>) = (0.3611, Some(0.1159));
 
-    fn defaults() -> KlVaeConfig {
-        KlConfig::with_levels(&[64], 1, 4, 0.18215)
-    }
+    const DEFAULTS: (&'static [i64], i64, i64, f64) = (&[64], 1, 4, 0.18215);
 
     fn check(config: &KlVaeConfig) -> Result<(), String> {
         check_shift("shift_factor", config.shift())
@@ -49,19 +44,25 @@ impl KlVaeConfig {
     /// The autoencoder that was published with FLUX.1, which later models took over.
     pub(crate) fn of_sixteen_channels() -> Self {
         Self {
+            block_out_channels: vec![128, 256, 512, 512],
+            layers_per_block: 2,
+            latent_channels: 16,
+            scaling_factor: 0.3611,
             use_quant_conv: false,
             use_post_quant_conv: false,
-            ..Self::with_levels(&[128, 256, 512, 512], 2, 16, 0.3611)
+            ..Self::default()
         }
     }
 
     /// The published one with normed latents.
     pub(crate) fn of_thirty_two_channels() -> Self {
-        let plain = Self::with_levels(&[128, 256, 512, 512], 2, 32, 1.0);
-        let class = ImageVae::NORMED_CLASS.unwrap_or(ImageVae::CLASS);
         Self {
-            class: class.to_owned(),
-            ..plain
+            class: ImageVae::NORMED_CLASS.unwrap_or_default().to_owned(),
+            latent_channels: 32,
+            scaling_factor: 1.0,
+            use_quant_conv: true,
+            use_post_quant_conv: true,
+            ..Self::of_sixteen_channels()
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Tensor names of a language model: those of `transformers` after some prefix, or llama.cpp's.
 
 use super::LanguageKind;
-use crate::networks::dialects::{BlockList, NamePair, names, renamed};
-use crate::networks::header::prefix_before;
+use crate::networks::prelude::*;
 
 pub(super) const TOKENS: &str = "embed_tokens.weight";
 /// By which a file is known: the table alone could be any model's.

@@ -1,6 +1,6 @@
 //! The language models that images and videos are made with: by what they differ, and how their files are known.
 
-use crate::model::{DetectionRule, PartKind};
+use crate::model::{DetectionRule, detection_rules};
 
 /// The decoders, as tensors and `model_type` show them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,27 +14,16 @@ pub enum LanguageKind {
 }
 
 /// Rules for its files, including llama.cpp's. Gemma has the norms of Qwen 3, and Llama none.
-pub(in crate::networks) const RULES: &[DetectionRule] = &[
-    gemma(&["layers.0.pre_feedforward_layernorm.weight"]),
-    gemma(&["token_embd.weight", "blk.0.post_ffw_norm.weight"]),
-    QWEN3.with(&["embed_tokens.weight", "layers.0.self_attn.q_norm.weight"]),
-    QWEN3.with(&["token_embd.weight", "blk.0.attn_q_norm.weight"]),
-    QWEN2.with(&["embed_tokens.weight", "layers.0.self_attn.q_proj.bias"]),
-    QWEN2.with(&["token_embd.weight", "blk.0.attn_q.bias"]),
-    LLAMA.with(&["embed_tokens.weight", "layers.0.input_layernorm.weight"]),
-    LLAMA.with(&["token_embd.weight", "blk.0.attn_norm.weight"]),
-];
-
-const QWEN3: DetectionRule =
-    DetectionRule::new("qwen", "text_encoder", "a Qwen 3 text encoder", &[]).of(PartKind::Qwen);
-const QWEN2: DetectionRule =
-    DetectionRule::new("qwen", "text_encoder", "a Qwen 2.5 text encoder", &[]).of(PartKind::Qwen);
-const LLAMA: DetectionRule =
-    DetectionRule::new("llama", "text_encoder", "a Llama text encoder", &[]).of(PartKind::Llama);
-
-const fn gemma(ends: &'static [&'static str]) -> DetectionRule {
-    DetectionRule::new("gemma", "text_encoder", "a Gemma text encoder", ends)
-}
+pub(in crate::networks) const RULES: &[DetectionRule] = detection_rules! {
+    "gemma" "text_encoder" "a Gemma text encoder": "layers.0.pre_feedforward_layernorm.weight";
+    "gemma" "text_encoder" "a Gemma text encoder": "token_embd.weight", "blk.0.post_ffw_norm.weight";
+    "qwen" "text_encoder" "a Qwen 3 text encoder" as Qwen: "embed_tokens.weight", "layers.0.self_attn.q_norm.weight";
+    "qwen" "text_encoder" "a Qwen 3 text encoder" as Qwen: "token_embd.weight", "blk.0.attn_q_norm.weight";
+    "qwen" "text_encoder" "a Qwen 2.5 text encoder" as Qwen: "embed_tokens.weight", "layers.0.self_attn.q_proj.bias";
+    "qwen" "text_encoder" "a Qwen 2.5 text encoder" as Qwen: "token_embd.weight", "blk.0.attn_q.bias";
+    "llama" "text_encoder" "a Llama text encoder" as Llama: "embed_tokens.weight", "layers.0.input_layernorm.weight";
+    "llama" "text_encoder" "a Llama text encoder" as Llama: "token_embd.weight", "blk.0.attn_norm.weight";
+};
 
 impl LanguageKind {
     /// Of a `config.json`; one that does not say it is a Llama's.

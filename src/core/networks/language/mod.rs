@@ -7,17 +7,11 @@ mod keys;
 mod kinds;
 mod usage;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use keys::{QUERY_NORM, TOKENS};
 
-use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
-use super::header::not_a;
-use super::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes, model_type};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
+use crate::networks::prelude::*;
 
 pub use keys::LanguageKeys;
-use keys::{QUERY_NORM, TOKENS};
 pub use kinds::LanguageKind;
 pub(super) use kinds::RULES;
 pub use usage::{LanguageTap, LanguageUse};
@@ -279,27 +273,24 @@ impl LanguageConfig {
         let kind = self.kind();
         let mut schema = Schema::default();
         schema.add(TOKENS, &[self.vocab_size, hidden], TensorRole::Table);
-        for layer in 0..self.num_read_layers() {
-            let name = |part: &str| format!("layers.{layer}.{part}");
-            schema.vector(&name("input_layernorm.weight"), hidden);
-            for (projection, rows) in [("q_proj", queries), ("k_proj", values), ("v_proj", values)]
-            {
-                let projection = name(&format!("self_attn.{projection}"));
-                schema.matrix(&projection, rows, hidden);
+        schema.blocks("layers", self.num_read_layers(), |schema| {
+            schema.vector("input_layernorm.weight", hidden);
+            for (part, rows) in [("q_proj", queries), ("k_proj", values), ("v_proj", values)] {
+                schema.matrix(&format!("self_attn.{part}"), rows, hidden);
                 if kind.has_biases() {
-                    schema.vector(&format!("{projection}.bias"), rows);
+                    schema.vector(&format!("self_attn.{part}.bias"), rows);
                 }
             }
-            schema.matrix(&name("self_attn.o_proj"), hidden, queries);
+            schema.matrix("self_attn.o_proj", hidden, queries);
             if kind.has_head_norms() {
-                schema.vector(&name("self_attn.q_norm.weight"), head_dim);
-                schema.vector(&name("self_attn.k_norm.weight"), head_dim);
+                schema.vector("self_attn.q_norm.weight", head_dim);
+                schema.vector("self_attn.k_norm.weight", head_dim);
             }
-            schema.vector(&name("post_attention_layernorm.weight"), hidden);
-            schema.matrix(&name("mlp.gate_proj"), inner, hidden);
-            schema.matrix(&name("mlp.up_proj"), inner, hidden);
-            schema.matrix(&name("mlp.down_proj"), hidden, inner);
-        }
+            schema.vector("post_attention_layernorm.weight", hidden);
+            schema.matrix("mlp.gate_proj", inner, hidden);
+            schema.matrix("mlp.up_proj", inner, hidden);
+            schema.matrix("mlp.down_proj", hidden, inner);
+        });
         if self.tap == LanguageTap::Last {
             schema.vector("norm.weight", hidden);
         }

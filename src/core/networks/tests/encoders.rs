@@ -121,7 +121,7 @@ fn the_schema_of_a_video_text_encoder_is_its_file() {
 #[test]
 fn the_schema_of_a_video_image_encoder_is_its_file() {
     let file = in_folder(CLIP_VISION);
-    let prefix = clip_vision::prefix(file.keys().map(String::as_str)).unwrap();
+    let prefix = ClipVisionConfig::prefix(&file.keys().map(String::as_str)).unwrap();
     let config = ClipVisionConfig::read(&fixture(CLIP_VISION)).unwrap();
     let schema = config.schema(prefix);
     assert_exact(&schema, &file, |key| key.ends_with("position_ids"));
@@ -133,7 +133,7 @@ fn the_schema_of_a_video_image_encoder_is_its_file() {
 #[test]
 fn the_schema_of_a_siglip_is_its_file_without_the_pooling_head() {
     let file = listed(&json_of("vision/siglip/shapes.json"));
-    let prefix = siglip::prefix(&file.keys().map(String::as_str)).unwrap();
+    let prefix = SiglipConfig::prefix(&file.keys().map(String::as_str)).unwrap();
     let schema = config::<SiglipConfig>(SIGLIP).schema(prefix);
     assert_exact(&schema, &file, |key| key.contains(".head."));
     assert!(schema.iter().all(|tensor| tensor.keeps_f32));

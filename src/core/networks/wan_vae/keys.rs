@@ -4,9 +4,8 @@
 //! prefix, in a file with other networks. Contains no shapes.
 
 use super::WanVaeConfig;
-use crate::formats::weights::WeightSet;
-use crate::networks::dialects::{NamePair, names, renamed_by_patterns};
-use crate::networks::header::prefix_before;
+use crate::networks::dialects::renamed_by_patterns;
+use crate::networks::prelude::*;
 
 /// A tensor that either half has; the first two are the authors'.
 const MARKS: [&str; 4] = [

@@ -9,15 +9,12 @@ mod header;
 mod keys;
 mod levels;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use super::config::check_only;
-use super::declared::{DeclaredConfig as _, network_config};
-use super::vae::{VaeHalf, check_scale, check_shift};
-use super::{AutoencoderConfig, NetworkConfig, TensorSpec, check_sizes, class_name};
-use crate::formats::weights::WeightSet;
 use header::{MEAN_16, STD_16};
+
+use super::AutoencoderConfig;
+use super::vae::{VaeHalf, check_scale, check_shift};
+use crate::networks::prelude::*;
+
 pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use safelight_core::networks::{
-    ClipActivation, ClipVisionConfig, NetworkConfig as _, SiglipConfig, clip_vision,
+    ClipActivation, ClipVisionConfig, NetworkConfig as _, SiglipConfig, vision,
 };
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
@@ -272,12 +272,12 @@ fn image_encoders_read_what_their_schemas_say() {
     let config = ClipVisionConfig::read(&fixture("vision/image_encoder")).unwrap();
     let weights = Weights::outline(Kind::Float);
     ClipVisionEncoder::new(&config, &weights).unwrap();
-    assert_asked(&weights, config.schema(clip_vision::USUAL_PREFIX));
+    assert_asked(&weights, config.schema(vision::USUAL_PREFIX));
     let config = SiglipConfig {
         num_hidden_layers: 2,
         ..SiglipConfig::default()
     };
     let weights = Weights::outline(Kind::Float);
     SiglipVisionEncoder::new(&config, &weights).unwrap();
-    assert_asked(&weights, config.schema(clip_vision::USUAL_PREFIX));
+    assert_asked(&weights, config.schema(vision::USUAL_PREFIX));
 }
