@@ -340,7 +340,7 @@ mod tests {
 
     use super::*;
     use crate::runtime::{attention_choice, use_compute_options};
-    use crate::sampling::SamplerAlgorithm;
+    use crate::sampling::{NoiseSchedule, SamplerAlgorithm, UniPcOptions};
 
     /// A model whose fused attention gives no numbers.
     struct Broken {
@@ -390,7 +390,9 @@ mod tests {
             is_hopeless,
             calls: Cell::default(),
         };
-        let euler = SamplerAlgorithm::along(SamplerKind::Euler, vec![1.0, 0.9, 0.6], 1000, 1);
+        let schedule = NoiseSchedule::of_sigmas(vec![1.0, 0.9, 0.6], 1000);
+        let options = UniPcOptions::default();
+        let euler = SamplerAlgorithm::new(SamplerKind::Euler, schedule, options, 1);
         let mut solver = Solver::new(euler, 0..3).unwrap();
         let state = DenoiseState {
             step: 0,

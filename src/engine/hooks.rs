@@ -8,7 +8,7 @@ use crate::fault::{self, FaultSite};
 /// both passes of the guidance in one batch only before or only after.
 #[derive(Debug)]
 pub struct DenoiseState {
-    /// Next call, counted from 0 in the whole schedule: a step, except for Heun, whose steps have two.
+    /// Next call, counted from 0 in the whole schedule: a step, except for samplers whose steps have two.
     pub step: usize,
     /// In f32, in the family's form.
     pub latents: Tensor,

@@ -116,7 +116,7 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     assert_eq!((form.num_frames, sampling.num_steps), (Some(33), Some(7)));
     let guidance = (sampling.guidance_scale, sampling.guidance_scale_2);
     assert_eq!(guidance, (Some(2.0), Some(1.0)));
-    let expected = (Some(4.0), Some(SamplerKind::DpmPp2m));
+    let expected = (Some(4.0), Some(SamplerKind::DpmPp2mDiffusers));
     assert_eq!((sampling.shift, sampling.sampler), expected);
     assert_eq!((form.width, form.height), (Some(256), Some(320)));
     assert!(bench.app().inputs.is_empty());

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use egui::accesskit::Role;
 use egui::{Key, Modifiers, Pos2, Rect};
+use egui_kittest::Node;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::choices::InputSlot;
 use safelight::app::commands::AppCommand;
@@ -74,12 +75,16 @@ impl Bench {
     pub fn choose(&mut self, list: &str, entry: &str) {
         self.scroll_to(list);
         self.click(Role::ComboBox, list);
-        self.harness
-            .get_all_by_role_and_label(Role::Button, entry)
-            .next()
-            .expect("an entry")
-            .click();
+        // A long list scrolls.
+        self.entry(entry).scroll_to_me();
         self.settle();
+        self.entry(entry).click();
+        self.settle();
+    }
+
+    fn entry<'a>(&'a self, name: &'a str) -> Node<'a> {
+        let mut entries = self.harness.get_all_by_role_and_label(Role::Button, name);
+        entries.next().expect("an entry")
     }
 
     pub fn focus_and_type(&mut self, role: Role, name: &str, text: &str) {

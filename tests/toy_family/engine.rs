@@ -11,7 +11,7 @@ use crate::denoise::{Denoiser, ModelCall, walk};
 use crate::error::EngineError;
 use crate::hooks::DenoiseState;
 use crate::pixels::rgb8_from_pixels;
-use crate::sampling::{SamplerAlgorithm, Solver, noise};
+use crate::sampling::{NoiseSchedule, SamplerAlgorithm, Solver, UniPcOptions, noise};
 use crate::stages::StageContext;
 use crate::tensor_files;
 
@@ -86,9 +86,10 @@ impl EngineFamily for Toy {
             prompt: prompt.to_device(place.device).view([1, channels, 1, 1, 1]),
         };
         let num_steps = request.sampling.num_steps as usize;
-        let sigmas = (0..num_steps).map(|step| 1.0 - step as f64 / num_steps as f64);
-        let euler =
-            SamplerAlgorithm::along(SamplerKind::Euler, sigmas.collect(), 1000, request.seed);
+        let sigmas = (0..num_steps).map(|step| 1.0 - step as f32 / num_steps as f32);
+        let schedule = NoiseSchedule::of_sigmas(sigmas.collect(), 1000);
+        let options = UniPcOptions::default();
+        let euler = SamplerAlgorithm::new(SamplerKind::Euler, schedule, options, request.seed);
         let Some(mut solver) = Solver::new(euler, 0..num_steps) else {
             return Err(EngineError::Request {
                 reason: "expected at least one step, found none".to_owned(),

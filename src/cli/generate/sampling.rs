@@ -38,10 +38,10 @@ pub struct SamplingArgs {
     /// Shift of the noise schedule, or dynamic: by the number of tokens (Flux, FramePack) [default: the model's own]
     #[arg(long, value_name = "X")]
     shift: Option<ShiftArgument>,
-    /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
+    /// unipc, unipc_bh1, euler, euler_ancestral, heun, dpmpp_2m, dpmpp_2m_diffusers, dpmpp_2m_sde, dpmpp_sde, res_multistep, res_2s, er_sde, gradient_estimation or lcm, as in ComfyUI; heun, dpmpp_sde and res_2s take twice as long [default: the model's own]
     #[arg(long, value_name = "NAME")]
     sampler: Option<SamplerKind>,
-    /// Scheduler, which spaces the noise levels of the steps: simple, beta, karras or exponential [default: simple, the model's own]
+    /// Scheduler, which spaces the noise levels of the steps: model (its own), or as in ComfyUI simple, normal, sgm_uniform, beta, beta57, karras, exponential, kl_optimal or bong_tangent, or as in diffusers beta_diffusers, karras_diffusers or exponential_diffusers [default: model]
     #[arg(long, value_name = "NAME")]
     schedule: Option<SigmaSchedule>,
 }

@@ -12,22 +12,43 @@ use super::InputUse;
 use crate::enum_macros::{named, parsed};
 
 named! {
-    /// Sampler.
+    /// Sampler. Names are ComfyUI's, and so is the arithmetic where diffusers' differs.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[serde(rename_all = "snake_case")]
     pub enum SamplerKind {
         /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
         #[default]
+        #[serde(rename = "unipc")]
         UniPc = "unipc", "UniPC";
         /// UniPC with `B(h) = h`.
         #[serde(rename = "unipc_bh1")]
         UniPcBh1 = "unipc_bh1", "UniPC bh1";
         Euler = "euler", "Euler";
+        /// Euler to a lower sigma than the step's, and new noise up to it.
+        EulerAncestral = "euler_ancestral", "Euler ancestral";
         /// Flow-match Heun: second order, two calls of the model a step.
         Heun = "heun", "Heun";
-        /// DPM-Solver++, second order, multistep.
+        /// DPM-Solver++, second order, multistep, in the logarithm of sigma.
         #[serde(rename = "dpmpp_2m")]
         DpmPp2m = "dpmpp_2m", "DPM++ 2M";
+        /// As `DpmPp2m`, in the ratio of image to noise: diffusers' `DPMSolverMultistepScheduler` on flow sigmas.
+        #[serde(rename = "dpmpp_2m_diffusers")]
+        DpmPp2mDiffusers = "dpmpp_2m_diffusers", "DPM++ 2M (diffusers)";
+        /// DPM-Solver++ with new noise, second order, multistep.
+        #[serde(rename = "dpmpp_2m_sde")]
+        DpmPp2mSde = "dpmpp_2m_sde", "DPM++ 2M SDE";
+        /// DPM-Solver++ with new noise, two calls of the model a step.
+        #[serde(rename = "dpmpp_sde")]
+        DpmPpSde = "dpmpp_sde", "DPM++ SDE";
+        /// Exponential integrator, second order, multistep.
+        ResMultistep = "res_multistep", "RES multistep";
+        /// Exponential integrator, second order, two calls of the model a step.
+        #[serde(rename = "res_2s")]
+        Res2s = "res_2s", "RES 2S";
+        /// Extended reverse-time SDE, up to third order, multistep.
+        ErSde = "er_sde", "ER SDE";
+        /// Euler that exaggerates the change of the slope.
+        GradientEstimation = "gradient_estimation", "Gradient estimation";
         /// For models distilled to a few steps: new noise between steps.
         Lcm = "lcm", "LCM";
     }
@@ -35,24 +56,73 @@ named! {
 
 parsed!(SamplerKind, "a sampler");
 
+impl SamplerKind {
+    /// Returns whether a step calls the model twice, except for the last.
+    pub fn has_two_calls(self) -> bool {
+        matches!(self, Self::Heun | Self::DpmPpSde | Self::Res2s)
+    }
+
+    /// Sampler of the same name as diffusers computes it.
+    pub fn of_diffusers(self) -> Self {
+        match self {
+            Self::DpmPp2m => Self::DpmPp2mDiffusers,
+            sampler => sampler,
+        }
+    }
+}
+
 named! {
-    /// Spacing of the sigmas.
+    /// Spacing of the sigmas. Names are ComfyUI's, and so is the arithmetic where diffusers' differs: diffusers lays its
+    /// sigmas between the ends of the model's own.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[serde(rename_all = "snake_case")]
     pub enum SigmaSchedule {
-        /// The model's own: timesteps as far from each other, shifted.
+        /// The model's own in diffusers: timesteps as far from each other, shifted.
         #[default]
+        Model = "model", "Model default";
+        /// Every so many entries of the table of all sigmas, from 1 on.
         Simple = "simple", "Simple";
+        /// Equal distances down to the smallest sigma.
+        Normal = "normal", "Normal";
+        /// As `Normal` with one step more, which is left out.
+        SgmUniform = "sgm_uniform", "SGM uniform";
         /// Close together at both ends, by a beta distribution's quantiles (alpha and beta 0.6).
         Beta = "beta", "Beta";
+        /// As `Beta`, with an alpha of 0.5 and a beta of 0.7.
+        Beta57 = "beta57", "Beta57";
         /// Karras and others 2022, with a rho of 7.
         Karras = "karras", "Karras";
         /// As far from each other in the logarithm of sigma.
         Exponential = "exponential", "Exponential";
+        /// As far from each other in the arctangent of sigma.
+        KlOptimal = "kl_optimal", "KL optimal";
+        /// Two arctangents, from 1 to 0.5 and from 0.5 to 0, whatever the shift.
+        BongTangent = "bong_tangent", "Bong tangent";
+        BetaDiffusers = "beta_diffusers", "Beta (diffusers)";
+        KarrasDiffusers = "karras_diffusers", "Karras (diffusers)";
+        ExponentialDiffusers = "exponential_diffusers", "Exponential (diffusers)";
     }
 }
 
 parsed!(SigmaSchedule, "a sigma schedule");
+
+impl SigmaSchedule {
+    /// Returns whether its sigmas lie between the ends of the model's own, as in diffusers.
+    pub fn is_diffusers(self) -> bool {
+        self == Self::Model || self.name().ends_with("_diffusers")
+    }
+
+    /// Schedule of the same name as diffusers computes it.
+    pub fn of_diffusers(self) -> Self {
+        match self {
+            Self::Simple => Self::Model,
+            Self::Beta => Self::BetaDiffusers,
+            Self::Karras => Self::KarrasDiffusers,
+            Self::Exponential => Self::ExponentialDiffusers,
+            schedule => schedule,
+        }
+    }
+}
 
 named! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

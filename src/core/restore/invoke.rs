@@ -67,6 +67,7 @@ pub(super) fn read(fields: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettin
     }
     restored.add_notes(notes);
     take_names(&mut restored, fields, "scheduler, sampler", "");
+    restored.take_names_of_diffusers();
     if all.has("model_weights") {
         take_bracketed(&mut restored);
     }

@@ -30,33 +30,30 @@ pub(super) fn sampler(name: &str) -> (Option<SamplerKind>, Option<SigmaSchedule>
     let name = name
         .strip_suffix("_k")
         .map_or_else(|| plain(name), |it| format!("{}karras", plain(it)));
-    let (name, schedule) = [
-        ("karras", SigmaSchedule::Karras),
-        ("exponential", SigmaSchedule::Exponential),
-        ("beta", SigmaSchedule::Beta),
-        ("simple", SigmaSchedule::Simple),
-    ]
-    .into_iter()
-    .find_map(|(end, schedule)| {
-        let start = name.strip_suffix(end).filter(|start| !start.is_empty())?;
-        Some((start, Some(schedule)))
-    })
-    .unwrap_or((&name, None));
+    let (name, schedule) = SigmaSchedule::ALL
+        .into_iter()
+        .find_map(|schedule| {
+            let start = name.strip_suffix(&plain(schedule.name()))?;
+            Some((start, Some(schedule))).filter(|_| !start.is_empty())
+        })
+        .unwrap_or((&name, None));
     // sd.cpp's names end in the default schedule of its day.
     let name = name.strip_suffix("discrete").unwrap_or(name);
+    let name = name.strip_suffix("gpu").unwrap_or(name);
     let sampler = match name {
-        "unipc" | "unipcbh2" | "unipcmultistep" | "flowunipc" => Some(SamplerKind::UniPc),
-        "unipcbh1" => Some(SamplerKind::UniPcBh1),
-        "euler"
-        | "eulersampler"
+        "unipcbh2" | "unipcmultistep" | "flowunipc" => Some(SamplerKind::UniPc),
+        "eulersampler"
         | "flowmatcheuler"
         | "eulerflowmatch"
         | "flowmatcheulerdiscrete"
         | "ddimflow" => Some(SamplerKind::Euler),
-        "heun" | "heunpp2" => Some(SamplerKind::Heun),
-        "dpmpp2m" | "dpmpp" | "dpm" | "dpmsolverpp" | "flowdpmpp" => Some(SamplerKind::DpmPp2m),
-        "lcm" => Some(SamplerKind::Lcm),
-        _ => None,
+        "eulera" => Some(SamplerKind::EulerAncestral),
+        "heunpp2" => Some(SamplerKind::Heun),
+        "dpmpp" | "dpm" | "dpmsolverpp" | "flowdpmpp" => Some(SamplerKind::DpmPp2mDiffusers),
+        name => {
+            let mut all = SamplerKind::ALL.into_iter();
+            all.find(|sampler| plain(sampler.name()) == name)
+        }
     };
     (sampler, schedule)
 }
@@ -70,13 +67,12 @@ pub(super) fn comfy_sampler(name: &str) -> &str {
 }
 
 pub(super) fn schedule(name: &str) -> Option<SigmaSchedule> {
-    match plain(name).as_str() {
-        "simple" | "discrete" => Some(SigmaSchedule::Simple),
-        "beta" => Some(SigmaSchedule::Beta),
-        "karras" => Some(SigmaSchedule::Karras),
-        "exponential" => Some(SigmaSchedule::Exponential),
-        _ => None,
+    let name = plain(name);
+    if name == "discrete" {
+        return Some(SigmaSchedule::Simple);
     }
+    let mut all = SigmaSchedule::ALL.into_iter();
+    all.find(|schedule| plain(schedule.name()) == name)
 }
 
 /// The family that a model's name speaks of.

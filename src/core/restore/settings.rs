@@ -177,6 +177,12 @@ impl ForeignSettings {
         }
     }
 
+    /// Takes the names so far as diffusers means them.
+    pub(super) fn take_names_of_diffusers(&mut self) {
+        self.sampler = self.sampler.map(SamplerKind::of_diffusers);
+        self.sigma_schedule = self.sigma_schedule.map(SigmaSchedule::of_diffusers);
+    }
+
     pub(super) fn take_schedule(&mut self, name: &str) {
         let schedule = names::schedule(name);
         self.sigma_schedule = self.sigma_schedule.or(schedule);

@@ -11,8 +11,8 @@ use safelight_core::networks::SchedulerConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    NoiseSchedule, SamplerAlgorithm, SigmaSpacing, Solver, UniPcOptions, check_schedule, linspace,
-    spaced,
+    NoiseSchedule, SamplerAlgorithm, SigmaSpacing, Solver, UniPcOptions, check_schedule,
+    comfy_sigmas, linspace, spaced,
 };
 use crate::error::EngineError;
 
@@ -118,8 +118,9 @@ impl FlowSchedule {
     /// Sampler of a request for an image of `tokens` tokens and some of the steps, with the sigmas that diffusers'
     /// `FluxPipeline` uses. The request's shift is a fixed one.
     ///
-    /// Euler, LCM and Heun (which diffusers does not offer with Flux) use [`FlowSchedule::schedule`]; UniPC and DPM++
-    /// compute their sigmas, with the same shift and hardly different, if nothing is stretched.
+    /// Along the model's own sigmas, diffusers' UniPC and DPM++ compute theirs, with the same shift and hardly different,
+    /// if nothing is stretched; all others (some of which diffusers does not offer with Flux) use
+    /// [`FlowSchedule::schedule`].
     pub fn solver(
         &self,
         request: &GenerateRequest,
@@ -149,33 +150,44 @@ impl FlowSchedule {
 
     /// Sigmas for an image of `tokens` tokens with the requested spacing, without the final 0.
     pub fn spaced(&self, request: &GenerateRequest, tokens: i64) -> Vec<f64> {
+        let spacing = self.spacing(request, tokens);
+        // ComfyUI's table is as fine for models whose shift depends on the size.
+        let is_dynamic = self.config.use_dynamic_shifting || self.is_exponential;
+        let entries = spacing
+            .num_train_timesteps
+            .saturating_mul(if is_dynamic { 10 } else { 1 });
+        if let Some(sigmas) = comfy_sigmas(&spacing, entries) {
+            return sigmas;
+        }
         let mut simple = self
             .schedule(request.sampling.num_steps as usize, tokens)
             .sigmas;
         simple.pop();
         let simple = simple.into_iter().map(f64::from).collect();
-        spaced(request.sampling.sigma_schedule, simple)
+        spaced(spacing.schedule, simple)
     }
 
     fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> SamplerAlgorithm {
+        let spacing = self.spacing(request, tokens);
+        let (sampler, unipc) = (request.sampling.sampler, UniPcOptions::default());
+        let has_own_sigmas = matches!(
+            sampler,
+            SamplerKind::UniPc | SamplerKind::UniPcBh1 | SamplerKind::DpmPp2mDiffusers
+        );
+        if has_own_sigmas && spacing.schedule.is_diffusers() && self.config.terminal().is_none() {
+            return SamplerAlgorithm::spaced(sampler, &spacing, unipc, request.seed);
+        }
+        let sigmas = self.spaced(request, tokens);
+        SamplerAlgorithm::along(sampler, sigmas, &spacing, unipc, request.seed)
+    }
+
+    fn spacing(&self, request: &GenerateRequest, tokens: i64) -> SigmaSpacing {
         let num_steps = request.sampling.num_steps as usize;
-        let (sampler, seed) = (request.sampling.sampler, request.seed);
-        match sampler {
-            SamplerKind::UniPc | SamplerKind::UniPcBh1 | SamplerKind::DpmPp2m
-                if self.config.terminal().is_none() =>
-            {
-                let spacing = SigmaSpacing {
-                    schedule: request.sampling.sigma_schedule,
-                    num_steps,
-                    shift: self.shift_factor(tokens, num_steps),
-                    num_train_timesteps: self.config.num_train_timesteps,
-                };
-                SamplerAlgorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
-            }
-            _ => {
-                let sigmas = self.spaced(request, tokens);
-                SamplerAlgorithm::along(sampler, sigmas, self.config.num_train_timesteps, seed)
-            }
+        SigmaSpacing {
+            schedule: request.sampling.sigma_schedule,
+            num_steps,
+            shift: self.shift_factor(tokens, num_steps),
+            num_train_timesteps: self.config.num_train_timesteps,
         }
     }
 

@@ -3,8 +3,9 @@
 //! Families handle models, guidance and the use of noise.
 //!
 //! A *call* is one evaluation of the model, a *step* what the user counts. Indices here are calls, as in diffusers'
-//! timesteps; only Heun's steps have two, see [`Solver::calls`] and [`Solver::is_step_end`].
+//! timesteps; the steps of some samplers have two, see [`Solver::calls`] and [`Solver::is_step_end`].
 
+mod comfy;
 mod flow;
 mod noise;
 mod schedule;
@@ -13,8 +14,10 @@ mod unipc;
 
 use std::ops::Range;
 
+use comfy::comfy_sigmas;
 use safelight_core::job::{GenerateRequest, SamplerKind};
-use steps::{DpmPp2m, EulerSampler, HeunSampler, LcmSampler};
+use schedule::flow_match_sigmas;
+use steps::{WeightedSampler, call_sigmas};
 use tch::Tensor;
 use unipc::UniPc;
 
@@ -50,7 +53,7 @@ impl CallIndex<'_> {
 trait SamplerStep {
     fn step(&mut self, at: &CallIndex<'_>, velocity: &Tensor, latents: &Tensor) -> StepOutput;
 
-    /// Oldest first.
+    /// State to save between two calls.
     fn history(&self) -> Vec<Tensor> {
         Vec::new()
     }
@@ -74,60 +77,63 @@ pub struct SamplerAlgorithm {
 }
 
 impl SamplerAlgorithm {
-    /// Along any schedule; UniPC's needs sigmas below 1. `seed`: what the initial latents were drawn with.
+    /// Along the schedule of its calls; UniPC's needs sigmas below 1. `seed`: what the initial latents were drawn with.
     pub fn new(
         sampler: SamplerKind,
         schedule: NoiseSchedule,
         unipc: UniPcOptions,
         seed: u64,
     ) -> Self {
-        let (schedule, method): (_, Box<dyn SamplerStep>) = match sampler {
+        let method: Box<dyn SamplerStep> = match sampler {
             SamplerKind::UniPc | SamplerKind::UniPcBh1 => {
-                (schedule, Box::new(UniPc::new(unipc.for_sampler(sampler))))
+                Box::new(UniPc::new(unipc.for_sampler(sampler)))
             }
-            SamplerKind::Euler => (schedule, Box::new(EulerSampler)),
-            SamplerKind::Heun => (schedule.twice(), Box::new(HeunSampler::default())),
-            SamplerKind::DpmPp2m => (schedule, Box::new(DpmPp2m::default())),
-            SamplerKind::Lcm => (schedule, Box::new(LcmSampler::new(seed))),
+            _ => Box::new(WeightedSampler::new(sampler, seed)),
         };
         Self { schedule, method }
     }
 
-    /// Along the sigmas that diffusers' scheduler of the sampler makes, which are not quite the same for each of
-    /// them.
+    /// Along ComfyUI's sigmas, or those that diffusers' scheduler of the sampler makes, which are not quite the same for
+    /// each of them.
     pub fn spaced(
         sampler: SamplerKind,
         spacing: &SigmaSpacing,
         unipc: UniPcOptions,
         seed: u64,
     ) -> Self {
-        let schedule = match sampler {
-            SamplerKind::UniPc | SamplerKind::UniPcBh1 => NoiseSchedule::unipc(spacing, unipc.end),
-            SamplerKind::DpmPp2m => NoiseSchedule::dpm(spacing),
-            SamplerKind::Euler | SamplerKind::Heun | SamplerKind::Lcm => {
-                NoiseSchedule::flow_match(spacing)
+        let sigmas = comfy_sigmas(spacing, spacing.num_train_timesteps);
+        let schedule = match (sampler, sigmas) {
+            (SamplerKind::UniPc | SamplerKind::UniPcBh1, None) => {
+                NoiseSchedule::unipc(spacing, unipc.end)
+            }
+            (SamplerKind::DpmPp2mDiffusers, None) => NoiseSchedule::dpm(spacing),
+            (_, sigmas) => {
+                let sigmas = sigmas.unwrap_or_else(|| flow_match_sigmas(spacing));
+                return Self::along(sampler, sigmas, spacing, unipc, seed);
             }
         };
         Self::new(sampler, schedule, unipc, seed)
     }
 
-    /// Along sigmas that are given, shifted already and without the 0 at the end: the same for every sampler.
+    /// Along sigmas that are given, shifted already and without the 0 at the end: the same for every sampler. Of
+    /// `spacing`, shift and timesteps are used.
     ///
     /// Diffusers' Euler, LCM and UniPC take such too and make the same of them. Its Heun and DPM++ do not; here they
     /// are what they are along their own, with timesteps as exact as Euler's.
     pub fn along(
         sampler: SamplerKind,
         sigmas: Vec<f64>,
-        num_train_timesteps: u32,
+        spacing: &SigmaSpacing,
+        unipc: UniPcOptions,
         seed: u64,
     ) -> Self {
-        let unipc = UniPcOptions::default();
+        let num_train_timesteps = spacing.num_train_timesteps;
         let schedule = match sampler {
             SamplerKind::UniPc | SamplerKind::UniPcBh1 => {
                 NoiseSchedule::unipc_of_sigmas(sigmas, num_train_timesteps, unipc.end)
             }
             _ => {
-                let sigmas = sigmas.into_iter().map(|sigma| sigma as f32).collect();
+                let sigmas = call_sigmas(sampler, sigmas, spacing.shift);
                 NoiseSchedule::of_sigmas(sigmas, num_train_timesteps)
             }
         };
@@ -217,7 +223,7 @@ impl Solver {
         self.calls(self.steps.start).start..self.calls(self.steps.end - 1).end
     }
 
-    /// The calls of `step`: two for Heun but in its last, one for all others.
+    /// The calls of `step`: one or, except for the last step, two.
     pub fn calls(&self, step: usize) -> Range<usize> {
         let each = self.algorithm.method.calls_per_step();
         let all = self.schedule().timesteps.count();
@@ -271,7 +277,7 @@ impl Solver {
         method.step(&at, velocity, latents)
     }
 
-    /// State to save between two calls, oldest first. Heun needs none between two steps.
+    /// State to save between two calls. Samplers with two calls a step need none between two steps.
     pub fn history(&self) -> Vec<Tensor> {
         self.algorithm.method.history()
     }

@@ -72,3 +72,50 @@ impl Drop for CpuGenerator {
         }
     }
 }
+
+/// Noise of the steps of a walk: draws of one generator an image, with consecutive seeds. Earlier draws are repeated, so
+/// nothing has to be kept between steps.
+pub(super) struct NoiseStream {
+    seed: u64,
+    /// Number of draws before the first call.
+    pub(super) draws_before: usize,
+    /// Generators, one per image, and their number of draws.
+    generators: (Vec<CpuGenerator>, usize),
+}
+
+impl NoiseStream {
+    pub(super) fn new(seed: u64, draws_before: usize) -> Self {
+        Self {
+            seed,
+            draws_before,
+            generators: (Vec::new(), 0),
+        }
+    }
+
+    /// The draw after those before the first call and `done` others: `size`, whose first axis is that of images.
+    pub(super) fn draw(&mut self, done: usize, size: &[i64]) -> Tensor {
+        let images = size[0];
+        let mut one = size.to_vec();
+        one[0] = 1;
+        let number = self.draws_before + done;
+        let (generators, drawn) = &mut self.generators;
+        if generators.is_empty() || *drawn > number {
+            let seeds = (0..images as u64).map(|i| self.seed.wrapping_add(i));
+            (*generators, *drawn) = (seeds.map(CpuGenerator::new).collect(), 0);
+        }
+        let mut draw = || {
+            let draws = generators.iter_mut().map(|generator| {
+                generator
+                    .normal(&one)
+                    .expect("the latents have a sound size")
+            });
+            Tensor::cat(&draws.collect::<Vec<_>>(), 0)
+        };
+        for _ in *drawn..number {
+            drop(draw());
+        }
+        let noise = draw();
+        *drawn = number + 1;
+        noise
+    }
+}

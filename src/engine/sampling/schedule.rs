@@ -55,30 +55,6 @@ impl ModelTimesteps {
 }
 
 impl NoiseSchedule {
-    /// `FlowMatchEulerDiscreteScheduler`'s, and `FlowMatchLCMScheduler`'s.
-    ///
-    /// The shift meets the smallest sigma twice, once for the range of the schedule and once for each of its
-    /// values. That is diffusers' doing and kept, because a seed should give the same image here.
-    pub fn flow_match(spacing: &SigmaSpacing) -> Self {
-        let (shift, train) = (spacing.shift, f64::from(spacing.num_train_timesteps));
-        // The ends of the training schedule, in f32 as there.
-        let end = |timestep: f32| {
-            let sigma = timestep / spacing.num_train_timesteps as f32;
-            let shift32 = shift as f32;
-            f64::from(shift32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma))
-        };
-        let largest = end(spacing.num_train_timesteps as f32);
-        let simple = linspace(largest * train, end(1.0) * train, spacing.num_steps)
-            .into_iter()
-            .map(|timestep| shifted(timestep / train, shift))
-            .collect();
-        let sigmas = spaced(spacing.schedule, simple).into_iter();
-        Self::of_sigmas(
-            sigmas.map(|sigma| sigma as f32).collect(),
-            spacing.num_train_timesteps,
-        )
-    }
-
     /// Schedule of given sigmas, shifted already and without the final 0.
     pub fn of_sigmas(mut sigmas: Vec<f32>, num_train_timesteps: u32) -> Self {
         let timestep = |sigma: &f32| sigma * num_train_timesteps as f32;
@@ -90,24 +66,11 @@ impl NoiseSchedule {
         }
     }
 
-    /// Two calls per step but the last, as in `FlowMatchHeunDiscreteScheduler`: every sigma but the ends appears twice.
-    /// It has no Karras or other schedules; those use Euler's sigmas.
-    pub fn twice(self) -> Self {
-        let calls = 0..(2 * self.timesteps.count()).saturating_sub(1);
-        let place = |call: usize| call.div_ceil(2);
-        let sigmas = calls.clone().map(|call| self.sigmas[place(call)]);
-        let timesteps = calls.map(|call| self.timesteps.get(place(call)));
-        Self {
-            sigmas: sigmas.chain([0.0]).collect(),
-            timesteps: ModelTimesteps::Exact(timesteps.collect()),
-        }
-    }
-
     /// `UniPCMultistepScheduler`'s with flow sigmas. Its exponential and beta schedules leave the sigmas of a flow
     /// (they reach 157); here they are laid between its own ends.
     pub fn unipc(spacing: &SigmaSpacing, end: ScheduleEnd) -> Self {
         let train = f64::from(spacing.num_train_timesteps);
-        if spacing.schedule == SigmaSchedule::Karras {
+        if spacing.schedule == SigmaSchedule::KarrasDiffusers {
             let exact = karras_of_ddpm(spacing.num_steps, spacing.num_train_timesteps);
             return Self::ending_at(exact, end, train);
         }
@@ -162,6 +125,26 @@ impl NoiseSchedule {
     }
 }
 
+/// `FlowMatchEulerDiscreteScheduler`'s sigmas, and `FlowMatchLCMScheduler`'s, without the final 0.
+///
+/// The shift meets the smallest sigma twice, once for the range of the schedule and once for each of its values. That is
+/// diffusers' doing and kept, because a seed should give the same image here.
+pub fn flow_match_sigmas(spacing: &SigmaSpacing) -> Vec<f64> {
+    let (shift, train) = (spacing.shift, f64::from(spacing.num_train_timesteps));
+    // The ends of the training schedule, in f32 as there.
+    let end = |timestep: f32| {
+        let sigma = timestep / spacing.num_train_timesteps as f32;
+        let shift32 = shift as f32;
+        f64::from(shift32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma))
+    };
+    let largest = end(spacing.num_train_timesteps as f32);
+    let simple = linspace(largest * train, end(1.0) * train, spacing.num_steps)
+        .into_iter()
+        .map(|timestep| shifted(timestep / train, shift))
+        .collect();
+    spaced(spacing.schedule, simple)
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScheduleEnd {
     #[default]
@@ -180,7 +163,7 @@ fn below_one(sigmas: &mut [f64]) {
     }
 }
 
-fn shifted(sigma: f64, shift: f64) -> f64 {
+pub fn shifted(sigma: f64, shift: f64) -> f64 {
     shift * sigma / (1.0 + (shift - 1.0) * sigma)
 }
 
@@ -210,28 +193,28 @@ pub fn linspace(start: f64, stop: f64, count: usize) -> Vec<f64> {
 /// Of <https://arxiv.org/abs/2206.00364>.
 const RHO: f64 = 7.0;
 
-/// As many sigmas as `simple` has, with its ends, spaced by `schedule`. `simple`: the model's own, from the largest on
-/// and without the 0 at the end.
+/// As many sigmas as `simple` has, with its ends, spaced by one of diffusers' schedules; `simple` itself for others.
+/// `simple`: the model's own, from the largest on and without the 0 at the end.
 pub fn spaced(schedule: SigmaSchedule, simple: Vec<f64>) -> Vec<f64> {
     let (Some(&max), Some(&min)) = (simple.first(), simple.last()) else {
         return simple;
     };
     let num_steps = simple.len();
     match schedule {
-        SigmaSchedule::Simple => simple,
-        SigmaSchedule::Karras => karras(max, min, num_steps),
-        SigmaSchedule::Exponential => linspace(max.ln(), min.ln(), num_steps)
+        SigmaSchedule::KarrasDiffusers => karras(max, min, num_steps),
+        SigmaSchedule::ExponentialDiffusers => linspace(max.ln(), min.ln(), num_steps)
             .into_iter()
             .map(f64::exp)
             .collect(),
-        SigmaSchedule::Beta => linspace(0.0, 1.0, num_steps)
+        SigmaSchedule::BetaDiffusers => linspace(0.0, 1.0, num_steps)
             .into_iter()
-            .map(|passed| min + beta_quantile(1.0 - passed) * (max - min))
+            .map(|passed| min + beta_quantile(1.0 - passed, 0.6, 0.6) * (max - min))
             .collect(),
+        _ => simple,
     }
 }
 
-fn karras(max: f64, min: f64, num_steps: usize) -> Vec<f64> {
+pub fn karras(max: f64, min: f64, num_steps: usize) -> Vec<f64> {
     let (max, min) = (max.powf(1.0 / RHO), min.powf(1.0 / RHO));
     linspace(0.0, 1.0, num_steps)
         .into_iter()
@@ -257,20 +240,26 @@ pub fn karras_of_ddpm(num_steps: usize, num_train_timesteps: u32) -> Vec<f64> {
         .collect()
 }
 
-/// Quantile of a beta distribution with alpha = beta = 0.6 at probability `p`.
-pub fn beta_quantile(p: f64) -> f64 {
-    if p > 0.5 {
-        return 1.0 - beta_quantile(1.0 - p);
-    }
-    // The distribution is symmetric: half of it is below 0.5.
-    let wanted = p * 2.0 * beta_mass(0.5);
+/// Quantile of a beta distribution at probability `p`.
+pub fn beta_quantile(p: f64, alpha: f64, beta: f64) -> f64 {
+    let (below, above) = (beta_mass(0.5, alpha, beta), beta_mass(0.5, beta, alpha));
+    let is_upper = p * (below + above) > below;
+    let (p, alpha, beta) = if is_upper {
+        (1.0 - p, beta, alpha)
+    } else {
+        (p, alpha, beta)
+    };
+    let wanted = p * (below + above);
     let (mut low, mut high) = (0.0, 0.5);
+    if !is_upper && wanted >= below {
+        return high;
+    }
     loop {
         let middle = f64::midpoint(low, high);
         if middle <= low || middle >= high {
-            return middle;
+            return if is_upper { 1.0 - middle } else { middle };
         }
-        if beta_mass(middle) < wanted {
+        if beta_mass(middle, alpha, beta) < wanted {
             low = middle;
         } else {
             high = middle;
@@ -278,25 +267,29 @@ pub fn beta_quantile(p: f64) -> f64 {
     }
 }
 
-/// The incomplete beta function of 0.6 and 0.6 up to `x`, at most a half, as its power series.
-fn beta_mass(x: f64) -> f64 {
-    const A: f64 = 0.6;
+/// The incomplete beta function up to `x`, at most a half, as its power series.
+fn beta_mass(x: f64, alpha: f64, beta: f64) -> f64 {
     // Every term is less than half the one before.
     const NUM_TERMS: u32 = 56;
     let (mut sum, mut term) = (0.0, 1.0);
     for n in 0..NUM_TERMS {
         let n = f64::from(n);
-        sum += term / (A + n);
-        term *= x * (1.0 - A + n) / (n + 1.0);
+        sum += term / (alpha + n);
+        term *= x * (1.0 - beta + n) / (n + 1.0);
     }
-    sum * x.powf(A)
+    sum * x.powf(alpha)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [SigmaSchedule; 4] = SigmaSchedule::ALL;
+    const ALL: [SigmaSchedule; 4] = [
+        SigmaSchedule::Model,
+        SigmaSchedule::BetaDiffusers,
+        SigmaSchedule::KarrasDiffusers,
+        SigmaSchedule::ExponentialDiffusers,
+    ];
 
     #[test]
     fn every_spacing_falls_from_end_to_end() {
@@ -331,14 +324,20 @@ mod tests {
     }
 
     #[test]
-    fn the_quantile_is_the_inverse_of_the_distribution_and_symmetric() {
-        assert_eq!((beta_quantile(0.0), beta_quantile(1.0)), (0.0, 1.0));
-        for p in linspace(1e-9, 1.0 - 1e-9, 101) {
-            let x = beta_quantile(p);
-            assert!((x + beta_quantile(1.0 - p) - 1.0).abs() < 1e-12, "{p}");
-            if x <= 0.5 {
-                let back = beta_mass(x) / (2.0 * beta_mass(0.5));
-                assert!((back / p - 1.0).abs() < 1e-12, "{p}");
+    fn the_quantile_is_the_inverse_of_the_distribution() {
+        for (alpha, beta) in [(0.6, 0.6), (0.5, 0.7), (0.7, 0.5)] {
+            let quantile = |p| beta_quantile(p, alpha, beta);
+            assert_eq!((quantile(0.0), quantile(1.0)), (0.0, 1.0));
+            let whole = beta_mass(0.5, alpha, beta) + beta_mass(0.5, beta, alpha);
+            for p in linspace(1e-9, 1.0 - 1e-9, 101) {
+                let x = quantile(p);
+                if x <= 0.5 {
+                    let back = beta_mass(x, alpha, beta) / whole;
+                    assert!((back / p - 1.0).abs() < 1e-12, "{p}");
+                } else {
+                    let back = beta_mass(1.0 - x, beta, alpha) / whole;
+                    assert!((back + p - 1.0).abs() < 1e-9, "{p}");
+                }
             }
         }
     }

@@ -112,8 +112,24 @@ fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
             SamplerKind::UniPc => "Corrects itself with the steps before: clean in few steps",
             SamplerKind::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
             SamplerKind::Euler => "The simplest: straight steps",
+            SamplerKind::EulerAncestral => "Euler that adds new noise after each step: more varied",
             SamplerKind::Heun => "Checks and corrects each step: better steps, but twice as slow",
             SamplerKind::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
+            SamplerKind::DpmPp2mDiffusers => "As DPM++ 2M, with the formula of diffusers",
+            SamplerKind::DpmPp2mSde => {
+                "DPM++ 2M that adds new noise (plain, not from a Brownian tree): richer texture"
+            }
+            SamplerKind::DpmPpSde => {
+                "New noise twice a step (plain, not from a Brownian tree): detailed, twice as slow"
+            }
+            SamplerKind::ResMultistep => {
+                "Looks one step back: precise in few steps, as fast as Euler"
+            }
+            SamplerKind::Res2s => "Two calls a step: very precise, twice as slow (RES4LYF)",
+            SamplerKind::ErSde => "Looks two steps back and adds new noise: detailed in few steps",
+            SamplerKind::GradientEstimation => {
+                "Euler that goes further where the direction changes"
+            }
             SamplerKind::Lcm => "For models distilled to a few steps: adds new noise between steps",
         };
         if sampler == default {
@@ -137,10 +153,19 @@ fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
     let text = |schedule| {
         let text = match schedule {
-            SigmaSchedule::Simple => "As the model was trained",
+            SigmaSchedule::Model => "As the model was trained",
+            SigmaSchedule::Simple => "Evenly spaced, then shifted: the usual choice in ComfyUI",
+            SigmaSchedule::Normal => "As Simple, down to the smallest noise level",
+            SigmaSchedule::SgmUniform => "As Normal, without its last noise level",
             SigmaSchedule::Beta => "More steps at both ends, for composition and details",
+            SigmaSchedule::Beta57 => "As Beta, with more steps at low noise (RES4LYF)",
             SigmaSchedule::Karras => "More steps at low noise, for details",
             SigmaSchedule::Exponential => "Each step removes the same fraction of the noise",
+            SigmaSchedule::KlOptimal => "Evenly spaced in the arctangent of the noise level",
+            SigmaSchedule::BongTangent => "More steps at both ends, whatever the shift (RES4LYF)",
+            SigmaSchedule::BetaDiffusers => "Beta between the model's own ends",
+            SigmaSchedule::KarrasDiffusers => "Karras between the model's own ends",
+            SigmaSchedule::ExponentialDiffusers => "Exponential between the model's own ends",
         };
         text.to_owned()
     };

@@ -187,8 +187,12 @@ pub fn number(ui: &mut Ui, width: f32, value: DragValue<'_>) -> Response {
 }
 
 /// A list to choose from, as wide as there is room: what is too long for that ends in dots.
+/// Shows the longest list, of samplers, without scrolling.
+const LIST_HEIGHT: f32 = 480.0;
+
 pub fn list_box(ui: &Ui, id: &str, selected: &str) -> ComboBox<'static> {
     ComboBox::from_id_salt(id)
+        .height(LIST_HEIGHT)
         .selected_text(selected.to_owned())
         .truncate()
         .width(ui.available_width())

@@ -229,6 +229,7 @@ fn read_names<'a>(
         // Its one name is of both.
         if let Some(name) = name("scheduler") {
             restored.take_sampler(&name);
+            restored.take_names_of_diffusers();
         }
         return;
     }

@@ -108,7 +108,7 @@ fn texts_are_read_with_all_they_say() {
         (
             "Include in Image: a red; blue cube; Exclude from Image: ; Model: flux1-dev; Steps: 8; Guidance Scale: 4.5; Seed: 42; Size: 64x32; Quality: high; Scheduler: DPM-Solver++; ML Compute Unit: CPU; Generator: Mochi Diffusion 6.0",
             json!({"tool": "Mochi Diffusion", "prompt": "a red; blue cube", "negative_prompt": "", "num_steps": 8, "width": 64,
-                "sampler": "dpmpp_2m", "notes": ["Not used: quality high"]}),
+                "sampler": "dpmpp_2m_diffusers", "notes": ["Not used: quality high"]}),
         ),
     ] {
         assert_reads(read_file("a.txt", text.as_bytes()), &expected, text);

@@ -121,7 +121,10 @@ fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
     assert_eq!(found.controls, [control]);
     assert_eq!(
         (found.sampler, found.sigma_schedule),
-        (Some(SamplerKind::DpmPp2m), Some(SigmaSchedule::Karras))
+        (
+            Some(SamplerKind::DpmPp2mDiffusers),
+            Some(SigmaSchedule::KarrasDiffusers)
+        )
     );
     assert!(
         found.notes[0].starts_with(
@@ -134,7 +137,8 @@ fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
     for (name, sampler) in [
         ("k_euler", Some(SamplerKind::Euler)),
         ("k_dpmpp_2m", Some(SamplerKind::DpmPp2m)),
-        ("k_euler_ancestral", None),
+        ("k_euler_ancestral", Some(SamplerKind::EulerAncestral)),
+        ("k_dpm_fast", None),
     ] {
         let text = json!({"prompt": "a fox", "steps": 28, "scale": 5.0, "seed": 1, "uc": "ugly", "sampler": name});
         let found = read_png("Comment", &text.to_string());
@@ -198,4 +202,62 @@ fn a_pointer_of_git_lfs_and_a_sound_file_are_told_whatever_their_names() {
         says_nothing(&path).summary,
         "the file a.mp4 is a sound file"
     );
+}
+
+#[test]
+fn samplers_and_schedules_of_comfyui_and_a1111_are_restored_by_name() {
+    let names = |samplers: &[&str], schedule: &str| -> Vec<_> {
+        let found = samplers.iter().map(|sampler| {
+            let params = json!({"sui_image_params": {"prompt": "a fox", "seed": 1, "sampler": sampler, "scheduler": schedule}});
+            let of_comfyui = read_png("parameters", &params.to_string());
+            let text = format!("Steps: 9, Sampler: {sampler}, Schedule type: {schedule}");
+            let of_a1111 = read_settings("a fox", &text);
+            assert_eq!(of_comfyui.sigma_schedule, of_a1111.sigma_schedule);
+            (of_comfyui.sampler, of_a1111.sampler, of_a1111.sigma_schedule)
+        });
+        found.collect()
+    };
+    for (written, expected) in [
+        (["euler_ancestral", "Euler a"], SamplerKind::EulerAncestral),
+        (
+            ["res_multistep", "Res Multistep"],
+            SamplerKind::ResMultistep,
+        ),
+        (["er_sde", "ER SDE"], SamplerKind::ErSde),
+        (["dpmpp_sde_gpu", "DPM++ SDE"], SamplerKind::DpmPpSde),
+        (["dpmpp_2m_sde", "DPM++ 2M SDE"], SamplerKind::DpmPp2mSde),
+        (["dpmpp_2m", "DPM++ 2M"], SamplerKind::DpmPp2m),
+        (["res_2s", "RES 2S"], SamplerKind::Res2s),
+    ] {
+        let schedule = Some(SigmaSchedule::SgmUniform);
+        let expected = (Some(expected), Some(expected), schedule);
+        assert_eq!(names(&written, "SGM Uniform"), [expected; 2]);
+    }
+    for (written, expected) in [
+        ("simple", SigmaSchedule::Simple),
+        ("Normal", SigmaSchedule::Normal),
+        ("Beta", SigmaSchedule::Beta),
+        ("beta57", SigmaSchedule::Beta57),
+        ("Karras", SigmaSchedule::Karras),
+        ("KL Optimal", SigmaSchedule::KlOptimal),
+        ("bong_tangent", SigmaSchedule::BongTangent),
+    ] {
+        let euler = Some(SamplerKind::Euler);
+        assert_eq!(names(&["euler"], written), [(euler, euler, Some(expected))]);
+    }
+}
+
+#[test]
+fn names_of_wanvideo_wrapper_are_those_of_diffusers() {
+    let graph = json!({
+        "1": {"class_type": "WanVideoModelLoader", "inputs": {"model": "Wan2_1-T2V-14B_fp8.safetensors"}},
+        "3": {"class_type": "WanVideoTextEncode", "inputs": {"positive_prompt": "waves", "negative_prompt": ""}},
+        "5": {"class_type": "WanVideoSampler", "inputs": {"steps": 6, "cfg": 1.0, "seed": 4, "scheduler": "dpm++/beta",
+            "model": ["1", 0], "text_embeds": ["3", 0]}},
+        "6": {"class_type": "WanVideoDecode", "inputs": {"samples": ["5", 0]}},
+        "7": {"class_type": "VHS_VideoCombine", "inputs": {"images": ["6", 0], "frame_rate": 16}},
+    });
+    let found = read_file("graph.json", graph.to_string().as_bytes()).unwrap();
+    assert_eq!(found.sampler, Some(SamplerKind::DpmPp2mDiffusers));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::BetaDiffusers));
 }

@@ -58,13 +58,13 @@ fn the_same_text_in_a_jpeg_gives_the_same() {
 
 #[test]
 fn a_sampler_that_is_not_here_is_told() {
-    let text = "a fox\nSteps: 20, Sampler: Euler a, Schedule type: Karras, CFG scale: 7, Seed: 3";
+    let text = "a fox\nSteps: 20, Sampler: DPM fast, Schedule type: Karras, CFG scale: 7, Seed: 3";
     let found = read_png("parameters", text);
     assert_eq!(found.sampler, None);
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
     assert_eq!(
         found.notes,
-        ["Safelight has no sampler Euler a: the model's default is used"]
+        ["Safelight has no sampler DPM fast: the model's default is used"]
     );
     let text = "a fox\nSteps: 20, Sampler: DPM++ 2M Karras, CFG scale: 7, Seed: 3";
     let found = read_png("parameters", text);

@@ -57,7 +57,13 @@ pub fn denoise(
     let scales = GuidanceScales::from_request(request);
     scales.real.check_blocks(config.num_blocks() as usize)?;
     let (per_frame, frames) = shape.tokens(TOKEN);
-    let mut solver = solver(request, per_frame * frames)?;
+    // The sampler's own noise is another one in every section.
+    let seed = request.seed.wrapping_add(section as u64);
+    let seeded = GenerateRequest {
+        seed,
+        ..request.clone()
+    };
+    let mut solver = solver(&seeded, per_frame * frames)?;
     let noise = noise(request, given, shape)?;
     let name = format!("noise.{}", num_images(given) + section);
     work.capture.put(name, &noise);

@@ -1,7 +1,9 @@
 //! Samplers against whole walks of diffusers' schedulers (`tests/fixtures/sampling`).
 //!
-//! Here with the model's own schedule; the others, and sigmas that are given, are `schedules.rs`'s.
+//! Here with the model's own schedule; the others, and sigmas that are given, are `schedules.rs`'s; ComfyUI's samplers and
+//! schedules `comfy.rs`'s.
 
+mod comfy;
 mod schedules;
 
 use std::collections::BTreeMap;
@@ -15,11 +17,30 @@ use crate::weights::tests::fixtures::{fixture as fixture_of, tensors_in};
 
 const SIZE: [i64; 5] = [1, 2, 2, 1, 5];
 const SEED: u64 = 17;
-/// Each sampler, in the setting that users get.
-const NAMES: &str = "unipc.bh1 unipc.bh2 euler.plain heun.plain dpmpp.plain lcm.plain";
 
-fn samplers() -> impl Iterator<Item = &'static str> {
-    NAMES.split(' ')
+/// Each sampler, in the setting that users get.
+fn samplers() -> impl Iterator<Item = String> {
+    let all = SamplerKind::ALL.into_iter();
+    all.map(|sampler| match sampler {
+        SamplerKind::UniPc => "unipc.bh2".to_owned(),
+        SamplerKind::UniPcBh1 => "unipc.bh1".to_owned(),
+        _ => format!("{sampler}.plain"),
+    })
+}
+
+fn spacing(schedule: SigmaSchedule, shift: f64, num_steps: usize) -> SigmaSpacing {
+    SigmaSpacing {
+        schedule,
+        num_steps,
+        shift,
+        num_train_timesteps: 1000,
+    }
+}
+
+/// Along sigmas that are shifted by 5.
+fn along(sampler: SamplerKind, sigmas: Vec<f64>) -> SamplerAlgorithm {
+    let spacing = spacing(SigmaSchedule::Model, 5.0, sigmas.len());
+    SamplerAlgorithm::along(sampler, sigmas, &spacing, UniPcOptions::default(), SEED)
 }
 
 fn fixture(name: &str) -> BTreeMap<String, Tensor> {
@@ -64,12 +85,8 @@ fn unipc_options(setting: &str) -> UniPcOptions {
 
 fn sampler(kind: &str) -> SamplerKind {
     match kind {
-        "unipc" => SamplerKind::UniPc,
-        "euler" => SamplerKind::Euler,
-        "heun" => SamplerKind::Heun,
-        "dpmpp" => SamplerKind::DpmPp2m,
-        "lcm" => SamplerKind::Lcm,
-        other => panic!("the fixture has a scheduler {other} that the test does not know"),
+        "dpmpp" => SamplerKind::DpmPp2mDiffusers,
+        name => name.parse().unwrap(),
     }
 }
 
@@ -80,12 +97,7 @@ fn solver(name: &str, shift: f64, num_steps: usize, part: Option<Range<usize>>) 
         "unipc" => unipc_options(setting),
         _ => UniPcOptions::default(),
     };
-    let spacing = SigmaSpacing {
-        schedule: SigmaSchedule::Simple,
-        num_steps,
-        shift,
-        num_train_timesteps: 1000,
-    };
+    let spacing = spacing(SigmaSchedule::Model, shift, num_steps);
     let algorithm = SamplerAlgorithm::spaced(sampler(kind), &spacing, unipc, SEED);
     Solver::new(algorithm, part.unwrap_or(0..num_steps)).unwrap()
 }
@@ -175,9 +187,10 @@ fn every_walk_is_that_of_the_reference_and_finite_where_that_is_not() {
 
 #[test]
 fn a_walk_that_goes_on_from_any_call_is_the_same_bit_for_bit() {
-    for name in samplers().chain(["unipc.order3", "unipc.no_corrector"]) {
+    let others = ["unipc.order3", "unipc.no_corrector"].map(str::to_owned);
+    for name in samplers().chain(others) {
         for part in [0..6, 2..5] {
-            let new = || solver(name, 5.0, 6, Some(part.clone()));
+            let new = || solver(&name, 5.0, 6, Some(part.clone()));
             let calls = new().all_calls();
             let whole = walk(&mut new(), calls.clone(), &start());
             for call in calls.clone() {
@@ -195,16 +208,16 @@ fn a_walk_that_goes_on_from_any_call_is_the_same_bit_for_bit() {
 }
 
 #[test]
-fn only_heun_calls_twice_and_not_in_its_last_step() {
+fn samplers_of_two_calls_make_one_in_the_last_step() {
     for name in samplers() {
-        let whole = solver(name, 3.0, 4, None);
+        let whole = solver(&name, 3.0, 4, None);
         let calls: Vec<_> = whole.steps().map(|step| whole.calls(step)).collect();
         let ends = whole.all_calls().map(|call| whole.is_step_end(call));
         let ends: Vec<bool> = ends.collect();
-        if name == "heun.plain" {
+        if ["heun.plain", "dpmpp_sde.plain", "res_2s.plain"].contains(&name.as_str()) {
             assert_eq!(calls, [0..2, 2..4, 4..6, 6..7]);
             assert_eq!(ends, [false, true, false, true, false, true, true]);
-            assert_eq!(solver(name, 3.0, 4, Some(1..3)).all_calls(), 2..6);
+            assert_eq!(solver(&name, 3.0, 4, Some(1..3)).all_calls(), 2..6);
         } else {
             assert_eq!(calls, [0..1, 1..2, 2..3, 3..4]);
             assert_eq!(ends, [true; 4]);
@@ -215,11 +228,17 @@ fn only_heun_calls_twice_and_not_in_its_last_step() {
 }
 
 #[test]
-fn between_two_steps_heun_keeps_nothing() {
-    let mut heun = solver("heun.plain", 5.0, 3, None);
-    for (call, length) in heun.all_calls().zip([2, 0, 2, 0, 0]) {
-        drop(heun.step(call, &start(), &start()));
-        assert_eq!(heun.history().len(), length, "{call}");
+fn between_two_steps_samplers_of_two_calls_keep_nothing() {
+    for (name, kept) in [
+        ("heun.plain", 2),
+        ("res_2s.plain", 2),
+        ("dpmpp_sde.plain", 3),
+    ] {
+        let mut solver = solver(name, 5.0, 3, None);
+        for (call, length) in solver.all_calls().zip([kept, 0, kept, 0, 0]) {
+            drop(solver.step(call, &start(), &start()));
+            assert_eq!(solver.history().len(), length, "{name} {call}");
+        }
     }
 }
 
@@ -227,7 +246,7 @@ fn between_two_steps_heun_keeps_nothing() {
 fn a_step_starts_where_the_velocity_points() {
     let latents = start();
     for name in samplers() {
-        let mut solver = solver(name, 5.0, 4, None);
+        let mut solver = solver(&name, 5.0, 4, None);
         let x0 = Tensor::ones_like(&latents);
         for call in solver.all_calls() {
             let sigma = f64::from(solver.sigmas()[call]);
@@ -244,7 +263,7 @@ fn a_model_that_always_points_to_the_same_image_gets_there() {
     let image = Tensor::arange(20, (Kind::Float, Device::Cpu)).view(SIZE) / 10.0;
     for name in samplers() {
         for num_steps in [1, 3, 8] {
-            let mut solver = solver(name, 5.0, num_steps, None);
+            let mut solver = solver(&name, 5.0, num_steps, None);
             let mut latents = start();
             for call in solver.all_calls() {
                 let sigma = f64::from(solver.sigmas()[call]);
@@ -261,7 +280,7 @@ fn a_model_that_always_points_to_the_same_image_gets_there() {
 fn noise_that_is_left_at_the_end_stays() {
     let image = Tensor::zeros(SIZE, (Kind::Float, Device::Cpu));
     for name in samplers() {
-        let mut solver = solver(name, 5.0, 8, Some(0..4));
+        let mut solver = solver(&name, 5.0, 8, Some(0..4));
         let mut latents = start();
         let calls = solver.all_calls();
         for call in calls.clone() {
@@ -277,9 +296,9 @@ fn noise_that_is_left_at_the_end_stays() {
 #[test]
 fn a_late_beginning_scales_its_noise_to_its_sigma() {
     for name in samplers() {
-        let whole = solver(name, 5.0, 8, None);
+        let whole = solver(&name, 5.0, 8, None);
         assert!(whole.initial(start()).equal(&start()), "{name}");
-        let late = solver(name, 5.0, 8, Some(3..8));
+        let late = solver(&name, 5.0, 8, Some(3..8));
         let sigma = f64::from(late.sigmas()[late.calls(3).start]);
         assert!(sigma < 0.95, "{name}");
         assert!(late.initial(start()).equal(&(start() * sigma)), "{name}");
@@ -288,8 +307,7 @@ fn a_late_beginning_scales_its_noise_to_its_sigma() {
 
 #[test]
 fn steps_that_the_schedule_does_not_have_are_refused() {
-    let euler =
-        || SamplerAlgorithm::along(SamplerKind::Euler, vec![1.0, 0.9, 0.6, 0.2], 1000, SEED);
+    let euler = || along(SamplerKind::Euler, vec![1.0, 0.9, 0.6, 0.2]);
     let new = |steps| Solver::new(euler(), steps);
     assert!(new(0..4).is_some() && new(3..4).is_some());
     assert!(new(0..5).is_none() && new(2..2).is_none() && new(4..4).is_none());
@@ -299,7 +317,7 @@ fn steps_that_the_schedule_does_not_have_are_refused() {
 #[test]
 fn history_of_another_call_is_refused() {
     for name in samplers() {
-        let mut long = solver(name, 5.0, 6, Some(1..5));
+        let mut long = solver(&name, 5.0, 6, Some(1..5));
         let calls = long.all_calls();
         assert!(!long.restore(calls.start - 1, Vec::new()), "{name}");
         assert!(!long.restore(calls.end + 1, Vec::new()), "{name}");
@@ -309,7 +327,9 @@ fn history_of_another_call_is_refused() {
     }
     for (name, call, count) in [
         ("unipc.bh2", 2, 2),
-        ("dpmpp.plain", 2, 0),
+        ("dpmpp_2m.plain", 2, 0),
+        ("er_sde.plain", 2, 1),
+        ("dpmpp_sde.plain", 3, 2),
         ("heun.plain", 3, 0),
         ("heun.plain", 2, 2),
         ("euler.plain", 2, 1),

@@ -1,6 +1,7 @@
 //! What a mask keeps of a start image: diffusers has no such pipeline for Wan, so it is held by its arithmetic, which is
 //! that of the inpainting pipelines for images.
 
+use safelight_core::job::SamplerKind;
 use safelight_core::media::{RgbPixels, write_png};
 
 use super::source::{VideoRun, frame, latents_of};
@@ -90,8 +91,8 @@ fn both_experts_and_every_sampler_keep_it() {
     let run = &mut opened.run;
     run.kept = Some(kept_of(run));
     let kept = kept_of(run).latents;
-    for sampler in ["unipc", "euler", "heun", "lcm"] {
-        run.request.sampling.sampler = serde_json::from_value(json!(sampler)).unwrap();
+    for sampler in SamplerKind::ALL {
+        run.request.sampling.sampler = sampler;
         let made = denoise_all(run, &mut StageCapture::off(), &NoHooks).latents;
         assert_eq!(left(&made), left(&kept), "{sampler}");
         assert!(distance(&right(&made), &right(&kept)) > 0.1, "{sampler}");

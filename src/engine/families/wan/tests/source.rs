@@ -1,7 +1,7 @@
 //! Video to video against recorded runs of diffusers (`tests/fixtures/wan/videos`): the video's latents, where the walk begins,
 //! each step, with one expert and with two; and its promises.
 
-use safelight_core::job::{EnlargedPass, JobFolder, SecondPass};
+use safelight_core::job::{EnlargedPass, JobFolder, SamplerKind, SecondPass};
 use safelight_core::media::{RgbPixels, write_png};
 use safelight_core::model::ImageRole;
 use tempfile::TempDir;
@@ -156,8 +156,8 @@ fn every_sampler_changes_a_video_and_streamed_weights_change_no_bit_of_it() {
     let mut opened = VideoRun::open("t2v");
     let run = &mut opened.run;
     let mut made = Vec::new();
-    for sampler in ["unipc", "unipc_bh1", "euler", "heun", "dpmpp_2m", "lcm"] {
-        run.request.sampling.sampler = serde_json::from_value(json!(sampler)).unwrap();
+    for sampler in SamplerKind::ALL {
+        run.request.sampling.sampler = sampler;
         let [latents, streamed] = [None, Some(0)].map(|resident_bytes| {
             run.place.resident_bytes = resident_bytes;
             run.latents()

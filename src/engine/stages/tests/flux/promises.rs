@@ -1,6 +1,6 @@
 //! What jobs of Flux promise beside the right numbers: batches, resuming, cancelling, and what they refuse.
 
-use safelight_core::job::CannyThresholds;
+use safelight_core::job::{CannyThresholds, SamplerKind};
 use safelight_core::media;
 
 use super::super::images;
@@ -54,10 +54,10 @@ fn every_image_of_a_batch_is_the_one_that_its_seed_alone_makes() {
 #[test]
 fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_checkpoint_when_dead()
 {
-    for sampler in ["euler", "heun", "dpmpp_2m", "unipc", "lcm"] {
+    for sampler in SamplerKind::ALL {
         let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": sampler});
         let job = Job::new("dev", &facts, None, None);
-        jobs::assert_goes_on(&job, sampler);
+        jobs::assert_goes_on(&job, sampler.name());
     }
     let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": "lcm"});
     let control = pixels(32, 32);

@@ -1,0 +1,87 @@
+//! Sigma schedules as ComfyUI and its node pack RES4LYF compute them for flow models: from a table of shifted sigmas,
+//! whose smallest is their end, where diffusers ends at the model's own last sigma.
+
+use std::f64::consts::PI;
+
+use safelight_core::job::SigmaSchedule;
+
+use super::SigmaSpacing;
+use super::schedule::{beta_quantile, karras, linspace, shifted};
+
+/// Sigmas without the final 0; `None` for diffusers' schedules. `entries`: length of the table.
+pub(super) fn comfy_sigmas(spacing: &SigmaSpacing, entries: u32) -> Option<Vec<f64>> {
+    let (num_steps, last) = (spacing.num_steps, entries as usize - 1);
+    let sigma = |timestep: f64| shifted(timestep, spacing.shift);
+    let entry = |index: usize| sigma((index + 1) as f64 / f64::from(entries));
+    let smallest = entry(0);
+    let even = |count| linspace(1.0, smallest, count).into_iter();
+    let beta = |alpha, beta| {
+        let quantiles = (0..num_steps).map(|i| {
+            let probability = 1.0 - i as f64 / num_steps as f64;
+            beta_quantile(probability, alpha, beta) * last as f64
+        });
+        let exact: Vec<f64> = quantiles.collect();
+        let is_distinct = |pair: &[f64]| pair[0].round_ties_even() > pair[1].round_ties_even();
+        // ComfyUI leaves out repeated entries, and with them steps; here they keep their fraction.
+        let is_whole = exact.windows(2).all(is_distinct);
+        let place = |exact: f64| {
+            if is_whole {
+                exact.round_ties_even()
+            } else {
+                exact
+            }
+        };
+        let timestep = |exact| (place(exact) + 1.0) / f64::from(entries);
+        exact
+            .into_iter()
+            .map(|exact| sigma(timestep(exact)))
+            .collect()
+    };
+    Some(match spacing.schedule {
+        SigmaSchedule::Simple => {
+            let stride = f64::from(entries) / num_steps as f64;
+            let index = |i| last - (i as f64 * stride) as usize;
+            (0..num_steps).map(|i| entry(index(i))).collect()
+        }
+        SigmaSchedule::Normal => even(num_steps).map(sigma).collect(),
+        SigmaSchedule::SgmUniform => even(num_steps + 1).take(num_steps).map(sigma).collect(),
+        SigmaSchedule::Beta => beta(0.6, 0.6),
+        SigmaSchedule::Beta57 => beta(0.5, 0.7),
+        SigmaSchedule::Karras => karras(1.0, smallest, num_steps),
+        SigmaSchedule::Exponential => {
+            let logarithms = linspace(0.0, smallest.ln(), num_steps).into_iter();
+            logarithms.map(f64::exp).collect()
+        }
+        SigmaSchedule::KlOptimal => {
+            let angles = linspace(1_f64.atan(), smallest.atan(), num_steps).into_iter();
+            angles.map(f64::tan).collect()
+        }
+        SigmaSchedule::BongTangent => bong_tangent(num_steps),
+        SigmaSchedule::Model
+        | SigmaSchedule::BetaDiffusers
+        | SigmaSchedule::KarrasDiffusers
+        | SigmaSchedule::ExponentialDiffusers => return None,
+    })
+}
+
+/// RES4LYF's schedule: one arctangent from 1 to 0.5, another from 0.5 to 0, both around the same point.
+fn bong_tangent(num_steps: usize) -> Vec<f64> {
+    let num_points = num_steps + 2;
+    let pivot = (num_points as f64 * 0.6) as usize;
+    let slope = 0.2 / (num_points as f64 / 40.0);
+    let piece = |count: usize, pivot: f64, start: f64, end: f64| {
+        let curve = move |i: usize| (2.0 / PI * (-slope * (i as f64 - pivot)).atan() + 1.0) / 2.0;
+        let (most, least) = (curve(0), curve(count - 1));
+        // The last point begins the other piece, or is the final 0.
+        (0..count - 1).map(move |i| (curve(i) - least) / (most - least) * (start - end) + end)
+    };
+    let first = piece(pivot, pivot as f64, 1.0, 0.5);
+    let mut sigmas: Vec<f64> = first
+        .chain(piece(num_points - pivot, 0.0, 0.5, 0.0))
+        .collect();
+    // Of one step, the first piece has no point.
+    if let Some(first) = sigmas.first_mut() {
+        *first = 1.0;
+    }
+    sigmas
+}
