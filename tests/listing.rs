@@ -315,7 +315,7 @@ fn inspect_of_an_image_without_settings_says_so_and_does_not_take_it_for_a_model
         ("other.json", "does not say how it was made"),
         ("empty.png", "empty"),
         ("plain.mp4", "plain.mp4"),
-        ("large.json", "at most 8 MiB, but are 29 MiB"),
+        ("large.json", "at most 16 MiB, but are 29 MiB"),
     ] {
         let output = run(&home, &["inspect", name]);
         let said = text(&output.stderr);

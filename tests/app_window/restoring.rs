@@ -344,5 +344,5 @@ fn a_prompt_that_cannot_be_read_empties_the_field_and_says_so() {
     bench.drop_file(&path);
     taken_over(&mut bench, 11);
     assert_eq!(bench.form().prompt, "");
-    bench.assert_shows("The prompt could not be read: node OllamaGenerate (id 2) makes it");
+    bench.assert_shows("The prompt could not be read: node 2 (OllamaGenerate) makes it");
 }

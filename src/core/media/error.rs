@@ -14,7 +14,7 @@ use crate::units::size_text;
 pub(super) const MIN_FPS: f64 = 0.01;
 pub(super) const MAX_FPS: f64 = 240.0;
 /// Larger settings are neither written nor read.
-pub const MAX_SETTINGS_BYTES: u64 = 8 << 20;
+pub const MAX_SETTINGS_BYTES: u64 = 16 << 20;
 
 /// Why an image, a video or the settings inside them could not be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ mod programs;
 mod settings;
 mod sidecar;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -81,21 +81,47 @@ pub fn read(path: &Path) -> Result<Option<FileSettings>, MediaError> {
 /// Reads the settings of every result that a workflow of `ComfyUI` saves, in the order of its nodes; of any other file
 /// those of [`read`] alone. Empty where [`read`] finds none.
 pub fn read_outputs(path: &Path) -> Result<Vec<FileSettings>, MediaError> {
+    if own::read(path)?.is_none() {
+        let values = parsed(&media::read_texts(path)?);
+        let outputs = graph::read_all(&graphs(&values));
+        if outputs.len() > 1 {
+            let outputs = outputs.into_iter().map(|mut output| {
+                // It is not known which of them is in the file.
+                output.is_resized = true;
+                FileSettings::Other(Box::new(output.with_last_notes(path)))
+            });
+            return Ok(outputs.collect());
+        }
+    }
     Ok(read(path)?.into_iter().collect())
+}
+
+/// JSON values in each of the texts.
+fn parsed(texts: &[MetadataText]) -> Vec<Vec<Value>> {
+    let parsed =
+        |text: &MetadataText| fields::parse(&text.text).map_or_else(Vec::new, graph::unwrap);
+    texts.iter().map(parsed).collect()
+}
+
+fn graphs(values: &[Vec<Value>]) -> Vec<&Value> {
+    let values = values.iter().flatten();
+    values.filter(|it| graph::is_graph(it)).collect()
 }
 
 /// Returns whether a file has a graph of `ComfyUI`, whatever is in it.
 pub fn holds_graph(path: &Path) -> bool {
     let texts = media::read_texts(path).unwrap_or_default();
-    let mut values = texts.iter().filter_map(|text| fields::parse(&text.text));
-    values.any(|value| graph::unwrap(value).iter().any(graph::is_graph))
+    !graphs(&parsed(&texts)).is_empty()
 }
 
 /// Error for a file in which [`read`] finds nothing.
 pub fn says_nothing(path: &Path) -> JobError {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if holds_graph(path) {
-        let summary = format!("the file {name} holds {UNREAD_GRAPH}");
+        let values = parsed(&media::read_texts(path).unwrap_or_default());
+        let maker = graph::unread_maker(&graphs(&values));
+        let maker = maker.map_or_else(String::new, |node| format!(": {node} makes its result"));
+        let summary = format!("the file {name} holds {UNREAD_GRAPH}{maker}");
         return JobError::new(JobErrorKind::InvalidRequest, summary)
             .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like. One inside a group node of an older ComfyUI is not read: convert that to a subgraph first");
     }
@@ -115,10 +141,14 @@ pub fn says_nothing(path: &Path) -> JobError {
 
 /// Settings of the first file next to it that has any.
 fn read_sidecar(path: &Path) -> Option<ForeignSettings> {
-    sidecar::places(path)
-        .iter()
-        .filter(|place| place.as_path() != path && place.is_file())
-        .find_map(|place| of_texts(&media::read_texts(place).ok()?))
+    let read = |place: &PathBuf| {
+        let found = place.is_file().then(|| media::read_texts(place).ok())??;
+        of_texts(&found)
+    };
+    sidecar::places(path).iter().find_map(read).or_else(|| {
+        let found = read(&sidecar::numbered_place(path)?);
+        found.filter(|found| found.tool == "FramePack Studio")
+    })
 }
 
 /// Reads the texts of a file: the one with most settings, and over its gaps the others.
@@ -126,15 +156,8 @@ fn of_texts(texts: &[MetadataText]) -> Option<ForeignSettings> {
     if let Some(found) = others::of_separate_texts(texts) {
         return Some(found);
     }
-    let parsed =
-        |text: &MetadataText| fields::parse(&text.text).map_or_else(Vec::new, graph::unwrap);
-    let values: Vec<Vec<Value>> = texts.iter().map(parsed).collect();
-    let graphs: Vec<&Value> = values
-        .iter()
-        .flatten()
-        .filter(|it| graph::is_graph(it))
-        .collect();
-    let mut of_graph = graph::read(&graphs);
+    let values = parsed(texts);
+    let mut of_graph = graph::read(&graphs(&values));
     let mut best: Option<ForeignSettings> = None;
     for (text, values) in texts.iter().zip(&values) {
         let found = match values.as_slice() {

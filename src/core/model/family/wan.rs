@@ -31,6 +31,11 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     names: &[
         "wan2", "wanv2", "wanvideo", "want2v", "wani2v", "wanti2v", "wanmoe",
     ],
+    // Relatives with inputs of their own, which no model of this family replaces.
+    other_names: &[
+        "alpha", "animate", "ati14b", "bernini", "camera", "control", "dancer", "humo", "i2vati",
+        "mocha", "move", "phantom", "recam", "s2v", "scail", "talk", "void",
+    ],
     wan2gp_types: &["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp", "vace"],
     kinds: detection_rules! {
         "wan" "transformer" "a Wan transformer": "condition_embedder.time_proj.weight", "patch_embedding.weight";

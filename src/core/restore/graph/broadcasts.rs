@@ -8,8 +8,6 @@ use serde_json::Value;
 use super::conditioning::named_side;
 use super::{Id, MAX_NODES, NodeLink, has_word, id_of};
 use crate::restore::fields::JsonFields;
-use crate::restore::graph::ComfyNode;
-use crate::restore::graph::walk::GraphWalk;
 
 /// Words in the classes of nodes that give values to nodes without links to them.
 pub(super) const BROADCASTERS: &str = "everywhere globalseed globalsampler";
@@ -117,10 +115,4 @@ fn side(name: &str) -> Option<&'static str> {
         Some("-") => Some("negative"),
         _ => named_side(name),
     }
-}
-
-/// Nodes that give unlinked inputs what they need, by rules.
-pub(super) fn broadcasters<'a>(walk: &GraphWalk<'a>) -> impl Iterator<Item = &'a ComfyNode> {
-    let nodes = walk.graph.nodes.values();
-    nodes.filter(|node| node.runs() && node.is_called(BROADCASTERS))
 }

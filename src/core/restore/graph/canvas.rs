@@ -105,7 +105,10 @@ pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
         Some((inner.text("id")?, CanvasGraph::from_fields(inner)))
     });
     let mut flattening = GraphFlattening {
-        graph: ComfyGraph::default(),
+        graph: ComfyGraph {
+            is_drawn: true,
+            ..ComfyGraph::default()
+        },
         left: MAX_NODES,
         subgraphs: inner.collect(),
     };
@@ -158,7 +161,10 @@ impl GraphFlattening<'_> {
                 node.routes = routes.collect();
                 self.subgraphs.insert(node.class.clone(), inner);
             }
-            self.graph.nodes.insert(node.id.clone(), node);
+            let id = node.id.clone();
+            if self.graph.nodes.insert(id.clone(), node).is_some() {
+                self.graph.repeated_id = Some(id);
+            }
         }
     }
 
@@ -214,8 +220,7 @@ impl GraphFlattening<'_> {
             Some((slot, found.2.clone()))
         });
         Some(ComfyNode {
-            id: format!("{prefix}{id}"),
-            class,
+            title: node.text("title").unwrap_or_default(),
             inputs,
             routes: routes.collect(),
             outputs,
@@ -225,6 +230,7 @@ impl GraphFlattening<'_> {
                 _ if is_broadcaster(node) && broadcasts.reads(node) => NodeMode::Muted,
                 _ => NodeMode::Runs,
             },
+            ..ComfyNode::new(format!("{prefix}{id}"), class)
         })
     }
 }
@@ -251,12 +257,12 @@ fn route_set_nodes(nodes: &mut [ComfyNode]) {
     };
     let set = nodes
         .iter()
-        .filter(|node| node.plain_class().ends_with("setnode"));
+        .filter(|node| node.plain_class.ends_with("setnode"));
     let set: BTreeMap<String, NodeLink> = set
         .filter_map(|node| Some((name(node)?, node.links().next()?.1.clone())))
         .collect();
     for node in nodes {
-        if node.plain_class().ends_with("getnode") {
+        if node.plain_class.ends_with("getnode") {
             match name(node).and_then(|name| set.get(&name)) {
                 Some(link) => {
                     node.routes.insert(0, NodeInput::Link(link.clone()));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::broadcasts::broadcasters;
 use super::text::{UnreadText, is_schedule};
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput, has_word};
@@ -212,7 +211,9 @@ impl<'a> GraphWalk<'a> {
             Ok(text) => restored.negative_prompt = Some(text),
             Err(node) => {
                 let maker = node.filter(|node| !is_sampler(node));
-                let node = maker.or_else(|| broadcasters(self).next()).or(node);
+                let node = maker
+                    .or_else(|| self.broadcasters.first().copied())
+                    .or(node);
                 if let Some(node) = node {
                     self.name_node(node);
                 }

@@ -10,21 +10,19 @@ pub(super) fn shown_file(file: &str) -> String {
     short(file_name(file.split(" [").next().unwrap_or_default()))
 }
 
-/// File of an image or video that a node is given, scaled or in latents.
-pub(super) fn loaded_file<'a>(
-    walk: &GraphWalk<'a>,
-    node: &'a ComfyNode,
-    name: &str,
-) -> Option<String> {
-    let mut source = walk.linked(node, name)?;
+/// File of an image or video that a node gives, scaled or in latents.
+pub(super) fn file_of<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Option<String> {
+    let mut source = node;
     for _ in 0..MAX_CHAIN {
         let is_value =
             |name: &&&str| matches!(source.inputs.get(**name), Some(NodeInput::Value(_)));
-        let own = ["image", "video", "file"].iter().find(is_value);
+        let own = ["image", "video", "file", "audio"].iter().find(is_value);
         if let Some(file) = own.and_then(|name| walk.name(source, name)) {
             return Some(shown_file(&file));
         }
-        let inputs = ["pixels", "image", "samples", "latent", "video", "mask"];
+        let inputs = [
+            "pixels", "image", "samples", "latent", "video", "audio", "mask",
+        ];
         source = inputs.iter().find_map(|name| walk.linked(source, name))?;
     }
     None
@@ -48,7 +46,7 @@ pub(super) fn read_controls(walk: &GraphWalk<'_>, restored: &mut ForeignSettings
         });
         restored.add_control(RestoredControl {
             network,
-            image: loaded_file(walk, node, "image"),
+            image: walk.linked(node, "image").and_then(|it| file_of(walk, it)),
             strength: walk.number(node, "strength").unwrap_or(1.0),
             from: walk.number(node, "start_percent").unwrap_or(0.0),
             until: walk.number(node, "end_percent").unwrap_or(1.0),

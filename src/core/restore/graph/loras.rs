@@ -100,7 +100,8 @@ impl<'a> GraphWalk<'a> {
             }
             if is_unread {
                 loras.notes.push(format!(
-                    "The {node} sets a LoRA in a way that Safelight does not read as a whole: check its name and strength"
+                    "{} sets a LoRA in a way that Safelight does not read as a whole: check its name and strength",
+                    node.at_start()
                 ));
             }
         }

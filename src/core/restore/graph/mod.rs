@@ -10,11 +10,15 @@ mod broadcasts;
 mod canvas;
 mod conditioning;
 mod controls;
+mod link_kind;
 mod loras;
+mod maths;
+mod models;
 mod nodes;
 mod pass_differences;
 mod passes;
 mod reading;
+mod results;
 mod sizes;
 mod text;
 mod unused;
@@ -33,27 +37,17 @@ use nodes::{
 /// Subgraphs outside the canvas, each of which is read with another budget.
 const MAX_LONE_SUBGRAPHS: usize = 16;
 
-/// One graph of a file, in one or both writings.
-#[derive(Default)]
-struct GraphFormats<'a> {
-    run: Option<&'a Map<String, Value>>,
-    canvas: Option<&'a Map<String, Value>>,
+/// The canvas that a value is.
+fn canvas_of(value: &Value) -> Option<&Map<String, Value>> {
+    let object = value.as_object()?;
+    let has_nodes = object.get("nodes").is_some_and(Value::is_array);
+    has_nodes.then_some(object)
 }
 
-impl<'a> GraphFormats<'a> {
-    fn add(&mut self, value: &'a Value) -> bool {
-        let Some(object) = value.as_object() else {
-            return false;
-        };
-        if object.get("nodes").is_some_and(Value::is_array) {
-            self.canvas = self.canvas.or(Some(object));
-        } else if object.values().any(is_run_node) {
-            self.run = self.run.or(Some(object));
-        } else {
-            return false;
-        }
-        true
-    }
+/// The graph to run that a value is.
+fn run_of(value: &Value) -> Option<&Map<String, Value>> {
+    let object = value.as_object()?;
+    object.values().any(is_run_node).then_some(object)
 }
 
 fn is_run_node(value: &Value) -> bool {
@@ -84,44 +78,41 @@ pub(super) fn unwrap(value: Value) -> Vec<Value> {
 }
 
 pub(super) fn is_graph(value: &Value) -> bool {
-    GraphFormats::default().add(value)
+    canvas_of(value).or_else(|| run_of(value)).is_some()
 }
 
-/// Reads the graph among the JSON texts of one file; `None` without a sampler.
+/// Reads the graph among the JSON texts of one file: the result that most passes made. `None` without a sampler.
 pub(super) fn read(values: &[&Value]) -> Option<ForeignSettings> {
-    let mut writings = GraphFormats::default();
-    for value in values {
-        writings.add(value);
-    }
-    let canvas = writings.canvas.map(canvas::read);
-    let run = writings.run.and_then(|object| {
+    graphs_of(values).find_map(|graph| reading::read(&graph))
+}
+
+/// As [`read`], for all results that are saved, in the order of their nodes.
+pub(super) fn read_all(values: &[&Value]) -> Vec<ForeignSettings> {
+    let mut all = graphs_of(values).map(|graph| reading::read_all(&graph));
+    all.find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// Node that makes what a graph without a sampler saves: `node 2 (MagicSampler)`.
+pub(super) fn unread_maker(values: &[&Value]) -> Option<String> {
+    graphs_of(values).find_map(|graph| reading::unread_maker(&graph))
+}
+
+/// Graphs in the JSON texts of one file, the one that says most first: what was run, the canvas, and subgraphs that the
+/// canvas does not place.
+fn graphs_of(values: &[&Value]) -> impl Iterator<Item = ComfyGraph> {
+    let drawn = values.iter().find_map(|value| canvas_of(value));
+    let canvas = drawn.map(canvas::read);
+    let mut others = values.iter().filter(|value| canvas_of(value).is_none());
+    let run = others.find_map(|value| run_of(value)).map(|object| {
         let mut graph = ComfyGraph::from_run(object);
         if let Some(canvas) = &canvas {
             graph.borrow_slots(canvas);
         }
-        reading::read(&graph)
+        graph
     });
-    run.or_else(|| {
-        let drawn = reading::read(canvas.as_ref()?).or_else(|| {
-            // A file may hold a subgraph that its canvas does not place.
-            let definitions = canvas::definitions(writings.canvas?);
-            let mut definitions = definitions.into_iter().take(MAX_LONE_SUBGRAPHS);
-            definitions.find_map(|inner| reading::read(&canvas::read(inner)))
-        });
-        drawn.map(with_dynamic_prompts_noted)
-    })
-}
-
-/// Notes what the window of `ComfyUI` would still change in a prompt before it runs the graph.
-fn with_dynamic_prompts_noted(mut restored: ForeignSettings) -> ForeignSettings {
-    let texts = [&restored.prompt, &restored.negative_prompt];
-    let is_dynamic = texts.map(|text| has_word(text.as_deref().unwrap_or(""), "{ /* //"));
-    if is_dynamic.contains(&true) {
-        restored.note(
-            "The prompt is as it was typed: ComfyUI would choose from {…|…} and leave out comments when it runs the graph, here they stay as text",
-        );
-    }
-    restored
+    let lone = drawn.into_iter().flat_map(canvas::definitions);
+    let lone = lone.take(MAX_LONE_SUBGRAPHS).map(canvas::read);
+    run.into_iter().chain(canvas).chain(lone)
 }
 
 impl ComfyGraph {
@@ -149,10 +140,12 @@ impl ComfyGraph {
                 (name.clone(), input)
             });
             let node = ComfyNode {
-                id: id.clone(),
-                class,
+                title: node
+                    .object("_meta")
+                    .and_then(|it| it.text("title"))
+                    .unwrap_or_default(),
                 inputs: inputs.collect(),
-                ..ComfyNode::default()
+                ..ComfyNode::new(id.clone(), class)
             };
             // The links that it replaces are there.
             if node.is_called(broadcasts::BROADCASTERS) {
@@ -162,6 +155,7 @@ impl ComfyGraph {
         });
         Self {
             nodes: nodes.collect(),
+            ..Self::default()
         }
     }
 
@@ -174,6 +168,9 @@ impl ComfyGraph {
                 continue;
             };
             node.outputs.clone_from(&drawn.outputs);
+            if !drawn.title.is_empty() {
+                node.title.clone_from(&drawn.title);
+            }
             if node.is_called(text::DISPLAYS) {
                 let shown = drawn.inputs.iter().filter(
                     |(_, it)| matches!(it, NodeInput::Value(Value::String(text)) if !text.is_empty()),

@@ -19,12 +19,20 @@ pub(in crate::restore) type Id = String;
 #[derive(Debug, Default)]
 pub(in crate::restore) struct ComfyGraph {
     pub(super) nodes: BTreeMap<Id, ComfyNode>,
+    /// Id of several nodes, of which the last one counts.
+    pub(super) repeated_id: Option<Id>,
+    /// It is a canvas, whose prompts are as they were typed.
+    pub(super) is_drawn: bool,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::restore) struct ComfyNode {
     pub(super) id: Id,
     pub(super) class: String,
+    /// Lowercase letters and digits of the class.
+    pub(super) plain_class: String,
+    /// Title in the window of `ComfyUI`; may be empty.
+    pub(super) title: String,
     pub(super) inputs: BTreeMap<String, NodeInput>,
     /// Names and types as far as a canvas gives them.
     pub(super) outputs: Vec<NodeSlot>,
@@ -63,6 +71,16 @@ pub(in crate::restore) struct NodeLink {
 }
 
 impl ComfyNode {
+    pub(super) fn new(id: Id, class: String) -> Self {
+        let letters = class.chars().filter(char::is_ascii_alphanumeric);
+        Self {
+            id,
+            plain_class: letters.map(|it| it.to_ascii_lowercase()).collect(),
+            class,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn link(&self, name: &str) -> Option<&NodeLink> {
         match self.inputs.get(name)? {
             NodeInput::Link(link) => Some(link),
@@ -103,10 +121,35 @@ impl ComfyNode {
         self.mode == NodeMode::Runs
     }
 
-    /// Lowercase letters and digits of the class.
-    pub(super) fn plain_class(&self) -> String {
-        let letters = self.class.chars().filter(char::is_ascii_alphanumeric);
-        letters.map(|it| it.to_ascii_lowercase()).collect()
+    /// Numbers of the id, by which nodes are ordered.
+    pub(super) fn number(&self) -> (Vec<u64>, &str) {
+        let numbers = self
+            .id
+            .split(':')
+            .map(|part| part.parse().unwrap_or(u64::MAX));
+        (numbers.collect(), &self.id)
+    }
+
+    /// Title, else the words of the class, and the id: `Save Image (node 9)`.
+    pub(super) fn label(&self) -> String {
+        let mut name = self.title.trim().to_owned();
+        if name.is_empty() || name == self.class {
+            name.clear();
+            let mut is_after_small = false;
+            for letter in self.class.chars() {
+                if is_after_small && letter.is_ascii_uppercase() {
+                    name.push(' ');
+                }
+                is_after_small = letter.is_ascii_lowercase();
+                name.push(if letter == '_' { ' ' } else { letter });
+            }
+        }
+        format!("{} (node {})", short(&name), short(&self.id))
+    }
+
+    /// The node at the start of a sentence: `Node 12 (KSampler)`.
+    pub(super) fn at_start(&self) -> String {
+        self.to_string().replacen('n', "N", 1)
     }
 
     pub(super) fn is_switch(&self) -> bool {
@@ -120,14 +163,14 @@ impl ComfyNode {
 
     /// Returns whether the class contains one of these lowercase words, which spaces separate.
     pub(super) fn is_called(&self, words: &str) -> bool {
-        has_word(&self.plain_class(), words)
+        has_word(&self.plain_class, words)
     }
 }
 
-/// `node KSampler (id 12)`
+/// `node 12 (KSampler)`
 impl fmt::Display for ComfyNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {} (id {})", short(&self.class), short(&self.id))
+        write!(f, "node {} ({})", short(&self.id), short(&self.class))
     }
 }
 

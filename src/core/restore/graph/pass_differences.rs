@@ -10,68 +10,44 @@ pub(super) fn differences(
     first: &ForeignSettings,
     ignored: &[&str],
 ) -> Vec<String> {
-    fn other<T: PartialEq>(own: Option<&T>, first: Option<&T>) -> bool {
-        own.is_some() && own != first
-    }
-    fn shown<T: ToString>(it: Option<T>) -> String {
-        it.map_or_else(String::new, |it| short(&it.to_string()))
-    }
-    let name = |it: Value| shown(it.as_str());
-    let guidances = |it: &ForeignSettings| (it.cfg_scale, it.distilled_guidance);
-    let cfg_scale = own.cfg_scale.filter(|it| Some(*it) != first.cfg_scale);
-    let all = [
-        (
-            "steps",
-            other(own.num_steps.as_ref(), first.num_steps.as_ref()),
-            shown(own.run_steps()),
-        ),
-        (
-            "seed",
-            other(own.seed.as_ref(), first.seed.as_ref()),
-            shown(own.seed),
-        ),
-        (
-            "prompt",
-            own.prompt != first.prompt,
-            shown(own.prompt.as_ref()),
-        ),
-        (
-            "negative prompt",
-            other(own.negative_prompt.as_ref(), first.negative_prompt.as_ref()),
-            shown(own.negative_prompt.as_ref()),
-        ),
-        ("model", own.model != first.model, shown(own.model.as_ref())),
-        (
-            "LoRAs",
-            own.loras != first.loras,
-            RestoredLora::listed(&own.loras),
-        ),
-        (
-            "sampler",
-            own.sampler != first.sampler,
-            name(json!(own.sampler)),
-        ),
-        (
-            "schedule",
-            own.sigma_schedule != first.sigma_schedule,
-            name(json!(own.sigma_schedule)),
-        ),
-        (
-            "guidance",
-            guidances(own) != guidances(first),
-            shown(cfg_scale.or(own.distilled_guidance)),
-        ),
-        (
-            "shift",
-            other(own.shift.as_ref(), first.shift.as_ref()),
-            shown(own.shift),
-        ),
-    ];
-    let all = all.into_iter();
-    let all = all.filter(|(name, is_other, _)| *is_other && !ignored.contains(name));
-    let described = all.map(|(name, _, value)| match name {
-        "steps" => format!("{value} steps"),
-        _ => format!("{name} {value}").trim_end().to_owned(),
+    // The first pass has a value for these where a later one says nothing.
+    const INHERITED: [&str; 4] = ["steps", "seed", "negative prompt", "shift"];
+    let values = |it: &ForeignSettings| {
+        [
+            ("steps", json!(it.num_steps)),
+            ("seed", json!(it.seed)),
+            ("prompt", json!(it.prompt)),
+            ("negative prompt", json!(it.negative_prompt)),
+            ("model", json!(it.model)),
+            ("LoRAs", json!(RestoredLora::listed(&it.loras))),
+            ("sampler", json!(it.sampler)),
+            ("schedule", json!(it.sigma_schedule)),
+            ("guidance", json!([it.cfg_scale, it.distilled_guidance])),
+            ("shift", json!(it.shift)),
+        ]
+    };
+    let pairs = values(own).into_iter().zip(values(first));
+    let differing = pairs.filter(|((name, own), (_, first))| {
+        let is_inherited = own.is_null() && INHERITED.contains(name);
+        own != first && !is_inherited && !ignored.contains(name)
+    });
+    let described = differing.map(|((name, value), _)| {
+        let cfg_scale = own.cfg_scale.filter(|it| Some(*it) != first.cfg_scale);
+        let value = match name {
+            "steps" => return format!("{} steps", own.run_steps().unwrap_or_default()),
+            "guidance" => json!(cfg_scale.or(own.distilled_guidance)),
+            _ => value,
+        };
+        let value = match value {
+            Value::Null => String::new(),
+            Value::String(text) => short(&text),
+            Value::Number(number) => number
+                .as_f64()
+                .filter(|_| number.is_f64())
+                .map_or_else(|| number.to_string(), |it| it.to_string()),
+            value => value.to_string(),
+        };
+        format!("{name} {value}").trim_end().to_owned()
     });
     described.collect()
 }

@@ -1,162 +1,21 @@
-//! Order of the samplers that made a result, and what each pass is: an expert's part of the steps, a second pass at a
-//! larger size, or a pass that is not restored.
+//! Passes of samplers: an expert's part of the steps, a second pass at a larger size, or a pass that is not restored.
 
 use std::collections::BTreeSet;
 
+use super::ComfyNode;
 use super::pass_differences::differences;
+use super::results::{PassChain, SamplerPass, samplers_before};
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
-use super::{ComfyNode, NodeInput};
 use crate::restore::names::file_name;
 use crate::restore::{ForeignSettings, fields, short};
 
-/// Inputs with the latents from which a sampler starts.
-const LATENTS: &str = "latent_image, samples, latent, image_embeds";
 /// Inputs with the part of the steps that a sampler runs.
 pub(super) const DENOISE: &str = "denoise, denoise_strength, denoising_strength";
-const MAX_PASSES: usize = 16;
+pub(super) const MAX_PASSES: usize = 16;
 /// Nodes that give the high half of sigmas at slot 0 and the low half at slot 1.
 pub(super) const SPLITTER: &str = "splitsigmas";
-/// Nodes that save a result, of which more are not looked at.
-const MAX_SAVES: usize = 16;
-/// As `MAX_SAVES`, for nodes with a frame rate.
+/// Nodes with a frame rate, of which more are not looked at.
 const MAX_RATES: usize = 32;
-
-pub(super) struct SamplerPass<'a> {
-    pub sampler: &'a ComfyNode,
-    /// Nodes after the pass before, in the order in which they act.
-    pub before: Vec<&'a ComfyNode>,
-}
-
-pub(super) struct PassChain<'a> {
-    /// The first pass first; never empty.
-    pub passes: Vec<SamplerPass<'a>>,
-    /// Nodes after the last pass, in the order in which they act.
-    pub after: Vec<&'a ComfyNode>,
-    /// Nodes after the last pass of other results.
-    pub after_others: Vec<&'a ComfyNode>,
-    /// Sampler of another result that the first pass starts from.
-    pub source: Option<&'a ComfyNode>,
-    /// Other results are saved, too.
-    pub is_one_of_several: bool,
-}
-
-impl PassChain<'_> {
-    fn has(&self, sampler: &ComfyNode) -> bool {
-        let mut passes = self.passes.iter();
-        passes.any(|pass| pass.sampler.id == sampler.id)
-    }
-}
-
-/// Passes of the result that is saved, or of the last sampler.
-pub(super) fn chain<'a>(walk: &GraphWalk<'a>) -> Option<PassChain<'a>> {
-    let nodes = || walk.graph.nodes.values().filter(|node| node.runs());
-    let ends = |words: &str| {
-        let ends = nodes().filter(|node| node.is_called(words)).take(MAX_SAVES);
-        let ends = ends.filter_map(|end| Some(chain_to(walk, nearest_sampler(walk, end)?)));
-        ends.collect::<Vec<_>>()
-    };
-    let mut chains = ends("save videocombine");
-    if chains.is_empty() {
-        chains = ends("preview combine");
-    }
-    // Of results of one run, the first that went through most passes.
-    let lengths = chains.iter().map(|chain| chain.passes.len()).enumerate();
-    let longest = lengths.rev().max_by_key(|(_, len)| *len);
-    let mut chain = match longest.map(|(index, _)| index) {
-        Some(index) => chains.swap_remove(index),
-        None => chain_to(walk, (nodes().rfind(|node| is_sampler(node))?, Vec::new())),
-    };
-    let others = chains.iter().flat_map(|other| other.after.iter().copied());
-    let others = others.filter(|node| !chain.after.iter().any(|own| std::ptr::eq(*own, *node)));
-    chain.after_others = others.collect();
-    chain.is_one_of_several = chains.iter().any(|other| {
-        let mut passes = other.passes.iter();
-        let is_part = other.passes.len() < chain.passes.len();
-        is_part || passes.any(|pass| !chain.has(pass.sampler))
-    });
-    Some(chain)
-}
-
-fn chain_to<'a>(
-    walk: &GraphWalk<'a>,
-    (last, after): (&'a ComfyNode, Vec<&'a ComfyNode>),
-) -> PassChain<'a> {
-    let mut chain = PassChain {
-        passes: vec![SamplerPass {
-            sampler: last,
-            before: Vec::new(),
-        }],
-        after,
-        after_others: Vec::new(),
-        source: None,
-        is_one_of_several: false,
-    };
-    while chain.passes.len() < MAX_PASSES {
-        let first = chain.passes[0].sampler;
-        let Some((sampler, between)) = nearest_sampler(walk, first) else {
-            break;
-        };
-        if chain.has(sampler) {
-            break;
-        }
-        if !continues(walk, first) {
-            chain.source = Some(sampler);
-            break;
-        }
-        chain.passes[0].before = between;
-        let before = Vec::new();
-        chain.passes.insert(0, SamplerPass { sampler, before });
-    }
-    chain
-}
-
-/// Nearest sampler against the links of images and latents, and the nodes between, in the order in which they act.
-fn nearest_sampler<'a>(
-    walk: &GraphWalk<'a>,
-    start: &'a ComfyNode,
-) -> Option<(&'a ComfyNode, Vec<&'a ComfyNode>)> {
-    let mut met: Vec<(&ComfyNode, usize)> = vec![(start, 0)];
-    let mut seen = BTreeSet::from([start.id.as_str()]);
-    let mut next = 0;
-    while let Some(&(node, from)) = met.get(next) {
-        if next > 0 && is_sampler(node) {
-            let mut between = Vec::new();
-            let mut at = from;
-            while at > 0 {
-                between.push(met[at].0);
-                at = met[at].1;
-            }
-            return Some((node, between));
-        }
-        for (name, input) in image_inputs(walk, node) {
-            if let Some(InputSource::Node(source, _)) = walk.follow(input, name)
-                && seen.insert(&source.id)
-            {
-                met.push((source, next));
-            }
-        }
-        next += 1;
-    }
-    None
-}
-
-fn image_inputs<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Vec<(&'a str, &'a NodeInput)> {
-    use LinkKind::{Image, Latent, Pipe, Unknown};
-    if !is_sampler(node) {
-        let kinds = [Image, Latent, Unknown, Pipe];
-        let links = kinds.iter().flat_map(|kind| walk.links_of(node, *kind));
-        return links.collect();
-    }
-    let images = walk.links_of(node, Image);
-    if !images.is_empty() {
-        return images;
-    }
-    let names = LATENTS.split(", ");
-    let latents = names.filter_map(|name| Some((name, node.inputs.get(name)?)));
-    let others = [Latent, Pipe].into_iter();
-    let others = others.flat_map(|kind| walk.links_of(node, kind));
-    latents.chain(others).collect()
-}
 
 /// A sampler and the nodes that hold its settings: noise, guider, sampler and scheduler.
 pub(super) fn parts<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Vec<&'a ComfyNode> {
@@ -176,7 +35,7 @@ pub(super) fn parts<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Vec<&'a
 }
 
 /// Returns whether a sampler works on the image or the latents of the pass before, rather than on noise.
-fn continues<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
+pub(super) fn continues<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
     takes_image(walk, sampler)
         || starts_within(walk, sampler)
         || denoise(walk, sampler).is_some_and(|denoise| denoise < 1.0)
@@ -433,7 +292,8 @@ pub(super) fn read_rate<'a>(
         let Some(rate) = walk.number(node, names).filter(|rate| *rate >= 1.0) else {
             continue;
         };
-        let Some((sampler, between)) = nearest_sampler(walk, node) else {
+        let nearest = samplers_before(walk, node, 1).into_iter().next();
+        let Some((sampler, between)) = nearest else {
             // The rate of the model.
             if node.is_called("conditioning") {
                 restored.fps = restored.fps.or(Some(rate));

@@ -1,57 +1,118 @@
 //! Settings of a graph: from the sampler that made the result back to noise, prompts, model and size.
 
-use crate::restore::names::file_name;
 use serde_json::Value;
 
-use super::broadcasts::broadcasters;
 use super::conditioning::named_side;
 use super::controls::read_controls;
-use super::loras::NodeLoras;
+use super::models::read_models;
 use super::pass_differences::differences;
 use super::passes::{
-    self, DENOISE, SPLITTER, SamplerPass, adds_no_noise, denoise, parts, read_refinement,
-    restores_image, starts_within, takes_image,
+    self, DENOISE, SPLITTER, adds_no_noise, denoise, parts, read_refinement, restores_image,
+    starts_within, takes_image,
 };
+use super::results::{self, LATENTS, PassChain, SamplerPass};
 use super::sizes::number_or_note;
 use super::sizes::{RESIZERS, read_latents, read_size, starts_from_noise};
-use super::unused::note_unused;
+use super::unused::{is_idle, note_unused};
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
-use super::{ComfyGraph, ComfyNode, MAX_CHAIN, NodeInput, has_word};
+use super::{ComfyGraph, ComfyNode, NodeInput, has_word};
 use crate::job::SigmaSchedule;
 use crate::restore::{ForeignSettings, fields, names, short};
 
 /// Nodes that Safelight has as steps after a job.
 const FINISHERS: &str = "upscale interpol vfi facerestore";
+/// Steps of all traversals of one graph for one result.
+const BUDGET: u32 = 100_000;
+/// As `BUDGET`, for all results.
+const ALL_BUDGET: u32 = 400_000;
 const MAX_BROADCASTERS: usize = 16;
 const SAMPLERS: &str = "sampler_name, sampler";
-const MODEL_NAMES: &str = "unet_name, ckpt_name, model_name, gguf_name, model_path, model";
 
+/// Settings of the result that most passes made.
 pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
-    let walk = GraphWalk::new(graph);
-    let chain = passes::chain(&walk)?;
-    let mut restored = ForeignSettings::of("ComfyUI");
-    let (first, later) = chain.passes.split_first()?;
-    read_first(&walk, first.sampler, &mut restored);
-    for pass in later {
-        read_later(&walk, first.sampler, pass, &mut restored);
+    let walk = GraphWalk::new(graph, BUDGET);
+    let results = results::results(&walk);
+    let chain = results.first()?;
+    let mut restored = read_result(&walk, chain);
+    if results.len() > 1 {
+        let node = chain.passes[0].sampler;
+        restored.note(format!(
+            "The graph saves several results: the settings are those of {node}"
+        ));
     }
-    passes::note_missing_steps(&walk, &chain, &mut restored);
+    Some(restored)
+}
+
+/// Settings of each result, in the order of the nodes that save them.
+pub(super) fn read_all(graph: &ComfyGraph) -> Vec<ForeignSettings> {
+    let walk = GraphWalk::new(graph, BUDGET);
+    let mut results = results::results(&walk);
+    results.sort_by_cached_key(|chain| {
+        let last = chain.passes.last().map(|pass| pass.sampler);
+        [chain.end, last].map(|node| node.map(ComfyNode::number))
+    });
+    let budget = ALL_BUDGET / u32::try_from(results.len().max(1)).unwrap_or(u32::MAX);
+    let results = results.iter().map(|chain| {
+        // A node that one result uses may be one that another does not.
+        let walk = GraphWalk::new(graph, budget.min(BUDGET));
+        read_result(&walk, chain)
+    });
+    let mut results: Vec<_> = results.collect();
+    if let Some(last) = results.get_mut(results::MAX_RESULTS - 1) {
+        last.note(format!(
+            "The graph may save more than {} results: the others are not read",
+            results::MAX_RESULTS
+        ));
+    }
+    results
+}
+
+/// Node that makes what is saved, where no sampler does.
+pub(super) fn unread_maker(graph: &ComfyGraph) -> Option<String> {
+    let walk = GraphWalk::new(graph, BUDGET);
+    let mut nodes = graph.nodes.values();
+    let mut node = nodes.find(|node| node.runs() && node.is_called(results::ENDS))?;
+    for _ in 0..passes::MAX_PASSES {
+        let inputs = results::image_inputs(&walk, node).into_iter();
+        let mut sources = inputs.filter_map(|(name, _)| walk.linked(node, name));
+        node = sources.next()?;
+        if !is_idle(node) {
+            return Some(node.to_string());
+        }
+    }
+    None
+}
+
+fn read_result<'a>(walk: &GraphWalk<'a>, chain: &PassChain<'a>) -> ForeignSettings {
+    let mut restored = ForeignSettings::of("ComfyUI");
+    restored.output = chain.output();
+    let (first, later) = (&chain.passes[0], &chain.passes[1..]);
+    read_first(walk, first.sampler, &mut restored);
+    for pass in later {
+        read_later(walk, first.sampler, pass, &mut restored);
+    }
+    passes::note_missing_steps(walk, chain, &mut restored);
     if let Some(source) = chain.source {
         restored.note_input(format!(
             "It was made from a result of the same graph ({source}), which is not in the file: add it separately"
         ));
     }
-    if chain.is_one_of_several {
-        let node = first.sampler;
+    if let Some(id) = &walk.graph.repeated_id {
+        let id = short(id);
         restored.note(format!(
-            "The graph saves several results: the settings are those of {node}"
+            "Several nodes have the id {id}, of which only the last is read: save the workflow again in ComfyUI"
+        ));
+    }
+    if let Some(node) = chain.saved_part {
+        restored.note(format!(
+            "The graph also saves the result of an earlier pass ({node}): here only the last one is made"
         ));
     }
     let acting = later.iter();
     let acting = acting.flat_map(|pass| pass.before.iter().chain([&pass.sampler]));
     let mut acting = acting.chain(&chain.after).chain(&chain.after_others);
     restored.is_resized = acting
-        .any(|node| node.is_called(RESIZERS) || (is_sampler(node) && takes_image(&walk, node)));
+        .any(|node| node.is_called(RESIZERS) || (is_sampler(node) && takes_image(walk, node)));
     for (result, nodes) in [
         ("The finished result", &chain.after),
         ("Another saved result", &chain.after_others),
@@ -63,19 +124,34 @@ pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
             ));
         }
     }
-    for node in broadcasters(&walk).take(MAX_BROADCASTERS) {
+    for node in walk.broadcasters.iter().take(MAX_BROADCASTERS) {
         restored.note(format!(
-            "The {node} gives values to nodes without links to them, in a way that Safelight does not read: compare the settings"
+            "{} gives values to nodes without links to them, in a way that Safelight does not read: compare the settings",
+            node.at_start()
         ));
     }
     let last = later.last().unwrap_or(first).sampler;
-    passes::read_rate(&walk, last, &mut restored);
-    read_controls(&walk, &mut restored);
-    note_unused(&walk, &chain, &mut restored);
+    passes::read_rate(walk, last, &mut restored);
+    read_controls(walk, &mut restored);
+    note_unused(walk, chain, &mut restored);
     if walk.is_exhausted() {
         restored.note("The graph is too large or its links go in circles: not all of it was read");
     }
-    Some(restored)
+    if walk.graph.is_drawn {
+        note_dynamic_prompts(&mut restored);
+    }
+    restored
+}
+
+/// Notes what the window of `ComfyUI` would still change in a prompt before it runs the graph.
+fn note_dynamic_prompts(restored: &mut ForeignSettings) {
+    let texts = [&restored.prompt, &restored.negative_prompt];
+    let is_dynamic = texts.map(|text| has_word(text.as_deref().unwrap_or(""), "{ /* //"));
+    if is_dynamic.contains(&true) {
+        restored.note(
+            "The prompt is as it was typed: ComfyUI would choose from {…|…} and leave out comments when it runs the graph, here they stay as text",
+        );
+    }
 }
 
 /// Reads the first pass. An upscaler or detailer of a loaded image says nothing of how that image was made but words
@@ -193,17 +269,26 @@ fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut
     read_prompts(walk, guided, restored);
     read_models(walk, guided, restored);
     if restored.width.is_none() {
-        let maker = latents.or_else(|| broadcasters(walk).find(|_| !takes_image(walk, sampler)));
-        restored.unread_size = maker.map(|node| {
+        let maker = latents.or_else(|| {
+            walk.broadcasters
+                .first()
+                .copied()
+                .filter(|_| !takes_image(walk, sampler))
+        });
+        let source = walk.source(sampler, LATENTS).and_then(InputSource::node);
+        restored.unread_size = if let Some(node) = maker {
             // Such as a node that computes it.
             let maker = walk.linked(node, "width").unwrap_or(node);
             if !node.is_called("pad crop stitch") {
                 walk.use_node(node);
                 walk.name_node(maker);
             }
-            let node = maker;
-            format!("The size could not be read: {node} makes it")
-        });
+            Some(format!("The size could not be read: {maker} makes it"))
+        } else if sampler.has(LATENTS) && source.is_none() {
+            Some(format!("The size could not be read: {sampler} has none"))
+        } else {
+            None
+        };
     }
     restored.strength = denoise(walk, sampler).filter(|strength| *strength < 1.0);
     let mut whole = parts.iter().filter(|part| !part.is_called(SPLITTER));
@@ -240,150 +325,9 @@ fn read_names<'a>(
         restored.take_schedule(&name);
     }
     // Such as a KarrasScheduler, which has no name of a schedule.
-    let classes = parts.iter().map(|part| part.plain_class());
+    let classes = parts.iter().map(|part| &part.plain_class);
     let mut own = classes.filter_map(|it| names::schedule(it.strip_suffix("scheduler")?));
     restored.sigma_schedule = restored.sigma_schedule.or_else(|| own.next());
-}
-
-/// Reads the model; of samplers with two experts both, with a guidance for each.
-fn read_models<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut ForeignSettings) {
-    let of_expert = |what: &str, expert: &str| {
-        let mut names = sampler.inputs.keys().map(String::as_str);
-        names.find(|name| name.contains(what) && name.contains(expert))
-    };
-    let model = |name: &str| {
-        let source = sampler
-            .inputs
-            .get(name)
-            .and_then(|input| walk.follow(input, name));
-        source.and_then(InputSource::node)
-    };
-    let high = of_expert("model", "high").and_then(model);
-    let low = of_expert("model", "low").and_then(model);
-    let Some((high, low)) = high.zip(low) else {
-        let next = model_of(walk, sampler);
-        read_model(walk, sampler, next, restored);
-        return;
-    };
-    let cfg = |expert| of_expert("cfg", expert).and_then(|name| walk.number(sampler, name));
-    restored.cfg_scale = cfg("high").or(restored.cfg_scale);
-    read_model(walk, sampler, Some(high), restored);
-    let mut second = ForeignSettings {
-        cfg_scale: cfg("low").or(restored.cfg_scale),
-        ..ForeignSettings::default()
-    };
-    read_model(walk, sampler, Some(low), &mut second);
-    restored.take_second_expert(second);
-}
-
-/// Node from which a node gets its model.
-fn model_of<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Option<&'a ComfyNode> {
-    let named = ["model", "MODEL", "unet"].into_iter();
-    let named = named.filter(|name| node.link(name).is_some());
-    let named = named.map(|name| (name, &node.inputs[name]));
-    let source = match named.chain(walk.links_of(node, LinkKind::Model)).next() {
-        Some((name, input)) => walk.follow(input, name),
-        None => walk.source(node, "model"),
-    };
-    let source = source?.node();
-    source.filter(|source| !std::ptr::eq(*source, node))
-}
-
-/// Reads the model's name, and what changes the model on the way: LoRAs and the shift.
-fn read_model<'a>(
-    walk: &GraphWalk<'a>,
-    sampler: &'a ComfyNode,
-    next: Option<&'a ComfyNode>,
-    restored: &mut ForeignSettings,
-) {
-    let mut next = next;
-    let mut chain = vec![sampler];
-    while let Some(node) = next.filter(|_| chain.len() < MAX_CHAIN) {
-        chain.push(node);
-        // It is not known which model such a switch chooses.
-        next = model_of(walk, node).filter(|_| !node.is_switch());
-    }
-    // Nearest the loader first, as they are applied.
-    let mut loras = NodeLoras::default();
-    for node in chain.iter().rev() {
-        walk.read_loras(node, &mut loras);
-    }
-    for lora in loras.found {
-        restored.add_lora(lora);
-    }
-    restored.add_notes(loras.notes);
-    let loader = chain[chain.len() - 1];
-    for node in &chain[1..] {
-        if restored.shift.is_none() {
-            restored.shift = if node.has("base_shift") && node.has("width") {
-                shift_by_size(walk, node, restored)
-            } else {
-                number_or_note(walk, node, "shift", "shift", restored)
-            };
-        }
-        let others = walk.links_of(node, LinkKind::Model).into_iter().skip(1);
-        for (name, input) in others.filter(|_| !node.is_switch()) {
-            let other = walk.follow(input, name).and_then(InputSource::node);
-            let other = other.and_then(|other| walk.name(other, MODEL_NAMES));
-            let other =
-                other.map_or_else(String::new, |it| format!(", {},", short(file_name(&it))));
-            restored.note(format!(
-                "The model was joined with another one{other} by {node}: only the first is used"
-            ));
-        }
-    }
-    match walk
-        .name(loader, MODEL_NAMES)
-        .or_else(|| weight_file(walk, loader))
-    {
-        Some(name) if !name.trim().is_empty() => {
-            restored.model = Some(file_name(&name).to_owned());
-        }
-        _ => {
-            let found = broadcasters(walk).next();
-            let found = found.or_else(|| Some(loader).filter(|_| chain.len() > 1));
-            found.inspect(|node| walk.name_node(node));
-            restored.note(found.map_or_else(
-                || format!("The model could not be read: {sampler} has none"),
-                |node| format!("The model could not be read: {node} loads it"),
-            ));
-        }
-    }
-}
-
-/// Shift of a node that makes it from the size, as in diffusers' dynamic shifting: linear in the logarithm, from 256
-/// tokens of 16 × 16 pixels to 4096.
-fn shift_by_size<'a>(
-    walk: &GraphWalk<'a>,
-    node: &'a ComfyNode,
-    restored: &mut ForeignSettings,
-) -> Option<f64> {
-    let size = ["width", "height"].map(|name| walk.count(node, name));
-    let mut read = |name| number_or_note(walk, node, name, "shift", restored).unwrap_or(f64::NAN);
-    let share = (read("width") * read("height") / 256.0 - 256.0) / (4096.0 - 256.0);
-    let (least, most) = (read("base_shift"), read("max_shift"));
-    let is_own = (least, most) == (0.5, 1.15) && size == [restored.width, restored.height];
-    if is_own && restored.distilled_guidance.is_some() {
-        // Models with an embedded guidance do it themselves.
-        return None;
-    }
-    let shift = (least + (most - least) * share).exp();
-    Some((shift * 1e4).round() / 1e4).filter(|shift| shift.is_finite())
-}
-
-/// Name of a transformer's file in a loader whose inputs have other names.
-fn weight_file(walk: &GraphWalk<'_>, loader: &ComfyNode) -> Option<String> {
-    loader.inputs.iter().find_map(|(name, input)| match input {
-        NodeInput::Value(Value::String(file)) => {
-            let is_other = has_word(name, "vae clip lora encoder control");
-            let is_file = has_word(file, ".safetensors .gguf .sft .ckpt");
-            (is_file && !is_other).then(|| {
-                walk.use_input(input);
-                file.clone()
-            })
-        }
-        _ => None,
-    })
 }
 
 fn read_prompts<'a>(walk: &GraphWalk<'a>, guided: &'a ComfyNode, restored: &mut ForeignSettings) {

@@ -40,10 +40,7 @@ impl<'a> GraphWalk<'a> {
     fn computed_text(&self, node: &'a ComfyNode, slot: u64) -> Result<String, UnreadText<'a>> {
         // Else its name is in the sentence on the prompt.
         self.use_node(node);
-        let own = |name: &str| {
-            let input = node.inputs.get(name);
-            input.map(|input| self.text(input, name))
-        };
+        let own = |name: &str| self.input_text(node, name);
         let mut texts = node.sorted_inputs();
         texts.retain(|(name, input)| is_text(self, node, name, input));
         let is_display = node.is_called(DISPLAYS);
@@ -76,73 +73,10 @@ impl<'a> GraphWalk<'a> {
             first.find_map(|name| own(name)).unwrap_or(Err(Some(node)))
         };
         if is_for("concat") || is_for("join") || is_for("append") {
-            let delimiter = ["delimiter", "separator"].iter().find_map(|name| own(name));
-            let tidies = own("tidy_tags").map(|it| it.map(|it| it == "yes"));
-            let delimiter = match (delimiter, tidies) {
-                (Some(delimiter), _) => delimiter_of(&delimiter?).ok_or(Some(node))?,
-                (None, Some(tidies)) => if tidies? { ", " } else { "" }.to_owned(),
-                (None, None) => return Err(Some(node)),
-            };
-            let is_list = self.value(node, "return_list").is_some_and(|it| it == true);
-            let is_other = |(name, input): (&String, &NodeInput)| {
-                let is_own = texts.iter().any(|(own, _)| own == name);
-                let may_be_text = match input {
-                    NodeInput::Value(Value::String(text)) => !text.is_empty(),
-                    NodeInput::Value(_) => false,
-                    NodeInput::Link(link) => self.kind(name, link) == LinkKind::Unknown,
-                };
-                may_be_text && !is_own && !has_word(name, JOIN_OPTIONS)
-            };
-            if is_list || node.is_called("list") || node.inputs.iter().any(is_other) {
-                return Err(Some(node));
-            }
-            if let Some(count) = self.number(node, "inputcount") {
-                let number = |name: &str| name.rsplit('_').next()?.parse::<f64>().ok();
-                texts.retain(|(name, _)| number(name).is_none_or(|number| number <= count));
-            }
-            let parts = texts.iter().map(|(name, input)| self.text(input, name));
-            let parts = parts.collect::<Result<Vec<_>, _>>()?;
-            let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-            if matches!(own("clean_whitespace"), Some(Ok(it)) if it == "true") {
-                parts = parts.into_iter().map(str::trim).collect();
-            }
-            if node.plain_class() != "stringconcatenate" {
-                parts.retain(|part| !part.is_empty());
-            }
-            let len: usize = parts.iter().map(|part| part.len() + delimiter.len()).sum();
-            return (!texts.is_empty() && len <= MAX_TEXT)
-                .then(|| parts.join(&delimiter))
-                .ok_or(Some(node));
+            return self.joined(node, texts);
         }
         if is_for("replace") && !node.is_called("regex") {
-            let mut text = whole()?;
-            let mut is_known = false;
-            for (find, replace) in [
-                ("find", "replace"),
-                ("find1", "replace1"),
-                ("find2", "replace2"),
-                ("find3", "replace3"),
-                ("old", "new"),
-                ("text_b", "text_c"),
-            ] {
-                let (Some(find), Some(replace)) = (own(find), own(replace)) else {
-                    continue;
-                };
-                is_known = true;
-                let (find, replace) = (find?, replace?);
-                if node.has("tidy_tags") && find.starts_with('/') {
-                    // A regular expression.
-                    return Err(Some(node));
-                }
-                if !find.is_empty() {
-                    let count = text.matches(&find).count();
-                    if text.len() + count * replace.len() > MAX_TEXT {
-                        return Err(Some(node));
-                    }
-                    text = text.replace(&find, &replace);
-                }
-            }
-            return is_known.then_some(text).ok_or(Some(node));
+            return self.replaced(node, whole()?);
         }
         if node.is_called("trim strip") {
             let side = own("mode").transpose()?.map(|side| side.to_lowercase());
@@ -155,12 +89,101 @@ impl<'a> GraphWalk<'a> {
             };
         }
         let text = self.literal(node, &texts, is_display)?;
-        if node.plain_class() != "textmultiline" {
+        if node.plain_class != "textmultiline" {
             return Ok(text);
         }
         let mut lines: Vec<&str> = text.lines().collect();
         lines.retain(|line| !line.trim_start().starts_with('#'));
         Ok(lines.join("\n"))
+    }
+
+    /// Text of one input of a node; `None` without it.
+    fn input_text(
+        &self,
+        node: &'a ComfyNode,
+        name: &str,
+    ) -> Option<Result<String, UnreadText<'a>>> {
+        let input = node.inputs.get(name);
+        input.map(|input| self.text(input, name))
+    }
+
+    fn joined(
+        &self,
+        node: &'a ComfyNode,
+        mut texts: Vec<(&'a str, &'a NodeInput)>,
+    ) -> Result<String, UnreadText<'a>> {
+        let own = |name: &str| self.input_text(node, name);
+        let delimiter = ["delimiter", "separator"].iter().find_map(|name| own(name));
+        let tidies = own("tidy_tags").map(|it| it.map(|it| it == "yes"));
+        let delimiter = match (delimiter, tidies) {
+            (Some(delimiter), _) => delimiter_of(&delimiter?).ok_or(Some(node))?,
+            (None, Some(tidies)) => if tidies? { ", " } else { "" }.to_owned(),
+            // ComfyUI's own node has an empty one.
+            (None, None) if node.plain_class == "stringconcatenate" => String::new(),
+            (None, None) => return Err(Some(node)),
+        };
+        let is_list = self.value(node, "return_list").is_some_and(|it| it == true);
+        let is_other = |(name, input): (&String, &NodeInput)| {
+            let is_own = texts.iter().any(|(own, _)| own == name);
+            let may_be_text = match input {
+                NodeInput::Value(Value::String(text)) => !text.is_empty(),
+                NodeInput::Value(_) => false,
+                NodeInput::Link(link) => self.kind(name, link) == LinkKind::Unknown,
+            };
+            may_be_text && !is_own && !has_word(name, JOIN_OPTIONS)
+        };
+        if is_list || node.is_called("list") || node.inputs.iter().any(is_other) {
+            return Err(Some(node));
+        }
+        if let Some(count) = self.number(node, "inputcount") {
+            let number = |name: &str| name.rsplit('_').next()?.parse::<f64>().ok();
+            texts.retain(|(name, _)| number(name).is_none_or(|number| number <= count));
+        }
+        let parts = texts.iter().map(|(name, input)| self.text(input, name));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        if matches!(own("clean_whitespace"), Some(Ok(it)) if it == "true") {
+            parts = parts.into_iter().map(str::trim).collect();
+        }
+        if node.plain_class != "stringconcatenate" {
+            parts.retain(|part| !part.is_empty());
+        }
+        let len: usize = parts.iter().map(|part| part.len() + delimiter.len()).sum();
+        (!texts.is_empty() && len <= MAX_TEXT)
+            .then(|| parts.join(&delimiter))
+            .ok_or(Some(node))
+    }
+
+    /// Text in which a node replaces words by others.
+    fn replaced(&self, node: &'a ComfyNode, mut text: String) -> Result<String, UnreadText<'a>> {
+        let own = |name: &str| self.input_text(node, name);
+        let mut is_known = false;
+        for (find, replace) in [
+            ("find", "replace"),
+            ("find1", "replace1"),
+            ("find2", "replace2"),
+            ("find3", "replace3"),
+            ("old", "new"),
+            ("text_b", "text_c"),
+        ] {
+            let (Some(find), Some(replace)) = (own(find), own(replace)) else {
+                continue;
+            };
+            is_known = true;
+            let (find, replace) = (find?, replace?);
+            if node.has("tidy_tags") && find.starts_with('/') {
+                // A regular expression.
+                return Err(Some(node));
+            }
+            if !find.is_empty() {
+                let count = text.matches(&find).count();
+                if text.len() + count * replace.len() > MAX_TEXT {
+                    return Err(Some(node));
+                }
+                text = text.replace(&find, &replace);
+            }
+        }
+        is_known.then_some(text).ok_or(Some(node))
     }
 
     /// Text of a node that has one text and nothing that could change it.

@@ -8,11 +8,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::controls::{loaded_file, shown_file};
-use super::passes::{PassChain, takes_image};
+use super::controls::{file_of, shown_file};
+use super::passes::takes_image;
+use super::results::PassChain;
 use super::walk::{GraphWalk, LinkKind};
-use super::{ComfyNode, NodeInput, has_word};
-use crate::media::has_video_name;
+use super::{ComfyNode, MAX_CHAIN, NodeInput, NodeLink, has_word};
+use crate::media::{has_image_name, has_video_name};
 use crate::restore::{ForeignSettings, fields, short};
 
 /// Words in the classes of nodes that have no effect on the result, or one that follows from the rest.
@@ -24,11 +25,35 @@ const ENCODERS: &str = "vaeencode vaeencodetiled clipvisionencode wanvideoencode
 /// Words in the classes of nodes that hold or compute numbers.
 const NUMBER_NODES: &str = "primitive int float number constant slider math seed boolean";
 /// Words in the names of numbers that have no effect, or one that follows from the rest.
-const IDLE_NUMBERS: &str = "seed width height crop tile min_ device index";
+const IDLE_NUMBERS: &str = "seed width height crop tile min_ device index vram";
 /// Words in the names of a LoRA's numbers, which are read together with the LoRA.
 const LORA_NUMBERS: &str = "lora strength weight _wt _str";
 const FILES: &str =
     "image, video, file, audio, mask, latent, video_path, image_path, path, directory";
+/// Nodes that make a control image of another image in a way that Safelight does not have.
+const PREPROCESSORS: &str = "preprocessor pose depth normal lineart hed scribble segment keypoint";
+/// Inputs of a job that other nodes make: types of links, and words in the names of the inputs that they are for; what
+/// is made, and what to do instead.
+const MADE_INPUTS: [(&str, &str, &str, &str); 3] = [
+    (
+        "AUDIO AUDIO_ENCODER_OUTPUT",
+        "audio",
+        "the sound",
+        "the result is made without it",
+    ),
+    (
+        "WAN_CAMERA_EMBEDDING TRACKS",
+        "camera_cond tracks",
+        "the movement",
+        "describe it in the prompt",
+    ),
+    (
+        "IMAGE VIDEO",
+        "control pose depth image",
+        "the control image",
+        "add one that is made already",
+    ),
+];
 /// Nodes and values that one note names.
 const MAX_NAMED: usize = 16;
 /// Values that are named of one node.
@@ -39,8 +64,9 @@ type FileRole<'a> = Option<(&'a ComfyNode, &'a str)>;
 
 struct NodeVisit<'a> {
     node: &'a ComfyNode,
-    /// Kind of the link by which the node was met.
+    /// Kind of the link by which the node was met, and its type as far as the file says it.
     by: LinkKind,
+    kind: &'a str,
     role: FileRole<'a>,
     /// Of all that it gives only a text or a number has an effect.
     is_value: bool,
@@ -62,17 +88,27 @@ pub(super) fn note_unused<'a>(
     let root = |node| NodeVisit {
         node,
         by: LinkKind::Unknown,
+        kind: "",
         role: None,
         is_value: false,
     };
     let mut stack: Vec<_> = roots.map(|&node| root(node)).collect();
-    let (mut met, mut files) = (Vec::new(), Vec::new());
+    let (mut met, mut files, mut makers) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(visit) = stack.pop() {
         let NodeVisit { node, by, role, .. } = visit;
         if !seen.insert(&node.id) || !walk.spend(1 + node.inputs.len()) {
             continue;
         }
         met.push(node);
+        if let Some((what, instead)) = made_input(walk, &visit) {
+            restored.from_image |= by == LinkKind::Image;
+            makers.push((node, what, instead));
+        }
+        let mask = inpaint_mask(node).and_then(|name| mask_maker(walk, node, name));
+        makers.extend(mask.map(|node| (node, "the mask", "draw or choose a mask")));
+        if makers.iter().any(|(maker, ..)| maker.id == node.id) {
+            continue;
+        }
         if let Some(name) = file_input(node) {
             if !walk.is_read(&node.inputs[name])
                 && let Some(file) = walk.name(node, name)
@@ -106,10 +142,10 @@ pub(super) fn note_unused<'a>(
             if let Some(source) = source(walk, node, name).filter(|_| is_used || !is_value) {
                 let is_handed_on = is_idle || (is_pixels(by) && is_pixels(kind));
                 let role = role.filter(|_| is_handed_on).or(Some((node, name)));
-                let by = kind;
                 stack.push(NodeVisit {
                     node: source,
-                    by,
+                    by: kind,
+                    kind: walk.kind_name(link),
                     role,
                     is_value: is_value || visit.is_value,
                 });
@@ -117,15 +153,21 @@ pub(super) fn note_unused<'a>(
         }
     }
     let mut named = note_files(walk, files, restored);
-    for node in &met {
-        note_mask(walk, node, restored);
-    }
     // Several of them may hand on one file.
     let mut notes = restored.notes.iter();
     if notes.any(|note| note.starts_with("Its reference image")) {
         for node in met.iter().filter(|node| node.class == "ReferenceLatent") {
             walk.use_node(node);
         }
+    }
+    for node in &met {
+        note_mask(walk, node, restored);
+    }
+    for (node, what, instead) in &makers {
+        note_maker(walk, node, what, instead, restored);
+    }
+    if !makers.is_empty() {
+        restored.note("All settings that are not named are kept");
     }
     named.extend(met.into_iter().filter_map(|node| described(walk, node)));
     if !named.is_empty() {
@@ -140,19 +182,104 @@ pub(super) fn note_unused<'a>(
     }
 }
 
+/// Input of a job that a node makes, and the advice instead: of its row of [`MADE_INPUTS`].
+fn made_input<'a>(
+    walk: &GraphWalk<'a>,
+    visit: &NodeVisit<'a>,
+) -> Option<(&'static str, &'static str)> {
+    let (node, (user, input)) = (visit.node, visit.role?);
+    if walk.is_used(node) || is_idle(node) || file_input(node).is_some() || visit.is_value {
+        return None;
+    }
+    let input = input.to_lowercase();
+    let mut rows = MADE_INPUTS.iter();
+    let (kinds, _, what, instead) = rows.find(|(kinds, words, ..)| {
+        let is_unknown = visit.kind.is_empty() && has_word(&input, words);
+        is_unknown || kinds.split(' ').any(|known| known == visit.kind)
+    })?;
+    // Other nodes only change an image.
+    let is_control = user.is_called("controlnet") || has_word(&input, "control pose");
+    let is_made = !kinds.contains("IMAGE") || (is_control && node.is_called(PREPROCESSORS));
+    is_made.then_some((what, instead))
+}
+
+/// Input by which a node is given a mask that it changes.
+fn mask_link<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Option<&'a str> {
+    let mut links = node.links();
+    let is_mask =
+        |(name, link): &(&str, &NodeLink)| walk.kind_name(link) == "MASK" || name.contains("mask");
+    links.find(is_mask).map(|(name, _)| name)
+}
+
+fn note_maker<'a>(
+    walk: &GraphWalk<'a>,
+    node: &'a ComfyNode,
+    what: &str,
+    instead: &str,
+    restored: &mut ForeignSettings,
+) {
+    let mut before = vec![node];
+    let mut file = None;
+    for _ in 0..MAX_CHAIN {
+        let Some(node) = before.pop().filter(|_| file.is_none()) else {
+            break;
+        };
+        file = file_input(node).and_then(|name| walk.name(node, name));
+        before.extend(node.links().filter_map(|(name, _)| walk.linked(node, name)));
+    }
+    let file = file.map(|file| shown_file(&file));
+    let from = file.map_or_else(String::new, |file| format!(" from {file}"));
+    restored.note(format!(
+        "{} makes {what}{from}: Safelight cannot; {instead}",
+        node.at_start()
+    ));
+    walk.name_node(node);
+}
+
 /// Returns whether an input says where an image is made anew.
 fn is_inpaint_mask(node: &ComfyNode, name: &str) -> bool {
     name.contains("mask") && node.is_called("inpaint latentnoisemask")
 }
 
-fn note_mask<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, restored: &mut ForeignSettings) {
-    for (name, _) in node.links().filter(|(name, _)| is_inpaint_mask(node, name)) {
-        let file = loaded_file(walk, node, name);
-        let file = file.map_or_else(String::new, |file| format!(", {file},"));
-        restored.note_input(format!(
-            "Its mask{file} is not in the file: set it again (it was given to {node})"
-        ));
+/// Input of an inpainting node for its mask.
+fn inpaint_mask(node: &ComfyNode) -> Option<&str> {
+    let mut names = node.links().map(|(name, _)| name);
+    names.find(|name| is_inpaint_mask(node, name))
+}
+
+/// First node on the way to a mask.
+fn mask_source<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, name: &str) -> Option<&'a ComfyNode> {
+    let mut source = walk.linked(node, name)?;
+    for _ in 0..MAX_CHAIN {
+        let before = mask_link(walk, source).and_then(|name| walk.linked(source, name));
+        match before {
+            Some(before) => source = before,
+            None => break,
+        }
     }
+    Some(source)
+}
+
+/// Node that makes a mask, unless that is a file, or a border whose mask is made with it.
+fn mask_maker<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, name: &str) -> Option<&'a ComfyNode> {
+    let source = mask_source(walk, node, name)?;
+    let is_known = is_idle(source) || file_input(source).is_some() || source.is_called("pad");
+    (!is_known).then_some(source)
+}
+
+fn note_mask<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, restored: &mut ForeignSettings) {
+    let Some(name) = inpaint_mask(node) else {
+        return;
+    };
+    restored.from_image = true;
+    if mask_maker(walk, node, name).is_some() {
+        return;
+    }
+    let file = mask_source(walk, node, name).and_then(|source| file_of(walk, source));
+    let file = file.map_or_else(String::new, |file| format!(", {file},"));
+    restored.note(format!(
+        "Its mask{file} is not in the file: set it again (it was given to {node})"
+    ));
 }
 
 fn id(node: &ComfyNode) -> &str {
@@ -169,20 +296,28 @@ fn source<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, name: &str) -> Option<&
     walk.linked(node, name)
 }
 
-fn is_idle(node: &ComfyNode) -> bool {
-    let class = node.plain_class();
+pub(super) fn is_idle(node: &ComfyNode) -> bool {
+    let class = &node.plain_class;
     let is_number = |input: &NodeInput| matches!(input, NodeInput::Value(it) if it.is_number() || it.is_boolean());
     // LoRAs and texts have an effect.
-    (has_word(&class, IDLE) && !has_word(&class, "lora primitivestring"))
+    (has_word(class, IDLE) && !has_word(class, "lora primitivestring"))
         || ENCODERS.split(' ').any(|known| known == class)
         || node.is_bundle()
-        || (has_word(&class, NUMBER_NODES) && node.inputs.values().all(is_number))
+        || (has_word(class, NUMBER_NODES) && node.inputs.values().all(is_number))
 }
 
 /// Input with the file of a node that loads an image, a video or the like.
 fn file_input(node: &ComfyNode) -> Option<&'static str> {
+    // An old canvas does not name the widgets of every node.
+    const UNNAMED: &str = "widget 1";
     let mut names = FILES.split(", ").filter(|_| node.is_called("load"));
-    names.find(|name| node.has(name))
+    names.find(|name| node.has(name)).or_else(|| {
+        let NodeInput::Value(value) = node.inputs.get(UNNAMED)? else {
+            return None;
+        };
+        let path = Path::new(value.as_str()?);
+        (has_image_name(path) || has_video_name(path)).then_some(UNNAMED)
+    })
 }
 
 /// Notes files that have to be added again; returns descriptions of the others.

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::broadcasts::BROADCASTERS;
+pub(super) use super::link_kind::LinkKind;
 use super::sizes::{measures_image, size_preset};
 use super::{ComfyGraph, ComfyNode, NodeInput, NodeLink, NodeMode, has_word};
 use crate::restore::fields;
 
-/// Steps of all traversals of one graph.
-const BUDGET: u32 = 100_000;
 /// Links in a row, and calls within each other.
 const MAX_DEPTH: u32 = 100;
 /// Nodes of a size whose edges come from each other.
@@ -29,69 +29,6 @@ const NEGATIONS: &str = "not neg inver opposite";
 const FUNCTIONS: &str = "negat inver abs sqrt square math increment round ceil floor";
 /// Nodes that give their value, whatever else is in their names.
 const HOLDERS: &str = "primitive constant note notif annot passthr display show preview";
-
-/// Type of a link, as far as it matters here.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum LinkKind {
-    Conditioning,
-    Model,
-    Latent,
-    Image,
-    Text,
-    /// Bundle of several links: contexts and pipes.
-    Pipe,
-    Lora,
-    Number,
-    Other,
-    Unknown,
-}
-
-impl LinkKind {
-    fn from_type(kind: &str) -> Self {
-        match kind {
-            "CONDITIONING" | "WANVIDEOTEXTEMBEDS" => Self::Conditioning,
-            "MODEL" | "WANVIDEOMODEL" => Self::Model,
-            "LATENT" | "WANVIDIMAGE_EMBEDS" => Self::Latent,
-            "IMAGE" | "VIDEO" => Self::Image,
-            "STRING" => Self::Text,
-            "RGTHREE_CONTEXT" | "BUS" => Self::Pipe,
-            kind if kind.contains("PIPE") => Self::Pipe,
-            "HOOKS" => Self::Lora,
-            kind if kind.contains("LORA") => Self::Lora,
-            "INT" | "FLOAT" | "BOOLEAN" | "COMBO" => Self::Number,
-            // `*`, and what is no type.
-            kind if kind.len() < 3 => Self::Unknown,
-            _ => Self::Other,
-        }
-    }
-
-    /// Guesses from the name of the input.
-    fn from_name(name: &str) -> Self {
-        const NAMES: [(LinkKind, &str); 11] = [
-            (LinkKind::Number, "strength weight"),
-            (
-                LinkKind::Other,
-                "upscale_model style_model sam_model patch vision control vae",
-            ),
-            (LinkKind::Other, "mask sigmas guider segs bbox detector"),
-            (LinkKind::Pipe, "pipe ctx"),
-            (LinkKind::Lora, "lora hooks"),
-            (LinkKind::Conditioning, "cond positive negative text_embeds"),
-            (LinkKind::Model, "model unet"),
-            (LinkKind::Latent, "latent samples image_embeds"),
-            (LinkKind::Image, "image pixels frames video"),
-            (LinkKind::Other, "clip"),
-            (LinkKind::Text, "text string prompt"),
-        ];
-        let name = name.to_lowercase();
-        if matches!(&*name, "context" | "bus") {
-            return Self::Pipe;
-        }
-        let mut kinds = NAMES.iter();
-        let kind = kinds.find(|(_, words)| has_word(&name, words));
-        kind.map_or(Self::Unknown, |(kind, _)| *kind)
-    }
-}
 
 /// Far end of an input.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +49,8 @@ impl<'a> InputSource<'a> {
 
 pub(super) struct GraphWalk<'a> {
     pub graph: &'a ComfyGraph,
+    /// Nodes that give unlinked inputs what they need, by rules.
+    pub broadcasters: Vec<&'a ComfyNode>,
     /// Node whose stored text was taken for a prompt.
     pub stored_text: Cell<Option<&'a ComfyNode>>,
     /// Inputs and nodes that are used, or named as not used.
@@ -141,12 +80,16 @@ impl Drop for DepthGuard<'_> {
 }
 
 impl<'a> GraphWalk<'a> {
-    pub fn new(graph: &'a ComfyGraph) -> Self {
+    /// `budget`: steps of all traversals.
+    pub fn new(graph: &'a ComfyGraph, budget: u32) -> Self {
+        let nodes = graph.nodes.values();
+        let broadcasters = nodes.filter(|node| node.runs() && node.is_called(BROADCASTERS));
         Self {
             graph,
+            broadcasters: broadcasters.collect(),
             stored_text: Cell::new(None),
             read: RefCell::default(),
-            left: Cell::new(BUDGET),
+            left: Cell::new(budget),
             depth: Cell::new(0),
             size_depth: Cell::new(0),
         }
@@ -210,15 +153,23 @@ impl<'a> GraphWalk<'a> {
             || node.inputs.values().any(|input| self.is_read(input))
     }
 
-    pub fn kind(&self, name: &str, link: &NodeLink) -> LinkKind {
+    /// Type of a link as the file writes it; empty where it does not.
+    pub fn kind_name<'l>(&self, link: &'l NodeLink) -> &'l str
+    where
+        'a: 'l,
+    {
         let source = self.graph.nodes.get(&link.from);
         let declared = source.and_then(|node| node.output(link.slot));
-        let declared = declared.map_or("", |slot| slot.kind.as_str());
-        [declared, &link.kind]
-            .into_iter()
-            .map(LinkKind::from_type)
-            .find(|kind| *kind != LinkKind::Unknown)
-            .unwrap_or_else(|| LinkKind::from_name(name))
+        let kinds = [declared.map_or("", |slot| slot.kind.as_str()), &link.kind];
+        let is_known = |kind: &&str| LinkKind::from_type(kind) != LinkKind::Unknown;
+        kinds.into_iter().find(is_known).unwrap_or_default()
+    }
+
+    pub fn kind(&self, name: &str, link: &NodeLink) -> LinkKind {
+        match LinkKind::from_type(self.kind_name(link)) {
+            LinkKind::Unknown => LinkKind::from_name(name),
+            kind => kind,
+        }
     }
 
     /// Linked inputs of a type, in natural order of their names.
@@ -287,7 +238,7 @@ impl<'a> GraphWalk<'a> {
         if let Some(route) = node.routes.get(&link.slot) {
             return Some(route);
         }
-        let class = node.plain_class();
+        let class = &node.plain_class;
         if node.mode == NodeMode::Bypassed {
             let kind = self.kind(wanted, link);
             return self.links_of(node, kind).first().map(|(_, input)| *input);
@@ -296,7 +247,7 @@ impl<'a> GraphWalk<'a> {
             return first_link(node);
         }
         if node.is_switch() {
-            return self.chosen(node, &class);
+            return self.chosen(node);
         }
         let mut pipes = self.links_of(node, LinkKind::Pipe);
         if (pipes.is_empty() && !node.is_bundle()) || is_sampler(node) {
@@ -324,13 +275,13 @@ impl<'a> GraphWalk<'a> {
     }
 
     /// Input that a switch chooses.
-    fn chosen(&self, node: &'a ComfyNode, class: &str) -> Option<&'a NodeInput> {
+    fn chosen(&self, node: &'a ComfyNode) -> Option<&'a NodeInput> {
         let _guard = self.enter()?;
         let selector = SELECTORS.split(", ").find(|name| node.has(name));
         let mut inputs = node.sorted_inputs().into_iter();
         let Some(selector) = selector else {
             // The first that gives something.
-            let is_any = class.contains("any") || class.contains("context");
+            let is_any = node.is_called("any context");
             let mut links = inputs.filter(|(_, input)| matches!(input, NodeInput::Link(_)));
             return links
                 .find(|(name, it)| is_any && self.follow(it, name).is_some())
@@ -402,6 +353,9 @@ impl<'a> GraphWalk<'a> {
             // It did not choose.
             return None;
         }
+        if let Some(number) = self.computed_number(node, slot) {
+            return Some(number);
+        }
         // Named after the input it is for, or the only one.
         let is_named = |it: &&str| {
             let it = it.to_lowercase();
@@ -427,16 +381,16 @@ impl<'a> GraphWalk<'a> {
             only(number).or_else(|| only(|it| matches!(it, NodeInput::Value(Value::Bool(_)))));
         let key = named.or(only)?;
         let value = self.value_of(&node.inputs[key], key)?;
-        let class = node.plain_class();
+        let class = &node.plain_class;
         // Such as a number of megapixels.
         let is_edge = fields::number(&value).is_none_or(|edge| edge >= MIN_EDGE);
         match value {
             _ if matches!(name, "width" | "height") && !is_edge => None,
-            _ if has_word(&class, HOLDERS) => Some(value),
-            Value::Bool(is_on) if has_word(&class, NEGATIONS) => Some((!is_on).into()),
+            _ if has_word(class, HOLDERS) => Some(value),
+            Value::Bool(is_on) if has_word(class, NEGATIONS) => Some((!is_on).into()),
             // It is not known what the node makes of it.
             Value::Bool(_) if node.link(key).is_some() => None,
-            Value::Number(_) if has_word(&class, FUNCTIONS) => None,
+            Value::Number(_) if has_word(class, FUNCTIONS) => None,
             value => Some(value),
         }
     }

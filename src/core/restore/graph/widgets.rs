@@ -13,6 +13,7 @@ KSampler: seed steps cfg sampler_name scheduler denoise
 KSamplerAdvanced: add_noise noise_seed steps cfg sampler_name scheduler start_at_step end_at_step return_with_leftover_noise
 SamplerCustom: add_noise noise_seed cfg
 RandomNoise: noise_seed
+Seed (rgthree) / easy seed: seed
 BasicScheduler: scheduler steps denoise
 Flux2Scheduler: steps width height
 KSamplerSelect: sampler_name
@@ -30,9 +31,11 @@ WanVaceToVideo: width height length batch_size strength
 LoraLoader: lora_name strength_model strength_clip
 LoraLoaderModelOnly: lora_name strength_model
 UNETLoader: unet_name weight_dtype
-UnetLoaderGGUF: unet_name
+UnetLoaderGGUF / UnetLoaderGGUFAdvanced / UnetLoaderGGUFDisTorchMultiGPU: unet_name
 CheckpointLoaderSimple: ckpt_name
-LoadImage: image
+LoadImage / LoadImageMask / LoadImageOutput: image
+LoadVideo: file
+LoadAudio: audio
 KSampler (Efficient): seed steps cfg sampler_name scheduler denoise preview_method vae_decode
 Efficient Loader: ckpt_name vae_name clip_skip lora_name lora_model_strength lora_clip_strength positive negative token_normalization weight_interpretation empty_latent_width empty_latent_height batch_size
 CR LoRA Stack: switch_1 lora_name_1 model_weight_1 clip_weight_1 switch_2 lora_name_2 model_weight_2 clip_weight_2 switch_3 lora_name_3 model_weight_3 clip_weight_3
@@ -41,6 +44,10 @@ UltimateSDUpscale: upscale_by seed steps cfg sampler_name scheduler denoise mode
 LatentUpscale / ImageScale: upscale_method width height crop
 LatentUpscaleBy / ImageScaleBy: upscale_method scale_by
 ImageScaleToTotalPixels: upscale_method megapixels
+ImageResizeKJv2: width height upscale_method keep_proportion pad_color crop_position divisible_by
+ImageResizeKJ: width height upscale_method keep_proportion divisible_by
+mxSlider: Xi Xf isfloatX
+mxSlider2D: Xi Xf Yi Yf isfloatX isfloatY
 ResolutionSelector: aspect_ratio megapixels multiple minimum
 UpscaleModelLoader: model_name
 ControlNetLoader: control_net_name
@@ -60,6 +67,9 @@ WanVideoModelLoader: model
 WanVideoLoraSelect: lora strength
 WanVideoTextEncode: positive_prompt negative_prompt
 WanVideoEmptyEmbeds: width height num_frames
+WanVideoImageToVideoEncode: width height num_frames noise_aug_strength start_latent_strength end_latent_strength force_offload
+WanVideoVACEEncode: width height num_frames strength vace_start_percent vace_end_percent
+WanVideoLoraSelectMulti: lora_0 strength_0 lora_1 strength_1 lora_2 strength_2 lora_3 strength_3 lora_4 strength_4
 WanVideoSampler: steps cfg shift seed force_offload scheduler
 SplitSigmas: step
 SplitSigmasDenoise: denoise

@@ -199,8 +199,8 @@ fn nodes_that_broadcast_give_unlinked_inputs_what_they_need_or_are_named() {
     assert_eq!(
         unread.notes,
         [
-            "The prompt could not be read: node Prompts Everywhere (id 41) makes it. Write the prompt yourself",
-            "The node Prompts Everywhere (id 41) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings",
+            "The prompt could not be read: node 41 (Prompts Everywhere) makes it. Write the prompt yourself",
+            "Node 41 (Prompts Everywhere) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings",
         ]
     );
 }
@@ -224,7 +224,7 @@ fn values_that_a_drawing_does_not_name_are_no_settings_and_are_named() {
     assert_eq!((found.num_frames, found.width), (None, None));
     assert_eq!(
         found.notes,
-        ["The size could not be read: node TrackToVideo (id 6) makes it. The model's own is used"]
+        ["The size could not be read: node 6 (TrackToVideo) makes it. The model's own is used"]
     );
 }
 
@@ -286,4 +286,84 @@ fn a_bypassed_node_hands_on_the_input_of_its_outputs_type() {
     }
     let text = json!({"nodes": nodes, "links": links}).to_string();
     assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+}
+
+#[test]
+fn files_of_an_old_canvas_that_names_no_widgets_are_named() {
+    for loader in ["LoadVideo", "Load Anything (MyPack)"] {
+        let canvas = json!({
+            "nodes": [
+                {"id": 1, "type": loader, "widgets_values": ["walk.mp4", "image"], "outputs": [{"name": "IMAGE", "type": "IMAGE", "links": [1]}]},
+                {"id": 2, "type": "WanVaceToVideo", "widgets_values": [720, 480, 45, 1, 1],
+                    "inputs": [{"name": "control_video", "type": "IMAGE", "link": 1}], "outputs": [{"name": "latent", "type": "LATENT", "links": [2]}]},
+                {"id": 3, "type": "KSampler", "inputs": [{"name": "latent_image", "type": "LATENT", "link": 2}],
+                    "widgets_values": [5, "fixed", 20, 1.0, "euler", "simple", 1.0]},
+            ],
+            "links": [[1, 1, 0, 2, 0, "IMAGE"], [2, 2, 0, 3, 0, "LATENT"]],
+        });
+        let found = read_file("a.json", canvas.to_string().as_bytes()).unwrap();
+        let note =
+            "Its control video at strength 1, walk.mp4, is not in the file: add it separately";
+        assert!(
+            found.notes.iter().any(|it| it == note),
+            "{loader}: {:?}",
+            found.notes
+        );
+    }
+}
+
+#[test]
+fn an_old_canvas_of_the_wan_wrapper_is_read_by_the_order_of_its_values() {
+    let link = |name: &str, kind: &str, id: u32| json!({"name": name, "type": kind, "link": id});
+    let canvas = json!({
+        "nodes": [
+            {"id": 1, "type": "WanVideoModelLoader", "inputs": [link("lora", "WANVIDLORA", 1)],
+                "widgets_values": ["Wan2_1-I2V-14B-480P_fp8.safetensors", "fp16", "disabled", "offload_device", "sdpa"]},
+            {"id": 2, "type": "WanVideoLoraSelectMulti", "widgets_values": ["a.safetensors", 0.5, "none", 1, "b.safetensors", 0.25, "none", 1, "none", 1, false]},
+            {"id": 3, "type": "WanVideoTextEncode", "widgets_values": ["waves", "still", true]},
+            {"id": 4, "type": "WanVideoImageToVideoEncode", "inputs": [link("start_image", "IMAGE", 2)],
+                "widgets_values": [832, 480, 81, 0.03, 1, 1, true]},
+            {"id": 5, "type": "LoadImage", "widgets_values": ["boat.png", "image"]},
+            {"id": 6, "type": "WanVideoSampler", "inputs": [link("model", "WANVIDEOMODEL", 3), link("text_embeds", "WANVIDEOTEXTEMBEDS", 4),
+                link("image_embeds", "WANVIDIMAGE_EMBEDS", 5), link("seed", "INT", 6)],
+                "widgets_values": [10, 6, 5, 1, "fixed", true, "unipc", 0, "", "comfy"]},
+            {"id": 7, "type": "Seed (rgthree)", "widgets_values": [77, "", "", ""]},
+            {"id": 8, "type": "WanVideoDecode", "inputs": [link("samples", "LATENT", 7)]},
+            {"id": 9, "type": "VHS_VideoCombine", "title": "My video", "inputs": [link("images", "IMAGE", 8)], "widgets_values": {"frame_rate": 16}},
+        ],
+        "links": [[1, 2, 0, 1, 0, "WANVIDLORA"], [2, 5, 0, 4, 0, "IMAGE"], [3, 1, 0, 6, 0, "WANVIDEOMODEL"], [4, 3, 0, 6, 1, "WANVIDEOTEXTEMBEDS"],
+            [5, 4, 0, 6, 2, "WANVIDIMAGE_EMBEDS"], [6, 7, 0, 6, 3, "INT"], [7, 6, 0, 8, 0, "LATENT"], [8, 8, 0, 9, 0, "IMAGE"]],
+    });
+    let found = read_file("a.json", canvas.to_string().as_bytes()).unwrap();
+    assert_eq!(found.output.as_deref(), Some("My video (node 9)"));
+    assert_eq!(
+        (found.width, found.height, found.num_frames),
+        (Some(832), Some(480), Some(81))
+    );
+    assert_eq!(
+        (found.seed, found.num_steps, found.cfg_scale, found.shift),
+        (Some(77), Some(10), Some(6.0), Some(5.0))
+    );
+    assert_eq!(
+        found.loras,
+        [
+            lora("a.safetensors", 0.5, None),
+            lora("b.safetensors", 0.25, None)
+        ]
+    );
+    assert_eq!(
+        (
+            found.prompt.as_deref(),
+            found.negative_prompt.as_deref(),
+            found.fps
+        ),
+        (Some("waves"), Some("still"), Some(16.0))
+    );
+    assert_eq!(
+        found.notes,
+        [
+            "Its start image, boat.png, is not in the file: add it separately",
+            "Not used: noise_aug_strength 0.03 of node 4 (WanVideoImageToVideoEncode)",
+        ]
+    );
 }

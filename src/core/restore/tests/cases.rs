@@ -62,9 +62,9 @@ fn contexts_pipes_switches_and_loader_packs_are_followed() {
                 "24": node("FromBasicPipe", json!({"basic_pipe": ["23", 0]})), "7.positive": ["24", 3], "7.model": ["24", 0]}),
             json!({"prompt": null, "model": null}),
             &[
-                "The prompt could not be read: node PipeBlender (id 23) makes it",
-                "The model could not be read: node PipeBlender (id 23) loads it",
-                "Not used: node CLIPTextEncode (id 21) with text at night",
+                "The prompt could not be read: node 23 (PipeBlender) makes it",
+                "The model could not be read: node 23 (PipeBlender) loads it",
+                "Not used: node 21 (CLIPTextEncode) with text at night",
             ],
         ),
         (
@@ -78,8 +78,8 @@ fn contexts_pipes_switches_and_loader_packs_are_followed() {
                 "12": node("ModelMergeSimple", json!({"model1": ["1", 0], "model2": ["11", 0], "ratio": 0.6})), "7.model": ["12", 0]}),
             json!({"model": "flux1-dev.safetensors"}),
             &[
-                "The model was joined with another one, flux1-other.safetensors, by node ModelMergeSimple (id 12)",
-                "Not used: node ModelMergeSimple (id 12) with ratio 0.6",
+                "The model was joined with another one, flux1-other.safetensors, by node 12 (ModelMergeSimple)",
+                "Not used: node 12 (ModelMergeSimple) with ratio 0.6",
             ],
         ),
         (
@@ -122,7 +122,7 @@ fn contexts_pipes_switches_and_loader_packs_are_followed() {
         (
             json!({"20": node("Text Concatenate (JPS)", json!({"delimiter": "comma-space", "text1": "a", "text2": "b"})), "3.text": ["20", 0]}),
             json!({"prompt": null}),
-            &["The prompt could not be read: node Text Concatenate (JPS) (id 20)"],
+            &["The prompt could not be read: node 20 (Text Concatenate (JPS))"],
         ),
     ]);
 }
@@ -150,7 +150,7 @@ fn sizes_steps_shifts_and_rates_are_those_of_the_saved_result() {
             json!({"num_steps": 20, "width": null}),
             &[
                 START,
-                "The size could not be read: node ImageScaleToTotalPixels (id 21) makes it. The model's own is used",
+                "The size could not be read: node 21 (ImageScaleToTotalPixels) makes it. The model's own is used",
             ],
         ),
         (
@@ -159,10 +159,7 @@ fn sizes_steps_shifts_and_rates_are_those_of_the_saved_result() {
                 json!({"width": 1024, "height": 768, "method": "keep proportion"}),
             ),
             json!({"width": null}),
-            &[
-                START,
-                "The size could not be read: node ImageResize+ (id 21)",
-            ],
+            &[START, "The size could not be read: node 21 (ImageResize+)"],
         ),
         (
             json!({"20": node("LatentUpscaleBy", json!({"samples": ["7", 0], "scale_by": 1.5})),
@@ -187,7 +184,7 @@ fn sizes_steps_shifts_and_rates_are_those_of_the_saved_result() {
             ),
             json!({"width": null}),
             &[
-                "The size could not be read: node FluxResolutionNode (id 20) makes it. The model's own is used",
+                "The size could not be read: node 20 (FluxResolutionNode) makes it. The model's own is used",
             ],
         ),
         (
@@ -212,7 +209,7 @@ fn sizes_steps_shifts_and_rates_are_those_of_the_saved_result() {
         (
             json!({"20": node("ImageUpscaleWithModel", json!({"image": ["8", 0]})), "22": node("SaveImage", json!({"images": ["20", 0]}))}),
             json!({"width": 896}),
-            &["Another saved result was changed by node ImageUpscaleWithModel (id 20)"],
+            &["Another saved result was changed by node 20 (ImageUpscaleWithModel)"],
         ),
         (
             json!({"7": node("SamplerCustomAdvanced", json!({"noise": ["20", 0], "guider": ["21", 0], "sampler": ["22", 0],
@@ -222,8 +219,8 @@ fn sizes_steps_shifts_and_rates_are_those_of_the_saved_result() {
                 "23": node("ManualSigmas", json!({"sigmas": "1, 0.8, 0.5, 0"}))}),
             json!({"seed": 99, "num_steps": null}),
             &[
-                "The number of steps could not be read: node ManualSigmas (id 23)",
-                "The schedule could not be read: node ManualSigmas (id 23)",
+                "The number of steps could not be read: node 23 (ManualSigmas)",
+                "The schedule could not be read: node 23 (ManualSigmas)",
             ],
         ),
     ]);
@@ -281,14 +278,14 @@ fn files_are_named_by_what_they_were_used_for() {
             &[
                 START,
                 MASK,
-                "Not used: grow_mask_by 6 of node VAEEncodeForInpaint (id 21)",
+                "Not used: grow_mask_by 6 of node 21 (VAEEncodeForInpaint)",
             ],
         ),
         (
             json!({"20": image(), "21": node("VAEEncode", json!({"pixels": ["20", 0]})), "22": node("GrowMask", json!({"expand": 6, "mask": ["20", 1]})),
                 "23": node("SetLatentNoiseMask", json!({"samples": ["21", 0], "mask": ["22", 0]})), "7.latent_image": ["23", 0]}),
             json!({"from_image": true}),
-            &[START, MASK, "Not used: node GrowMask (id 22) with expand 6"],
+            &[START, MASK, "Not used: node 22 (GrowMask) with expand 6"],
         ),
         (
             json!({"20": image(), "21": node("InpaintModelConditioning", json!({"positive": ["4", 0], "negative": ["5", 0],
@@ -312,8 +309,8 @@ fn files_are_named_by_what_they_were_used_for() {
             json!({"20": image(), "21": node("Florence2Run", json!({"image": ["20", 0], "task": "caption", "seed": 1})), "3.text": ["21", 2]}),
             json!({"prompt": null, "from_image": false, "distilled_guidance": 3.1}),
             &[
-                "The prompt could not be read: node Florence2Run (id 21)",
-                "Not used: cat.png (image of node Florence2Run (id 21))",
+                "The prompt could not be read: node 21 (Florence2Run)",
+                "Not used: cat.png (image of node 21 (Florence2Run))",
             ],
         ),
         (
@@ -342,7 +339,7 @@ fn a_size_that_could_not_be_read_is_that_of_the_image_unless_it_was_enlarged_lat
         bytes.extend(&png(*b"iTXt", &chunk)[8..]);
         read_file("a.png", &bytes).unwrap()
     };
-    let own = "The size could not be read: node FluxResolutionNode (id 20) makes it. That of the file, 48 × 32, is used";
+    let own = "The size could not be read: node 20 (FluxResolutionNode) makes it. That of the file, 48 × 32, is used";
     assert_settings(&read(&parts), &json!({"width": 48, "height": 32}), &[own]);
     parts["21"] = node("ImageScaleBy", json!({"image": ["8", 0], "scale_by": 2.0}));
     parts["10.images"] = json!(["21", 0]);

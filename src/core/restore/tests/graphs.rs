@@ -371,7 +371,7 @@ fn a_second_pass_of_the_same_size_is_named_and_left_out() {
     assert_eq!(
         found.notes,
         [
-            "Another pass at scale 1 is not used (node KSampler (id 20) with its own seed 1, 5 steps, denoising strength 0.3): Safelight has one second pass, at 1.1 to 4 times the size"
+            "Another pass at scale 1 is not used (node 20 (KSampler) with its own seed 1, 5 steps, denoising strength 0.3): Safelight has one second pass, at 1.1 to 4 times the size"
         ]
     );
 }
@@ -492,7 +492,7 @@ fn a_control_image_is_named_with_its_network() {
     assert_eq!(
         found.notes,
         [
-            "Not used: node SetUnionControlNetType (id 5); node Canny (id 3) with high_threshold 0.4, low_threshold 0.1",
+            "Not used: node 5 (SetUnionControlNetType); node 3 (Canny) with high_threshold 0.4, low_threshold 0.1",
             "It was made with the ControlNet union.safetensors at strength 0.6 from 0 % to 80 % of the steps: its control image, room.png, is not in the file, add it separately"
         ]
     );

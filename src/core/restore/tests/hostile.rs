@@ -190,3 +190,67 @@ fn a_file_that_says_nothing_says_nothing() {
     assert_eq!(read_file("a.bin", &[7; 100]), None);
     assert_eq!(read_file("empty.json", b""), None);
 }
+
+#[test]
+fn a_workflow_of_ten_megabytes_opens_in_time() {
+    use serde_json::{Value, json};
+    let nodes: Vec<Value> = (0..3000)
+        .map(|id| {
+            json!({"id": id, "type": "KSampler", "mode": 0, "pos": [id, id], "size": [300, 200], "flags": {},
+                "inputs": [{"name": "model", "type": "MODEL", "link": id}, {"name": "positive", "type": "CONDITIONING", "link": id},
+                    {"name": "latent_image", "type": "LATENT", "link": id}],
+                "outputs": [{"name": "LATENT", "type": "LATENT", "links": [id + 1]}],
+                "properties": {"text": "x".repeat(2900)}, "widgets_values": [1, "randomize", 20, 1.0, "euler", "simple", 0.5]})
+        })
+        .chain((0..8).map(|id| {
+            json!({"id": 20_000 + id, "type": "SaveImage", "inputs": [{"name": "images", "type": "IMAGE", "link": 350 * id + 30}]})
+        }))
+        .collect();
+    let links: Vec<Value> = (0..3000)
+        .map(|id| json!([id, (id + 2999) % 3000, 0, id, 0, "LATENT"]))
+        .collect();
+    let text = json!({"nodes": nodes, "links": links}).to_string();
+    assert!(text.len() > 9_000_000, "{}", text.len());
+    let (_folder, path) = folder_of(&[("a.json", text.as_bytes())]);
+    let start = std::time::Instant::now();
+    let outputs = read_outputs(&path).unwrap();
+    assert!(!outputs.is_empty());
+    // A second in a release, which is ten times as fast.
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn missing_nodes_numbers_that_are_none_and_ids_that_occur_twice_end_in_a_sentence() {
+    let graph = super::packs::graph_with(&serde_json::json!({})).to_string();
+    // Python's NaN as a setting.
+    let found = read_file(
+        "a.json",
+        graph.replace("\"cfg\":1.0", "\"cfg\":NaN").as_bytes(),
+    )
+    .unwrap();
+    assert_eq!((found.cfg_scale, found.num_steps), (None, Some(24)));
+    super::packs::assert_note(&found, "The guidance could not be read");
+    // Links to nodes that are not there.
+    for (from, to, note) in [
+        (
+            "[\"1\",0]",
+            "[\"99\",0]",
+            "The model could not be read: node 7 (KSampler) has none",
+        ),
+        ("[\"4\",0]", "[\"99\",0]", "The prompt could not be read"),
+        ("[\"6\",0]", "[\"99\",0]", "The size could not be read"),
+        ("[\"4\",0]", "[\"7\",0]", "The prompt could not be read"),
+    ] {
+        let found = read_file("a.json", graph.replace(from, to).as_bytes()).unwrap();
+        super::packs::assert_note(&found, note);
+    }
+    let twice = r#"{"nodes": [
+        {"id": 1, "type": "UNETLoader", "widgets_values": ["flux1-dev.safetensors"], "outputs": [{"name": "MODEL", "type": "MODEL", "links": [1]}]},
+        {"id": 1, "type": "UNETLoader", "widgets_values": ["flux1-schnell.safetensors"], "outputs": [{"name": "MODEL", "type": "MODEL", "links": [1]}]},
+        {"id": 2, "type": "KSampler", "inputs": [{"name": "model", "type": "MODEL", "link": 1}],
+            "widgets_values": [5, "fixed", 20, 1.0, "euler", "simple", 1.0]}],
+        "links": [[1, 1, 0, 2, 0, "MODEL"]]}"#;
+    let found = read_file("a.json", twice.as_bytes()).unwrap();
+    assert_eq!(found.seed, Some(5));
+    super::packs::assert_note(&found, "Several nodes have the id 1");
+}

@@ -163,7 +163,8 @@ fn the_block_weights_of_a_lora_are_named() {
             "seed": 0, "A": 4.0, "B": 1.0, "preset": "Preset", "block_vector": vector, "bypass": false}});
         let found = read_with(&json!({"11": node, "7.model": ["11", 0]}));
         assert_eq!(found.loras, [lora("ink.safetensors", 0.6, None)]);
-        let note = "The block weights of a LoRA are not used (node LoraLoaderBlockWeight //Inspire (id 11))";
+        let note =
+            "The block weights of a LoRA are not used (node 11 (LoraLoaderBlockWeight //Inspire))";
         assert_eq!(
             found.notes.iter().any(|it| it.starts_with(note)),
             is_named,

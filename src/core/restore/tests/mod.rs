@@ -1,13 +1,16 @@
 //! What can be had from files of every program, and of none.
 
+mod blocking;
 mod canvas;
 mod cases;
+mod computed;
 mod formats;
 mod graphs;
 mod hostile;
 mod loras;
 mod models;
 mod others;
+mod outputs;
 mod packs;
 mod passes;
 mod texts;

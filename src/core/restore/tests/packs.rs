@@ -110,7 +110,7 @@ fn joined_conditionings_give_all_their_texts_and_a_note() {
             "{class}"
         );
         assert_note(&found, note);
-        assert_note(&found, &format!("node {class} (id 12)"));
+        assert_note(&found, &format!("node 12 ({class})"));
     }
 }
 
@@ -164,7 +164,7 @@ fn a_condition_that_is_negated_is_inverted_and_one_that_is_not_understood_is_nam
     assert_eq!(found.prompt, None);
     assert_note(
         &found,
-        "The prompt could not be read: node easy ifElse (id 12)",
+        "The prompt could not be read: node 12 (easy ifElse)",
     );
 
     let mut model = parts("Boolean Of Somewhere");
@@ -173,10 +173,7 @@ fn a_condition_that_is_negated_is_inverted_and_one_that_is_not_understood_is_nam
     model["7.model"] = json!(["12", 0]);
     let found = read_with(&model);
     assert_eq!(found.model, None);
-    assert_note(
-        &found,
-        "The model could not be read: node easy ifElse (id 12)",
-    );
+    assert_note(&found, "The model could not be read: node 12 (easy ifElse)");
 }
 
 #[test]
@@ -280,7 +277,7 @@ fn a_text_that_other_nodes_compute_is_not_guessed() {
         let class = node["class_type"].as_str().unwrap().to_owned();
         let found = read_with(&json!({"20": node, "3.text": ["20", 0]}));
         assert_eq!(found.prompt, None, "{class}");
-        let note = format!("The prompt could not be read: node {class} (id 20) makes it");
+        let note = format!("The prompt could not be read: node 20 ({class}) makes it");
         assert!(found.notes[0].starts_with(&note), "{:?}", found.notes);
         // What was read stays.
         assert_eq!((found.seed, found.width), (Some(9), Some(896)));
@@ -298,7 +295,7 @@ fn a_stored_text_is_taken_with_a_note_and_that_of_the_canvas_first() {
     assert_eq!(found.prompt.as_deref(), Some("of the run before"));
     assert_note(
         &found,
-        "the text that node ShowText|pysssss (id 20) shows is used",
+        "the text that node 20 (ShowText|pysssss) shows is used",
     );
 
     let canvas = json!({"nodes": [{"id": 20, "type": "ShowText|pysssss", "inputs": [{"name": "text", "link": 1}],
@@ -418,13 +415,13 @@ fn the_loras_of_stacks_and_managers_are_read_and_others_are_named() {
     let found = read_with(&json!({"11": unknown, "7.model": ["11", 0]}));
     assert_note(
         &found,
-        "node Lora From Somewhere (id 11) sets a LoRA in a way that Safelight does not read",
+        "Node 11 (Lora From Somewhere) sets a LoRA in a way that Safelight does not read",
     );
     let patch = json!({"class_type": "PerturbedAttentionGuidance", "inputs": {"model": ["1", 0], "scale": 3}});
     let found = read_with(&json!({"11": patch, "7.model": ["11", 0]}));
     assert_note(
         &found,
-        "Not used: node PerturbedAttentionGuidance (id 11) with scale 3",
+        "Not used: node 11 (PerturbedAttentionGuidance) with scale 3",
     );
 }
 
@@ -442,7 +439,7 @@ fn numbers_come_from_primitives_and_a_preset_wins_over_a_size() {
             found.width.zip(found.height),
             has_note(
                 &found,
-                "The size could not be read: node CR SDXL Aspect Ratio (id 13)",
+                "The size could not be read: node 13 (CR SDXL Aspect Ratio)",
             ),
         )
     };
@@ -462,12 +459,12 @@ fn numbers_come_from_primitives_and_a_preset_wins_over_a_size() {
     let found = read_with(&json!({
         "6": {"class_type": "SDXLEmptyLatentSizePicker+", "inputs": {"resolution": "1216x832 (1.46)", "batch_size": 1,
             "width_override": 0, "height_override": 0}},
-        "12": {"class_type": "MathExpression", "inputs": {"expression": "a*2", "a": 4, "b": 5}}, "7.steps": ["12", 0],
+        "12": {"class_type": "MathExpression", "inputs": {"expression": "a*f(b)", "a": 4, "b": 5}}, "7.steps": ["12", 0],
     }));
     assert_eq!((found.width, found.height), (Some(1216), Some(832)));
     assert_eq!(found.num_steps, None);
     assert_note(
         &found,
-        "The number of steps could not be read: node MathExpression (id 12)",
+        "The number of steps could not be read: node 12 (MathExpression)",
     );
 }

@@ -36,7 +36,7 @@ fn an_upscale_between_two_samplers_is_a_second_pass() {
         (
             1.25,
             &[
-                "The second pass had another shape, 1120 × 1120 (node LatentUpscale (id 20)): Safelight's keeps that of the first",
+                "The second pass had another shape, 1120 × 1120 (node 20 (LatentUpscale)): Safelight's keeps that of the first",
             ],
             json!({"20": {"class_type": "LatentUpscale", "inputs": {"width": 1120, "height": 1120, "samples": ["7", 0]}},
             "21": second_sampler("20")}),
@@ -93,7 +93,7 @@ fn upscalers_and_detailers_are_later_passes() {
         assert_note(
             &found,
             &format!(
-                "is not used: node {class} (id 20) with its own seed 5, 8 steps, denoising strength 0.2"
+                "is not used: node 20 ({class}) with its own seed 5, 8 steps, denoising strength 0.2"
             ),
         );
         assert!(!found.from_image);
@@ -113,7 +113,7 @@ fn upscalers_and_detailers_are_later_passes() {
     );
     assert_note(
         &found,
-        "upscaled or detailed by node UltimateSDUpscale (id 20)",
+        "upscaled or detailed by node 20 (UltimateSDUpscale)",
     );
 }
 
@@ -186,7 +186,7 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
     assert_eq!(
         other.notes,
         [
-            "Some of the steps had settings of their own (node KSamplerAdvanced (id 12)): prompt at night, schedule beta, guidance 4. Those of the first sampler are used for all"
+            "Some of the steps had settings of their own (node 12 (KSamplerAdvanced)): prompt at night, schedule beta, guidance 4. Those of the first sampler are used for all"
         ]
     );
 
@@ -200,7 +200,7 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
     assert_eq!(refined.model_2, None);
     assert_note(
         &refined,
-        "(node KSamplerAdvanced (id 12)): model flux1-schnell.safetensors.",
+        "(node 12 (KSamplerAdvanced)): model flux1-schnell.safetensors.",
     );
 }
 
@@ -210,7 +210,7 @@ fn steps_that_no_sampler_runs_are_named() {
     assert_eq!(found.num_steps, Some(20));
     assert_eq!(
         found.notes,
-        ["The last 5 of 20 steps were not run (node KSamplerAdvanced (id 7)): all are run here"]
+        ["The last 5 of 20 steps were not run (node 7 (KSamplerAdvanced)): all are run here"]
     );
 
     let split = |class: &str, value: Value, slot: u32| {
@@ -238,7 +238,7 @@ fn steps_that_no_sampler_runs_are_named() {
         );
         assert_note(
             &low,
-            "The first 15 of 20 steps were not run (node SamplerCustomAdvanced (id 7))",
+            "The first 15 of 20 steps were not run (node 7 (SamplerCustomAdvanced))",
         );
         let high = split(class, value, 0);
         assert_eq!(high.strength, None, "{class}");
@@ -264,7 +264,7 @@ fn a_video_from_an_image_of_the_same_graph_is_not_its_second_pass() {
     assert!(found.from_image);
     assert_note(
         &found,
-        "from a result of the same graph (node KSampler (id 7))",
+        "from a result of the same graph (node 7 (KSampler))",
     );
 }
 
@@ -284,7 +284,7 @@ fn an_upscaler_of_an_encoded_image_is_a_later_pass() {
     assert!(!found.from_image);
     assert_note(
         &found,
-        "is not used: node SUPIR_sample (id 20) with its own seed 42, 45 steps",
+        "is not used: node 20 (SUPIR_sample) with its own seed 42, 45 steps",
     );
     let mut loaded = parts;
     loaded["8"] = json!({"class_type": "LoadImage", "inputs": {"image": "barn.png"}});

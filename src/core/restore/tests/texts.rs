@@ -171,7 +171,7 @@ fn a_sampler_gives_each_side_its_own_text_and_asks_where_several_are_left() {
     }
     let found = sampler(json!({"cond1": ["3", 0], "cond2": ["11", 0]}));
     assert_eq!(found.prompt, None);
-    assert_note(&found, "The prompt could not be read: node SamplerX (id 7)");
+    assert_note(&found, "The prompt could not be read: node 7 (SamplerX)");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_text_of_nag_is_named_and_is_no_prompt() {
     assert_eq!(prompts, [Some("a dog"), Some("static")]);
     assert_note(
         &found,
-        "had NAG with a text of its own (node WanVideoApplyNAG (id 20))",
+        "had NAG with a text of its own (node 20 (WanVideoApplyNAG))",
     );
 }
 
@@ -269,7 +269,7 @@ fn a_row_of_the_canvas_may_have_nothing_behind_its_seed() {
 #[test]
 fn values_that_other_nodes_compute_are_named() {
     let computed =
-        json!({"class_type": "MathExpression", "inputs": {"expression": "a*2", "a": 4, "b": 5}});
+        json!({"class_type": "MathExpression", "inputs": {"expression": "a*f(b)", "a": 4, "b": 5}});
     let found = read_with(&json!({
         "20": computed, "7.denoise": ["20", 0], "7.sampler_name": ["20", 0], "7.scheduler": ["20", 0],
         "4.guidance": ["20", 0], "6.length": ["20", 0], "7.model": ["21", 0],
@@ -283,7 +283,7 @@ fn values_that_other_nodes_compute_are_named() {
         "number of frames",
         "shift",
     ] {
-        let note = format!("The {what} could not be read: node MathExpression (id 20) makes it");
+        let note = format!("The {what} could not be read: node 20 (MathExpression) makes it");
         assert_note(&found, &note);
     }
     let found = read_with(&json!({
@@ -297,6 +297,6 @@ fn values_that_other_nodes_compute_are_named() {
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
     assert_note(
         &found,
-        "Not used: node DetailDaemonSamplerNode (id 20) with detail_amount 0.1",
+        "Not used: node 20 (DetailDaemonSamplerNode) with detail_amount 0.1",
     );
 }

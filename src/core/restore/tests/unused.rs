@@ -32,7 +32,7 @@ fn nodes_of_any_name_on_the_way_of_the_sampler_are_named_with_their_values() {
                 "conditioning",
                 json!({"amount": 0.5}),
             ),
-            "Not used: node NodeOfTomorrow (id 20) with amount 0.5",
+            "Not used: node 20 (NodeOfTomorrow) with amount 0.5",
         ),
         (
             between(
@@ -42,7 +42,7 @@ fn nodes_of_any_name_on_the_way_of_the_sampler_are_named_with_their_values() {
                 "conditioning_to",
                 json!({"text": "a blue cow", "width": 128, "height": 128, "x": 8, "y": 8}),
             ),
-            "Not used: node GLIGENTextBoxApply (id 20) with text a blue cow, x 8, y 8",
+            "Not used: node 20 (GLIGENTextBoxApply) with text a blue cow, x 8, y 8",
         ),
         (
             between(
@@ -52,44 +52,44 @@ fn nodes_of_any_name_on_the_way_of_the_sampler_are_named_with_their_values() {
                 "model",
                 json!({}),
             ),
-            "Not used: node DifferentialDiffusion (id 20)",
+            "Not used: node 20 (DifferentialDiffusion)",
         ),
         (
             json!({"20": node("CLIPSetLastLayer", &json!({"clip": ["2", 0], "stop_at_clip_layer": -2})),
                 "3.clip": ["20", 0]}),
-            "Not used: node CLIPSetLastLayer (id 20) with stop_at_clip_layer -2",
+            "Not used: node 20 (CLIPSetLastLayer) with stop_at_clip_layer -2",
         ),
         (
             json!({"20": node("SetClipHooks", &json!({"clip": ["2", 0], "hooks": ["21", 0]})), "3.clip": ["20", 0],
                 "21": node("CreateHookLora", &json!({"lora_name": "ink.safetensors", "strength_model": 0.8}))}),
-            "node CreateHookLora (id 21) with lora_name ink.safetensors, strength_model 0.8",
+            "node 21 (CreateHookLora) with lora_name ink.safetensors, strength_model 0.8",
         ),
         (
             json!({"20": node("PrimitiveString", &json!({"value": "inkstyle"})), "3.trigger_words1": ["20", 0]}),
-            "Not used: node PrimitiveString (id 20) with value inkstyle",
+            "Not used: node 20 (PrimitiveString) with value inkstyle",
         ),
         (
             json!({"6.batch_size": 4}),
-            "Not used: batch_size 4 of node EmptySD3LatentImage (id 6)",
+            "Not used: batch_size 4 of node 6 (EmptySD3LatentImage)",
         ),
         (
             json!({"7.true_gs": 3.5}),
-            "Not used: true_gs 3.5 of node KSampler (id 7)",
+            "Not used: true_gs 3.5 of node 7 (KSampler)",
         ),
         (
             json!({"20": node("ImageScale", &json!({"image": ["8", 0], "width": 1792, "height": 1280})),
                 "10.images": ["20", 0]}),
-            "Not used: node ImageScale (id 20)",
+            "Not used: node 20 (ImageScale)",
         ),
         (
             json!({"20": node("ReActorFaceSwap", &json!({"input_image": ["8", 0], "source_image": ["21", 0]})),
                 "21": image("me.png"), "10.images": ["20", 0]}),
-            "Not used: me.png (source_image of node ReActorFaceSwap (id 20)); node ReActorFaceSwap (id 20)",
+            "Not used: me.png (source_image of node 20 (ReActorFaceSwap)); node 20 (ReActorFaceSwap)",
         ),
         (
             json!({"20": node("ImageCompositeMasked", &json!({"destination": ["21", 0], "source": ["8", 0]})),
                 "21": image("wall.png"), "10.images": ["20", 0]}),
-            "Not used: wall.png (destination of node ImageCompositeMasked (id 20)); node ImageCompositeMasked (id 20)",
+            "Not used: wall.png (destination of node 20 (ImageCompositeMasked)); node 20 (ImageCompositeMasked)",
         ),
     ] {
         let found = read_with(&parts);
@@ -110,7 +110,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
             json!({"21": image("cat.png"), "22": image("hole.png")}),
             vec![
                 "Its start image, cat.png, is not",
-                "Its mask, hole.png, is not in the file: set it again (it was given to node VAEEncodeForInpaint (id 20))",
+                "Its mask, hole.png, is not in the file: set it again (it was given to node 20 (VAEEncodeForInpaint))",
             ],
         ),
         (
@@ -119,7 +119,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
             json!({"21": node("ImagePadForOutpaint", &json!({"image": ["22", 0], "left": 400})), "22": image("cat.png")}),
             vec![
                 "Its start image, cat.png, is not",
-                "node ImagePadForOutpaint (id 21) with left 400",
+                "node 21 (ImagePadForOutpaint) with left 400",
             ],
         ),
         (
@@ -134,7 +134,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
             json!({"21": node("VHS_LoadVideo", &json!({"video": "in/dance.mp4", "frame_load_cap": 33}))}),
             vec![
                 "Its video, dance.mp4, is not",
-                "Not used: frame_load_cap 33 of node VHS_LoadVideo (id 21)",
+                "Not used: frame_load_cap 33 of node 21 (VHS_LoadVideo)",
             ],
         ),
         (
@@ -152,7 +152,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
             json!({"21": image("cat.png"), "22": node("LoadVideo", &json!({"file": "dance.mp4"}))}),
             vec![
                 "Its reference image, cat.png, is not",
-                "Not used: dance.mp4 (pose_video of node WanAnimateToVideo (id 20))",
+                "Not used: dance.mp4 (pose_video of node 20 (WanAnimateToVideo))",
             ],
         ),
     ] {
@@ -176,7 +176,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
         &found,
         "Its reference images, cat.png, hat.png, are not in the file",
     );
-    assert_note(&found, "Not used: node ImageStitch (id 22)");
+    assert_note(&found, "Not used: node 22 (ImageStitch)");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn of_many_unused_nodes_the_first_are_named_and_the_others_counted() {
     let [note] = &found.notes[..] else {
         panic!("one note is expected: {:?}", found.notes)
     };
-    assert!(note.ends_with("node Patch (id 115) and 24 more"), "{note}");
+    assert!(note.ends_with("node 115 (Patch) and 24 more"), "{note}");
 }
 
 #[test]
@@ -288,14 +288,14 @@ fn strengths_of_a_lora_that_are_not_used_or_not_read_are_named() {
     );
     computed["21"] = node(
         "MathExpression",
-        &json!({"expression": "a*2", "a": 4, "b": 5}),
+        &json!({"expression": "a*f(b)", "a": 4, "b": 5}),
     );
     let found = read_with(&computed);
     assert_eq!(found.loras, [lora("ink.safetensors", 1.0, None)]);
     assert_eq!(
         found.notes,
         [
-            "The strength of the LoRA ink.safetensors could not be read (node LoraLoaderModelOnly (id 20)): 1 is used"
+            "The strength of the LoRA ink.safetensors could not be read (node 20 (LoraLoaderModelOnly)): 1 is used"
         ]
     );
     let found = read_with(&lora_between(
@@ -303,10 +303,7 @@ fn strengths_of_a_lora_that_are_not_used_or_not_read_are_named() {
         json!({"lora_air": "12345@67890", "lora_name": "none", "strength_model": 0.8}),
     ));
     assert_eq!(found.loras, []);
-    assert_note(
-        &found,
-        "node CivitAI_Lora_Loader (id 20) sets a LoRA in a way",
-    );
+    assert_note(&found, "Node 20 (CivitAI_Lora_Loader) sets a LoRA in a way");
 }
 
 #[test]
@@ -316,7 +313,7 @@ fn a_graph_without_a_known_sampler_is_said_to_be_one() {
     assert!(read(&path).unwrap().is_none());
     assert_eq!(
         says_nothing(&path).summary,
-        "the file a.json holds a ComfyUI graph without a sampler that Safelight reads"
+        "the file a.json holds a ComfyUI graph without a sampler that Safelight reads: node 2 (MagicSampler) makes its result"
     );
     let (_folder, path) = folder_of(&[("a.json", b"{\"a\": 1}")]);
     assert_eq!(
