@@ -256,6 +256,53 @@ fn inspect_says_how_another_programs_file_was_made() {
 }
 
 #[test]
+fn inspect_writes_a_result_of_safelight_as_a_comfyui_workflow() {
+    let home = Home::new();
+    let request = json!({
+        "model": "some-model", "family": "z_image", "prompt": "a boat", "negative_prompt": "", "width": 1024,
+        "height": 768, "num_frames": 1, "fps": 16.0, "num_steps": 8, "guidance_scale": 1.0, "sampler": "euler",
+        "seed": 7, "shift": 3.0, "batch_size": 2,
+    });
+    let ours = json!({"app": "Safelight", "version": "0", "request": request});
+    fs::write(home.path().join("boat.json"), ours.to_string()).unwrap();
+    let output = run(&home, &["inspect", "boat.json", "--comfyui"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stderr);
+    assert!(said.contains("only its first image is the same"), "{said}");
+    // It is read as any other workflow.
+    fs::write(home.path().join("workflow.json"), &output.stdout).unwrap();
+    let card = object(&run(&home, &["inspect", "--json", "workflow.json"]));
+    assert_eq!(card["tool"], "ComfyUI");
+    for settings in [&card["settings"], &card["outputs"][0]["settings"]] {
+        assert_eq!(settings["prompt"], "a boat");
+        assert_eq!(settings["seed"], 7);
+    }
+    let json = object(&run(
+        &home,
+        &["inspect", "boat.json", "--comfyui", "--json"],
+    ));
+    assert!(json["workflow"].is_object() && json["notes"].is_array());
+    let output = run(&home, &["inspect", "workflow.json", "--comfyui"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("was not made with Safelight"), "{said}");
+}
+
+#[test]
+fn an_output_that_a_file_does_not_make_is_refused() {
+    let home = Home::new();
+    let settings = r#"{"prompt": "a boat", "seed": 5, "steps": 4, "total_second_length": 4}"#;
+    fs::write(home.path().join("video.json"), settings).unwrap();
+    let output = run(
+        &home,
+        &["generate", "--from", "video.json", "--output", "2"],
+    );
+    let said = text(&output.stderr);
+    let told = "--output is 2, and the file makes 1 result";
+    assert!(said.contains(told), "{said}");
+}
+
+#[test]
 fn a_file_without_a_readable_prompt_needs_one() {
     let home = Home::new();
     let settings = r#"{"seed": 5, "steps": 4, "total_second_length": 4}"#;

@@ -100,6 +100,8 @@ pub enum QueueCommand {
     Submit,
     /// Like `Submit`, once all files of the form are open.
     SubmitOpened,
+    /// Adds jobs that were not made from the form.
+    Add(Vec<GenerateRequest>),
     Cancel,
     RollSeed,
     /// The seed was typed: it is used as it is.
@@ -271,6 +273,15 @@ pub enum RestoreCommand {
     /// Offer what files say of how they were made; these were given for a place, or for none.
     LookAt(Vec<PathBuf>, bool),
     Pick,
+    /// Fills the form with one of the offered results of a workflow, counted from 0.
+    OpenOutput(usize),
+    /// Makes a job of each offered result.
+    QueueOutputs,
+    CloseOutputs,
+    /// Copies the workflow of `ComfyUI` for a result of Safelight.
+    CopyWorkflow(PathBuf),
+    /// Asks for a file and writes the text of the workflow for this result.
+    SaveWorkflow(PathBuf, String),
 }
 
 #[derive(Clone, Debug)]

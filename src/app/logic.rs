@@ -228,7 +228,7 @@ impl SafelightApp {
                 });
             }
             AppCommand::Prompt(command) => self.prompt.update(command, &mut self.cx),
-            AppCommand::Restore(command) => self.restoring.update(command, &self.cx),
+            AppCommand::Restore(command) => self.restoring.update(command, &mut self.cx),
             AppCommand::Memory(command) => self.memory.update(command, &mut self.cx),
             AppCommand::Player(command) => {
                 self.watch.update(command, &mut self.queue, &mut self.cx);

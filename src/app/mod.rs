@@ -152,7 +152,7 @@ pub struct SafelightApp {
     pub loras: LoraLibrary,
     pub presets: OwnPresets,
     pub prompt: PromptDesk,
-    restoring: SettingsRestore,
+    pub restoring: SettingsRestore,
     pub masking: MaskPage,
     pub palette: CommandPalette,
     pub desktop: DesktopState,

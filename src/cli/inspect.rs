@@ -15,6 +15,7 @@ use safelight_core::sanitize::one_line;
 use safelight_core::units::size_text;
 use serde_json::json;
 
+use super::generate::say;
 use super::{CliEnvironment, made_with, out};
 
 const CANNOT_RUN: &str = "Safelight cannot run it";
@@ -32,10 +33,26 @@ pub struct InspectArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Print a ComfyUI workflow with the settings of a result of Safelight, to save as a .json file and open in ComfyUI
+    #[arg(long)]
+    comfyui: bool,
 }
 
 /// Runs the command: 0 for what is whole, else the code for wrong model files or for images that cannot be read.
 pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
+    if args.comfyui {
+        return match made_with::comfy_workflow(&args.path, environment) {
+            Ok(workflow) if args.json => {
+                let json = json!({"workflow": workflow.nodes(), "notes": workflow.notes});
+                out::print_json(&json, 0)
+            }
+            Ok(workflow) => {
+                workflow.notes.iter().for_each(|note| say(note));
+                out::print(&format!("{}\n", workflow.to_text()), 0)
+            }
+            Err(err) => out::print_job_error(&err, args.json),
+        };
+    }
     if let Some(said) = made_with::read(&args.path) {
         let (facts, code) = match describe_media(&args.path) {
             Ok(facts) => (facts, 0),
@@ -48,11 +65,11 @@ pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
         };
         return match said {
             Ok(found) if args.json => {
-                let json = made_with::as_json(&args.path, found.as_ref(), &facts, environment);
+                let json = made_with::as_json(&args.path, &found, &facts, environment);
                 out::print_json(&json, code)
             }
             Ok(found) => {
-                let text = made_with::as_text(&args.path, found.as_ref(), &facts, environment);
+                let text = made_with::as_text(&args.path, &found, &facts, environment);
                 out::print(&text, code)
             }
             Err(err) => out::print_job_error(&err, args.json),

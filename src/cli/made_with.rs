@@ -6,7 +6,7 @@ use std::path::Path;
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DtypeChoice, GenerateRequest, JobError, JobErrorKind, ResizeMode};
 use safelight_core::media::{MediaError, has_image_name, has_video_name, media_info};
-use safelight_core::restore::{self, FileSettings, ForeignSettings};
+use safelight_core::restore::{self, ComfyWorkflow, FileSettings, ForeignSettings};
 use safelight_core::{fitting, sanitize};
 use serde_json::{Value, json};
 
@@ -19,8 +19,9 @@ const TEXTS: [&str; 2] = ["json", "txt"];
 /// More characters than a prompt has.
 const MAX_TEXT: usize = 20_000;
 
-/// Settings of a file, which images and videos need not have; `None` where it is no such file, and may be a model.
-pub(super) fn read(path: &Path) -> Option<Result<Option<FileSettings>, JobError>> {
+/// Settings of each result that a file makes, of most files one. Images and videos need not have any; `None` where it is
+/// no such file, and may be a model.
+pub(super) fn read(path: &Path) -> Option<Result<Vec<FileSettings>, JobError>> {
     let end = path.extension().unwrap_or_default();
     let is_text = TEXTS.iter().any(|known| end.eq_ignore_ascii_case(known));
     let is_known = is_text || has_image_name(path) || has_video_name(path);
@@ -33,9 +34,9 @@ pub(super) fn read(path: &Path) -> Option<Result<Option<FileSettings>, JobError>
     if !path.is_file() || !(is_known || is_media()) {
         return None;
     }
-    Some(match restore::read(path) {
-        Ok(None) => match media_info(path) {
-            Ok(_) => Ok(None),
+    Some(match restore::read_outputs(path) {
+        Ok(found) if found.is_empty() => match media_info(path) {
+            Ok(_) => Ok(found),
             Err(MediaError::NotAImage { .. }) => Err(restore::says_nothing(path)),
             // Damaged and empty files.
             Err(err) => Err(unreadable(&err)),
@@ -103,29 +104,59 @@ fn missing_files(request: &GenerateRequest) -> impl Iterator<Item = String> {
         .map(|path| format!("this file is missing: {}", path.display()))
 }
 
+/// The workflow of `ComfyUI` for a result of Safelight.
+pub(super) fn comfy_workflow(
+    path: &Path,
+    environment: &CliEnvironment,
+) -> Result<ComfyWorkflow, JobError> {
+    match restore::read(path).map_err(|err| unreadable(&err))? {
+        Some(FileSettings::Own(carried)) => {
+            let request = carried.request;
+            let catalog = ModelCatalog::load(&environment.paths, environment.settings());
+            let spec = catalog.find(&request.model).ok();
+            ComfyWorkflow::from_request(&request, spec.as_ref())
+        }
+        Some(FileSettings::Other(_)) => {
+            let text = format!("this file was not made with Safelight: {}", path.display());
+            Err(JobError::new(JobErrorKind::InvalidRequest, text)
+                .advise("Make the result again with `safelight generate --from FILE`"))
+        }
+        None => Err(restore::says_nothing(path)),
+    }
+}
+
+/// The members of the first result are those of the file, too.
 pub(super) fn as_json(
     path: &Path,
-    found: Option<&FileSettings>,
+    found: &[FileSettings],
     facts: &[String],
     environment: &CliEnvironment,
 ) -> Value {
-    let mut json = json!({"path": path, "facts": facts, "tool": found.map(FileSettings::tool)});
-    if let Some(found) = found {
+    let tool = found.first().map(FileSettings::tool);
+    let mut json = json!({"path": path, "facts": facts, "tool": tool});
+    let outputs = found.iter().map(|found| {
         let SettingsUse { model, notes } = SettingsUse::of(found, environment);
-        (json["model_here"], json["notes"]) = (json!(model), json!(notes));
-    }
-    match found {
-        Some(FileSettings::Own(carried)) => json["request"] = json!(carried.request),
-        Some(FileSettings::Other(restored)) => json["settings"] = json!(restored),
-        None => {}
+        let mut json = json!({"model_here": model, "notes": notes});
+        match found {
+            FileSettings::Own(carried) => json["request"] = json!(carried.request),
+            FileSettings::Other(restored) => json["settings"] = json!(restored),
+        }
+        json
+    });
+    let outputs: Vec<Value> = outputs.collect();
+    if let Some(members) = outputs.first().and_then(Value::as_object) {
+        for (name, value) in members {
+            json[name] = value.clone();
+        }
+        json["outputs"] = json!(outputs);
     }
     json
 }
 
-/// Settings of a file, a line each, and for another program's those that are not used here.
+/// Settings of each result of a file, a line each, and for another program's those that are not used here.
 pub(super) fn as_text(
     path: &Path,
-    found: Option<&FileSettings>,
+    found: &[FileSettings],
     facts: &[String],
     environment: &CliEnvironment,
 ) -> String {
@@ -134,7 +165,7 @@ pub(super) fn as_text(
         // Writing to a string cannot fail.
         writeln!(text, "  {}", one_line(fact)).ok();
     }
-    let Some(found) = found else {
+    let Some(first) = found.first() else {
         let what = if restore::holds_graph(path) {
             restore::UNREAD_GRAPH
         } else {
@@ -143,6 +174,39 @@ pub(super) fn as_text(
         writeln!(text, "  holds {what}").ok();
         return text;
     };
+    writeln!(text, "  made with {}", first.tool()).ok();
+    let are_several = found.len() > 1;
+    let mut has_model = false;
+    for (number, found) in (1..).zip(found) {
+        if are_several {
+            writeln!(text, "\n{number}. {}", one_line(&output_name(found))).ok();
+        }
+        has_model |= write_settings(&mut text, found, environment);
+    }
+    let choice = if has_model { "" } else { " --model ID" };
+    let command = format!("safelight generate --from FILE{choice}");
+    if are_several {
+        writeln!(
+            text,
+            "\nMake all of them with `{command}`, one with `{command} --output N`"
+        )
+        .ok();
+    } else {
+        writeln!(text, "\nRepeat it with `{command}`").ok();
+    }
+    text
+}
+
+/// Node that saves a result, where the file says one.
+fn output_name(found: &FileSettings) -> String {
+    match found {
+        FileSettings::Other(restored) => restored.output.clone().unwrap_or_default(),
+        FileSettings::Own(_) => String::new(),
+    }
+}
+
+/// Returns whether a model for them is on this computer.
+fn write_settings(text: &mut String, found: &FileSettings, environment: &CliEnvironment) -> bool {
     let (restored, all) = match found {
         FileSettings::Own(carried) => {
             let request = &carried.request;
@@ -163,24 +227,17 @@ pub(super) fn as_text(
             ((**restored).clone(), all)
         }
     };
-    writeln!(text, "  made with {}", found.tool()).ok();
     for (name, value) in lines(&restored).into_iter().chain(more_lines(&all)) {
         writeln!(text, "  {name}: {}", one_line(&value)).ok();
     }
     let SettingsUse { model, notes } = SettingsUse::of(found, environment);
-    let choice = if model.is_some() { "" } else { " --model ID" };
-    if let Some(model) = model {
-        writeln!(text, "  model here: {}", one_line(&model)).ok();
+    if let Some(model) = &model {
+        writeln!(text, "  model here: {}", one_line(model)).ok();
     }
     for note in &notes {
         writeln!(text, "  {}", one_line(note)).ok();
     }
-    writeln!(
-        text,
-        "\nRepeat it with `safelight generate --from FILE{choice}`"
-    )
-    .ok();
-    text
+    model.is_some()
 }
 
 fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
@@ -251,7 +308,7 @@ fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
 
 /// Members of settings that [`lines`] does not name and that differ from what is usual.
 fn more_lines(all: &Value) -> impl Iterator<Item = (String, String)> {
-    const NAMED: &str = "model model_2 model_hash prompt negative_prompt width height num_frames secs sections fps seed num_steps guidance_scale cfg_scale cfg_scale_2 distilled_guidance shift sampler sigma_schedule strength second_pass section_order window step_cache has_random_seed loras tool family notes from_image memory";
+    const NAMED: &str = "model model_2 model_hash prompt negative_prompt width height num_frames secs sections fps seed num_steps guidance_scale cfg_scale cfg_scale_2 distilled_guidance shift sampler sigma_schedule strength second_pass section_order window step_cache has_random_seed loras tool output family notes from_image memory";
     let usual = [
         ("batch_size", json!(1)),
         ("fit", json!(ResizeMode::default())),
@@ -276,4 +333,53 @@ fn more_lines(all: &Value) -> impl Iterator<Item = (String, String)> {
 /// Prompts have lines, and terminals obey what is not a letter.
 fn one_line(text: &str) -> String {
     sanitize::one_line(text, MAX_TEXT).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::settings::{AppPaths, LoadedSettings};
+
+    use super::*;
+
+    #[test]
+    fn each_result_of_a_workflow_is_listed_and_the_first_is_the_file_in_json() {
+        let settings = |output: &str, prompt: &str| {
+            let restored = ForeignSettings {
+                tool: "ComfyUI".into(),
+                output: Some(output.into()),
+                prompt: Some(prompt.into()),
+                model: Some("flux1-dev.safetensors".into()),
+                ..ForeignSettings::default()
+            };
+            FileSettings::Other(Box::new(restored))
+        };
+        let found = [
+            settings("Save Image (node 9)", "a fox"),
+            settings("Save Image (node 12)", "a boat"),
+        ];
+        let home = tempfile::tempdir().unwrap();
+        let environment = CliEnvironment {
+            paths: AppPaths::under(home.path()),
+            loaded: LoadedSettings::default(),
+        };
+        let path = Path::new("flow.json");
+        let text = as_text(path, &found, &[], &environment);
+        for part in [
+            "flow.json\n  made with ComfyUI\n\n1. Save Image (node 9)\n",
+            "\n2. Save Image (node 12)\n  model: flux1-dev.safetensors\n  prompt: a boat\n",
+            "one with `safelight generate --from FILE --model ID --output N`",
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        let json = as_json(path, &found, &[], &environment);
+        assert_eq!(json["settings"]["prompt"], "a fox");
+        let outputs = json["outputs"].as_array().unwrap();
+        let prompts = outputs.iter().map(|output| &output["settings"]["prompt"]);
+        assert_eq!(prompts.collect::<Vec<_>>(), ["a fox", "a boat"]);
+        assert_eq!(json["notes"], outputs[0]["notes"]);
+        assert_eq!(
+            as_json(path, &found[..1], &[], &environment)["outputs"][0]["settings"]["prompt"],
+            "a fox"
+        );
+    }
 }

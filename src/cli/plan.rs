@@ -115,16 +115,17 @@ struct PlannedJob {
     notices: Vec<String>,
 }
 
-/// The first job that the arguments of `generate` describe, with the weights in the headers of its files. It needs no
+/// The first job that the arguments of `generate` describe, of a workflow with several results that of the first, with the weights in the headers of its files. It needs no
 /// prompt.
 fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob, JobError> {
-    let (mut generate, warnings) = args.with_carried(environment)?;
+    let none = || JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan");
+    let mut all = args.with_carried(environment)?.into_iter();
+    let (mut generate, warnings) = all.next().ok_or_else(none)??;
     // The content of a prompt does not change the plan.
     if generate.prompts_file.is_none() && generate.base.prompt.is_empty() {
         generate.prompt = generate.prompt.or_else(|| Some("a plan".to_owned()));
     }
     let jobs = generate::jobs_of(&generate, environment)?;
-    let none = || JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan");
     let ValidatedForm { request, notices } = jobs.into_iter().next().ok_or_else(none)?;
     let loras = fitting::check(&request.loras, request.family, &request.files)
         .map_err(|err| JobError::from(&err))?;

@@ -14,6 +14,7 @@ pub mod mask;
 mod memory;
 mod narrow;
 mod notices;
+mod outputs;
 mod palette;
 mod prelude;
 mod queue;
@@ -79,6 +80,7 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         notices::over_ui(ui.ctx(), view, area);
     }
     queue::questions_ui(ui.ctx(), view);
+    outputs::outputs_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
     create::loras::browser::lora_browser_ui(ui.ctx(), view);

@@ -122,7 +122,7 @@ fn dropped_file_of_a_known_model_selects_that_model() {
     let mut flux = flux_spec();
     flux.files.transformer.clone_from(&file);
     let mut bench = Bench::in_home(home, |startup| {
-        startup.models = Some(found(vec![spec(), flux.clone()]))
+        startup.models = Some(found(vec![spec(), flux.clone()]));
     });
     bench.drop_until(&file, "is a model file");
     bench.press("Use this model");

@@ -49,3 +49,4 @@ mod variants;
 mod viewer;
 mod watching;
 mod welcome;
+mod workflows;

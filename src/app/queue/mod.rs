@@ -123,6 +123,10 @@ impl JobQueue {
                 self.submit(inputs, loras, cx);
             }
             QueueCommand::SubmitOpened => self.submits_when_opened = true,
+            QueueCommand::Add(requests) => {
+                self.add(requests, cx);
+                self.reveal(cx);
+            }
             QueueCommand::Cancel => {
                 if let Some(job) = &self.running {
                     job.cancel.cancel();

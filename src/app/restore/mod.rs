@@ -1,6 +1,10 @@
 //! Filling the form with the settings in a file, and offering that for files that are dropped as images.
 //!
+//! [`outputs`]: workflows with several results; [`export`]: workflows from results.
 //! Files are read on background threads by [`safelight_core::restore`], which also fits them to a model.
+
+mod export;
+mod outputs;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +19,8 @@ use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
 use crate::app::inputs::InputSlots;
 use crate::app::prelude::*;
 use crate::app::undo::FormSnapshot;
+use export::WorkflowExport;
+pub use outputs::{WorkflowOutput, WorkflowOutputs};
 
 /// Files dropped together whose settings are offered; of more none.
 const MAX_LOOKED_AT: usize = 2;
@@ -33,7 +39,8 @@ struct SettingsOffer {
 
 /// Settings in a file, and the files on this computer for the LoRAs and ControlNets that it names.
 struct FoundSettings {
-    found: FileSettings,
+    /// One for each result that a workflow saves; of other files one. Never empty.
+    outputs: Vec<FileSettings>,
     lora_files: Vec<PathBuf>,
     /// ControlNets of this computer, where the file names some.
     networks: Vec<FoundControl>,
@@ -46,36 +53,46 @@ impl FoundSettings {
         path: &Path,
         places: Option<&(AppPaths, Settings)>,
     ) -> Result<Self, (NoticeSeverity, JobError)> {
-        let found = restore::read(path).map_err(|err| {
+        let outputs = restore::read_outputs(path).map_err(|err| {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("Choose an image, a video or a JSON file that contains settings");
             (NoticeSeverity::Error, err)
         })?;
-        let found = found.ok_or_else(|| (NoticeSeverity::Info, restore::says_nothing(path)))?;
+        if outputs.is_empty() {
+            return Err((NoticeSeverity::Info, restore::says_nothing(path)));
+        }
+        Ok(Self::of(outputs, places))
+    }
+
+    /// Looks for the files that these settings name.
+    fn of(outputs: Vec<FileSettings>, places: Option<&(AppPaths, Settings)>) -> Self {
         let lora_files = || {
             let files = places.map(|(paths, settings)| fitting::find(paths, settings));
             files.unwrap_or_default()
         };
         let mut this = Self {
-            found,
+            outputs,
             lora_files: Vec::new(),
             networks: Vec::new(),
             moved: Vec::new(),
         };
-        match &mut this.found {
-            FileSettings::Own(carried) => this.moved = carried.find_moved_loras(lora_files),
-            FileSettings::Other(restored) => {
-                if !restored.loras.is_empty() {
-                    this.lora_files = lora_files();
-                }
-                if let Some((paths, settings)) = places
-                    && !restored.controls.is_empty()
-                {
-                    this.networks = find_controls(paths, settings);
+        let (mut has_loras, mut has_controls) = (false, false);
+        for found in &mut this.outputs {
+            match found {
+                FileSettings::Own(carried) => this.moved = carried.find_moved_loras(lora_files),
+                FileSettings::Other(restored) => {
+                    has_loras |= !restored.loras.is_empty();
+                    has_controls |= !restored.controls.is_empty();
                 }
             }
         }
-        Ok(this)
+        if has_loras {
+            this.lora_files = lora_files();
+        }
+        if let Some((paths, settings)) = places.filter(|_| has_controls) {
+            this.networks = find_controls(paths, settings);
+        }
+        this
     }
 }
 
@@ -93,11 +110,19 @@ pub struct SettingsRestore {
     picking: BackgroundTask<Option<PathBuf>>,
     /// Settings in files that were dropped as images or videos.
     looking: BackgroundTask<Option<SettingsOffer>>,
+    /// Results of a workflow, of which the user chooses.
+    pub offered: Option<WorkflowOutputs>,
+    export: WorkflowExport,
 }
 
 impl SettingsRestore {
-    pub fn update(&mut self, command: RestoreCommand, cx: &AppContext) {
+    pub fn update(&mut self, command: RestoreCommand, cx: &mut AppContext) {
         match command {
+            RestoreCommand::OpenOutput(index) => self.open_output(index, cx),
+            RestoreCommand::QueueOutputs => self.queue_outputs(cx),
+            RestoreCommand::CloseOutputs => self.offered = None,
+            RestoreCommand::CopyWorkflow(path) => self.export.read(path, cx),
+            RestoreCommand::SaveWorkflow(path, text) => self.export.save(&path, text, cx),
             RestoreCommand::Use(path) => self.read(path, cx),
             RestoreCommand::LookAt(paths, are_placed) => self.look_at(paths, are_placed, cx),
             RestoreCommand::Pick => {
@@ -138,8 +163,13 @@ impl SettingsRestore {
         if !cx.models.are_loading
             && let Some((path, found)) = self.waiting.take()
         {
-            fill(&path, found, inputs, edited, cx);
+            if found.outputs.len() > 1 {
+                self.offered = Some(WorkflowOutputs::new(path, found, cx));
+            } else {
+                fill(&path, found, inputs, edited, cx);
+            }
         }
+        self.export.poll(cx);
     }
 
     /// Reads a file, to fill the form with what it says.
@@ -185,11 +215,14 @@ fn fill(
     cx: &mut AppContext,
 ) {
     let FoundSettings {
-        found,
+        mut outputs,
         lora_files,
         networks,
         mut moved,
     } = found;
+    let Some(found) = outputs.pop() else {
+        return;
+    };
     let tool = found.tool().to_owned();
     let before = FormSnapshot::new(inputs, cx);
     let notes = match found {

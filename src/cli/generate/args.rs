@@ -27,7 +27,7 @@ const OUT: &str = if media::HAS_H264 {
 };
 
 /// Generate an image or a video.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
 pub struct GenerateArgs {
     /// Model: an id from `safelight models`, a diffusers folder, or a transformer file or its folder [default: the model that ships with Safelight]
@@ -155,6 +155,9 @@ pub struct GenerateArgs {
     /// Use the settings of this file, with its images and model files; other arguments override them. Its prompts are used literally, without choices, wildcards and comments. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Of a workflow that saves several results, make only this one, counted from 1 as `safelight inspect` lists them [default: all]
+    #[arg(long, value_name = "N", requires = "from")]
+    pub output: Option<usize>,
     /// Form of that file; arguments override it.
     #[arg(skip)]
     pub base: GenerateForm,

@@ -4,25 +4,61 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, LoraChoice};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, LoraChoice};
+use safelight_core::naming::numbered_path;
 use safelight_core::restore::{self, EmbeddedSettings, FileSettings};
 use safelight_core::{fitting, media};
 
 use super::args::{GenerateArgs, unusable};
 use crate::cli::CliEnvironment;
 
+/// Arguments with the settings of one result, and what is not as it was when the file was made, a sentence each.
+pub(in crate::cli) type CarriedArgs = Result<(GenerateArgs, Vec<String>), JobError>;
+
 impl GenerateArgs {
-    /// These arguments, with what they leave open taken from the file that `--from` names, and what is not as it was
-    /// when that file was made, a sentence each.
-    pub fn with_carried(
-        self,
-        environment: &CliEnvironment,
-    ) -> Result<(Self, Vec<String>), JobError> {
-        let Some(file) = &self.from else {
-            return Ok((self, Vec::new()));
+    /// These arguments, with what they leave open taken from the file that `--from` names: once for each result that it
+    /// makes, or for that of `--output`.
+    pub fn with_carried(self, environment: &CliEnvironment) -> Result<Vec<CarriedArgs>, JobError> {
+        let Some(file) = self.from.clone() else {
+            return Ok(vec![Ok((self, Vec::new()))]);
         };
-        match restore::read(file).map_err(|err| unusable(&err))? {
-            Some(FileSettings::Own(mut carried)) => {
+        let outputs = restore::read_outputs(&file).map_err(|err| unusable(&err))?;
+        if outputs.is_empty() {
+            return Err(restore::says_nothing(&file));
+        }
+        self.with_outputs(outputs, environment)
+    }
+
+    /// As [`with_carried`](Self::with_carried), for settings that were read.
+    fn with_outputs(
+        self,
+        mut outputs: Vec<FileSettings>,
+        environment: &CliEnvironment,
+    ) -> Result<Vec<CarriedArgs>, JobError> {
+        let count = outputs.len();
+        if let Some(number) = self.output {
+            if !(1..=count).contains(&number) {
+                let word = if count == 1 { "result" } else { "results" };
+                let text = format!("--output is {number}, and the file makes {count} {word}");
+                return Err(JobError::new(JobErrorKind::InvalidRequest, text)
+                    .advise("`safelight inspect FILE` lists them"));
+            }
+            outputs = vec![outputs.swap_remove(number - 1)];
+        }
+        let is_one = outputs.len() == 1;
+        let outputs = (1..).zip(outputs).map(|(number, found)| {
+            let mut args = self.clone();
+            if !is_one {
+                args.out = self.out.as_deref().map(|out| numbered_path(out, number));
+            }
+            args.with_settings(found, environment)
+        });
+        Ok(outputs.collect())
+    }
+
+    fn with_settings(self, found: FileSettings, environment: &CliEnvironment) -> CarriedArgs {
+        match found {
+            FileSettings::Own(mut carried) => {
                 let files = || fitting::find(&environment.paths, environment.settings());
                 let mut warnings = Vec::new();
                 if self.loras.is_empty() {
@@ -32,8 +68,7 @@ impl GenerateArgs {
                 warnings.extend(more);
                 Ok((args, warnings))
             }
-            Some(FileSettings::Other(restored)) => self.with_restored(&restored, environment),
-            None => Err(restore::says_nothing(file)),
+            FileSettings::Other(restored) => self.with_restored(&restored, environment),
         }
     }
 
@@ -217,4 +252,98 @@ fn has_changed(path: &Path) -> String {
         "this file has changed since the video was made: {}",
         path.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::restore::ForeignSettings;
+    use safelight_core::settings::{AppPaths, LoadedSettings};
+
+    use super::*;
+
+    fn environment(folder: &Path) -> CliEnvironment {
+        CliEnvironment {
+            paths: AppPaths::under(folder),
+            loaded: LoadedSettings::default(),
+        }
+    }
+
+    fn outputs() -> Vec<FileSettings> {
+        let settings = |prompt: &str| ForeignSettings {
+            tool: "ComfyUI".into(),
+            prompt: Some(prompt.into()),
+            num_steps: Some(3),
+            ..ForeignSettings::default()
+        };
+        let all = ["a fox", "a boat", "a tree"].map(settings);
+        let all = all.into_iter().map(Box::new);
+        all.map(FileSettings::Other).collect()
+    }
+
+    /// Arguments with a tiny model and a file to write.
+    fn args() -> GenerateArgs {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
+        GenerateArgs {
+            model: Some(model.to_string_lossy().into_owned()),
+            out: Some("made/a.png".into()),
+            ..GenerateArgs::default()
+        }
+    }
+
+    fn carried(output: Option<usize>) -> Result<Vec<GenerateArgs>, JobError> {
+        let home = tempfile::tempdir().unwrap();
+        let args = GenerateArgs { output, ..args() };
+        let all = args.with_outputs(outputs(), &environment(home.path()))?;
+        let all = all.into_iter().map(|args| Ok(args?.0));
+        all.collect()
+    }
+
+    #[test]
+    fn a_workflow_makes_all_its_results_each_in_a_file_of_its_own() {
+        let all = carried(None).unwrap();
+        let said = all.iter().map(|args| {
+            let out = args.out.as_deref().unwrap().to_string_lossy();
+            (args.base.prompt.clone(), out.into_owned())
+        });
+        let expected = [
+            ("a fox", "made/a_0001.png"),
+            ("a boat", "made/a_0002.png"),
+            ("a tree", "made/a_0003.png"),
+        ];
+        let expected = expected.map(|(prompt, out)| (prompt.to_owned(), out.to_owned()));
+        assert_eq!(said.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn one_result_is_chosen_by_its_number_and_another_number_is_refused() {
+        let one = carried(Some(2)).unwrap();
+        assert_eq!(one.len(), 1);
+        assert_eq!(one[0].base.prompt, "a boat");
+        assert_eq!(one[0].out.as_deref(), Some(Path::new("made/a.png")));
+        for number in [0, 4] {
+            let err = carried(Some(number)).unwrap_err();
+            let expected = format!("--output is {number}, and the file makes 3 results");
+            assert_eq!(err.summary, expected);
+        }
+    }
+
+    #[test]
+    fn results_whose_model_is_missing_are_left_out_unless_all_are() {
+        let home = tempfile::tempdir().unwrap();
+        let environment = environment(home.path());
+        let gone = GenerateArgs {
+            model: None,
+            ..args()
+        };
+        let lacking = gone.with_outputs(outputs(), &environment).unwrap();
+        let jobs = super::super::jobs_of_all(lacking, &environment);
+        let err = jobs.err().unwrap();
+        assert!(err.summary.contains("with which model"), "{}", err.summary);
+        let mut some = args().with_outputs(outputs(), &environment).unwrap();
+        some[1] = Err(JobError::new(JobErrorKind::BadModel, "no such model"));
+        let (made, warnings) = super::super::jobs_of_all(some, &environment).unwrap();
+        assert_eq!(made.jobs.len(), 2);
+        let expected = "result 2: it is left out: no such model".to_owned();
+        assert!(warnings.contains(&expected), "{warnings:?}");
+    }
 }

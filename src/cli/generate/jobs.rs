@@ -18,6 +18,7 @@ use super::outpaint;
 use crate::cli::CliEnvironment;
 
 /// Jobs that the arguments describe.
+#[derive(Default)]
 pub(in crate::cli) struct RequestedJobs {
     pub jobs: Vec<ValidatedForm>,
     /// Each with the file that its contact sheet is to be.

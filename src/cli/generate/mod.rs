@@ -24,6 +24,8 @@ use safelight_core::job::{
 use safelight_core::job_update::{JobOutcome, JobUpdate};
 
 pub use args::GenerateArgs;
+use carried::CarriedArgs;
+use jobs::RequestedJobs;
 pub use memory::gib_value;
 use report::{HumanReport, JobListener, JsonReport};
 pub(super) use report::{ended, print_event, print_failed, progress_bar, say};
@@ -53,14 +55,10 @@ pub fn run(args: GenerateArgs, environment: &CliEnvironment) -> ExitCode {
 
 /// The exit code of the jobs, once one began: that of the first that did not finish. The error when none could.
 fn generate(args: GenerateArgs, environment: &CliEnvironment) -> Result<u8, JobError> {
-    let (args, warnings) = args.with_carried(environment)?;
-    if args.needs_prompt {
-        let summary = "a prompt is needed: the file has none that could be read";
-        return Err(JobError::new(JobErrorKind::InvalidRequest, summary)
-            .advise("Add --prompt TEXT; `safelight inspect FILE` says what was read"));
-    }
-    let telemetry = TelemetryOutput::to(args.telemetry.as_deref(), environment)?;
-    let made = jobs::jobs_from_args(&args, environment)?;
+    let (device, is_json) = (args.device, args.json);
+    let telemetry = args.telemetry.clone();
+    let (made, warnings) = jobs_of_all(args.with_carried(environment)?, environment)?;
+    let telemetry = TelemetryOutput::to(telemetry.as_deref(), environment)?;
     let jobs = made
         .jobs
         .into_iter()
@@ -77,7 +75,48 @@ fn generate(args: GenerateArgs, environment: &CliEnvironment) -> Result<u8, JobE
         warnings,
         telemetry,
     };
-    work(orders, args.device, args.json, environment)
+    work(orders, device, is_json, environment)
+}
+
+/// Jobs of the results of a file, and warnings. Of several results those that cannot be made are left out, which is
+/// said; the error when none can.
+fn jobs_of_all(
+    all: Vec<CarriedArgs>,
+    environment: &CliEnvironment,
+) -> Result<(RequestedJobs, Vec<String>), JobError> {
+    let is_one = all.len() == 1;
+    let (mut made, mut warnings) = (RequestedJobs::default(), Vec::new());
+    let mut first_error = None;
+    for (number, args) in (1..).zip(all) {
+        let jobs = args.and_then(|(args, warnings)| {
+            if args.needs_prompt {
+                let summary = "a prompt is needed: the file has none that could be read";
+                return Err(JobError::new(JobErrorKind::InvalidRequest, summary)
+                    .advise("Add --prompt TEXT; `safelight inspect FILE` says what was read"));
+            }
+            Ok((jobs::jobs_from_args(&args, environment)?, warnings))
+        });
+        let prefix = if is_one {
+            String::new()
+        } else {
+            format!("result {number}: ")
+        };
+        match jobs {
+            Ok((jobs, more)) => {
+                made.jobs.extend(jobs.jobs);
+                made.grids.extend(jobs.grids);
+                warnings.extend(more.iter().map(|text| format!("{prefix}{text}")));
+            }
+            Err(err) => {
+                warnings.push(format!("{prefix}it is left out: {}", err.summary));
+                first_error.get_or_insert(err);
+            }
+        }
+    }
+    match first_error {
+        Some(err) if made.jobs.is_empty() => Err(err),
+        _ => Ok((made, warnings)),
+    }
 }
 
 /// A job to run.

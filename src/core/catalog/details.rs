@@ -53,7 +53,7 @@ impl ModelMetadata {
     /// Returns these values with those of `over` in their place where it has any.
     pub(super) fn overlaid(mut self, over: Self) -> Self {
         self.defaults = self.defaults.overlaid(over.defaults);
-        self.limits = self.limits.overlaid(over.limits);
+        self.limits = self.limits.overlaid(&over.limits);
         layered!(over, self: name, description, licence, example_prompts, latent_rgb, presets)
     }
 }
@@ -81,8 +81,12 @@ impl PartialDefaults {
 }
 
 impl PartialLimits {
-    fn overlaid(self, over: Self) -> Self {
-        layered!(over, self: max_pixels, max_frames, fixed_size)
+    fn overlaid(self, over: &Self) -> Self {
+        Self {
+            max_pixels: over.max_pixels.or(self.max_pixels),
+            max_frames: over.max_frames.or(self.max_frames),
+            fixed_size: over.fixed_size.or(self.fixed_size),
+        }
     }
 
     /// These within `base`: a catalogue can narrow what the configs allow, never widen it.

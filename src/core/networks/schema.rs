@@ -120,7 +120,7 @@ impl Schema {
     pub fn blocks(&mut self, list: &str, count: i64, mut fill: impl FnMut(&mut Self)) {
         for block in 0..count {
             let around = self.prefix.len();
-            self.prefix.push_str(&format!("{list}.{block}."));
+            self.prefix = format!("{}{list}.{block}.", self.prefix);
             fill(self);
             self.prefix.truncate(around);
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::names::stem;
 use super::{ForeignSettings, names};
 use crate::library::names::model_words;
-use crate::model::ModelSpec;
+use crate::model::{ModelFamily, ModelSpec};
 use crate::restore::names::file_name;
 
 /// Model to use.
@@ -45,9 +45,7 @@ pub fn match_model<'a>(
         let is_same = true;
         return Some(ModelMatch { spec, is_same });
     }
-    let family = restored
-        .family
-        .or_else(|| names.iter().find_map(|name| names::family(name)))?;
+    let family = restored.known_family()?;
     let wanted = marks(&names.join(" "));
     let likeness = |spec: &&ModelSpec| {
         let known = marks(&format!("{} {} {}", spec.id, spec.name, spec.variant));
@@ -66,6 +64,15 @@ pub fn match_model<'a>(
     let spec = of_family.rev().max_by_key(likeness)?;
     let is_same = false;
     Some(ModelMatch { spec, is_same })
+}
+
+impl ForeignSettings {
+    /// The family that the file names, or that the names of its models speak of.
+    pub fn known_family(&self) -> Option<ModelFamily> {
+        let mut names = [&self.model, &self.model_2].into_iter().flatten();
+        self.family
+            .or_else(|| names.find_map(|name| names::family(name)))
+    }
 }
 
 /// Names by which a model may be called.

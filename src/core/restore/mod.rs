@@ -6,6 +6,7 @@
 
 mod a1111;
 mod civitai;
+mod comfy_export;
 mod controls;
 mod fields;
 mod fitting;
@@ -29,6 +30,7 @@ use crate::formats::weights::without_content;
 use crate::job::{JobError, JobErrorKind};
 use crate::media::{self, MediaError, MetadataText};
 
+pub use comfy_export::ComfyWorkflow;
 pub use controls::RestoredControl;
 pub use loras::RestoredLora;
 pub use matching::{ModelMatch, match_model};

@@ -66,6 +66,15 @@ pub(super) fn comfy_sampler(name: &str) -> &str {
     }
 }
 
+/// `ComfyUI`'s name of a sampler.
+pub(super) fn to_comfy_sampler(kind: SamplerKind) -> &'static str {
+    match kind {
+        SamplerKind::UniPc => "uni_pc_bh2",
+        SamplerKind::UniPcBh1 => "uni_pc",
+        kind => kind.name(),
+    }
+}
+
 pub(super) fn schedule(name: &str) -> Option<SigmaSchedule> {
     let name = plain(name);
     if name == "discrete" {

@@ -1,8 +1,6 @@
 //! Sigma schedules as ComfyUI and its node pack RES4LYF compute them for flow models: from a table of shifted sigmas,
 //! whose smallest is their end, where diffusers ends at the model's own last sigma.
 
-use std::f64::consts::PI;
-
 use safelight_core::job::SigmaSchedule;
 
 use super::SigmaSpacing;
@@ -70,7 +68,7 @@ fn bong_tangent(num_steps: usize) -> Vec<f64> {
     let pivot = (num_points as f64 * 0.6) as usize;
     let slope = 0.2 / (num_points as f64 / 40.0);
     let piece = |count: usize, pivot: f64, start: f64, end: f64| {
-        let curve = move |i: usize| (2.0 / PI * (-slope * (i as f64 - pivot)).atan() + 1.0) / 2.0;
+        let curve = move |i: usize| (-slope * (i as f64 - pivot)).atan();
         let (most, least) = (curve(0), curve(count - 1));
         // The last point begins the other piece, or is the final 0.
         (0..count - 1).map(move |i| (curve(i) - least) / (most - least) * (start - end) + end)

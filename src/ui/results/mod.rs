@@ -38,6 +38,7 @@ const REMAKES: [(char, &str, &str, RemakeKind); 3] = [
     ),
 ];
 const UNREADABLE: &str = "The file cannot be read";
+const NO_SETTINGS: &str = "The file does not contain its settings";
 
 pub struct ResultAction {
     pub icon: char,
@@ -222,7 +223,7 @@ pub fn trash_request(entry: &GalleryItem) -> TrashRequest {
 pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
-    let silent = (!subject.has_settings).then_some("The file does not contain its settings");
+    let silent = (!subject.has_settings).then_some(NO_SETTINGS);
     let mut actions = Vec::new();
     if !subject.is_shown {
         let play = match subject.job {
@@ -377,6 +378,13 @@ pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
             "Put the file's path on the clipboard",
             DesktopCommand::CopyText(path().display().to_string()),
         ),
+        ResultAction::new(
+            icons::COPY,
+            "Copy as ComfyUI workflow",
+            "Put a workflow with its settings on the clipboard, as JSON",
+            RestoreCommand::CopyWorkflow(path()),
+        )
+        .unless((!subject.has_settings).then_some(NO_SETTINGS)),
         delete_action(subject.trash.clone(), subject.trash.len()),
     ]
 }

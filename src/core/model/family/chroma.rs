@@ -1,6 +1,6 @@
 //! Chroma 1.
 
-use super::{FamilyInfo, TinyDecoderRules, readable_files};
+use super::{ComfyNodes, FamilyInfo, TinyDecoderRules, readable_files};
 use crate::model::detection_rules;
 
 /// Tokens of a prompt that T5 reads, padding included.
@@ -31,5 +31,10 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "transformer": "Chroma1-HD.safetensors from lodestones/Chroma1-HD";
     },
     tiny_decoder: TinyDecoderRules::FLUX,
+    comfy: Some(&ComfyNodes {
+        clip_type: "chroma",
+        text_encoders: &["t5xxl_fp16.safetensors"],
+        ..ComfyNodes::IMAGES
+    }),
     ..FamilyInfo::IMAGES
 };

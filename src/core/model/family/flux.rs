@@ -1,6 +1,6 @@
 //! FLUX.1.
 
-use super::{FamilyInfo, TinyDecoderRules, readable_files};
+use super::{ComfyNodes, ComfyReferences, FamilyInfo, TinyDecoderRules, readable_files};
 use crate::formats::weights::WeightSet;
 use crate::model::{GuidanceMode, StepCacheKind, detection_rules};
 
@@ -33,6 +33,16 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "vae": "ae.safetensors from black-forest-labs/FLUX.1-schnell";
     },
     tiny_decoder: TinyDecoderRules::FLUX,
+    comfy: Some(&ComfyNodes {
+        clip_type: "flux",
+        text_encoders: &["clip_l.safetensors", "t5xxl_fp16.safetensors"],
+        shift: "ModelSamplingFlux",
+        dynamic_shift: Some([0.5, 1.15]),
+        references: ComfyReferences::Latents {
+            scaled_by: "FluxKontextImageScale",
+        },
+        ..ComfyNodes::IMAGES
+    }),
     ..FamilyInfo::IMAGES
 };
 

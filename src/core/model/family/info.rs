@@ -1,5 +1,6 @@
 //! Facts of a family, as its file states them.
 
+use super::ComfyNodes;
 use crate::formats::weights::WeightSet;
 use crate::memory::conv_backends::ConvDimensions;
 use crate::model::choices::DtypeChoice;
@@ -46,6 +47,8 @@ pub struct FamilyInfo {
     /// Files with the same weights in a form that is read, and where they are; the first that fits counts.
     pub(crate) instead: &'static [ReadableFile],
     pub(crate) tiny_decoder: TinyDecoderRules,
+    /// `None` where `ComfyUI` has no standard nodes for its models.
+    pub comfy: Option<&'static ComfyNodes>,
 }
 
 impl FamilyInfo {
@@ -73,6 +76,7 @@ impl FamilyInfo {
         published_name: |_| None,
         instead: &[],
         tiny_decoder: TinyDecoderRules::of(&[]),
+        comfy: None,
     };
 
     /// Returns whether another program's name of a model, in lower-case letters and digits, belongs to this family.

@@ -1,6 +1,6 @@
 //! Krea 2.
 
-use super::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use super::{ComfyNodes, FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
 use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
@@ -25,5 +25,15 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     // Those of Wan 2.1, which has the same latents.
     tiny_decoder: TinyDecoderRules::of(&["taew2_1", "taew", "wan"]),
     time_convolutions: TemporalConvPolicy::Fastest,
+    comfy: Some(&ComfyNodes {
+        clip_type: "krea2",
+        text_encoders: &["qwen3vl_4b_fp8_scaled.safetensors"],
+        vae: "qwen_image_vae.safetensors",
+        latents: "EmptyLatentImage",
+        shift: "ModelSamplingFlux",
+        // From 0.5 at 256 tokens to 1.15 at 6400.
+        dynamic_shift: Some([0.5, 0.906_25]),
+        ..ComfyNodes::IMAGES
+    }),
     ..FamilyInfo::IMAGES
 };

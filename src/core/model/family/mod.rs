@@ -3,6 +3,7 @@
 //! Assembly of a family's files and their memory plan: `families`.
 
 pub mod chroma;
+mod comfy;
 mod flux;
 mod flux2;
 mod framepack;
@@ -22,6 +23,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use comfy::{ComfyNodes, ComfyReferences, ComfyVideoNodes};
 use info::readable_files;
 pub use info::{FamilyInfo, RecipeKind, TemporalConvPolicy, first_step};
 pub(crate) use info::{ReadableFile, TinyDecoderRules};

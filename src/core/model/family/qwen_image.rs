@@ -1,6 +1,8 @@
 //! Qwen-Image and Qwen-Image-Edit.
 
-use super::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use super::{
+    ComfyNodes, ComfyReferences, FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files,
+};
 use crate::model::{StepCacheKind, detection_rules};
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
@@ -30,5 +32,15 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     // Those of Wan 2.1, which has the same latents.
     tiny_decoder: TinyDecoderRules::of(&["taew", "wan"]),
     time_convolutions: TemporalConvPolicy::Fastest,
+    comfy: Some(&ComfyNodes {
+        clip_type: "qwen_image",
+        text_encoders: &["qwen_2.5_vl_7b_fp8_scaled.safetensors"],
+        vae: "qwen_image_vae.safetensors",
+        // From 0.5 at 256 tokens to 0.9 at 8192.
+        dynamic_shift: Some([0.5, 0.693_548]),
+        schedule_note: Some("Its noise levels end at 0.02, and ComfyUI's at a lower one"),
+        references: ComfyReferences::TextEncoder("TextEncodeQwenImageEditPlus"),
+        ..ComfyNodes::IMAGES
+    }),
     ..FamilyInfo::IMAGES
 };

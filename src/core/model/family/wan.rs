@@ -1,6 +1,9 @@
 //! Wan 2.1 and 2.2.
 
-use super::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use super::{
+    ComfyNodes, ComfyVideoNodes, FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules,
+    readable_files,
+};
 use crate::formats::weights::WeightSet;
 use crate::model::{StepCacheKind, detection_rules};
 
@@ -58,6 +61,21 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "vae": "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
     },
     tiny_decoder: TinyDecoderRules::of(&["taew", "wan"]),
+    comfy: Some(&ComfyNodes {
+        clip_type: "wan",
+        text_encoders: &["umt5_xxl_fp8_e4m3fn_scaled.safetensors"],
+        vae: "wan_2.1_vae.safetensors",
+        latents: "EmptyHunyuanLatentVideo",
+        shift: "ModelSamplingSD3",
+        video: Some(ComfyVideoNodes {
+            start_image: "WanImageToVideo",
+            end_image: "WanFirstLastFrameToVideo",
+            start_latents: "Wan22ImageToVideoLatent",
+            start_latents_vae: "wan2.2_vae.safetensors",
+            image_encoder: "clip_vision_h.safetensors",
+        }),
+        ..ComfyNodes::IMAGES
+    }),
     ..FamilyInfo::IMAGES
 };
 

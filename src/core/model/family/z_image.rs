@@ -1,6 +1,6 @@
 //! Z-Image.
 
-use super::{FamilyInfo, TinyDecoderRules, readable_files};
+use super::{ComfyNodes, FamilyInfo, TinyDecoderRules, readable_files};
 use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {
@@ -24,5 +24,10 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "transformer": "z_image_turbo_bf16.safetensors from Comfy-Org/z_image_turbo, or z_image_bf16.safetensors from Comfy-Org/z_image";
     },
     tiny_decoder: TinyDecoderRules::FLUX,
+    comfy: Some(&ComfyNodes {
+        clip_type: "lumina2",
+        text_encoders: &["qwen_3_4b.safetensors"],
+        ..ComfyNodes::IMAGES
+    }),
     ..FamilyInfo::IMAGES
 };

@@ -182,8 +182,8 @@ impl<'a> GraphWalk<'a> {
         }
         let mut strengths = names;
         strengths.retain(|it| has_word(&it.to_lowercase(), STRENGTHS) && digits(it) == number);
-        let is_video = |it: &&str| it.to_lowercase().contains("clip");
-        let (clips, mut strengths): (Vec<_>, Vec<_>) = strengths.into_iter().partition(is_video);
+        let is_clip = |it: &&str| it.to_lowercase().contains("clip");
+        let (clips, mut strengths): (Vec<_>, Vec<_>) = strengths.into_iter().partition(is_clip);
         let mode = self.name(node, "mode, input_mode");
         let is_simple = mode.is_some_and(|mode| mode == "simple");
         strengths.sort_by_key(|it| it.contains("model") == is_simple);

@@ -3,6 +3,7 @@
 mod blocking;
 mod canvas;
 mod cases;
+mod comfy_export;
 mod computed;
 mod formats;
 mod graphs;
