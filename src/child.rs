@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_and_the_end_is_known() {
+    fn child_output_lines_and_exit_status_are_reported() {
         let (lines, ended) = sh("echo a; echo b", Duration::from_mins(1));
         assert_eq!(lines, ["a", "b"]);
         assert_eq!(ended, ChildExit::Well);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_ended_and_what_it_said_before_is_kept() {
+    fn hanging_child_is_killed_and_its_earlier_output_is_kept() {
         let (lines, ended) = sh("echo first; sleep 600", Duration::from_secs(2));
         assert_eq!(lines, ["first"]);
         assert!(matches!(ended, ChildExit::TooLate { .. }));

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cause_stands_without_the_place_in_someones_source() {
+    fn error_cause_is_shown_without_its_source_location() {
         let text =
             "winit error: os error at /home/a/winit/src/linux/mod.rs:765: no DISPLAY is set.";
         assert_eq!(without_source_place(text), "no DISPLAY is set");

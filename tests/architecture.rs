@@ -66,7 +66,7 @@ const NETWORKS: [&str; 4] = [
 ];
 
 #[test]
-fn folders_are_there_and_name_only_what_their_walls_allow() {
+fn folders_contain_rust_files_and_use_no_forbidden_names() {
     let mut found = Vec::new();
     for (folder, except, forbidden, because) in walls() {
         let mut files = rust_files(folder);
@@ -129,7 +129,7 @@ fn nothing_outside_of_its_folders_names_a_family() {
 }
 
 #[test]
-fn every_file_opens_with_what_it_does() {
+fn every_rust_file_starts_with_a_module_comment() {
     let mut silent = all_rust_files();
     silent.retain(|path| !read(path).starts_with("//! "));
     assert_eq!(silent, [""; 0], "these do not open with `//! …`");
@@ -230,7 +230,7 @@ fn from_root(path: &Path) -> String {
 }
 
 #[test]
-fn one_form_holds_what_a_job_is_asked_for() {
+fn no_second_form_type_exists_and_form_fields_are_named_in_few_files() {
     let mut of_second_guidance = Vec::new();
     for file in rust_files("src") {
         let text = read(&file);

@@ -77,7 +77,7 @@ fn messages(checks: &[Value], name: &str) -> String {
 }
 
 #[test]
-fn the_engines_process_gets_what_its_device_needs_and_none_of_what_hurts() {
+fn engine_process_gets_required_variables_and_no_harmful_ones() {
     let home = Home::new();
     let root = home.path();
     lay_strix_halo(root, "6.17.1-1");
@@ -149,7 +149,7 @@ fn on_a_machine_with_none_of_this_everything_is_examined_and_measured() {
 }
 
 #[test]
-fn a_jobs_telemetry_is_written_where_it_is_asked_for() {
+fn job_telemetry_is_written_to_the_given_file() {
     let home = Home::new();
     let table = home.path().join("telemetry.csv");
     let mut command = home.generate();

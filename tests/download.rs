@@ -154,7 +154,7 @@ fn events(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_model_is_listed_fetched_and_found_by_itself() {
+fn model_is_downloaded_listed_and_not_downloaded_again() {
     // The first connection breaks.
     let case = Case::new(|request, answer| {
         let is_first = request.method == "GET" && request.earlier == 0;
@@ -212,7 +212,7 @@ fn nothing_comes_without_a_yes() {
 }
 
 #[test]
-fn a_part_that_lies_elsewhere_is_not_fetched_again() {
+fn component_installed_elsewhere_is_not_downloaded_again() {
     let case = Case::new(|_, answer| answer);
     let other = case.models().join("from another program");
     fs::create_dir_all(&other).unwrap();
@@ -230,7 +230,7 @@ fn a_part_that_lies_elsewhere_is_not_fetched_again() {
 }
 
 #[test]
-fn another_folder_is_said_to_be_added() {
+fn download_to_another_folder_names_the_setting_to_add() {
     let case = Case::new(|_, answer| answer);
     let words = "download tiny --yes --to elsewhere --connections 1";
     let output = case.run(&words.split(' ').collect::<Vec<_>>());
@@ -245,7 +245,7 @@ fn another_folder_is_said_to_be_added() {
 }
 
 #[test]
-fn what_cannot_be_fetched_says_why_and_its_code_is_as_elsewhere() {
+fn failed_download_reports_its_reason_and_exit_code() {
     for (status, code, expected) in [
         (401, 1, "agree on the model's page"),
         (404, 1, "not on the server"),
@@ -276,7 +276,7 @@ fn what_cannot_be_fetched_says_why_and_its_code_is_as_elsewhere() {
 }
 
 #[test]
-fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
+fn interrupted_download_exits_immediately_and_resumes_next_time() {
     let is_stalling = Arc::new(AtomicBool::new(true));
     let stalling = Arc::clone(&is_stalling);
     let case = Case::new(move |request, answer| {

@@ -104,7 +104,7 @@ fn every_kind_of_file_can_be_written() {
 }
 
 #[test]
-fn a_start_image_steers_the_video_and_a_mask_says_which_part_of_it_moves() {
+fn start_image_is_encoded_with_and_without_a_mask() {
     let home = Home::new();
     for name in ["start.png", "mask.png"] {
         test_image(&home.path().join(name), 100, 70);
@@ -117,7 +117,7 @@ fn a_start_image_steers_the_video_and_a_mask_says_which_part_of_it_moves() {
 }
 
 #[test]
-fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
+fn invalid_arguments_are_refused_with_exit_code_2_and_the_expected_value() {
     let home = Home::new();
     test_image(&home.path().join("whole.png"), 64, 32);
     let whole = fs::read(home.path().join("whole.png")).unwrap();
@@ -212,7 +212,7 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
 }
 
 #[test]
-fn a_broken_settings_file_is_told_and_left_as_it_is() {
+fn broken_settings_file_is_reported_and_left_unchanged() {
     let home = Home::new();
     let file = home.write_settings("[output\n");
     let output = makes(&home, "--out video.mp4");

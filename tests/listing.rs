@@ -22,7 +22,7 @@ fn run(home: &Home, args: &[&str]) -> Output {
 }
 
 #[test]
-fn what_a_killed_program_left_half_written_is_gone_behind_the_next_start() {
+fn partial_files_of_a_killed_process_are_removed_at_the_next_start() {
     let home = Home::new();
     // No process has this number.
     let names = [
@@ -50,7 +50,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn models_lists_what_is_here_what_is_known_and_where_it_looked() {
+fn models_command_lists_installed_and_known_models_and_searched_folders() {
     let home = Home::new();
     let tiny = home.path().join("data/safelight/models/tiny");
     copy_folder(&tiny_model(), &tiny);
@@ -76,7 +76,7 @@ fn models_lists_what_is_here_what_is_known_and_where_it_looked() {
 }
 
 #[test]
-fn inspect_says_what_a_folder_or_file_is_and_the_code_says_whether_it_is_whole() {
+fn inspect_describes_a_folder_or_file_and_fails_if_it_is_incomplete() {
     let home = Home::new();
     let whole = tiny_model();
     let output = run(&home, &["inspect", "--json", &whole.to_string_lossy()]);
@@ -104,7 +104,7 @@ fn inspect_says_what_a_folder_or_file_is_and_the_code_says_whether_it_is_whole()
 }
 
 #[test]
-fn inspect_says_what_a_network_for_finished_results_or_for_control_is_used_for() {
+fn inspect_names_the_command_for_upscale_and_interpolation_networks() {
     let home = Home::new();
     let place = |name: &str| home.path().join(name);
     networks::write_upscaler(&place("enlarge.safetensors"));
@@ -121,7 +121,7 @@ fn inspect_says_what_a_network_for_finished_results_or_for_control_is_used_for()
 }
 
 #[test]
-fn inspect_says_what_nothing_here_can_use() {
+fn inspect_reports_whether_loras_and_text_encoders_can_be_used() {
     let home = Home::new();
     let two = |layer: &str| {
         ["lora_down", "lora_up"]
@@ -149,7 +149,7 @@ fn inspect_says_what_nothing_here_can_use() {
 }
 
 #[test]
-fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
+fn inspect_of_a_missing_path_or_pickle_fails_with_the_reason() {
     let home = Home::new();
     fs::write(home.path().join("a.ckpt"), b"\x80\x02").unwrap();
     for (name, part) in [
@@ -170,7 +170,7 @@ fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
 }
 
 #[test]
-fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest() {
+fn doctor_without_libtorch_fails_with_the_reason_and_runs_other_checks() {
     let home = Home::new();
     let mut command = safelight(&home);
     command.env("SAFELIGHT_LIBTORCH", home.path().join("nowhere"));
@@ -201,7 +201,7 @@ fn a_reader_that_goes_away_early_is_no_failure() {
 }
 
 #[test]
-fn jobs_that_can_go_on_are_listed_and_others_refused() {
+fn resume_lists_resumable_jobs_and_refuses_others() {
     let home = Home::new();
     let output = run(&home, &["resume"]);
     assert_eq!(output.status.code(), Some(0));
@@ -236,7 +236,7 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
 }
 
 #[test]
-fn inspect_says_how_another_programs_file_was_made() {
+fn inspect_shows_the_settings_of_a_file_from_another_program() {
     let home = Home::new();
     let settings = r#"{"prompt": "a boat", "seed": 5, "steps": 25, "gs": 9.5, "model_type": "F1", "total_second_length": 4, "loras": {"ink": 0.5}}"#;
     fs::write(home.path().join("video.json"), settings).unwrap();
@@ -320,7 +320,7 @@ fn a_file_without_a_readable_prompt_needs_one() {
 }
 
 #[test]
-fn inspect_says_why_an_image_with_settings_cannot_be_read() {
+fn inspect_shows_the_settings_and_error_of_a_truncated_image() {
     let home = Home::new();
     let icon = include_bytes!("../assets/icons/safelight-256.png");
     let parameters = b"tEXtparameters\0a boat\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 5";
@@ -336,7 +336,7 @@ fn inspect_says_why_an_image_with_settings_cannot_be_read() {
 }
 
 #[test]
-fn inspect_of_an_image_without_settings_says_so_and_does_not_take_it_for_a_model() {
+fn inspect_of_files_without_settings_does_not_treat_them_as_models() {
     let home = Home::new();
     let write = |name: &str, bytes: &[u8]| fs::write(home.path().join(name), bytes).unwrap();
     let icon = include_bytes!("../assets/icons/safelight-256.png");

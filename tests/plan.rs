@@ -27,7 +27,7 @@ fn planned(home: &Home, more: &str) -> Value {
 }
 
 #[test]
-fn a_plan_says_what_each_stage_needs_and_that_it_fits() {
+fn plan_lists_memory_per_stage_and_that_the_job_fits() {
     let home = Home::new();
     let output = plan(&home, &["--total", "24", "--class", "discrete"]);
     assert_eq!(output.status.code(), Some(0));
@@ -40,7 +40,7 @@ fn a_plan_says_what_each_stage_needs_and_that_it_fits() {
 }
 
 #[test]
-fn a_job_that_does_not_fit_ends_with_4_and_says_what_is_free() {
+fn plan_of_a_job_that_does_not_fit_exits_with_4_and_the_verdict() {
     let home = Home::new();
     let output = plan(&home, &["--total", "0.5", "--json"]);
     assert_eq!(output.status.code(), Some(4));
@@ -53,7 +53,7 @@ fn a_job_that_does_not_fit_ends_with_4_and_says_what_is_free() {
 }
 
 #[test]
-fn the_cap_and_what_others_use_are_taken_off_and_the_table_has_all_preserved_values() {
+fn plan_applies_the_cap_and_other_programs_use_and_lists_preserved_values() {
     let home = Home::new();
     let more = "--total 24 --used 2 --vram-cap 20 --preserved-table";
     let value = planned(&home, more);
@@ -70,7 +70,7 @@ fn the_cap_and_what_others_use_are_taken_off_and_the_table_has_all_preserved_val
 }
 
 #[test]
-fn one_pool_is_planned_with_what_the_system_keeps() {
+fn unified_memory_plan_reserves_memory_for_the_system() {
     let home = Home::new();
     let value = planned(&home, "--total 96 --class unified");
     assert_eq!(value["plan"]["budget"]["cap_bytes"], 88_u64 << 30);
@@ -98,7 +98,7 @@ fn a_model_that_is_not_downloaded_is_planned_by_the_sizes_of_its_files() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused_in_one_sentence() {
+fn invalid_plan_arguments_are_refused_in_one_sentence() {
     let home = Home::new();
     let classes = "is not a class of device: choose discrete, unified or cpu";
     for (more, part) in [
@@ -120,7 +120,7 @@ fn what_cannot_be_planned_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn a_plan_takes_over_what_another_programs_file_says_and_arguments_win() {
+fn plan_uses_settings_of_a_foreign_file_and_arguments_override_them() {
     let home = Home::new();
     let text = "a boat\nSteps: 3, Sampler: Euler, CFG scale: 2, Seed: 1, Size: 96x64, Frames: 9, Model: some";
     let file = home.path().join("boat.txt");

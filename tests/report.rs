@@ -29,7 +29,7 @@ fn written(output: &Output) -> (Value, String) {
 }
 
 #[test]
-fn without_libtorch_the_report_says_what_the_machine_is_and_names_nobody() {
+fn report_without_libtorch_describes_the_machine_without_personal_data() {
     let home = Home::new();
     let nowhere = home.path().join("planted-user/nowhere");
     let mut command = report(&home);
@@ -58,7 +58,7 @@ fn without_libtorch_the_report_says_what_the_machine_is_and_names_nobody() {
 }
 
 #[test]
-fn a_report_that_is_interrupted_is_written_with_what_was_measured_and_says_so() {
+fn interrupted_report_keeps_its_measurements_and_is_marked_incomplete() {
     let home = Home::new();
     let mut command = report(&home);
     command

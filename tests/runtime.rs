@@ -83,7 +83,7 @@ fn a_libtorch_that_fails_its_check_is_not_used_unless_its_user_insists() {
 }
 
 #[test]
-fn a_strix_halo_without_a_runtime_is_told_which_one_to_get() {
+fn runtime_list_recommends_the_rocm_build_for_strix_halo() {
     let home = Home::new();
     let root = home.path();
     lay_strix_halo(root, "6.18.4");
@@ -108,7 +108,7 @@ fn lay_table(home: &Home) {
 }
 
 #[test]
-fn an_installation_that_is_killed_at_any_request_goes_on_and_never_leaves_half_a_runtime() {
+fn killed_installation_resumes_and_never_leaves_a_partial_runtime() {
     let home = Home::new();
     lay_table(&home);
     let wheels = wheels::wheels();

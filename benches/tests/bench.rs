@@ -86,7 +86,7 @@ fn invalid_arguments_are_refused_in_one_sentence() {
 }
 
 #[test]
-fn without_libtorch_it_starts_and_names_what_is_missing() {
+fn bench_without_libtorch_exits_with_1_and_names_the_missing_folder() {
     let home = tempfile::tempdir().unwrap();
     let mut command = command(home.path(), &["kernels"]);
     let nowhere = home.path().join("nothing-here");

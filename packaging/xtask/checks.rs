@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn diagnostics_are_told_from_what_cargo_built() {
+    fn only_compiler_messages_count_as_diagnostics() {
         let line =
             |reason: &str| format!(r#"{{"reason":"{reason}","package_id":"path+file:///w"}}"#);
         assert!(is_diagnostic(&line("compiler-message")));

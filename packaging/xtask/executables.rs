@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_executable_is_started_as_its_record_says() {
+    fn recorded_test_command_keeps_arguments_folder_and_environment() {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("record-test");
         let records = tempfile::tempdir().expect("a folder");
         let status = Command::new(script)
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_with_its_output_and_one_that_fails_stops_no_other() {
+    fn each_test_reports_its_output_and_a_failure_does_not_stop_the_others() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut tests = vec![
             shell("tests/fails", "echo out; echo err >&2; exit 3"),

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_is_told_by_name_and_version() {
+    fn package_name_and_version_are_parsed_from_a_line() {
         assert_eq!(name_and_version("egui v0.37.0"), ("egui", "0.37.0"));
         let package = "serde_derive v1.0.1 (proc-macro)";
         assert_eq!(name_and_version(package), ("serde_derive", "1.0.1"));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_knows_both_engines_by_the_same_names() {
+    fn settings_list_the_version_and_executable_of_both_engines() {
         let known = read("src/core/settings/engines.rs");
         for (version, executable) in [(libtorch::FIRST, ENGINE), (SECOND, EXECUTABLE)] {
             let lock = read(version.lock);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_is_seen_for_ten_seconds_and_its_time_begins_anew_while_somebody_is_at_it() {
+    fn info_notice_ends_after_ten_seconds_and_restarts_its_timer_while_held() {
         let hint = notice(NoticeSeverity::Info);
         assert_eq!(hint.secs_left(100.0, false), Some(10.0));
         assert_eq!(hint.secs_left(107.0, false), Some(3.0));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_can_be_taken_back_only_the_last_is_told_and_other_cards_stay() {
+    fn only_the_latest_undo_notice_is_shown_and_other_notices_stay() {
         let mut notices = NoticeList::default();
         notices.show(notice(NoticeSeverity::Warning));
         notices.show_undo(1, "one");

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_ends_with_its_thread_and_a_dropped_one_is_heard_no_more() {
+    fn stream_ends_with_its_sender_and_a_dropped_stream_refuses_posts() {
         let ctx = Context::default();
         let (postbox, mut stream) = TaskStream::new(&ctx);
         assert!(postbox.post(1) && postbox.post(2));

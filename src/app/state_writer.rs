@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_comes_back_and_a_broken_file_is_kept_aside() {
+    fn saved_state_is_restored_and_a_broken_file_is_preserved() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/state.json");
         assert_eq!(read(&path), None);

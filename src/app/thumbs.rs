@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_made_once_for_each_size_and_what_is_not_seen_any_more_is_not() {
+    fn thumbnails_are_drawn_once_per_size_and_only_while_visible() {
         let (mut cx, image) = (AppContext::alone(), image(64));
         let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&image));
         // What the frame before asked for.
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_that_is_opened_again_looks_as_it_does_now_and_a_broken_one_says_why() {
+    fn reopened_input_updates_its_thumbnail_and_a_broken_input_shows_its_error() {
         let mut cx = AppContext::alone();
         let boat = || ThumbSource::Input(PathBuf::from("/nowhere/boat.png"));
         assert!(cx.thumbs.get(boat(), 16).is_none());

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_goes_on_where_it_ended_until_it_is_too_large() {
+    fn log_is_appended_to_until_it_exceeds_the_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/safelight/safelight.log");
         let open = || LogFile::open(path.clone()).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_a_file_is_an_error_and_nobody_waits() {
+    fn log_path_that_is_not_a_regular_file_is_refused_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         assert!(LogFile::open(folder.path().to_owned()).is_err());
         let file = folder.path().join("file");

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_to_copy_is_kept_aside_at_once() {
+    fn special_and_oversized_files_are_moved_aside_without_copying() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let made = std::process::Command::new("mkfifo")
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_program_left_half_written_goes_and_nothing_else() {
+    fn remove_partials_deletes_only_files_of_dead_processes() {
         let folder = tempfile::tempdir().unwrap();
         let mut dead = std::process::Command::new("true").spawn().unwrap();
         dead.wait().unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn private_files_and_folders_are_their_owners_alone_whatever_was_copied() {
+    fn private_files_and_folders_are_accessible_to_the_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let open = folder.path().join("open.txt");
         fs::write(&open, "prompt").unwrap();
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_or_is_no_file_is_refused_at_once() {
+    fn read_bounded_refuses_pipes_devices_kernel_files_and_oversized_files() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_side_by_side_come_to_other_numbers_also_where_the_clock_stands() {
+    fn job_ids_of_different_processes_differ_at_the_same_clock_time() {
         let jobs_of = |process| {
             (0..100).map(move |job| JobId::from_parts(1_795_000_000_000_000 + job, process))
         };

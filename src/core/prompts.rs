@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_window_remembers_another_one_has() {
+    fn prompt_history_is_shared_between_windows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/prompts.jsonl");
         change(&path, |entries| {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_gives_what_can_be_read_of_it() {
+    fn readable_lines_of_a_damaged_prompt_history_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prompts.jsonl");
         let text = "{\"prompt\":\"a\"}\nnonsense\n\n{\"prompt\":\"b\",\"later\":1}\n{\"prompt\":\"a\"}\n{\"pro";

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn json_with_such_a_name_says_the_same_and_steers_nothing() {
+    fn printable_json_escapes_hidden_characters_and_keeps_the_value() {
         let name = "a\u{1b}\u{7f}\u{9b}b\nc\u{202e}d\u{2028}e \u{2067}ש";
         let json = serde_json::to_string(&name).unwrap();
         let shown = printable_json(&json);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_of_its_own_has_a_trash_at_its_top_whose_notes_do_not_name_the_disk() {
+    fn trash_on_another_disk_is_at_its_top_and_stores_relative_paths() {
         let disk = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(disk.path()).unwrap();
         fs::create_dir(top.join("inner")).unwrap();

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_server_on_this_machine_is_asked_without_tls() {
+    fn plain_http_is_allowed_only_for_localhost() {
         for url in [
             "http://127.0.0.1:8080/a",
             "http://localhost",

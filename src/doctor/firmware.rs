@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_firmware_that_crashes_gfx1151_is_told_by_either_package_manager_and_no_other() {
+    fn broken_gfx1151_firmware_is_detected_from_dpkg_and_pacman() {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
         lay_card(&roots.sysfs, "card0", "0x1002", "0000:c4:00.0", &[]);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_named_by_what_they_hold_of_this_card_and_each_client_counts_once() {
+    fn programs_holding_gpu_memory_are_named_and_each_client_counts_once() {
         let root = tempfile::tempdir().unwrap();
         let proc = root.path();
         let pci = "0000:c4:00.0";

@@ -246,7 +246,7 @@ fn a_gpu_runtime_that_cannot_be_used_fails_and_one_on_the_systems_libraries_lack
 }
 
 #[test]
-fn strix_halo_gets_its_kernel_pool_and_access_told() {
+fn strix_halo_checks_report_kernel_memory_pool_and_device_access() {
     let case = strix_halo();
     // A CPU libtorch does not use it.
     let warned = ["gpu", "gpu access", "kernel"].map(|name| case.status(name));
@@ -290,7 +290,7 @@ fn strix_halo_gets_its_kernel_pool_and_access_told() {
 }
 
 #[test]
-fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
+fn memory_conflicts_with_the_driver_and_missing_libraries_are_reported() {
     let mut case = strix_halo();
     case.lay_libraries(&["libtorch_hip.so"]);
     case.engine.device = DeviceChoice::Cuda(0);
@@ -309,7 +309,7 @@ fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
 }
 
 #[test]
-fn inherited_variables_that_hurt_are_named_with_what_they_do() {
+fn harmful_inherited_variables_are_reported_with_their_effect() {
     let mut case = Case::new();
     assert_eq!(case.status("environment"), CheckStatus::Ok);
     case.set_variables(&[
@@ -336,7 +336,7 @@ fn inherited_variables_that_hurt_are_named_with_what_they_do() {
 }
 
 #[test]
-fn what_the_engine_is_given_is_shown_with_its_reason_and_the_settings_win() {
+fn engine_environment_lists_each_variable_with_its_reason() {
     let mut case = strix_halo();
     case.lay_libraries(&["libtorch_hip.so"]);
     case.set_variables(&[("MIOPEN_FIND_MODE", "NORMAL")]);
@@ -367,7 +367,7 @@ fn done(probe: SpeedProbe, rate: f64, keeps_scores: bool) -> SpeedLine {
 }
 
 #[test]
-fn a_measurement_that_hangs_or_crashes_names_what_it_hung_at_and_keeps_the_figures_before() {
+fn failed_measurement_names_its_probe_and_keeps_earlier_figures() {
     let mut case = Case::new();
     case.patient.is_measured = true;
     let begun = SpeedLine {
@@ -394,7 +394,7 @@ fn a_measurement_that_hangs_or_crashes_names_what_it_hung_at_and_keeps_the_figur
 }
 
 #[test]
-fn slow_halves_and_attention_that_keeps_its_scores_are_told_on_a_gpu_alone() {
+fn slow_bf16_and_unfused_attention_are_reported_only_on_a_gpu() {
     let mut case = strix_halo();
     case.patient.is_measured = true;
     case.engine.lines = vec![
@@ -428,7 +428,7 @@ fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
 }
 
 #[test]
-fn a_card_of_nvidia_whose_driver_does_not_work_is_told_and_not_passed_over() {
+fn nvidia_gpu_without_a_working_driver_is_reported() {
     let case = Case::new();
     let device = case.sysfs().join("bus/pci/devices/0000:01:00.0");
     fs::create_dir_all(&device).unwrap();
@@ -444,7 +444,7 @@ fn a_card_of_nvidia_whose_driver_does_not_work_is_told_and_not_passed_over() {
 }
 
 #[test]
-fn broken_settings_and_unknown_keys_are_told() {
+fn broken_settings_and_unknown_keys_are_reported() {
     let mut case = Case::new();
     let file = AppPaths::under(case.root.path()).settings_file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();

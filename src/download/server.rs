@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_elsewhere_is_not_asked_without_tls() {
+    fn remote_server_without_tls_is_refused() {
         let remote = RemoteServer::new(&DownloadOptions::default());
         // Everything comes over TLS, wherever a server leads on to. The name leads nowhere: it is refused before anybody is looked for.
         let err = remote

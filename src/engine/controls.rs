@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_share_what_may_stay_by_the_bytes_of_their_files() {
+    fn controlnets_share_the_resident_bytes_by_file_size() {
         let whole = ComputePlacement {
             resident_bytes: Some(10 << 30),
             ..ComputePlacement::new(Device::Cpu, Kind::Float)

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn where_slices_give_no_numbers_either_the_job_ends_with_what_to_try() {
+    fn nan_latents_end_the_job_after_a_retry_with_sliced_attention() {
         for (attention, expected) in [(AttentionChoice::Auto, 2), (AttentionChoice::Sliced, 1)] {
             let (end, calls, _) = run(true, attention);
             let text = end.unwrap_err().to_string();

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_of_an_allocator_or_a_device_says_whose_it_is_and_what_the_user_can_do() {
+    fn allocator_and_device_panics_are_classified_with_a_clear_summary() {
         let text = "HIP out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which \
             10.00 MiB is free.\nException raised from malloc at x.cpp:1\nframe #0: ...";
         let err = EngineError::from_panic(&text.to_owned());

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_survive_the_way_to_pixels_and_back() {
+    fn rgb_bytes_round_trip_through_float_pixels() {
         let bytes: Vec<u8> = (0..=255).flat_map(|b| [b, 255 - b, b / 2]).collect();
         let pixels = pixels_from_rgb8(&bytes, 16, 16).unwrap();
         let back = rgb8_from_pixels(&pixels.unsqueeze(2));

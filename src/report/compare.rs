@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_got_slower_by_more_than_a_twentieth_is_marked() {
+    fn figures_more_than_five_percent_worse_are_marked() {
         let before = ReportFigures::from_lines(
             r#"{"case":"flux_1024","median_s":0.100,"peak_gib":22.6,"runs":5,"device":"A"}
                {"case":"load_large","gib_per_s":48.0,"median_s":0.02}

@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_to_end_is_one_sentence_and_lines_speak_for_themselves() {
+    fn failed_measurements_report_their_cause_in_one_sentence() {
         let badly = |how: &str, complaint: &str| ChildExit::Badly {
             how: how.to_owned(),
             complaint: complaint.to_owned(),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_measured_and_what_does_not_says_why() {
+    fn cases_that_fit_are_measured_and_others_are_skipped_with_a_reason() {
         let case = |kind, tflop| CaseLine {
             family: "a".to_owned(),
             case: "b".to_owned(),

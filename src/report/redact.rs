@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_nothing_of_anybody_stays() {
+    fn text_without_personal_data_is_left_unchanged() {
         for text in [
             "48.2 GiB/s, 1/2 of 0000:c4:00.0",
             "/dev/kfd and /opt/rocm-7.1/lib can be opened",

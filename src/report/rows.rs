@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_a_column_beside_what_was_measured_and_alone_where_nothing_was() {
+    fn targets_appear_next_to_measurements_or_alone_without_one() {
         let row = |id: &str, figures: &[(&str, f64, &str)]| ReportRow {
             id: id.to_owned(),
             figures: figures

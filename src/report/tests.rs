@@ -14,7 +14,7 @@ fn options(root: &Path) -> ReportOptions {
 }
 
 #[test]
-fn a_report_that_is_stopped_at_once_is_written_and_says_so() {
+fn interrupted_report_is_written_and_marked_incomplete() {
     let root = tempfile::tempdir().unwrap();
     let cancel = CancelToken::default();
     cancel.cancel();
@@ -31,7 +31,7 @@ fn a_report_that_is_stopped_at_once_is_written_and_says_so() {
 }
 
 #[test]
-fn what_is_there_is_kept_behind_every_section_and_progress_never_goes_back() {
+fn report_is_saved_after_each_section_and_progress_never_decreases() {
     let root = tempfile::tempdir().unwrap();
     let mut options = options(root.path());
     // Nothing but what the machine is has time.
@@ -63,7 +63,7 @@ fn what_is_there_is_kept_behind_every_section_and_progress_never_goes_back() {
 }
 
 #[test]
-fn a_file_that_is_no_report_or_one_in_another_format_is_refused_with_what_to_do() {
+fn invalid_or_outdated_reports_are_refused_with_advice() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("other.json");
     let refused = |text: &str| {
@@ -121,7 +121,7 @@ fn full() -> MachineReport {
 }
 
 #[test]
-fn the_page_has_every_figure_and_says_what_is_wrong_and_what_was_left_out() {
+fn report_page_shows_all_figures_problems_and_skipped_cases() {
     let page = page::report(&full());
     let figures = "12.5 <small>s|>target<|>10 <small>s|>4 <small>s|0.0100|<svg";
     let words = "signal 11|The case a|It needs 27 GiB|&lt;script&gt;";

@@ -142,7 +142,7 @@ fn spoiled(
 }
 
 #[test]
-fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
+fn installation_fetches_only_needed_files_verifies_and_tests_them() {
     let case = Case::new();
     let (_server, place) = served(wheels());
     let mut seen = Vec::new();
@@ -186,7 +186,7 @@ fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
 }
 
 #[test]
-fn of_a_damaged_runtime_only_what_is_damaged_comes_again() {
+fn damaged_runtime_is_repaired_by_fetching_only_damaged_files() {
     const GONE: &str = "_rocm_sdk_core/lib/libamdhip64.so.7";
     const CHANGED: &str = "torch/lib/libtorch_hip.so";
     let case = Case::new();
@@ -253,7 +253,7 @@ fn a_folder_of_wheels_does_as_an_index() {
 }
 
 #[test]
-fn what_is_interrupted_goes_on_where_it_was() {
+fn interrupted_installation_resumes_where_it_stopped() {
     let case = Case::new();
     let (server, place) = served(wheels());
     let cancel = CancelToken::default();
@@ -297,7 +297,7 @@ fn a_server_without_pieces_gives_the_wheels_as_wholes() {
 }
 
 #[test]
-fn whatever_is_wrong_is_one_sentence_and_nothing_is_put_in_place() {
+fn failed_installation_gives_a_one_line_error_and_installs_nothing() {
     let with = |name: &str, change: fn(&mut Entry)| {
         let mut wheels = wheels();
         let mut entries = vec![

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn chips_and_sizes_are_told_by_files_each_counted_once() {
+    fn gpu_targets_and_size_are_read_from_files_each_counted_once() {
         let root = tempfile::tempdir().unwrap();
         let torch = root.path().join("torch");
         let tensile = "lib/rocblas/library/TensileLibrary_Type_HH_gfx1100.co";

@@ -68,7 +68,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn a_python_environment_becomes_a_runtime_of_its_own_without_what_builds() {
+fn python_environment_becomes_a_runtime_without_development_files() {
     let root = tempfile::tempdir().unwrap();
     let venv = root.path().join("venv");
     lay_packages(&venv.join("lib/python3.12/site-packages"));
@@ -97,7 +97,7 @@ fn a_python_environment_becomes_a_runtime_of_its_own_without_what_builds() {
 }
 
 #[test]
-fn an_environment_of_links_is_copied_with_what_they_lead_to() {
+fn environment_of_symlinks_is_copied_with_the_link_targets() {
     let root = tempfile::tempdir().unwrap();
     let (store, packages) = (root.path().join("store"), root.path().join("packages"));
     lay_packages(&store);
@@ -125,7 +125,7 @@ fn an_environment_of_links_is_copied_with_what_they_lead_to() {
 }
 
 #[test]
-fn the_cpus_build_takes_the_cpus_half_of_a_folder_and_says_its_own_version() {
+fn cpu_build_copies_only_cpu_libraries_and_reports_its_own_version() {
     let root = tempfile::tempdir().unwrap();
     lay_packages(&root.path().join("packages"));
     let cpu = RuntimeBuild {
@@ -149,7 +149,7 @@ fn the_cpus_build_takes_the_cpus_half_of_a_folder_and_says_its_own_version() {
 }
 
 #[test]
-fn what_is_named_is_told_apart_and_a_place_without_either_is_refused() {
+fn wheel_sources_are_parsed_and_invalid_ones_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let folder = |name: &str| root.path().join(name);
     lay(&folder("wheels/torch-2.11.0-py3-none-any.whl"), 1);

@@ -141,7 +141,7 @@ fn each_machine_gets_the_build_for_its_chip() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_the_command_that_mends_it() {
+fn unsupported_gpus_and_drivers_are_refused_with_a_remedy() {
     let backported = format!("{HALO}cwsr_size 1\nctl_stack_size 2\n");
     let closed = halo();
     fs::remove_file(closed.roots.dev.join("kfd")).unwrap();
@@ -230,7 +230,7 @@ fn a_card_of_nvidia_without_a_driver_is_seen_on_the_bus() {
 }
 
 #[test]
-fn what_is_here_is_used_before_anything_is_fetched_where_it_is_for_the_chip() {
+fn matching_installed_runtime_is_preferred_to_a_download() {
     let good = ("2.11.0+rocm7.14.1", "gfx1151");
     let served = halo().runtime("own", good.0, good.1);
     assert_eq!(served.message(), "AMD gfx1151 is served");
@@ -296,7 +296,7 @@ fn home_of_two() -> (tempfile::TempDir, AppPaths) {
 }
 
 #[test]
-fn the_one_before_is_kept_until_a_job_has_finished_and_is_the_way_back() {
+fn previous_runtime_is_kept_until_a_job_finishes_with_the_new_one() {
     let (_root, paths) = home_of_two();
     let here = || here_in(&paths);
     let id = |id: &str| named(id, &here()).unwrap();
@@ -325,7 +325,7 @@ fn the_one_before_is_kept_until_a_job_has_finished_and_is_the_way_back() {
 }
 
 #[test]
-fn what_was_seen_of_a_device_is_remembered_and_a_damaged_note_is_as_none() {
+fn device_of_a_runtime_is_remembered_and_a_damaged_note_is_ignored() {
     let (_root, paths) = home_of_two();
     let here = all(&paths, &Settings::default(), &RuntimeSearch::default());
     let first = named("first", &here).unwrap().runtime;
@@ -340,7 +340,7 @@ fn what_was_seen_of_a_device_is_remembered_and_a_damaged_note_is_as_none() {
 }
 
 #[test]
-fn what_fits_and_is_not_here_is_offered() {
+fn fitting_runtimes_that_are_not_installed_are_offered() {
     let (builds, _) = builds(Path::new("/nonexistent"));
     let offered = |case: &Case| -> Vec<String> {
         let machine = case.machine();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_15_5_gib_beside_a_large_carve_out_is_believed_explained_and_can_be_mended() {
+    fn driver_limit_of_15_5_gib_with_a_large_carve_out_is_used_and_explained() {
         let budget = halo(96 << 10, 15_872, 15_872, 31 << 10);
         assert_eq!(budget.total_bytes, 15_872 << 20);
         assert_eq!(budget.conflicts.len(), 1, "{budget:?}");
@@ -197,21 +197,21 @@ mod tests {
     }
 
     #[test]
-    fn a_carve_out_of_96_gib_counts_once_beside_its_gtt() {
+    fn carve_out_of_96_gib_and_gtt_are_each_counted_once() {
         let budget = halo(96 << 10, 15_872, 0, 31 << 10);
         assert_eq!(budget.total_bytes, (98_304 + 15_872) << 20);
         assert_eq!(budget.conflicts, [""; 0]);
     }
 
     #[test]
-    fn a_raised_limit_beside_the_smallest_carve_out_needs_nothing_more() {
+    fn raised_gtt_limit_with_the_smallest_carve_out_needs_no_growth() {
         let budget = halo(512, 120 << 10, 0, 127 << 10);
         assert_eq!(budget.total_bytes, (120 << 30) + (512 << 20));
         assert_eq!((budget.conflicts.len(), budget.growth), (0, None));
     }
 
     #[test]
-    fn a_card_of_its_own_counts_its_own_memory_alone() {
+    fn discrete_gpu_counts_only_its_own_memory() {
         let memory = AmdMemory {
             vram_total_bytes: Some(24 * GIB),
             gtt_total_bytes: Some(32 * GIB),

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_and_the_engines_word_on_the_place_win_over_what_would_be_chosen() {
+    fn device_number_and_the_engines_pci_address_override_auto_selection() {
         let (_root, roots) = desktop();
         let first = device(&roots, &query(DeviceChoice::Cuda(0)));
         assert_eq!(first.name, "AMD gfx1036");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_pool_is_one_pool_and_its_carve_out_counts_beside_what_the_host_has() {
+    fn unified_memory_is_one_pool_and_adds_its_carve_out_to_host_memory() {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 31, 20);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_named_with_the_groups_that_are_missing() {
+    fn inaccessible_device_node_is_reported_with_the_fixing_command() {
         let (_root, roots) = machine("4 44");
         // What cannot be opened for whatever reason, root's too.
         fs::create_dir(roots.dev.join("kfd")).unwrap();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_our_processes_is_others() {
+    fn memory_outside_own_processes_counts_as_used_by_others() {
         let (_root, roots) = machine();
         let pressure = "some avg10=50.00 avg60=1.0\nfull avg10=12.50 avg60=0.00 total=1\n";
         lay(&roots.proc, "pressure/memory", pressure);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_missing_files_tell_nothing() {
+    fn malformed_or_missing_files_give_no_pool_reading() {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
         assert_eq!(RoomReader::new(&roots).read(None), [None]);

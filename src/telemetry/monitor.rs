@@ -237,7 +237,7 @@ mod tests {
     use crate::telemetry::fake_tree::lay_meminfo;
 
     #[test]
-    fn a_job_leaves_a_record_with_its_stages_what_was_given_back_and_the_engines_counts() {
+    fn job_record_contains_stages_reclaimed_memory_and_engine_samples() {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 16, 9);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back_from_its_folder_and_goes_out_as_asked() {
+    fn record_is_reloaded_from_its_folder_and_exported_to_csv_and_json() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("records");
         record().save(&at).unwrap();

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn open_files_tell_every_sample_anew() {
+    fn open_sensor_files_give_a_new_reading_for_each_sample() {
         let (_root, roots, query) = halo();
         let nvml = KeptNvml::new();
         let mut sampler = SensorSampler::open(&roots, &nvml, &query);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_missing_files_are_unknown_and_the_rest_is_told() {
+    fn malformed_or_missing_sensor_files_are_unknown_and_others_are_still_read() {
         let (_root, roots, query) = halo();
         fs::write(device_file(&roots, "mem_info_vram_used"), "lots\n").unwrap();
         fs::write(device_file(&roots, "gpu_busy_percent"), "250\n").unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_is_unplugged_says_nothing_and_is_there_again_when_it_comes_back() {
+    fn unplugged_gpu_gives_no_readings_until_it_is_reconnected() {
         let (_root, roots, query) = halo();
         let nvml = KeptNvml::new();
         let mut sampler = SensorSampler::open(&roots, &nvml, &query);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pool_is_never_counted_twice_and_a_counter_that_stands_still_is_not_believed() {
+    fn unified_memory_is_not_counted_twice_and_a_frozen_gtt_counter_is_ignored() {
         let engine = MemorySample {
             used_bytes: 30 * GIB,
             reserved_bytes: 40 * GIB,

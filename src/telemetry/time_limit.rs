@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hangs_is_left_behind_and_what_ends_is_heard() {
+    fn hanging_call_times_out_and_a_finished_call_returns_its_value() {
         assert_eq!(within(Duration::from_mins(1), "quick", || 7), Some(7));
         let (release, held) = bounded::<()>(0);
         let hung = within(Duration::from_millis(20), "hangs", move || held.recv());

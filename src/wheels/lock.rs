@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn members_go_where_the_lock_says_and_others_stay() {
+    fn wheel_members_map_to_their_locked_targets_and_others_are_skipped() {
         let lock = LibtorchLock::parse(
             "# why\ncrate tch 0.26.0 aa\nwheel torch===2.13.0 cc\nfile torch/lib/a.so lib/a.so\n\
              tree torch/include/ include/\ntext lib/b.so INPUT(a b.so)\n",

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hip_of_amds_wheels_and_that_beside_libtorch_are_told_apart_by_version() {
+    fn hip_versions_from_amd_wheels_and_next_to_libtorch_are_distinguished() {
         let root = tempfile::tempdir().unwrap();
         let packages = root.path().join("site-packages");
         let at = |place: &str| packages.join(place);

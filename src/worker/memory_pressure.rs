@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_between_two_moments_blames_nobody() {
+    fn inconsistent_reading_during_an_allocation_reports_no_memory_pressure() {
         let begin = pool(6000, 1000, 2000);
         // The engine took 5000 MiB between two files that were read.
         let between = MemoryPool {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_goes_on_where_it_fits_with_air_or_others_gave_back_what_they_took() {
+    fn job_resumes_when_it_fits_with_a_margin_or_others_freed_their_memory() {
         let mut history = PoolHistory::default();
         history.see(pool(4000, 3000, 2000));
         assert_eq!(history.thresholds()[0], 512 * MIB);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_keep_is_no_reason_to_yield_twice() {
+    fn memory_that_others_keep_does_not_make_a_job_yield_twice() {
         let mut monitor = monitor();
         monitor.see(&[Some(pool(4000, 3000, 2000))]);
         let scarce = monitor.see(&[Some(pool(300, 3000, 5000))]);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_shared_in_the_same_way_and_its_context_is_not_another_program() {
+    fn gpu_memory_pressure_ignores_the_engines_own_context() {
         let sample = |used: u64, reserved: u64| MemorySample {
             used_bytes: used * MIB,
             reserved_bytes: reserved * MIB,

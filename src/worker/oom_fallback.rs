@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_says_what_is_tried_next_and_how_long_the_cpu_takes() {
+    fn fallback_warning_names_the_next_attempt_and_the_expected_cpu_time() {
         let request = request(832, None);
         let decode = failed(Stage::Decode, &request);
         let full = ResourceFault::DeviceMemory;

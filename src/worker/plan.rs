@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn in_one_pool_neither_the_carve_out_nor_what_the_engine_holds_is_used_by_others() {
+    fn unified_plan_counts_neither_the_carve_out_nor_engine_memory_as_others() {
         const GIB: u64 = 1 << 30;
         let own = DeviceFacts {
             class: DeviceClass::Unified,
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_uses_itself_is_not_counted_as_others() {
+    fn memory_used_by_the_engine_is_not_counted_as_used_by_others() {
         let report = EngineReport {
             used_bytes: FIRST_CONTEXT_BYTES + (1 << 30),
             ..report(24 << 30)
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_tells_of_a_part_of_the_pool_is_believed_and_doubted() {
+    fn driver_reporting_part_of_the_pool_is_used_for_planning_with_a_warning() {
         const GIB: u64 = 1 << 30;
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());

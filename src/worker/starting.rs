@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_libtorch_of_another_version_is_named_whatever_it_died_of() {
+    fn mismatched_libtorch_version_is_named_for_any_start_failure() {
         let concern = RuntimeProblem {
             what: "this is libtorch 2.13.0, and the engine is built for 2.11.0".to_owned(),
             advice: "Choose another".to_owned(),

@@ -33,7 +33,7 @@ fn a_model_that_goes_by_text_changes_a_video_that_is_dropped() {
 }
 
 #[test]
-fn a_model_that_can_do_both_is_told_what_to_do_with_a_video() {
+fn video_can_be_continued_or_changed_by_a_model_that_supports_both() {
     let mut spec = spec();
     spec.defaults.sampling.strength = Some(0.8);
     let (mut bench, path) = with_video(spec);
@@ -85,7 +85,7 @@ fn a_mask_goes_with_a_video_that_is_changed_is_an_image_or_a_video_and_waits_wit
 }
 
 #[test]
-fn what_is_painted_over_the_first_frame_of_a_changed_video_is_its_mask() {
+fn mask_painted_on_the_first_frame_applies_to_the_changed_video() {
     let (mut bench, path) = with_video(text_spec());
     bench.press_until("Paint a mask", CANVAS);
     assert!(!bench.has("Extend left"), "it keeps its shape");

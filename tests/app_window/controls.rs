@@ -113,7 +113,7 @@ fn a_model_that_needs_a_control_image_takes_the_first_one_and_draws_its_edges_if
 
     bench.click(Role::CheckBox, "Detect edges (Canny) of control image 1");
     bench.until_image_is_shown();
-    bench.harness.snapshot("control_edges");
+    bench.snapshot("control_edges");
     let control = bench.request().controls.remove(0);
     assert_eq!(control.settings.made, Some(CannyThresholds::default()));
     // The next one stands where the model begins.
@@ -188,7 +188,7 @@ fn the_only_network_for_a_model_is_chosen_and_its_long_name_stays_in_the_form() 
 }
 
 #[test]
-fn of_several_networks_one_is_asked_for_where_it_is_chosen() {
+fn controlnet_must_be_chosen_when_several_are_installed() {
     let mut bench = with_control(networks_spec());
     let networks = ["union", "union-2.1"].map(found);
     put_networks(&mut bench, &networks);
@@ -200,7 +200,7 @@ fn of_several_networks_one_is_asked_for_where_it_is_chosen() {
 }
 
 #[test]
-fn a_model_that_is_shown_videos_says_so_and_draws_no_edges_of_them() {
+fn control_video_is_labelled_and_offers_no_edge_detection() {
     let mut bench = Bench::of(videos_spec());
     bench.assert_shows("Control video");
     let video = bench.video_file("dance.mp4", 64, 48, 5);
@@ -345,7 +345,7 @@ fn nothing_is_made_while_a_network_lacks_the_mask_that_it_needs() {
 }
 
 #[test]
-fn a_mask_that_the_chosen_network_does_not_take_is_kept_and_told() {
+fn mask_unsupported_by_the_chosen_controlnet_is_kept_and_reported() {
     let (mut bench, [fills, plain]) = with_mask_networks();
     use_network(&mut bench, &fills.path);
     let mask = bench.image_file("hole.png", 64, 48);
@@ -364,7 +364,7 @@ fn a_mask_that_the_chosen_network_does_not_take_is_kept_and_told() {
 }
 
 #[test]
-fn what_stands_above_generate_is_read_to_its_end() {
+fn submit_hint_above_generate_wraps_and_is_fully_visible() {
     let mut spec = networks_spec();
     spec.name = "Qwen-Image-2512".into();
     let bench = with_control(spec);

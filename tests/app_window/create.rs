@@ -82,7 +82,7 @@ fn write_lora(path: &Path) {
 }
 
 #[test]
-fn what_a_model_needs_is_said_above_generate_with_a_button() {
+fn missing_input_adds_a_button_above_generate_without_moving_it() {
     let mut bench = Bench::of(pair_spec());
     let generate = bench.rect(Role::Button, "Generate");
     let help = bench.rect(Role::Button, "Choose…");
@@ -147,7 +147,7 @@ fn a_dropped_image_is_seen_with_the_crop_that_is_used() {
 }
 
 #[test]
-fn transparent_parts_of_an_image_are_told() {
+fn transparent_image_shows_a_note_that_it_becomes_opaque() {
     let mut bench = Bench::new();
     let note = "Transparent parts become opaque";
     let path = bench.home.path().join("logo.png");
@@ -213,7 +213,7 @@ fn all_controls_of_the_form_end_at_one_edge() {
 }
 
 #[test]
-fn a_size_is_called_what_it_is() {
+fn sizes_are_named_by_their_aspect_ratio() {
     let mut bench = Bench::of(framepack_spec());
     bench.click(Role::ComboBox, "Size");
     assert!(!bench.has("Square 1:1"), "this model makes no square");

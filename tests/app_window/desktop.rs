@@ -48,7 +48,7 @@ fn pop(messages: &Messages) -> Option<DesktopMessage> {
 }
 
 #[test]
-fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards() {
+fn window_title_shows_job_progress_and_is_reset_afterwards() {
     let mut bench = Bench::new();
     bench.write_prompt("a red boat sails to the right at sunset, slowly");
     let sent = bench.start_job();
@@ -75,7 +75,7 @@ fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards()
 }
 
 #[test]
-fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window() {
+fn long_job_notifies_only_without_focus_and_a_click_raises_the_window() {
     let (mut bench, messages) = with_desktop(Duration::ZERO);
     bench.form().prompt = "a <red> boat".into();
     let sent = bench.start_job();
@@ -106,7 +106,7 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
 }
 
 #[test]
-fn a_short_job_is_told_of_only_when_it_fails() {
+fn short_job_notifies_only_on_failure() {
     let (mut bench, messages) = with_desktop(Duration::from_secs(30));
     set_focus(&mut bench, false);
     bench.make_video(4);
@@ -117,7 +117,7 @@ fn a_short_job_is_told_of_only_when_it_fails() {
 }
 
 #[test]
-fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() {
+fn unfocused_queue_notifies_once_at_its_end_and_on_its_first_failure() {
     let (mut bench, messages) = with_desktop(Duration::ZERO);
     // A press that comes while the panel moves misses the button.
     let num_jobs = |bench: &mut Bench| {
@@ -220,7 +220,7 @@ fn typing_is_no_command_commands_with_ctrl_work_and_letters_right_after_them_are
 }
 
 #[test]
-fn the_window_follows_the_desktops_look_where_it_is_asked_to() {
+fn window_theme_follows_the_desktop_only_when_set_to_system() {
     let mut bench = Bench::new();
     let ctx = bench.harness.ctx.clone();
     window_position::adopt(&ctx, ThemeChoice::Light);
@@ -317,7 +317,7 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
 }
 
 #[test]
-fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
+fn palette_lists_only_commands_available_now() {
     let mut bench = Bench::new();
     let names = |bench: &mut Bench, text: &str| {
         bench.search_commands(text);
@@ -348,7 +348,7 @@ fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
 }
 
 #[test]
-fn the_palette_stands_still_while_somebody_types() {
+fn palette_does_not_move_while_typing() {
     let mut bench = Bench::new();
     bench.search_commands("");
     let place = |bench: &Bench| bench.labelled("Search commands").rect();

@@ -60,7 +60,7 @@ fn a_video_of_numbered_images_has_as_many_frames_as_there_are() {
 }
 
 #[test]
-fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
+fn result_details_list_postprocessing_steps_and_link_to_the_source() {
     let home = tempfile::tempdir().expect("a scratch home");
     let folder = home.path().join("videos/Safelight");
     let name = "a-boat-with-a-name-that-is-much-longer-than-the-details-of-it-are-wide.png";

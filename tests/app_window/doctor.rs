@@ -48,7 +48,7 @@ fn sick() -> (Bench, Arc<AtomicU32>) {
 }
 
 #[test]
-fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
+fn doctor_page_shows_all_results_and_repeats_the_checks_on_request() {
     let (mut bench, examined) = sick();
     bench.press_until("Doctor", "1 problem");
     bench.assert_shows_all(&[
@@ -76,7 +76,7 @@ fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
 }
 
 #[test]
-fn only_what_could_have_gone_wrong_has_a_tick() {
+fn only_checks_that_could_fail_get_a_check_mark() {
     let mut bench = Bench::with(|startup| {
         startup.examine = Arc::new(move |_, tell| {
             tell(starts());
@@ -92,7 +92,7 @@ fn only_what_could_have_gone_wrong_has_a_tick() {
 }
 
 #[test]
-fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
+fn passed_checks_can_be_hidden_and_commands_and_report_copied() {
     let (mut bench, _) = sick();
     bench.press("Doctor");
     bench.until("it has ended", |bench| {
@@ -109,7 +109,7 @@ fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
 }
 
 #[test]
-fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_ended() {
+fn memory_graph_shows_machine_samples_and_exports_telemetry_after_the_job() {
     let mut bench = Bench::new();
     bench.press("Show memory");
     let sent = bench.start_job();
@@ -173,7 +173,7 @@ fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
 }
 
 #[test]
-fn a_report_is_made_with_its_progress_and_then_lies_there_to_be_opened() {
+fn report_shows_its_progress_and_can_be_opened_when_finished() {
     let (mut bench, goes_on) = measured();
     bench.press("Doctor");
     bench.press_until("Make a report", "Making a report: Loading weights");
@@ -182,15 +182,15 @@ fn a_report_is_made_with_its_progress_and_then_lies_there_to_be_opened() {
     bench.wait_for("Report ready");
     bench.assert_shows_all(&["Open", "Show folder"]);
     assert!(!bench.has("Cancel"));
-    bench.harness.snapshot("report_made");
+    bench.snapshot("report_made");
 }
 
 #[test]
-fn a_report_that_is_cancelled_keeps_what_was_measured() {
+fn cancelled_report_keeps_its_measurements() {
     let (mut bench, _goes_on) = measured();
     bench.press("Doctor");
     bench.press_until("Make a report", "Loading weights");
-    bench.harness.snapshot("report_running");
+    bench.snapshot("report_running");
     bench.press_until("Cancel", "what was measured until then is there");
     bench.assert_shows("Open");
     // A job that runs is not measured beside.

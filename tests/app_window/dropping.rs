@@ -91,7 +91,7 @@ fn an_image_of_ours_is_dropped_for_its_settings_or_as_the_start_image() {
 }
 
 #[test]
-fn a_file_that_says_nothing_of_itself_and_several_files_have_no_zones() {
+fn files_without_settings_and_multiple_files_show_no_drop_zones() {
     let mut bench = Bench::new();
     let plain = bench.video_file("plain.mp4", 48, 32, 5);
     bench.hold_files(&[&plain]);

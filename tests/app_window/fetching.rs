@@ -89,7 +89,7 @@ fn until_failed(bench: &mut Bench) {
 }
 
 #[test]
-fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
+fn model_download_starts_after_confirmation_can_pause_and_selects_the_model() {
     let is_stalling = Arc::new(AtomicBool::new(true));
     let stalling = Arc::clone(&is_stalling);
     let server = Server::start(move |request| {
@@ -143,7 +143,7 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
 }
 
 #[test]
-fn a_failed_download_says_why_stays_on_its_page_and_moves_nothing_in_the_form() {
+fn failed_download_shows_its_reason_without_moving_the_form() {
     let server = Server::start(|_| Answer::of(403).with("content-length", 0));
     let mut bench = bench_of(&server.url);
     let places =
@@ -170,7 +170,7 @@ fn a_failed_download_says_why_stays_on_its_page_and_moves_nothing_in_the_form() 
 }
 
 #[test]
-fn the_window_does_not_quit_behind_the_queue_while_a_model_is_on_its_way() {
+fn window_stays_open_after_the_queue_until_the_model_download_stops() {
     let mut bench = bench_of("http://127.0.0.1:9");
     bench.look_at_model("Tiny Fetched");
     let sent = bench.start_job();

@@ -117,7 +117,7 @@ fn until_shown(bench: &mut Bench, path: &Path) {
 }
 
 #[test]
-fn a_video_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
+fn interpolated_video_appears_in_the_strip_and_can_be_postprocessed_again() {
     let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &["rife.safetensors"]);
     bench.press_more("Interpolate frames ×2");
     let sent = next_finish(&mut bench);
@@ -162,7 +162,7 @@ fn a_rate_is_chosen_among_those_that_are_more_than_the_video_has() {
 }
 
 #[test]
-fn a_wish_for_which_there_is_no_room_is_told() {
+fn postprocess_request_fails_with_a_notice_when_the_background_queue_is_full() {
     let (mut bench, _) = with_video(&["4x-Zero.safetensors"]);
     bench.press("More");
     let (release, held) = crossbeam_channel::bounded::<()>(0);
@@ -210,7 +210,7 @@ fn of_several_networks_one_is_chosen_and_then_used() {
 }
 
 #[test]
-fn without_a_network_it_is_said_what_to_get_and_so_is_what_cannot_be_upscaled() {
+fn missing_upscaler_or_rife_model_and_unreadable_video_are_reported() {
     let (mut bench, _) = with_video(&[]);
     bench.press_more("Upscale");
     bench.wait_for("There is no upscaler yet");

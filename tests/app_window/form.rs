@@ -42,7 +42,7 @@ fn a_pasted_image_becomes_the_start_image() {
 }
 
 #[test]
-fn a_model_without_images_says_so() {
+fn text_only_model_warns_about_a_start_image() {
     let mut bench = Bench::of(ModelSpec {
         start_image: InputUse::No,
         ..spec()
@@ -72,7 +72,7 @@ fn a_size_that_the_model_cannot_make_is_explained_and_not_sent_and_one_between_t
 }
 
 #[test]
-fn a_length_snaps_to_what_the_model_makes_and_is_shown_in_seconds_and_a_far_one_is_refused() {
+fn frame_count_snaps_to_a_valid_value_and_is_refused_above_the_maximum() {
     let mut bench = Bench::new();
     bench.assert_shows("2.1 s at 8 frames a second");
     bench.edit(|form| form.num_frames = Some(16));

@@ -81,7 +81,7 @@ impl Bench {
 }
 
 #[test]
-fn an_empty_gallery_says_what_will_appear_and_shows_the_first_result_by_itself() {
+fn empty_gallery_shows_a_hint_and_the_first_result_appears_automatically() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = window(home.path());
     bench.open_gallery();
@@ -135,7 +135,7 @@ fn a_favourite_is_one_after_a_restart_and_can_be_shown_alone() {
 }
 
 #[test]
-fn a_video_of_numbered_images_is_gone_on_from_as_one() {
+fn numbered_images_of_one_video_are_extended_as_a_video() {
     let home = tempfile::tempdir().unwrap();
     let path = results(home.path()).join("boat.png");
     let settings = serde_json::json!({"prompt": "a boat", "num_frames": 9, "fps": 8});
@@ -182,7 +182,7 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
 }
 
 #[test]
-fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
+fn keys_select_results_except_while_a_text_field_has_focus() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
     bench.press_key(Key::ArrowRight);
@@ -208,7 +208,7 @@ fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
 }
 
 #[test]
-fn details_tell_what_made_a_result_and_put_it_into_the_form() {
+fn details_show_how_a_result_was_made_and_use_it_as_an_input() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "a.png", "a red boat", 7_654_321);
     let mut bench = Bench::with(|startup| {
@@ -280,7 +280,7 @@ fn the_right_button_opens_a_menu_and_nothing_moves_when_a_small_image_comes() {
 }
 
 #[test]
-fn what_leaves_results_out_is_named_and_filters_stay_where_they_are() {
+fn active_filters_are_named_when_no_result_matches_and_do_not_move() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = with_results(home.path(), &[("a.png", "a red boat")]);
     let place = |bench: &Bench| bench.labelled("Videos").rect();

@@ -3,7 +3,7 @@
 use crate::app_window::prelude::*;
 
 #[test]
-fn a_dropped_folder_is_asked_about_as_its_images_are_and_one_without_is_refused() {
+fn dropped_folder_is_handled_as_its_images_and_is_refused_without_any() {
     let mut bench = Bench::of(pair_spec());
     let folder = bench.home.path().join("shots");
     fs::create_dir(&folder).unwrap();
@@ -24,7 +24,7 @@ fn a_dropped_folder_is_asked_about_as_its_images_are_and_one_without_is_refused(
 }
 
 #[test]
-fn a_video_that_the_program_is_given_plays_and_one_that_is_dropped_leaves_what_is_watched_alone() {
+fn startup_video_is_played_and_a_dropped_video_leaves_the_viewer_unchanged() {
     let mut bench = Bench::new();
     let path = bench.video_file("given.mp4", 64, 64, 5);
     bench.drop_file(&path);
@@ -54,7 +54,7 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
 }
 
 #[test]
-fn the_main_button_says_how_many_results_it_makes() {
+fn generate_button_shows_the_number_of_results() {
     let mut bench = Bench::new();
     let form = bench.form();
     form.prompt = "a boat\n# not this\n\na hill\na moon".into();

@@ -47,7 +47,7 @@ fn sheets(bench: &Bench) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
+fn grid_form_builds_two_axes_and_shows_its_number_of_jobs() {
     let mut bench = with_grid(&[]);
     bench.scroll_to("Grid");
     bench.click_label("Grid");
@@ -67,7 +67,7 @@ fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
     }
     assert_eq!(bench.form().grid[1].values, "euler, unipc");
     bench.assert_shows("6 jobs, one image each, and a contact sheet");
-    bench.harness.snapshot("grid_fold");
+    bench.snapshot("grid_fold");
     bench.press("Generate 6 images");
     let sent = bench.next_job();
     assert_eq!(sent.request.sampling.num_steps, 4);
@@ -85,7 +85,7 @@ fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
     bench.node(Role::Button, row);
     bench.assert_shows("Running: a red boat");
     assert!(!bench.has("1. a red boat"), "its jobs are folded away");
-    bench.harness.snapshot("grid_queue");
+    bench.snapshot("grid_queue");
     bench.press("Jobs of the grid: a red boat");
     assert!(bench.has("1. a red boat") && bench.has("3. a red boat"));
     bench.press("Jobs of the grid: a red boat");
@@ -98,7 +98,7 @@ fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
 }
 
 #[test]
-fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
+fn contact_sheet_is_made_after_the_last_job_and_its_cells_open_results() {
     let mut bench = with_grid(&["steps=4,8", "prompt=red,blue"]);
     bench.press("Generate 4 images");
     let mut outs = Vec::new();
@@ -159,7 +159,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
 }
 
 #[test]
-fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
+fn grid_resumes_after_a_restart_and_its_sheet_contains_all_cells() {
     let mut bench = with_grid(&["seed=1..3"]);
     bench.press("Generate 3 images");
     let first = bench.next_job();
@@ -208,7 +208,7 @@ fn a_side_that_is_chosen_shows_the_field_of_its_values() {
 }
 
 #[test]
-fn only_what_the_model_can_vary_is_offered() {
+fn grid_axes_offer_only_settings_the_model_can_vary() {
     let offers = |bench: &Bench, setting: &str| bench.has_node(Role::Button, setting);
     let mut bench = Bench::new();
     open_side(&mut bench, "Across");
@@ -224,7 +224,7 @@ fn only_what_the_model_can_vary_is_offered() {
 }
 
 #[test]
-fn a_wrong_cell_behind_the_first_is_told_before_generate_is_pressed() {
+fn invalid_grid_value_after_the_first_disables_generate() {
     let mut bench = with_grid(&["steps=4,8,0"]);
     bench.assert_shows("Steps 0: ");
     assert!(bench.is_disabled("Generate 3 images"));

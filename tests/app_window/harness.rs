@@ -148,6 +148,12 @@ impl Bench {
         self.settle();
     }
 
+    /// Compares the window with an image in `tests/snapshots`, after fixing the seed, which may be random.
+    pub fn snapshot(&mut self, name: &str) {
+        self.edit(|form| form.seed = 1234);
+        self.harness.snapshot(name);
+    }
+
     pub fn push(&mut self, command: impl Into<AppCommand>) {
         self.app().cx.push(command);
     }

@@ -36,7 +36,7 @@ fn assert_only_cancelled(bench: &mut Bench) {
 }
 
 #[test]
-fn a_model_of_images_has_no_frames_and_says_image() {
+fn image_model_hides_frame_settings_and_writes_a_png() {
     let mut bench = Bench::of(flux_spec());
     bench.open_advanced();
     for name in ["Length", "Frames", "Frame rate"] {
@@ -91,7 +91,7 @@ fn the_strength_is_there_with_a_start_image_where_it_acts() {
 }
 
 #[test]
-fn a_mask_waits_for_its_image_and_is_dropped_onto_its_place() {
+fn mask_field_appears_with_the_start_image_and_accepts_a_dropped_mask() {
     let mut bench = Bench::of(flux_spec());
     assert!(!bench.has("Choose a mask"));
     drop_as(&mut bench, "boat.png", "Start image");
@@ -350,5 +350,5 @@ fn a_batch_looks_as_it_did() {
     bench.press("Image 3 of 4");
     bench.harness.hover_at(egui::pos2(2.0, 2.0));
     bench.settle();
-    bench.harness.snapshot("batch");
+    bench.snapshot("batch");
 }

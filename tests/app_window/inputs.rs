@@ -73,7 +73,7 @@ fn of_more_files_than_places_the_first_can_go_into_the_form() {
 }
 
 #[test]
-fn a_file_that_is_no_image_does_not_take_a_place_from_those_behind_it() {
+fn dropped_non_image_takes_no_input_slot_from_the_images_after_it() {
     let mut bench = pair();
     let text = bench.text_file("notes.txt", "just text");
     let first = bench.image_file("first.png", 64, 64);
@@ -86,7 +86,7 @@ fn a_file_that_is_no_image_does_not_take_a_place_from_those_behind_it() {
 }
 
 #[test]
-fn the_words_over_the_window_say_where_held_files_will_go() {
+fn drop_hint_names_the_use_of_the_dragged_files() {
     let mut bench = pair();
     // Window systems tell of a file again whenever it moves.
     bench.hold_files(&["a.png", "a.png"]);
@@ -116,7 +116,7 @@ fn a_dropped_image_picks_the_size_of_its_aspect() {
 }
 
 #[test]
-fn a_dropped_video_is_gone_on_from_with_its_last_frame_shown() {
+fn dropped_video_is_extended_and_shows_its_last_frame() {
     let mut bench = pair();
     let path = bench.drop_video("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.assert_shows_all(&["Continue this video", "5 frames, 0.5 s at 10 fps"]);
@@ -131,7 +131,7 @@ fn a_dropped_video_is_gone_on_from_with_its_last_frame_shown() {
 }
 
 #[test]
-fn a_video_cannot_be_an_end_and_stands_at_the_start_instead() {
+fn video_dropped_as_end_image_becomes_the_start_video() {
     let mut bench = pair();
     let video = bench.video_file("boat.mp4", 64, 32, 5);
     bench.drop_onto("Choose an end image", &video, "Last frame of boat.mp4");

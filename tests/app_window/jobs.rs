@@ -3,7 +3,7 @@
 use crate::app_window::prelude::*;
 
 #[test]
-fn generate_sends_exactly_one_job_with_what_the_form_says_also_an_empty_prompt() {
+fn generate_sends_one_job_with_the_form_values_even_with_an_empty_prompt() {
     let mut bench = Bench::new();
     bench.write_prompt("a blue fish swims left");
     bench.press("Generate");
@@ -50,7 +50,7 @@ fn cancel_sets_the_flag_of_the_running_job_and_so_does_closing_the_window() {
 }
 
 #[test]
-fn the_status_line_says_the_stage_the_step_and_the_time_left() {
+fn status_line_shows_the_stage_step_and_time_left() {
     let mut bench = Bench::new();
     bench.assert_shows("Ready");
     let sent = bench.start_job();
@@ -78,7 +78,7 @@ fn the_status_line_says_the_stage_the_step_and_the_time_left() {
 }
 
 #[test]
-fn previews_and_then_frames_are_on_the_screen_above_a_line_that_says_what_happens() {
+fn preview_and_decoded_frames_are_shown_above_their_progress() {
     let (mut bench, sent) = Bench::at_work();
     bench.assert_shows("The job is starting…");
     bench.say_stage(sent.id, Stage::Denoise);
@@ -104,7 +104,7 @@ fn events_of_another_job_change_nothing() {
 }
 
 #[test]
-fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
+fn memory_graph_legend_lists_only_known_values() {
     let (mut bench, sent) = Bench::at_work();
     bench.say_stage(sent.id, Stage::Denoise);
     bench.say(sent.id, sample(4.0, 512, 300, 0, 2048));

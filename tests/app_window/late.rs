@@ -60,7 +60,7 @@ fn a_file_goes_into_the_form_that_it_was_dropped_into_though_a_job_is_changed_wh
 }
 
 #[test]
-fn a_video_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
+fn input_opened_during_a_cancelled_edit_is_discarded() {
     let (mut bench, id) = with_a_waiting_job();
     let path = bench.image_file("late.png", 64, 64);
     let follow = InputsCommand::ContinueFrom(path).into();
@@ -84,7 +84,7 @@ fn of_two_results_whose_settings_are_used_the_last_one_counts() {
 }
 
 #[test]
-fn an_image_that_is_gone_leaves_no_other_in_its_place() {
+fn missing_image_in_restored_settings_leaves_its_slot_empty() {
     let mut bench = Bench::of(experts_spec());
     open_behind(&mut bench, "gone.png");
     let sent = bench.make_video(2);

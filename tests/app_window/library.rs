@@ -58,7 +58,7 @@ fn names(bench: &Bench) -> Vec<String> {
 }
 
 #[test]
-fn all_models_are_in_one_list_those_here_first_and_a_search_in_vain_has_a_way_back() {
+fn models_are_in_one_list_with_installed_ones_first_and_search_can_be_reset() {
     let mut bench = bench();
     open(&mut bench);
     let first = ["Little World", "Pair", "Flux", "wan2.1_t2v_14B_fp16"];
@@ -112,7 +112,7 @@ fn keys_in_a_field_of_the_form_choose_no_model() {
 }
 
 #[test]
-fn another_cap_tells_anew_what_fits() {
+fn changed_memory_cap_updates_the_model_fits() {
     let mut bench = Bench::with(|startup| {
         startup.library.survey = Arc::new(|wish, tell| {
             let text = format!("Of a cap of {:?}", wish.settings.memory.cap_gib);
@@ -134,7 +134,7 @@ fn another_cap_tells_anew_what_fits() {
 }
 
 #[test]
-fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
+fn model_details_show_its_type_location_and_memory_fit() {
     let mut bench = bench();
     bench.look_at_model("Pair");
     bench.assert_shows_all(&[
@@ -163,7 +163,7 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
 }
 
 #[test]
-fn a_model_says_how_long_a_video_takes_or_which_file_it_lacks_and_offers_to_fetch_it() {
+fn model_shows_its_expected_duration_or_missing_file_with_a_download() {
     let mut bench = bench();
     bench.look_at_model("Little World");
     bench.wait_for("A video takes about 14 h");

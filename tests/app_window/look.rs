@@ -36,12 +36,12 @@ fn running() -> (Bench, Sent) {
 fn the_fresh_window_looks_as_it_did() {
     let mut bench = Bench::new();
     bench.edit(|form| form.seed = 1234);
-    bench.harness.snapshot("fresh");
+    bench.snapshot("fresh");
 }
 
 #[test]
 fn a_running_job_looks_as_it_did() {
-    running().0.harness.snapshot("running");
+    running().0.snapshot("running");
 }
 
 /// `settle` checks the names.

@@ -79,7 +79,7 @@ fn add(bench: &mut Bench) {
 }
 
 #[test]
-fn escape_puts_the_list_away_and_nothing_behind_it() {
+fn escape_closes_only_the_lora_list() {
     let mut bench = bench();
     bench.run(AppCommand::Show(MainPage::Gallery));
     bench.press_until("Add LoRA", "sea");
@@ -91,7 +91,7 @@ fn escape_puts_the_list_away_and_nothing_behind_it() {
 }
 
 #[test]
-fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
+fn installed_loras_are_listed_and_those_for_other_models_are_disabled() {
     let mut bench = bench();
     bench.press("Add LoRA");
     bench.until("all are listed", |bench| {
@@ -159,7 +159,7 @@ fn a_dropped_lora_is_added_and_one_for_another_model_is_refused_in_a_sentence() 
 }
 
 #[test]
-fn how_much_of_a_lora_a_job_used_is_said_beside_it() {
+fn number_of_used_lora_keys_is_shown_for_a_job() {
     let mut bench = bench();
     add(&mut bench);
     let sent = bench.start_job();

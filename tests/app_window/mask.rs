@@ -82,7 +82,7 @@ pub(crate) fn set_brush(bench: &mut Bench, diameter: f32) {
 }
 
 #[test]
-fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
+fn painted_strokes_become_the_mask_pixel_for_pixel() {
     let mut bench = bench_at(400, 300);
     let size = Vec2::new(400.0, 300.0);
     set_brush(&mut bench, 20.0);
@@ -338,7 +338,7 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
 }
 
 #[test]
-fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
+fn existing_mask_is_edited_as_a_copy_and_closing_the_page_keeps_changes() {
     let mut bench = Bench::of(flux_spec());
     bench.drop_image("photo.png", 200, 100, "Start image photo.png");
     let mask = bench.home.path().join("mine.png");

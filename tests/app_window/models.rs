@@ -3,7 +3,7 @@
 use crate::app_window::prelude::*;
 
 #[test]
-fn the_chosen_model_says_what_it_needs_and_weighs() {
+fn model_field_shows_its_inputs_and_size() {
     use InputUse::{No, Optional, Required};
     for (start, end, needs) in [
         (No, No, "text"),
@@ -22,7 +22,7 @@ fn the_chosen_model_says_what_it_needs_and_weighs() {
 }
 
 #[test]
-fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
+fn incomplete_models_are_reported_on_the_models_page_only() {
     let missing = "Wan 2.1 lacks its VAE: get wan_2.1_vae.safetensors";
     let missing = JobError::new(JobErrorKind::BadModel, missing)
         .advise("Put it beside the transformer")

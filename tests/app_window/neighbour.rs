@@ -8,7 +8,7 @@ const SENTENCE: &str =
     "Waiting for memory: other programs use 14.0 GiB of 16.0 GiB. The job continues by itself.";
 
 #[test]
-fn a_job_that_waits_for_memory_says_so_in_a_sentence_and_goes_on_when_told() {
+fn job_waiting_for_memory_shows_why_and_can_continue_immediately() {
     let (mut bench, sent) = Bench::at_work();
     bench.say_stage(sent.id, Stage::Denoise);
     assert!(!bench.has_label("Continue now"));

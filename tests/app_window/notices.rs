@@ -20,7 +20,7 @@ fn wait(bench: &mut Bench) {
 }
 
 #[test]
-fn a_hint_leaves_by_itself_with_one_planned_frame_and_a_warning_stays() {
+fn info_notice_disappears_with_one_scheduled_repaint_and_a_warning_stays() {
     let mut bench = Bench::new();
     tell(&mut bench, NoticeSeverity::Warning, "a warning");
     bench.until_at_rest();
@@ -125,7 +125,7 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
 }
 
 #[test]
-fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
+fn failed_job_is_resumed_from_its_notice_without_a_command_line_hint() {
     let (mut bench, sent) = Bench::at_work();
     let folder = bench.job_folder(&sent);
     fs::write(folder.result(Stage::EncodeText).unwrap(), "").expect("a file");
@@ -194,7 +194,7 @@ fn the_card_of_a_missing_engine_goes_when_it_is_found() {
 }
 
 #[test]
-fn cards_of_two_jobs_with_the_same_words_say_which_job_they_are_of() {
+fn identical_notices_of_two_jobs_name_their_job() {
     let mut bench = Bench::new();
     for prompt in ["a red boat", "a blue boat"] {
         bench.form().prompt = prompt.to_owned();

@@ -68,7 +68,7 @@ fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
         if !fills {
             bench.harness.event(egui::Event::PointerGone);
             bench.settle();
-            bench.harness.snapshot("outpaint");
+            bench.snapshot("outpaint");
         }
         bench.press_generate();
         let request = bench.next_job().request;
@@ -90,7 +90,7 @@ fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
 }
 
 #[test]
-fn room_that_is_taken_away_leaves_what_was_painted_on_the_image() {
+fn removing_outpaint_margins_keeps_the_mask_on_the_image() {
     let mut bench = masking(flux_spec());
     set_brush(&mut bench, 20.0);
     paint(&mut bench, SIZE, 100.0, 100.0);
@@ -146,7 +146,7 @@ fn undo_takes_an_extension_back_and_the_strokes_before_it() {
 }
 
 #[test]
-fn what_is_painted_after_an_extension_was_undone_replaces_it() {
+fn painting_after_an_undone_extension_replaces_it_in_the_history() {
     let mut bench = masking(flux_spec());
     extend(&mut bench, above(), 0);
     step(&mut bench, "Undo", SIZE, (false, true));

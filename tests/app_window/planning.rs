@@ -69,14 +69,14 @@ fn fresh_with(
 }
 
 #[test]
-fn the_verdict_stands_there_before_anything_is_made() {
+fn memory_plan_is_shown_before_the_first_job() {
     let mut bench = on_card(24 << 10);
     bench.wait_for("Fits: needs ");
     bench.assert_shows_all(&["21.8 GiB are free", "Auto ("]);
 }
 
 #[test]
-fn at_first_the_memory_is_a_line_that_says_whether_the_job_fits() {
+fn memory_graph_starts_collapsed_to_one_line_with_the_plan() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.until("the plan is made", |bench| bench.has_label("Fits"));
     assert!(!bench.has("Reserved for activations"));
@@ -115,7 +115,7 @@ fn the_time_counts_all_jobs_that_one_press_makes() {
 }
 
 #[test]
-fn the_graph_opens_by_itself_when_memory_ran_short_and_says_what_happened() {
+fn memory_graph_opens_automatically_when_memory_ran_out() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.wait_for("Fits");
     bench.make_video(3);
@@ -146,7 +146,7 @@ fn decode_in_tiles(bench: &mut Bench) {
 }
 
 #[test]
-fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
+fn smallest_window_shows_the_memory_graph_on_request() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.wait_for("Fits");
     bench.make_video(3);
@@ -166,7 +166,7 @@ fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
 }
 
 #[test]
-fn another_libtorch_or_another_search_for_models_has_plans_made_anew() {
+fn changed_libtorch_or_model_search_updates_the_plan() {
     let is_replaced = Arc::new(AtomicBool::new(false));
     let has_new_file = Arc::clone(&is_replaced);
     let mut bench = on_card_of(move |settings| {
@@ -202,7 +202,7 @@ fn a_suggestion_is_a_button_that_makes_the_job_fit() {
 }
 
 #[test]
-fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
+fn job_that_does_not_fit_warns_above_generate_while_the_graph_is_collapsed() {
     let mut bench = too_large();
     bench.press_until("Hide memory", "Does not fit: ");
     let generate = bench.rect(Role::Button, "Generate");
@@ -216,7 +216,7 @@ fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
 }
 
 #[test]
-fn the_image_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
+fn image_keeps_its_height_and_position_when_a_job_ends() {
     let mut bench = on_card(24 << 10);
     bench.harness.set_size(egui::vec2(1240.0, 820.0));
     bench.wait_for("Fits: needs ");
@@ -286,7 +286,7 @@ fn start_planned(bench: &mut Bench) -> Sent {
 }
 
 #[test]
-fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
+fn expected_memory_is_drawn_and_described_before_the_job_starts() {
     let mut bench = on_card(24 << 10);
     bench.wait_for("Expected memory: at most");
     bench.assert_shows("The time is known after the first job of this kind");

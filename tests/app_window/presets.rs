@@ -15,7 +15,7 @@ fn num_steps(bench: &mut Bench) -> Option<u32> {
 }
 
 #[test]
-fn every_model_has_a_draft_its_own_way_and_a_final() {
+fn draft_balanced_and_final_presets_adapt_to_each_model() {
     let mut bench = Bench::of(flux_spec());
     bench.scroll_and_press("Draft");
     let form = bench.form().clone();
@@ -124,7 +124,7 @@ fn a_broken_file_of_presets_is_named_and_kept() {
 }
 
 #[test]
-fn fields_are_put_back_one_by_one_by_the_buttons_beside_them() {
+fn each_changed_field_is_reset_by_its_own_button() {
     let mut bench = Bench::of(pair_spec());
     let before = bench.form().clone();
     bench.open_advanced();

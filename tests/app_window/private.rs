@@ -6,7 +6,7 @@ use crate::app_window::prelude::*;
 use crate::common::modes::{everything, mode};
 
 #[test]
-fn what_the_window_keeps_is_its_owners_alone() {
+fn files_saved_by_the_window_are_accessible_only_to_their_owner() {
     let mut bench = Bench::new();
     let paths = bench.paths();
     bench.write_prompt("a red boat");

@@ -27,7 +27,7 @@ fn a_failure_is_a_sentence_with_advice_and_details_to_copy() {
 }
 
 #[test]
-fn warnings_of_a_good_video_are_shown_beside_it() {
+fn warnings_of_a_finished_video_are_shown_with_it() {
     let (mut bench, sent) = Bench::at_work();
     let mut made = output(&sent, 3);
     let unused = "two keys of the model were not used";
@@ -41,7 +41,7 @@ fn warnings_of_a_good_video_are_shown_beside_it() {
 }
 
 #[test]
-fn a_user_without_an_engine_is_told_what_is_missing() {
+fn missing_engine_or_libtorch_is_an_error_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let paths = AppPaths::under(folder.path());
     let check = safelight::app::library::searching::check_runtime(paths);
@@ -54,7 +54,7 @@ fn a_user_without_an_engine_is_told_what_is_missing() {
 }
 
 #[test]
-fn without_a_model_the_window_says_how_to_get_one() {
+fn window_without_models_lists_searched_folders_and_opens_settings() {
     let mut bench = Bench::with(|startup| {
         startup.models = Some(FoundModels {
             searched: vec![SearchPath {

@@ -39,7 +39,7 @@ fn wildcard(bench: &Bench, name: &str, lines: &str) {
 }
 
 #[test]
-fn the_tokens_of_a_prompt_are_counted_whoever_wrote_it_and_those_that_are_not_read_too() {
+fn prompt_tokens_are_counted_and_truncated_ones_are_reported() {
     let mut bench = bench();
     assert!(!bench.has("tokens"));
     bench.write_prompt("a red boat & a blue one");
@@ -133,7 +133,7 @@ fn the_keyboard_steps_through_earlier_prompts_and_back_to_the_draft() {
 }
 
 #[test]
-fn a_wildcard_is_inserted_where_the_cursor_stands() {
+fn wildcard_is_inserted_at_the_cursor() {
     let mut bench = bench();
     let lines = "# a comment\ncalm sea\nwild sea\n";
     wildcard(&bench, "places/sea.txt", lines);
@@ -189,7 +189,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
 }
 
 #[test]
-fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
+fn inactive_negative_prompt_names_the_setting_that_enables_it() {
     let mut bench = bench();
     let field = |bench: &Bench| bench.has_node(Role::MultilineTextInput, "Negative prompt");
     assert!(field(&bench) && !bench.has("No negative prompt"));
@@ -220,7 +220,7 @@ fn a_wildcard_that_was_made_since_is_completed() {
 }
 
 #[test]
-fn tab_behind_an_unfinished_name_stays_in_the_field() {
+fn tab_after_an_incomplete_wildcard_name_keeps_focus_in_the_prompt() {
     let mut bench = bench();
     let has_focus = |bench: &Bench| bench.has_focus(Role::MultilineTextInput, "Prompt");
     bench.write_prompt("a __nobody");

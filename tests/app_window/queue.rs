@@ -17,7 +17,7 @@ fn choose(bench: &mut Bench, prompt: &str, what: &str) {
 }
 
 #[test]
-fn the_panel_opens_by_itself_when_a_second_job_waits_and_stays_closed_for_whoever_closes_it() {
+fn queue_panel_opens_for_a_second_job_unless_it_was_closed() {
     let (mut bench, first) = Bench::at_work();
     assert!(!bench.app().queue.panel.is_open);
     bench.press("Generate");
@@ -66,7 +66,7 @@ fn a_job_that_is_dragged_goes_where_it_is_let_go() {
 }
 
 #[test]
-fn an_edited_job_keeps_its_place_a_cancelled_edit_changes_nothing_and_the_form_gets_its_own_back() {
+fn edited_job_keeps_its_position_and_the_form_is_restored_afterwards() {
     let (mut bench, first) = waiting(&["one", "two"]);
     bench.form().prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
@@ -121,7 +121,7 @@ fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
 }
 
 #[test]
-fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
+fn form_is_restored_after_the_window_closes_during_a_job_edit() {
     let (mut bench, _first) = waiting(&["one"]);
     bench.form().prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
@@ -152,7 +152,7 @@ fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
 }
 
 #[test]
-fn a_paused_queue_starts_nothing_until_it_goes_on() {
+fn paused_queue_starts_no_job_until_resumed() {
     let (mut bench, first) = waiting(&["next"]);
     bench.click_label("Pause after this job");
     bench.finish_job(&first, 2);
@@ -163,7 +163,7 @@ fn a_paused_queue_starts_nothing_until_it_goes_on() {
 }
 
 #[test]
-fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
+fn pausing_the_queue_pauses_the_running_job_which_resumes_first() {
     let (mut bench, first) = waiting(&["next"]);
     bench.press("Pause job");
     assert!(first.cancel.is_paused());
@@ -177,7 +177,7 @@ fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
 }
 
 #[test]
-fn a_job_that_alone_is_paused_waits_beside_the_queue() {
+fn job_set_aside_does_not_pause_the_queue_and_can_be_resumed() {
     let (mut bench, first) = waiting(&["next"]);
     bench.press("Set aside");
     bench.say_end(first.id, JobOutcome::Paused);
@@ -210,7 +210,7 @@ fn a_failed_job_stops_no_other_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
+fn failed_job_with_finished_stages_can_be_resumed() {
     let (mut bench, sent) = Bench::at_work();
     let folder = bench.job_folder(&sent);
     fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
@@ -223,7 +223,7 @@ fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
 }
 
 #[test]
-fn ten_dropped_images_become_ten_jobs_of_their_own_shapes() {
+fn ten_dropped_images_become_ten_jobs_with_their_own_sizes() {
     let mut bench = Bench::of(pair_spec());
     bench.form().prompt = "it moves".into();
     let mut paths: Vec<_> = (0..10)
@@ -252,7 +252,7 @@ fn ten_dropped_images_become_ten_jobs_of_their_own_shapes() {
 }
 
 #[test]
-fn two_images_for_one_place_are_asked_about_and_nothing_may_be_done_with_them() {
+fn dropping_two_images_for_one_slot_prompts_and_can_be_cancelled() {
     let mut bench = Bench::new();
     let paths = ["a.png", "b.png"].map(|name| bench.image_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
@@ -282,7 +282,7 @@ fn of_five_hundred_jobs_only_those_on_the_screen_are_drawn() {
 }
 
 #[test]
-fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_no() {
+fn window_quits_after_a_countdown_at_queue_end_unless_cancelled() {
     let (mut bench, first) = waiting(&["last"]);
     bench.app().queue.after = QueueEndAction::Quit;
     bench.finish_job(&first, 2);
@@ -300,7 +300,7 @@ fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_n
 }
 
 #[test]
-fn the_computer_is_suspended_once_and_a_refusal_is_told() {
+fn failed_suspend_at_queue_end_is_reported_and_not_repeated() {
     let mut bench = Bench::new();
     let forbid = || Err(JobError::new(JobErrorKind::Device, "somebody forbids it"));
     bench.app().queue.suspend = Some(Arc::new(forbid));
@@ -335,7 +335,7 @@ fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
 }
 
 #[test]
-fn in_a_window_with_little_room_the_queue_lies_over_the_image_when_it_is_asked_for() {
+fn queue_covers_the_image_in_a_small_window_and_can_be_closed() {
     let (mut bench, _first) = waiting(&["one", "two"]);
     bench.resize(egui::vec2(413.0, 300.0));
     bench.press("View");

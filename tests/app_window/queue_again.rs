@@ -77,7 +77,7 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
 }
 
 #[test]
-fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
+fn quit_countdown_mentions_stopped_jobs() {
     let (mut bench, sent) = Bench::at_work();
     bench.app().queue.after = QueueEndAction::Quit;
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");

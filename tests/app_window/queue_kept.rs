@@ -33,7 +33,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
 }
 
 #[test]
-fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
+fn job_running_at_window_close_can_be_resumed_in_the_next_session() {
     let (mut bench, sent) = Bench::at_work();
     bench.job_folder(&sent);
     until_kept(&mut bench, 1);
@@ -78,7 +78,7 @@ fn an_image_that_is_gone_is_named_on_its_row() {
 }
 
 #[test]
-fn a_broken_file_is_kept_aside_and_told() {
+fn broken_queue_file_is_preserved_and_reported() {
     let home = tempfile::tempdir().unwrap();
     let path = AppPaths::under(home.path()).queue_file();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -109,7 +109,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
 }
 
 #[test]
-fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
+fn unsaved_queue_is_written_as_soon_as_the_disk_allows_it() {
     let mut bench = Bench::new();
     let path = bench.paths().queue_file();
     until_kept(&mut bench, 0);
@@ -126,7 +126,7 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
 }
 
 #[test]
-fn the_job_that_was_interrupted_stands_before_those_that_wait() {
+fn interrupted_job_is_listed_before_waiting_jobs() {
     let (mut bench, sent) = Bench::at_work();
     bench.job_folder(&sent);
     bench.queue_prompts(&["behind it"]);

@@ -30,7 +30,7 @@ fn busy() -> Bench {
 }
 
 #[test]
-fn what_tab_goes_to_is_scrolled_into_sight() {
+fn focused_control_is_scrolled_into_view() {
     let mut bench = Bench::new();
     bench.app().cx.folds.is_advanced_open = true;
     bench.resize(SMALLEST);
@@ -98,7 +98,7 @@ fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
 }
 
 #[test]
-fn a_small_window_keeps_its_image_where_a_large_one_has_the_queue_beside_it() {
+fn small_window_shows_the_image_without_the_queue_panel() {
     let mut bench = busy();
     bench.resize(vec2(1500.0, 900.0));
     assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Beside);
@@ -108,7 +108,7 @@ fn a_small_window_keeps_its_image_where_a_large_one_has_the_queue_beside_it() {
 }
 
 #[test]
-fn the_image_has_its_part_of_every_small_window_and_lies_over_nothing() {
+fn image_keeps_its_share_of_small_windows_without_overlapping_buttons() {
     let mut bench = busy();
     for size in SMALL {
         bench.resize(size);
@@ -175,7 +175,7 @@ fn pages_and_the_header_have_their_buttons_within_every_small_window() {
 }
 
 #[test]
-fn tab_walks_the_header_as_it_is_read_and_the_next_run_is_told_the_page() {
+fn tab_follows_the_header_order_and_the_open_page_is_remembered() {
     let mut bench = Bench::new();
     bench.node(Role::Button, "Queue").focus();
     bench.settle();
@@ -191,7 +191,7 @@ fn tab_walks_the_header_as_it_is_read_and_the_next_run_is_told_the_page() {
 }
 
 #[test]
-fn a_screen_reader_hears_no_icons_and_real_figures() {
+fn accessibility_tree_contains_no_icon_glyphs_and_exposes_values() {
     let mut bench = busy();
     let bar = bench.node(Role::ProgressIndicator, "Progress");
     let node = bar.accesskit_node();

@@ -108,7 +108,7 @@ fn a_model_without_references_keeps_them_and_sends_none() {
 }
 
 #[test]
-fn the_words_over_the_window_say_what_becomes_of_held_images() {
+fn drop_hint_names_the_use_of_dragged_images() {
     let mut bench = Bench::of(edit_spec());
     bench.hold_files(&["a.png"]);
     bench.assert_shows("Drop it as a reference image");
@@ -120,7 +120,7 @@ fn the_words_over_the_window_say_what_becomes_of_held_images() {
 }
 
 #[test]
-fn a_model_that_edits_one_image_takes_it_in_whatever_place_it_was_named() {
+fn single_reference_model_replaces_its_image_with_each_dropped_one() {
     let mut spec = edit_spec();
     spec.limits.max_references = 1;
     let mut bench = Bench::of(spec);
@@ -177,7 +177,7 @@ fn images_as_prompts_have_strengths_and_come_back_with_the_settings() {
 }
 
 #[test]
-fn without_the_file_that_reads_them_one_sentence_says_what_to_get() {
+fn image_prompts_without_their_encoder_show_the_file_to_install() {
     let mut spec = prompt_spec();
     spec.files.image_prompts = None;
     let bench = Bench::of(spec);

@@ -7,7 +7,7 @@ use crate::app_window::mask::{CANVAS, paint, set_brush};
 use crate::app_window::prelude::*;
 
 #[test]
-fn what_was_written_is_there_again_after_a_close_and_after_a_crash() {
+fn prompt_is_restored_after_a_close_and_after_a_crash() {
     let mut bench = Bench::new();
     bench.write_prompt("a red boat");
     let mut bench = bench.reopened();

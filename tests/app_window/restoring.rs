@@ -41,7 +41,7 @@ fn until_prompt(bench: &mut Bench, prompt: &str) {
 }
 
 #[test]
-fn an_image_that_says_how_it_was_made_is_a_start_image_and_offers_its_settings() {
+fn image_with_foreign_settings_becomes_the_start_image_and_offers_them() {
     let mut bench = bench();
     let path = image_with(&bench, "fox.png", FORGE);
     bench.drop_file(&path);
@@ -71,7 +71,7 @@ fn an_image_that_says_how_it_was_made_is_a_start_image_and_offers_its_settings()
 }
 
 #[test]
-fn a_seed_that_is_too_large_is_told_and_the_forms_own_stays() {
+fn too_large_seed_is_reported_and_the_form_seed_stays() {
     let mut bench = bench();
     bench.form().set_seed(5);
     let text = FORGE.replace("Seed: 77", "Seed: 99999999999999999999");
@@ -83,7 +83,7 @@ fn a_seed_that_is_too_large_is_told_and_the_forms_own_stays() {
 }
 
 #[test]
-fn a_size_that_has_a_name_is_restored_by_its_name_also_beside_an_image_of_another_shape() {
+fn named_size_is_restored_by_name_even_with_an_image_of_another_shape() {
     let mut bench = bench();
     let path = bench.text_file("fox.txt", &FORGE.replace("640x832", "1024x1024"));
     use_file(&mut bench, &path);
@@ -157,7 +157,7 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
 }
 
 #[test]
-fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
+fn file_without_settings_and_missing_file_are_reported() {
     let mut bench = bench();
     let path = bench.text_file("other.json", "{\"a\": 1}");
     bench.drop_until(&path, "The file other.json does not say how it was made");
@@ -169,7 +169,7 @@ fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
 #[test]
 fn a_model_of_another_family_leaves_the_chosen_one() {
     let mut bench = bench();
-    let text = "a fox\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 3, Size: 512x512, Model: sd_xl_base_1.0";
+    let text = "a fox\nSteps: 20, Sampler: DDIM CFG++, CFG scale: 7, Seed: 3, Size: 512x512, Model: sd_xl_base_1.0";
     let path = bench.text_file("fox.txt", text);
     bench.drop_file(&path);
     until_prompt(&mut bench, "a fox");
@@ -182,7 +182,7 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
     assert_eq!(sampling.guidance_scale, own.guidance_scale);
     assert_eq!(form.seed, 3);
     bench.assert_shows("no model of that family is here. Little World stays selected");
-    bench.assert_shows("Safelight has no sampler Euler a");
+    bench.assert_shows("Safelight has no sampler DDIM CFG++");
     bench.assert_shows("is none that Little World makes");
 }
 
@@ -217,7 +217,7 @@ fn a_plain_image_offers_nothing_and_the_menu_of_presets_a_file() {
 }
 
 #[test]
-fn an_image_that_was_made_from_one_stays_beside_its_settings() {
+fn start_image_is_kept_when_its_settings_are_from_img2img() {
     let mut bench = bench();
     let text = FORGE.replace("Version", "Denoising strength: 0.5, Version");
     let path = image_with(&bench, "fox.png", &text);
@@ -229,7 +229,7 @@ fn an_image_that_was_made_from_one_stays_beside_its_settings() {
 }
 
 #[test]
-fn loras_of_another_family_are_left_out_and_told() {
+fn loras_of_another_family_are_omitted_and_reported() {
     let mut bench = Bench::new();
     let folder = bench.paths().models().join("loras");
     fs::create_dir_all(&folder).expect("a folder");
@@ -331,7 +331,7 @@ fn a_file_that_names_no_prompt_asks_for_one_below_the_empty_field() {
 }
 
 #[test]
-fn a_prompt_that_cannot_be_read_empties_the_field_and_says_so() {
+fn unreadable_prompt_clears_the_field_and_is_reported() {
     let mut bench = bench();
     bench.write_prompt("an old prompt");
     let graph = r#"{

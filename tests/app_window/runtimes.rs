@@ -121,7 +121,7 @@ fn bench(advice: RuntimeAdvice) -> (Bench, Sender<Said>, Receiver<RuntimeTask>) 
 }
 
 #[test]
-fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
+fn install_button_downloads_the_gpu_runtime_and_shows_progress() {
     let (mut bench, say, errands) = bench(get());
     bench.assert_shows_all(&[
         "AMD gfx1151: Safelight runs on the CPU",
@@ -140,7 +140,7 @@ fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
 }
 
 #[test]
-fn a_failure_says_what_to_do_and_the_button_is_there_again() {
+fn failed_runtime_installation_shows_advice_and_can_be_retried() {
     let (mut bench, say, _errands) = bench(get());
     bench.press("Get it");
     let advised = hangs().advise("Choose another libtorch");
@@ -154,7 +154,7 @@ fn a_failure_says_what_to_do_and_the_button_is_there_again() {
 }
 
 #[test]
-fn the_card_uses_one_that_is_here_says_what_stops_a_gpu_and_is_absent_without_one() {
+fn runtime_notice_offers_an_installed_runtime_or_explains_a_blocked_gpu() {
     let (gpu, id) = (gpu(), "environment".to_owned());
     let (mut bench, say, errands) = bench(RuntimeAdvice::Use { gpu, id });
     bench.assert_shows("The libtorch “environment” on this disk serves it");
@@ -239,7 +239,7 @@ fn section(overview: RuntimeOverview) -> (Bench, Sender<Said>, Receiver<RuntimeT
 }
 
 #[test]
-fn the_settings_list_what_is_here_what_fits_and_which_one_jobs_use() {
+fn settings_list_installed_available_and_active_runtimes() {
     let (mut bench, _say, errands) = section(strix_halo());
     bench.assert_shows_all(&[
         "in use",
@@ -256,7 +256,7 @@ fn the_settings_list_what_is_here_what_fits_and_which_one_jobs_use() {
 }
 
 #[test]
-fn one_is_checked_and_the_section_says_what_came_of_it() {
+fn runtime_check_result_is_shown_in_the_settings() {
     let (mut bench, say, errands) = section(strix_halo());
     bench.press("Check rocm7.14-gfx1151");
     let expected = RuntimeTask::Check("rocm7.14-gfx1151".to_owned());
@@ -306,7 +306,7 @@ fn a_broken_one_is_repaired() {
 }
 
 #[test]
-fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
+fn runtime_is_deleted_after_confirmation_but_the_previous_one_cannot_be() {
     let (mut bench, say, errands) = section(strix_halo());
     // Jobs may have to go back.
     assert!(bench.is_disabled("Delete cpu"));
@@ -362,7 +362,7 @@ fn a_double_click_begins_and_does_not_cancel() {
 }
 
 #[test]
-fn where_nothing_fits_the_settings_say_why_with_the_command_that_helps() {
+fn settings_without_a_fitting_runtime_explain_why_and_offer_a_command() {
     let what = "AMD gfx1151 needs Linux 6.18.4 or a backport, and this is 6.17.1";
     let advice = mend(what, "Install a newer kernel and restart", "uname -r");
     let (mut bench, _say, _errands) = section(RuntimeOverview {
@@ -396,6 +396,6 @@ fn the_section_looks_as_it_did_in_the_dark_and_in_the_light_look() {
         // The same path on every machine.
         bench.app().settings.path = "settings.toml".to_owned();
         bench.settle();
-        bench.harness.snapshot(name);
+        bench.snapshot(name);
     }
 }

@@ -68,7 +68,7 @@ fn the_video_so_far_plays_while_the_next_section_is_made() {
 }
 
 #[test]
-fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
+fn cancelled_job_keeps_its_finished_sections_as_a_result() {
     let (mut bench, sent) = bench();
     bench.say(sent.id, made(0, 33));
     bench.say_end(sent.id, JobOutcome::Kept(output(&sent, 5)));
@@ -78,7 +78,7 @@ fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
 }
 
 #[test]
-fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
+fn job_left_by_another_process_is_listed_and_resumed_in_its_folder() {
     let request = bench().1.request;
     let id = JobId(1_700_000_000_000_000);
     let mut folder = PathBuf::new();

@@ -71,7 +71,7 @@ fn a_change_acts_at_once_and_is_in_the_file_a_moment_later_with_the_comments() {
 }
 
 #[test]
-fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
+fn edited_settings_file_applies_immediately_with_one_quiet_message() {
     let (mut bench, file) = with_file("[interface]\ntheme = 'dark'\n");
     write(&file, "[interface]\ntheme = 'light'\n");
     let interface = |bench: &mut Bench| bench.app().cx.settings.interface.clone();
@@ -96,7 +96,7 @@ fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
 }
 
 #[test]
-fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_mended_or_deleted() {
+fn broken_settings_edit_keeps_values_and_changes_until_fixed_or_deleted() {
     for mended in [Some("[interface]\nscale = 1.25\n# mended\n"), None] {
         let (mut bench, file) = with_file("[interface]\nscale = 1.5\n");
         let scale = |bench: &mut Bench| bench.app().cx.settings.interface.scale;
@@ -167,7 +167,7 @@ fn a_variable_of_the_engine_is_added_and_taken_away() {
 }
 
 #[test]
-fn what_was_changed_last_is_saved_when_the_window_closes() {
+fn last_setting_change_is_saved_when_the_window_closes() {
     let mut bench = Bench::new();
     let file = bench.home.path().join("config/settings.toml");
     bench.press("Light theme");
@@ -183,7 +183,7 @@ fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::window::Ap
 }
 
 #[test]
-fn an_address_counts_when_it_is_one_and_is_told_to_be_wrong_otherwise() {
+fn mirror_address_is_accepted_only_with_https() {
     let mut bench = searched("mirror");
     let write = |bench: &mut Bench, text: &str| {
         bench.focus_and_type(Role::TextInput, "Mirror for libtorch", text);

@@ -9,7 +9,7 @@ fn reset_form(bench: &mut Bench) {
 }
 
 #[test]
-fn what_was_done_last_comes_back_first_wherever_it_was_done() {
+fn actions_are_undone_in_reverse_order_across_the_window() {
     let mut bench = Bench::of(flux_spec());
     bench.start_job();
     bench.queue_prompts(&["one", "two"]);
@@ -40,7 +40,7 @@ fn what_was_done_last_comes_back_first_wherever_it_was_done() {
 }
 
 #[test]
-fn whoever_writes_a_text_takes_back_letters_and_not_jobs() {
+fn undo_in_a_text_field_affects_only_the_text() {
     let mut bench = Bench::new();
     bench.start_job();
     bench.press("Generate");
@@ -101,7 +101,7 @@ fn a_removed_image_comes_back() {
 }
 
 #[test]
-fn the_palette_names_what_would_be_taken_back() {
+fn palette_names_the_action_that_undo_would_revert() {
     let mut bench = Bench::new();
     bench.search_commands("undo");
     assert!(!bench.has("Undo"), "there is nothing to take back");
@@ -122,7 +122,7 @@ fn the_palette_names_what_would_be_taken_back() {
 }
 
 #[test]
-fn a_form_that_is_another_jobs_by_now_stays_and_that_is_said() {
+fn undo_leaves_a_form_that_now_holds_another_job_unchanged_and_reports_it() {
     let mut bench = Bench::of(flux_spec());
     bench.start_job();
     bench.press("Generate");

@@ -42,7 +42,7 @@ fn key(bench: &mut Bench, key: Key) -> Vec<bool> {
 }
 
 #[test]
-fn a_caption_says_how_many_frames_there_are_and_not_how_many_were_asked_for() {
+fn caption_shows_the_actual_and_not_the_requested_frame_count() {
     let (mut bench, sent) = Bench::at_work();
     assert_eq!(sent.request.num_frames, 17);
     // As a video that is extended.
@@ -181,7 +181,7 @@ fn viewer_and_strip_have_the_menu_of_the_gallery() {
 }
 
 #[test]
-fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
+fn delete_moves_the_shown_result_to_the_trash_and_undo_restores_it() {
     let (mut bench, sent) = finished(3);
     let path = |index: usize| sent[index].request.out.clone();
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));

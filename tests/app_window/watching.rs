@@ -61,7 +61,7 @@ fn a_file_that_is_no_image_and_no_video_is_a_card_and_takes_no_place() {
 }
 
 #[test]
-fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
+fn last_of_two_opened_files_is_shown() {
     let mut bench = Bench::new();
     let first = bench.video_file("first.mp4", 48, 32, 5);
     let last = bench.video_file("last.mp4", 48, 32, 6);
@@ -74,7 +74,7 @@ fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
 }
 
 #[test]
-fn two_results_are_compared_in_step_and_told_apart_in_words() {
+fn compared_results_play_in_step_and_their_differences_are_listed() {
     let (mut bench, sent) = finished(2);
     bench.run(PlayerCommand::CompareWith(sent[0].id));
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
@@ -153,7 +153,7 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
 }
 
 #[test]
-fn a_frame_is_saved_beside_its_video_and_it_says_where() {
+fn saved_frame_is_written_next_to_its_video_and_its_name_is_shown() {
     let mut bench = Bench::new();
     let path = play(&mut bench, "walk.webp", 6);
     bench.press("Pause");
@@ -223,7 +223,7 @@ fn an_image_is_zoomed_and_given_the_whole_window_and_back() {
 }
 
 #[test]
-fn what_was_chosen_to_look_at_stays_when_the_next_job_of_the_queue_begins() {
+fn opened_file_stays_in_the_viewer_when_the_next_job_starts() {
     let (mut bench, _) = finished(1);
     let sent = bench.start_job();
     bench.press("Generate");

@@ -119,7 +119,7 @@ fn three_models_that_suit_the_machine_are_offered_and_none_that_takes_days_is_ca
 }
 
 #[test]
-fn without_a_gpu_the_page_says_that_the_cpu_is_slow() {
+fn welcome_page_without_a_gpu_warns_that_the_cpu_is_slow() {
     let mut bench = Bench::with(|startup| {
         startup.library.survey = Arc::new(|_, tell| {
             let mut machine = machine(true);
@@ -132,7 +132,7 @@ fn without_a_gpu_the_page_says_that_the_cpu_is_slow() {
 }
 
 #[test]
-fn without_libtorch_the_page_says_what_to_do_and_the_rest_stays_of_use() {
+fn welcome_page_without_libtorch_shows_remedies_and_starts_no_job() {
     let err = JobError::new(JobErrorKind::Device, "libtorch is missing")
         .advise("Run `cargo xtask setup`, or choose a folder with libtorch");
     let mut bench = bench(vec![spec()], Err(err), true);
@@ -149,7 +149,7 @@ fn without_libtorch_the_page_says_what_to_do_and_the_rest_stays_of_use() {
 }
 
 #[test]
-fn with_models_that_need_an_image_or_a_disk_that_takes_nothing_there_is_a_way_on() {
+fn welcome_page_reports_unwritable_disks_and_models_that_need_an_image() {
     let needy = ModelSpec {
         start_image: InputUse::Required,
         id: "needy".into(),
@@ -163,7 +163,7 @@ fn with_models_that_need_an_image_or_a_disk_that_takes_nothing_there_is_a_way_on
 }
 
 #[test]
-fn without_any_model_what_to_fetch_is_offered() {
+fn welcome_page_without_models_offers_a_download() {
     let mut bench = Bench::with(|startup| {
         let (missing, _) = known_models("/nowhere/models.toml".as_ref());
         startup.models = Some(FoundModels {

@@ -74,7 +74,7 @@ fn a_missing_model_of_a_known_family_is_to_be_got() {
 
 #[test]
 fn the_results_of_a_workflow_look_as_they_did() {
-    offered(three()).harness.snapshot("workflow_outputs");
+    offered(three()).snapshot("workflow_outputs");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn the_app_only_gives_its_parts_their_turn() {
 }
 
 #[test]
-fn panels_change_nothing_but_the_form_and_what_they_remember_for_themselves() {
+fn ui_panels_take_no_mutable_app_state() {
     for path in rust_files("src/ui") {
         // The place where a frame begins hands its panels what they may see.
         if path == "src/ui/mod.rs" {

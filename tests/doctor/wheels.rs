@@ -92,7 +92,7 @@ fn the_engine_starts_on_amds_wheels_and_a_gpu_that_cannot_be_used_is_a_failure()
 }
 
 #[test]
-fn a_job_that_a_gpu_should_have_computed_says_that_the_cpu_does() {
+fn gpu_job_that_runs_on_the_cpu_warns_unless_cpu_was_selected() {
     let home = Home::new();
     lay_strix_halo(home.path(), "6.17.1-1");
     lay_wheels(home.path());

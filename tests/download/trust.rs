@@ -71,7 +71,7 @@ fn hand_on(mut stream: TcpStream, behind: &str, config: &Arc<ServerConfig>) -> i
 }
 
 #[test]
-fn a_server_with_a_root_of_its_own_is_trusted_only_where_the_system_does() {
+fn private_root_certificate_is_trusted_only_through_ssl_cert_file() {
     let case = Case::new(|_, answer| answer);
     let (root, config) = made_up_root();
     let endpoint = in_front_of(&case.server.url, config);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_knows_its_site_and_how_often_it_may_strike() {
+    fn fault_fires_only_at_its_site_and_as_often_as_configured() {
         let folder = tempfile::tempdir().unwrap();
         let marker = folder.path().join("count");
         let text = format!("decode@vae_decode+2:oom*2:{}", marker.display());

@@ -8,7 +8,7 @@ fn frames_of(home: &Home, name: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_video_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_asked_again() {
+fn changed_video_keeps_its_rate_and_is_identical_after_engine_crashes() {
     let home = Home::new();
     makes(&home, "--fps 10 --frames 9 --out old.webp");
     let mut made = Vec::new();
@@ -34,7 +34,7 @@ fn a_video_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_a
 }
 
 #[test]
-fn a_longer_wish_than_the_video_and_an_image_are_told_and_made() {
+fn source_shorter_than_the_requested_length_is_used_with_a_notice() {
     let home = Home::new();
     test_image(&home.path().join("photo.png"), 64, 32);
     let output = makes(&home, "--source-video photo.png --frames 5 --out new.png");
@@ -45,7 +45,7 @@ fn a_longer_wish_than_the_video_and_an_image_are_told_and_made() {
 }
 
 #[test]
-fn what_a_mask_keeps_of_a_video_is_its_own_to_the_byte_in_every_frame() {
+fn unmasked_pixels_of_a_changed_video_are_preserved_exactly() {
     let home = Home::new();
     makes(&home, "--frames 9 --seed 3 --out old.png");
     let white_right = |x: u32, _: u32| [if x < 32 { 0 } else { 255 }; 3];

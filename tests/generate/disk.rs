@@ -111,7 +111,7 @@ fn a_disk_that_is_full_when_the_result_is_written_keeps_the_job() {
 }
 
 #[test]
-fn a_disk_that_is_full_from_the_first_write_on_says_so_and_leaves_nothing() {
+fn full_disk_fails_the_job_and_leaves_no_files() {
     let home = Home::new();
     let output = run_failing(job(&home), &home, "full", 1);
     assert_is_of_disk(&output);
@@ -146,7 +146,7 @@ fn a_rename_or_a_flush_that_fails_costs_no_result() {
 }
 
 #[test]
-fn a_share_that_gives_no_locks_keeps_jobs_and_lets_them_go_on() {
+fn share_without_file_locks_keeps_jobs_and_resumes_them() {
     for kind in ["nolock", "unlock"] {
         let home = Home::new();
         let mut command = job(&home);
@@ -184,7 +184,7 @@ fn jobs_that_come_to_the_same_name_at_once_on_a_disk_without_links_all_keep_thei
 }
 
 #[test]
-fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
+fn removed_job_or_output_folder_fails_the_job_and_not_the_next_one() {
     use std::io::{BufRead as _, BufReader};
     // The job's own folder, and that of the result.
     for is_result in [false, true] {

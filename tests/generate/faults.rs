@@ -55,7 +55,7 @@ fn an_engine_that_hangs_in_any_stage_is_ended_and_the_job_finishes() {
 }
 
 #[test]
-fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_finished() {
+fn repeated_engine_crash_fails_the_job_and_keeps_finished_stages() {
     let home = Home::new();
     let faulty = |fault: &str| {
         let mut command = home.generate();
@@ -118,7 +118,7 @@ fn a_polite_signal_stops_within_a_step_and_keeps_the_job_also_one_that_was_resum
 }
 
 #[test]
-fn a_person_is_told_who_works_on_a_job_and_how_to_go_on_with_a_stopped_one() {
+fn resume_names_a_job_in_use_and_the_command_for_a_stopped_one() {
     let home = Home::new();
     let running = in_its_steps(&home);
     let folder = home.job_folders().remove(0);
@@ -196,7 +196,7 @@ fn two_interrupts_of_one_key_press_cancel_and_a_later_one_does_not_wait() {
 }
 
 #[test]
-fn an_engine_never_outlives_its_app() {
+fn engine_exits_when_its_app_is_killed() {
     let home = Home::new();
     let (mut child, _lines) = in_its_steps(&home);
     let engines = children_of(child.id());

@@ -27,7 +27,7 @@ fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
 }
 
 #[test]
-fn a_video_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
+fn extended_video_keeps_its_frames_even_after_an_engine_crash() {
     let home = Home::new();
     makes(&home, "--fps 12 --out old.mp4");
     let old = media::open_video(&home.path().join("old.mp4")).unwrap();
@@ -74,7 +74,7 @@ fn a_video_of_another_size_is_brought_to_the_new_one_with_a_notice_and_excludes_
 }
 
 #[test]
-fn a_repeated_job_tells_when_its_image_is_another_one() {
+fn repeated_job_warns_when_its_start_image_has_changed() {
     let home = Home::new();
     let start = home.path().join("start.png");
     test_image(&start, 64, 32);
@@ -92,7 +92,7 @@ fn a_repeated_job_tells_when_its_image_is_another_one() {
 }
 
 #[test]
-fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or_gone() {
+fn repeated_job_reuses_named_components_and_warns_if_changed_or_missing() {
     let home = Home::new();
     let (model, vae) = (home.path().join("model"), home.path().join("vae"));
     copy_folder(&tiny_model(), &model);
@@ -128,7 +128,7 @@ const HEVC: &str = concat!(
 );
 
 #[test]
-fn a_video_for_which_ffmpeg_is_missing_is_told_what_can_be_read() {
+fn missing_ffmpeg_is_reported_with_the_readable_video_formats() {
     let home = Home::new();
     fs::create_dir(home.path().join("empty")).unwrap();
     let mut command = home.generate();
@@ -156,7 +156,7 @@ fn with_scripts(mut command: Command, home: &Home, probe: &str, decode: &str) ->
 }
 
 #[test]
-fn a_video_with_more_frames_than_its_header_says_is_refused_where_they_are_too_many() {
+fn video_with_more_frames_than_its_header_is_refused_above_the_limit() {
     let home = Home::new();
     // One frame more than fit, each much smaller than the result.
     let num_frames = (MAX_VIDEO_PIXELS / (512 * 512) + 1) as usize;

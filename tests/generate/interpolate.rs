@@ -67,7 +67,7 @@ fn doubled_frames_keep_the_old_ones_and_no_cut_is_blended() {
 }
 
 #[test]
-fn a_given_rate_keeps_the_length_and_what_the_video_carried() {
+fn interpolation_to_a_frame_rate_keeps_duration_and_settings() {
     let home = Home::new();
     network(&home, "rife.safetensors");
     video(&home, [4, 0]);
@@ -128,7 +128,7 @@ fn a_video_is_the_same_when_its_engine_dies_at_any_frame() {
 }
 
 #[test]
-fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
+fn invalid_interpolation_is_refused_before_it_starts() {
     let home = Home::new();
     network(&home, "rife.safetensors");
     video(&home, [3, 0]);
@@ -171,7 +171,7 @@ fn a_network_is_found_where_comfyui_keeps_it() {
 }
 
 #[test]
-fn the_plan_tells_what_a_frame_between_two_takes() {
+fn interpolation_plan_predicts_the_peak_memory() {
     let home = Home::new();
     network(&home, "rife.safetensors");
     let frames = [0, 1, 2].map(|index| {

@@ -78,7 +78,7 @@ fn an_allocation_that_fails_anywhere_is_made_again_and_the_video_is_the_same_bit
 }
 
 #[test]
-fn each_rung_of_decoding_gives_what_was_asked_for_or_what_its_tiles_would_give() {
+fn each_decode_fallback_level_matches_the_untiled_or_tiled_result() {
     let home = Home::new();
     let whole = made(&home, "", &[]);
     let of_tiles = |tile| made(&home, "", &["--vae-tile", tile]);
@@ -107,7 +107,7 @@ fn each_rung_of_decoding_gives_what_was_asked_for_or_what_its_tiles_would_give()
 }
 
 #[test]
-fn an_engine_that_is_of_no_use_any_more_is_replaced_and_decoding_goes_on_in_smaller_tiles() {
+fn failed_engine_is_replaced_and_decoding_continues_in_smaller_tiles() {
     let home = Home::new();
     let tiles_256 = made(&home, "", &["--vae-tile", "256"]);
     for kind in ["hsa", "hsa_abort", "illegal", "lost"] {
@@ -129,7 +129,7 @@ fn an_engine_that_is_of_no_use_any_more_is_replaced_and_decoding_goes_on_in_smal
 }
 
 #[test]
-fn denoising_that_ran_out_goes_on_from_its_last_checkpoint_bit_for_bit() {
+fn denoising_resumes_from_its_last_checkpoint_bit_for_bit_after_oom() {
     let home = Home::new();
     let args = ["--steps", "10"];
     let plain = made(&home, "", &args);
@@ -152,7 +152,7 @@ fn denoising_that_ran_out_goes_on_from_its_last_checkpoint_bit_for_bit() {
 }
 
 #[test]
-fn a_job_that_nothing_helps_ends_once_with_what_was_short_and_what_to_do() {
+fn exhausted_fallback_fails_once_with_the_memory_shortage_and_advice() {
     let home = Home::new();
     let fault = "as_gpu;decode@vae_decode:oom_pressure";
     let mut command = home.generate();

@@ -60,7 +60,7 @@ fn image(home: &Home, arguments: &[&str], name: &str) -> (Vec<Value>, RgbPixels)
 }
 
 #[test]
-fn loras_change_the_result_say_how_much_of_them_is_used_and_travel_with_it() {
+fn loras_change_the_result_report_used_keys_and_are_reused_on_repeat() {
     let home = Home::new();
     let path = lora(&home, "style.safetensors", 4);
     lora(&home, "other.safetensors", 2);

@@ -23,7 +23,7 @@ fn with_usual_umask(command: &Command) -> Command {
 }
 
 #[test]
-fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
+fn job_files_are_private_and_results_follow_the_umask() {
     let home = Home::new();
     test_image(&home.path().join("start.png"), 64, 32);
     let inputs = ["--image", "start.png", "--out", "video.mp4"];

@@ -103,7 +103,7 @@ fn jobs_that_come_to_the_same_name_at_once_all_keep_their_results() {
 }
 
 #[test]
-fn the_settings_beside_a_file_of_an_automatic_name_replace_no_other_file() {
+fn sidecar_of_an_automatic_name_replaces_no_other_file() {
     let home = Home::new();
     let make = || makes(&home, "--frames 1 --sidecar");
     make();

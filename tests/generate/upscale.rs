@@ -69,7 +69,7 @@ pub(super) fn assert_steps_increase(output: &Output) {
 }
 
 #[test]
-fn an_image_becomes_larger_and_carries_what_it_was_made_of() {
+fn upscaled_image_has_the_requested_size_and_keeps_its_settings() {
     let home = Home::new();
     network(&home, "net.safetensors");
     let small = frame(0, 33, 21);
@@ -96,7 +96,7 @@ fn an_image_becomes_larger_and_carries_what_it_was_made_of() {
 }
 
 #[test]
-fn a_video_is_the_same_whether_or_not_its_engine_dies_on_the_way() {
+fn upscaled_video_is_identical_after_an_engine_crash() {
     let home = Home::new();
     network(&home, "net.safetensors");
     let small = video(&home, 7);
@@ -148,7 +148,7 @@ fn resume(home: &Home, number: &str) -> Output {
 }
 
 #[test]
-fn a_video_that_was_stopped_goes_on_at_its_next_frame() {
+fn stopped_upscale_resumes_at_its_next_frame() {
     let home = Home::new();
     network(&home, "net.safetensors");
     let small = video(&home, 6);
@@ -167,7 +167,7 @@ fn a_video_that_was_stopped_goes_on_at_its_next_frame() {
 }
 
 #[test]
-fn a_video_that_was_stopped_with_all_frames_done_says_what_computed_them() {
+fn resumed_upscale_without_remaining_frames_records_its_device_and_libtorch() {
     let home = Home::new();
     network(&home, "net.safetensors");
     video(&home, 6);
@@ -185,7 +185,7 @@ fn a_video_that_was_stopped_with_all_frames_done_says_what_computed_them() {
 }
 
 #[test]
-fn a_video_does_not_go_on_with_another_network_or_source_than_it_began_with() {
+fn upscale_does_not_resume_with_a_changed_network_or_source() {
     let home = Home::new();
     network(&home, "net.safetensors");
     video(&home, 6);
@@ -253,7 +253,7 @@ fn a_network_is_found_where_other_programs_keep_theirs() {
 }
 
 #[test]
-fn what_cannot_work_is_told_before_anything_runs_and_an_automatic_name_replaces_no_file() {
+fn invalid_upscale_is_refused_early_and_automatic_names_replace_no_file() {
     let home = Home::new();
     network(&home, "net.safetensors");
     media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
@@ -284,7 +284,7 @@ fn with_sound(home: &Home, name: &str) {
 }
 
 #[test]
-fn sound_goes_with_the_video_and_what_cannot_be_copied_is_told() {
+fn upscaled_video_keeps_its_sound_and_warns_if_it_cannot_be_copied() {
     let home = Home::new();
     network(&home, "net.safetensors");
     with_sound(&home, "sound.mp4");
@@ -334,7 +334,7 @@ pub(super) fn plan_error(last: &Value) -> f64 {
 }
 
 #[test]
-fn the_plan_tells_what_a_job_takes_whole_and_in_tiles() {
+fn upscale_plan_predicts_the_peak_memory_with_and_without_tiles() {
     let home = Home::new();
     write_wide_upscaler(&home.path().join("net.safetensors"));
     media::write_png(&home.path().join("small.png"), &frame(0, 160, 120)).expect("an image");

@@ -123,7 +123,7 @@ fn a_family_of_one_folder_makes_an_image_that_repeats() {
 }
 
 #[test]
-fn a_family_of_one_folder_goes_on_from_its_checkpoint_after_a_crash() {
+fn single_folder_family_resumes_from_its_checkpoint_after_a_crash() {
     let home = Home::new();
     toy_in(&home);
     assert_finished(&generate(&home, "whole.png", ""));

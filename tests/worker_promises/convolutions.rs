@@ -114,7 +114,7 @@ fn where_no_probe_is_needed_the_vendors_library_computes() {
 }
 
 #[test]
-fn a_gpu_that_is_lost_for_good_leaves_the_job_to_the_cpu_which_says_so() {
+fn job_falls_back_to_the_cpu_with_a_warning_when_the_gpu_is_lost() {
     let problem = "libtorch_hip.so found no GPU that it can use";
     let next_launch = Arc::<OnceLock<Arc<Mutex<Option<String>>>>>::default();
     let lost = Arc::clone(&next_launch);
@@ -134,7 +134,7 @@ fn a_gpu_that_is_lost_for_good_leaves_the_job_to_the_cpu_which_says_so() {
 }
 
 #[test]
-fn a_failed_job_says_on_what_it_ran() {
+fn failed_job_names_the_device_and_libtorch_it_ran_on() {
     let rig = Rig::new(always(Stage::Denoise, Act::Die));
     *rig.libtorch.lock().unwrap() = "2.11.0+rocm7.14.1".to_owned();
     rig.submit(GPU);

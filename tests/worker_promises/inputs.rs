@@ -82,7 +82,7 @@ fn an_extended_video_is_the_old_frames_and_the_new_ones_without_the_doubled_one(
 }
 
 #[test]
-fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place() {
+fn framepack_f1_receives_the_last_video_frames_and_blends_over_them() {
     let folder = tempfile::tempdir().unwrap();
     let frames = |numbers: std::ops::Range<u8>| -> Vec<RgbPixels> {
         let all = numbers.map(|n| RgbPixels::from_fn(32, 32, |_, _| [n, n, n]).unwrap());
@@ -143,7 +143,7 @@ fn a_video_is_extended_in_place_and_in_another_size() {
 }
 
 #[test]
-fn what_is_damaged_or_taken_in_any_numbered_image_is_told_before_any_engine_starts() {
+fn damaged_or_blocked_numbered_image_fails_before_the_engine_starts() {
     let rig = Rig::working();
     let old = old_video(rig.folder.path(), 32, 32);
     let damaged = rig.folder.path().join("old_0002.png");
@@ -159,7 +159,7 @@ fn what_is_damaged_or_taken_in_any_numbered_image_is_told_before_any_engine_star
 }
 
 #[test]
-fn a_job_with_two_experts_goes_on_in_the_one_in_which_its_engine_died() {
+fn job_with_two_experts_resumes_in_the_stage_where_its_engine_died() {
     for dying in [DenoiseHigh, DenoiseLow, EncodeVision] {
         let rig = Rig::new(first(1, dying, Act::Die));
         let start = rig.folder.path().join("start.png");
@@ -241,7 +241,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
 }
 
 #[test]
-fn a_mask_lies_in_the_jobs_folder_beside_its_image_and_is_remembered() {
+fn mask_is_copied_to_the_job_folder_and_its_fingerprint_is_saved() {
     let folder = tempfile::tempdir().unwrap();
     let (start, mask) = (folder.path().join("a.png"), folder.path().join("mask.png"));
     image(&start, 10);
@@ -328,7 +328,7 @@ fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
 }
 
 #[test]
-fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() {
+fn unwritable_batch_output_fails_before_the_engine_starts() {
     for taken in ["video_0002.png", "video_0003.json"] {
         let rig = Rig::working();
         let path = rig.folder.path().join(taken);

@@ -27,7 +27,7 @@ fn sent(rig: &Rig, stage: Stage) -> Vec<FallbackLevel> {
 }
 
 #[test]
-fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so() {
+fn stage_falls_back_to_the_level_that_works_in_the_same_engine() {
     let rig = rig(Stage::Decode, DeviceMemory, Tiles256);
     let (updates, outcome) = run(&rig);
     let output = finished(outcome);
@@ -79,7 +79,7 @@ fn weights_stream_and_nothing_is_kept_from_the_second_rung_on() {
 }
 
 #[test]
-fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_smaller_tiles() {
+fn engine_with_a_failed_device_is_replaced_and_decodes_in_smaller_tiles() {
     for fault in [RuntimeMemory, Device] {
         let rig = rig(Stage::Decode, fault, Tiles256);
         let (updates, outcome) = run(&rig);
@@ -106,7 +106,7 @@ fn a_device_that_fails_while_denoising_gets_one_new_engine_and_no_rung() {
 }
 
 #[test]
-fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept() {
+fn last_fallback_failure_gives_one_error_with_attempts_and_kept_results() {
     // Nothing helps while denoising, whose last rung is streaming.
     let rig = rig(Stage::Denoise, DeviceMemory, OnCpu);
     let (updates, outcome) = run(&rig);

@@ -277,7 +277,7 @@ fn a_job_walks_its_recipe_and_ends_once() {
 }
 
 #[test]
-fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was() {
+fn engine_that_dies_in_any_stage_is_replaced_and_the_job_resumes_there() {
     for dying in [EncodeText, Denoise, Unload, Decode] {
         let rig = Rig::new(first(1, dying, Act::Die));
         let (updates, outcome) = rig.run();
@@ -297,7 +297,7 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was
 }
 
 #[test]
-fn the_time_left_counts_a_stages_own_steps_also_when_their_count_goes_on_from_another_stages() {
+fn remaining_time_counts_only_steps_of_the_current_stage() {
     let rig = Rig::new(|_, stage| match stage {
         Stage::DenoiseLow => Act::GoOn,
         _ => Act::Work,
@@ -414,7 +414,7 @@ fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
 }
 
 #[test]
-fn every_job_that_the_cpu_computes_in_the_place_of_a_gpu_says_so_once() {
+fn each_job_computed_on_the_cpu_instead_of_a_gpu_warns_once() {
     let rig = Rig::working();
     let problem = "libtorch_hip.so could not be loaded: libhipblas.so.3 is missing";
     *rig.gpu_problem.lock().unwrap() = Some(problem.to_owned());

@@ -56,7 +56,7 @@ fn hear_it_wait(rig: &Rig) -> String {
 }
 
 #[test]
-fn a_job_waits_while_others_need_memory_and_goes_on_in_a_new_engine() {
+fn job_waits_for_memory_and_resumes_in_a_new_engine() {
     let (rig, proc) = crowded();
     let (_, told) = until_it_waits(&rig);
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_job_waits_while_others_need_memory_and_goes_on_in_a_new_engine() {
 }
 
 #[test]
-fn a_job_that_waited_does_not_go_on_with_other_weights() {
+fn job_does_not_resume_with_changed_weights_after_waiting_for_memory() {
     let (rig, proc) = crowded();
     let weights = rig.folder.path().join("transformer/model.safetensors");
     fs::create_dir(weights.parent().unwrap()).unwrap();
@@ -110,7 +110,7 @@ fn an_image_that_waited_is_made_larger_by_the_network_it_began_with_or_not_at_al
 }
 
 #[test]
-fn a_waiting_job_can_be_cancelled_paused_and_told_to_go_on_at_once() {
+fn waiting_job_can_be_cancelled_paused_or_resumed_immediately() {
     let waiting = |then: fn(&CancelToken)| {
         let (rig, _) = crowded();
         then(&until_it_waits(&rig).0);
@@ -128,7 +128,7 @@ fn a_waiting_job_can_be_cancelled_paused_and_told_to_go_on_at_once() {
 }
 
 #[test]
-fn an_engine_that_others_left_no_memory_goes_on_with_all_that_it_was_promised() {
+fn engine_out_of_memory_due_to_other_programs_resumes_without_fallback() {
     let folder = tempfile::tempdir().expect("a folder");
     let proc = folder.path().join("proc");
     taken_gib(&proc, 2);

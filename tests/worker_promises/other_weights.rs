@@ -63,7 +63,7 @@ fn lora_in(rig: &Rig) -> LoraChoice {
 }
 
 #[test]
-fn a_job_of_a_version_that_kept_no_fingerprints_goes_on() {
+fn job_without_saved_fingerprints_can_be_resumed() {
     let rig = rig();
     let lora = lora_in(&rig);
     let job = paused(&rig, |request| request.loras = vec![lora.clone()]);
@@ -89,7 +89,7 @@ fn write_control_network(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_job_does_not_go_on_with_another_transformer_lora_or_controlnet_than_it_began_with() {
+fn job_does_not_resume_with_a_changed_transformer_lora_or_controlnet() {
     let refused = rig();
     let weights = refused.folder.path().join("transformer/model.safetensors");
     fs::create_dir(weights.parent().unwrap()).unwrap();
@@ -118,7 +118,7 @@ fn a_job_does_not_go_on_with_another_transformer_lora_or_controlnet_than_it_bega
 }
 
 #[test]
-fn neither_a_new_engine_nor_a_rung_goes_on_with_another_lora() {
+fn new_engine_or_fallback_does_not_continue_with_a_changed_lora() {
     let out_of_memory = Act::FailBelow(ResourceFault::DeviceMemory, FallbackLevel::FreeAndRetry);
     for act in [Act::Die, out_of_memory] {
         let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ pub(crate) fn rig() -> Rig {
 }
 
 #[test]
-fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
+fn paused_job_resumes_after_its_last_finished_stage_in_a_new_engine() {
     let rig = rig();
     let token = rig.submit(DeviceChoice::Auto);
     let folder = paused(&rig, &token);

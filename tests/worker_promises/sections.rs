@@ -74,7 +74,7 @@ fn rig_with(stage: Stage, time: u32, act: Act) -> Rig {
 }
 
 #[test]
-fn a_video_grows_back_to_front_and_stands_on_the_disk_after_every_section() {
+fn video_grows_back_to_front_and_is_saved_after_every_section() {
     let rig = Rig::working();
     let (updates, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
     let output = finished(outcome);
@@ -180,7 +180,7 @@ fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_n
 }
 
 #[test]
-fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
+fn job_resumes_from_its_last_section_after_a_program_restart() {
     let rig = rig_with(Stage::Denoise, 2, Act::Fail);
     rig.fails(in_sections(4, SectionOrder::Original));
     let folder = only_job(&rig.folder.path().join("jobs")).path().to_owned();

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_panics_is_told_and_what_comes_behind_it_is_done() {
+    fn panicking_task_is_reported_and_the_next_task_still_runs() {
         let background = BackgroundThreads::start(&Context::default());
         let panics: Option<BackgroundTask<u8>> = background.on_files(|| panic!("on purpose"));
         let behind = background.on_files(|| 3);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crashed_one_leaves_a_socket_that_is_in_nobodys_way() {
+    fn stale_socket_of_a_crashed_instance_does_not_block_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
         let FirstInstance { listener, claim } = first(folder.path());
         let socket = claim.socket.clone();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_at_the_socket_are_not_listened_to_for_long() {
+    fn unknown_or_flooding_clients_do_not_block_the_socket() {
         let folder = tempfile::tempdir().unwrap();
         let (claim, taken) = served(folder.path());
         let mut stranger = UnixStream::connect(&claim.socket).unwrap();

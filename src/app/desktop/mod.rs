@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_desktop_file_hands_over_several_files_and_is_called_as_the_window() {
+    fn desktop_file_accepts_several_files_and_matches_the_app_id() {
         let file = include_str!("../../../packaging/linux/org.safelight.Safelight.desktop");
         let has = |line: &str| file.lines().any(|its| its == line);
         assert!(has("Exec=safelight %F"));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_starts_this_very_program_wherever_it_lies() {
+    fn desktop_entry_starts_this_executable_with_its_path_escaped() {
         let data = tempfile::tempdir().unwrap();
         let program = Path::new(r#"/opt/my $tools/100% "new"/safelight"#);
         let path = add(data.path(), program).unwrap();

@@ -280,11 +280,11 @@ impl GalleryThreads {
         for _ in 0..NUM_READERS {
             let (unread, reporter) = (unread.clone(), reporter.clone());
             drop(background.run("gallery-reader", move || {
-                index_thread::read(&unread, &reporter)
+                index_thread::read(&unread, &reporter);
             }));
         }
         drop(background.run("gallery-folders", move || {
-            index_thread::scan(&orders, &reporter)
+            index_thread::scan(&orders, &reporter);
         }));
         Self {
             index,
@@ -310,7 +310,7 @@ mod tests {
     use TrashRequest;
 
     #[test]
-    fn a_deletion_can_be_taken_back_from_the_moment_it_is_wished() {
+    fn deletion_can_be_undone_as_soon_as_it_is_requested() {
         let (mut gallery, queue) = (GalleryState::default(), JobQueue::default());
         let mut cx = AppContext::alone();
         let requests = ["/r/a.png", "/r/b.png"].map(|name| TrashRequest {

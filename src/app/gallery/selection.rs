@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_outlives_a_new_order_and_moves_on_when_its_result_has_gone() {
+    fn selection_survives_reordering_and_moves_on_when_its_result_is_deleted() {
         let mut selection = GallerySelection::default();
         selection.click(&items(&["b", "c"]), 1, Modifiers::NONE);
         let more = items(&["a", "b", "c", "d"]);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_chosen_unless_something_else_was_chosen_before() {
+    fn restored_results_are_selected_unless_the_selection_changed() {
         let listed = items(&["a", "b"]);
         let mut selection = GallerySelection::default();
         selection.click(&listed, 0, Modifiers::NONE);

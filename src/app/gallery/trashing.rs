@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_the_running_job_and_its_numbered_ones_are_told_from_others() {
+    fn only_the_running_jobs_file_and_its_numbered_files_count_as_being_written() {
         let out = Path::new("/r/boat.png");
         for (path, expected) in [
             ("/r/boat.png", true),

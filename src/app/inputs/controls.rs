@@ -13,7 +13,6 @@ use safelight_core::settings::{AppPaths, Settings};
 
 use crate::app::background::BackgroundThreads;
 use crate::app::choices::{ControlPart, InputSlot, MaskOf};
-use crate::app::cx::AppContext;
 use crate::app::inputs::{ChosenInput, InputSlots};
 use crate::app::pending::BackgroundTask;
 
@@ -66,8 +65,8 @@ impl ControlNetChoice {
         }
     }
 
-    pub(super) fn pick(&mut self, index: usize, cx: &AppContext) {
-        self.picking = cx.background.ask(move || {
+    pub(super) fn pick(&mut self, index: usize, background: &BackgroundThreads) {
+        self.picking = background.ask(move || {
             let dialog = rfd::FileDialog::new()
                 .set_title("Choose a ControlNet")
                 .add_filter("ControlNets", &["safetensors"])
@@ -93,6 +92,12 @@ impl ControlNetChoice {
 }
 
 impl InputSlots {
+    pub(super) fn set_control_network(&mut self, index: usize, path: PathBuf) {
+        self.change(InputSlot::Control, index, |input| {
+            input.control.network = Some(path);
+        });
+    }
+
     /// Puts an opened file in the place of a part of a control; nowhere where the control is gone.
     pub(super) fn put_part(&mut self, part: ControlPart, opened: InputMedia) {
         let (ControlPart::Source(index) | ControlPart::Mask(index)) = part;

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_stands_for_its_images_in_order_and_a_file_for_itself() {
+    fn folder_expands_to_its_sorted_images_and_a_file_to_itself() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["b.png", "a.JPG", ".hidden.png", "notes.txt", "video.mp4"] {
             fs::write(folder.path().join(name), "").unwrap();

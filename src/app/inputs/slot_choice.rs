@@ -26,7 +26,7 @@ impl InputSlots {
             InputsCommand::PickControlMask(index) => {
                 self.pick(ControlPart::Mask(index).into(), cx);
             }
-            InputsCommand::PickControlNet(index) => self.control_networks.pick(index, cx),
+            InputsCommand::PickControlNet(at) => self.control_networks.pick(at, &cx.background),
             InputsCommand::RemoveControlMask(index) => {
                 self.change(InputSlot::Control, index, |input| input.control_mask = None);
             }
@@ -88,12 +88,8 @@ impl InputSlots {
             let networks = &mut self.control_networks;
             networks.poll(cx.paths.as_ref(), &cx.settings, &cx.background);
             match networks.take_picked() {
-                Some((index, Ok(network))) => self.change(InputSlot::Control, index, |input| {
-                    input.control.network = Some(network);
-                }),
-                Some((_, Err(err))) => {
-                    cx.tell_about(NoticeCause::Inputs, NoticeSeverity::Error, err);
-                }
+                Some((at, Ok(path))) => self.set_control_network(at, path),
+                Some((_, Err(err))) => cx.notify(NoticeSeverity::Error, err),
                 None => {}
             }
             self.settle_networks(cx.models.model_of(&form));
@@ -126,9 +122,9 @@ impl InputSlots {
             for file in given.model_files {
                 let text = format!("{} is a model file", file.display());
                 let err = JobError::new(JobErrorKind::InvalidRequest, text);
-                let notice = UserNotice::new(NoticeSeverity::Info, err);
+                let actions = vec![NoticeAction::use_model(file)];
                 cx.notices
-                    .show(notice.with(vec![NoticeAction::use_model(file)]));
+                    .show(UserNotice::new(NoticeSeverity::Info, err).with(actions));
             }
             if let Some(path) = given.played {
                 cx.push(PlayerCommand::PlayFile(path));

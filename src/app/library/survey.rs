@@ -334,8 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_cpu_a_model_that_is_too_large_says_what_makes_it_fit_and_one_that_fits_how_long_it_takes()
-     {
+    fn cpu_fit_lists_remedies_for_a_too_large_model_and_a_duration_for_a_small_one() {
         let mut machine = card(24);
         machine.facts.class = DeviceClass::Cpu;
         machine.facts.host_available_bytes = 23 << 30;
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_survey_still_says_is_not_heard() {
+    fn results_of_a_replaced_survey_are_ignored() {
         let ctx = egui::Context::default();
         let (earlier, mut surveying) = TaskStream::new(&ctx);
         let fit = SurveyedFit {

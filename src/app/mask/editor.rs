@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_faster_than_it_is_painted_waits_in_its_order() {
+    fn paint_commands_faster_than_the_painter_are_queued_in_order() {
         let (mut editor, taken) = editor();
         editor.run(&MaskCommand::Begin(at(0.0), BRUSH));
         for x in 1..=300_u16 {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_there_and_back_waits_whole_and_places_side_by_side_become_one_part() {
+    fn short_moves_are_merged_into_one_stroke_and_reversals_are_kept() {
         let (mut editor, taken) = editor();
         editor.run(&MaskCommand::Begin(at(0.0), BRUSH));
         for to in [0.01, 0.02, 0.03, 9.0, 0.03, 9.0, 9.01, 9.02] {

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_view_of_a_larger_image_shows_what_there_is_of_a_smaller_one() {
+    fn view_of_a_larger_mask_is_limited_to_the_tiles_of_a_smaller_one() {
         let (mut tiles, mask) = tiles_of(3000, 3000);
         let ctx = Context::default();
         see(&mut tiles, &ctx, &mask, all(&mask), 1.0);

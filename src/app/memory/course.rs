@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_come_begins_where_the_job_is() {
+    fn expected_timeline_starts_at_the_current_time_of_the_job() {
         // The first section was slower than expected.
         let bands = [
             band(Stage::EncodeText, 0, 0.0, Some(3.0)),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_engine_goes_on_behind_the_old_one() {
+    fn samples_of_a_restarted_engine_continue_after_those_of_the_old_one() {
         let mut history = MemoryHistory::default();
         for secs in [100.0, 101.0, 102.0, 0.5, 1.5] {
             history.push(at(secs));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_at_a_moment_is_the_nearest_sample() {
+    fn nearest_sample_and_stage_are_found_for_a_time() {
         let mut history = MemoryHistory::default();
         assert!(history.nearest(1.0).is_none());
         history.begin(Stage::Decode, 0);

@@ -244,7 +244,7 @@ mod tests {
     use crate::app::state::MainPage;
 
     #[test]
-    fn what_was_used_last_stands_first_when_the_list_is_opened_again() {
+    fn last_used_command_is_first_when_the_palette_is_reopened() {
         let mut cx = AppContext::alone();
         let mut palette = CommandPalette::default();
         let mut run = |palette: &mut CommandPalette, command| {

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_stands_beside_a_video_and_two_images_stand() {
+    fn image_stays_at_its_frame_next_to_a_video_and_two_images_do_not_play() {
         let mut compare = ResultComparison::new(video(1, 8.0), video(10, 8.0));
         assert_eq!(compare.playhead.len(), 10);
         assert_shows(&mut compare, [(9, [0, 9])]);

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_told_in_words() {
+    fn only_differing_settings_are_listed() {
         let a = json!({"model": "m", "seed": 12, "num_steps": 25, "width": 832, "height": 480,
             "guidance_scale": 3.5, "prompt": "a boat", "mask": "/x/y/sky.png"});
         let b = json!({"model": "m", "seed": 13, "num_steps": 25, "width": 480, "height": 832,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_the_same_or_unknown_are_said_to_be() {
+    fn equal_and_unknown_settings_are_labelled_as_such() {
         let a = json!({"seed": 1});
         let same = differences(Some(&a), Some(&a));
         assert_eq!(same.lines()[0], "same settings");

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_what_is_inside_and_not_what_it_is_called() {
+    fn file_type_is_read_from_the_content_and_not_the_name() {
         let folder = tempfile::tempdir().unwrap();
         let frames: Vec<RgbPixels> = (0..6).map(|index| image(index * 20)).collect();
         for name in ["a.mp4", "a.gif", "a.webp"] {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_images_of_a_batch_are_opened_together_and_strangers_are_not() {
+    fn images_of_one_batch_open_together_without_unrelated_images() {
         let folder = tempfile::tempdir().unwrap();
         let path = |number| numbered_path(&folder.path().join("cat.png"), number);
         for number in 1..=4_usize {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_watched_is_an_error_with_a_sentence() {
+    fn missing_files_folders_and_unreadable_files_fail_to_open() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.mp4");
         let wake: ViewerWake = Arc::new(|| {});
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn images_larger_than_a_texture_are_shown_smaller_and_told_as_they_are() {
+    fn images_larger_than_a_texture_are_scaled_down_and_report_their_true_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wide.png");
         let wide = RgbPixels::from_fn(600, 20, |_, _| [1; 3]).unwrap();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_tells_its_prompt_and_another_program_s_settings_tell_nothing() {
+    fn prompt_is_read_from_own_settings_and_foreign_settings_have_none() {
         let mut file = ViewedMedia {
             paths: vec!["/a/boat.mp4".into()],
             settings: vec![Some(json!({"request": {"seed": 12, "prompt": "a boat"}}))],

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_image_stands_still_and_images_of_a_batch_are_looked_at_and_never_play() {
+    fn single_images_and_batches_do_not_play_but_batches_can_be_stepped() {
         let mut image = FramePlayer::of_video(video(1, 8.0));
         assert_eq!(image.tick(0.0, PlaybackOptions::default()), None);
         image.playhead.toggle();

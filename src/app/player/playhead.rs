@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_the_end_is_chosen() {
+    fn repeat_mode_determines_the_frame_after_the_last() {
         let expected = [1, 2, 0, 1, 2, 0];
         assert_eq!(frames(&mut with(3, RepeatMode::Loop, 1.0), 6), expected);
         let mut back = with(3, RepeatMode::PingPong, 1.0);

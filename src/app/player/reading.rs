@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_that_is_looked_at_comes_by_itself() {
+    fn requested_frame_is_decoded_in_the_background() {
         let (frames, _folder) = start(60);
         for index in [0, 40, 7, 59] {
             frames.look_at(index, false);

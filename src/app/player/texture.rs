@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_older_comes_behind_something_newer_and_the_last_one_stays() {
+    fn uploads_appear_in_order_and_the_last_image_stays() {
         let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
         let mut seen = Vec::new();
         let mut look = |texture: &ViewerTexture| seen.extend(width(texture));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_looked_at_any_more_never_comes() {
+    fn stopped_upload_is_never_shown() {
         let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
         texture.show_image(&ctx, &large(1024));
         texture.stop();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_black_where_nothing_differs_and_stronger_where_asked() {
+    fn difference_image_is_black_for_equal_pixels_and_scaled_by_its_gain() {
         let a = RgbPixels::from_fn(8, 4, |x, _| [100, x as u8, 0]).unwrap();
         let b = RgbPixels::from_fn(8, 4, |x, _| [103, x as u8, 200]).unwrap();
         let far = difference(&a, &b, 4).unwrap();

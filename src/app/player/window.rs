@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_video_only_what_is_near_is_held() {
+    fn only_frames_near_the_playhead_of_a_long_video_are_cached() {
         let mut window = FrameWindow::new(10_000, 300, 300 * 20);
         for at in [0, 50, 9_999, 4_000] {
             window.look_at(at, false);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_frees_nothing_and_the_next_frame_gives_away_what_lies_far() {
+    fn seeking_frees_no_frames_until_the_next_frame_arrives() {
         let mut window = FrameWindow::new(1000, 300, 300 * 20);
         fill(&mut window);
         window.look_at(500, false);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_video_that_runs_backwards_is_read_in_pieces_before_its_place() {
+    fn reverse_playback_reads_chunks_that_end_at_the_current_frame() {
         let mut window = FrameWindow::new(1000, 300, 300 * 21);
         window.look_at(500, true);
         let missing = window.next_missing().unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_goes_on_over_a_small_gap_and_jumps_over_a_large_one() {
+    fn reading_continues_across_a_small_gap_and_seeks_across_a_large_one() {
         let mut window = FrameWindow::new(1000, 300, 300 * 100);
         window.look_at(10, false);
         assert_eq!(window.goes_on(0), Some(true));

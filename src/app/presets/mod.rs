@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_model_a_preset_changes_nothing_and_a_broken_file_is_told_once() {
+    fn preset_commands_without_a_model_do_nothing_and_a_broken_file_warns_once() {
         let (mut presets, mut cx) = (OwnPresets::default(), AppContext::alone());
         let form = cx.form.clone();
         for command in [

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_skipped_while_it_stands_in_the_field() {
+    fn newest_history_entry_is_skipped_while_it_is_in_the_field() {
         let mut history = history(&["c", "b"]);
         assert_eq!(history.older(&entry("c")), Some(entry("b")));
         assert_eq!(history.newer(&entry("b")), Some(entry("c")));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_was_changed_on_the_way_is_the_new_draft() {
+    fn edited_history_prompt_becomes_the_new_draft() {
         let mut history = history(&["c", "b"]);
         history.older(&entry("x"));
         let expected = Some(entry("c"));

@@ -1,6 +1,6 @@
 //! Filling the form with the settings in a file, and offering that for files that are dropped as images.
 //!
-//! [`outputs`]: workflows with several results; [`export`]: workflows from results.
+//! `outputs`: workflows with several results; `export`: workflows from results.
 //! Files are read on background threads by [`safelight_core::restore`], which also fits them to a model.
 
 mod export;

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_failed_half_way_says_which_command_goes_on_with_it() {
+    fn failed_job_error_names_the_command_that_resumes_it() {
         let err = JobError::new(JobErrorKind::EngineLost, "the engine ended").advise("Try again");
         assert_eq!(advice(&err), "Try again");
         let kept = err.keeping("/data/jobs/17");

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_stand_over_what_a_file_carries() {
+    fn second_pass_arguments_override_the_settings_of_a_file() {
         let base = Some(SecondPass {
             scale: 2.0,
             strength: 0.3,

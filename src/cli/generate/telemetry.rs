@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_plain_file_is_refused_before_any_job() {
+    fn telemetry_path_that_is_not_a_regular_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let environment = CliEnvironment {
             paths: AppPaths::under(folder.path()),

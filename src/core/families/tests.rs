@@ -120,7 +120,7 @@ fn published_models_are_offered_from_a_comfyui_folder_with_their_defaults() {
 }
 
 #[test]
-fn a_diffusers_folder_is_whole_by_itself_and_says_its_variant() {
+fn diffusers_folder_alone_gives_variant_defaults_and_components() {
     for case in cases() {
         let root = tempfile::tempdir().unwrap();
         for (name, folder, variant, steps, shift) in case.folders {
@@ -145,7 +145,7 @@ fn a_checkpoint_with_all_parts_needs_nothing_around_it() {
 }
 
 #[test]
-fn a_card_says_what_a_file_is_and_what_it_lacks() {
+fn inspect_report_names_the_variant_and_missing_components() {
     for case in cases() {
         let root = tempfile::tempdir().unwrap();
         let place = case.first_in(root.path());
@@ -185,7 +185,7 @@ fn relatives_are_named_and_refused() {
 }
 
 #[test]
-fn a_config_that_nobody_can_run_is_refused_with_what_was_expected() {
+fn unsupported_config_values_are_refused_with_a_reason() {
     for case in cases() {
         let mut folders = case.folders.into_iter();
         let (_, folder, ..) = folders.next().unwrap();
@@ -218,7 +218,7 @@ fn a_lora_is_known_by_its_layers_and_fits_its_family() {
 }
 
 #[test]
-fn a_pipeline_says_the_variant_and_names_where_it_does_not() {
+fn variant_follows_the_pipeline_index_or_else_the_names() {
     for case in cases() {
         for (is_distilled, names, expected) in case.variants {
             let hints = VariantHints {

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_rate_takes_the_frames_of_its_own_moments() {
+    fn target_fps_maps_output_frames_to_fractional_source_positions() {
         let found = places(&FrameRetiming::to_fps(4, 16.0, 24.0).unwrap());
         let third = 1.0 / 3.0;
         let expected = [
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_told_in_a_sentence() {
+    fn invalid_retimings_are_refused_with_a_reason() {
         let told = |made: Result<FrameRetiming, String>| made.unwrap_err();
         assert!(told(FrameRetiming::to_fps(81, 30.0, 30.0)).contains("30 frames a second already"));
         assert!(told(FrameRetiming::to_fps(81, 30.0, 1e9)).contains("up to 240"));

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_from_content() {
+    fn file_formats_are_detected_from_their_content() {
         assert_eq!(sniff(b"RIFF\x10\0\0\0WEBPVP8 "), FileFormat::WebP);
         assert_eq!(sniff(b"RIFF\x10\0\0\0AVI LIST"), FileFormat::Foreign(&AVI));
         assert_eq!(sniff(b"OggS\0\x02"), FileFormat::Foreign(&OGG));

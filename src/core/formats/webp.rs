@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_say_they_are_longer_than_the_file_are_refused() {
+    fn webp_metadata_chunks_longer_than_the_file_are_refused() {
         for name in [*b"EXIF", *b"ICCP", *b"XMP "] {
             let mut text = chunk(name, b"about this");
             assert!(is_sound(&[text.clone()]));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn pixels_that_say_they_are_more_than_their_frame_are_refused() {
+    fn webp_bitstreams_larger_than_their_canvas_or_frame_are_refused() {
         let lossy = |width: u16| {
             let [low, high] = width.to_le_bytes();
             chunk(*b"VP8 ", &[0, 0, 0, 0x9d, 1, 0x2a, low, high, 7, 0])

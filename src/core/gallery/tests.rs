@@ -105,7 +105,7 @@ fn every_word_must_be_found_in_prompt_model_name_or_seed_in_any_language() {
 }
 
 #[test]
-fn results_come_in_the_order_and_of_the_kind_that_is_asked_for() {
+fn gallery_results_are_sorted_and_filtered_by_the_query() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("a/b");
     fs::create_dir_all(&folder).unwrap();
@@ -130,7 +130,7 @@ fn results_come_in_the_order_and_of_the_kind_that_is_asked_for() {
 }
 
 #[test]
-fn a_file_says_of_itself_what_made_it_also_one_of_another_program() {
+fn gallery_reads_settings_of_own_and_foreign_files() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "two.mp4", "a boat", u64::MAX, 60);
     let facts = read_facts(&path).unwrap();
@@ -165,7 +165,7 @@ fn a_file_says_of_itself_what_made_it_also_one_of_another_program() {
 }
 
 #[test]
-fn the_next_start_reads_nothing_again_but_what_has_changed() {
+fn saved_gallery_index_rereads_only_changed_files() {
     let home = tempfile::tempdir().unwrap();
     let first = result(home.path(), "one.png", "a boat", 1, 0);
     result(home.path(), "two.png", "a hill", 2, 0);
@@ -193,7 +193,7 @@ fn the_next_start_reads_nothing_again_but_what_has_changed() {
 }
 
 #[test]
-fn a_broken_index_is_made_anew_and_broken_favourites_are_put_aside() {
+fn broken_gallery_index_is_rebuilt_and_broken_favourites_are_moved_aside() {
     let home = tempfile::tempdir().unwrap();
     result(home.path(), "one.png", "a boat", 1, 0);
     fs::write(home.path().join("index.json"), "{\"version\": 1, \"reco").unwrap();
@@ -267,7 +267,7 @@ fn broken_half_written_and_foreign_files_are_shown_with_a_reason_or_not_at_all()
 }
 
 #[test]
-fn new_changed_and_removed_files_are_seen_and_nothing_else_is_told() {
+fn gallery_scan_reports_only_added_changed_and_removed_files() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("later");
     let mut scanner = GalleryScanner::new(vec![folder.clone()]);
@@ -289,7 +289,7 @@ fn new_changed_and_removed_files_are_seen_and_nothing_else_is_told() {
 }
 
 #[test]
-fn a_large_folder_is_told_in_parts_and_can_be_left() {
+fn large_folder_scan_reports_partial_results_and_can_be_stopped() {
     let home = tempfile::tempdir().unwrap();
     for number in 0..2500 {
         fs::write(home.path().join(format!("{number}.png")), "").unwrap();
@@ -348,7 +348,7 @@ fn numbered_images_of_a_video_are_one_result_and_those_of_a_batch_are_several() 
 }
 
 #[test]
-fn thumbnails_are_kept_made_anew_when_broken_and_never_too_many() {
+fn thumbnails_are_cached_rebuilt_when_broken_and_pruned_to_the_size_limit() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "video.mp4", "a boat", 1, 0);
     let cache = home.path().join("cache");

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_paused_job_can_be_cancelled_and_never_the_other_way() {
+    fn paused_job_can_be_cancelled_but_a_cancelled_job_cannot_be_paused() {
         let token = CancelToken::default();
         token.pause();
         assert!(token.is_cancelled() && token.is_paused());

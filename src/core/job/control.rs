@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_is_a_file_and_what_is_said_of_it() {
+    fn control_input_is_parsed_from_a_file_and_key_value_settings() {
         let read = |text: &str| text.parse::<ControlInput>();
         let plain = read("my, first=pose.png").unwrap();
         assert_eq!(plain.file, Path::new("my, first=pose.png"));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_said_of_a_control_is_not_written() {
+    fn default_control_settings_are_omitted_from_json() {
         let plain = ControlInput {
             file: "a.png".into(),
             mask: None,

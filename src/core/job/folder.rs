@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_program_left_half_written_of_jobs_goes_and_nothing_else() {
+    fn remove_partials_deletes_only_job_files_of_dead_processes() {
         let jobs = tempfile::tempdir().unwrap();
         let mut dead = std::process::Command::new("true").spawn().unwrap();
         dead.wait().unwrap();

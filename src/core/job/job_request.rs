@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_read_as_it_was_written_and_told_what_it_lacks() {
+    fn every_job_request_kind_round_trips_and_names_missing_fields() {
         let generate = serde_json::json!({
             "model": "m", "family": "wan", "prompt": "a boat", "negative_prompt": "", "width": 8, "height": 8,
             "num_frames": 5, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,

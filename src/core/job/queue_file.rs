@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_and_one_of_a_newer_program_are_told_apart() {
+    fn broken_and_newer_queue_files_return_different_errors() {
         for text in [
             "",
             r#"{"version": 1, "jobs": ["#,

@@ -290,14 +290,14 @@ mod tests {
     use crate::model::first_step;
 
     #[test]
-    fn a_video_is_gone_on_from_with_whole_latents_of_its_end() {
+    fn continued_video_contributes_whole_latents_from_its_end() {
         for (num_frames, expected) in [(1, 1), (5, 1), (9, 5), (13, 9), (17, 13), (81, 13)] {
             assert_eq!(shown_frames(num_frames), expected, "{num_frames}");
         }
     }
 
     #[test]
-    fn strength_says_how_many_of_the_last_steps_are_made() {
+    fn strength_sets_the_first_step_to_run() {
         for (num_steps, strength, expected) in [
             (5, 0.7, 1),
             (4, 0.6, 1),

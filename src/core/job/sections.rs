@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_video_that_is_gone_on_from_stands_in_front_as_far_as_sections_share_frames() {
+    fn lead_of_a_continued_video_is_capped_at_the_section_window() {
         for (frames, lead) in [(1, 1), (4, 1), (5, 2), (32, 8), (33, 9), (500, 9)] {
             assert_eq!(VideoSections::lead_of(frames, 9), lead, "{frames}");
         }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_for_any_number_of_seconds_is_counted_and_a_section_knows_its_own() {
+    fn section_count_saturates_for_any_duration_and_spans_match_their_order() {
         let count = VideoSections::in_secs(1e300, 9);
         let all = sections(count, 9, SectionOrder::Original);
         assert_eq!((count, all.num_frames()), (u32::MAX, u32::MAX));

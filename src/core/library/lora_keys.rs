@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_a_name_is_cut_in_every_way() {
+    fn known_prefixes_are_stripped_from_lora_layer_names() {
         let has = |layer: &str, name: &str| candidates(layer).iter().any(|found| found == name);
         for (layer, name) in crate::testing::table(
             "lora_unet_double_blocks_0_img_attn_qkv -> double_blocks_0_img_attn_qkv

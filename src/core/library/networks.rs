@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_named_with_all_that_stands_behind_its_last_dot() {
+    fn network_folder_names_keep_text_after_the_last_dot() {
         let union = "/nets/Z-Image-Turbo-Fun-Controlnet-Union-2.1";
         let folder = Path::new(union).join("diffusion_pytorch_model.safetensors");
         let expected = "Z-Image-Turbo-Fun-Controlnet-Union-2.1";

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_told_once_and_only_when_it_has_settled() {
+    fn folder_change_is_reported_once_after_it_has_settled() {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("later");
         let file = folder.path().join("file");

@@ -274,7 +274,7 @@ mod tests {
     const STRIX_HALO: &str = "gfx_target_version 110501\nlocation_id 50176\ndomain 0\nsimd_count 80\ncwsr_size 1\nctl_stack_size 2\n";
 
     #[test]
-    fn an_apu_counts_the_shared_pool_and_knows_its_target() {
+    fn apu_memory_includes_the_shared_pool_and_its_gfx_target_is_read() {
         let sysfs = tempfile::tempdir().unwrap();
         let memory = [
             ("vram_total", 512 << 20),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chip_says_whether_the_pool_is_shared_however_it_is_carved() {
+    fn gfx_target_decides_between_unified_and_discrete_memory() {
         let halo = "gfx_target_version 110501";
         assert_eq!(class(96, 16, halo, &[]), DeviceClass::Unified);
         assert_eq!(class(1, 120, halo, &[]), DeviceClass::Unified);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_chip_is_told_by_its_sensors_and_without_them_by_its_memory() {
+    fn unknown_gpu_is_classified_by_gpu_metrics_or_else_by_its_memory() {
         let unknown = "gfx_target_version 130000";
         assert_eq!(class(24, 16, unknown, &[8, 0, 3, 0]), DeviceClass::Unified);
         assert_eq!(class(1, 64, unknown, &[8, 0, 1, 3]), DeviceClass::Discrete);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_found_by_its_place_and_alone_without_one() {
+    fn gpu_is_found_by_pci_address_or_as_the_only_compute_device() {
         let sysfs = tempfile::tempdir().unwrap();
         let find = |pci: &str| card_of(sysfs.path(), pci).map(|card| card.name());
         assert_eq!(find(""), None);

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_converted_says_why() {
+    fn unsupported_colour_conversions_return_a_reason() {
         for conversion in [
             ColourConversion::from_cicp(3, 13, None),
             ColourConversion::from_cicp(1, 99, None),

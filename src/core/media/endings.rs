@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_whether_it_is_a_videos_or_an_images_however_it_is_written() {
+    fn file_extensions_identify_images_and_videos_in_any_case() {
         let kinds = |name: &str| {
             let path = Path::new(name);
             (has_image_name(path), has_video_name(path))

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_video_tells_its_length_and_shows_its_first_frame() {
+    fn media_info_and_first_frame_are_read_from_every_video_format() {
         let folder = tempfile::tempdir().unwrap();
         let frames: Vec<_> = (0..5)
             .map(|i| RgbPixels::from_fn(64, 48, |_, _| [i * 50, 90, 40]).unwrap())
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_one_frame_and_something_else_is_told() {
+    fn image_counts_as_one_frame_and_invalid_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a_0001.png");
         write_png(&path, &RgbPixels::from_fn(7, 5, |_, _| [9; 3]).unwrap()).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_image_that_opens_tells_its_size_before() {
+    fn media_info_matches_the_decoded_size_of_every_image() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/media");
         for entry in folder.read_dir().unwrap() {
             let path = entry.unwrap().path();

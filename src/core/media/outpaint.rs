@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_stands_as_it_is_within_gray_margins() {
+    fn extended_image_keeps_its_pixels_inside_gray_margins() {
         let image = RgbPixels::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
         let wish = outpaint("left=2,bottom=1,overlap=0");
         let found = extend_image(&image, None, wish, OutpaintFill::Gray).unwrap();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_painted_before_stays_painted() {
+    fn existing_mask_of_the_same_size_is_kept_when_an_image_is_extended() {
         let mut painted = ImageMask::new(40, 24);
         painted.fill(9);
         let made = extended(&photo(), Some(&painted), "top=8,overlap=0");

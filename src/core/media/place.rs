@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_is_checked_is_rid_of_what_a_killed_program_left() {
+    fn check_place_removes_partial_files_of_dead_processes() {
         let folder = tempfile::tempdir().unwrap();
         // No process has this number.
         let left = folder.path().join(".safelight-2.4194305.partial");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_cannot_take_a_file_are_told() {
+    fn invalid_output_paths_return_specific_errors() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, b"").unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_leaves_nothing() {
+    fn full_disk_is_reported_and_leaves_no_partial_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         let mut pending = AtomicFile::new(&path).unwrap();

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pixel_is_the_mean_of_those_it_stands_for() {
+    fn thumbnail_pixels_are_the_mean_of_their_source_pixels() {
         let image = RgbPixels::from_fn(4, 4, |x, y| [(x / 2 * 100 + y % 2 * 10) as u8; 3]).unwrap();
         let small = thumbnail(&image, 2, 2).unwrap();
         assert_eq!(small.pixel(0, 0), [5; 3]);

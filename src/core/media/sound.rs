@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_copied_is_told_in_a_sentence() {
+    fn audio_that_cannot_be_copied_is_left_out_with_a_reason() {
         let message = |name: &str, out: &str| {
             let found = sound_for(&video(name), Path::new(out)).unwrap();
             assert!(found.sound.is_none(), "{name}");

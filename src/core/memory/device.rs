@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_of_24_gib_keeps_one_and_a_half_and_one_pool_keeps_what_the_system_needs() {
+    fn default_cap_reserves_memory_by_device_class_and_size() {
         let kept = |class, total| {
             let facts = facts(class, total, 0, total);
             (facts.total_bytes - facts.default_cap()) as f64 / GIB as f64
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_use_is_counted_once_where_there_is_one_pool() {
+    fn memory_used_by_others_is_counted_once_on_unified_devices() {
         let choice = MemoryOptions::default();
         let card = facts(DeviceClass::Discrete, 24, 2, 1).budget(&choice);
         let left = 24 * GIB - 3 * GIB / 2 - 2 * GIB - CONTEXT_BYTES;

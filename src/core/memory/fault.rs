@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_ran_out_is_told_apart_by_whose_it_is_in_everybodys_words() {
+    fn out_of_memory_messages_are_classified_as_device_host_or_runtime() {
         use ResourceFault::{DeviceMemory, HostMemory, RuntimeMemory};
         let device = [
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_to_do_with_memory_is_no_fault_whatever_its_frames_are_called() {
+    fn unrelated_errors_are_not_memory_faults_even_if_stack_frames_name_memory() {
         for message in [
             "The size of tensor a (3) must match the size of tensor b (4)",
             "mat1 and mat2 shapes cannot be multiplied\nException raised from OutOfMemory at x.cpp:1",

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_skipped_behind_the_first_step_of_their_part() {
+    fn skip_layer_guidance_starts_after_the_first_step_of_its_range() {
         let steps = |text: &str, num_steps: usize| -> Vec<usize> {
             let guider: Guider = text.parse().unwrap();
             let all = 0..num_steps;

@@ -101,7 +101,7 @@ mod tests {
     };
 
     #[test]
-    fn corrections_converge_on_what_is_measured_and_never_leave_their_range() {
+    fn peak_corrections_converge_to_measurements_and_stay_within_bounds() {
         let mut learnt = PeakCorrections::default();
         assert_eq!(learnt.factor(&OF), 1.0);
         let predicted = 1e9;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_known_yet_takes_what_others_of_its_class_have_shown() {
+    fn unknown_device_uses_peak_corrections_of_its_device_class() {
         let mut learnt = PeakCorrections::default();
         learnt.learn(&OF, 1e9, 1.2e9);
         let another = MeasuredPeak {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_request_that_fails_beside_much_free_memory_is_the_machines_pressure() {
+    fn small_allocation_failing_with_free_gpu_memory_is_host_memory_pressure() {
         let host = HostMemory {
             available: Some(700 * MIB),
             page_cache: Some(41 * 1024 * MIB),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_and_pieces_have_sentences_of_their_own() {
+    fn memory_cap_and_fragmentation_are_distinguished_in_reports() {
         let capped = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 139.81 GiB of \
             which 119.00 GiB is free. 20.00 GiB allowed; Of the allocated memory 19.50 GiB is allocated by PyTorch, \
             and 100.00 MiB is reserved by PyTorch but unallocated.";

@@ -111,7 +111,7 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
 }
 
 #[test]
-fn a_broken_file_is_named_by_its_place_and_moved_aside_before_the_next_save() {
+fn broken_preset_file_is_reported_by_line_and_moved_aside_on_save() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("presets.toml");
     let broken = "[[preset]]\nname = \"mine\"\nsteps = = 3\n";

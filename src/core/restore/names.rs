@@ -66,12 +66,30 @@ pub(super) fn comfy_sampler(name: &str) -> &str {
     }
 }
 
-/// `ComfyUI`'s name of a sampler.
-pub(super) fn to_comfy_sampler(kind: SamplerKind) -> &'static str {
+const OF_DIFFUSERS: &str =
+    "Its DPM++ 2M or scheduler is diffusers', which ComfyUI computes differently";
+const OF_RES4LYF: &str = "Its sampler or scheduler needs ComfyUI's node pack RES4LYF";
+
+/// `ComfyUI`'s name of a sampler, and a sentence where it is not quite the same.
+pub(super) fn to_comfy_sampler(kind: SamplerKind) -> (&'static str, Option<&'static str>) {
     match kind {
-        SamplerKind::UniPc => "uni_pc_bh2",
-        SamplerKind::UniPcBh1 => "uni_pc",
-        kind => kind.name(),
+        SamplerKind::UniPc => ("uni_pc_bh2", None),
+        SamplerKind::UniPcBh1 => ("uni_pc", None),
+        SamplerKind::DpmPp2mDiffusers => ("dpmpp_2m", Some(OF_DIFFUSERS)),
+        SamplerKind::Res2s => (kind.name(), Some(OF_RES4LYF)),
+        kind => (kind.name(), None),
+    }
+}
+
+/// As [`to_comfy_sampler`], of a schedule.
+pub(super) fn to_comfy_schedule(schedule: SigmaSchedule) -> (&'static str, Option<&'static str>) {
+    match schedule {
+        SigmaSchedule::Model => ("simple", None),
+        SigmaSchedule::BetaDiffusers => ("beta", Some(OF_DIFFUSERS)),
+        SigmaSchedule::KarrasDiffusers => ("karras", Some(OF_DIFFUSERS)),
+        SigmaSchedule::ExponentialDiffusers => ("exponential", Some(OF_DIFFUSERS)),
+        SigmaSchedule::Beta57 | SigmaSchedule::BongTangent => (schedule.name(), Some(OF_RES4LYF)),
+        schedule => (schedule.name(), None),
     }
 }
 

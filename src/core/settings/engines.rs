@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_chooses_its_engine_whatever_it_was_built_with() {
+    fn libtorch_version_selects_the_engine_regardless_of_its_build_suffix() {
         let chosen = |version: &str| engine_of(version).map(|it| it.executable);
         for version in ["2.11.0", "2.11.0+cu130", "2.11.0+rocm7.14.1"] {
             assert_eq!(chosen(version), Some("safelight-engine"), "{version}");

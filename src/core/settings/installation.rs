@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_cargo_built_in_a_checkout_is_of_a_checkout() {
+    fn only_cargo_builds_inside_a_checkout_count_as_checkout() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| InstallationKind::from_executable(&root.path().join(name));
         let built = [

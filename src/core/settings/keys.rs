@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_on_the_screen_is_taken_back_in_what_is_merged() {
+    fn setting_removed_by_the_user_stays_removed_after_a_merge() {
         let mut base = Settings::default();
         base.memory.cap_gib = Some(20.0);
         base.runtime.environment.insert("A".into(), "1".into());

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_found_beside_a_link_as_it_is_named_and_else_where_it_leads() {
+    fn packages_are_found_next_to_a_symlink_or_else_at_its_target() {
         let root = tempfile::tempdir().unwrap();
         let [store, site] = ["store", "site-packages"].map(|name| root.path().join(name));
         lay(&store, &["torch/lib", "_rocm_sdk_core/lib"]);

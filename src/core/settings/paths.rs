@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_of_hugging_face_is_where_its_variables_say() {
+    fn hugging_face_cache_follows_hf_home_and_hf_hub_cache() {
         let find = |set: &[(&str, &str)]| {
             let variable = |name: &str| {
                 let found = set.iter().find(|(known, _)| *known == name);

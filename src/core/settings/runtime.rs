@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_without_an_engine_is_told_with_those_that_have_one() {
+    fn libtorch_version_without_an_engine_is_reported_with_supported_versions() {
         let expected = "this is libtorch 2.12.0+rocm7.14.1, and Safelight has engines for 2.11.0 and 2.13.0 alone";
         assert_eq!(concerns("2.12.0+rocm7.14.1\n", &["gfx1151"]), [expected]);
         assert_eq!(concerns("2.11.0+cu130", &[]), [""; 0]);

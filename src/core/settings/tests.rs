@@ -24,7 +24,7 @@ fn without_a_file_everything_has_its_default() {
 }
 
 #[test]
-fn the_commented_default_file_says_exactly_the_defaults_and_all_of_them() {
+fn default_settings_file_contains_exactly_all_defaults() {
     let (settings, warnings) = Settings::parse(&table::default_file(), Path::new("")).unwrap();
     assert_eq!(settings, Settings::default());
     assert_eq!(warnings, [""; 0]);
@@ -106,7 +106,7 @@ fn saving_keeps_comments_order_and_unknown_keys() {
 }
 
 #[test]
-fn saving_what_was_loaded_changes_no_byte_that_a_user_wrote() {
+fn saving_unchanged_settings_keeps_the_file_byte_for_byte() {
     let (_folder, path) = file_with(&table::default_file());
     Settings::load(&path).settings.save(&path).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), table::default_file());
@@ -179,7 +179,7 @@ fn a_file_that_is_no_text_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn a_file_that_says_little_is_given_the_changed_keys_and_no_others() {
+fn saving_adds_only_changed_keys_to_a_partial_settings_file() {
     let text = "[models]\nfolders = [\n    '~/a', # the big disk\n    '/b',\n]\n";
     let (_folder, path) = file_with(text);
     let mut settings = Settings::load(&path).settings;

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_is_told_once_and_our_own_save_never() {
+    fn external_settings_edit_is_reported_once_and_own_saves_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let file = SettingsFile::new(folder.path().join("settings.toml"));
         let mut watch = SettingsWatch::new(file.clone());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_stays_away_is_told_once_and_one_that_comes_back_again() {
+    fn settings_watch_reports_removal_once_and_the_file_again_when_restored() {
         let folder = tempfile::tempdir().unwrap();
         let file = SettingsFile::new(folder.path().join("settings.toml"));
         let mut watch = SettingsWatch::new(file.clone());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_keeps_what_was_edited_meanwhile() {
+    fn saving_merges_concurrent_edits_of_the_settings_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = SettingsFile::new(folder.path().join("settings.toml"));
         fs::write(file.path(), "# mine\n[interface]\nscale = 1.5\n").unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_edit_is_told_with_its_place_and_a_mended_one_again() {
+    fn broken_settings_edit_is_reported_by_line_and_a_fixed_one_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let file = SettingsFile::new(folder.path().join("settings.toml"));
         let mut watch = SettingsWatch::new(file.clone());

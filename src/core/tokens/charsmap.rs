@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_map_is_refused_wherever_it_stands() {
+    fn damaged_charsmap_is_refused_at_any_nesting_level() {
         let map = json!({"type": "Precompiled", "precompiled_charsmap": "/////w=="});
         let inside = json!({"type": "Sequence", "normalizers": [{"type": "NFC"}, map]});
         let without_type = json!({"precompiled_charsmap": 3});

@@ -4,7 +4,7 @@ use super::*;
 use crate::telemetry::fake_tree::lay;
 
 #[test]
-fn a_rocm_that_crashes_this_chip_is_told_before_the_engine_is_tried() {
+fn rocm_version_that_crashes_this_gpu_is_a_warning() {
     let case = strix_halo();
     case.set_version("2.11.0+rocm7.1");
     let libtorch = case.first("libtorch");
@@ -13,7 +13,7 @@ fn a_rocm_that_crashes_this_chip_is_told_before_the_engine_is_tried() {
 }
 
 #[test]
-fn firmware_that_crashes_this_chip_and_who_holds_its_memory_are_told() {
+fn broken_gpu_firmware_and_programs_holding_gpu_memory_are_reported() {
     let case = strix_halo();
     let roots = &case.patient.machine.roots;
     let wrong = |case: &Case| {

@@ -125,7 +125,7 @@ fn a_file_comes_in_pieces_over_several_connections_with_progress() {
 }
 
 #[test]
-fn a_connection_that_drops_or_stalls_goes_on_where_it_broke() {
+fn dropped_or_stalled_connection_resumes_where_it_stopped() {
     let failed = Mutex::new(HashSet::new());
     let case = Case::new(move |request| {
         let answer = good(request, &content(BYTES));
@@ -158,7 +158,7 @@ fn a_connection_that_drops_or_stalls_goes_on_where_it_broke() {
 }
 
 #[test]
-fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_continues() {
+fn failed_download_keeps_its_pieces_and_the_next_attempt_resumes() {
     let is_down = Arc::new(Mutex::new(true));
     let down = Arc::clone(&is_down);
     let case = Case::new(move |request| {
@@ -213,7 +213,7 @@ fn a_damaged_file_is_named_and_deleted() {
 }
 
 #[test]
-fn a_server_that_lies_about_lengths_gives_no_file() {
+fn wrong_lengths_ranges_or_etags_fail_the_download() {
     type Lie = fn(Answer, usize) -> Answer;
     let nothing: Lie = |answer, _| Answer {
         drops_after: Some(0),
@@ -292,7 +292,7 @@ fn the_token_stays_with_the_first_host() {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_said_in_one_sentence() {
+fn refused_downloads_fail_with_a_one_line_reason() {
     for (status, expected) in [
         (401, "agreement to its licence"),
         (403, "licence"),
@@ -324,7 +324,7 @@ fn another_file_of_that_name_is_never_written_over() {
 }
 
 #[test]
-fn a_cancelled_download_is_kept_and_a_changed_file_starts_anew() {
+fn cancelled_download_is_kept_and_restarts_if_the_file_changed() {
     let file = |version: u8| -> Vec<u8> {
         let bytes = content(BYTES).into_iter();
         bytes.map(|byte| byte.wrapping_mul(version)).collect()

@@ -9,6 +9,7 @@
 pub(crate) mod bench_cases;
 mod bench_table;
 pub mod chroma;
+pub(crate) mod family;
 pub mod flux;
 pub mod flux2;
 mod flux_backbone;
@@ -22,19 +23,13 @@ mod toy;
 pub mod wan;
 pub mod z_image;
 
-use std::marker::PhantomData;
-use std::path::Path;
-
 use safelight_core::job::Stage;
-use safelight_core::model::ModelFamily;
 
 use crate::EngineError;
 use crate::stages::StageContext;
-use crate::stages::images::{self, EncodedImages, ImageModel};
-use crate::tensor_files;
-use crate::text::PromptEmbeds;
 use bench_cases::BenchCase;
 pub(crate) use bench_table::MEASURED;
+use family::EngineFamily;
 
 static FAMILIES: &[&dyn EngineFamily] = &[
     #[cfg(debug_assertions)]
@@ -71,82 +66,6 @@ pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Result<(), Engine
         Stage::Unload | Stage::Upscale | Stage::Interpolate | Stage::Save => {
             Err(context.no_such_stage())
         }
-    }
-}
-
-/// The stages of one family's recipes. Each reads results of earlier stages from the job's folder and writes its own there.
-pub(crate) trait EngineFamily: Sync {
-    /// Id of the family in `safelight_core::families`.
-    fn id(&self) -> &'static str;
-
-    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
-
-    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    /// Upscales the first pass's image for the second pass.
-    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    /// Noise to latents; `stage` names the transformer.
-    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError>;
-
-    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
-}
-
-pub(crate) struct ImageFamily<M>(ModelFamily, PhantomData<fn() -> M>);
-
-impl<M> ImageFamily<M> {
-    pub(crate) const fn new(family: ModelFamily) -> Self {
-        Self(family, PhantomData)
-    }
-}
-
-impl<M: ImageModel> EngineFamily for ImageFamily<M> {
-    fn id(&self) -> &'static str {
-        self.0.id
-    }
-
-    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        context.texts(|work| M::encode_text(&context.folder(), work))
-    }
-
-    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        images::encode_stage::<M>(context)
-    }
-
-    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        context.tensor("image_embeds", |work| {
-            M::encode_image_prompts(&context.folder(), work)
-        })
-    }
-
-    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        images::enlarge_stage::<M>(context)
-    }
-
-    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
-        let mut embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image_embeds = |path: &Path| tensor_files::read_one(path, "image_embeds");
-        if let Some(tokens) = context.earlier(Stage::EncodeVision, image_embeds)? {
-            embeds.append_image_tokens(&tokens);
-        }
-        let images = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
-        let images = images.unwrap_or_default();
-        let resume = context.checkpoint();
-        context.tensor("latents", |work| {
-            images::denoise::<M>(&embeds, &images, resume, work)
-        })
-    }
-
-    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        images::decode_stage(context)
     }
 }
 

@@ -63,7 +63,7 @@ fn velocity(
 }
 
 #[test]
-fn every_guider_gives_what_that_of_diffusers_gives_step_by_step() {
+fn every_guider_matches_diffusers_at_each_step() {
     let recorded = recorded();
     let names = recorded.keys().filter_map(|key| key.split_once(".0."));
     let runs: Vec<_> = names.filter(|(_, name)| name.contains('/')).collect();
@@ -120,7 +120,7 @@ fn a_block_that_a_model_does_not_have_is_refused_by_its_number() {
 }
 
 #[test]
-fn outside_the_guided_part_only_the_prompt_is_asked_for_and_nothing_where_steps_are_left_out() {
+fn guidance_range_and_zero_steps_limit_the_model_calls_per_step() {
     let recorded = recorded();
     let asked = Cell::new(0);
     let model = |text: &str| {

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_that_ends_its_process_is_told_from_one_that_refuses() {
+    fn compiler_crash_is_distinguished_from_a_compile_error() {
         assert_eq!(shell("printf code"), Ok(Some(b"code".to_vec())));
         let err = shell("kill -ABRT $$").unwrap_err();
         assert_eq!(err, KernelError::CompilerEnded { signal: 6 });

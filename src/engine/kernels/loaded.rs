@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_has_every_kernel_that_is_asked_for() {
+    fn kernel_source_defines_every_requested_kernel() {
         for (_, name) in RowKernel::ALL {
             assert!(SOURCE.contains(&format!("KERNEL {name}_##V(")), "{name}");
         }

@@ -144,7 +144,7 @@ fn a_layer_norm_may_have_weights_or_none() {
 }
 
 #[test]
-fn what_is_added_is_gated_by_the_vector_of_its_token_and_normed_as_it_was_rounded() {
+fn gated_add_uses_the_gate_of_each_token_and_norms_the_rounded_sum() {
     in_both_kinds(|kind| {
         let xs = tensor(&[1, TOKENS, CHANNELS], 0.37).to_kind(kind);
         let ys = tensor(&[1, TOKENS, CHANNELS], 0.71).to_kind(kind);
@@ -200,7 +200,7 @@ fn heads_are_normed_together_and_their_pairs_turned_by_their_token() {
 }
 
 #[test]
-fn each_head_is_normed_by_itself_and_what_is_next_to_it_is_kept() {
+fn head_norm_rope_applies_per_head_and_leaves_the_values_unchanged() {
     let (heads, head_dim) = (6, 2 * HALF);
     in_both_kinds(|kind| {
         let (turns, angles) = turns();

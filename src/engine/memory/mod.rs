@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_says_what_there_is_before_a_network_is_loaded() {
+    fn memory_log_line_states_free_and_allocated_memory_before_a_load() {
         const GIB: u64 = 1 << 30;
         let counts = MemoryCounts {
             allocated: 19 * GIB,

@@ -35,7 +35,7 @@ fn norms_are_those_of_torch() {
 }
 
 #[test]
-fn a_layer_norm_computes_in_f32_whatever_comes_in() {
+fn layer_norm_computes_in_f32_for_bf16_input() {
     let norm = LayerNorm::new(16, 1e-6, &recorded(Kind::BFloat16)).unwrap();
     let found = norm.forward(&get("xs").to_kind(Kind::BFloat16));
     assert_eq!(found.kind(), Kind::Float);

@@ -25,7 +25,7 @@ fn previewer(request: &GenerateRequest) -> StagePreviewer {
 }
 
 #[test]
-fn each_choice_shows_what_it_says() {
+fn preview_choice_selects_tiny_decoder_linear_map_or_none() {
     let (_folder, path) = tiny::write("taef1", |key| Some(key.to_owned()));
     for (choice, has_file, size) in [
         ("auto", true, Some([1, 32, 48, 3])),
@@ -69,7 +69,7 @@ fn a_decoder_that_cannot_be_used_leaves_coarse_previews_and_one_line() {
 }
 
 #[test]
-fn nobody_waits_for_images_that_nobody_sees() {
+fn previews_are_throttled_except_for_the_last_step() {
     let mut previewer = previewer(&request("linear", None));
     assert!(previewer.show(&latents(16), false).is_some());
     assert!(previewer.show(&latents(16), false).is_none());

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn automatic_goes_on_with_the_cpu_and_says_why_the_gpu_could_not_be_used() {
+    fn auto_device_falls_back_to_cpu_and_names_the_gpu_problem() {
         let half = &GPU_HALVES[0];
         let full = |_: &GpuHalf, index| Err(format!("cuda:{index} could not be used: it is full"));
         let runtime = DeviceRuntime::settle(DeviceChoice::Auto, Ok((half, 1)), full).unwrap();

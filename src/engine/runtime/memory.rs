@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_leaves_what_others_have_and_what_the_driver_will_load_to_them() {
+    fn memory_cap_leaves_room_for_other_processes_and_driver_code() {
         let gib = |n: u64| n << 30;
         let counts = MemoryCounts {
             allocated: gib(1),

@@ -107,7 +107,7 @@ fn a_loaded_library_is_where_it_was_named_and_not_where_its_link_leads() {
 }
 
 #[test]
-fn what_amds_runtime_does_not_tell_the_kernels_tables_do() {
+fn kernel_tables_supply_gpu_facts_missing_from_the_amd_runtime() {
     let root = tempfile::tempdir().unwrap();
     lay_card(root.path(), "card0", "0x1002", "0000:c4:00.0", &[]);
     let halo = "gfx_target_version 110501\nlocation_id 50176\n";

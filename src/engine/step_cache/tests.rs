@@ -125,7 +125,7 @@ fn magcache_skips_where_residuals_are_known_to_be_alike() {
 }
 
 #[test]
-fn a_cache_that_needs_what_was_not_measured_is_none() {
+fn uncalibrated_step_cache_is_unavailable_if_its_kind_needs_calibration() {
     for kind in StepCacheKind::ALL {
         let cache = ContextCache::new(kind.into(), 5, CacheCalibration::default());
         let needs_nothing = StepCacheKind::OF_ANY_MODEL.contains(&kind);
@@ -240,7 +240,7 @@ fn a_call_that_is_made_again_is_computed_and_counts_once() {
 }
 
 #[test]
-fn what_stands_in_is_what_the_blocks_added_when_they_last_ran() {
+fn reused_residual_is_the_last_change_made_by_the_blocks() {
     let cache = cache(StepCacheKind::FirstBlock, 0.5, 4);
     let level = Level(1.0);
     assert!(cache.stand_in(0, &level).is_none());

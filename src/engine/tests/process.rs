@@ -89,7 +89,7 @@ fn end_after(stage: Stage, fault: &str, is_time: fn(&EngineMessage) -> bool) -> 
 }
 
 #[test]
-fn an_idle_engine_ends_by_itself_with_its_input() {
+fn idle_engine_process_exits_when_its_input_closes() {
     let status = end_after(Stage::Unload, "", |message| {
         matches!(message, EngineMessage::StageEnded(_))
     });
@@ -155,7 +155,7 @@ int hiprtcDestroyProgram(void **program) { return 0; }
 "#;
 
 #[test]
-fn a_compiler_that_does_not_know_the_gpu_ends_a_process_of_its_own() {
+fn compile_kernels_command_aborts_in_its_own_process_for_an_unknown_gpu() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libhiprtc.so.7");
     stubs::compile(&library, COMPILER_OF_ONE_GPU, &[], false);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn doubling_without_a_shortcut_gives_what_its_steps_give() {
+    fn fused_upsampling_without_shortcut_matches_its_separate_steps() {
         for (frames, height, width) in [(1, 1, 1), (2, 3, 5), (3, 4, 1)] {
             let xs = drawn(&[frames, height, width, 6]);
             let (weight, bias) = (drawn(&[3, 6, 3, 3]), drawn(&[3]));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn doubling_at_once_gives_what_its_steps_give() {
+    fn fused_upsampling_with_shortcut_matches_its_separate_steps() {
         // Shortcuts with as many, twice, four times, half as many channels, and with none of these.
         for (inputs, outputs) in [(6, 6), (6, 3), (8, 2), (3, 6), (4, 6)] {
             for (time, last_only) in [(1, false), (2, false), (2, true)] {

@@ -155,7 +155,7 @@ mod tests {
     const CPU: Device = Device::Cpu;
 
     #[test]
-    fn the_backends_of_a_layer_agree_to_a_hundred_thousandth_and_what_is_wrong_is_seen() {
+    fn conv_backends_agree_and_wrong_results_are_detected() {
         for layer in TRIAL_LAYERS.map(TrialLayer::small).map(TrialLayer::small) {
             let trial = LayerTrial::new(layer, Kind::Float, CPU).unwrap();
             for backend in ConvBackend::ON_DEVICE {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_class_has_layers_of_its_own_sizes() {
+    fn each_shape_class_has_its_own_self_test_layers() {
         let all = ShapeClass::ALL.map(|class| {
             ConvDimensions::ALL.map(|convolutions| {
                 let layers = TrialLayer::of_class(convolutions, class);

@@ -152,7 +152,7 @@ mod tests {
     use crate::drawn::drawn;
 
     #[test]
-    fn pixels_are_divided_by_their_length_whatever_their_width() {
+    fn pixel_norm_is_correct_for_any_number_of_channels() {
         for channels in [1, 5, 16, 37] {
             let xs = drawn(&[2, 3, 2, channels]);
             let gamma = drawn(&[channels]);

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_are_the_file_in_whatever_order_they_are_asked_for() {
+    fn prefetched_tensors_match_the_file_in_any_access_order() {
         let lens = [3, 1 << 20, 5 << 20, 17, 1, 9 << 20, 40, 700_000, 12 << 20];
         let count = lens.len();
         for order in [[1, 0], [4, 0], [2, 5], [count - 1, 3], [1, 0]] {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_another_kind_are_converted_on_the_way() {
+    fn prefetched_tensors_are_converted_to_the_requested_dtype() {
         let count = 3_000_001;
         let values: Vec<u8> = (0..count as u32)
             .flat_map(|n| (n as f32).to_le_bytes())

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_scales_a_norm_is_around_one() {
+    fn random_norm_scales_are_near_one_and_other_weights_near_zero() {
         let w = Weights::random(Kind::Float, Device::Cpu);
         for (key, mean) in [
             ("self_attn.norm_q.weight", 1.0),

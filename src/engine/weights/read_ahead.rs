@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_ahead_ends_with_its_owner_and_forgives_what_is_not_there() {
+    fn read_ahead_stops_when_dropped_and_ignores_missing_folders() {
         let folder = tempfile::tempdir().unwrap();
         drop(ReadAhead::start(folder.path(), true));
         drop(ReadAhead::start(&folder.path().join("gone"), true));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_multiplies_under_each_of_its_names_and_what_goes_with_it_is_known() {
+    fn weight_scale_is_applied_under_each_of_its_key_names() {
         let one = |value: f64, kind| Tensor::from(value).to_kind(kind);
         let scale = one(0.375, Kind::Float);
         let ignored = one(2.0, Kind::Float);

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tried_reads_like_a_sentence() {
+    fn fallback_attempt_is_described_in_one_sentence() {
         let climb = FallbackAttempt {
             stage: Stage::Decode,
             section: 0,

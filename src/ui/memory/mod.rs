@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_time_is_promised_that_nobody_knows() {
+    fn expected_duration_is_shown_only_when_known() {
         let mut course = ExpectedTimeline::default();
         assert!(time_text(&course).contains("after the first job"));
         course.is_timed = true;

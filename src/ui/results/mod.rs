@@ -254,9 +254,11 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         });
         let (name, hover) = (
             "Generate again",
-            "With the same seed, another one, or as Final",
+            "With the same seed, another one, as Final, or in ComfyUI",
         );
-        let again = ResultAction::of_several(icons::SPARKLE, name, hover, choices.into());
+        let mut choices: Vec<ResultAction> = choices.into();
+        choices.push(workflow_action(subject));
+        let again = ResultAction::of_several(icons::SPARKLE, name, hover, choices);
         actions.push(again);
     }
     actions.push(start_action(view, subject));
@@ -364,7 +366,7 @@ fn other_places(
 
 pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
-    vec![
+    let mut actions = vec![
         favourite_action(vec![path()], subject.is_favourite),
         ResultAction::new(
             icons::FOLDER_OPEN,
@@ -378,25 +380,33 @@ pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
             "Put the file's path on the clipboard",
             DesktopCommand::CopyText(path().display().to_string()),
         ),
-        ResultAction::new(
-            icons::COPY,
-            "Copy as ComfyUI workflow",
-            "Put a workflow with its settings on the clipboard, as JSON",
-            RestoreCommand::CopyWorkflow(path()),
-        )
-        .unless((!subject.has_settings).then_some(NO_SETTINGS)),
-        delete_action(subject.trash.clone(), subject.trash.len()),
-    ]
+    ];
+    // That of a job is among the ways to generate it again.
+    if subject.job.is_none() {
+        actions.push(workflow_action(subject));
+    }
+    actions.push(delete_action(subject.trash.clone(), subject.trash.len()));
+    actions
+}
+
+fn workflow_action(subject: &ResultSubject) -> ResultAction {
+    ResultAction::new(
+        icons::COPY,
+        "Copy as ComfyUI workflow",
+        "Put a workflow with its settings on the clipboard, as JSON",
+        RestoreCommand::CopyWorkflow(subject.path.clone()),
+    )
+    .unless((!subject.has_settings).then_some(NO_SETTINGS))
 }
 
 /// Makes all of these favourites, or none of them if all are.
 pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultAction {
     let (name, explanation) = if are_favourites {
-        ("Not a favourite", "Take the star away (F in the gallery)")
+        ("Not a favourite", "Take the star away (B in the gallery)")
     } else {
         (
             "Favourite",
-            "Mark it with a star, to find it again (F in the gallery)",
+            "Mark it with a star, to find it again (B in the gallery)",
         )
     };
     let command = GalleryCommand::Favour(paths, !are_favourites);

@@ -5,7 +5,7 @@ use egui::{Id, TextEdit, ViewportId};
 use super::*;
 
 #[test]
-fn a_field_that_has_the_keyboard_paints_nothing_by_itself() {
+fn focused_text_field_requests_no_repaint() {
     let ctx = Context::default();
     install(&ctx);
     let mut text = String::from("a boat");
@@ -37,7 +37,7 @@ fn contrast(one: Color32, other: Color32) -> f32 {
 }
 
 #[test]
-fn every_colour_of_words_can_be_read_on_what_it_stands_on() {
+fn text_colours_have_enough_contrast_on_every_background() {
     for (look, palette) in [("dark", &DARKROOM), ("light", &DAYLIGHT)] {
         let assert_readable = |ink: Color32, fill: Color32, least: f32, what: &str| {
             let found = contrast(ink, fill);

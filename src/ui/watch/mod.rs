@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caption_says_what_is_known_and_no_more() {
+    fn caption_shows_only_the_known_properties_of_a_file() {
         let settings = json!({"request": {"seed": 12}});
         let video = ViewedMedia {
             paths: vec!["boat.mp4".into()],

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_a_number_that_can_be_meant() {
+    fn typed_numbers_must_be_finite_and_may_use_a_unicode_minus() {
         assert_eq!(typed_number(" \u{2212}1.5 "), Some(-1.5));
         assert_eq!(["nan", "inf", "1e999"].map(typed_number), [None; 3]);
     }

@@ -115,7 +115,7 @@ fn a_backend_that_crashes_or_is_wrong_is_not_chosen() {
 }
 
 #[test]
-fn an_answer_counts_though_its_process_hangs_or_crashes_behind_it() {
+fn probe_result_counts_although_its_process_hangs_or_crashes_afterwards() {
     let (backend, ends, _) = probe(&format!(
         "direct) answer $5 $7 {FASTER}; sleep 60;;\nno_miopen) answer $5 $7 {RIGHT}; kill -SEGV $$;;\n\
          frames) echo noise; answer frames small {FASTER};;"
@@ -194,7 +194,7 @@ fn a_choice_of_the_user_is_never_probed_and_only_amd_is() {
 }
 
 #[test]
-fn an_autoencoder_of_images_gets_a_verdict_of_its_own_where_miopen_hangs() {
+fn image_vae_gets_its_own_backend_verdict_when_miopen_hangs() {
     let request = request();
     let [images, videos] = [flux::FAMILY, wan::FAMILY].map(|family| key_of(family, &request));
     assert_eq!(images.convolutions, ConvDimensions::Images);
@@ -250,7 +250,7 @@ fn a_verdict_is_of_the_numbers_that_the_autoencoder_computes_in() {
 }
 
 #[test]
-fn compiling_is_not_counted_and_a_hang_behind_it_is_seen_soon() {
+fn compile_time_is_excluded_from_the_probe_limit_and_a_later_hang_is_detected() {
     let cases = format!(
         "direct) sleep 2; echo '{WARM_LINE}'; answer $5 $7 {FASTER};;\nno_miopen) exit 1;;\n\
          frames) echo '{WARM_LINE}'; sleep 600;;"
@@ -299,7 +299,7 @@ fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
 }
 
 #[test]
-fn a_verdict_that_is_due_counts_as_none_until_it_is_found_anew() {
+fn expired_verdict_counts_as_unknown_until_probed_again() {
     let mut backends = ConvBackends::load(None);
     let hung = ProbeResult::TimedOut { secs: 60.0 };
     let records = vec![ConvBackendRecord::probed(ConvBackend::Direct, QUICK, hung)];

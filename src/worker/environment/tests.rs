@@ -85,7 +85,7 @@ fn an_override_of_the_target_is_taken_from_gfx1151_and_left_to_others_who_need_i
 }
 
 #[test]
-fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_through() {
+fn inherited_allocator_variables_are_removed_on_a_gpu_and_settings_apply() {
     let inherited = [
         ("PYTORCH_HIP_ALLOC_CONF", "max_split_size_mb:64"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
@@ -105,7 +105,7 @@ fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_throug
 }
 
 #[test]
-fn a_search_for_convolutions_that_a_shell_asked_for_gives_way_and_the_settings_do_not() {
+fn inherited_miopen_search_variables_are_overridden_but_settings_win() {
     let mut settings = RuntimeSettings::default();
     let enforce = "MIOPEN_FIND_ENFORCE";
     let inherited = [(MIOPEN_FIND_MODE, "NORMAL"), (enforce, "3")];
@@ -139,7 +139,7 @@ fn the_layout_of_convolutions_is_the_safe_one_on_amd_unless_the_user_set_another
 }
 
 #[test]
-fn what_a_probe_found_of_miopen_reaches_the_engine_unless_the_settings_say_otherwise() {
+fn probed_miopen_mode_reaches_the_engine_unless_the_settings_override_it() {
     let mut settings = RuntimeSettings::default();
     let found = EngineTarget {
         miopen: MiopenMode::SearchingInnermost,

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_kept_or_their_loss_is_told() {
+    fn frame_times_are_kept_or_their_loss_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let source = folder.path().join("a.webp");
         let frame = |grey| RgbPixels::from_fn(8, 8, |_, _| [grey; 3]).expect("an image");

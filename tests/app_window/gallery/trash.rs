@@ -49,7 +49,7 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
 }
 
 #[test]
-fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
+fn each_undo_restores_one_deletion_and_selects_the_restored_result() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
     bench.choose_result("a, image");
@@ -72,7 +72,7 @@ fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
 }
 
 #[test]
-fn what_was_wished_a_moment_before_the_window_closes_is_done() {
+fn pending_deletions_and_favourites_are_completed_when_the_window_closes() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
     let at = |name: &str| results(home.path()).join(name);
@@ -92,7 +92,7 @@ fn what_was_wished_a_moment_before_the_window_closes_is_done() {
 }
 
 #[test]
-fn what_could_not_come_back_can_be_tried_again_and_what_the_trash_lost_is_told_once() {
+fn failed_restore_can_be_retried_and_an_emptied_trash_is_reported_once() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "a.png", "a red boat", 7);
     let mut bench = one_deleted(home.path());
@@ -113,7 +113,7 @@ fn what_could_not_come_back_can_be_tried_again_and_what_the_trash_lost_is_told_o
 }
 
 #[test]
-fn what_a_job_writes_or_begins_with_is_not_deleted() {
+fn file_written_by_the_running_job_cannot_be_deleted() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = window(home.path());
     let sent = bench.start_job();

@@ -19,18 +19,21 @@ fn help() -> String {
 }
 
 #[test]
-fn the_help_says_what_a_model_can_be_and_which_tiles_there_are() {
+fn help_lists_the_accepted_model_paths_and_tile_sizes() {
     for part in [
-        "a diffusers folder, a transformer's file, or a folder with one",
-        "64 or more, in steps of 8 (of 16 for the 5B model)",
+        "a diffusers folder, or a transformer file or its folder",
+        "64 or more, a multiple of 8 (16 for Wan's 5B model)",
     ] {
         assert!(help().contains(part), "{part}");
     }
 }
 
 #[test]
-fn the_help_says_which_prompts_are_templates_and_which_are_literal() {
-    for part in ["a template: {a|b}", "Its prompts are used literally"] {
+fn help_distinguishes_prompt_templates_from_literal_prompts() {
+    for part in [
+        "{a|b} picks one of the choices",
+        "Its prompts are used literally",
+    ] {
         assert!(help().contains(part), "{part}");
     }
 }

@@ -47,7 +47,7 @@ fn each_missing_file_and_folder_is_named() {
 }
 
 #[test]
-fn a_folder_that_is_no_pipeline_and_a_path_to_nothing_have_errors_of_their_own() {
+fn folders_without_model_index_and_missing_paths_have_separate_errors() {
     let err = after(|folder| fs::remove_file(folder.join("model_index.json")).unwrap());
     assert!(matches!(err, CatalogError::NoModel { .. }), "{err}");
     let root = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn shard_transformer(folder: &Path) {
 }
 
 #[test]
-fn shards_must_all_be_there_whole_and_hold_what_the_index_says() {
+fn sharded_weights_must_be_complete_and_match_their_index() {
     let root = tempfile::tempdir().unwrap();
     let folder = write_pipeline(root.path());
     let single = ModelSpec::open(&folder).unwrap();
@@ -179,7 +179,7 @@ fn an_index_cannot_lead_out_of_its_folder() {
 }
 
 #[test]
-fn a_pickle_is_refused_with_what_to_get_instead() {
+fn pickle_files_are_refused_with_a_hint_to_use_safetensors() {
     for name in ["diffusion_pytorch_model.bin", "model.PTH", "a.ckpt", "b.pt"] {
         let err = after(|folder| {
             fs::remove_file(folder.join(TRANSFORMER)).unwrap();
@@ -245,7 +245,7 @@ fn a_tokenizer_whose_ids_the_embedding_does_not_have_is_refused() {
 }
 
 #[test]
-fn other_models_are_named_and_said_to_be_not_for_this_version() {
+fn unsupported_models_are_refused_with_their_name() {
     for (class, part) in [
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
@@ -294,7 +294,7 @@ fn single_files_and_original_checkpoints_are_named() {
 }
 
 #[test]
-fn a_card_names_everything_that_is_wrong_and_what_is_whole() {
+fn inspect_report_lists_every_problem_and_the_intact_components() {
     let root = tempfile::tempdir().unwrap();
     let folder = write_pipeline(root.path());
     let whole = IdentityCard::read(&folder).unwrap();
@@ -334,7 +334,7 @@ fn a_card_of_a_wider_transformer_names_the_published_variant() {
 }
 
 #[test]
-fn what_is_no_model_is_named_by_its_first_bytes() {
+fn non_model_files_are_identified_by_their_first_bytes() {
     let root = tempfile::tempdir().unwrap();
     // Begins as a JPEG XL image does, by the length of its header.
     let len = 2815_u64.to_le_bytes();

@@ -64,7 +64,7 @@ fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint(
 }
 
 #[test]
-fn whoever_states_a_shift_for_a_model_means_it_at_every_size() {
+fn shift_set_by_the_user_overrides_the_built_in_shift_for_small_sizes() {
     let (_root, paths) = user();
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
@@ -86,7 +86,7 @@ fn whoever_states_a_shift_for_a_model_means_it_at_every_size() {
 }
 
 #[test]
-fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift() {
+fn scheduler_config_sets_sampler_and_shift_of_unknown_pipelines() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("my-distilled-14b");
     let weights = "diffusion_pytorch_model.safetensors";
@@ -137,7 +137,7 @@ fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift(
 }
 
 #[test]
-fn every_known_model_that_can_be_fetched_says_how_much_that_is() {
+fn every_downloadable_model_states_its_download_size() {
     let (_root, paths) = user();
     let catalog = ModelCatalog::load(&paths, &Settings::default());
     let missing = catalog.missing.iter();

@@ -57,7 +57,7 @@ fn the_shipped_catalogue_is_complete() {
 }
 
 #[test]
-fn a_bare_machine_has_no_model_and_says_what_is_known_and_where_it_looked() {
+fn empty_catalog_lists_known_models_and_searched_folders() {
     let (_root, paths) = user();
     let catalog = ModelCatalog::load(&paths, &Settings::default());
     assert!(catalog.available.is_empty() && catalog.problems.is_empty());
@@ -173,7 +173,7 @@ fn an_unknown_model_takes_sizes_from_its_configs_and_small_defaults() {
 }
 
 #[test]
-fn a_folders_own_file_says_what_configs_cannot() {
+fn safelight_json_overrides_name_defaults_and_limits_of_a_folder() {
     let (root, _) = user();
     let folder = write_pipeline(&root.path().join("x"));
     let own = folder.join("safelight.json");
@@ -241,7 +241,7 @@ fn the_users_catalogue_adds_places_and_changes_entries() {
 }
 
 #[test]
-fn a_wrong_users_catalogue_is_reported_with_its_place_and_the_rest_works() {
+fn invalid_user_catalog_is_reported_by_line_and_built_in_models_remain() {
     for (text, place) in [
         ("[[model]]\nid = 'a'\nnmae = 'b'\n", "line 3, column 1"),
         ("[[model]]\nname = 'b'\n", "line 1"),
@@ -311,7 +311,7 @@ fn find_takes_a_path_that_no_list_has() {
 }
 
 #[test]
-fn a_known_model_that_is_there_and_broken_says_what_is_wrong_with_it() {
+fn finding_a_damaged_known_model_returns_its_weights_error() {
     let (root, mut paths) = user();
     let assets = root.path().join("assets");
     let model = write_pipeline(&assets.join("little-world"));

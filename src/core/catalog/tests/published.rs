@@ -156,7 +156,7 @@ fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
 }
 
 #[test]
-fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
+fn wan_transformer_config_is_the_same_for_every_key_layout_and_prefix() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(&root.path().join("models"));
     let plain = transformer(FLF2V_14B);
@@ -323,7 +323,7 @@ fn a_file_of_no_published_shape_takes_plain_defaults_and_one_of_known_shape_its_
 }
 
 #[test]
-fn a_card_says_what_a_file_makes_together_with_what_lies_around_it() {
+fn inspect_report_of_a_transformer_names_its_model_and_missing_components() {
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     let place = models.join("diffusion_models/wan2.2_t2v_low_noise_14B_fp16.safetensors");

@@ -111,7 +111,7 @@ fn parts_of_any_name_and_storage_that_fit_are_not_fetched_again() {
 }
 
 #[test]
-fn a_transformer_that_is_here_in_another_storage_leaves_only_what_it_lacks() {
+fn installed_transformer_in_another_dtype_is_not_downloaded_again() {
     let (_root, paths) = user();
     let models = paths.models();
     let place = models.join("unet/Wan2_1-T2V-1_3B_bf16.safetensors");
@@ -253,7 +253,7 @@ bytes = 5
 }
 
 #[test]
-fn a_source_that_cannot_be_is_told_with_its_place() {
+fn invalid_download_sources_are_reported_with_line_and_column() {
     let (_root, paths) = user();
     fs::create_dir_all(&paths.config).unwrap();
     let whole = [

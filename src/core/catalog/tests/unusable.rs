@@ -25,7 +25,7 @@ fn one_without(parts: &[&str], name: &str) -> UnusableModel {
 }
 
 #[test]
-fn a_known_model_is_completed_by_what_it_still_lacks() {
+fn incomplete_known_model_offers_to_download_its_missing_components() {
     let one = one_without(&["vae"], "wan2.1_t2v_1.3B_fp16");
     assert_eq!(one.ailment, ModelProblem::Incomplete);
     assert!(one.needs[0].example.starts_with("wan_2.1_vae.safetensors"));
@@ -35,7 +35,7 @@ fn a_known_model_is_completed_by_what_it_still_lacks() {
 }
 
 #[test]
-fn a_model_that_nobody_knows_is_completed_by_the_files_that_it_needs() {
+fn incomplete_unknown_model_offers_to_download_its_missing_components() {
     let one = one_without(&["vae", "text_encoders"], "my_own_tune_v7");
     assert_eq!(one.needs.len(), 2, "{:?}", one.needs);
     let fetch = one.fetch.expect("the files are known");

@@ -62,7 +62,7 @@ fn each_tensor_counts(whole: &WeightSet, config: &Path) {
 }
 
 #[test]
-fn an_autoencoder_behind_a_prefix_is_as_good_as_one_without() {
+fn vae_with_a_key_prefix_is_found_like_one_without() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
     for (prefix, channels, dims, name) in [

@@ -105,7 +105,7 @@ fn a_network_is_used_as_often_as_the_size_needs() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_before_anything_is_computed() {
+fn invalid_upscale_requests_are_refused_before_processing() {
     let folder = tempfile::tempdir().unwrap();
     let good = form(folder.path(), image(folder.path()));
     let pickle = folder.path().join("4x.pth");

@@ -372,7 +372,7 @@ mod tests {
     const ONE: &str = r#"{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
 
     #[test]
-    fn a_sound_header_tells_names_shapes_and_notes() {
+    fn safetensors_header_gives_names_shapes_and_metadata() {
         let header = read(&file(ONE, 24)).unwrap();
         assert_eq!(header.tensors.len(), 1);
         assert_eq!(header.info("a").unwrap().shape, [2, 3]);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_anywhere_too_long_or_stands_twice_is_refused() {
+    fn truncated_or_overlong_files_and_duplicate_keys_are_refused() {
         let whole = file(ONE, 24);
         for cut in 0..whole.len() {
             assert!(read(&whole[..cut]).is_err(), "cut at {cut}");
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_far_more_memory_than_the_file_is_refused_or_left_out() {
+    fn headers_that_need_excessive_memory_are_refused_or_trimmed() {
         let ones = format!(r#""shape":[{}1],"data_offsets":[0,1]"#, "1,".repeat(1000));
         let entry = |rest: &str| format!(r#"{{"a":{{"dtype":"U8",{rest}}}}}"#);
         let err = read(&file(&entry(&ones), 1)).unwrap_err().to_string();

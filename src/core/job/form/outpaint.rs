@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_control_as_many_whole_latents_are_extended_as_it_has_unless_somebody_says() {
+    fn frames_to_extend_defaults_to_whole_latents_of_the_control_video() {
         let mut spec = spec();
         (spec.limits.frame_stride, spec.limits.max_frames) = (4, 81);
         spec.defaults.num_frames = 49;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_with_a_control_video_extends_that_without_a_mask_of_its_own() {
+    fn outpainting_a_control_video_needs_no_mask_support() {
         let mut spec = spec();
         spec.mask = InputUse::No;
         spec.limits.controls = ControlUse {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_cannot_make_is_refused_with_one_sentence() {
+    fn unsupported_outpainting_is_refused_with_a_reason() {
         assert_eq!(margins_for(&spec(), (512, 512), left(100)), Ok(left(112)));
         let problem = |change: &dyn Fn(&mut ModelSpec), margins| {
             let mut spec = spec();

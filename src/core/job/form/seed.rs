@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_seed_is_followed_as_its_mode_says() {
+    fn next_seed_follows_the_seed_mode() {
         assert_eq!(after(SeedMode::Fixed, "7", 4), "7");
         assert_eq!(after(SeedMode::Increment, " 7 ", 4), "11");
         assert_eq!(after(SeedMode::Increment, "18446744073709551615", 1), "0");

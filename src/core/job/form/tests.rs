@@ -117,7 +117,7 @@ fn an_empty_form_takes_the_models_defaults() {
 }
 
 #[test]
-fn every_wrong_field_is_named_with_what_was_expected_and_found() {
+fn every_invalid_field_is_reported_with_the_expected_value() {
     let wrong = GenerateForm {
         width: Some(0),
         num_frames: Some(0),
@@ -233,7 +233,7 @@ fn a_png_is_one_image_unless_frames_are_chosen_or_a_video_is_continued() {
 }
 
 #[test]
-fn a_model_says_which_images_it_needs_and_which_it_cannot_use() {
+fn required_input_images_must_be_given_and_unsupported_ones_are_refused() {
     use InputUse::{No, Optional, Required};
     let text_only = "makes videos from text only and cannot use a";
     for (uses, given, expected) in [
@@ -338,7 +338,7 @@ fn use_preset(form: &mut GenerateForm) {
 }
 
 #[test]
-fn a_preset_gives_what_the_form_leaves_open() {
+fn preset_fills_settings_that_the_form_leaves_empty() {
     let request = request_of(&with_preset(), |form| {
         use_preset(form);
         form.sampling.num_steps = Some(6);
@@ -397,8 +397,7 @@ fn the_part_of_the_schedule_has_at_least_one_step() {
 }
 
 #[test]
-fn a_lora_of_few_steps_names_its_preset_until_its_steps_are_set_and_is_as_strong_as_its_authors_say()
- {
+fn few_step_lora_suggests_its_preset_and_uses_the_preset_strength() {
     let mut spec = with_preset();
     spec.presets[0].lora_strength = Some(0.125);
     let with = |name: &str, change: &dyn Fn(&mut GenerateForm)| {

@@ -135,7 +135,7 @@ fn samplers_loras_and_guidance_are_set_by_their_names() {
 }
 
 #[test]
-fn what_cannot_be_a_grid_is_refused_with_one_sentence() {
+fn invalid_grids_are_refused_with_one_sentence() {
     for (sides, expected) in table(
         r#"steps=4,x -> Steps of the grid must be whole numbers
            steps= -> the grid has no values for Steps: write some, such as 4, 8, 12
@@ -161,7 +161,7 @@ fn what_cannot_be_a_grid_is_refused_with_one_sentence() {
 }
 
 #[test]
-fn lines_of_a_prompt_are_grids_of_their_own_and_all_their_jobs_count() {
+fn each_prompt_line_gets_its_own_grid_and_all_jobs_count_towards_the_limit() {
     let mut form = form(&["steps=4,8"]);
     (form.prompt, form.is_one_a_line) = ("a boat\na tree".to_owned(), true);
     let made = made(&form).unwrap();
@@ -172,7 +172,7 @@ fn lines_of_a_prompt_are_grids_of_their_own_and_all_their_jobs_count() {
 }
 
 #[test]
-fn a_batch_in_a_grid_is_told_to_be_one() {
+fn batch_size_in_a_grid_is_reduced_to_one_with_a_notice() {
     let mut form = form(&["steps=4,8"]);
     form.batch_size = Some(3);
     let made = made(&form).unwrap();

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_that_stands_there_again_is_followed_once_and_counts_each_time() {
+    fn repeated_wildcard_is_measured_once_and_counts_each_time() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             fs::write(folder.path().join(format!("{name}.txt")), text).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_draws_what_a_list_draws_whatever_the_weights_are() {
+    fn weighted_choice_tree_draws_the_same_items_as_a_linear_list() {
         let tables: [&[f64]; 6] = [
             &[1.0],
             &[3.0, 0.0, 1.0],

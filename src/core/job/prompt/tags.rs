@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tag_asks_for_and_is_not_done_is_named() {
+    fn ignored_tag_features_are_named_in_notices() {
         let found = parsed("fox <lora:a:0.8:0.6:lbw=OUTALL> <hypernet:x:1> <embedding:bad>");
         assert_eq!((found.text.as_str(), found.loras[0].strength), ("fox", 0.6));
         let notices = found.notices.join("\n");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_prompt_keeps_what_is_never_closed_and_loses_wrong_tags_with_a_notice() {
+    fn foreign_prompt_keeps_unclosed_tags_and_drops_invalid_ones_with_a_notice() {
         let found = TaggedPrompt::of_foreign("fox <lora:bad:abc> <lora:a:0:0,8> <lora:open", true);
         assert_eq!(found.text, "fox <lora:open");
         let [lora] = found.loras.as_slice() else {

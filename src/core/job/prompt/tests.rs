@@ -62,7 +62,7 @@ fn a_choice_becomes_each_of_its_options() {
 }
 
 #[test]
-fn what_is_no_template_stays_to_the_letter() {
+fn text_without_template_syntax_is_left_unchanged() {
     let plain = [
         "",
         "   ",
@@ -246,7 +246,7 @@ fn the_first_folder_that_has_a_name_gives_it() {
 }
 
 #[test]
-fn a_wildcard_that_cannot_be_read_is_told_by_its_name() {
+fn unreadable_wildcards_are_reported_by_name() {
     let (kept, wildcards) = folder(&[
         ("empty.txt", "# nothing\n\n"),
         ("a.txt", "__b__"),
@@ -415,7 +415,7 @@ fn every_line_is_a_prompt_but_empty_ones_and_comments() {
 }
 
 #[test]
-fn a_prompt_says_whether_another_seed_may_choose_otherwise() {
+fn has_choices_detects_prompts_that_depend_on_the_seed() {
     for template in ["a {red|blue} fox", "{2$$a|b}", "a __animal__"] {
         assert!(has_choices(template), "{template}");
     }

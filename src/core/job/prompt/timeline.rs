@@ -287,7 +287,7 @@ mod tests {
     // A section of 9 latent frames is a second at 36 frames a second.
 
     #[test]
-    fn a_prompt_without_times_is_said_to_every_section_as_it_is() {
+    fn prompt_without_times_applies_to_every_section_unchanged() {
         let all = section_texts("a [very] odd  man [2: x]", 3, SectionOrder::F1);
         assert_eq!(all, vec![heard(&[("a [very] odd  man [2: x]", 1.0)]); 3]);
     }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_outside_is_said_at_all_times_and_alone_in_gaps() {
+    fn text_outside_time_ranges_applies_to_all_sections_and_fills_gaps() {
         let prompt = "a man, oil paint: [1s-2s: he  [really] waves]";
         let (gap, whole) = ("a man, oil paint:", "a man, oil paint: he [really] waves");
         let expected = [gap, whole, gap].map(|text| heard(&[(text, 1.0)]));
@@ -327,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sliver_of_a_section_is_not_heard() {
+    fn prompt_that_barely_overlaps_a_section_is_ignored_there() {
         let prompt = "[0s-1.04s: one] [1.04s: two]";
         let expected = [heard(&[("one", 1.0)]), heard(&[("two", 1.0)])];
         assert_eq!(section_texts(prompt, 2, SectionOrder::F1), expected);
     }
 
     #[test]
-    fn times_that_cannot_be_are_told() {
+    fn invalid_prompt_time_ranges_are_refused_and_other_brackets_are_plain_text() {
         let problem = |prompt| PromptTimeline::parse(prompt).unwrap_err();
         assert!(problem("[2s-1s: x]").contains("must be later than the start"));
         assert!(problem("[2s: x").contains("is not closed"));

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_a_model_does_not_have_are_told_and_left_out() {
+    fn component_overrides_that_a_model_does_not_use_are_removed_and_reported() {
         let named = ComponentOverrides {
             vae: Some("vae".into()),
             text_encoder_2: Some("t5".into()),

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_base_lies_beside_the_file_and_folders_lie_under_their_base() {
+    fn relative_paths_resolve_against_base_path_and_base_path_against_the_file() {
         let (folder, _) = read_text("");
         let file = folder.path().join("extra_model_paths.yaml");
         fs::create_dir_all(folder.path().join("tree/models/vae")).unwrap();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_a_problem_with_its_place() {
+    fn broken_extra_model_paths_file_is_reported_with_line_and_column() {
         for (text, place) in [
             ("a:\n  vae: [/x\n", "line "),
             ("a:\n\tvae: /x\n", "line 2, column "),

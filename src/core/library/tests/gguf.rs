@@ -99,7 +99,7 @@ fn as_llama_cpp(shapes: &Shapes) -> Shapes {
 }
 
 #[test]
-fn a_gguf_transformer_is_a_model_whatever_it_says_of_its_architecture() {
+fn gguf_transformer_is_recognised_regardless_of_its_architecture_field() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
     let shapes = transformer(T2V_1_3B);
@@ -169,7 +169,7 @@ fn blocks_that_cannot_be_expanded_are_refused_with_those_that_can() {
 }
 
 #[test]
-fn a_search_finds_gguf_files_and_says_which_are_cut_off() {
+fn search_lists_gguf_models_and_reports_truncated_ones() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
     let shapes = transformer(NARROW);

@@ -171,7 +171,7 @@ fn desktops_own_list_and_the_places_that_programs_settings_name_are_searched() {
 }
 
 #[test]
-fn a_broken_list_is_one_problem_with_its_place_and_hides_nothing() {
+fn broken_extra_model_paths_file_is_one_problem_and_hides_no_models() {
     let (_root, paths, home) = user_with_home();
     write_pipeline(&home.join("ComfyUI/models/diffusers/a"));
     write_text(

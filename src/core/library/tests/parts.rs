@@ -365,7 +365,7 @@ fn a_width_without_whole_heads_needs_a_config() {
 }
 
 #[test]
-fn a_search_tells_half_downloaded_and_foreign_files_apart_and_hides_nothing() {
+fn search_separates_incomplete_files_from_unsupported_models() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
     let folder = models.join("diffusion_models");
@@ -427,7 +427,7 @@ fn a_search_tells_half_downloaded_and_foreign_files_apart_and_hides_nothing() {
 }
 
 #[test]
-fn a_known_models_file_that_misses_a_part_says_so_when_it_is_asked_for() {
+fn finding_a_known_model_without_its_components_reports_the_missing_ones() {
     let root = tempfile::tempdir().unwrap();
     let place = root
         .path()
@@ -443,7 +443,7 @@ fn a_known_models_file_that_misses_a_part_says_so_when_it_is_asked_for() {
 }
 
 #[test]
-fn whatever_lies_above_a_models_own_folder_is_none_of_its_parts() {
+fn components_above_the_model_folder_are_not_used() {
     let root = tempfile::tempdir().unwrap();
     comfy_tree(root.path());
     let place = root.path().join("mine/x.safetensors");

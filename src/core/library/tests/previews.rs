@@ -105,7 +105,7 @@ fn each_model_gets_the_tiny_decoder_of_its_latents() {
 }
 
 #[test]
-fn a_nameless_file_goes_by_what_it_is_stored_as_and_that_of_another_model_to_nobody() {
+fn unnamed_preview_decoder_is_matched_by_dtype_and_foreign_ones_are_ignored() {
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     tree(&models);
@@ -123,7 +123,7 @@ fn a_nameless_file_goes_by_what_it_is_stored_as_and_that_of_another_model_to_nob
 }
 
 #[test]
-fn the_folder_of_diffusers_is_told_by_its_name() {
+fn diffusers_tiny_autoencoder_is_recognised_by_its_folder_name() {
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     tree(&models);

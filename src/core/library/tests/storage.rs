@@ -309,7 +309,7 @@ fn write_int8(place: &Path, json: &str) {
 }
 
 #[test]
-fn int8_with_rotation_runs_and_is_named_and_what_it_says_otherwise_is_refused() {
+fn int8_with_rotation_is_supported_and_invalid_int8_settings_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
     let place = models.join("x.safetensors");
@@ -342,7 +342,7 @@ fn int8_with_rotation_runs_and_is_named_and_what_it_says_otherwise_is_refused() 
 }
 
 #[test]
-fn quantised_files_of_other_families_say_what_they_are() {
+fn nunchaku_4_bit_files_are_identified_and_refused() {
     let root = tempfile::tempdir().unwrap();
     let place = root.path().join("svdq.safetensors");
     let mut shapes = Shapes::new();

@@ -18,7 +18,7 @@ use crate::testing::random::Random;
 use crate::testing::table;
 
 #[test]
-fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
+fn lora_is_checked_against_the_job_model_and_other_files_are_refused() {
     let files = Files::new();
     let model = ModelFiles {
         transformer: files.write("model.safetensors", &transformer(T2V_1_3B)),
@@ -69,7 +69,7 @@ fn a_file_of_one_expert_leaves_the_other_alone() {
 }
 
 #[test]
-fn strengths_stand_behind_the_files_name() {
+fn lora_strengths_are_parsed_after_the_file_name() {
     let parsed = |text: &str| {
         text.parse::<LoraChoice>()
             .map(|lora| (lora.path, lora.strength, lora.strength_2))
@@ -93,7 +93,7 @@ fn strengths_stand_behind_the_files_name() {
 }
 
 #[test]
-fn a_card_tells_whose_lora_it_is_and_what_it_was_trained_on() {
+fn lora_report_shows_family_layout_rank_and_trained_words() {
     let files = Files::new();
     let mut shapes = lora_of(
         &flux(),
@@ -242,7 +242,7 @@ fn no_names_and_shapes_make_the_matching_panic() {
 }
 
 #[test]
-fn a_file_that_is_cut_off_or_no_weights_is_told_as_any_other() {
+fn truncated_and_missing_lora_files_are_refused() {
     let files = Files::new();
     let path = files.write("x.safetensors", &comfy(T2V_1_3B));
     let bytes = std::fs::read(&path).unwrap();

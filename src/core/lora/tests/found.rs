@@ -58,7 +58,7 @@ fn a_folder_of_the_settings_is_searched_by_name_and_a_circle_of_links_ends() {
 }
 
 #[test]
-fn a_lora_is_fitted_to_the_model_and_what_does_not_fit_says_why() {
+fn lora_fit_is_checked_and_mismatches_give_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let mut spec = test_spec();

@@ -266,7 +266,7 @@ fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
 }
 
 #[test]
-fn loras_of_families_that_are_not_supported_are_told_from_those_that_are() {
+fn loras_of_unsupported_families_are_recognised_and_marked_unsupported() {
     let files = Files::new();
     let card = |layer: &str, outputs: u64| {
         let shapes = one_layer(layer, [outputs, 8], KOHYA);
@@ -315,7 +315,7 @@ fn layers_for_images_are_left_out_quietly_where_the_model_has_none() {
 }
 
 #[test]
-fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
+fn unknown_lora_keys_are_counted_and_low_coverage_is_flagged() {
     let files = Files::new();
     let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
     let mut shapes = comfy(T2V_1_3B);

@@ -12,7 +12,7 @@ fn named(files: &[&str], name: &str, fits: &dyn Fn(&Path) -> bool) -> Vec<String
 }
 
 #[test]
-fn the_folder_of_a_name_decides_and_then_what_fits() {
+fn lora_name_is_matched_by_folder_first_and_then_by_fit() {
     let files = [
         "/l/flux/style.safetensors",
         "/l/wan/Style.safetensors",

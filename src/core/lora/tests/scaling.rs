@@ -92,7 +92,7 @@ fn assert_scaled(notes: &Value, factor: &str) -> LoraFile {
 }
 
 #[test]
-fn the_config_beside_a_lora_counts_by_its_folder_and_by_its_path_but_not_among_others() {
+fn adapter_config_next_to_a_lora_applies_only_without_other_loras() {
     let files = Files::new();
     let folder = files.0.path();
     let path = folder.join("pytorch_lora_weights.safetensors");
@@ -279,7 +279,7 @@ fn a_layer_with_singular_values_or_cores_does_not_act_and_its_keys_are_named() {
 }
 
 #[test]
-fn layers_of_other_kinds_beside_a_lora_are_named() {
+fn unsupported_layers_in_a_lora_are_named_in_notices() {
     let mut shapes = diffusers();
     for (key, shape) in [
         ("blocks.1.ffn.0.oft_blocks", vec![4, 16, 16]),

@@ -10,7 +10,7 @@ const HARD: MaskBrush = MaskBrush {
 };
 
 #[test]
-fn a_stroke_covers_its_width_from_end_to_end_and_says_what_it_touched() {
+fn mask_stroke_covers_its_width_and_returns_the_touched_area() {
     let mut mask = ImageMask::new(100, 40);
     let touched = mask.stroke([20.0, 20.0], [60.0, 20.0], HARD);
     for x in [20, 40, 59] {
@@ -99,7 +99,7 @@ fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
 }
 
 #[test]
-fn erasing_takes_away_what_was_painted() {
+fn eraser_stroke_clears_painted_mask_pixels() {
     let mut mask = ImageMask::new(50, 50);
     mask.fill(255);
     mask.stroke(

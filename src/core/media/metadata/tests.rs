@@ -246,7 +246,7 @@ fn flipped_bits_never_panic() {
 }
 
 #[test]
-fn any_bytes_behind_a_known_head_never_panic() {
+fn random_bytes_after_a_known_header_never_panic() {
     let mut random = Random::new(7);
     for _ in 0..300 {
         let bytes = random.bytes(400);

@@ -160,7 +160,7 @@ fn files_that_lie_or_are_cut_off_anywhere_end_quietly() {
 }
 
 #[test]
-fn a_gif_has_its_comments_and_a_video_the_tags_behind_clusters_of_unknown_length() {
+fn gif_comments_and_webm_tags_after_unknown_size_clusters_are_read() {
     let gif = b"GIF89a\x01\0\x01\0\0\0\0\x21\xfe\x03hel\x02lo\0\x3b";
     assert_eq!(read(gif), [text("comment", "hello")]);
     let tags = webm("COMMENT", WORDS).split_off(16);

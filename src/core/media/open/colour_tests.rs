@@ -233,7 +233,7 @@ fn sixteen_bits_are_converted_before_they_are_rounded() {
 }
 
 #[test]
-fn png_says_its_colours_in_an_order_of_precedence() {
+fn png_colour_chunks_are_applied_in_order_of_precedence() {
     let plain = png_file(None, &P3);
     let gamma = |png: &[u8]| with_chunk(png, *b"gAMA", &100_000_u32.to_be_bytes());
     let cicp = |png: &[u8], primaries| with_chunk(png, *b"cICP", &[primaries, 13, 0, 1]);
@@ -247,7 +247,7 @@ fn png_says_its_colours_in_an_order_of_precedence() {
 }
 
 #[test]
-fn the_narrow_range_of_a_pngs_cicp_chunk_is_expanded_and_said() {
+fn narrow_range_png_cicp_is_expanded_and_reported() {
     let narrow = |png: &[u8], primaries| with_chunk(png, *b"cICP", &[primaries, 13, 0, 0]);
     let opened = assert_is(
         &narrow(&png_file(None, &[235, 16, 126]), 1),
@@ -267,7 +267,7 @@ fn the_narrow_range_of_a_pngs_cicp_chunk_is_expanded_and_said() {
 }
 
 #[test]
-fn an_invalid_cicp_chunk_of_a_png_is_ignored_and_said() {
+fn invalid_png_cicp_chunk_is_ignored_with_a_notice() {
     let plain = png_file(None, &P3);
     for points in [&[99, 99, 99, 99][..], &[9, 16, 9, 1], &[9, 16, 0, 7], &[9]] {
         let file = with_chunk(&plain, *b"cICP", points);
@@ -408,7 +408,7 @@ fn cmyk_is_converted_through_its_profile() {
 }
 
 #[test]
-fn a_profile_that_cannot_be_used_leaves_the_pixels_and_is_told() {
+fn unusable_colour_profile_leaves_pixels_unchanged_with_a_notice() {
     let cmyk = ColorProfile::new_display_p3().encode().unwrap();
     let mut lab = cmyk;
     lab[16..20].copy_from_slice(b"Lab ");

@@ -91,7 +91,7 @@ fn transparency_is_read() {
 }
 
 #[test]
-fn a_sequence_gives_its_first_frame_and_says_so() {
+fn avif_sequence_opens_its_first_frame_with_a_notice() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sequence.avif");
     let boxed = |content: Vec<u8>, name: &&[u8; 4]| {

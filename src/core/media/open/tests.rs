@@ -253,7 +253,7 @@ fn further_images_of_a_file_are_named() {
 }
 
 #[test]
-fn what_is_no_image_is_named() {
+fn non_image_files_are_refused_with_their_type() {
     let kinds = "not a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC image";
     assert_eq!(sentence(b""), "this file is empty");
     assert_eq!(
@@ -279,7 +279,7 @@ fn what_is_no_image_is_named() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_apart() {
+fn missing_files_folders_and_devices_return_different_errors() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("none.png");
     assert!(matches!(

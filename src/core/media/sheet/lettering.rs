@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_fit_and_what_is_too_long_ends_with_an_ellipsis() {
+    fn text_is_wrapped_to_the_width_and_truncated_with_an_ellipsis() {
         let letters = TextRenderer::new(16.0).unwrap();
         let lines = letters.wrapped("a red boat on a very wide and stormy sea", 90, 2);
         assert_eq!(lines.len(), 2);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_shows_its_image_where_the_sheet_says() {
+    fn grid_sheet_draws_each_image_and_label_in_its_cell() {
         let (columns, rows) = (texts(&["Steps 4", "Steps 8"]), texts(&["Seed 1", "Seed 2"]));
         let labels = SheetLabels {
             columns: &columns,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_stays_within_bounds_whatever_its_cells_and_words_are() {
+    fn grid_sheet_size_is_bounded_for_any_number_of_cells_and_label_length() {
         for (columns, rows) in [(1, 1), (400, 1), (1, 400), (20, 20), (7, 57)] {
             let edge = sheet_edge(columns, rows);
             let long = "a very long text with many words ".repeat(9);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_drawn_and_disposed_of_as_the_file_says() {
+    fn apng_blend_and_dispose_operations_are_applied() {
         let bytes = animation(4, false, |writer| {
             writer.set_frame_delay(1, 10).unwrap();
             writer.write_image_data(&RED.repeat(8)).unwrap();

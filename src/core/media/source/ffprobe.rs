@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_deinterlaced_and_made_square_where_the_stream_says_so() {
+    fn interlaced_frames_are_deinterlaced_and_non_square_pixels_scaled() {
         let plain = stream("field_order=progressive|sample_aspect_ratio=1:1");
         assert_eq!(plain.filters(), "null");
         assert_eq!(stream("").filters(), "null");
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_video_shorter_than_its_file_says_is_named() {
+    fn video_shorter_than_declared_is_reported_as_incomplete() {
         let message = |stream: &str, format: &str, container: &str, is_cut| {
             let text = format!("stream|r_frame_rate=25/1|{stream}\nformat|{format}\n");
             let probe = ProbedFile::read(text.as_bytes()).unwrap();

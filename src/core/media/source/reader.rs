@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_last_frame_there_is_nothing() {
+    fn reading_past_the_last_frame_returns_no_frames() {
         let folder = tempfile::tempdir().unwrap();
         for path in [
             #[cfg(feature = "h264")]

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_joined_show_what_the_video_written_at_once_shows() {
+    fn joined_segments_match_a_video_written_in_one_pass() {
         let folder = tempfile::tempdir().unwrap();
         let frames = frames(14);
         for out in [

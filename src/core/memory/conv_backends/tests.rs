@@ -119,7 +119,7 @@ fn another_mode_of_miopen_is_chosen_only_if_it_is_clearly_faster() {
 }
 
 #[test]
-fn what_failed_is_tried_again_after_a_week_and_what_is_right_is_not() {
+fn timed_out_conv_backend_is_probed_again_after_a_week_but_a_wrong_one_is_not() {
     let [direct, _, frames] = ConvBackend::ON_DEVICE;
     let hung = ProbeResult::TimedOut { secs: 60.0 };
     let wrong = ProbeResult::Wrong { error: 0.5 };
@@ -170,7 +170,7 @@ fn a_line_of_the_probe_is_flat_json() {
 }
 
 #[test]
-fn what_fits_into_a_tile_of_512_pixels_is_small() {
+fn shapes_up_to_512_by_512_pixels_are_small() {
     assert_eq!(ShapeClass::of_pixels(512, 512), ShapeClass::Small);
     assert_eq!(ShapeClass::of_pixels(832, 480), ShapeClass::Large);
     assert_eq!(ShapeClass::of_pixels(u32::MAX, u32::MAX), ShapeClass::Large);

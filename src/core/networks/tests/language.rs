@@ -25,7 +25,7 @@ fn keys(prefix: &str, kind: LanguageKind) -> LanguageKeys {
 }
 
 #[test]
-fn the_schema_of_a_qwen_is_what_transformers_wrote() {
+fn qwen_schema_matches_the_tensors_written_by_transformers() {
     let facts = facts();
     for (model, file) in [("qwen3", "qwen3.json"), ("qwen2_5_vl", "qwen2_5_vl.json")] {
         let shapes: Shapes = serde_json::from_value(facts["shapes"][model].clone()).unwrap();
@@ -51,7 +51,7 @@ fn the_schema_of_a_qwen_is_what_transformers_wrote() {
 }
 
 #[test]
-fn the_published_single_file_of_qwen_3_says_its_config_by_its_header() {
+fn published_qwen3_single_file_config_is_read_from_its_header() {
     let dir = tempfile::tempdir().unwrap();
     let published = LanguageConfig::qwen3_4b(LanguageTap::Last);
     let keys = keys("model.", LanguageKind::Qwen3);

@@ -166,7 +166,7 @@ fn assert_found<T: TransformerConfig>() {
 }
 
 #[test]
-fn a_dialect_is_found_behind_every_prefix_and_not_in_relatives() {
+fn key_layout_is_detected_with_any_prefix_and_not_in_related_models() {
     assert_found::<WanTransformerConfig>();
     assert_found::<FluxTransformerConfig>();
     assert_found::<Flux2TransformerConfig>();

@@ -55,7 +55,7 @@ fn the_schema_of_every_wan_names_exactly_the_tensors_that_diffusers_wrote() {
 }
 
 #[test]
-fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
+fn transformer_config_is_read_from_the_header_in_every_key_layout() {
     let wan = WanTransformerConfig {
         in_channels: 36,
         image_dim: Some(1280),
@@ -110,7 +110,7 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
 }
 
 #[test]
-fn what_becomes_of_a_tensor_is_the_same_in_every_dialect() {
+fn tensor_roles_and_precision_are_the_same_in_every_key_layout() {
     let flux = flux_keys().map(|keys| {
         let config = FluxTransformerConfig::default();
         config.tensors_in(keys)

@@ -44,7 +44,7 @@ fn a_network_is_known_by_its_tensors_under_any_prefix() {
 }
 
 #[test]
-fn what_is_no_upscaler_of_colours_is_refused_in_a_sentence() {
+fn non_rgb_or_malformed_upscalers_are_refused_with_a_reason() {
     let all = shapes();
     for (name, key, shape, expected) in [
         (

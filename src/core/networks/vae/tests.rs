@@ -127,7 +127,7 @@ fn the_default_numbers_are_sound() {
 }
 
 #[test]
-fn the_config_of_images_says_the_same_in_other_words() {
+fn qwen_image_vae_config_is_read_like_the_wan_vae_config() {
     let theirs = json!({"_class_name": "AutoencoderKLQwenImage", "base_dim": 5, "input_channels": 3, "dropout": 0.0});
     let read: WanVaeConfig = serde_json::from_value(theirs.clone()).unwrap();
     read.check().unwrap();

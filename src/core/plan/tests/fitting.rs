@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_job_that_does_not_fit_whole_fits_by_streaming_and_by_tiles_and_says_why() {
+fn job_too_large_for_the_device_fits_by_streaming_and_tiling() {
     let case = Case::wan(T2V_14B, "BF16");
     let request = case.request(832, 480, 81);
     let large = case.plan(&request, card(48));
@@ -29,7 +29,7 @@ fn a_job_that_does_not_fit_whole_fits_by_streaming_and_by_tiles_and_says_why() {
 }
 
 #[test]
-fn what_cannot_fit_says_what_is_needed_and_what_is_free() {
+fn plan_that_does_not_fit_states_needed_and_free_memory() {
     let case = Case::wan(T2V_14B, "BF16");
     let plan = case.plan(&case.request(1280, 720, 81), card(4));
     assert!(!plan.fits());

@@ -160,7 +160,7 @@ fn numbers(shapes: &Shapes, is_meant: impl Fn(&str, &[u64]) -> bool) -> u64 {
 }
 
 #[test]
-fn weights_are_counted_to_the_byte_whatever_the_file_stores_them_in() {
+fn weight_bytes_are_counted_exactly_for_every_stored_dtype() {
     let flux = shapes("transformer dev");
     let embedders = ["time_in.", "vector_in.", "guidance_in."];
     let is_exact = |key: &str, _: &[u64]| embedders.iter().any(|name| key.starts_with(name));
@@ -187,7 +187,7 @@ fn weights_are_counted_to_the_byte_whatever_the_file_stores_them_in() {
 }
 
 #[test]
-fn parts_of_one_file_are_counted_as_those_of_files_of_their_own() {
+fn components_in_one_file_are_counted_like_separate_files() {
     let apart = Case::flux("transformer dev", "F16");
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("all.safetensors");
@@ -209,7 +209,7 @@ fn parts_of_one_file_are_counted_as_those_of_files_of_their_own() {
 }
 
 #[test]
-fn predicted_peaks_are_within_a_tenth_of_what_was_measured() {
+fn predicted_peaks_are_within_ten_percent_of_measurements() {
     let cases = [
         ("large", Case::wan(I2V_EXPERT, "BF16")),
         ("small", Case::wan(T2V_1_3B, "BF16")),
@@ -308,7 +308,7 @@ fn a_mask_of_a_video_has_all_of_it_encoded_and_kept() {
 }
 
 #[test]
-fn what_was_measured_changes_the_next_plan() {
+fn measured_peak_changes_the_next_plan() {
     let mut case = Case::wan(T2V_14B, "BF16");
     let request = case.request(832, 480, 81);
     let before = case.stage(&request, card(48), Stage::Decode);
@@ -350,7 +350,7 @@ fn layers_for_a_control_video_and_reference_images_need_more_weights_and_more_ro
 }
 
 #[test]
-fn networks_stay_loaded_only_where_all_of_them_fit_beside_each_other() {
+fn networks_stay_loaded_only_if_all_of_them_fit_together() {
     let case = Case::wan(T2V_1_3B, "BF16");
     let mut request = case.request(480, 480, 17);
     request.options.memory.keep_loaded = true;

@@ -5,7 +5,7 @@ use crate::memory::DeviceFacts;
 use crate::testing::made_up::T2V_1_3B;
 
 #[test]
-fn what_other_programs_use_changes_what_is_free_and_not_what_the_job_needs() {
+fn memory_used_by_other_programs_changes_free_memory_but_not_the_estimate() {
     let case = Case::wan(T2V_1_3B, "BF16");
     let request = case.request(832, 480, 17);
     let alone = case.plan(&request, card(24)).verdict;

@@ -5,8 +5,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::{NodeOutput, WorkflowWriter, slot};
-use crate::job::SigmaSchedule;
-use crate::restore::names::to_comfy_sampler;
+use crate::restore::names::{to_comfy_sampler, to_comfy_schedule};
 
 impl WorkflowWriter<'_> {
     /// Samples the steps that a denoising strength leaves, and decodes the result.
@@ -15,7 +14,11 @@ impl WorkflowWriter<'_> {
         let total = sampling.num_steps;
         let first = self.request.family.first_step(total, strength);
         let steps = first.max(sampling.start_step)..sampling.end_step.unwrap_or(total);
-        let is_simple = sampling.sigma_schedule == SigmaSchedule::Simple;
+        let (schedule, schedule_note) = to_comfy_schedule(sampling.sigma_schedule);
+        let is_simple = schedule == "simple";
+        let notes = [to_comfy_sampler(sampling.sampler).1, schedule_note];
+        self.notes
+            .extend(notes.into_iter().flatten().map(str::to_owned));
         let own = self
             .comfy
             .scheduler
@@ -66,7 +69,8 @@ impl WorkflowWriter<'_> {
         let sampling = &self.request.sampling;
         let [positive, negative] = &self.prompts;
         json!({
-            "sampler_name": to_comfy_sampler(sampling.sampler), "scheduler": sampling.sigma_schedule.name(),
+            "sampler_name": to_comfy_sampler(sampling.sampler).0,
+            "scheduler": to_comfy_schedule(sampling.sigma_schedule).0,
             "model": model, "cfg": cfg, "positive": positive, "negative": negative, "latent_image": latents,
         })
     }
@@ -127,7 +131,7 @@ impl WorkflowWriter<'_> {
         let [positive, negative] = &self.prompts;
         let guider = json!({"model": self.models[0], "positive": positive, "negative": negative, "cfg": self.cfg()});
         let guider = self.node("CFGGuider", guider);
-        let name = to_comfy_sampler(sampling.sampler);
+        let name = to_comfy_sampler(sampling.sampler).0;
         let sampler = self.node("KSamplerSelect", json!({"sampler_name": name}));
         let sigmas = json!({"steps": sampling.num_steps, "width": width, "height": height});
         let mut sigmas = self.node(scheduler, sigmas);

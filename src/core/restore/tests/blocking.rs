@@ -1,15 +1,11 @@
 //! Nodes and models that Safelight has nothing for, and files whose settings are not another file's.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::packs::{assert_note, read_with};
 use super::*;
 use crate::families::wan;
 use crate::model::{ModelSpec, test_spec};
-
-fn node(class: &str, inputs: Value) -> Value {
-    json!({"class_type": class, "inputs": inputs})
-}
 
 #[test]
 fn a_node_that_makes_an_input_is_named_with_what_it_makes_and_what_to_do() {

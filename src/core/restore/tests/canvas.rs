@@ -158,7 +158,7 @@ fn a_get_node_gives_the_input_of_its_set_node() {
 }
 
 #[test]
-fn nodes_that_broadcast_give_unlinked_inputs_what_they_need_or_are_named() {
+fn broadcast_nodes_supply_unlinked_inputs_or_are_named_as_unread() {
     let input = |name: &str, kind: &str, link: Option<u32>| json!({"name": name, "type": kind, "link": link});
     let drawing = |positive: &str, rules: &[&str], extra: Value| {
         let (mut nodes, mut links) = plain_nodes();
@@ -229,7 +229,7 @@ fn values_that_a_drawing_does_not_name_are_no_settings_and_are_named() {
 }
 
 #[test]
-fn a_bypassed_node_of_two_conditionings_hands_on_each_in_its_place() {
+fn bypassed_controlnet_node_passes_both_conditionings_through() {
     let (mut nodes, mut links) = plain_nodes();
     nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
     nodes.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));

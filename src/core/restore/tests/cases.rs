@@ -8,12 +8,6 @@ use super::*;
 const START: &str = "Its start image, cat.png, is not in the file";
 const MASK: &str = "Its mask, cat.png, is not in the file: set it again";
 
-fn node(class: &str, inputs: Value) -> Value {
-    let mut node = json!({"class_type": class});
-    node["inputs"] = inputs;
-    node
-}
-
 fn image() -> Value {
     node("LoadImage", json!({"image": "clipspace/cat.png [input]"}))
 }
@@ -267,7 +261,7 @@ fn edges_and_seeds_are_read_at_the_slots_that_give_them() {
 }
 
 #[test]
-fn files_are_named_by_what_they_were_used_for() {
+fn restored_input_files_are_named_by_their_use() {
     assert_cases(&[
         // Of merged contexts the last one that has the member.
         // All steps are the last ones of a longer schedule.

@@ -5,10 +5,6 @@ use serde_json::{Value, json};
 use super::packs::{encoder, read_with};
 use super::*;
 
-fn node(class: &str, inputs: Value) -> Value {
-    json!({"class_type": class, "inputs": inputs})
-}
-
 #[test]
 fn numbers_of_maths_nodes_are_computed_as_python_does() {
     let steps = |expression: &str| {

@@ -27,7 +27,7 @@ fn loras(all: &[(&str, f64)]) -> Value {
 }
 
 #[test]
-fn texts_are_read_with_all_they_say() {
+fn text_settings_of_other_tools_are_read_completely() {
     for (text, expected) in [
         (
             "a fox,\r\nin snow\r\n negative prompt: fog\r\nsteps: 9, cfg scale: 3,5, seed: 7, size: 640x832",
@@ -116,7 +116,7 @@ fn texts_are_read_with_all_they_say() {
 }
 
 #[test]
-fn json_is_read_with_all_it_says() {
+fn json_settings_of_other_tools_are_read_completely() {
     for (text, expected) in [
         (
             json!({"prompt": "a fox", "negative_prompt": "fog", "steps": 30, "guidance_scale": 4, "base_model": "flux1-dev", "seed": "123",
@@ -222,7 +222,7 @@ fn json_is_read_with_all_it_says() {
 }
 
 #[test]
-fn json_with_images_and_windows_is_read_with_all_it_says() {
+fn json_settings_with_images_and_latent_windows_are_read_completely() {
     for (text, expected) in [
         (
             json!({"model": "stable diffusion", "model_weights": "dev", "app_version": "2.3", "image": {"prompt": [{"prompt": "a fox [fog] in snow", "weight": 1}],

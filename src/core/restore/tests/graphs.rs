@@ -90,7 +90,7 @@ fn wan() -> Value {
 }
 
 #[test]
-fn a_graph_of_vace_gives_its_size_and_length_and_names_what_the_model_was_shown() {
+fn vace_graph_gives_size_length_and_names_of_its_control_inputs() {
     let mut graph = wan();
     graph["96"] = json!({"class_type": "LoadVideo", "inputs": {"file": "dance.mp4"}});
     graph["95"] = json!({"class_type": "GetVideoComponents", "inputs": {"video": ["96", 0]}});
@@ -168,8 +168,7 @@ fn a_graph_of_krea_2_gives_its_guidance_and_leaves_its_shift_to_the_model() {
 }
 
 #[test]
-fn a_graph_of_chroma_gives_its_negative_prompt_and_what_stands_between_loader_and_text_changes_nothing()
- {
+fn chroma_graph_settings_are_read_through_nodes_between_loader_and_encoder() {
     let found = run(&json!({
         "1": {"class_type": "UNETLoader", "inputs":
             {"unet_name": "Chroma1-HD.safetensors", "weight_dtype": "default"}},
@@ -463,7 +462,7 @@ fn circles_end() {
 }
 
 #[test]
-fn numbers_that_json_does_not_know_do_not_matter() {
+fn nan_and_infinity_in_graph_json_are_ignored() {
     let text = flux()
         .to_string()
         .replacen("{\"1\"", "{\"0\":[NaN, -Infinity],\"1\"", 1);

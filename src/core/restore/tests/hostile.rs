@@ -184,7 +184,7 @@ fn odd_values_are_left_out_and_nothing_panics() {
 }
 
 #[test]
-fn a_file_that_says_nothing_says_nothing() {
+fn files_without_settings_restore_nothing() {
     assert_eq!(read_file("a.json", b"{\"a\": 1}"), None);
     assert_eq!(read_file("a.png", &png(*b"IDAT", b"")), None);
     assert_eq!(read_file("a.bin", &[7; 100]), None);

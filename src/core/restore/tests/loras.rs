@@ -36,7 +36,7 @@ fn the_strengths_of_a_lora_that_acts_twice_add_up() {
 }
 
 #[test]
-fn a_lora_that_one_node_gives_in_two_ways_acts_once() {
+fn lora_given_twice_by_one_node_is_restored_once() {
     let select = json!({"class_type": "WanVideoLoraSelect", "inputs": {"lora": "ink.safetensors", "strength": 0.7}});
     let apply =
         json!({"class_type": "WanVideoSetLoRAs", "inputs": {"model": ["1", 0], "lora": ["11", 0]}});

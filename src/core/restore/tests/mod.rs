@@ -40,6 +40,13 @@ fn other(found: Option<FileSettings>) -> Option<ForeignSettings> {
     }
 }
 
+/// Node of a graph in run form.
+fn node(class: &str, inputs: serde_json::Value) -> serde_json::Value {
+    let mut node = serde_json::json!({"class_type": class});
+    node["inputs"] = inputs;
+    node
+}
+
 /// What a PNG says whose text of this name is this.
 fn read_png(name: &str, text: &str) -> ForeignSettings {
     let chunk = [name.as_bytes(), b"\0\0\0\0\0", text.as_bytes()].concat();

@@ -138,7 +138,7 @@ fn loras_are_found_by_their_names() {
 }
 
 #[test]
-fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
+fn restored_form_keeps_supported_settings_and_reports_the_rest() {
     let mut restored = ForeignSettings {
         prompt: Some("a fox".to_owned()),
         negative_prompt: Some(String::new()),
@@ -223,7 +223,7 @@ fn loras_of_one_name_are_chosen_by_folder_then_by_the_model_and_else_left_to_the
 }
 
 #[test]
-fn a_second_pass_and_controls_go_by_what_the_model_has() {
+fn second_pass_and_controls_are_restored_only_if_the_model_supports_them() {
     let control = RestoredControl {
         network: Some("union".to_owned()),
         image: None,

@@ -191,7 +191,7 @@ fn members_that_are_set_and_not_read_are_named_once() {
 }
 
 #[test]
-fn a_pointer_of_git_lfs_and_a_sound_file_are_told_whatever_their_names() {
+fn git_lfs_pointers_and_audio_files_are_identified_despite_their_extension() {
     let text = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
     let (_folder, path) = folder_of(&[("a.png", text)]);
     let err = says_nothing(&path);

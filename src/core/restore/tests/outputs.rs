@@ -13,10 +13,6 @@ fn outputs(graph: &Value) -> Vec<ForeignSettings> {
     found.filter_map(|found| other(Some(found))).collect()
 }
 
-fn node(class: &str, inputs: Value) -> Value {
-    json!({"class_type": class, "inputs": inputs})
-}
-
 /// A model, an empty image and, for each prompt, nodes `N1` to `N4` that make and save its image.
 fn graph_of(prompts: &[&str]) -> Value {
     let mut graph = json!({

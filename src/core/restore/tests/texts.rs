@@ -34,7 +34,7 @@ fn texts_are_trimmed_at_the_chosen_side_and_lose_the_comments_of_their_node() {
 }
 
 #[test]
-fn a_graph_that_was_not_run_says_that_its_choices_are_open() {
+fn unexecuted_graph_with_prompt_choices_gets_a_notice() {
     let canvas = |text: &str| -> Value {
         json!({"nodes": [
             {"id": 3, "type": "CLIPTextEncode", "inputs": [], "widgets_values": [text]},
@@ -246,7 +246,7 @@ fn delimiters_may_be_words_and_unknown_functions_are_not_guessed() {
 }
 
 #[test]
-fn a_row_of_the_canvas_may_have_nothing_behind_its_seed() {
+fn sampler_widgets_are_read_if_the_value_after_the_seed_is_null() {
     let canvas = json!({"nodes": [
         {"id": 1, "type": "Text Multiline", "widgets_values": ["a barn"]},
         {"id": 2, "type": "Text Concatenate", "inputs": [{"name": "text_a", "link": 1}, {"name": "text_b", "link": 2}],

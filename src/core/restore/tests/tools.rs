@@ -57,7 +57,7 @@ fn the_same_text_in_a_jpeg_gives_the_same() {
 }
 
 #[test]
-fn a_sampler_that_is_not_here_is_told() {
+fn unknown_sampler_is_reported_and_the_default_is_used() {
     let text = "a fox\nSteps: 20, Sampler: DPM fast, Schedule type: Karras, CFG scale: 7, Seed: 3";
     let found = read_png("parameters", text);
     assert_eq!(found.sampler, None);
@@ -161,7 +161,7 @@ fn wan2gp_is_read_from_videos_and_from_settings_files() {
 }
 
 #[test]
-fn framepack_studio_is_read_from_the_file_beside_its_video() {
+fn framepack_studio_settings_are_read_from_the_json_next_to_the_video() {
     let text = json!({
         "prompt": "[1s: she waves]", "negative_prompt": "", "seed": 5, "steps": 25, "cfg": 1.0,
         "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608,
@@ -190,7 +190,7 @@ fn framepack_studio_is_read_from_the_file_beside_its_video() {
 }
 
 #[test]
-fn an_image_of_framepack_studio_takes_the_rest_from_beside_it() {
+fn framepack_studio_image_takes_missing_settings_from_the_adjacent_json() {
     let image = crate::media::test_files::pngs(&[
         (*b"tEXt", b"prompt\0she waves"),
         (*b"tEXt", b"seed\x005"),
@@ -204,7 +204,7 @@ fn an_image_of_framepack_studio_takes_the_rest_from_beside_it() {
 }
 
 #[test]
-fn weights_of_words_are_told_once_and_brackets_are_not() {
+fn prompt_weights_are_reported_once_and_plain_brackets_are_not() {
     let of = |prompt: &str| {
         let text = format!("{prompt}\nNegative prompt: (fog:1.5)\nSteps: 9, Seed: 7, CFG scale: 1");
         read_png("parameters", &text).notes
@@ -220,7 +220,7 @@ fn weights_of_words_are_told_once_and_brackets_are_not() {
 }
 
 #[test]
-fn a_file_tells_whether_it_was_made_from_an_image() {
+fn img2img_is_detected_from_denoising_strength_or_mask_blur() {
     for (more, expected) in [
         ("", false),
         (", Denoising strength: 0.6", true),
@@ -426,7 +426,7 @@ fn the_settings_are_the_last_line_and_the_first_of_two_values_counts() {
 }
 
 #[test]
-fn a_file_without_a_prompt_says_so_first() {
+fn file_without_a_prompt_gets_a_notice_to_write_one() {
     let found = read_file(
         "a.json",
         br#"{"seed": 5, "steps": 25, "gs": 9.5, "total_second_length": 4}"#,

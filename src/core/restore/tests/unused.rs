@@ -22,7 +22,7 @@ fn between(name: &str, before: Value, class: &str, link: &str, more: Value) -> V
 }
 
 #[test]
-fn nodes_of_any_name_on_the_way_of_the_sampler_are_named_with_their_values() {
+fn unused_nodes_on_the_sampler_path_are_named_with_their_values() {
     for (parts, note) in [
         (
             between(
@@ -223,7 +223,7 @@ fn of_many_unused_nodes_the_first_are_named_and_the_others_counted() {
 }
 
 #[test]
-fn a_later_pass_is_named_as_a_whole_and_what_only_it_was_given_is_not() {
+fn later_sampling_pass_is_reported_once_without_its_own_inputs() {
     let found = read_with(&json!({
         "20": node("UltimateSDUpscale", &json!({"upscale_by": 2, "seed": 5, "steps": 8, "denoise": 0.2, "image": ["8", 0],
             "model": ["21", 0], "positive": ["11", 0]})),
@@ -307,7 +307,7 @@ fn strengths_of_a_lora_that_are_not_used_or_not_read_are_named() {
 }
 
 #[test]
-fn a_graph_without_a_known_sampler_is_said_to_be_one() {
+fn graph_without_a_known_sampler_is_refused_with_a_reason() {
     let graph = json!({"1": node("SaveImage", &json!({"images": ["2", 0]})), "2": node("MagicSampler", &json!({"prompt": "x"}))});
     let (_folder, path) = folder_of(&[("a.json", graph.to_string().as_bytes())]);
     assert!(read(&path).unwrap().is_none());

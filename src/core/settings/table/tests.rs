@@ -32,7 +32,7 @@ fn every_choice_can_be_read_and_its_default_is_among_them() {
 // Of a build that has all formats.
 #[cfg(feature = "h264")]
 #[test]
-fn the_documentation_says_what_the_table_says() {
+fn settings_documentation_matches_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let expected = documentation();

@@ -92,7 +92,7 @@ fn unused_pieces_are_never_found_and_user_defined_ones_always() {
 }
 
 #[test]
-fn white_space_is_kept_where_the_model_says_so() {
+fn sentencepiece_whitespace_options_of_the_model_are_respected() {
     let keeps = bytes(3, &number(4, 0));
     assert_eq!(small_ids(&[keeps], " a "), [2, 2, 3, 2, 1]);
     let no_prefix = bytes(3, &number(3, 0));

@@ -45,7 +45,7 @@ fn the_tokens_of_a_prompt_are_those_that_the_model_reads() {
 }
 
 #[test]
-fn what_has_no_room_is_counted_too() {
+fn tokens_beyond_the_limit_are_counted_as_cut() {
     let text = "boat ".repeat(700);
     let mut counter = TokenCounter::default();
     let found = counter.count(&wish(&wan(), &[&text])).unwrap();
@@ -84,7 +84,7 @@ fn words_around_a_prompt_of_framepack_do_not_count() {
 }
 
 #[test]
-fn each_part_of_a_timeline_is_counted_by_itself() {
+fn each_timeline_part_is_counted_separately() {
     let mut spec = wan();
     spec.files.tokenizer = assets();
     let mut counter = TokenCounter::default();

@@ -90,7 +90,7 @@ fn a_long_text_is_cut_and_still_ends() {
 }
 
 #[test]
-fn a_folder_without_a_sound_tokenizer_says_so() {
+fn invalid_tokenizer_json_is_refused_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let read = |class| TextTokenizer::open(dir.path(), Some(class), 512).map(|_| ());
     assert!(read("T5TokenizerFast").is_err());
@@ -159,7 +159,7 @@ fn a_spiece_model_is_read_wherever_users_have_it() {
 }
 
 #[test]
-fn a_tokenizer_json_is_read_in_its_folder_and_by_itself() {
+fn tokenizer_json_is_read_from_a_folder_or_as_a_single_file() {
     let folder = fixture("wan/pipeline/tokenizer");
     let text = "a red boat, 日本の猫";
     let ids = |place: &Path, class| {
@@ -192,7 +192,7 @@ fn a_tokenizer_file_that_is_no_plain_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_place_without_a_tokenizer_says_so() {
+fn path_without_a_usable_tokenizer_returns_a_specific_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("umt5.safetensors");
     let open = |place: &Path| {

@@ -154,7 +154,7 @@ fn pieces_too_long_for_the_library_are_refused_in_either_file() {
 }
 
 #[test]
-fn a_video_tokenizer_that_is_not_sound_says_what_is_wrong() {
+fn invalid_clip_tokenizer_files_are_refused_with_a_reason() {
     let says = |name: &str, text: &str| {
         let folder = clip_folder(&json!({}));
         fs::write(folder.path().join(name), text).unwrap();

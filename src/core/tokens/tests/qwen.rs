@@ -59,7 +59,7 @@ fn published_files_give_the_same_ids() {
 }
 
 #[test]
-fn only_what_is_cut_of_the_prompt_itself_is_told() {
+fn cut_notice_counts_only_tokens_of_the_prompt_itself() {
     let tokenizer = TextTokenizer::open(&shipped(), None, QWEN_CHAT.length()).unwrap();
     let notice = |words: usize| {
         let tokens = tokenizer

@@ -24,7 +24,7 @@ use safelight_core::lora::LoraTarget;
 use safelight_core::networks::{ChromaTransformerConfig, SchedulerConfig, T5Kind};
 use tch::{Device, Kind, Tensor};
 
-use super::ImageFamily;
+use super::family::ImageFamily;
 use super::flux_backbone::FluxBackbone;
 use crate::denoise::fits;
 use crate::families::flux::{ROPE_THETA, img_ids, text_ids};

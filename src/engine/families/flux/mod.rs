@@ -26,7 +26,7 @@ use safelight_core::networks::{
 };
 use tch::{Device, Kind, Tensor};
 
-use super::ImageFamily;
+use super::family::ImageFamily;
 use super::flux_backbone::FluxBackbone;
 use crate::denoise::fits;
 use crate::nn::{image_ids, rounded_timesteps};

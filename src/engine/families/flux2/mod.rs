@@ -22,7 +22,7 @@ use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{Flux2TransformerConfig, Flux2TransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::ImageFamily;
+use super::family::ImageFamily;
 use super::flux_backbone::FluxBackbone;
 use crate::denoise::fits;
 use crate::nn::{image_ids, rounded_timesteps};

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_framepack_is_shown_what_follows_and_at_first_the_end_image() {
+    fn original_framepack_conditions_on_later_sections_and_initially_on_the_end_image() {
         let order = SectionOrder::Original;
         let found = history(order, &images(), &[], SHAPE);
         assert_eq!(numbers(&found.clean), [100, 200]);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_is_shown_what_came_before_with_the_start_image_at_its_beginning() {
+    fn framepack_f1_conditions_on_the_start_image_and_earlier_sections() {
         let found = history(SectionOrder::F1, &images(), &[], SHAPE);
         assert_eq!(numbers(&found.clean), [100, 100]);
         assert_eq!(numbers(&found.history_2x), [0, 0]);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_is_shown_the_video_that_it_goes_on_from_in_the_place_of_earlier_sections() {
+    fn framepack_f1_conditions_on_the_extended_video_before_new_sections() {
         let of_video = |len: i64| GivenImages {
             video: Some(frames(&range(1, len + 1))),
             ..images()
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_latents_are_decoded_as_the_sections_say() {
+    fn number_of_decoded_latents_matches_the_section_layout() {
         let (own, before, start) = (frames(&[1, 2]), frames(&[3, 4]), frames(&[9]));
         for order in SectionOrder::ALL {
             for count in 1..4 {

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use super::decode::{SectionLatents, decode};
 use super::denoise::{SectionInputs, denoise};
 use super::layout::section_shape;
-use crate::families::EngineFamily;
+use crate::families::family::EngineFamily;
 use crate::fault::FaultSite;
 use crate::pixels::pixels_from_rgb8;
 use crate::sampling::CpuGenerator;

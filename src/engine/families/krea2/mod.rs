@@ -22,7 +22,7 @@ use safelight_core::networks::krea2_transformer::BlockShape;
 use safelight_core::networks::{Krea2TransformerConfig, Krea2TransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::ImageFamily;
+use super::family::ImageFamily;
 use crate::denoise::fits;
 use crate::fault::FaultSite;
 use crate::nn::{

@@ -24,7 +24,7 @@ use safelight_core::lora::LoraTarget;
 use safelight_core::networks::{QwenImageTransformerConfig, SchedulerConfig, ZERO_TIME};
 use tch::{Device, Kind, Tensor};
 
-use super::ImageFamily;
+use super::family::ImageFamily;
 use crate::denoise::fits;
 use crate::nn::{FusedNorm, Linear, Rope, TokenRows, angles_at, layer_norm};
 use crate::sampling::FlowSchedule;

@@ -204,7 +204,7 @@ macro_rules! control_suite {
             }
 
             #[test]
-            fn a_network_that_streams_gives_what_one_that_stays_gives_to_the_last_bit() {
+            fn streamed_controlnet_matches_the_resident_one_bit_for_bit() {
                 super::assert_streams::<$model>();
             }
 
@@ -242,7 +242,7 @@ fn only_a_union_for_flux_depends_on_the_kind_of_control_image_and_needs_it() {
 }
 
 #[test]
-fn a_network_of_fp8_gives_what_its_numbers_give() {
+fn fp8_controlnet_matches_its_dequantised_weights() {
     let model = model::<FluxTransformer>();
     let input = input(&model, "in.latents", 1);
     let fixture = Fixture::<FluxTransformer>::of(FluxTransformer::FAMILY, "union");
@@ -269,7 +269,7 @@ fn a_network_of_fp8_gives_what_its_numbers_give() {
 }
 
 #[test]
-fn a_file_for_z_image_whose_blocks_beside_the_refiner_are_zeros_is_of_the_second_version() {
+fn z_image_controlnet_with_a_zero_refiner_matches_version_2_0() {
     type ZFixture = Fixture<ZImageTransformer>;
     let [mut second, third] =
         ["2.0", "2.1"].map(|kind| ZFixture::of(ZImageTransformer::FAMILY, kind));

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::closeness::{assert_close, limit};
 use crate::denoise::ModelCall;
+use crate::families::family::ImageFamily;
 use crate::hooks::NoHooks;
 use crate::stages::images::{
     ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,

@@ -170,22 +170,22 @@ macro_rules! suite {
             }
 
             #[test]
-            fn a_transformer_in_blocks_gives_what_its_numbers_give() {
+            fn gguf_transformer_matches_its_dequantised_weights() {
                 super::assert_blocks::<$model>();
             }
 
             #[test]
-            fn a_transformer_of_fp8_gives_what_its_numbers_give_in_every_form() {
+            fn fp8_transformer_matches_its_dequantised_weights_in_every_format() {
                 super::assert_fp8::<$model>();
             }
 
             #[test]
-            fn a_transformer_without_some_blocks_gives_what_the_reference_gives() {
+            fn transformer_with_skipped_blocks_matches_the_reference() {
                 super::assert_skips::<$model>();
             }
 
             #[test]
-            fn a_transformer_that_streams_gives_what_one_that_stays_gives_to_the_last_bit() {
+            fn streamed_transformer_matches_the_resident_one_bit_for_bit() {
                 super::assert_streams::<$model>();
             }
 

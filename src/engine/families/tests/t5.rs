@@ -8,7 +8,7 @@ use crate::text::T5Encoder;
 use crate::weights::tests::as_fp8::{FORMS, Recorded, opened};
 
 #[test]
-fn a_t5_of_fp8_is_that_of_the_numbers_it_stands_for() {
+fn fp8_t5_encoder_matches_the_recorded_hidden_states() {
     for (family, component, t5, base) in [
         ("flux", "text_encoder_2", T5Kind::T5, 2e-6),
         ("wan", "text_encoder", T5Kind::Umt5, 1e-5),

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_expert_keeps_the_beginning_of_its_own_part() {
+    fn magcache_retains_the_first_calls_of_each_wan_expert() {
         for (input, expected) in [(16, [4, 23]), (36, [10, 13])] {
             let found = [false, true].map(|is_low| {
                 let walk = CalibrationKey {

@@ -13,7 +13,7 @@ use super::video::{
 };
 use super::{Expert, TEXT_LENGTH, WanConditioning, WanConfig, decode, denoise, tiling};
 use crate::denoise::check_result;
-use crate::families::EngineFamily;
+use crate::families::family::EngineFamily;
 use crate::fault::FaultSite;
 use crate::hooks::DenoiseState;
 use crate::pixels::pixels_from_rgb8;

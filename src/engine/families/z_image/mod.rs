@@ -26,7 +26,7 @@ use safelight_core::networks::z_image_transformer::{SINUSOIDS, TIME_WIDTH, TOKEN
 use safelight_core::networks::{SchedulerConfig, ZImageTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::ImageFamily;
+use super::family::ImageFamily;
 use crate::denoise::fits;
 use crate::fault::FaultSite;
 use crate::nn::{

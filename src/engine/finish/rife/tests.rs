@@ -91,7 +91,7 @@ fn a_cancelled_frame_is_none() {
 }
 
 #[test]
-fn half_a_file_is_refused_by_what_is_missing() {
+fn rife_file_with_a_missing_tensor_is_refused_with_its_name() {
     let (_folder, path) = write("4.25", |key| {
         key.replace("block2.convblock.7.beta", "other")
     });

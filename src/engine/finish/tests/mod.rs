@@ -85,7 +85,7 @@ fn upscalers_are_those_of_python_in_all_their_names() {
 }
 
 #[test]
-fn tiles_that_see_all_that_counts_give_what_the_whole_image_does() {
+fn upscaler_tiles_with_a_full_halo_match_the_whole_image() {
     let pixels = image("large", 90, 74);
     for name in ["old", "plus", "body_x2", "compact", "span"] {
         let network = open(name);
@@ -156,7 +156,7 @@ fn a_full_network_needs_far_less_around_a_tile_than_its_layers_reach() {
 }
 
 #[test]
-fn numbers_become_bytes_and_what_is_no_number_is_refused() {
+fn upscaler_output_is_clamped_to_bytes_and_nan_is_refused() {
     let mut canvas = UpscaleCanvas::new(2, 3);
     let piece = Tensor::from_slice(&[-1.0_f32, 0.5, 2.0]).view([1, 3, 1, 1]);
     assert!(canvas.put(&piece, [1, 2]));

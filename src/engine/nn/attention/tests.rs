@@ -49,7 +49,7 @@ fn by_definition(call: &AttentionCall<'_>) -> Tensor {
 }
 
 #[test]
-fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
+fn sliced_attention_matches_libtorch_for_any_size_scale_and_bias() {
     for (b, h, l, s, d) in [
         (1, 3, 17, 17, 64),
         (2, 5, 31, 7, 96),
@@ -86,7 +86,7 @@ fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
 }
 
 #[test]
-fn heads_of_queries_that_share_keys_and_values_give_what_each_gives_with_its_own() {
+fn grouped_query_attention_matches_separate_heads() {
     let q = heads([2, 6, 9, 16], Kind::Float);
     let [k, v] = [0, 1].map(|_| heads([2, 2, 7, 16], Kind::Float));
     let bias = random(&[1, 1, 9, 7], Kind::Float);
@@ -176,7 +176,7 @@ fn scores_and_sums_that_no_half_can_hold_are_no_trouble_in_halves() {
 }
 
 #[test]
-fn a_row_that_may_look_at_nothing_gives_zeros_and_its_neighbours_what_they_should() {
+fn fully_masked_row_gives_zeros_and_other_rows_are_unaffected() {
     let [q, k, v] = [5, 9, 9].map(|len| heads([1, 2, len, 64], Kind::Float));
     let bias = random(&[1, 1, 5, 9], Kind::Float);
     drop(bias.narrow(2, 3, 1).fill_(f64::NEG_INFINITY));
@@ -267,7 +267,7 @@ fn math_is_left_to_libtorch_on_the_cpu_only_and_only_where_the_scores_are_few() 
 }
 
 #[test]
-fn a_kernel_that_failed_is_not_asked_again() {
+fn failed_attention_kernel_is_not_used_again() {
     let xs = heads([1, 2, 6, 24], Kind::Float);
     let call = plain(&xs, &xs, &xs);
     assert!(is_whole(&call));
@@ -277,7 +277,7 @@ fn a_kernel_that_failed_is_not_asked_again() {
 }
 
 #[test]
-fn libtorch_says_which_kernel_it_would_take() {
+fn libtorch_reports_the_attention_backend_it_would_select() {
     let backend = |xs: &Tensor| {
         libtorchs_own(&AttentionCall {
             q: xs,
@@ -294,7 +294,7 @@ fn libtorch_says_which_kernel_it_would_take() {
 }
 
 #[test]
-fn what_is_chosen_to_be_sliced_is_sliced() {
+fn sliced_attention_is_used_if_the_options_select_it() {
     let xs = heads([1, 2, 6, 32], Kind::Float);
     let options = ComputeOptions {
         attention: AttentionChoice::Sliced,

@@ -186,7 +186,7 @@ fn every_walk_is_that_of_the_reference_and_finite_where_that_is_not() {
 }
 
 #[test]
-fn a_walk_that_goes_on_from_any_call_is_the_same_bit_for_bit() {
+fn sampler_resumed_at_any_call_gives_identical_latents() {
     let others = ["unipc.order3", "unipc.no_corrector"].map(str::to_owned);
     for name in samplers().chain(others) {
         for part in [0..6, 2..5] {
@@ -340,7 +340,7 @@ fn history_of_another_call_is_refused() {
 }
 
 #[test]
-fn a_seed_gives_the_same_noise_whatever_others_draw() {
+fn seeded_noise_is_independent_of_the_global_generator() {
     let size = [1, 3, 5, 7];
     let first = noise(&size, 7).unwrap();
     assert!(!noise(&size, 8).unwrap().equal(&first));

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_is_white_from_the_middle_grey_on_whatever_its_colours() {
+    fn binary_mask_is_white_from_middle_gray_luminance() {
         let colours = [
             ([127, 127, 127], 0.0),
             ([128, 128, 128], 1.0),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_mask_keeps_what_is_kept_and_passes_to_white_from_the_middle_gray() {
+    fn soft_mask_ramps_to_white_from_middle_gray_and_is_zero_below() {
         let grays = [0, 90, 127, 128, 188, 247, 248, 255];
         let mask = RgbPixels::from_fn(8, 1, |x, _| [grays[x as usize]; 3]).unwrap();
         let found = soft_mask(&mask, 8, 1).unwrap().flatten(0, -1);

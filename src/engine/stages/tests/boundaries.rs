@@ -39,7 +39,7 @@ fn a_video_passes_every_boundary_of_its_stages_in_order() {
 }
 
 #[test]
-fn an_image_made_of_another_passes_the_boundary_behind_its_encoding() {
+fn img2img_job_passes_a_release_point_after_vae_encoding() {
     let pixels = Tensor::zeros([32, 32, 3], (Kind::Uint8, Device::Cpu));
     let job = Job::new(
         "dev",
@@ -109,7 +109,7 @@ fn a_job_begins_with_a_clean_slate_and_one_that_ends_early_leaves_one() {
 }
 
 #[test]
-fn networks_stay_behind_their_stages_where_they_may_and_are_gone_where_they_may_not() {
+fn networks_stay_loaded_after_their_stage_only_with_keep_loaded() {
     let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
     let run = |keep_loaded| {
         let mut kept = Vec::new();

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::images::{Shapes, TinyJobs, jobs_of, with_kl_vae};
 use super::jobs::json_of;
 use super::*;
-use crate::families::ImageFamily;
 use crate::families::chroma::{ChromaTransformer, FAMILY};
+use crate::families::family::ImageFamily;
 use crate::text::tests::published::write_t5_json;
 
 impl TinyJobs for ImageFamily<ChromaTransformer> {

@@ -9,7 +9,7 @@ use super::flux::parity;
 use super::images::{TinyJobs, job, mask, one_image, pixels, recorded};
 use super::jobs::{self, Job, assert_goes_on, assert_stops, image, try_stage};
 use super::*;
-use crate::families::EngineFamily;
+use crate::families::family::EngineFamily;
 use crate::families::tests::ControlFixture;
 
 /// Puts the networks, which the request names by their kinds, beside the model, and gives it its control images.
@@ -129,7 +129,7 @@ fn a_control_that_acts_in_no_step_makes_the_image_that_no_control_makes() {
 }
 
 #[test]
-fn jobs_with_controls_go_on_bit_for_bit_and_stop_when_they_are_asked_to() {
+fn jobs_with_controlnets_resume_bit_for_bit_and_can_be_cancelled() {
     for (family, variant, kind) in GUIDED {
         let facts =
             json!({"num_steps": 7, "batch_size": 2, "sampler": "dpmpp_2m", "guidance_scale": 3.0});
@@ -197,7 +197,7 @@ fn a_network_that_a_control_does_not_fit_is_named() {
 }
 
 #[test]
-fn what_the_mask_of_a_control_hides_is_not_seen() {
+fn control_image_hidden_by_its_mask_has_no_effect() {
     let made = |value: f64| {
         let facts = json!({"num_steps": 2});
         let mut job = QWEN_IMAGE.controlled("base", &facts, &[("inpainting", 1.0)], [None; 2]);

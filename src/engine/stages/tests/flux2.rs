@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tch::Tensor;
 
 use super::images::{TinyJobs, jobs_of};
-use crate::families::ImageFamily;
+use crate::families::family::ImageFamily;
 use crate::families::flux2::{FAMILY, Flux2Transformer};
 
 impl TinyJobs for ImageFamily<Flux2Transformer> {

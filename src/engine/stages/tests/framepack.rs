@@ -252,7 +252,7 @@ fn a_capture_has_the_names_of_the_reference_and_the_whole_video() {
 }
 
 #[test]
-fn a_section_is_decoded_again_whatever_an_earlier_run_has_left() {
+fn section_decode_does_not_depend_on_leftovers_of_an_earlier_run() {
     let job = Job::new("f1");
     job.run(Stage::EncodeImage, 0);
     for section in 0..2 {
@@ -289,7 +289,7 @@ fn a_section_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
 }
 
 #[test]
-fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
+fn framepack_section_resumes_from_its_checkpoint_bit_for_bit() {
     for sampler in ["euler", "unipc_bh1"] {
         let job = Job::changed("f1", |request| {
             request["num_steps"] = json!(9);
@@ -357,7 +357,7 @@ fn a_cancelled_section_leaves_nothing_and_the_ones_before_it_stay() {
 }
 
 #[test]
-fn what_is_not_of_the_job_is_refused_before_anything_is_loaded() {
+fn inputs_of_another_job_are_refused_before_loading_a_network() {
     let job = Job::changed("f1", |request| request["width"] = json!(40));
     job.assert_refused(Stage::EncodeImage, 0, "multiples of 16");
     let job = Job::changed("f1", |request| request["sections"] = Value::Null);

@@ -407,17 +407,17 @@ macro_rules! jobs_of {
         }
 
         #[test]
-        fn what_a_mask_keeps_is_the_given_image_to_the_byte_and_the_rest_is_made_anew() {
+        fn masked_area_is_regenerated_and_the_rest_kept_byte_for_byte() {
             super::images::assert_mask_keeps(&$family);
         }
 
         #[test]
-        fn a_job_goes_on_bit_for_bit_when_cancelled_or_dead() {
+        fn cancelled_or_crashed_job_resumes_bit_for_bit() {
             super::images::assert_both_go_on(&$family);
         }
 
         #[test]
-        fn every_stage_stops_when_it_is_asked_to() {
+        fn every_stage_stops_after_cancellation() {
             super::images::assert_guided_stops(&$family);
         }
 
@@ -432,7 +432,7 @@ macro_rules! jobs_of {
         }
 
         #[test]
-        fn a_second_pass_goes_on_from_the_image_that_the_first_one_made() {
+        fn second_pass_starts_from_the_image_of_the_first_pass() {
             super::images::assert_passes(&$family);
         }
     };

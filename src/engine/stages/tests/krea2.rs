@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::images::{TinyJobs, jobs_of};
-use crate::families::ImageFamily;
+use crate::families::family::ImageFamily;
 use crate::families::krea2::{FAMILY, Krea2Transformer};
 
 impl TinyJobs for ImageFamily<Krea2Transformer> {

@@ -49,7 +49,7 @@ fn a_copy_onto_a_full_disk_leaves_the_old_file_and_no_leftover() {
 }
 
 #[test]
-fn a_video_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file_of_its_own() {
+fn video_decodes_with_a_warning_if_its_capture_cannot_be_written() {
     let job = tempfile::tempdir().unwrap();
     let file = job.path().join("a file");
     fs::write(&file, b"").unwrap();
@@ -63,7 +63,7 @@ fn a_video_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file
 }
 
 #[test]
-fn a_decode_whose_numbers_are_too_large_for_halves_is_made_once_more_in_f32_and_said() {
+fn decode_with_nan_in_f16_is_repeated_in_f32_with_a_warning() {
     let job = tempfile::tempdir().unwrap();
     // The first frame comes out well, those behind it do not.
     let (done, told) = decode(job.path(), &json!({ "dtype": "f16" }), [0.0, 1e6]);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::images::{TinyJobs, job, jobs_of, one_image, pixels};
 use super::jobs::{assert_stops, json_of};
 use super::*;
-use crate::families::ImageFamily;
+use crate::families::family::ImageFamily;
 use crate::families::qwen_image::{FAMILY, QwenImageTransformer};
 
 impl TinyJobs for ImageFamily<QwenImageTransformer> {
@@ -78,7 +78,7 @@ fn every_image_of_a_batch_that_is_edited_is_the_one_that_its_seed_alone_makes() 
 }
 
 #[test]
-fn what_edits_stops_when_it_is_asked_to() {
+fn qwen_image_edit_job_can_be_cancelled() {
     let seen = pixels("seen", 24, 16);
     let job = job(&FAMILY, "edit2511", &json!({"num_steps": 1}), [None; 2]);
     assert_stops(&job.with_references([&seen].into_iter()));

@@ -27,7 +27,7 @@ fn latents(job: &mut Job, cache: Option<StepCache>) -> Tensor {
 }
 
 #[test]
-fn a_step_cache_takes_over_what_hardly_changes_for_each_image_by_itself_and_nothing_at_zero() {
+fn step_cache_changes_the_result_only_above_a_zero_threshold() {
     for (name, family) in RECORDED {
         let run = Run::open(name.to_owned());
         let make = |family| images::recorded(family, &run);

@@ -26,7 +26,7 @@ fn job(image: &Tensor, mask: &Tensor) -> Job {
 }
 
 #[test]
-fn what_a_mask_keeps_is_the_start_image_to_the_byte_in_every_frame() {
+fn unmasked_area_equals_the_start_image_in_every_frame() {
     let (image, mask) = (pixels("pixels", 32, 64), mask(32, 64));
     let told = job(&image, &mask).run(false);
     assert_eq!(told.frames.len(), 9);
@@ -43,6 +43,6 @@ fn what_a_mask_keeps_is_the_start_image_to_the_byte_in_every_frame() {
 }
 
 #[test]
-fn every_stage_of_a_video_with_a_mask_stops_when_it_is_asked_to() {
+fn every_stage_of_a_masked_video_job_stops_after_cancellation() {
     assert_stops(&job(&pixels("pixels", 32, 64), &mask(32, 64)));
 }

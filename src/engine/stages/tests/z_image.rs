@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::images::{Shapes, TinyJobs, jobs_of, with_kl_vae};
 use super::jobs::json_of;
-use crate::families::ImageFamily;
+use crate::families::family::ImageFamily;
 use crate::families::z_image::{FAMILY, ZImageTransformer};
 
 impl TinyJobs for ImageFamily<ZImageTransformer> {

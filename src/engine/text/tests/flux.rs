@@ -93,7 +93,7 @@ fn flux_prompts_give_the_embeddings_of_the_reference() {
 }
 
 #[test]
-fn a_video_of_another_activation_ends_where_its_config_says() {
+fn clip_activation_and_eos_token_follow_its_config() {
     let changes = [("hidden_act", json!("gelu")), ("eos_token_id", json!(320))];
     let dir = folder_with(CLIP, &changes);
     let ids = recorded(RECORDED, "other.ids");
@@ -187,7 +187,7 @@ fn the_header_of_a_file_shows_the_numbers_of_a_video() {
 }
 
 #[test]
-fn encoders_that_are_not_what_is_wanted_say_so() {
+fn mismatched_or_unsupported_text_encoders_are_refused_with_a_reason() {
     let clip = |place: &Path| ClipTextConfig::read(place).map(drop);
     let t5 = |place: &Path| T5Config::read_as(T5Kind::T5, place).map(drop);
     let (clip_folder, t5_folder) = (folder(CLIP), folder(T5));

@@ -135,7 +135,7 @@ fn kinds_that_are_not_written_are_guessed() {
 }
 
 #[test]
-fn a_t5_of_either_kind_in_gguf_gives_what_its_numbers_give() {
+fn gguf_t5_and_umt5_match_their_dequantised_weights() {
     let umt5 = Weights::read_all(&assets().join("../text_encoder")).unwrap();
     let t5 = super::flux::weights_of("text_encoder_2");
     let keys = T5Keys::in_names(T5Names::LlamaCpp);

@@ -109,7 +109,7 @@ fn prompts_give_the_embeddings_that_framepack_reads() {
 }
 
 #[test]
-fn a_whole_llama_gives_what_is_after_every_layer_and_at_last_after_the_norm() {
+fn whole_llama_returns_the_hidden_states_of_every_layer() {
     let folder = folder();
     let config = LANGUAGE.read(folder.path()).unwrap();
     let weights = open(folder.path(), Kind::Float);
@@ -147,7 +147,7 @@ fn any_text_gives_the_ids_of_the_reference() {
 }
 
 #[test]
-fn a_notice_says_what_is_cut_of_the_prompt_itself() {
+fn cut_notice_counts_only_tokens_of_the_prompt_itself() {
     let tokenizer = tokenizer(HUNYUAN_PROMPT.length());
     let notice = |count: usize| {
         let text = HUNYUAN_PROMPT.around(&"1 ".repeat(count));
@@ -190,7 +190,7 @@ fn a_llama_is_read_under_every_name_that_files_have() {
 }
 
 #[test]
-fn a_single_file_says_its_numbers_by_its_shapes() {
+fn llama_config_is_inferred_from_tensor_shapes() {
     let config = json!({
         "model_type": "llama", "vocab_size": 927, "hidden_size": 64, "num_attention_heads": 4,
         "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 96, "num_hidden_layers": 4,

@@ -106,7 +106,7 @@ pub(crate) fn assert_asked(weights: &Weights, schema: Vec<TensorSpec>) {
 }
 
 #[test]
-fn encoders_ask_for_what_their_schemas_say() {
+fn text_encoders_request_exactly_the_tensors_of_their_schema() {
     let json = |name: &str| published::json_of(&published::fixtures().join(name));
     for kind in [T5Kind::T5, T5Kind::Umt5] {
         let mut config: T5Config = serde_json::from_value(json("text_encoder_2.json")).unwrap();

@@ -101,7 +101,7 @@ fn prompts_give_the_embeddings_that_the_reference_pipeline_reads() {
 }
 
 #[test]
-fn every_layer_of_each_qwen_gives_what_transformers_has() {
+fn every_qwen_layer_matches_transformers() {
     for (model, kind) in [
         ("qwen3", LanguageKind::Qwen3),
         ("qwen2_5_vl", LanguageKind::Qwen2),
@@ -121,7 +121,7 @@ fn every_layer_of_each_qwen_gives_what_transformers_has() {
 }
 
 #[test]
-fn single_files_say_their_numbers_by_their_shapes_under_every_name() {
+fn qwen_config_is_inferred_from_shapes_under_every_key_prefix() {
     let home = folder("qwen3");
     let expected = some_states(BEFORE_LAST, home.path());
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn single_files_say_their_numbers_by_their_shapes_under_every_name() {
 }
 
 #[test]
-fn matrices_of_fp8_with_and_without_scales_give_what_they_stand_for() {
+fn fp8_qwen_weights_match_their_dequantised_values() {
     let home = folder("qwen3");
     let dir = tempfile::tempdir().unwrap();
     for (scale, name) in [(1.0, "fp8"), (0.375, "fp8_scaled")] {
@@ -235,7 +235,7 @@ fn a_vocabulary_in_metadata_gives_the_ids_of_the_tokenizer_that_it_is_from() {
 }
 
 #[test]
-fn a_qwen_that_streams_gives_what_one_that_stays_gives() {
+fn streamed_qwen_encoder_matches_the_resident_one() {
     let folder = folder("qwen3");
     let config = BEFORE_LAST.read(folder.path()).unwrap();
     let weights = open(folder.path(), Kind::Float);

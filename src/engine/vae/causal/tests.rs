@@ -12,7 +12,7 @@ fn both(size: &[i64]) -> [CausalConv3d; 2] {
 }
 
 #[test]
-fn convolutions_of_images_give_what_the_convolution_of_volumes_gives() {
+fn per_frame_2d_convolutions_match_the_3d_convolution() {
     for (size, frames, stride) in [
         ([7, 5, 3, 3, 3], 6, 1),
         ([4, 96, 3, 3, 3], 3, 1),
@@ -42,7 +42,7 @@ fn a_video_in_chunks_is_the_same_by_images_and_by_volumes() {
 }
 
 #[test]
-fn the_backend_decides_for_gpus_and_leaves_what_is_fastest_elsewhere() {
+fn backend_selects_the_convolution_form_on_gpus_but_not_on_cpu() {
     use ConvBackend::{Direct, Frames, NoMiopen};
     use ConvForm::{Images, Mixed, Planes, Volumes};
     for (form, backend, is_rocm, inputs, frames, expected) in [

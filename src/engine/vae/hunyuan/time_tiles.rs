@@ -102,7 +102,7 @@ mod tests {
     use super::{TemporalBlender, TimeTiles};
 
     #[test]
-    fn stretches_begin_every_three_latents_and_the_last_ones_are_what_is_left() {
+    fn time_tiles_start_every_three_latents_and_the_last_is_shorter() {
         let found = |tiles: Option<TimeTiles>| tiles.map(|it| it.stretches().collect::<Vec<_>>());
         assert_eq!(found(TimeTiles::of_latents(4, 4)), None);
         let five = vec![(0, 5), (3, 2)];
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_video_has_all_its_frames_whatever_its_length() {
+    fn blended_time_tiles_return_every_frame_for_any_length() {
         for latents in 5..24 {
             let tiles = TimeTiles::of_latents(latents, 4).unwrap();
             let mut splice = TemporalBlender::new(tiles);

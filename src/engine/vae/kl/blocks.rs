@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bias_apart_gives_what_a_fused_one_gives() {
+    fn deferred_bias_matches_a_bias_fused_into_the_convolution() {
         let cfg = KlVaeConfig {
             norm_num_groups: 2,
             ..KlVaeConfig::default()

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_counts_as_if_it_were_there() {
+    fn deferred_bias_is_included_in_norm_and_activation() {
         let norm = norm(6);
         let xs = image(13, 9, 6);
         let lacking = Tensor::linspace(-3.0, 2.0, 6, (Kind::Float, Device::Cpu));

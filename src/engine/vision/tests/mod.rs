@@ -82,7 +82,7 @@ fn two_images() -> Tensor {
 }
 
 #[test]
-fn pixels_are_those_of_the_reference_to_the_last_bit_whatever_the_size() {
+fn clip_preprocessing_matches_the_reference_exactly_for_any_size() {
     let folder_says = written(&json!({"size": {"shortest_edge": 224}})).unwrap();
     for processor in [ClipImageProcessor::default(), folder_says] {
         for (width, height) in SIZES {
@@ -268,7 +268,7 @@ fn a_config_is_read_plain_nested_or_left_out() {
 }
 
 #[test]
-fn image_encoders_read_what_their_schemas_say() {
+fn image_encoders_request_exactly_the_tensors_of_their_schema() {
     let config = ClipVisionConfig::read(&fixture("vision/image_encoder")).unwrap();
     let weights = Weights::outline(Kind::Float);
     ClipVisionEncoder::new(&config, &weights).unwrap();

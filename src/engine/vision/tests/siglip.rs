@@ -116,7 +116,7 @@ fn a_siglip_is_read_under_every_name_that_files_have() {
 }
 
 #[test]
-fn a_single_file_says_its_numbers_by_its_shapes() {
+fn siglip_config_is_inferred_from_tensor_shapes() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("sigclip_vision_patch14_384.safetensors");
     let sizes: [(&str, &[i64]); 4] = [

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_never_more_than_the_budget_and_nothing_streams_without_need() {
+    fn resident_bytes_stay_within_budget_and_nothing_streams_needlessly() {
         let mut seed = 7_u64;
         let mut random = |most: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_streams_is_spread_evenly() {
+    fn streamed_weights_are_spread_evenly_over_the_network() {
         let all = vec![often(100); 40];
         for (budget, most_in_a_row) in [(3000, 1), (2000, 1), (1000, 3)] {
             let streams = streamed(&all, budget);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_once_streams_before_what_every_step_uses() {
+    fn rarely_used_weights_are_streamed_before_those_of_every_step() {
         let mut all = vec![often(100); 8];
         for seldom in &mut all[2..5] {
             seldom.is_seldom = true;

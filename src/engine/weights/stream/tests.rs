@@ -69,7 +69,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn what_streams_is_what_stays_bit_for_bit_in_any_order_and_budget() {
+fn streamed_matrices_match_resident_ones_in_any_order_and_budget() {
     let count = 13;
     let (_folder, path) = written(count);
     let staying = matrices(&open(&path, None), count);
@@ -135,7 +135,7 @@ fn matrices_that_are_joined_stream_as_one() {
 }
 
 #[test]
-fn a_table_stays_in_its_file_and_gives_the_rows_that_are_asked_for() {
+fn embedding_table_stays_in_its_file_and_returns_the_requested_rows() {
     let (_folder, path) = written(4);
     let ids = Tensor::from_slice(&[23_i64, 0, 7, 7, 11, 0]).view([2, 3]);
     for i in 0..4 {

@@ -68,7 +68,7 @@ fn matrices_that_are_rotated_alike_become_one() {
 }
 
 #[test]
-fn a_matrix_that_streams_gives_what_one_that_stays_gives() {
+fn streamed_int8_matrix_matches_the_resident_one() {
     for resident_bytes in [0, 1500, u64::MAX] {
         let weights = open(&fixture()).unwrap();
         let weights = weights.with_residency(Some(resident_bytes));
@@ -101,7 +101,7 @@ fn a_product_is_that_of_the_numbers() {
 }
 
 #[test]
-fn what_is_said_of_a_layer_is_taken_at_its_word_or_refused() {
+fn invalid_int8_layer_descriptions_are_refused() {
     let json = |text: &str| Tensor::from_slice(text.as_bytes());
     let usual = r#"{"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 256}"#;
     let scales = |count: i64| Tensor::ones([count, 1], (Kind::Float, Device::Cpu));

@@ -31,7 +31,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_tensor_outlives_its_cursor_and_keeps_the_file_mapped() {
+fn tensor_outlives_its_weights_handle_and_keeps_the_file_mapped() {
     let dir = folder();
     let path = dir.path().join("model.safetensors");
     let stored = Tensor::arange(1000, (Kind::Float, Device::Cpu)).view([10, 100]);
@@ -94,7 +94,7 @@ fn a_missing_key_and_a_wrong_shape_name_everything() {
 }
 
 #[test]
-fn keys_that_nobody_asked_for_are_listed() {
+fn unrequested_keys_are_listed_as_unexpected() {
     let dir = folder();
     let path = dir.path().join("model.safetensors");
     let one = Tensor::zeros([1], (Kind::Float, Device::Cpu));
@@ -185,7 +185,7 @@ fn hostile_files_are_errors() {
 }
 
 #[test]
-fn a_folder_without_safetensors_says_what_it_has() {
+fn folder_without_safetensors_reports_missing_or_pickle_weights() {
     let dir = folder();
     let err = open(dir.path()).unwrap_err();
     let is_missing = matches!(err, WeightsError::File(CatalogError::Missing { .. }));

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_searched_anew_only_when_something_else_is_looked_for() {
+    fn lora_list_is_filtered_again_only_when_the_search_changes() {
         let lora = |name: &str, fit| {
             let path = Path::new("/loras").join(name);
             Arc::new(FoundLora::new(&path, 1, None, fit))

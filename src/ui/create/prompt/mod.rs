@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_letters_that_run_from_right_to_left_are_told() {
+    fn only_right_to_left_scripts_are_detected_as_such() {
         for text in ["שלום", "a boat called سلام"] {
             assert!(is_right_to_left(text), "{text}");
         }
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_says_what_is_read_and_what_is_not() {
+    fn token_count_names_the_limit_and_the_truncated_tokens() {
         let short = count(&[("UMT5", 84, 512)]);
         assert_eq!(tokens_text(&short), "84 of 512 tokens");
         let long = count(&[("UMT5", 530, 512)]);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_video_does_not_hear_is_said_once_it_is_so() {
+    fn clip_limit_is_reported_only_when_the_prompt_exceeds_it() {
         let found = second_encoder_text(&count(&[("T5", 60, 512), ("CLIP", 70, 77)]));
         assert_eq!(found, None);
         let text = second_encoder_text(&count(&[("T5", 90, 512), ("CLIP", 92, 77)])).unwrap();

@@ -161,7 +161,7 @@ pub(in crate::families) fn case() -> FamilyCase {
 }
 
 #[test]
-fn a_checkpoint_of_the_training_is_an_hd_or_what_its_name_says() {
+fn chroma_unlocked_checkpoints_get_variant_and_steps_from_their_name() {
     let root = tempfile::tempdir().unwrap();
     let models = case().tree(root.path());
     for (name, variant, steps) in [

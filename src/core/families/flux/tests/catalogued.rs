@@ -144,7 +144,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
 }
 
 #[test]
-fn a_transformer_is_the_same_bare_behind_a_prefix_and_in_diffusers_names() {
+fn flux_transformer_is_recognised_bare_prefixed_or_in_diffusers_layout() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let place = models.join("unet/any name.safetensors");
@@ -276,7 +276,7 @@ fn a_folder_in_shards_is_as_good_as_one_of_whole_files_and_each_shard_counts() {
 }
 
 #[test]
-fn a_folder_whose_parts_do_not_fit_together_is_refused_with_what_was_expected() {
+fn flux_pipelines_with_mismatched_components_are_refused_with_a_reason() {
     let root = tempfile::tempdir().unwrap();
     let folder = write_folder(root.path(), "FluxPipeline", "dev");
     assert_changes_refused(

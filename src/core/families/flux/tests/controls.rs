@@ -19,7 +19,7 @@ use crate::testing::published::{
 const UNION: &str = "controlnet union";
 
 #[test]
-fn the_published_controlnets_are_told_by_their_headers_alone_and_have_no_tensor_too_many_or_few() {
+fn headers_of_published_flux_controlnets_are_read_without_unused_keys() {
     for (name, blocks, modes) in [
         (UNION, [5, 10], Some(10)),
         ("controlnet union pro 2.0", [6, 0], None),
@@ -40,7 +40,7 @@ fn the_published_controlnets_are_told_by_their_headers_alone_and_have_no_tensor_
 }
 
 #[test]
-fn a_folder_says_the_same_with_its_config_as_its_header_does() {
+fn flux_controlnet_config_json_agrees_with_the_header() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("FLUX.1-dev-Controlnet-Union");
     let file = folder.join("diffusion_pytorch_model.safetensors");
@@ -60,7 +60,7 @@ fn a_folder_says_the_same_with_its_config_as_its_header_does() {
 }
 
 #[test]
-fn a_union_must_be_told_what_it_is_shown_in_the_numbers_of_its_card() {
+fn flux_union_controlnet_requires_a_control_kind_and_maps_it_to_its_mode() {
     use ControlKind::{Blur, Depth, Edges, Gray, LowQuality, Normals, Pose, Scribble, Tile};
     let union = control_network(&shapes(UNION));
     let problem = |kind| union.problem(flux::FAMILY, kind, false);
@@ -108,7 +108,7 @@ fn controlnets_of_other_makers_are_named_and_refused() {
 }
 
 #[test]
-fn dev_and_schnell_take_controlnets_and_what_has_another_input_does_not() {
+fn flux_dev_and_schnell_accept_controlnets_but_fill_and_kontext_do_not() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     for (name, file, by) in [
@@ -133,7 +133,7 @@ fn with_lora(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, CatalogError> {
 }
 
 #[test]
-fn with_a_control_lora_dev_needs_a_control_image_of_the_kind_its_name_says() {
+fn flux_control_lora_requires_the_kind_of_control_image_in_its_name() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let loras = models.join("loras");

@@ -49,7 +49,7 @@ fn models_like_flux_are_named_and_refused() {
 }
 
 #[test]
-fn a_header_alone_says_the_numbers_of_every_part() {
+fn configs_of_all_flux_components_are_inferred_from_headers() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let place = models.join("unet/flux1-fill-dev.safetensors");
@@ -86,7 +86,7 @@ fn a_header_alone_says_the_numbers_of_every_part() {
 }
 
 #[test]
-fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_size() {
+fn pruned_flux_model_gets_the_defaults_of_its_variant_at_a_small_size() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let mut fewer = shapes("transformer schnell");
@@ -105,7 +105,7 @@ fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_si
 }
 
 #[test]
-fn a_card_says_what_a_flux_file_makes_together_with_what_lies_around_it() {
+fn inspect_report_of_a_flux_transformer_lists_components_and_missing_files() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let place = models.join("unet/flux1-dev.safetensors");

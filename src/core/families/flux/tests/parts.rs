@@ -166,7 +166,7 @@ fn a_wan_checkpoint_with_all_parts_needs_nothing_around_it_either() {
 }
 
 #[test]
-fn a_part_that_is_cut_off_is_named_wherever_it_lies() {
+fn truncated_component_is_named_in_any_folder() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let place = dev_in(&models);
@@ -188,7 +188,7 @@ fn a_part_that_is_cut_off_is_named_wherever_it_lies() {
 }
 
 #[test]
-fn a_tokenizer_beside_its_encoder_wins_and_one_of_another_form_or_size_does_not_count() {
+fn tokenizer_next_to_its_encoder_is_preferred_if_type_and_size_match() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let place = dev_in(&models);
@@ -235,7 +235,7 @@ fn a_tokenizer_beside_its_encoder_wins_and_one_of_another_form_or_size_does_not_
 }
 
 #[test]
-fn an_encoder_of_another_vocabulary_needs_a_tokenizer_of_its_own() {
+fn encoder_with_a_custom_vocabulary_needs_its_own_tokenizer() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(root.path());
     let place = dev_in(&models);
@@ -253,7 +253,7 @@ fn an_encoder_of_another_vocabulary_needs_a_tokenizer_of_its_own() {
 }
 
 #[test]
-fn a_named_folder_of_an_encoder_brings_the_tokenizer_beside_it_along() {
+fn tokenizers_next_to_overridden_encoder_folders_are_used() {
     let root = tempfile::tempdir().unwrap();
     let models = flux_tree(&root.path().join("models"));
     let place = dev_in(&models);

@@ -92,7 +92,7 @@ fn framepacks_own_downloads_make_both_models() {
 }
 
 #[test]
-fn missing_and_wrong_parts_are_told_with_the_file_to_get() {
+fn missing_or_mismatched_framepack_components_name_the_file_to_get() {
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     let place = transformer_in(&models, "FramePackI2V_HY_fp8_e4m3fn");

@@ -160,7 +160,7 @@ pub(in crate::families) fn case() -> FamilyCase {
 }
 
 #[test]
-fn what_converters_squeeze_and_authors_leave_behind_is_no_fault() {
+fn krea2_transformers_with_squeezed_or_leftover_tensors_are_accepted() {
     let root = tempfile::tempdir().unwrap();
     let models = case().tree(root.path());
     let mut shapes = edited(own("transformer"), "txtfusion.projector.weight", &[12]);
@@ -175,7 +175,7 @@ fn what_converters_squeeze_and_authors_leave_behind_is_no_fault() {
 }
 
 #[test]
-fn the_text_half_alone_is_known_by_what_stands_before_its_names() {
+fn qwen3vl_text_encoder_without_vision_tower_is_recognised_by_key_prefix() {
     let root = tempfile::tempdir().unwrap();
     let models = case().tree(root.path());
     let place = transformer_in(&models, "krea2_turbo_bf16", &own("transformer"));

@@ -178,7 +178,7 @@ fn no_tensor_of_the_published_autoencoder_is_missing_or_unexpected() {
 }
 
 #[test]
-fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder_that_sees() {
+fn qwen_image_edit_is_detected_by_name_or_marker_and_needs_a_vision_encoder() {
     let root = tempfile::tempdir().unwrap();
     let models = case().tree(&root.path().join("models"));
     let open = |place: &Path| ModelSpec::open(place).unwrap();
@@ -213,7 +213,7 @@ fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder
 }
 
 #[test]
-fn the_first_model_that_edits_is_told_from_2509_by_its_name_alone_and_refused() {
+fn original_qwen_image_edit_is_refused_by_name_unlike_2509_and_2511() {
     let root = tempfile::tempdir().unwrap();
     let models = case().tree(&root.path().join("models"));
     let sentence = "the first Qwen-Image-Edit model (2509 and 2511 run; if it is one of them, put that number in its name)";
@@ -246,7 +246,7 @@ fn no_tensor_of_the_published_part_that_looks_at_images_is_missing_or_unexpected
 }
 
 #[test]
-fn a_kind_says_no_word_twice() {
+fn variant_name_is_not_repeated_in_the_kind_text() {
     let kind = |variant| qwen_image::FAMILY.kind_text(variant);
     assert_eq!(kind("Image"), "Qwen-Image");
     assert_eq!(kind("Edit"), "Qwen-Image Edit");
@@ -266,7 +266,7 @@ fn wan_s_autoencoder_will_do_where_qwen_image_s_is_missing() {
 }
 
 #[test]
-fn the_published_controlnets_are_told_by_their_headers_alone_and_others_are_refused() {
+fn published_qwen_image_controlnets_are_recognised_and_other_layouts_refused() {
     for (name, blocks, takes_masks) in
         [("control union", 5, false), ("control inpainting", 6, true)]
     {

@@ -165,7 +165,7 @@ pub(in crate::families) fn case() -> FamilyCase {
 }
 
 #[test]
-fn every_published_controlnet_is_told_by_its_header_alone_and_has_no_tensor_too_many_or_few() {
+fn headers_of_published_z_image_controlnets_are_read_without_unused_keys() {
     let noise = Some(ControlRefiner::ControlNoiseRefiner);
     for (name, blocks, refiner, channels) in [
         ("control 1.0", 6, None, 16),

@@ -21,7 +21,7 @@ fn form(folder: &Path) -> PostprocessForm {
 }
 
 #[test]
-fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
+fn interpolation_request_has_the_new_frame_count_and_round_trips_as_json() {
     let folder = tempfile::tempdir().unwrap();
     let form = form(folder.path());
     for (rate, num_frames, fps) in [
@@ -52,7 +52,7 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_before_anything_is_computed() {
+fn invalid_interpolation_requests_are_refused_before_processing() {
     let folder = tempfile::tempdir().unwrap();
     let good = form(folder.path());
     let one = folder.path().join("one.png");

@@ -94,7 +94,7 @@ fn whole() -> Vec<u8> {
 }
 
 #[test]
-fn a_sound_header_tells_types_shapes_places_and_metadata() {
+fn gguf_header_gives_types_shapes_offsets_and_metadata() {
     let bytes = whole();
     let (header, metadata) = gguf(&bytes);
     assert_eq!(metadata.text("general.architecture"), Some("wan"));
@@ -112,7 +112,7 @@ fn a_sound_header_tells_types_shapes_places_and_metadata() {
 }
 
 #[test]
-fn lists_are_read_when_they_are_asked_for() {
+fn gguf_metadata_lists_are_read_on_demand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.gguf");
     fs::write(&path, whole()).unwrap();
@@ -144,7 +144,7 @@ fn both_versions_are_read_and_an_own_alignment_counts() {
 }
 
 #[test]
-fn what_ggml_folds_or_forgets_has_its_own_shape_again() {
+fn gguf_tensors_regain_the_dimensions_that_ggml_folds_or_drops() {
     let bytes = Writer::new(3, 4, 0)
         .tensor("patch_embedding.bias", &[4], 0, 0)
         .tensor("patch_embedding.weight", &[2, 2, 1, 12], 0, 32)

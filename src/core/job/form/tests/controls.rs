@@ -56,7 +56,7 @@ fn a_control_of_a_network_that_does_nothing_is_left_out() {
 }
 
 #[test]
-fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
+fn controlnet_settings_reach_the_request_unchanged() {
     let one = control(|it| {
         it.settings = ControlSettings {
             kind: Some(ControlKind::Depth),
@@ -93,7 +93,7 @@ fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
 }
 
 #[test]
-fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
+fn number_and_kind_of_controls_must_match_the_model() {
     let of = |count| vec![control(|_| {}); count];
     let named = |kind| vec![control(|it| it.settings.kind = Some(kind))];
     let thresholds = Some(CannyThresholds::default());
@@ -123,7 +123,7 @@ fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
 }
 
 #[test]
-fn what_is_wrong_with_a_control_is_said_in_a_sentence() {
+fn invalid_control_settings_are_refused_with_a_reason() {
     let err = problem(|it| it.settings.network = None);
     assert_contains(&err, "needs a ControlNet: choose its file");
     for strength in [-0.1, 2.1, f64::NAN] {

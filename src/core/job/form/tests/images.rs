@@ -65,7 +65,7 @@ fn values_of_a_result_that_are_the_defaults_give_no_notice() {
 }
 
 #[test]
-fn a_mask_lies_on_an_image_of_a_model_that_takes_one() {
+fn mask_needs_a_start_image_and_a_model_that_supports_masks() {
     let image = |form: &mut GenerateForm| form.inputs.image = Some(start_image(640, 480));
     let mask = |form: &mut GenerateForm| form.inputs.mask = Some(start_image(320, 240));
     let both = |form: &mut GenerateForm| {
@@ -101,7 +101,7 @@ fn a_mask_lies_on_an_image_of_a_model_that_takes_one() {
 }
 
 #[test]
-fn a_mask_of_a_video_lies_on_a_start_image_that_nothing_else_changes() {
+fn video_mask_needs_a_start_image_and_excludes_end_image_and_extension() {
     let mut spec = free_spec();
     (spec.start_image, spec.end_image) = (InputUse::Optional, InputUse::Optional);
     spec.mask = InputUse::Optional;
@@ -128,7 +128,7 @@ fn a_mask_of_a_video_lies_on_a_start_image_that_nothing_else_changes() {
 }
 
 #[test]
-fn a_strength_acts_on_the_way_to_an_image_and_leaves_a_step_to_make() {
+fn strength_applies_only_to_start_images_and_must_leave_a_step_to_run() {
     let with = |strength: Option<f64>| {
         move |form: &mut GenerateForm| {
             form.inputs.image = Some(start_image(64, 64));
@@ -336,7 +336,7 @@ fn sizes_are_multiples_of_16_up_to_4_megapixels() {
 }
 
 #[test]
-fn a_model_takes_as_many_reference_images_as_it_says() {
+fn reference_images_are_limited_to_the_number_the_model_accepts() {
     let given = |most: u32, count: usize| {
         let mut spec = dev();
         spec.limits.max_references = most;

@@ -115,7 +115,7 @@ fn a_tag_in_a_wildcard_or_choice_is_used_where_it_is_chosen() {
 }
 
 #[test]
-fn each_line_of_a_prompt_has_loras_of_its_own() {
+fn each_prompt_line_uses_only_its_own_loras() {
     let library = Library::new();
     let form = GenerateForm {
         prompt: "a <lora:ink:0.5>\nb\nc <lora:style:1>".to_owned(),
@@ -204,7 +204,7 @@ fn other_tags_and_those_of_the_negative_prompt_are_named_and_not_read() {
 }
 
 #[test]
-fn a_settled_prompt_keeps_what_looks_like_a_tag() {
+fn resolved_prompt_keeps_text_that_looks_like_a_lora_tag() {
     let library = Library::new();
     let mut request = library.validated("a fox <lora:gone:1>").request;
     request.prompt_template = Some(request.prompt.clone());

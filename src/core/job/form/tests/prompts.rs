@@ -4,7 +4,7 @@ use super::*;
 use crate::job::prompt::WildcardFolders;
 
 #[test]
-fn prompts_are_settled_once_and_keep_what_was_written() {
+fn prompts_are_expanded_once_and_keep_their_template() {
     let none = WildcardFolders::default();
     let mut request = request_of(&test_spec(), |form| {
         form.prompt = "a {red|blue} \\{cat\\|dog\\}".to_owned();

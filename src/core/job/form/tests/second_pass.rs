@@ -53,7 +53,7 @@ fn its_stages_see_their_own_size_and_strength() {
 }
 
 #[test]
-fn each_image_is_a_job_of_its_own() {
+fn second_pass_splits_a_batch_into_one_job_per_image() {
     let mut filled = GenerateForm {
         out: "boat.png".into(),
         batch_size: Some(3),
@@ -66,7 +66,7 @@ fn each_image_is_a_job_of_its_own() {
 }
 
 #[test]
-fn what_does_not_go_together_is_said_in_a_sentence() {
+fn incompatible_second_pass_settings_are_refused_with_a_reason() {
     let masked = |form: &mut GenerateForm| {
         (form.inputs.image, form.inputs.mask) =
             (Some(start_image(512, 768)), Some(start_image(512, 768)));
@@ -92,7 +92,7 @@ fn what_does_not_go_together_is_said_in_a_sentence() {
 }
 
 #[test]
-fn a_result_is_repeated_by_what_it_carries_and_older_files_have_none() {
+fn second_pass_round_trips_through_the_request_and_is_omitted_when_unused() {
     let made = request(|_| {});
     let read = written_and_read(&made);
     assert_eq!(read.second_pass, made.second_pass);

@@ -155,7 +155,7 @@ fn times_in_a_prompt_are_read_for_sections_and_wrong_ones_refused() {
 }
 
 #[test]
-fn what_only_sections_have_is_not_used_by_other_models() {
+fn section_settings_are_ignored_with_a_notice_by_other_models() {
     let checked = checked(&test_spec(), |form| {
         (form.secs, form.window) = (Some(3.0), Some(9));
         form.section_order = Some(SectionOrder::F1);

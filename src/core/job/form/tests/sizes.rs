@@ -45,7 +45,7 @@ fn a_size_in_the_middle_becomes_the_one_that_the_model_was_trained_at() {
 }
 
 #[test]
-fn an_edge_next_to_a_given_one_stays_usable_whatever_the_images_aspect() {
+fn derived_edge_stays_within_limits_for_extreme_image_aspects() {
     let mut spec = free_spec();
     spec.limits.max_edge = 2048;
     spec.limits.max_pixels = 1024 * 1024;
@@ -84,7 +84,7 @@ fn a_size_out_of_any_range_is_refused() {
 }
 
 #[test]
-fn the_nearest_multiple_is_a_multiple_whatever_the_value() {
+fn nearest_multiple_handles_huge_negative_and_nan_values() {
     for value in [f64::from(u32::MAX), 1e300, f64::INFINITY] {
         assert_eq!(nearest_multiple(value, 32), u32::MAX - 31);
     }

@@ -58,7 +58,7 @@ fn a_video_of_uneven_times_takes_the_models_rate_for_as_long_as_it_is() {
 }
 
 #[test]
-fn a_video_is_made_anew_from_its_first_frame_and_no_further_than_it_goes() {
+fn video_to_video_frame_count_is_limited_by_the_source_video() {
     let changed = |from: u32, to: u32, has: u32| {
         format!(
             "The number of frames was changed from {from} to {to}: the video has {has}, and Test model makes 4n+1 of them"

@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_that_the_decoder_does_not_know_is_left_to_ffmpeg_whatever_its_sampling() {
+    fn unsupported_h264_profile_is_refused_even_with_4_2_0_sampling() {
         let of_profile = |profile| SequenceParameters {
             profile,
             width: 64,

@@ -189,7 +189,7 @@ fn tracks_that_are_not_used_are_named() {
 }
 
 #[test]
-fn frames_of_a_webp_clear_their_area_where_the_file_says_so() {
+fn webp_frames_with_background_disposal_clear_their_area() {
     let mut reader = VideoReader::open(&fixture("cleared.webp")).unwrap();
     let mut columns = Vec::new();
     let read = reader.read_with_alpha(0, &mut |_, frame| {

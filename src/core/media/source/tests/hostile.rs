@@ -17,7 +17,7 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_no_video_is_told_with_what_would_be() {
+fn non_video_files_are_refused_with_type_and_supported_formats() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -45,7 +45,7 @@ fn what_is_no_video_is_told_with_what_would_be() {
 
 #[cfg(feature = "h264")]
 #[test]
-fn a_video_cut_anywhere_is_told() {
+fn truncated_mp4_is_refused_unless_it_ends_between_fragments() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["b-frames.mp4", "fragmented.mp4"] {
         let whole = fs::read(fixture(name)).unwrap();

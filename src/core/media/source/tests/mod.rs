@@ -80,7 +80,7 @@ fn the_matrix_and_the_range_that_a_file_names_are_honoured() {
 
 #[cfg(feature = "h264")]
 #[test]
-fn what_an_edit_list_hides_is_not_shown() {
+fn frames_hidden_by_an_edit_list_are_skipped() {
     assert_shows(&fixture("cut.mp4"), 3..12);
 }
 

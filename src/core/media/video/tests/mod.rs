@@ -336,7 +336,7 @@ fn a_gif_of_fast_frames_keeps_its_length() {
 }
 
 #[test]
-fn a_format_that_is_not_written_is_refused_with_what_to_write_instead() {
+fn unwritable_video_formats_are_refused_with_supported_extensions() {
     let folder = folder();
     let refused = |name: &str, expected: &str| {
         let words = check_writable(&folder.path().join(name)).unwrap_err();
@@ -386,7 +386,7 @@ fn a_sequence_that_cannot_be_named_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_become_a_video_is_refused_in_a_sentence() {
+fn invalid_frames_and_video_options_are_refused_without_writing_a_file() {
     let folder = folder();
     let message = |name: &str, frames: &[RgbPixels], options: VideoOptions| {
         let path = folder.path().join(name);

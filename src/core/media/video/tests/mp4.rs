@@ -105,7 +105,7 @@ fn flat_colours_come_back_from_mp4_within_two_levels() {
 }
 
 #[test]
-fn an_mp4_has_the_exact_size_whatever_the_parity() {
+fn mp4_keeps_the_exact_size_for_odd_dimensions() {
     let folder = folder();
     let path = folder.path().join("odd.mp4");
     for (width, height) in [

@@ -59,7 +59,7 @@ impl TinyModel for ChromaTransformer {
 }
 
 #[test]
-fn padding_that_is_alike_gives_the_answer_of_each_token_by_itself() {
+fn merged_identical_padding_tokens_do_not_change_the_prediction() {
     let transformer = model_of::<ChromaTransformer>(&diffusers::<ChromaTransformer>());
     let config = transformer.config();
     let text = made_up("in.prompt_embeds", &[1, 30, config.joint_attention_dim]);
@@ -86,7 +86,7 @@ fn padding_that_is_alike_gives_the_answer_of_each_token_by_itself() {
 }
 
 #[test]
-fn many_timesteps_are_told_what_each_is_told_alone() {
+fn modulations_of_many_timesteps_match_those_computed_alone() {
     let transformer = model_of::<ChromaTransformer>(&diffusers::<ChromaTransformer>());
     let timesteps: Vec<f32> = (1..=19).map(|i| i as f32 * 50.0).collect();
     let text = ChromaTransformer::text(transformer.config(), 5);

@@ -8,7 +8,7 @@ use super::*;
 use crate::weights::tests::as_fp8::{self, FORMS, Recorded};
 
 #[test]
-fn a_transformer_of_fp8_is_that_of_the_numbers_it_stands_for() {
+fn fp8_flux_transformer_matches_the_recorded_predictions() {
     with_both_frequencies(assert_fp8_is_as_recorded);
 }
 

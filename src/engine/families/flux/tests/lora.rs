@@ -110,7 +110,7 @@ fn assert_control_lora() {
 }
 
 #[test]
-fn a_lora_of_the_noise_alone_acts_beside_one_that_sees_a_control_image() {
+fn ordinary_lora_applies_together_with_a_control_lora() {
     let config = config_of::<FluxTransformer>().widened(128);
     let folder = tempfile::tempdir().unwrap();
     let control = control_lora(folder.path(), "authors", 1.0);

@@ -28,7 +28,7 @@ impl Run {
 }
 
 #[test]
-fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
+fn flux_run_reports_its_steps_and_resumes_bit_for_bit() {
     let mut run = Run::open("dev");
     let recorder = HookRecorder::default();
     let start = run.start_with_steps(6);
@@ -47,7 +47,7 @@ fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
 }
 
 #[test]
-fn every_step_of_a_long_run_is_told_its_own_timestep() {
+fn every_step_of_a_long_run_uses_its_own_timestep() {
     let mut run = Run::open("dev");
     let (mut solver, state) = run.start_with_steps(35);
     let distilled = run.guidance().distilled;
@@ -89,7 +89,7 @@ fn real_guidance_wants_a_scale_above_one_and_a_negative_prompt() {
 }
 
 #[test]
-fn only_a_model_that_was_trained_so_is_told_a_guidance() {
+fn distilled_guidance_affects_flux_dev_but_not_schnell() {
     for (name, is_told) in [("dev", true), ("schnell", false)] {
         let run = Run::open(name);
         let [low, high] = [1.0, 8.0].map(|scale| run.first_prediction(&run.transformer, scale));
@@ -130,7 +130,7 @@ fn sums_that_leave_the_range_of_f16_are_held_at_its_end() {
 }
 
 #[test]
-fn a_model_that_fills_reads_image_and_mask_beside_the_noise() {
+fn flux_fill_model_requires_and_uses_the_image_condition() {
     let mut run = Run::open("dev");
     let config = FluxTransformerConfig {
         in_channels: 384,
@@ -187,7 +187,7 @@ fn an_image_that_is_seen_is_seen_by_each_of_a_batch() {
 }
 
 #[test]
-fn what_is_not_of_this_model_is_refused() {
+fn mismatched_latents_steps_and_embeddings_are_refused() {
     let mut run = Run::open("dev");
     let (solver, mut state) = run.start();
     state.latents = state.latents.narrow(1, 1, 3);
@@ -203,7 +203,7 @@ fn what_is_not_of_this_model_is_refused() {
 }
 
 #[test]
-fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
+fn nan_prompt_embeds_end_the_job_with_advice_to_try_another_dtype() {
     let mut run = Run::open("dev");
     let poison = run.get("prompt_embeds") * f64::NAN;
     run.tensors.insert("prompt_embeds".to_owned(), poison);
@@ -212,7 +212,7 @@ fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
 }
 
 #[test]
-fn a_file_whose_heads_cannot_be_told_wants_a_configuration() {
+fn flux_file_with_ambiguous_head_count_requires_a_config() {
     let (_folder, path) = written(&weights_of("dev"));
     let err = FluxTransformerConfig::read(&path).unwrap_err();
     assert!(err.to_string().contains("config.json"), "{err}");

@@ -33,7 +33,7 @@ fn fp8_streams_as_it_is_stored() {
 }
 
 #[test]
-fn a_t5_that_streams_gives_what_one_that_stays_gives() {
+fn streamed_t5_encoder_matches_the_resident_one() {
     let recorded = Recorded::open("flux");
     let tensors = recorded.weights("text_encoder_2");
     for (kind, scales, _) in [FORMS[0], FORMS[3]] {

@@ -109,14 +109,14 @@ fn files_in_the_names_of_the_authors_and_of_comfy_give_the_same_answer() {
 }
 
 #[test]
-fn a_single_file_says_by_its_shapes_what_its_config_says() {
+fn framepack_config_is_inferred_from_tensor_shapes() {
     let (_folder, weights) = write(&tensors("wide"), Kind::Float);
     let found = FramePackTransformerConfig::read(weights.path()).unwrap();
     assert_eq!(found, config("wide"));
 }
 
 #[test]
-fn what_is_no_framepack_transformer_is_refused() {
+fn incomplete_or_unsupported_framepack_transformers_are_refused() {
     let without = |start: &str| {
         let mut tensors = tensors("wide");
         tensors.retain(|(key, _)| !key.starts_with(start));

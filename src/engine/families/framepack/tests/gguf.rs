@@ -20,7 +20,7 @@ fn tensors_of_gguf() -> Vec<(String, Tensor)> {
 }
 
 #[test]
-fn a_transformer_in_blocks_gives_what_its_numbers_give() {
+fn gguf_framepack_transformer_matches_its_dequantised_weights() {
     let case = &cases()["f1"];
     let folder = tempfile::tempdir().unwrap();
     let places = both_forms(folder.path(), &tensors_of_gguf(), str::to_owned);

@@ -20,7 +20,7 @@ fn request(steps: &str, sampler: &str, shift: Option<f64>) -> GenerateRequest {
 }
 
 #[test]
-fn unipc_walks_as_its_formulas_say() {
+fn framepack_unipc_matches_the_reference() {
     let path = fixture("../stages/unipc.safetensors");
     for (steps, expected) in Weights::read_all(&path).unwrap() {
         let mut solver = solver(&request(&steps, "unipc_bh1", Some(3.5)), 100).unwrap();
@@ -50,7 +50,7 @@ fn the_shift_goes_with_the_number_of_tokens_up_to_seven() {
 }
 
 #[test]
-fn a_scheduler_that_lies_beside_the_model_is_for_diffusers_samplers() {
+fn scheduler_config_of_the_model_applies_only_to_diffusers_samplers() {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({
         "_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000, "shift": 7.0,

@@ -6,7 +6,7 @@ use super::*;
 use crate::families::framepack::measured::measured;
 
 #[test]
-fn a_call_that_is_skipped_gives_what_the_same_call_gave() {
+fn skipped_framepack_call_matches_the_computed_prediction() {
     for (name, case) in cases() {
         let (_folder, weights) = write(&tensors(&case.config), Kind::Float);
         let transformer = FramePackTransformer::new(&config(&case.config), &weights).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 use crate::families::tests::assert_equal_when_streamed;
 
 #[test]
-fn a_transformer_that_streams_gives_what_one_that_stays_gives() {
+fn streamed_framepack_transformer_matches_the_resident_one() {
     for kind in [Kind::Float, Kind::BFloat16] {
         for (name, case) in cases() {
             let (_folder, weights) = write(&tensors(&case.config), kind);

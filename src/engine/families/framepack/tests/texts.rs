@@ -31,7 +31,7 @@ fn shares(of: &[f64]) -> Vec<PromptShare> {
 }
 
 #[test]
-fn a_section_between_two_prompts_hears_as_much_of_each_as_its_time() {
+fn section_between_two_prompts_blends_their_embeddings_by_share() {
     let found = embeds().of_section(&shares(&[0.25, 0.75])).unwrap();
     assert_eq!(found.len(), 3);
     let own = found.prompt.narrow(1, 0, 3).view([-1]);
@@ -41,7 +41,7 @@ fn a_section_between_two_prompts_hears_as_much_of_each_as_its_time() {
 }
 
 #[test]
-fn a_section_with_one_prompt_hears_that_as_it_is() {
+fn section_with_one_prompt_uses_its_embeddings_unchanged() {
     let found = embeds().of_section(&shares(&[0.0, 1.0])).unwrap();
     assert_eq!(found.len(), 3);
     assert!(found.prompt.double_value(&[0, 3, 0]).is_infinite());

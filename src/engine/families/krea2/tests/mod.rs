@@ -82,7 +82,7 @@ impl TinyModel for Krea2Transformer {
 }
 
 #[test]
-fn what_authors_leave_behind_and_converters_squeeze_changes_nothing() {
+fn leftover_and_squeezed_krea2_tensors_do_not_change_the_prediction() {
     let mut tensors = originals::<Krea2Transformer>();
     let plain = prediction_of::<Krea2Transformer>(&tensors);
     for name in Krea2TransformerKeys::UNREAD {

@@ -36,7 +36,7 @@ impl TinyModel for QwenImageTransformer {
 }
 
 #[test]
-fn the_mark_by_which_files_tell_edit_2511_is_not_told_of_as_unused() {
+fn edit_2511_marker_is_not_reported_as_an_unexpected_key() {
     let mut tensors = diffusers::<QwenImageTransformer>();
     let mark = Tensor::zeros([0], (Kind::Float, Device::Cpu));
     tensors.insert(ZERO_TIME.to_owned(), mark);

@@ -4,7 +4,7 @@ use super::*;
 use crate::weights::tests::as_fp8::{FORMS, Recorded};
 
 #[test]
-fn a_transformer_of_fp8_is_that_of_the_numbers_it_stands_for() {
+fn fp8_wan_transformer_matches_the_recorded_predictions() {
     let recorded = Recorded::open("wan");
     let tensors = recorded.weights("transformer");
     for (kind, scales, name) in FORMS {

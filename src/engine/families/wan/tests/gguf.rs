@@ -5,7 +5,7 @@ use crate::weights::Weights;
 use crate::weights::tests::made_up_gguf::both_forms;
 
 #[test]
-fn a_model_in_blocks_makes_what_its_numbers_make() {
+fn gguf_wan_transformer_matches_its_dequantised_weights() {
     let folder = tempfile::tempdir().unwrap();
     let all = Weights::read_all(&fixtures().join("pipeline/transformer")).unwrap();
     let places = both_forms(folder.path(), &all, str::to_owned);

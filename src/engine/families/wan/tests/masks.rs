@@ -41,7 +41,7 @@ fn behind_first(latents: &Tensor) -> Tensor {
 }
 
 #[test]
-fn what_a_mask_keeps_is_encoded_as_a_video_in_which_nothing_moves() {
+fn masked_start_image_is_encoded_as_a_static_video() {
     let run = Run::open("image_to_video");
     let kept = kept_of(&run);
     assert_eq!(kept.latents.size(), run.shape().size());
@@ -100,7 +100,7 @@ fn both_experts_and_every_sampler_keep_it() {
 }
 
 #[test]
-fn what_a_mask_keeps_of_another_size_is_not_used() {
+fn kept_latents_of_another_size_are_refused() {
     let mut run = Run::open("image_to_video");
     run.kept = Some(KeptVideo {
         latents: kept_of(&run).latents.narrow(2, 0, 1),
@@ -156,7 +156,7 @@ fn a_video_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
 }
 
 #[test]
-fn pixels_outside_of_a_moving_mask_are_the_videos_own_in_whatever_runs_they_come() {
+fn pixels_outside_a_moving_mask_are_restored_in_chunks_of_any_size() {
     let (_opened, video) = masked("moving_mask");
     let (frames, made) = (&video.frames, video.made());
     let kept = PixelRestore::of_video(frames, &made).unwrap();
@@ -170,7 +170,7 @@ fn pixels_outside_of_a_moving_mask_are_the_videos_own_in_whatever_runs_they_come
 }
 
 #[test]
-fn a_soft_edge_of_a_mask_blends_what_is_made_with_what_is_kept() {
+fn soft_mask_edge_blends_generated_and_original_pixels() {
     let own = RgbPixels::from_fn(4, 1, |_, _| [100, 200, 50]).unwrap();
     let mask = Tensor::from_slice(&[0_f32, 0.25, 0.5, 1.0]).view([1, 1, 1, 4]);
     let made = Tensor::full([1, 1, 4, 3], 20, (Kind::Uint8, Device::Cpu));

@@ -17,7 +17,7 @@ fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
 }
 
 #[test]
-fn a_resumed_run_records_what_a_whole_one_does() {
+fn resumed_run_captures_the_same_tensors_as_an_uninterrupted_one() {
     let mut run = Run::open("text_to_video");
     run.request.sampling.num_steps = 6;
     let names = |resume: bool| {
@@ -64,7 +64,7 @@ fn a_state_of_another_job_is_not_used() {
 }
 
 #[test]
-fn every_stage_stops_soon_when_it_is_asked_to() {
+fn every_wan_stage_stops_soon_after_cancellation() {
     let run = Run::open("image_to_video");
     let off = &mut StageCapture::off();
     for patience in [0, 1, 4] {

@@ -5,7 +5,7 @@ use safelight_core::job::{SamplerKind, SigmaSchedule};
 use super::*;
 
 #[test]
-fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
+fn every_sampler_reports_its_steps_and_resumes_bit_for_bit() {
     for sampler in SamplerKind::ALL {
         let mut run = Run::open("text_to_video");
         run.request.sampling.sampler = sampler;
@@ -17,7 +17,7 @@ fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn every_sampler_walks_the_sigma_schedule_that_is_asked_for() {
+fn every_sampler_supports_every_sigma_schedule() {
     for sampler in SamplerKind::ALL {
         let mut run = Run::open("text_to_video");
         (run.request.sampling.sampler, run.request.sampling.num_steps) = (sampler, 9);

@@ -170,7 +170,7 @@ fn every_sampler_changes_a_video_and_streamed_weights_change_no_bit_of_it() {
 }
 
 #[test]
-fn a_file_with_fewer_frames_than_it_said_stands_still_at_its_end() {
+fn source_video_with_missing_frames_repeats_its_last_frame() {
     let mut opened = VideoRun::open("ti2v");
     opened.run.request.num_frames = 13;
     let video = opened.video();
@@ -191,7 +191,7 @@ fn a_video_of_another_size_is_not_used() {
 }
 
 #[test]
-fn a_second_pass_is_the_low_noise_experts_alone_whatever_its_strength() {
+fn second_pass_uses_only_the_low_noise_expert() {
     let mut opened = VideoRun::open("experts");
     let run = &mut opened.run;
     run.request.source_video = None;

@@ -15,7 +15,7 @@ fn made(run: &mut Run, num_steps: u32, cache: Option<StepCache>) -> (Tensor, (us
 }
 
 #[test]
-fn a_step_cache_leaves_out_what_hardly_changes_and_nothing_at_zero() {
+fn step_cache_skips_calls_except_at_zero_threshold_or_without_calibration() {
     let mut run = Run::open("text_to_video");
     let parsed = |text: &str| text.parse::<StepCache>().unwrap();
     let mut made = |cache: Option<&str>| made(&mut run, 6, cache.map(parsed));

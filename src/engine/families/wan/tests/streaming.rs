@@ -49,7 +49,7 @@ fn assert_same(config: &WanTransformerConfig, file: &Path, kind: Kind, loras: &[
 }
 
 #[test]
-fn a_transformer_that_streams_gives_what_one_that_stays_gives() {
+fn streamed_wan_transformer_matches_the_resident_one() {
     let model = VariantRun::open("t2v22");
     let config = &model.run.config;
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn blocks_and_fp8_stream_as_they_are_stored() {
 }
 
 #[test]
-fn a_text_encoder_that_streams_gives_what_one_that_stays_gives() {
+fn streamed_text_encoder_matches_the_resident_one() {
     let folder = fixtures().join("pipeline/text_encoder");
     let config = T5Config::read_as(T5Kind::Umt5, &folder).unwrap();
     let ids = Tensor::from_slice(&[3_i64, 9, 4, 9, 1]).view([1, 5]);
@@ -106,7 +106,7 @@ fn a_text_encoder_that_streams_gives_what_one_that_stays_gives() {
 }
 
 #[test]
-fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
+fn streamed_denoise_stage_is_identical_and_can_be_cancelled() {
     let mut run = Run::open("text_to_video");
     let expected = run.latents();
     run.place.resident_bytes = Some(0);

@@ -84,7 +84,7 @@ fn every_step_and_the_end_are_those_of_the_reference() {
 }
 
 #[test]
-fn how_strongly_and_in_which_steps_control_is_heard_changes_the_result() {
+fn vace_strength_and_step_range_change_the_result() {
     let mut variant = VariantRun::open("vace");
     let run = &mut variant.run;
     let mut made = |strength, until| {
@@ -101,7 +101,7 @@ fn how_strongly_and_in_which_steps_control_is_heard_changes_the_result() {
 }
 
 #[test]
-fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_asked_to() {
+fn vace_run_with_references_resumes_and_streams_bit_for_bit() {
     let variant = VariantRun::open("vace_two");
     let mut run = variant.run;
     run.request.sampling.num_steps = 5;
@@ -153,7 +153,7 @@ fn shown(fields: &Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
 }
 
 #[test]
-fn a_control_video_that_is_too_short_goes_on_grey_and_is_made_anew_there() {
+fn short_control_video_is_padded_with_gray_frames_that_are_generated() {
     let fields = json!({
         "num_frames": 9, "controls": [{"file": "x/depth_000.png", "mask": "mask.png"}],
     });
@@ -189,7 +189,7 @@ fn start_and_end_images_are_frames_that_stay() {
 }
 
 #[test]
-fn the_last_frames_of_a_video_that_is_gone_on_from_stay() {
+fn last_frames_of_an_extended_video_are_kept() {
     let files = Run::open("text_to_video").request.files;
     let mut files = serde_json::to_value(files).unwrap();
     files["takes_control"] = json!(true);

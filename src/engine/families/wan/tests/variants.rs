@@ -147,7 +147,7 @@ fn the_experts_share_the_steps_at_the_boundary_and_neither_makes_the_others() {
 }
 
 #[test]
-fn an_expert_that_dies_goes_on_where_it_was() {
+fn interrupted_wan_expert_resumes_at_its_checkpoint() {
     let mut variant = VariantRun::open("t2v22");
     let run = &mut variant.run;
     run.request.sampling.num_steps = 20;
@@ -232,7 +232,7 @@ fn given_images_become_the_embeddings_of_the_reference() {
 }
 
 #[test]
-fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
+fn nan_prompt_embeds_end_the_job_with_advice_to_try_another_dtype() {
     let mut variant = VariantRun::open("t2v");
     let run = &mut variant.run;
     let poison = Tensor::full([1, 512, 40], f64::NAN, (Kind::Float, Device::Cpu));

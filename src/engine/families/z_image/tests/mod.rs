@@ -47,7 +47,7 @@ impl TinyModel for ZImageTransformer {
 }
 
 #[test]
-fn what_is_left_of_lumina_and_squeezed_by_converters_changes_nothing() {
+fn leftover_and_squeezed_z_image_tensors_do_not_change_the_prediction() {
     let mut tensors = originals::<ZImageTransformer>();
     let plain = prediction_of::<ZImageTransformer>(&tensors);
     tensors.insert("norm_final.weight".to_owned(), made_up("x", &[64]));

@@ -11,7 +11,7 @@ const PARTS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn one_file_with_everything_makes_the_image_of_files_of_their_own() {
+fn single_checkpoint_file_gives_the_same_image_as_separate_files() {
     // The sizes that shapes alone cannot say are the published ones.
     let shapes: Shapes = serde_json::from_value(json_of("flux/stages/wide.json")).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -52,8 +52,7 @@ fn every_image_of_a_batch_is_the_one_that_its_seed_alone_makes() {
 }
 
 #[test]
-fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_checkpoint_when_dead()
-{
+fn cancelled_or_crashed_flux_job_resumes_bit_for_bit() {
     for sampler in SamplerKind::ALL {
         let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": sampler});
         let job = Job::new("dev", &facts, None, None);
@@ -66,7 +65,7 @@ fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_ch
 }
 
 #[test]
-fn the_edges_of_a_control_image_are_what_the_model_is_shown() {
+fn computed_canny_edges_give_the_same_result_as_a_given_edge_image() {
     let control = pixels(32, 32);
     let edges = {
         let bytes: Vec<u8> = control.flatten(0, -1).try_into().unwrap();
@@ -99,7 +98,7 @@ fn a_second_pass_follows_the_control_image_at_its_own_size() {
 }
 
 #[test]
-fn a_filled_image_keeps_what_the_mask_does_not_cover_where_asked() {
+fn fill_keeps_unmasked_pixels_only_if_requested() {
     let image = pixels(32, 48);
     let mask = images::mask(32, 48);
     let left_of = |keeps: bool| {
@@ -118,7 +117,7 @@ fn a_filled_image_keeps_what_the_mask_does_not_cover_where_asked() {
 }
 
 #[test]
-fn every_stage_stops_when_it_is_asked_to() {
+fn every_flux_fill_stage_stops_after_cancellation() {
     let facts = json!({"image_role": "canvas"});
     let (image, mask) = (pixels(32, 32), pixels(32, 32));
     let job = Job::new("fill", &facts, Some(&image), Some(&mask));
@@ -142,7 +141,7 @@ fn tiles_of_the_autoencoder_change_nothing_but_rounding() {
 }
 
 #[test]
-fn what_a_model_cannot_do_is_refused_with_a_reason() {
+fn unsupported_flux_inputs_and_settings_are_refused_with_a_reason() {
     let (image, mask) = (pixels(32, 32), pixels(32, 32));
     let [none, image, both] = [[None; 2], [Some(&image), None], [Some(&image), Some(&mask)]];
     let canvas = || json!({"image_role": "canvas"});
@@ -201,7 +200,7 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_shift_of_the_request_stands_in_the_place_of_the_models_own() {
+fn shift_of_the_request_overrides_the_shift_of_the_model() {
     let sigmas = |variant: &str, shift: Option<f64>| {
         let facts = json!({"num_steps": 4, "shift": shift});
         let job = Job::new(variant, &facts, None, None);
@@ -232,7 +231,7 @@ fn an_image_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32()
 }
 
 #[test]
-fn a_second_pass_goes_on_from_the_image_that_the_first_one_made() {
+fn second_pass_starts_from_the_image_of_the_first_pass() {
     let make: images::Make<'_> = &|facts, [image, mask]| Job::new("dev", facts, image, mask);
     images::assert_second_pass(make, false);
 }

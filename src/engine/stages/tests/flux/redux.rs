@@ -57,14 +57,14 @@ fn job(run: &Run) -> Job {
 }
 
 #[test]
-fn images_are_read_behind_the_prompt_as_in_the_reference() {
+fn redux_images_are_appended_to_the_prompt_as_in_the_reference() {
     for name in ["redux", "redux_two"] {
         jobs::check(&format!("flux/stages/{name}"), job);
     }
 }
 
 #[test]
-fn a_job_with_images_stops_in_every_stage_and_goes_on_with_the_same_bytes() {
+fn redux_job_can_be_cancelled_and_rerun_after_its_image_is_deleted() {
     let run = Run::open("flux/stages/redux_two".to_owned());
     jobs::assert_stops(&job(&run));
     let mut job = job(&run);
@@ -79,7 +79,7 @@ fn a_job_with_images_stops_in_every_stage_and_goes_on_with_the_same_bytes() {
 }
 
 #[test]
-fn a_strength_of_nothing_leaves_tokens_that_say_nothing_and_the_authors_file_reads_alike() {
+fn redux_strength_zero_gives_zero_tokens_and_the_original_file_matches_diffusers() {
     let run = Run::open("flux/stages/redux".to_owned());
     let mut job = job(&run);
     job.stage(Stage::EncodeVision, false);

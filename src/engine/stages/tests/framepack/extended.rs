@@ -25,7 +25,7 @@ fn job(recorded: &BTreeMap<String, Tensor>) -> Job {
 }
 
 #[test]
-fn a_video_goes_on_with_its_last_frames_as_history() {
+fn extended_video_uses_its_last_frames_as_history_like_the_reference() {
     let recorded = recorded("extended");
     let mut job = job(&recorded);
     job.capture = true;

@@ -43,7 +43,7 @@ fn files_of_comfy_and_with_a_prefix_give_the_same_pixels() {
 }
 
 #[test]
-fn a_single_file_says_by_its_shapes_what_its_config_says() {
+fn hunyuan_vae_config_is_inferred_from_tensor_shapes() {
     for (is_comfy, halves) in [
         (true, &["encoder", "decoder"][..]),
         (false, &["encoder", "decoder"]),

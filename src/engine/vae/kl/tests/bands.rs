@@ -30,7 +30,7 @@ fn smooth(channels: i64, height: i64, width: i64) -> Tensor {
 }
 
 #[test]
-fn bands_of_any_size_give_what_the_whole_image_gives() {
+fn row_bands_of_any_size_match_the_whole_image() {
     for name in NAMES {
         let (decoder, encoder) = (decoder(name), encoder(name));
         let latents = recorded(name, "decode.input");
@@ -147,7 +147,7 @@ fn a_job_is_cancelled_between_layers_bands_and_tiles() {
 }
 
 #[test]
-fn what_goes_in_is_not_written_to() {
+fn banded_decode_and_encode_do_not_modify_their_input() {
     let latents = recorded("other", "decode.input");
     let pixels = recorded("other", "encode.input");
     let before = [latents.copy(), pixels.copy()];

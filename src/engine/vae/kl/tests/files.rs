@@ -123,7 +123,7 @@ fn a_file_in_any_dialect_and_after_any_prefix_gives_the_same_pixels() {
 }
 
 #[test]
-fn of_a_file_with_a_prefix_only_what_is_after_it_can_be_unexpected() {
+fn only_keys_under_the_vae_prefix_can_be_unexpected() {
     let (_folder, path) = changed("other", |key, tensor| {
         Some(match key {
             "quant_conv.bias" => ("text_encoder.mid_block.bias".to_owned(), tensor),
@@ -181,7 +181,7 @@ fn of_published_widths(is_original: bool, halves: &[&str]) -> KlVaeConfig {
 }
 
 #[test]
-fn a_single_file_says_by_its_shapes_what_the_published_config_says() {
+fn kl_vae_config_is_inferred_from_tensor_shapes() {
     for (is_original, halves) in [
         (true, &["encoder", "decoder"][..]),
         (false, &["encoder", "decoder"]),
@@ -219,7 +219,7 @@ fn shapes_that_leave_something_open_are_refused() {
 }
 
 #[test]
-fn a_config_beside_a_file_counts_where_the_file_is_the_folders_own() {
+fn config_json_applies_only_to_the_main_weights_file_of_its_folder() {
     let (folder, path) = changed("other", |key, tensor| Some(unchanged(key, tensor)));
     let text = fs::read(folder_of("other").join("config.json")).unwrap();
     fs::write(folder.path().join("config.json"), text).unwrap();
@@ -232,7 +232,7 @@ fn a_config_beside_a_file_counts_where_the_file_is_the_folders_own() {
 }
 
 #[test]
-fn what_a_config_leaves_out_is_as_in_diffusers() {
+fn missing_config_values_default_as_in_diffusers() {
     let cfg = read_with(&folder_of("other"), &[("use_quant_conv", "null")]);
     let cfg: KlVaeConfig = cfg.unwrap();
     assert_eq!(cfg, config("other"));

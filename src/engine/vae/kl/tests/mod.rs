@@ -116,7 +116,7 @@ fn half_precision_gives_about_the_same_pixels_and_latents() {
 }
 
 #[test]
-fn images_of_a_batch_do_not_know_of_each_other() {
+fn images_in_a_batch_are_decoded_independently() {
     let latents = recorded("other", "decode.input");
     let decoder = decoder("other");
     let both = decode(&decoder, &latents, KlWay::Whole);

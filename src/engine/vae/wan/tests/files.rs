@@ -88,7 +88,7 @@ fn a_file_in_the_dialect_of_the_authors_and_after_any_prefix_gives_the_same_pixe
 }
 
 #[test]
-fn of_a_file_with_a_prefix_only_what_is_after_it_can_be_unexpected() {
+fn only_keys_under_the_vae_prefix_can_be_unexpected() {
     let (_folder, weights) = changed("flat", |key, tensor| {
         Some(match key {
             // As if they were of another network, and of none.

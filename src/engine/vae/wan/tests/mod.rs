@@ -217,7 +217,7 @@ fn frames_beyond_whole_groups_of_four_are_ignored() {
 }
 
 #[test]
-fn a_cancelled_decode_stops_between_frames_and_keeps_what_it_gave() {
+fn cancelled_decode_stops_between_frames_and_keeps_earlier_ones() {
     let decoder = decoder("residual");
     let latents = recorded("residual", "decode.input");
     let given = Cell::new(0);
