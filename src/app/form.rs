@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(cx.form, newest);
         undo.undo(&mut inputs, &mut cx);
         assert_eq!(cx.form.num_frames, Some(33));
-        // Of a file that is still being read all is taken back.
+        // A file that is still being read is taken back whole.
         change(None).undo(&mut inputs, &mut cx);
         assert_eq!(cx.form, state(Some(33), "blurred").form);
     }

@@ -75,7 +75,7 @@ pub fn misunderstood(err: &clap::Error) -> JobError {
 /// Asks at the terminal; fails without a terminal. `doing`: purpose of the question, as in "to download".
 pub fn ask(question: &str, doing: &str, is_json: bool) -> Result<bool, JobError> {
     if is_json || !io::stdin().is_terminal() {
-        let text = format!("add --yes to {doing}, as nobody can be asked here");
+        let text = format!("without a terminal, or with --json, add --yes to {doing}");
         return Err(JobError::new(JobErrorKind::InvalidRequest, text));
     }
     let mut terminal = io::stderr();

@@ -18,7 +18,7 @@ const MERGED_NAME: &str = "capture.safetensors";
 pub struct StageCapture {
     path: Option<PathBuf>,
     tensors: BTreeMap<String, Tensor>,
-    /// Of videos that are made in sections: which one is made.
+    /// Current section of a video that is made in sections.
     section: Option<u32>,
 }
 

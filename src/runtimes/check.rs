@@ -157,7 +157,7 @@ mod tests {
         let checked = judge(lines, &ChildExit::Well).unwrap().unwrap();
         assert_eq!(checked.device, "a device");
         assert_eq!(judge(Vec::new(), &ChildExit::Cancelled), Ok(None));
-        // On a machine without a GPU nothing more can be asked of it.
+        // On a machine without a GPU nothing more can be checked.
         let unused = vec![device(Some("it found no GPU"))];
         let checked = judged(unused, &ChildExit::Well, |_| None, false)
             .unwrap()

@@ -14,7 +14,7 @@ pub(super) fn outputs_ui(ctx: &Context, view: &mut UiContext<'_>) {
         return;
     };
     let mut command = None;
-    let asked = modal(ctx, "workflow-outputs", WIDTH, |ui| {
+    let response = modal(ctx, "workflow-outputs", WIDTH, |ui| {
         ui.heading(format!(
             "{} makes {} results",
             offered.file_name(),
@@ -43,7 +43,7 @@ pub(super) fn outputs_ui(ctx: &Context, view: &mut UiContext<'_>) {
             command = Some(RestoreCommand::CloseOutputs);
         }
     });
-    if asked.should_close() {
+    if response.should_close() {
         command = command.or(Some(RestoreCommand::CloseOutputs));
     }
     view.commands.extend(command.map(AppCommand::Restore));

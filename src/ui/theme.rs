@@ -36,7 +36,7 @@ pub const IMAGE_SIDE: f32 = 84.0;
 /// The place for an image, while it is empty.
 pub const DROP_HEIGHT: f32 = 46.0;
 pub const REFERENCE_SIDE: f32 = 76.0;
-/// Of the lines that are drawn of a control image, at most.
+/// Maximum height of the detected edges of a control image.
 pub const EDGES_HEIGHT: f32 = 200.0;
 /// Height of an empty slot next to a filled one.
 pub const TILE_HEIGHT: f32 = 146.0;

@@ -43,7 +43,7 @@ impl JobInputs {
             ("last_image", &request.last_image, folder.end_image()),
             ("mask", &request.mask, folder.mask()),
         ];
-        // That of a video may be a video.
+        // The mask of a video may be a video.
         let is_shown = |field: &str| field == "mask" && request.source_video.is_some();
         let named = named
             .into_iter()

@@ -184,7 +184,7 @@ fn levels(failed: FailedStage<'_>) -> impl Iterator<Item = FallbackLevel> {
 
 /// Edge of what the VAE or upscaler takes at once below the levels with tiles, in pixels; `None` in other stages.
 fn tile_of(failed: FailedStage<'_>) -> Option<u32> {
-    let (edge, asked) = match (failed.request, failed.stage) {
+    let (edge, requested) = match (failed.request, failed.stage) {
         (JobRequest::Finish(request), Stage::Upscale) => (
             request.before.width.max(request.before.height),
             request.tile,
@@ -198,7 +198,7 @@ fn tile_of(failed: FailedStage<'_>) -> Option<u32> {
         }
         _ => return None,
     };
-    let tiles = asked.into_iter().chain(failed.planned_tile);
+    let tiles = requested.into_iter().chain(failed.planned_tile);
     Some(tiles.fold(edge, u32::min))
 }
 

@@ -87,12 +87,12 @@ impl StageWatch<'_> {
         let mut last_progress = Instant::now();
         loop {
             if self.run.events.is_cancelled() || self.failed.is_some() {
-                let asked: &mut Instant = cancelled_at.get_or_insert_with(|| {
+                let requested_at: &mut Instant = cancelled_at.get_or_insert_with(|| {
                     // Full or closed: the grace time ends the engine all the same.
                     link.commands.try_send(EngineCommand::Cancel).ok();
                     Instant::now()
                 });
-                if asked.elapsed() > self.run.limits.cancel_grace {
+                if requested_at.elapsed() > self.run.limits.cancel_grace {
                     link.control.kill();
                     self.engine_lives = false;
                     return self.failed.take().map_or(Ok(StageResult::Cancelled), Err);

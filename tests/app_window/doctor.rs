@@ -70,7 +70,7 @@ fn doctor_page_shows_all_results_and_repeats_the_checks_on_request() {
     bench.press("Doctor");
     bench.assert_shows("No room for jobs");
     assert_eq!(examined.load(Ordering::Relaxed), 2);
-    // Whoever wants a video wants to see it.
+    // A started job brings its own view to the front.
     bench.start_job();
     assert!(!bench.has("No room for jobs"));
 }

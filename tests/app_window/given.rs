@@ -1,4 +1,4 @@
-//! What the window is given and what it has: folders of images, files to open, and results of earlier days.
+//! Files given to the window: folders of images, files to open, and results of earlier days.
 
 use crate::app_window::prelude::*;
 

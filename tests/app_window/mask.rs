@@ -24,7 +24,7 @@ pub(crate) fn canvas(bench: &Bench) -> Rect {
     bench.labelled(CANVAS).rect()
 }
 
-/// Where a place of the image is on the screen, while the whole image is seen.
+/// Screen position of a point of the image while the whole image is visible.
 pub(crate) fn place(bench: &Bench, size: Vec2, x: f32, y: f32) -> Pos2 {
     let area = canvas(bench);
     let scale = (area.shrink(12.0).size() / size).min_elem().min(8.0);
@@ -342,7 +342,7 @@ fn existing_mask_is_edited_as_a_copy_and_closing_the_page_keeps_changes() {
     let mut bench = Bench::of(flux_spec());
     bench.drop_image("photo.png", 200, 100, "Start image photo.png");
     let mask = bench.home.path().join("mine.png");
-    // Of half the size: it is brought to that of the image.
+    // Half the image's size, so it is resized.
     image::GrayImage::from_fn(100, 50, |x, _| image::Luma([if x < 50 { 255 } else { 0 }]))
         .save(&mask)
         .expect("a mask is written");

@@ -33,7 +33,7 @@ fn size(bench: &mut Bench) -> Vec2 {
     editor.expect("a mask is painted").size()
 }
 
-/// That the photo lies in the image, `left` and `top` pixels from its corner, as it is.
+/// Asserts that the image contains the photo unchanged, `left` and `top` pixels from its corner.
 fn assert_holds_photo(image: &RgbPixels, left: u32, top: u32) {
     for y in 0..SIZE.y as u32 {
         for x in 0..SIZE.x as u32 {

@@ -1,4 +1,4 @@
-//! What the window keeps on disk holds prompts and images: nobody but its owner may read it.
+//! Files that the window keeps contain prompts and images: only their owner may read them.
 
 use safelight_core::presets::{self, OwnPreset, PresetEdit, PresetValues};
 

@@ -132,9 +132,9 @@ pub fn other(ctx: &Context) -> ThemeChoice {
 async fn follow_portal(tell: impl Fn(ThemeChoice)) -> zbus::Result<()> {
     let connection = notification::session().await?;
     let mut signals = notification::signals(&connection, INTERFACE).await?;
-    let asked = (NAMESPACE, KEY);
+    let arguments = (NAMESPACE, KEY);
     let reply = connection
-        .call_method(Some(NAME), PATH, Some(INTERFACE), "Read", &asked)
+        .call_method(Some(NAME), PATH, Some(INTERFACE), "Read", &arguments)
         .await?;
     let value: OwnedValue = reply.body().deserialize()?;
     if let Some(looks) = looks_of(&value) {

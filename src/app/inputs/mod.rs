@@ -89,7 +89,7 @@ impl SlotContents {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotRules {
     takes_start: bool,
-    /// That of a second image, where a model goes by two: the end, or a mask that it cannot do without.
+    /// Slot of a second image, for models that take two: the end image, or a required mask.
     pub second: Option<InputSlot>,
     pub max_references: usize,
     pub max_controls: usize,

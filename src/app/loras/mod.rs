@@ -200,8 +200,8 @@ impl LoraLibrary {
         let Some(spec) = cx.model().filter(|_| !unknown.is_empty()).cloned() else {
             return;
         };
-        let asked = unknown.iter().map(|path| (path.clone(), None));
-        self.chosen.extend(asked);
+        let requested = unknown.iter().map(|path| (path.clone(), None));
+        self.chosen.extend(requested);
         let work = move || look_at(&spec, &unknown);
         self.looking.add(cx.background.run("loras", work));
     }

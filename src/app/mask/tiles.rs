@@ -52,8 +52,8 @@ pub struct VisibleTiles {
 }
 
 impl VisibleTiles {
-    /// Of an image of this size, where this part of it is seen: the coarsest level that still has a texel for each
-    /// dot of the screen.
+    /// Tiles of an image of this size that are visible in `seen`, at the coarsest level with a texel for each dot of
+    /// the screen.
     pub(super) fn from_view(width: u32, height: u32, seen: Rect, dots_a_pixel: f32) -> Self {
         let wanted = (1.0 / dots_a_pixel.max(f32::EPSILON)).log2().floor();
         // As many as `ImagePyramid` has: down to one square.

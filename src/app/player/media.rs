@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(opened.media.paths, [path(1), path(2), path(3)]);
         assert_eq!(opened.index, 1);
         assert_eq!(opened.media.request_of(2).unwrap()["seed"], 3);
-        // Of another program nothing is known, so each is an image for itself.
+        // Files of other programs are separate images.
         let other = folder.path().join("photo_0001.png");
         write(&other, &[image(1)], None);
         write(&folder.path().join("photo_0002.png"), &[image(2)], None);

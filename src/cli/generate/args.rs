@@ -155,7 +155,7 @@ pub struct GenerateArgs {
     /// Use the settings of this file, with its images and model files; other arguments override them. Its prompts are used literally, without choices, wildcards and comments. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Of a workflow that saves several results, make only this one, counted from 1 as `safelight inspect` lists them [default: all]
+    /// Result of a workflow to generate, counted from 1 as `safelight inspect` lists them [default: all]
     #[arg(long, value_name = "N", requires = "from")]
     pub output: Option<usize>,
     /// Form of that file; arguments override it.

@@ -60,7 +60,7 @@ impl ModelMetadata {
 
 impl PartialDefaults {
     pub(super) fn overlaid(mut self, over: Self) -> Self {
-        // Whoever states a shift means it at every size, unless it says more.
+        // A stated shift holds at every size, unless a small one is stated, too.
         self.small_shift = self.small_shift.filter(|_| over.sampling.shift.is_none());
         self.sampling = over.sampling.or(self.sampling);
         layered!(over, self: width, height, num_frames, fps, small_shift, negative_prompt)

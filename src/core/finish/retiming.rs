@@ -17,7 +17,7 @@ const NEAR: f64 = 1e-3;
 /// Positions of the frames of a new video among those of an old one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameRetiming {
-    /// Of the old video, at least 1.
+    /// Frames of the source, at least 1.
     num_old: u32,
     num_new: u32,
     /// Frames a second of the new video.

@@ -35,7 +35,7 @@ impl GenerateRequest {
                 continue;
             }
             let tagged = take_tags(prompt, template).map_err(|message| failed(field, message))?;
-            // Of others the form has said it.
+            // The form has reported the others.
             let sentences = tag_sentences(field, &tagged).into_iter();
             let sentences = sentences.filter(|_| is_new[number]);
             notices.extend(sentences.map(|message| FormNotice { field, message }));

@@ -21,7 +21,7 @@ pub(crate) struct TokenSequence {
 }
 
 impl TokenSequence {
-    /// Of a batch of images.
+    /// Tokens of a batch of images.
     pub(crate) fn of_images(
         job: &PlannedJob<'_>,
         [text, image]: [f64; 2],

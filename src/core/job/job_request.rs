@@ -96,7 +96,7 @@ impl JobRequest {
         }
     }
 
-    /// Of the video that it makes; 1 of an image.
+    /// Frames of the result; 1 for an image.
     pub fn num_frames(&self) -> u32 {
         match self {
             Self::Generate(request) => request.num_frames,

@@ -29,7 +29,7 @@ pub struct LoraCoverage {
     /// Keys of the file.
     pub total: usize,
     pub applied: usize,
-    /// Of layers for images, which the model does not have. They are left out quietly, as everybody does.
+    /// Layers of the image encoder, which the model lacks. They are left out without a notice, as in other programs.
     pub images: usize,
     /// Of text encoders that cannot be changed here.
     pub text_encoder: usize,

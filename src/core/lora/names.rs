@@ -23,8 +23,8 @@ pub(crate) struct LayerNames {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowShare {
     All,
-    /// Of so many equal parts the first one and their number: query, key or value of three; or of the seven of `linear1`,
-    /// where each is as wide as the network and the rest four times as wide.
+    /// Equal parts in all, the first one, and their number: query, key or value of three; or of the seven of `linear1`,
+    /// whose last four are one layer.
     Of(u64, u64, u64),
     Swapped,
     /// One of the parts that the model's file has, however large each is.

@@ -9,9 +9,9 @@ use super::ModelComponent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PartKind {
     WanVae,
-    /// Of images.
+    /// VAE of images.
     KlVae,
-    /// Of HunyuanVideo.
+    /// VAE of HunyuanVideo.
     VideoVae,
     Umt5,
     T5,

@@ -83,7 +83,7 @@ impl TransformerConfig for FramePackTransformerConfig {
             ],
             &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
         ),
-        // Of HunyuanVideo's authors.
+        // The names of HunyuanVideo's authors.
         TensorDialect {
             is_diffusers: false,
             is_split: false,
@@ -102,7 +102,7 @@ impl TransformerConfig for FramePackTransformerConfig {
             ],
             outer: &[HUNYUAN_TEXT, HUNYUAN_OUTER],
         },
-        // Of ComfyUI: readers' own.
+        // ComfyUI's names, which are the readers'.
         TensorDialect::own(
             &[any_of(&[MARK]), ORIGINAL_MARKS],
             &[REFINER, DOUBLE, SINGLE],

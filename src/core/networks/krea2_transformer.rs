@@ -210,7 +210,7 @@ impl DenoiserConfig for Krea2TransformerConfig {
 }
 
 impl Krea2TransformerConfig {
-    /// Of the blocks that text and image go through together.
+    /// Shape of the blocks that text and image share.
     pub fn block(&self) -> BlockShape {
         BlockShape {
             dim: self.dim(),

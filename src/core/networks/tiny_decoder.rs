@@ -26,7 +26,7 @@ pub struct TinyDecoderKeys {
     prefix: &'static str,
     /// The number of the first convolution.
     first: usize,
-    /// Of videos, whose blocks remember the frame before (TAEHV); else of images (TAESD).
+    /// Decodes videos, with blocks that use the previous frame (TAEHV); otherwise images (TAESD).
     pub is_video: bool,
 }
 
@@ -90,7 +90,7 @@ impl TinyDecoderKeys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TinyDecoderLevel {
     pub blocks: [String; BLOCKS_PER_LEVEL],
-    /// Of videos: what makes several frames of one, without a bias.
+    /// Convolution that makes several frames of one, in video decoders; without a bias.
     pub grow: Option<String>,
     /// The convolution to the next level, without a bias.
     pub conv: String,
@@ -99,7 +99,7 @@ pub struct TinyDecoderLevel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TinyDecoderLayers {
     pub levels: [TinyDecoderLevel; NUM_LEVELS],
-    /// Of images: the block of the last size.
+    /// Block of the last size, in image decoders.
     pub end: Option<String>,
     pub last: String,
 }

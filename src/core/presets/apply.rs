@@ -138,7 +138,7 @@ impl GenerateForm {
                 if let Some(choice) = self.drafted(spec, source) {
                     self.size = choice;
                 } else if let Some(edges) = self.draft_edges(spec) {
-                    // Of an image that is not here any more, or of another size of one's own.
+                    // The image is missing, or the custom size was another one.
                     self.set_size(spec.size_for_aspect(aspect_of(edges)));
                 }
             }

@@ -46,7 +46,7 @@ pub struct ForeignSettings {
     pub sigma_schedule: Option<SigmaSchedule>,
     /// Classifier-free guidance, by two passes.
     pub cfg_scale: Option<f64>,
-    /// That of the low-noise expert.
+    /// CFG scale of the low-noise expert.
     pub cfg_scale_2: Option<f64>,
     /// Guidance that distilled models embed.
     pub distilled_guidance: Option<f64>,

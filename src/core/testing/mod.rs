@@ -1,4 +1,4 @@
-//! What tests of several parts share: weight files of the published shapes without weights, and tiny whole pipelines.
+//! Shared by tests of several parts: weight files of the published shapes without weights, and tiny whole pipelines.
 
 pub(crate) mod made_up;
 pub(crate) mod pipelines;
@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+
+use crate::media::RgbPixels;
 
 /// A file or folder of the project.
 pub(crate) fn project(place: &str) -> PathBuf {
@@ -25,6 +27,14 @@ pub(crate) fn fixture(place: &str) -> PathBuf {
 /// JSON of a file of `tests/fixtures`.
 pub(crate) fn json_fixture<T: DeserializeOwned>(place: &str) -> T {
     serde_json::from_slice(&fs::read(fixture(place)).unwrap()).unwrap()
+}
+
+/// Mean distance of two images' samples.
+pub(crate) fn mean_distance(a: &RgbPixels, b: &RgbPixels) -> f64 {
+    assert_eq!((a.width, a.height), (b.width, b.height));
+    let samples = a.rgb.iter().zip(&b.rgb);
+    let sum: u64 = samples.map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+    sum as f64 / a.rgb.len() as f64
 }
 
 /// Pairs of names, a row each: `one -> other`.

@@ -1,5 +1,5 @@
-//! What the tests of families of images share: their published files, made up from names and shapes alone, and what is
-//! asked of how each is recognised, completed, described and refused.
+//! Shared tests of image families: synthetic published files, made from names and shapes, and how each is recognised,
+//! completed, described and refused.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -345,7 +345,7 @@ pub(crate) struct Offered {
 }
 
 impl Offered {
-    /// That the model with this id makes images from text, an image and a mask, with these defaults.
+    /// Asserts that the model with this id makes images from text, an image and a mask, with these defaults.
     pub(crate) fn assert(&self, spec: &ModelSpec) {
         let variant = (spec.family, &spec.variant[..]);
         assert_eq!(variant, (self.family, self.variant));

@@ -77,7 +77,7 @@ fn bong_tangent(num_steps: usize) -> Vec<f64> {
     let mut sigmas: Vec<f64> = first
         .chain(piece(num_points - pivot, 0.0, 0.5, 0.0))
         .collect();
-    // Of one step, the first piece has no point.
+    // With one step, the first piece is empty.
     if let Some(first) = sigmas.first_mut() {
         *first = 1.0;
     }

@@ -9,13 +9,13 @@ use super::noise::NoiseStream;
 use super::schedule::shifted;
 use super::{CallIndex, SamplerStep, StepOutput};
 
-/// Factors of what the next latents are the sum of.
+/// Weights of the terms whose sum is the next latents.
 #[derive(Default)]
 struct StepWeights {
     latents: f64,
-    /// Of this call's prediction: of x0, or of the velocity.
+    /// Weight of this call's prediction, which is x0 or the velocity.
     prediction: f64,
-    /// Of what is remembered, in its order.
+    /// Weights of the stored predictions, in their order.
     past: [f64; 3],
     noise: f64,
 }
@@ -66,11 +66,11 @@ impl WeightedSampler {
         use SamplerKind as K;
         let sigma = |call: usize| f64::from(at.schedule.sigmas[call]);
         let (s, t) = (sigma(at.call), sigma(at.call + 1));
-        // Of a second call: the sigma of the first.
+        // In a second call, the sigma of the first one.
         let is_second = self.kind.has_two_calls() && at.call % 2 == 1;
         let first = if is_second { sigma(at.call - 1) } else { s };
         let h = |time: fn(f64) -> f64| time(t) - time(s);
-        // Of this length of a step to the one before it; `None` in the first.
+        // Ratio of this step's length to the previous one's; `None` in the first step.
         let growth = |time: fn(f64) -> f64| {
             let has_past = !self.past.is_empty();
             has_past.then(|| h(time) / (time(s) - time(sigma(at.call - 1))))

@@ -19,7 +19,7 @@ pub struct StreamModulation {
     time_in: Mlp,
     vector_in: Option<Mlp>,
     guidance_in: Option<Mlp>,
-    /// Of each block, or of all.
+    /// One for each block, or one for all.
     double: Vec<DoubleModulation>,
     single: Vec<Linear>,
     /// `adaLN_modulation.1` of the final layer and its dtype; `None` in ControlNets.

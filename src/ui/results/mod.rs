@@ -146,7 +146,7 @@ impl ResultAction {
 }
 
 pub struct ResultSubject {
-    /// Of a batch the image that is meant.
+    /// In a batch, the selected image.
     pub path: PathBuf,
     pub is_video: bool,
     /// Frames a second, where that is known.
@@ -381,7 +381,7 @@ pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
             DesktopCommand::CopyText(path().display().to_string()),
         ),
     ];
-    // That of a job is among the ways to generate it again.
+    // Results of a job have it under "Generate again".
     if subject.job.is_none() {
         actions.push(workflow_action(subject));
     }

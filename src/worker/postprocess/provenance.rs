@@ -78,6 +78,6 @@ mod tests {
         assert_eq!(computed.memory_rungs, climbs[..1], "the other did not help");
         computed.save(&folder);
         assert_eq!(ResultProvenance::load(&folder), computed);
-        assert_eq!(computed.clone().with(&climbs), computed, "told once");
+        assert_eq!(computed.clone().with(&climbs), computed, "recorded once");
     }
 }

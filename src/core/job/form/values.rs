@@ -53,7 +53,7 @@ pub struct GenerateForm {
     #[serde(skip_serializing_if = "is_default")]
     pub second_pass: Option<SecondPass>,
     pub num_frames: Option<u32>,
-    /// Of a video that is made in sections.
+    /// Length of a video that is made in sections.
     pub secs: Option<f64>,
     /// As many as another video had; wins over seconds and frames.
     #[serde(skip_serializing_if = "is_default")]

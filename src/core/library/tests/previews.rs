@@ -9,7 +9,7 @@ use crate::model::ModelFamily;
 use crate::testing::made_up::{Shapes, T2V_1_3B, TI2V_5B, comfy_tree, transformer, write};
 use crate::testing::published::catalog_of;
 
-/// Of videos, as published but for the widths of its blocks.
+/// Shapes of a video decoder, as published except for the widths of its blocks.
 fn videos(channels: u64) -> Shapes {
     let names = [
         "decoder.1.weight",
@@ -23,7 +23,7 @@ fn videos(channels: u64) -> Shapes {
         .collect()
 }
 
-/// Of images, with `prefix` before the authors' numbers.
+/// Shapes of an image decoder, with `prefix` before the authors' numbers.
 fn images(prefix: &str) -> Shapes {
     let names = [
         "1.weight",

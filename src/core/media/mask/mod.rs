@@ -65,7 +65,7 @@ impl PixelArea {
 /// Shape of a stroke.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MaskBrush {
-    /// Of the whole brush, in pixels of the image.
+    /// Radius of the whole brush in pixels of the image.
     pub radius: f32,
     /// The part of the radius over which it fades, 0 to 1.
     pub softness: f32,

@@ -53,7 +53,7 @@ pub(in crate::media) fn colours_of(decoder: &mut impl ImageDecoder) -> DeclaredC
     DeclaredColours::from_metadata(profile, exif.as_deref())
 }
 
-/// Of a decoder of an image that says that it has this size; of none before it has said so.
+/// Limits of a decoder for an image of this declared size; 0 before the size is known.
 pub(in crate::media) fn limits(width: u32, height: u32) -> Limits {
     let mut limits = Limits::default();
     // The number of pixels is checked with a better sentence.

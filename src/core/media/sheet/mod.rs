@@ -16,7 +16,7 @@ const MAX_EDGE: u32 = 512;
 const MIN_EDGE: u32 = 48;
 /// Of all cells together.
 const MAX_PIXELS: f64 = 24e6;
-/// Of the cells of one row or column together: any program shows an image of this edge.
+/// Largest edge of a sheet in pixels, which every program can show.
 const MAX_SIDE: u32 = 12_288;
 
 const GAP: u32 = 6;

@@ -50,7 +50,7 @@ struct FrameSegment {
 }
 
 impl FrameSegments {
-    /// Of the video that will be written to `out`; `folder` is there.
+    /// Segments, in the existing `folder`, of a video that will be written to `out`.
     pub fn new(folder: &Path, out: &Path, options: VideoOptions) -> Result<Self, MediaError> {
         check_writable(out)?;
         options.check(out)?;
@@ -239,7 +239,7 @@ fn read_head(path: &Path) -> Result<(SegmentHeader, fs::File), MediaError> {
 
 /// Frames on their way to the folder.
 enum PendingFrames {
-    /// Of a single image, as PNG.
+    /// A single image as PNG.
     Bytes(Vec<u8>),
     #[cfg(feature = "h264")]
     Mp4(Box<mp4::Mp4Writer>, (u32, u32)),

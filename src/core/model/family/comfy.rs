@@ -38,7 +38,7 @@ pub enum ComfyReferences {
 pub struct ComfyVideoNodes {
     pub start_image: &'static str,
     pub end_image: &'static str,
-    /// Of models with a separate timestep for each token.
+    /// Node for models with a separate timestep for each token.
     pub start_latents: &'static str,
     pub start_latents_vae: &'static str,
     /// File of the image encoder.

@@ -67,21 +67,21 @@ network_config! {
         pub latent_channels: i64 = K::DEFAULTS.2 => size(),
         pub norm_num_groups: i64 = 32 => size(),
         pub scaling_factor: f64 = K::DEFAULTS.3,
-        /// Of images alone.
+        /// Image VAEs only.
         pub shift_factor: Option<f64> = None,
-        /// Of images alone, as is the next: videos always have both.
+        /// Image VAEs only, as is the next: video VAEs always have both.
         pub use_quant_conv: bool = true,
         pub use_post_quant_conv: bool = true,
         pub mid_block_add_attention: bool = true,
-        /// Of videos alone, as is the next.
+        /// Video VAEs only, as is the next.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub spatial_compression_ratio: Option<i64> = K::RATIOS[0],
         #[serde(skip_serializing_if = "Option::is_none")]
         pub temporal_compression_ratio: Option<i64> = K::RATIOS[1],
-        /// Of normed latents: what keeps their deviations from 0.
+        /// Epsilon of the normalisation of latents.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub batch_norm_eps: Option<f64> = None,
-        /// Of normed latents: latents of one patch along each edge.
+        /// Latents of one patch along each edge, for normalised latents.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub patch_size: Option<[i64; 2]> = None,
         #[serde(skip)]

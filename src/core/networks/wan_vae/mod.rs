@@ -19,7 +19,7 @@ pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;
 
 const CLASS: &str = "AutoencoderKLWan";
-/// Of the flat one for images.
+/// Class of the VAE without time, for images.
 const IMAGE_CLASS: &str = "AutoencoderKLQwenImage";
 /// More than any autoencoder has.
 const MAX_LEVELS: usize = 8;

@@ -1,4 +1,4 @@
-//! What is searched for by planning: the largest tiles that fit, and the largest image or video.
+//! Searches by planning: the largest tiles that fit, and the largest image or video.
 
 use super::*;
 use crate::model::{ControlUse, SizeLimits};

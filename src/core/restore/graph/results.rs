@@ -34,7 +34,7 @@ pub(super) struct PassChain<'a> {
     pub source: Option<&'a ComfyNode>,
     /// Node that saves it, or shows it where nothing is saved.
     pub end: Option<&'a ComfyNode>,
-    /// That node saves other results, too.
+    /// `end` saves other results, too.
     pub shares_end: bool,
     /// Sampler of an earlier pass whose result is saved, too, and is not the one that is restored.
     pub saved_part: Option<&'a ComfyNode>,

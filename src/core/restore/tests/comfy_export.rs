@@ -173,7 +173,7 @@ fn a_start_image_keeps_its_strength_and_runs_as_many_steps() {
             assert!(workflow.notes.iter().any(|note| note == named));
         }
     }
-    // Of 12 steps 0.6 leaves 8, for which ComfyUI needs another strength.
+    // A strength of 0.6 runs 8 of 12 steps, for which ComfyUI needs another strength.
     let odd = image(0.6);
     assert_round_trip("z_image", &odd, &json!({"strength": 0.6666}));
 }
@@ -262,7 +262,7 @@ fn references_masks_and_end_images_come_in_by_the_nodes_of_the_family() {
         let mut names = inputs.split(", ");
         let notes = read.notes.join("\n");
         assert!(names.all(|name| notes.contains(name)), "{family}: {notes}");
-        // How an image is scaled is no setting.
+        // The interpolation of a scale node is not a setting.
         let unused = notes
             .lines()
             .filter_map(|note| note.strip_prefix("Not used: "));

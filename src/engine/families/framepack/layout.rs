@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(numbers(&found.clean), [100, 33]);
         assert_eq!(numbers(&found.history_2x), [31, 32]);
         assert_eq!(numbers(&found.history_4x)[11..], [0, 1, 2, 3, 4]);
-        // What is decoded in front of the first section.
+        // Latents decoded before the first section.
         assert_eq!(numbers(&of_video(4).lead(3)), [2, 3, 4]);
         assert_eq!(numbers(&images().lead(1)), [100]);
     }

@@ -83,7 +83,7 @@ impl EngineFamily for FramePackFamily {
             let end = end.map(|end| image(1, "last_image", &end));
             let end = end.transpose()?;
             let video = video.map(|video| {
-                // Of what is there already nothing is left to chance.
+                // Existing frames are encoded as their mean, without noise.
                 let mean = encode(&video)?.mean.to_kind(Kind::Float);
                 let latents = hunyuan::normalize(&config, &mean);
                 work.capture.put("video_latents", &latents);

@@ -48,7 +48,7 @@ pub struct FramePackContext {
     text: EmbeddedText,
     /// Term of pooled text and guidance in the timestep's embedding: `(1, C)` in f32
     vec: Option<Tensor>,
-    /// Of all tokens.
+    /// Rotary tables for all tokens.
     rope: Rope,
 }
 

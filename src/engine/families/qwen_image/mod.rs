@@ -54,7 +54,7 @@ pub struct QwenImageTransformer {
 pub struct QwenImageContext {
     /// `(1, T, C)`
     txt: Tensor,
-    /// Of all tokens of a batch.
+    /// Rotary tables for all tokens of a batch.
     rope: Rope,
     /// Tokens of references: `(1, R, in_channels)`
     references: Option<Tensor>,

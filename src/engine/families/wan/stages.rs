@@ -236,7 +236,7 @@ pub fn encode_text(
 /// Inpainting of a start image, in every frame, or of a source video.
 #[derive(Debug)]
 pub struct KeptVideo {
-    /// Of that video, or of the image as one in which nothing moves: `(1, C, f, h, w)` in f32
+    /// Latents of that video, or of the image repeated as one: `(1, C, f, h, w)` in f32
     pub latents: Tensor,
     /// 1 for what is made anew: `(1, 1, H, W)`, or [`made`](super::FittedVideo::made)
     pub mask: Tensor,

@@ -31,7 +31,7 @@ enum ShownFile {
 }
 
 impl ShownFile {
-    /// Of `source`: in its own folder where it is a video.
+    /// The job's copy of `source`, in a folder if it is a video.
     fn of(folder: &Path, source: &Path, image: PathBuf) -> Self {
         if folder.exists() {
             Self::Video(folder.join(source.file_name().unwrap_or_default()))

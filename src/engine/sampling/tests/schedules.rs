@@ -116,11 +116,11 @@ fn the_beta_distribution_is_that_of_scipy() {
     }
 }
 
-/// Of images that are normally distributed around `MEAN` with a deviation of `DEVIATION`.
+/// Mean of the toy images, which are normally distributed.
 const MEAN: f64 = 0.7;
 const DEVIATION: f64 = 0.8;
 
-/// Where `noise` is on the flow of these images.
+/// Point of the exact flow of the toy images that starts at `noise`.
 fn flowed(noise: &Tensor, sigma: f64) -> Tensor {
     let image = (1.0 - sigma) * DEVIATION;
     noise * (image * image + sigma * sigma).sqrt() + (1.0 - sigma) * MEAN

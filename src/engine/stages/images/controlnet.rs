@@ -50,7 +50,7 @@ pub trait ControlNet: Sized + 'static {
 
 /// Control images of a job.
 pub struct ControlImage<'a> {
-    /// Of the job's latents.
+    /// Shape of the job's latents.
     pub shape: ImageLatentShape,
     /// `(1 or B, C, h, w)`
     pub latents: &'a Tensor,

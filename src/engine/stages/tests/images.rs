@@ -1,5 +1,5 @@
-//! What the tests of whole jobs of every model of images share: tiny models of files that are made up, recorded runs,
-//! every layout of files, and what jobs promise beside the right numbers.
+//! Shared tests of whole jobs of image models: tiny synthetic models, recorded runs, every layout of files, and
+//! batches, masks, cancellation and second passes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ pub(super) trait TinyJobs: TinyFamily {
         json!({})
     }
 
-    /// Whether latents of given images are means, not draws.
+    /// Returns true if latents of input images are means instead of samples.
     fn takes_means(&self) -> bool {
         false
     }
@@ -185,8 +185,8 @@ fn single(family: &dyn TinyJobs, component: &str) -> Vec<(String, Tensor)> {
     }
 }
 
-/// That the same weights make the same image wherever they lie: in files of their own, in one file with everything,
-/// in GGUF; and nearly the same in fp8.
+/// Asserts that the same weights make the same image in separate files, in one checkpoint and in GGUF, and nearly the
+/// same in fp8.
 pub(super) fn assert_layouts(family: &dyn TinyJobs) {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
@@ -256,7 +256,7 @@ pub(super) fn mask(height: i64, width: i64) -> Tensor {
     mask
 }
 
-/// That every image of a batch is the one that its seed alone makes.
+/// Asserts that every image of a batch equals the one of its seed alone.
 pub(super) fn assert_batches(family: &dyn TinyJobs) {
     let image = pixels("pixels", 20, 30);
     for (sampler, guidance) in [("euler", 3.0), ("lcm", 1.0)] {
@@ -283,7 +283,7 @@ pub(super) fn assert_batches(family: &dyn TinyJobs) {
     }
 }
 
-/// That what a mask keeps is the given image to the byte, and the rest is made anew.
+/// Asserts that the start image is unchanged outside of the mask, and regenerated inside.
 pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
     let (image, mask) = (pixels("pixels", 32, 48), mask(32, 48));
     let facts = json!({"width": 48, "num_steps": 3, "strength": 1.0, "batch_size": 2});
@@ -302,7 +302,7 @@ pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
     assert_ne!(told.frames[0].2, told.frames[1].2);
 }
 
-/// That every stage of a guided job with an image and a mask stops when it is asked to.
+/// Asserts that every stage of a guided job with an image and a mask can be cancelled.
 pub(super) fn assert_guided_stops(family: &dyn TinyJobs) {
     let (image, mask) = (pixels("pixels", 32, 32), mask(32, 32));
     let facts = json!({"guidance_scale": 2.0});
@@ -318,7 +318,7 @@ pub(super) fn assert_streams(family: &dyn TinyJobs) {
     job.assert_streams();
 }
 
-/// That a second pass goes on from the image that the first one made, and makes the same when it is run again.
+/// Asserts that a second pass starts from the first one's image and gives the same result when it is run again.
 ///
 /// `is_exact`: whether the family takes means of given images, so that it is to the last bit another job from that
 /// image.

@@ -82,8 +82,8 @@ pub(super) fn order_in(
 }
 
 impl Job {
-    /// Of the model that `write_model` puts into a folder. `request`: all that it asks for beside the model; images by
-    /// their pixels, `(H, W, 3)`.
+    /// A job with the model that `write_model` writes. `request`: its other members; images by their pixels,
+    /// `(H, W, 3)`.
     pub(super) fn of(
         write_model: impl FnOnce(&Path),
         mut request: Value,
@@ -113,7 +113,7 @@ impl Job {
         }
     }
 
-    /// The same with images that the model sees beside its own, by their pixels, `(H, W, 3)`.
+    /// Adds reference images by their pixels, `(H, W, 3)`.
     pub(super) fn with_references<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
         let folder = JobFolder::open(self.folder.path());
         for (index, pixels) in pixels.enumerate() {
@@ -123,7 +123,7 @@ impl Job {
         self
     }
 
-    /// The same with control images, by their pixels, `(H, W, 3)`.
+    /// Adds control images by their pixels, `(H, W, 3)`.
     pub(super) fn with_controls<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
         let folder = JobFolder::open(self.folder.path());
         for (index, pixels) in pixels.enumerate() {
@@ -255,8 +255,8 @@ pub(super) fn try_stage_with(
     })
 }
 
-/// That the denoising of a job of two images and seven steps goes on bit for bit: behind its last step when it was
-/// cancelled, and from its checkpoint when its process died.
+/// Asserts that denoising two images in seven steps resumes bit for bit: after its last step when it was cancelled,
+/// and from its checkpoint when its process died.
 pub(super) fn assert_goes_on(job: &Job, what: &str) {
     job.stage(Stage::EncodeText, false);
     if !job.request.controls.is_empty() {
@@ -388,7 +388,7 @@ fn base_limit_of(name: &str) -> f64 {
         "cond" | "uncond" | "noise_pred" => 2e-5,
         "latents" | "final" | "output" | "pixels" => 3e-5,
         _ if name == "vae.decode.0.input" || last == "hidden_states" => 3e-5,
-        // Of texts and given images.
+        // Encoded texts and input images.
         _ => 1e-5,
     }
 }
@@ -425,8 +425,8 @@ fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
     }
 }
 
-/// What is sent of the `decoded` bytes, `(1, H, W, 3)`: where a mask keeps the given image, that image's own, and as
-/// much of both as the mask is gray.
+/// Bytes sent for the `decoded` ones, `(1, H, W, 3)`: those of the start image where a mask keeps it, blended where the
+/// mask is gray.
 fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
     let request = &job.request;
     let fills = request.image_role == ImageRole::Canvas;

@@ -284,7 +284,7 @@ impl BandedTensor {
         self.rows(0..self.size()[0], pass)
     }
 
-    /// Of all numbers of each channel; `None` where whoever has the image has all of it.
+    /// Moments of each channel over the whole image; `None` if the image is not in bands.
     pub(super) fn moments(&self, pass: &ImagePass<'_>) -> Option<ChannelMoments> {
         pass.bands?;
         let known = self.moments.clone();

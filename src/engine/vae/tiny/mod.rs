@@ -24,7 +24,7 @@ const RANGE: f64 = 3.0;
 #[derive(Debug)]
 struct TinyLevel {
     blocks: Vec<TinyBlock>,
-    /// Of videos: what would make several frames of one; only the last of them is made.
+    /// Convolution to several frames, in video decoders; only the last frame is computed.
     grow: Option<TinyConv>,
     conv: TinyConv,
 }

@@ -34,7 +34,7 @@ fn recorded(name: &str) -> Tensor {
     fixtures::recorded("vision/recorded.safetensors", name)
 }
 
-/// The same as `image` of `generate.py`.
+/// `image` of `generate.py`.
 fn image(width: u32, height: u32) -> Vec<u8> {
     let mut rgb = Vec::new();
     for y in 0..height {

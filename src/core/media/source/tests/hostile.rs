@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 
-/// How many damaged videos are tried; twenty thousand were, once, by hand.
+/// Damaged videos that are tried.
 #[cfg(feature = "h264")]
 const ROUNDS: usize = 100;
 

@@ -11,6 +11,7 @@ use super::*;
 use crate::media::colour::ColourConversion;
 use crate::media::opened::open_file;
 use crate::media::{VideoFormat, VideoOptions, write_video};
+use crate::testing::mean_distance;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -24,19 +25,7 @@ fn painted(number: usize) -> RgbPixels {
     RgbPixels::from_fn(66, 50, |x, y| [x as u8 * 3, y as u8 * 4, blue]).unwrap()
 }
 
-/// The mean distance of two images' samples.
-fn mean_distance(a: &RgbPixels, b: &RgbPixels) -> f64 {
-    assert_eq!((a.width, a.height), (b.width, b.height));
-    let sum: u64 = a
-        .rgb
-        .iter()
-        .zip(&b.rgb)
-        .map(|(a, b)| u64::from(a.abs_diff(*b)))
-        .sum();
-    sum as f64 / a.rgb.len() as f64
-}
-
-/// Which painted frames the video shows, each within three levels.
+/// Asserts that the video shows these painted frames, each within three levels.
 #[cfg(feature = "h264")]
 fn assert_shows(path: &Path, numbers: impl Iterator<Item = usize>) {
     let video = open_video(path).unwrap();

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::*;
 use crate::media::{OpenedImage, VideoReader, open_image, open_rgb, read_settings};
+use crate::testing::mean_distance;
 
 const EXTENSIONS: &[&str] = &[
     #[cfg(feature = "h264")]
@@ -57,17 +58,6 @@ fn worst(a: &RgbPixels, b: &RgbPixels) -> u8 {
         .map(|(a, b)| a.abs_diff(*b))
         .max()
         .unwrap()
-}
-
-fn mean_error(a: &RgbPixels, b: &RgbPixels) -> f64 {
-    assert_eq!((a.width, a.height), (b.width, b.height));
-    let sum: u64 = a
-        .rgb
-        .iter()
-        .zip(&b.rgb)
-        .map(|(a, b)| u64::from(a.abs_diff(*b)))
-        .sum();
-    sum as f64 / a.rgb.len() as f64
 }
 
 #[test]
@@ -242,7 +232,7 @@ fn a_jpeg_is_nearly_the_image_and_carries_settings_of_any_length() {
         assert_eq!(paths, [path.as_path()]);
         assert_eq!(read_settings(&path).unwrap().unwrap(), settings);
         let read = open_rgb(&path).unwrap();
-        assert!(mean_error(&read, &image) < 1.0);
+        assert!(mean_distance(&read, &image) < 1.0);
     }
     let frames = [image.clone(), image];
     let paths = write_video(&path, &frames, VideoOptions::default()).unwrap();
@@ -304,7 +294,7 @@ fn animations_have_all_frames_their_times_and_no_end() {
                     .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
                     .collect();
                 let frame = RgbPixels::new(rgba.width(), rgba.height(), rgb).unwrap();
-                assert!(mean_error(&frame, original) < 3.0, "{fps}");
+                assert!(mean_distance(&frame, original) < 3.0, "{fps}");
             }
         }
     }

@@ -8,7 +8,8 @@ use openh264::formats::YUVSource as _;
 use re_mp4::Mp4;
 
 use super::super::*;
-use super::{flat, folder, mean_error, moving, worst};
+use super::{flat, folder, moving, worst};
+use crate::testing::mean_distance;
 
 /// Frames of an MP4 by an independent reader, as RGB, cut to the track's size.
 fn frames_of_mp4(path: &Path) -> Vec<RgbPixels> {
@@ -122,7 +123,7 @@ fn mp4_keeps_the_exact_size_for_odd_dimensions() {
         let decoded = frames_of_mp4(&path);
         assert_eq!(decoded.len(), 3, "{width} × {height}");
         for (frame, original) in decoded.iter().zip(&frames) {
-            assert!(mean_error(frame, original) < 2.0, "{width} × {height}");
+            assert!(mean_distance(frame, original) < 2.0, "{width} × {height}");
         }
     }
 }

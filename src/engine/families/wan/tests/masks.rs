@@ -1,5 +1,5 @@
-//! What a mask keeps of a start image: diffusers has no such pipeline for Wan, so it is held by its arithmetic, which is
-//! that of the inpainting pipelines for images.
+//! Inpainting of videos: diffusers has no such pipeline for Wan, so the tests check the arithmetic of its inpainting
+//! pipelines for images.
 
 use safelight_core::job::SamplerKind;
 use safelight_core::media::{RgbPixels, write_png};
