@@ -58,9 +58,10 @@ pub(super) fn sampler(name: &str) -> (Option<SamplerKind>, Option<SigmaSchedule>
     (sampler, schedule)
 }
 
-/// As `sampler`, for `ComfyUI`, whose `uni_pc` is the gentler of two.
+/// As `sampler`, for `ComfyUI`, whose `uni_pc` is the gentler of two; RES4LYF writes the kind before the name, as in
+/// `exponential/res_2s`.
 pub(super) fn comfy_sampler(name: &str) -> &str {
-    match name {
+    match name.rsplit('/').next().unwrap_or(name) {
         "uni_pc" => "unipc_bh1",
         name => name,
     }

@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::conditioning::named_side;
-use super::{Id, MAX_NODES, NodeLink, has_word, id_of};
+use super::nodes::{Id, MAX_NODES, NodeLink, has_word, id_of};
+use super::tables::BROADCASTERS;
 use crate::restore::fields::JsonFields;
-
-/// Words in the classes of nodes that give values to nodes without links to them.
-pub(super) const BROADCASTERS: &str = "everywhere globalseed globalsampler";
 
 #[derive(Default)]
 pub(super) struct BroadcastLinks {
@@ -21,7 +19,11 @@ pub(super) struct BroadcastLinks {
 }
 
 impl BroadcastLinks {
-    pub fn new(canvas: JsonFields<'_>, links: &BTreeMap<Id, NodeLink>) -> Self {
+    pub fn new(
+        canvas: JsonFields<'_>,
+        nodes: &[JsonFields<'_>],
+        links: &BTreeMap<Id, NodeLink>,
+    ) -> Self {
         let extra = canvas.object("extra");
         let listed = extra.map_or(&[][..], |extra| extra.list("ue_links"));
         let listed = listed.iter().take(MAX_NODES).filter_map(|link| {
@@ -39,9 +41,9 @@ impl BroadcastLinks {
             listed: listed.collect(),
             ..Self::default()
         };
-        let nodes = canvas.list("nodes").iter().take(MAX_NODES);
-        let nodes = nodes.filter_map(JsonFields::from_value);
-        for node in nodes.filter(|node| is_broadcaster(*node) && runs(*node)) {
+        let runs = |node: JsonFields<'_>| !matches!(node.number("mode"), Some(2.0 | 4.0));
+        let nodes = nodes.iter().take(MAX_NODES);
+        for node in nodes.filter(|node| is_broadcaster(**node) && runs(**node)) {
             for input in node
                 .list("inputs")
                 .iter()
@@ -52,7 +54,7 @@ impl BroadcastLinks {
                     continue;
                 };
                 let name = input.text("label, name").unwrap_or_default();
-                let link = Some(link.clone()).filter(|_| broadcasts.reads(node));
+                let link = Some(link.clone()).filter(|_| broadcasts.reads(*node));
                 let kind = input.text("type").filter(|kind| kind != "*");
                 let kind = kind.or_else(|| Some(link.as_ref()?.kind.clone()));
                 let all = broadcasts.by_kind.entry(kind.unwrap_or_default());
@@ -67,13 +69,12 @@ impl BroadcastLinks {
         let rules = node
             .object("properties")
             .and_then(|it| it.object("ue_properties"));
-        let rules = rules.into_iter().flat_map(|rules| rules.0);
-        let mut rules =
-            rules.filter(|(name, _)| name.ends_with("_regex") || name.ends_with("_restricted"));
+        let mut rules = rules.into_iter().flat_map(|rules| rules.0);
+        let is_rule = |name: &str| name.ends_with("_regex") || name.ends_with("_restricted");
         let acts = |value: &Value| !(value.is_null() || value == 0 || value == "" || value == ".*");
         let mut texts = node.list("widgets_values").iter();
-        let has_rules =
-            rules.any(|(_, value)| acts(value)) || texts.any(|it| it.is_number() || acts(it));
+        let has_rules = rules.any(|(name, value)| is_rule(name) && acts(value))
+            || texts.any(|it| it.is_number() || acts(it));
         let class = node.text("type").unwrap_or_default();
         let is_listed = !self.listed.is_empty() && !class.contains("Global");
         is_listed || !has_rules
@@ -102,10 +103,6 @@ impl BroadcastLinks {
 pub(super) fn is_broadcaster(node: JsonFields<'_>) -> bool {
     let class = node.text("type").unwrap_or_default();
     has_word(&class.to_lowercase(), BROADCASTERS)
-}
-
-fn runs(node: JsonFields<'_>) -> bool {
-    !matches!(node.number("mode"), Some(2.0 | 4.0))
 }
 
 /// Side of a prompt by the name of an input: `+ve`, `positive`, `-ve`.

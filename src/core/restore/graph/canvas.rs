@@ -1,13 +1,12 @@
-//! The `workflow` writing: nodes with widget values, links in a list, subgraphs and Set/Get nodes, as one flat graph.
+//! The `workflow` form of a graph: nodes with widget values, links in a list, subgraphs and Set/Get nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::broadcasts::{BroadcastLinks, is_broadcaster};
-use super::{
-    ComfyGraph, ComfyNode, Id, MAX_NODES, NodeInput, NodeLink, NodeMode, NodeSlot, id_of, widgets,
-};
+use super::nodes::{ComfyGraph, ComfyNode, Id, MAX_NODES, NodeInput, NodeLink, NodeSlot, id_of};
+use super::widgets;
 use crate::restore::fields::JsonFields;
 
 /// Subgraphs within each other.
@@ -17,9 +16,42 @@ const INPUTS_ID: &str = "-10";
 /// As `INPUTS_ID`, for the outputs.
 const OUTPUTS_ID: &str = "-20";
 
+/// The canvas that a value is.
+pub(super) fn of(value: &Value) -> Option<&Map<String, Value>> {
+    let object = value.as_object()?;
+    let has_nodes = object.get("nodes").is_some_and(Value::is_array);
+    has_nodes.then_some(object)
+}
+
+/// Definitions of the subgraphs of a canvas.
+pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value>> {
+    let definitions = object.get("definitions").and_then(JsonFields::from_value);
+    let list = definitions.map_or(&[][..], |it| it.list("subgraphs"));
+    let list = list.iter().take(MAX_NODES);
+    list.filter_map(Value::as_object).collect()
+}
+
+/// Reads a canvas: the nodes of a subgraph get ids such as `20:3`, as in the other form.
+pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
+    let inner = definitions(object).into_iter().filter_map(|inner| {
+        let inner = JsonFields::new(inner);
+        Some((inner.text("id")?, CanvasGraph::new(inner)))
+    });
+    let mut reader = CanvasReader {
+        graph: ComfyGraph {
+            is_drawn: true,
+            ..ComfyGraph::default()
+        },
+        left: MAX_NODES,
+        subgraphs: inner.collect(),
+    };
+    reader.add(&CanvasGraph::new(JsonFields::new(object)), "", &[], 0);
+    reader.graph
+}
+
 /// Nodes and links of the canvas or of one subgraph.
 struct CanvasGraph<'a> {
-    nodes: &'a [Value],
+    nodes: Vec<JsonFields<'a>>,
     links: BTreeMap<Id, NodeLink>,
     broadcasts: BroadcastLinks,
     /// Links into the outputs of a subgraph, by slot.
@@ -31,56 +63,48 @@ struct CanvasGraph<'a> {
 }
 
 impl<'a> CanvasGraph<'a> {
-    fn from_fields(object: JsonFields<'a>) -> Self {
+    fn new(object: JsonFields<'a>) -> Self {
         let (mut links, mut outputs) = (BTreeMap::new(), BTreeMap::new());
         for link in object.list("links").iter().take(4 * MAX_NODES) {
             // `[id, from, slot, to, slot, type]`, or an object within subgraphs.
-            let part = |index: usize, name: &str| match link {
-                Value::Array(parts) => parts.get(index),
-                Value::Object(parts) => parts.get(name),
-                _ => None,
-            };
+            let part = |index: usize, name: &str| link.get(index).or_else(|| link.get(name));
             let read = || {
+                let kind = part(5, "type").and_then(Value::as_str);
                 let found = NodeLink {
                     from: id_of(part(1, "origin_id")?)?,
                     slot: part(2, "origin_slot")?.as_u64()?,
-                    kind: part(5, "type")
-                        .and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .to_owned(),
+                    kind: kind.unwrap_or_default().to_owned(),
                 };
-                let to = part(3, "target_id").and_then(id_of);
-                let slot = part(4, "target_slot").and_then(Value::as_u64);
-                Some((id_of(part(0, "id")?)?, found, to, slot))
+                Some((id_of(part(0, "id")?)?, found))
             };
-            let Some((id, found, to, slot)) = read() else {
+            let Some((id, found)) = read() else {
                 continue;
             };
+            let to = part(3, "target_id").and_then(id_of);
             if to.as_deref() == Some(OUTPUTS_ID) {
+                let slot = part(4, "target_slot").and_then(Value::as_u64);
                 outputs.extend(slot.map(|slot| (slot, found.clone())));
             }
             links.insert(id, found);
         }
-        let names = object.list("inputs").iter().take(MAX_NODES);
-        let name = |slot: &Value| JsonFields::from_value(slot).and_then(|slot| slot.text("name"));
-        let input_names: Vec<String> = names.map(|slot| name(slot).unwrap_or_default()).collect();
-        let nodes = object.list("nodes");
-        let inputs = nodes.iter().filter_map(JsonFields::from_value);
-        let inputs = inputs.flat_map(|node| node.list("inputs"));
-        let widget_slots: BTreeSet<u64> = inputs
-            .filter_map(|input| {
-                let input = JsonFields::from_value(input)?;
-                let link = links.get(&id_of(input.get("link")?)?)?;
-                let is_widget = input.object("widget").is_some();
-                (is_widget && link.from == INPUTS_ID).then_some(link.slot)
-            })
-            .collect();
+        let nodes = object
+            .list("nodes")
+            .iter()
+            .filter_map(JsonFields::from_value);
+        let nodes: Vec<_> = nodes.collect();
+        let inputs = nodes.iter().flat_map(|node| objects(*node, "inputs"));
+        let widgets = inputs.filter(|input| input.object("widget").is_some());
+        let widgets = widgets.filter_map(|input| links.get(&id_of(input.get("link")?)?));
+        let widgets = widgets.filter(|link| link.from == INPUTS_ID);
+        let widget_slots: BTreeSet<u64> = widgets.map(|link| link.slot).collect();
+        let names = objects(object, "inputs").map(|slot| slot.text("name").unwrap_or_default());
+        let input_names: Vec<String> = names.collect();
         let widgets = (0..).zip(&input_names);
         let widgets = widgets.filter(|(slot, _)| widget_slots.contains(slot));
         Self {
-            nodes,
             widget_names: widgets.map(|(_, name)| name.clone()).collect(),
-            broadcasts: BroadcastLinks::new(object, &links),
+            broadcasts: BroadcastLinks::new(object, &nodes, &links),
+            nodes,
             links,
             outputs,
             input_names,
@@ -88,46 +112,19 @@ impl<'a> CanvasGraph<'a> {
     }
 }
 
-/// Definitions of the subgraphs of a canvas.
-pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value>> {
-    let definitions = object.get("definitions").and_then(JsonFields::from_value);
-    let list = definitions.map_or(&[][..], |it| it.list("subgraphs"));
-    list.iter()
-        .take(MAX_NODES)
-        .filter_map(Value::as_object)
-        .collect()
+/// Objects in a list.
+fn objects<'a>(object: JsonFields<'a>, name: &str) -> impl Iterator<Item = JsonFields<'a>> {
+    let list = object.list(name).iter().take(MAX_NODES);
+    list.filter_map(JsonFields::from_value)
 }
 
-/// Flattens a canvas: the nodes of a subgraph get ids such as `20:3`, as in the other writing.
-pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
-    let inner = definitions(object).into_iter().filter_map(|inner| {
-        let inner = JsonFields::new(inner);
-        Some((inner.text("id")?, CanvasGraph::from_fields(inner)))
-    });
-    let mut flattening = GraphFlattening {
-        graph: ComfyGraph {
-            is_drawn: true,
-            ..ComfyGraph::default()
-        },
-        left: MAX_NODES,
-        subgraphs: inner.collect(),
-    };
-    flattening.add(
-        &CanvasGraph::from_fields(JsonFields::new(object)),
-        "",
-        &[],
-        0,
-    );
-    flattening.graph
-}
-
-struct GraphFlattening<'a> {
+struct CanvasReader<'a> {
     graph: ComfyGraph,
     left: usize,
     subgraphs: BTreeMap<String, CanvasGraph<'a>>,
 }
 
-impl GraphFlattening<'_> {
+impl CanvasReader<'_> {
     /// Adds the nodes of a drawing, below `prefix`; `outer` are the inputs of a subgraph, by slot.
     fn add(
         &mut self,
@@ -136,19 +133,15 @@ impl GraphFlattening<'_> {
         outer: &[Option<NodeInput>],
         depth: usize,
     ) {
-        let mut added: Vec<ComfyNode> = Vec::new();
-        for node in drawing.nodes {
-            if self.left == 0 {
-                break;
-            }
-            self.left -= 1;
-            added.extend(self.node_of(node, drawing, prefix, outer));
-        }
-        route_set_nodes(&mut added);
+        let nodes = drawing.nodes.iter().take(self.left);
+        self.left -= nodes.len();
+        let nodes = nodes.filter_map(|node| self.node_of(*node, drawing, prefix, outer));
+        let mut added: Vec<ComfyNode> = nodes.collect();
+        route_get_nodes(&mut added);
         for mut node in added {
             // Taken out meanwhile, so that a subgraph within itself ends.
             if depth < MAX_DEPTH
-                && node.mode == NodeMode::Runs
+                && !node.is_bypassed
                 && let Some(inner) = self.subgraphs.remove(&node.class)
             {
                 let inside = format!("{}:", node.id);
@@ -170,66 +163,57 @@ impl GraphFlattening<'_> {
 
     fn node_of(
         &self,
-        value: &Value,
+        node: JsonFields<'_>,
         drawing: &CanvasGraph<'_>,
         prefix: &str,
         outer: &[Option<NodeInput>],
     ) -> Option<ComfyNode> {
-        let node = JsonFields::from_value(value)?;
+        let is_muted = node.number("mode") == Some(2.0);
+        if is_muted || (is_broadcaster(node) && drawing.broadcasts.reads(node)) {
+            return None;
+        }
         let id = id_of(node.get("id")?)?;
         let class = node.text("type")?;
         let subgraph = self.subgraphs.get(&class);
         let widgets = subgraph.map_or(&[][..], |subgraph| &subgraph.widget_names);
         let mut inputs = widgets::values(&class, node, widgets);
         let broadcasts = &drawing.broadcasts;
-        let mut kinds = Vec::new();
-        for (slot, input) in (0..).zip(node.list("inputs")) {
-            let linked = JsonFields::from_value(input).and_then(|input| {
-                let link = match input.get("link").and_then(id_of) {
-                    Some(link) => drawing.links.get(&link)?,
-                    None if is_broadcaster(node) => return None,
-                    None => &broadcasts.find(&id, slot, input)?,
-                };
+        // Place and type of each linked input.
+        let mut linked = Vec::new();
+        for (place, input) in (0..).zip(objects(node, "inputs")) {
+            let link = match input.get("link").and_then(id_of) {
+                Some(link) => drawing.links.get(&link).cloned(),
+                None if is_broadcaster(node) => None,
+                None => broadcasts.find(&id, place, input),
+            };
+            let Some((link, name)) = link.zip(input.text("name")) else {
+                continue;
+            };
+            if let Some(source) = input_of(&link, prefix, outer) {
                 let kind = input.text("type").filter(|kind| kind != "*");
-                let linked = input_of(link, prefix, outer)?;
-                kinds.push((
-                    slot,
-                    kind.unwrap_or_else(|| link.kind.clone()),
-                    linked.clone(),
-                ));
-                Some((input.text("name")?, linked))
-            });
-            inputs.extend(linked);
-        }
-        let outputs = node.list("outputs").iter().take(MAX_NODES).map(|slot| {
-            let slot = JsonFields::from_value(slot);
-            let text = |name| slot.and_then(|slot| slot.text(name)).unwrap_or_default();
-            NodeSlot {
-                name: text("name"),
-                kind: text("type"),
+                linked.push((place, kind.unwrap_or(link.kind), source.clone()));
+                inputs.insert(name, source);
             }
+        }
+        let outputs = objects(node, "outputs").map(|slot| NodeSlot {
+            name: slot.text("name").unwrap_or_default(),
+            kind: slot.text("type").unwrap_or_default(),
         });
         let outputs: Vec<NodeSlot> = outputs.collect();
-        let bypassed = node.number("mode") == Some(4.0);
-        let routes = (0..).zip(outputs.iter().filter(|_| bypassed));
+        let is_bypassed = node.number("mode") == Some(4.0);
+        let bypassed = outputs.iter().filter(|_| is_bypassed);
         // Of the output's type the input in the same place, else the first.
-        let routes = routes.filter_map(|(slot, output)| {
-            let mut same = kinds.iter().filter(|(_, kind, _)| *kind == output.kind);
-            let first = same.clone().next();
-            let found = same.find(|(place, ..)| *place == slot).or(first)?;
-            Some((slot, found.2.clone()))
+        let routes = (0..).zip(bypassed).filter_map(|(slot, output)| {
+            let same = linked.iter().filter(|(_, kind, _)| *kind == output.kind);
+            let (.., source) = same.min_by_key(|(place, ..)| *place != slot)?;
+            Some((slot, source.clone()))
         });
         Some(ComfyNode {
             title: node.text("title").unwrap_or_default(),
             inputs,
             routes: routes.collect(),
             outputs,
-            mode: match node.number("mode") {
-                Some(2.0) => NodeMode::Muted,
-                Some(4.0) => NodeMode::Bypassed,
-                _ if is_broadcaster(node) && broadcasts.reads(node) => NodeMode::Muted,
-                _ => NodeMode::Runs,
-            },
+            is_bypassed,
             ..ComfyNode::new(format!("{prefix}{id}"), class)
         })
     }
@@ -247,29 +231,31 @@ fn input_of(link: &NodeLink, prefix: &str, outer: &[Option<NodeInput>]) -> Optio
 }
 
 /// Lets each Get node hand on the input of the Set node of its name.
-fn route_set_nodes(nodes: &mut [ComfyNode]) {
+fn route_get_nodes(nodes: &mut [ComfyNode]) {
     let name = |node: &ComfyNode| {
         let mut values = node.inputs.values();
         values.find_map(|input| match input {
-            NodeInput::Value(Value::String(name)) => Some(name.clone()),
-            _ => None,
+            NodeInput::Value(value) => value.as_str().map(str::to_owned),
+            NodeInput::Link(_) => None,
         })
     };
     let set = nodes
         .iter()
         .filter(|node| node.plain_class.ends_with("setnode"));
-    let set: BTreeMap<String, NodeLink> = set
-        .filter_map(|node| Some((name(node)?, node.links().next()?.1.clone())))
-        .collect();
-    for node in nodes {
-        if node.plain_class.ends_with("getnode") {
-            match name(node).and_then(|name| set.get(&name)) {
-                Some(link) => {
-                    node.routes.insert(0, NodeInput::Link(link.clone()));
-                }
-                // The name is not the value.
-                None => node.inputs.clear(),
-            }
+    let set = set.filter_map(|node| {
+        let mut inputs = node.inputs.values();
+        let link = inputs.find(|input| matches!(input, NodeInput::Link(_)));
+        Some((name(node)?, link?.clone()))
+    });
+    let set: BTreeMap<String, NodeInput> = set.collect();
+    for node in nodes
+        .iter_mut()
+        .filter(|node| node.plain_class.ends_with("getnode"))
+    {
+        match name(node).and_then(|name| set.get(&name)) {
+            Some(input) => _ = node.routes.insert(0, input.clone()),
+            // The name is not the value.
+            None => node.inputs.clear(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Types of links.
 
-use super::has_word;
+use super::nodes::has_word;
 
 /// Type of a link, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq)]

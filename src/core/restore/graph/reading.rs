@@ -1,39 +1,46 @@
-//! Settings of a graph: from the sampler that made the result back to noise, prompts, model and size.
+//! Settings of a result: from the samplers that made it back to noise, prompts, model and size.
 
-use serde_json::Value;
-
-use super::conditioning::named_side;
-use super::controls::read_controls;
+use super::conditioning::{EncodedPrompt, named_side};
+use super::inputs::read_controls;
+use super::link_kind::LinkKind;
 use super::models::read_models;
-use super::pass_differences::differences;
+use super::nodes::{ComfyGraph, InputSource, MAX_CHAIN, NodeInput, NodeRef, has_word};
 use super::passes::{
-    self, DENOISE, SPLITTER, adds_no_noise, denoise, parts, read_refinement, restores_image,
-    starts_within, takes_image,
+    self, SamplerParts, StepRange, adds_no_noise, denoise, differences, read_refinement,
+    restores_image, starts_within, takes_image,
 };
-use super::results::{self, LATENTS, PassChain, SamplerPass};
-use super::sizes::number_or_note;
-use super::sizes::{RESIZERS, read_latents, read_size, starts_from_noise};
-use super::unused::{is_idle, note_unused};
-use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
-use super::{ComfyGraph, ComfyNode, NodeInput, has_word};
+use super::results::{MAX_RESULTS, PassChain, SamplerPass, is_sampler, results};
+use super::tables::{
+    DENOISE, DETAILERS, FINISHERS, LATENTS, OWN_SCHEDULERS, RATES, RESHAPERS, RESIZERS, SAMPLERS,
+    SEEDS,
+};
+use super::unused::note_unused;
 use crate::job::SigmaSchedule;
 use crate::restore::{ForeignSettings, fields, names, short};
 
-/// Nodes that Safelight has as steps after a job.
-const FINISHERS: &str = "upscale interpol vfi facerestore";
-/// Steps of all traversals of one graph for one result.
-const BUDGET: u32 = 100_000;
+/// Steps of all that is read of one result.
+const BUDGET: usize = 100_000;
 /// As `BUDGET`, for all results.
-const ALL_BUDGET: u32 = 400_000;
+const ALL_BUDGET: usize = 400_000;
 const MAX_BROADCASTERS: usize = 16;
-const SAMPLERS: &str = "sampler_name, sampler";
+/// Settings of a sampler that are named where they cannot be read, with the names of their inputs.
+const SETTINGS: [(&str, &str); 8] = [
+    ("seed", SEEDS),
+    ("number of steps", "steps, sigmas"),
+    ("guidance", "cfg"),
+    ("guidance", "guidance_scale, guidance"),
+    ("shift", "shift, sigma_shift"),
+    ("denoising strength", DENOISE),
+    ("sampler", SAMPLERS),
+    ("schedule", "scheduler, sigmas"),
+];
 
 /// Settings of the result that most passes made.
 pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
-    let walk = GraphWalk::new(graph, BUDGET);
-    let results = results::results(&walk);
+    graph.start(BUDGET);
+    let results = results(graph);
     let chain = results.first()?;
-    let mut restored = read_result(&walk, chain);
+    let mut restored = read_result(graph, chain);
     if results.len() > 1 {
         let node = chain.passes[0].sampler;
         restored.note(format!(
@@ -45,59 +52,41 @@ pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
 
 /// Settings of each result, in the order of the nodes that save them.
 pub(super) fn read_all(graph: &ComfyGraph) -> Vec<ForeignSettings> {
-    let walk = GraphWalk::new(graph, BUDGET);
-    let mut results = results::results(&walk);
+    graph.start(BUDGET);
+    let mut results = results(graph);
     results.sort_by_cached_key(|chain| {
-        let last = chain.passes.last().map(|pass| pass.sampler);
-        [chain.end, last].map(|node| node.map(ComfyNode::number))
+        [chain.end, Some(chain.last())].map(|node| Some(node?.node.number()))
     });
-    let budget = ALL_BUDGET / u32::try_from(results.len().max(1)).unwrap_or(u32::MAX);
+    let budget = BUDGET.min(ALL_BUDGET / results.len().max(1));
     let results = results.iter().map(|chain| {
         // A node that one result uses may be one that another does not.
-        let walk = GraphWalk::new(graph, budget.min(BUDGET));
-        read_result(&walk, chain)
+        graph.start(budget);
+        read_result(graph, chain)
     });
     let mut results: Vec<_> = results.collect();
-    if let Some(last) = results.get_mut(results::MAX_RESULTS - 1) {
+    if let Some(last) = results.get_mut(MAX_RESULTS - 1) {
         last.note(format!(
-            "The graph may save more than {} results: the others are not read",
-            results::MAX_RESULTS
+            "The graph may save more than {MAX_RESULTS} results: the others are not read"
         ));
     }
     results
 }
 
-/// Node that makes what is saved, where no sampler does.
-pub(super) fn unread_maker(graph: &ComfyGraph) -> Option<String> {
-    let walk = GraphWalk::new(graph, BUDGET);
-    let mut nodes = graph.nodes.values();
-    let mut node = nodes.find(|node| node.runs() && node.is_called(results::ENDS))?;
-    for _ in 0..passes::MAX_PASSES {
-        let inputs = results::image_inputs(&walk, node).into_iter();
-        let mut sources = inputs.filter_map(|(name, _)| walk.linked(node, name));
-        node = sources.next()?;
-        if !is_idle(node) {
-            return Some(node.to_string());
-        }
-    }
-    None
-}
-
-fn read_result<'a>(walk: &GraphWalk<'a>, chain: &PassChain<'a>) -> ForeignSettings {
+fn read_result(graph: &ComfyGraph, chain: &PassChain<'_>) -> ForeignSettings {
     let mut restored = ForeignSettings::of("ComfyUI");
     restored.output = chain.output();
-    let (first, later) = (&chain.passes[0], &chain.passes[1..]);
-    read_first(walk, first.sampler, &mut restored);
+    let (first, later) = (chain.passes[0].sampler, &chain.passes[1..]);
+    read_first(first, &mut restored);
     for pass in later {
-        read_later(walk, first.sampler, pass, &mut restored);
+        read_later(first, pass, &mut restored);
     }
-    passes::note_missing_steps(walk, chain, &mut restored);
+    passes::note_missing_steps(chain, &mut restored);
     if let Some(source) = chain.source {
         restored.note_input(format!(
             "It was made from a result of the same graph ({source}), which is not in the file: add it separately"
         ));
     }
-    if let Some(id) = &walk.graph.repeated_id {
+    if let Some(id) = &graph.repeated_id {
         let id = short(id);
         restored.note(format!(
             "Several nodes have the id {id}, of which only the last is read: save the workflow again in ComfyUI"
@@ -111,249 +100,205 @@ fn read_result<'a>(walk: &GraphWalk<'a>, chain: &PassChain<'a>) -> ForeignSettin
     let acting = later.iter();
     let acting = acting.flat_map(|pass| pass.before.iter().chain([&pass.sampler]));
     let mut acting = acting.chain(&chain.after).chain(&chain.after_others);
-    restored.is_resized = acting
-        .any(|node| node.is_called(RESIZERS) || (is_sampler(node) && takes_image(walk, node)));
+    restored.is_resized =
+        acting.any(|node| node.is_called(RESIZERS) || (is_sampler(*node) && takes_image(*node)));
     for (result, nodes) in [
         ("The finished result", &chain.after),
         ("Another saved result", &chain.after_others),
     ] {
         for node in nodes.iter().filter(|node| node.is_called(FINISHERS)) {
-            walk.use_node(node);
+            node.use_all();
             restored.note(format!(
                 "{result} was changed by {node}, which is not repeated: upscale it or interpolate its frames afterwards"
             ));
         }
     }
-    for node in walk.broadcasters.iter().take(MAX_BROADCASTERS) {
+    for node in graph.broadcasters().take(MAX_BROADCASTERS) {
         restored.note(format!(
             "{} gives values to nodes without links to them, in a way that Safelight does not read: compare the settings",
             node.at_start()
         ));
     }
-    let last = later.last().unwrap_or(first).sampler;
-    passes::read_rate(walk, last, &mut restored);
-    read_controls(walk, &mut restored);
-    note_unused(walk, chain, &mut restored);
-    if walk.is_exhausted() {
+    passes::read_rate(chain, &mut restored);
+    read_controls(graph, &mut restored);
+    note_unused(chain, &mut restored);
+    if graph.is_exhausted.get() {
         restored.note("The graph is too large or its links go in circles: not all of it was read");
     }
-    if walk.graph.is_drawn {
-        note_dynamic_prompts(&mut restored);
-    }
-    restored
-}
-
-/// Notes what the window of `ComfyUI` would still change in a prompt before it runs the graph.
-fn note_dynamic_prompts(restored: &mut ForeignSettings) {
-    let texts = [&restored.prompt, &restored.negative_prompt];
-    let is_dynamic = texts.map(|text| has_word(text.as_deref().unwrap_or(""), "{ /* //"));
-    if is_dynamic.contains(&true) {
+    // The window of ComfyUI changes such a prompt before it runs the graph.
+    let is_dynamic = |text: &Option<String>| has_word(text.as_deref().unwrap_or(""), "{ /* //");
+    if graph.is_drawn && (is_dynamic(&restored.prompt) || is_dynamic(&restored.negative_prompt)) {
         restored.note(
             "The prompt is as it was typed: ComfyUI would choose from {…|…} and leave out comments when it runs the graph, here they stay as text",
         );
     }
+    restored
 }
 
 /// Reads the first pass. An upscaler or detailer of a loaded image says nothing of how that image was made but words
 /// and model.
-fn read_first<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut ForeignSettings) {
-    let is_detailer = restores_image(walk, sampler)
-        || (takes_image(walk, sampler) && sampler.is_called("upscale detail"));
-    if !is_detailer {
-        read_sampler(walk, sampler, restored);
-        if let Some(script) = walk.linked(sampler, "script") {
-            read_script(walk, script, restored);
+fn read_first(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
+    read_sampler(sampler, restored);
+    let is_detailer = sampler.is_called(DETAILERS) && takes_image(sampler);
+    if !is_detailer && !restores_image(sampler) {
+        if let Some(script) = sampler.linked("script") {
+            read_script(script, restored);
         }
         return;
     }
-    let mut own = ForeignSettings::default();
-    read_sampler(walk, sampler, &mut own);
-    walk.use_node(sampler);
-    restored.model = own.model;
-    restored.loras = own.loras;
-    restored.prompt = own.prompt;
-    restored.negative_prompt = own.negative_prompt;
-    restored.unread_prompt = own.unread_prompt;
-    restored.notes = own.notes;
+    sampler.use_all();
+    let own = std::mem::take(restored);
+    *restored = ForeignSettings {
+        tool: own.tool,
+        output: own.output,
+        model: own.model,
+        loras: own.loras,
+        prompt: own.prompt,
+        negative_prompt: own.negative_prompt,
+        unread_prompt: own.unread_prompt,
+        notes: own.notes,
+        ..ForeignSettings::default()
+    };
     restored.note_input(format!(
         "A finished image was upscaled or detailed by {sampler}, whose seed, steps and strength are not used: the image is not in the file"
     ));
 }
 
 /// Reads a node with which a sampler of a loader pack runs again.
-fn read_script<'a>(walk: &GraphWalk<'a>, script: &'a ComfyNode, restored: &mut ForeignSettings) {
-    let scale = walk.number(script, "upscale_by");
-    if let (Some(_), Some(strength)) = (scale, walk.number(script, "denoise")) {
-        walk.use_node(script);
-        let steps = walk.count(script, "hires_steps");
+fn read_script(script: NodeRef<'_>, restored: &mut ForeignSettings) {
+    let scale = script.number("upscale_by");
+    if let (Some(_), Some(strength)) = (scale, script.number("denoise")) {
+        script.use_all();
         let all = |steps: u32| Some((f64::from(steps) / strength) as u32);
+        let steps = script.count("hires_steps");
         let steps = steps.filter(|steps| all(*steps) != restored.num_steps);
         let steps = steps.map_or_else(String::new, |steps| format!("{steps} steps"));
         restored.add_second_pass(scale, strength, &script.to_string(), &steps);
     }
 }
 
-fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut ForeignSettings) {
-    for (name, _) in sampler.links() {
-        walk.use_input(&sampler.inputs[name]);
-    }
-    let parts = parts(walk, sampler);
-    let number = |names| parts.iter().find_map(|part| walk.number(part, names));
-
-    let seeds = "seed, noise_seed, main_seed";
-    let mut seeds = parts.iter().filter_map(|part| walk.value(part, seeds));
-    let first_seed = seeds.next();
-    let mut all = first_seed.iter().cloned().chain(seeds);
-    let usable = all.find(|it| fields::seed(it).is_some());
-    let seed = usable.or(first_seed);
-    let is_seed_known = seed.is_some_and(|seed| restored.take_seed(&seed));
-    restored.num_steps = passes::num_steps(walk, sampler);
-    restored.cfg_scale = number("cfg, cfg_conds");
-    let shift = number("shift, sigma_shift");
+fn read_sampler(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
+    sampler
+        .links()
+        .for_each(|(name, _)| sampler.use_input(name));
+    let parts = SamplerParts::new(sampler);
+    let seeds: Vec<_> = parts
+        .0
+        .iter()
+        .filter_map(|part| part.value(SEEDS))
+        .collect();
+    let usable = seeds.iter().find(|it| fields::seed(it).is_some());
+    let seed = usable.or_else(|| seeds.first());
+    let is_seed_known = seed.is_some_and(|seed| restored.take_seed(seed));
+    restored.num_steps = passes::num_steps(sampler);
+    restored.cfg_scale = parts.number("cfg, cfg_conds");
+    let shift = parts.number("shift, sigma_shift");
     // 0 of a sampler leaves it to the model.
     restored.shift = shift.filter(|shift| *shift != 0.0);
-    restored.distilled_guidance = number("guidance_scale, guidance");
-    restored.secs = number("total_second_length");
-    read_names(walk, &parts, sampler, restored);
-    let has_name = |names| parts.iter().any(|part| walk.name(part, names).is_some());
-    let mut own = parts.iter();
-    let is_own_schedule = own.any(|part| part.is_called("flux2scheduler ltxvscheduler"));
-    for (what, is_read, names) in [
-        ("seed", is_seed_known, "seed, noise_seed, main_seed"),
-        (
-            "number of steps",
-            restored.num_steps.is_some(),
-            "steps, sigmas",
-        ),
-        ("guidance", restored.cfg_scale.is_some(), "cfg"),
-        (
-            "guidance",
-            restored.distilled_guidance.is_some(),
-            "guidance_scale, guidance",
-        ),
-        ("shift", shift.is_some(), "shift, sigma_shift"),
-        ("denoising strength", number(DENOISE).is_some(), DENOISE),
-        ("sampler", has_name(SAMPLERS), SAMPLERS),
-        (
-            "schedule",
-            has_name("scheduler") || is_own_schedule || restored.sigma_schedule.is_some(),
-            "scheduler, sigmas",
-        ),
-    ] {
-        let linked = |name| parts.iter().find_map(|part| walk.linked(part, name));
-        let node = names.split(", ").find_map(linked);
-        let value = || parts.iter().find_map(|part| walk.value(part, names));
-        let why = match node {
-            _ if is_read => continue,
-            Some(node) => {
-                walk.use_node(node);
-                format!("{node} makes it")
-            }
-            None => match value() {
-                Some(value) => format!("it is {}", short(&value.to_string())),
-                None => continue,
-            },
+    restored.distilled_guidance = parts.number("guidance_scale, guidance");
+    restored.secs = parts.number("total_second_length");
+    read_names(&parts, restored);
+    let has_schedule = parts.name("scheduler").is_some()
+        || parts.is_called(OWN_SCHEDULERS)
+        || restored.sigma_schedule.is_some();
+    let are_read = [
+        is_seed_known,
+        restored.num_steps.is_some(),
+        restored.cfg_scale.is_some(),
+        restored.distilled_guidance.is_some(),
+        shift.is_some(),
+        parts.number(DENOISE).is_some(),
+        parts.name(SAMPLERS).is_some(),
+        has_schedule,
+    ];
+    for ((what, names), _) in SETTINGS.iter().zip(are_read).filter(|it| !it.1) {
+        let why = if let Some(node) = parts.linked(names) {
+            node.use_all();
+            format!("{node} makes it")
+        } else if let Some(value) = parts.value(names) {
+            format!("it is {}", short(&value.to_string()))
+        } else {
+            continue;
         };
-        let instead = match what {
+        let instead = match *what {
             "seed" => "The form keeps its own",
             "denoising strength" => "1 is used",
             _ => "The model's own is used",
         };
         restored.note(format!("The {what} could not be read: {why}. {instead}"));
     }
-    let guider = walk.linked(sampler, "guider");
-    let guided = guider.filter(|guider| guider.has("model") || guider.has("conditioning"));
+    let guider = sampler.linked("guider");
+    let guided = guider.filter(|guider| guider.has("model, conditioning"));
     let guided = guided.unwrap_or(sampler);
     // Latents first: a text encoder may be given another size.
-    let latents = read_latents(walk, sampler, restored);
-    read_prompts(walk, guided, restored);
-    read_models(walk, guided, restored);
+    let (latents, starts_from_noise) = read_latents(sampler, restored);
+    read_prompts(guided, restored);
+    read_models(guided, restored);
     if restored.width.is_none() {
-        let maker = latents.or_else(|| {
-            walk.broadcasters
-                .first()
-                .copied()
-                .filter(|_| !takes_image(walk, sampler))
-        });
-        let source = walk.source(sampler, LATENTS).and_then(InputSource::node);
-        restored.unread_size = if let Some(node) = maker {
-            // Such as a node that computes it.
-            let maker = walk.linked(node, "width").unwrap_or(node);
-            if !node.is_called("pad crop stitch") {
-                walk.use_node(node);
-                walk.name_node(maker);
-            }
-            Some(format!("The size could not be read: {maker} makes it"))
-        } else if sampler.has(LATENTS) && source.is_none() {
-            Some(format!("The size could not be read: {sampler} has none"))
-        } else {
-            None
-        };
+        restored.unread_size = unread_size(sampler, latents);
     }
-    restored.strength = denoise(walk, sampler).filter(|strength| *strength < 1.0);
-    let mut whole = parts.iter().filter(|part| !part.is_called(SPLITTER));
-    let own = whole.find_map(|part| walk.number(part, DENOISE));
-    let own = own.filter(|strength| *strength < 1.0);
-    if let Some(strength) = own.filter(|_| starts_from_noise(walk, sampler)) {
+    restored.strength = denoise(sampler).filter(|strength| *strength < 1.0);
+    let own = parts
+        .whole()
+        .number(DENOISE)
+        .filter(|strength| *strength < 1.0);
+    if let Some(strength) = own.filter(|_| starts_from_noise) {
         restored.strength = None;
-        restored.num_steps = number("steps").and_then(|steps| fields::count(&steps.into()));
+        restored.num_steps = parts
+            .number("steps")
+            .and_then(|it| fields::count(&it.into()));
         restored.note(format!(
             "Its denoising strength, {strength}, was for an empty image, which cannot be repeated: 1 is used"
         ));
     }
 }
 
-fn read_names<'a>(
-    walk: &GraphWalk<'a>,
-    parts: &[&'a ComfyNode],
-    sampler: &'a ComfyNode,
-    restored: &mut ForeignSettings,
-) {
-    let name = |wanted| parts.iter().find_map(|part| walk.name(part, wanted));
-    if sampler.class.starts_with("WanVideo") {
+/// Reads the names of sampler and schedule.
+fn read_names(parts: &SamplerParts<'_>, restored: &mut ForeignSettings) {
+    let schedule = parts.name("scheduler");
+    if parts.0[0].class.starts_with("WanVideo") {
         // Its one name is of both.
-        if let Some(name) = name("scheduler") {
+        if let Some(name) = schedule {
             restored.take_sampler(&name);
             restored.take_names_of_diffusers();
         }
         return;
     }
-    if let Some(name) = name(SAMPLERS) {
+    if let Some(name) = parts.name(SAMPLERS) {
         restored.take_sampler(names::comfy_sampler(&name));
     }
-    if let Some(name) = name("scheduler") {
+    if let Some(name) = schedule {
         restored.take_schedule(&name);
     }
     // Such as a KarrasScheduler, which has no name of a schedule.
-    let classes = parts.iter().map(|part| &part.plain_class);
+    let classes = parts.0.iter().map(|part| &part.plain_class);
     let mut own = classes.filter_map(|it| names::schedule(it.strip_suffix("scheduler")?));
     restored.sigma_schedule = restored.sigma_schedule.or_else(|| own.next());
 }
 
-fn read_prompts<'a>(walk: &GraphWalk<'a>, guided: &'a ComfyNode, restored: &mut ForeignSettings) {
-    // No slot of the sampler itself is meant.
-    let source = Some(InputSource::Node(guided, u64::MAX));
-    let mut positive = walk.read_prompt(source, "positive", restored);
+fn read_prompts(guided: NodeRef<'_>, restored: &mut ForeignSettings) {
+    let mut positive = EncodedPrompt::read(guided, "positive", restored);
     for node in &positive.visited {
         if restored.distilled_guidance.is_none() {
-            restored.distilled_guidance =
-                number_or_note(walk, node, "guidance", "guidance", restored);
+            restored.distilled_guidance = node.number_or_note("guidance", "guidance", restored);
         }
-        read_size(walk, node, restored);
+        if node.is_called("conditioning") {
+            restored.fps = restored.fps.or_else(|| node.number(RATES));
+        }
+        read_size(*node, restored);
     }
-    let has_negative = guided.inputs.iter().any(|(name, input)| {
-        let is_text = matches!(
-            input,
-            NodeInput::Link(_) | NodeInput::Value(Value::String(_))
-        );
+    let has_negative = guided.node.inputs.iter().any(|(name, input)| {
+        let is_text = match input {
+            NodeInput::Link(_) => true,
+            NodeInput::Value(value) => value.is_string(),
+        };
         is_text && named_side(name) == Some("negative")
     });
     let has_embeds = guided.has("text_embeds");
-    let has_pipe = !walk.links_of(guided, LinkKind::Pipe).is_empty();
-    if has_negative || has_embeds || has_pipe {
-        let negative = walk.read_prompt(source, "negative", restored);
+    if has_negative || has_embeds || !guided.links_of(LinkKind::Pipe).is_empty() {
+        let negative = EncodedPrompt::read(guided, "negative", restored);
         for node in negative.visited {
-            read_size(walk, node, restored);
+            read_size(node, restored);
         }
         positive.tagged.extend(negative.tagged);
         // An encoder of one text gives the positive prompt alone.
@@ -366,28 +311,114 @@ fn read_prompts<'a>(walk: &GraphWalk<'a>, guided: &'a ComfyNode, restored: &mut 
     }
 }
 
+/// Reads the size and length of a node.
+fn read_size(node: NodeRef<'_>, restored: &mut ForeignSettings) {
+    // A box within the image has a position.
+    if restored.width.is_none() && !node.has("x, y") {
+        restored.take_size(node.size());
+    }
+    // A part of a batch is not a video.
+    if restored.num_frames.is_none() && !node.is_called("frombatch") {
+        let found = node.number_or_note("length, num_frames", "number of frames", restored);
+        restored.num_frames = found.and_then(|it| fields::count(&it.into()));
+    }
+}
+
+/// Reads the size from the sampler's latents, or from the image that they encode; returns the node that makes it where
+/// it could not be read, and whether the latents are empty ones of some size.
+fn read_latents<'g>(
+    sampler: NodeRef<'g>,
+    restored: &mut ForeignSettings,
+) -> (Option<NodeRef<'g>>, bool) {
+    let mut last = None;
+    let mut node = sampler;
+    // By which latents are enlarged before they are denoised; NaN where unknown.
+    let mut scale = 1.0;
+    let mut is_encoded = false;
+    for _ in 0..MAX_CHAIN {
+        let latents = node.links_of(LinkKind::Latent);
+        let is_image = latents.is_empty() && !is_sampler(node) && restored.width.is_none();
+        let images = node.links_of(LinkKind::Image);
+        let image = images.first().filter(|_| is_image);
+        let next = match image.or_else(|| latents.first()) {
+            Some(name) => node.source(name),
+            None => node.source_or_piped("latent_image, samples, latent"),
+        };
+        let next = next.and_then(InputSource::node);
+        let Some(next) = next.filter(|next| !is_sampler(*next)) else {
+            break;
+        };
+        is_encoded |= image.is_some();
+        if image.is_none() || next.is_called(RESIZERS) {
+            last = Some(next);
+        }
+        if next.is_switch() {
+            break;
+        }
+        node = next;
+        let is_sized = restored.width.is_some();
+        if is_sized {
+            // Replaced, and so not named as unused.
+            _ = node.size();
+        }
+        read_size(node, restored);
+        let size = restored.width.zip(restored.height);
+        if let Some((width, height)) = size.filter(|_| !is_sized && scale != 1.0) {
+            let scaled =
+                |edge| fields::count(&((f64::from(edge) / 8.0 * scale).round() * 8.0).into());
+            (restored.width, restored.height) = (scaled(width), scaled(height));
+        } else if size.is_none() && node.is_called("scale") {
+            scale *= node.number("scale_by").unwrap_or(f64::NAN);
+        }
+    }
+    // Else it is that of the image, which has to be added.
+    let is_unread = |node: &NodeRef<'_>| !takes_image(*node) || node.is_called(RESIZERS);
+    let last = last.filter(is_unread).filter(|_| restored.width.is_none());
+    let is_first = !is_sampler(node) && node.links_of(LinkKind::Latent).is_empty();
+    let is_empty = is_first && !is_encoded && !takes_image(node) && node.size().is_some();
+    (last, is_empty)
+}
+
+/// Sentence on a size that could not be read; `latents` is the node that makes it.
+fn unread_size(sampler: NodeRef<'_>, latents: Option<NodeRef<'_>>) -> Option<String> {
+    let broadcaster = || {
+        sampler
+            .graph
+            .broadcasters()
+            .next()
+            .filter(|_| !takes_image(sampler))
+    };
+    let source = || sampler.source_or_piped(LATENTS).and_then(InputSource::node);
+    let Some(node) = latents.or_else(broadcaster) else {
+        let is_missing = sampler.has(LATENTS) && source().is_none();
+        return is_missing.then(|| format!("The size could not be read: {sampler} has none"));
+    };
+    // Such as a node that computes it.
+    let maker = node.linked("width").unwrap_or(node);
+    if !node.is_called(RESHAPERS) {
+        node.use_all();
+        maker.use_all();
+    }
+    Some(format!("The size could not be read: {maker} makes it"))
+}
+
 /// Reads a pass after the first: the other of two experts, a part of the same steps with other settings, or a
 /// refinement of the result.
-fn read_later<'a>(
-    walk: &GraphWalk<'a>,
-    first: &'a ComfyNode,
-    pass: &SamplerPass<'a>,
-    restored: &mut ForeignSettings,
-) {
+fn read_later(first: NodeRef<'_>, pass: &SamplerPass<'_>, restored: &mut ForeignSettings) {
+    let sampler = pass.sampler;
     let mut own = ForeignSettings::default();
-    read_sampler(walk, pass.sampler, &mut own);
+    read_sampler(sampler, &mut own);
     let is_scaled = pass.before.iter().any(|node| node.is_called("scale"));
-    let is_split =
-        starts_within(walk, pass.sampler) || (first.has("sigmas") && own.model != restored.model);
-    if !is_split || takes_image(walk, pass.sampler) || is_scaled {
-        read_refinement(walk, pass, &own, restored);
+    let is_split = starts_within(sampler) || (first.has("sigmas") && own.model != restored.model);
+    if !is_split || is_scaled || takes_image(sampler) {
+        read_refinement(pass, &own, restored);
         return;
     }
     let models = restored.model.as_deref().zip(own.model.as_deref());
-    let is_second = restored.model_2.is_none();
-    let is_expert = is_second && models.is_some_and(|(high, low)| names::are_experts(high, low));
+    let is_expert = restored.model_2.is_none()
+        && models.is_some_and(|(high, low)| names::are_experts(high, low));
     let mut ignored = Vec::new();
-    if adds_no_noise(walk, pass.sampler) {
+    if adds_no_noise(sampler) {
         ignored.push("seed");
     }
     if is_expert {
@@ -395,19 +426,17 @@ fn read_later<'a>(
     }
     let differences = differences(&own, restored, &ignored).join(", ");
     if !differences.is_empty() {
-        let node = pass.sampler;
         restored.note(format!(
-            "Some of the steps had settings of their own ({node}): {differences}. Those of the first sampler are used for all"
+            "Some of the steps had settings of their own ({sampler}): {differences}. Those of the first sampler are used for all"
         ));
     }
     if is_expert {
-        let range = passes::step_range(walk, pass.sampler);
         let shift = restored.shift.or(own.shift);
         let shift = shift.filter(|_| restored.sigma_schedule == Some(SigmaSchedule::Simple));
         let (model, steps) = (restored.model.as_deref(), restored.num_steps.unwrap_or(0));
         let here = shift.and_then(|shift| names::expert_step(model?, shift, steps));
-        let is_other = |start: f64| start > 0.0 && here.map(f64::from) != Some(start);
-        if let Some(range) = range.filter(|it| is_other(it.start)) {
+        let range = StepRange::new(sampler).filter(|it| it.start > 0.0);
+        if let Some(range) = range.filter(|it| here.map(f64::from) != Some(it.start)) {
             restored.note(format!(
                 "The second expert took over at step {} of {}: Safelight changes experts by the noise level, which may be another step",
                 range.start, range.total

@@ -3,55 +3,84 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::link_kind::LinkKind;
+use super::nodes::{ComfyGraph, NodeRef};
 use super::passes::{MAX_PASSES, continues, takes_image};
-use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
-use super::{ComfyNode, NodeInput};
+use super::tables::{LATENTS, PREVIEWS, SAVERS};
+use super::unused::is_idle;
 
-/// Inputs with the latents from which a sampler starts.
-pub(super) const LATENTS: &str = "latent_image, samples, latent, image_embeds";
-/// Nodes that save or show a result.
-pub(super) const ENDS: &str = "save videocombine preview combine";
 /// Nodes that save a result, of which more are not looked at.
 const MAX_SAVES: usize = 64;
 /// Results of one graph.
 pub(super) const MAX_RESULTS: usize = 64;
 
-pub(super) struct SamplerPass<'a> {
-    pub sampler: &'a ComfyNode,
+pub(super) struct SamplerPass<'g> {
+    pub sampler: NodeRef<'g>,
     /// Nodes after the pass before, in the order in which they act.
-    pub before: Vec<&'a ComfyNode>,
+    pub before: Vec<NodeRef<'g>>,
 }
 
 /// One result: the passes that made it, and the node that saves it.
-pub(super) struct PassChain<'a> {
+#[derive(Default)]
+pub(super) struct PassChain<'g> {
     /// The first pass first; never empty.
-    pub passes: Vec<SamplerPass<'a>>,
+    pub passes: Vec<SamplerPass<'g>>,
     /// Nodes after the last pass, in the order in which they act.
-    pub after: Vec<&'a ComfyNode>,
-    /// Nodes after the last pass in other savings of the result, or of its earlier passes.
-    pub after_others: Vec<&'a ComfyNode>,
+    pub after: Vec<NodeRef<'g>>,
+    /// Nodes after the last pass in other savings of the result, or of its earlier passes, those that save it included.
+    pub after_others: Vec<NodeRef<'g>>,
     /// Sampler of another result that the first pass starts from.
-    pub source: Option<&'a ComfyNode>,
+    pub source: Option<NodeRef<'g>>,
     /// Node that saves it, or shows it where nothing is saved.
-    pub end: Option<&'a ComfyNode>,
+    pub end: Option<NodeRef<'g>>,
     /// `end` saves other results, too.
     pub shares_end: bool,
     /// Sampler of an earlier pass whose result is saved, too, and is not the one that is restored.
-    pub saved_part: Option<&'a ComfyNode>,
+    pub saved_part: Option<NodeRef<'g>>,
 }
 
-impl PassChain<'_> {
-    fn has(&self, sampler: &ComfyNode) -> bool {
-        let mut passes = self.passes.iter();
-        passes.any(|pass| pass.sampler.id == sampler.id)
+impl<'g> PassChain<'g> {
+    /// Passes up to the sampler `last`.
+    fn new(end: Option<NodeRef<'g>>, last: NodeRef<'g>, after: Vec<NodeRef<'g>>) -> Self {
+        let pass = |sampler| SamplerPass {
+            sampler,
+            before: Vec::new(),
+        };
+        let mut chain = Self {
+            passes: vec![pass(last)],
+            after,
+            end,
+            ..Self::default()
+        };
+        while chain.passes.len() < MAX_PASSES {
+            let first = chain.passes[0].sampler;
+            let nearest = samplers_before(first, 1).pop();
+            let Some((sampler, between)) = nearest.filter(|(it, _)| !chain.has(*it)) else {
+                break;
+            };
+            if !continues(first) {
+                chain.source = Some(sampler);
+                break;
+            }
+            chain.passes[0].before = between;
+            chain.passes.insert(0, pass(sampler));
+        }
+        chain
+    }
+
+    fn has(&self, sampler: NodeRef<'g>) -> bool {
+        self.passes.iter().any(|pass| pass.sampler == sampler)
+    }
+
+    pub fn last(&self) -> NodeRef<'g> {
+        self.passes[self.passes.len() - 1].sampler
     }
 
     /// `Save Image (node 9)`
     pub fn output(&self) -> Option<String> {
         let output = self.end?.label();
-        let last = &self.passes.last()?.sampler.id;
         Some(if self.shares_end {
-            format!("{output}, made by node {last}")
+            format!("{output}, made by node {}", self.last().id)
         } else {
             output
         })
@@ -63,28 +92,27 @@ impl PassChain<'_> {
 /// Several savings of one sampler's result are one result. So is an earlier pass that is saved, too: its settings are
 /// in those of the whole, and whoever wants it alone leaves the later pass out. A result that another one starts from
 /// (see [`PassChain::source`]) has a prompt and a seed of its own and stays.
-pub(super) fn results<'a>(walk: &GraphWalk<'a>) -> Vec<PassChain<'a>> {
-    let nodes = || walk.graph.nodes.values().filter(|node| node.runs());
-    let ends = |words: &str| {
-        let ends = nodes().filter(|node| node.is_called(words)).take(MAX_SAVES);
-        let chains = ends.flat_map(|end| {
-            let samplers = samplers_before(walk, end, MAX_PASSES).into_iter();
-            samplers.map(move |nearest| chain_to(walk, Some(end), nearest))
+pub(super) fn results(graph: &ComfyGraph) -> Vec<PassChain<'_>> {
+    let chains_to = |words: &str| {
+        let ends = graph.refs().filter(|node| node.is_called(words));
+        let chains = ends.take(MAX_SAVES).flat_map(|end| {
+            let samplers = samplers_before(end, MAX_PASSES).into_iter();
+            samplers.map(move |(last, after)| PassChain::new(Some(end), last, after))
         });
         chains.take(MAX_RESULTS).collect::<Vec<_>>()
     };
-    let mut chains = ends("save videocombine");
+    let mut chains = chains_to(SAVERS);
     if chains.is_empty() {
-        chains = ends("preview combine");
+        chains = chains_to(PREVIEWS);
     }
     if chains.is_empty() {
-        let last = nodes().rfind(|node| is_sampler(node));
-        chains.extend(last.map(|last| chain_to(walk, None, (last, Vec::new()))));
+        let last = graph.refs().rfind(|node| is_sampler(*node));
+        chains.extend(last.map(|last| PassChain::new(None, last, Vec::new())));
     }
     chains.sort_by_key(|chain| Reverse(chain.passes.len()));
-    let mut results: Vec<PassChain<'a>> = Vec::new();
+    let mut results: Vec<PassChain<'_>> = Vec::new();
     for chain in chains {
-        let is_part = |known: &&mut PassChain<'a>| {
+        let is_part = |known: &&mut PassChain<'_>| {
             let mut passes = chain.passes.iter();
             passes.all(|pass| known.has(pass.sampler))
         };
@@ -93,71 +121,50 @@ pub(super) fn results<'a>(walk: &GraphWalk<'a>) -> Vec<PassChain<'a>> {
             continue;
         };
         let next = whole.passes.get(chain.passes.len());
-        if next.is_some_and(|next| !takes_image(walk, next.sampler)) {
-            whole.saved_part = chain.passes.last().map(|pass| pass.sampler);
+        if next.is_some_and(|next| !takes_image(next.sampler)) {
+            whole.saved_part = Some(chain.last());
         }
-        for node in chain.after {
-            if !whole.after.iter().any(|own| is_same(Some(own), Some(node))) {
-                whole.after_others.push(node);
-            }
-        }
+        let others = chain.after.into_iter().chain(chain.end);
+        let others = others.filter(|node| !whole.after.contains(node));
+        whole.after_others.extend(others);
     }
     for index in 0..results.len() {
-        let end = results[index].end;
-        let same = results.iter().filter(|other| is_same(other.end, end));
+        let same = results.iter().filter(|it| it.end == results[index].end);
         results[index].shares_end = same.count() > 1;
     }
     results
 }
 
-fn is_same(one: Option<&ComfyNode>, other: Option<&ComfyNode>) -> bool {
-    one.map(|node| &node.id) == other.map(|node| &node.id)
+/// Node that makes what is saved, where no sampler does.
+pub(super) fn unread_maker(graph: &ComfyGraph) -> Option<NodeRef<'_>> {
+    let is_end = |node: &NodeRef<'_>| node.is_called(SAVERS) || node.is_called(PREVIEWS);
+    let before = |node| {
+        let inputs: Vec<&str> = image_inputs(node);
+        inputs.into_iter().find_map(|name| node.linked(name))
+    };
+    let mut makers = graph.refs().find(is_end)?.chain(before).skip(1);
+    makers.find(|node| !is_idle(*node))
 }
 
-fn chain_to<'a>(
-    walk: &GraphWalk<'a>,
-    end: Option<&'a ComfyNode>,
-    (last, after): (&'a ComfyNode, Vec<&'a ComfyNode>),
-) -> PassChain<'a> {
-    let pass = |sampler| SamplerPass {
-        sampler,
-        before: Vec::new(),
-    };
-    let mut chain = PassChain {
-        passes: vec![pass(last)],
-        after,
-        after_others: Vec::new(),
-        source: None,
-        end,
-        shares_end: false,
-        saved_part: None,
-    };
-    while chain.passes.len() < MAX_PASSES {
-        let first = chain.passes[0].sampler;
-        let nearest = samplers_before(walk, first, 1).into_iter().next();
-        let Some((sampler, between)) = nearest.filter(|(it, _)| !chain.has(it)) else {
-            break;
-        };
-        if !continues(walk, first) {
-            chain.source = Some(sampler);
-            break;
-        }
-        chain.passes[0].before = between;
-        chain.passes.insert(0, pass(sampler));
-    }
-    chain
+/// Returns whether a node denoises: it has a source of noise and steps, and does not only hand them on.
+pub(super) fn is_sampler(node: NodeRef<'_>) -> bool {
+    let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
+    let has_linked_steps = node.is_called("sampler") && node.link("scheduler").is_some();
+    node.has("seed, noise_seed, noise, main_seed")
+        && (node.has("steps, sigmas") || has_linked_steps)
+        && !(hands_on || node.has("base_ctx"))
 }
 
 /// The `most` nearest samplers against the links of images and latents, not those before others, each with the nodes
 /// between in the order in which they act.
-pub(super) fn samplers_before<'a>(
-    walk: &GraphWalk<'a>,
-    start: &'a ComfyNode,
+pub(super) fn samplers_before(
+    start: NodeRef<'_>,
     most: usize,
-) -> Vec<(&'a ComfyNode, Vec<&'a ComfyNode>)> {
+) -> Vec<(NodeRef<'_>, Vec<NodeRef<'_>>)> {
     let mut found = Vec::new();
-    let mut met: Vec<(&ComfyNode, usize)> = vec![(start, 0)];
-    let mut seen = BTreeSet::from([start.id.as_str()]);
+    // Nodes, each with the index of the one that it was met from.
+    let mut met = vec![(start, 0)];
+    let mut seen = BTreeSet::from([&start.node.id]);
     let mut next = 0;
     while let Some(&(node, from)) = met.get(next).filter(|_| found.len() < most) {
         if next > 0 && is_sampler(node) {
@@ -168,38 +175,37 @@ pub(super) fn samplers_before<'a>(
                 at = met[at].1;
             }
             found.push((node, between));
-            next += 1;
-            continue;
-        }
-        for (name, input) in image_inputs(walk, node) {
-            if let Some(InputSource::Node(source, _)) = walk.follow(input, name)
-                && seen.insert(&source.id)
-            {
-                met.push((source, next));
-            }
+        } else {
+            let sources = image_inputs(node).into_iter();
+            let sources = sources.filter_map(|name| node.linked(name));
+            let new = sources.filter(|source| seen.insert(&source.node.id));
+            met.extend(new.map(|source| (source, next)));
         }
         next += 1;
     }
     found
 }
 
-pub(super) fn image_inputs<'a>(
-    walk: &GraphWalk<'a>,
-    node: &'a ComfyNode,
-) -> Vec<(&'a str, &'a NodeInput)> {
-    use LinkKind::{Image, Latent, Pipe, Unknown};
+/// Inputs by which a node is given images or latents.
+fn image_inputs(node: NodeRef<'_>) -> Vec<&str> {
+    let of = |kinds: &[LinkKind]| {
+        let links = kinds.iter().flat_map(|kind| node.links_of(*kind));
+        links.collect::<Vec<_>>()
+    };
     if !is_sampler(node) {
-        let kinds = [Image, Latent, Unknown, Pipe];
-        let links = kinds.iter().flat_map(|kind| walk.links_of(node, *kind));
-        return links.collect();
+        return of(&[
+            LinkKind::Image,
+            LinkKind::Latent,
+            LinkKind::Unknown,
+            LinkKind::Pipe,
+        ]);
     }
-    let images = walk.links_of(node, Image);
+    let images = of(&[LinkKind::Image]);
     if !images.is_empty() {
         return images;
     }
-    let names = LATENTS.split(", ");
-    let latents = names.filter_map(|name| Some((name, node.inputs.get(name)?)));
-    let others = [Latent, Pipe].into_iter();
-    let others = others.flat_map(|kind| walk.links_of(node, kind));
-    latents.chain(others).collect()
+    let latents = LATENTS.split(", ").filter(|name| node.has(name));
+    latents
+        .chain(of(&[LinkKind::Latent, LinkKind::Pipe]))
+        .collect()
 }

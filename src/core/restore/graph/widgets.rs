@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::NodeInput;
+use super::nodes::NodeInput;
 use crate::restore::fields::JsonFields;
 
 /// Names of the widgets of nodes that matter, in their order; for drawings that do not name them.
@@ -13,7 +13,16 @@ KSampler: seed steps cfg sampler_name scheduler denoise
 KSamplerAdvanced: add_noise noise_seed steps cfg sampler_name scheduler start_at_step end_at_step return_with_leftover_noise
 SamplerCustom: add_noise noise_seed cfg
 RandomNoise: noise_seed
-Seed (rgthree) / easy seed: seed
+Seed (rgthree) / easy seed / Seed / SeedNode / easy globalSeed: seed
+ClownsharKSampler_Beta: eta sampler_name scheduler steps steps_to_run denoise cfg seed sampler_mode bongmath
+ClownsharkChainsampler_Beta: eta sampler_name steps_to_run cfg sampler_mode bongmath
+ClownSampler_Beta: eta sampler_name seed bongmath
+ClownSamplerSelector_Beta: sampler_name
+SharkSampler_Beta: scheduler steps steps_to_run denoise cfg seed sampler_mode
+ClownGuide_Beta: guide_mode channelwise_mode projection_mode weight cutoff weight_scheduler start_step end_step invert_mask
+LanPaint_KSampler: seed steps cfg sampler_name scheduler denoise LanPaint_NumSteps LanPaint_PromptMode
+LanPaint_KSamplerAdvanced: add_noise noise_seed steps cfg sampler_name scheduler start_at_step end_at_step return_with_leftover_noise LanPaint_NumSteps
+XlabsSampler: noise_seed steps timestep_to_start_cfg true_gs image_to_image_strength denoise_strength
 BasicScheduler: scheduler steps denoise
 Flux2Scheduler: steps width height
 KSamplerSelect: sampler_name
@@ -29,10 +38,14 @@ WanMoveTrackToVideo: strength width height length batch_size
 ImagePadForOutpaint: left top right bottom feathering
 WanVaceToVideo: width height length batch_size strength
 LoraLoader: lora_name strength_model strength_clip
-LoraLoaderModelOnly: lora_name strength_model
+LoraLoaderModelOnly / FluxLoraLoader: lora_name strength_model
+NunchakuFluxLoraLoader: lora_name lora_strength
 UNETLoader: unet_name weight_dtype
 UnetLoaderGGUF / UnetLoaderGGUFAdvanced / UnetLoaderGGUFDisTorchMultiGPU: unet_name
 CheckpointLoaderSimple: ckpt_name
+ClownModelLoader: model_name weight_dtype clip_name1 clip_name2_opt clip_name3_opt clip_name4_opt clip_type vae_name
+FluxLoader: model_name weight_dtype clip_name1 clip_name2_opt vae_name clip_vision_name style_model_name
+NunchakuFluxDiTLoader: model_path cache_threshold
 LoadImage / LoadImageMask / LoadImageOutput: image
 LoadVideo: file
 LoadAudio: audio
@@ -70,7 +83,9 @@ WanVideoEmptyEmbeds: width height num_frames
 WanVideoImageToVideoEncode: width height num_frames noise_aug_strength start_latent_strength end_latent_strength force_offload
 WanVideoVACEEncode: width height num_frames strength vace_start_percent vace_end_percent
 WanVideoLoraSelectMulti: lora_0 strength_0 lora_1 strength_1 lora_2 strength_2 lora_3 strength_3 lora_4 strength_4
-WanVideoSampler: steps cfg shift seed force_offload scheduler
+WanVideoSampler / WanVideoSamplerSettings: steps cfg shift seed force_offload scheduler riflex_freq_index denoise_strength
+FramePackSampler: steps use_teacache teacache_rel_l1_thresh cfg guidance_scale shift seed latent_window_size total_second_length gpu_memory_preservation sampler embed_interpolation start_embed_strength denoise_strength
+LoadFramePackModel: model
 SplitSigmas: step
 SplitSigmasDenoise: denoise
 ConditioningAverage: conditioning_to_strength";
@@ -128,25 +143,19 @@ pub(super) fn values(
         if is_control {
             continue;
         }
-        let Some(name) = names.next() else {
+        let name = names.next();
+        let key = match name {
+            // Loaders of many LoRAs keep an object for each.
+            _ if it.get("lora").is_some() => format!("lora_{}", found.len()),
+            Some(name) => name.to_owned(),
             // An unnamed value may still be found as the only text or number, or be named as unused.
-            if row.len() == 1 {
-                found.extend([value(("value", it))]);
-            } else if !is_known {
-                let name = format!("widget {}", found.len() + 1);
-                found.extend([value((&*name, it))]);
-            }
-            continue;
+            None if row.len() == 1 => "value".to_owned(),
+            None if !is_known => format!("widget {}", found.len() + 1),
+            None => continue,
         };
-        is_after_seed = matches!(name, "seed" | "noise_seed" | "value");
-        found.extend([value((name, it))]);
+        is_after_seed = matches!(name, Some("seed" | "noise_seed" | "value"));
+        found.insert(key, NodeInput::Value(it.clone()));
     }
-    // Loaders of many LoRAs keep an object for each.
-    let is_lora = |it: &&Value| it.get("lora").is_some();
-    found.retain(|_, it| !matches!(it, NodeInput::Value(it) if is_lora(&&*it)));
-    let objects = row.iter().filter(is_lora).enumerate();
-    found
-        .extend(objects.map(|(index, it)| (format!("lora_{index}"), NodeInput::Value(it.clone()))));
     found
 }
 

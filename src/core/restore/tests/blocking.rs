@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::packs::{assert_note, read_with};
 use super::*;
 use crate::families::wan;
 use crate::model::{ModelSpec, test_spec};
@@ -48,10 +47,7 @@ fn a_node_that_makes_an_input_is_named_with_what_it_makes_and_what_to_do() {
             "{:?}",
             found.notes
         );
-        assert_eq!(
-            (found.prompt.as_deref(), found.seed),
-            (Some("a red barn"), Some(9))
-        );
+        assert_fields!(found, {"prompt": "a red barn", "seed": 9});
     }
 }
 
@@ -90,7 +86,7 @@ fn relatives_of_wan_are_never_replaced_by_a_plain_wan_model() {
 
 #[test]
 fn the_settings_of_a_neighbouring_file_are_not_taken_for_another_name() {
-    let graph = |prompt: &str| super::packs::graph_with(&json!({"3.text": prompt})).to_string();
+    let graph = |prompt: &str| graph_with(&json!({"3.text": prompt})).to_string();
     let (plain, other) = (graph("a plain barn"), graph("another barn"));
     let image = png(*b"IDAT", b"");
     let text = b"{\"a\": 1}";

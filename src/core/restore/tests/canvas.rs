@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::packs::graph_with;
 use super::*;
 
 /// A canvas node whose inputs are linked by these numbers.
@@ -43,13 +42,25 @@ fn plain_nodes() -> (Vec<Value>, Vec<Value>) {
     (nodes, links.iter().map(link).collect())
 }
 
+/// Reads the plain canvas with a prompt and a saver, in which `nodes` replace those of their ids, and with further links:
+/// id, source, slot and type.
+fn read_barn(nodes: Vec<Value>, links: &[(i64, i64, i64, &str)]) -> ForeignSettings {
+    let (mut all, mut all_links) = plain_nodes();
+    all.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
+    all.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));
+    all.retain(|node| nodes.iter().all(|it| it["id"] != node["id"]));
+    all.extend(nodes);
+    let usual = [(2, 3, 0, "*"), (7, 9, 0, "*")];
+    let links = usual.iter().chain(links);
+    all_links.extend(links.map(|(id, from, slot, kind)| json!([id, from, slot, 0, 0, kind])));
+    let text = json!({"nodes": all, "links": all_links}).to_string();
+    read_file("a.json", text.as_bytes()).unwrap()
+}
+
 fn assert_barn(found: &ForeignSettings) {
-    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
-    assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
-    assert_eq!(
-        (found.seed, found.num_steps, found.width),
-        (Some(555), Some(21), Some(896))
-    );
+    assert_fields!(found, {
+        "prompt": "a red barn", "negative_prompt": "ugly", "seed": 555, "num_steps": 21, "width": 896
+    });
     assert_eq!(found.notes, [] as [&str; 0]);
 }
 
@@ -110,8 +121,7 @@ fn values_of_a_subgraph_belong_to_its_widgets_in_the_order_of_its_definition() {
     let nodes = [host, node(21, "SaveImage", &[("images", 1)], &json!(["x"]))];
     let text = json!({"nodes": nodes, "links": [[1, 20, 0, 21, 0, "IMAGE"]], "definitions": {"subgraphs": [inner]}}).to_string();
     let found = read_file("a.json", text.as_bytes()).unwrap();
-    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
-    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
+    assert_fields!(found, {"prompt": "a red barn", "negative_prompt": "fog"});
 }
 
 #[test]
@@ -143,18 +153,11 @@ fn a_muted_or_bypassed_subgraph_does_not_run() {
 
 #[test]
 fn a_get_node_gives_the_input_of_its_set_node() {
-    let (mut nodes, mut links) = plain_nodes();
-    nodes.extend([
-        node(3, "CLIPTextEncode", &[], &json!(["a red barn"])),
-        node(4, "SetNode", &[("CONDITIONING", 10)], &json!(["pos"])),
+    let nodes = vec![
+        node(4, "SetNode", &[("CONDITIONING", 11)], &json!(["pos"])),
         node(5, "GetNode", &[], &json!(["pos"])),
-        node(10, "SaveImage", &[("images", 7)], &json!(["x"])),
-    ]);
-    for (id, from) in [(10, 3), (2, 5), (7, 9)] {
-        links.push(json!([id, from, 0, 0, 0, "*"]));
-    }
-    let text = json!({"nodes": nodes, "links": links}).to_string();
-    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+    ];
+    assert_barn(&read_barn(nodes, &[(11, 3, 0, "*"), (2, 5, 0, "*")]));
 }
 
 #[test]
@@ -195,97 +198,69 @@ fn broadcast_nodes_supply_unlinked_inputs_or_are_named_as_unread() {
     let listed = json!({"ue_links": [link(0, json!("1")), link(1, json!(3)), link(2, json!(8))]});
     assert_barn(&drawing("anything", &["title"], listed));
     let unread = drawing("+ve", &["title"], json!({}));
-    assert_eq!(unread.prompt, None);
-    assert_eq!(
-        unread.notes,
-        [
-            "The prompt could not be read: node 41 (Prompts Everywhere) makes it. Write the prompt yourself",
-            "Node 41 (Prompts Everywhere) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings",
-        ]
-    );
+    assert_fields!(unread, {
+        "prompt": null,
+        "notes": ["The prompt could not be read: node 41 (Prompts Everywhere) makes it. Write the prompt yourself", "Node 41 (Prompts Everywhere) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings"]
+    });
 }
 
 #[test]
 fn values_that_a_drawing_does_not_name_are_no_settings_and_are_named() {
-    let (mut nodes, mut links) = plain_nodes();
-    nodes.retain(|node| node["id"] != 6);
-    nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
-    nodes.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));
     // Only one of its widgets is among the inputs.
-    nodes.push(
-        json!({"id": 6, "type": "TrackToVideo", "widgets_values": [2, 640, 480, 81],
-        "inputs": [{"name": "length", "type": "INT", "widget": {"name": "length"}, "link": null}]}),
-    );
-    for (id, from) in [(2, 3), (7, 9)] {
-        links.push(json!([id, from, 0, 0, 0, "*"]));
-    }
-    let text = json!({"nodes": nodes, "links": links}).to_string();
-    let found = read_file("a.json", text.as_bytes()).unwrap();
-    assert_eq!((found.num_frames, found.width), (None, None));
-    assert_eq!(
-        found.notes,
-        ["The size could not be read: node 6 (TrackToVideo) makes it. The model's own is used"]
-    );
+    let input =
+        json!({"name": "length", "type": "INT", "widget": {"name": "length"}, "link": null});
+    let track = json!({"id": 6, "type": "TrackToVideo", "widgets_values": [2, 640, 480, 81], "inputs": [input]});
+    let found = read_barn(vec![track], &[]);
+    assert_fields!(found, {
+        "num_frames": null, "width": null,
+        "notes": ["The size could not be read: node 6 (TrackToVideo) makes it. The model's own is used"]
+    });
 }
 
 #[test]
 fn bypassed_controlnet_node_passes_both_conditionings_through() {
-    let (mut nodes, mut links) = plain_nodes();
-    nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
-    nodes.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));
-    nodes.retain(|node| node["id"] != 7);
-    nodes.push(node(
-        7,
-        "KSampler",
-        &[
-            ("model", 3),
-            ("positive", 2),
-            ("negative", 12),
-            ("latent_image", 4),
-        ],
-        &json!([555, "fixed", 21, 1.2, "euler", "simple", 1]),
-    ));
+    let inputs = [
+        ("model", 3),
+        ("positive", 2),
+        ("negative", 12),
+        ("latent_image", 4),
+    ];
+    let values = json!([555, "fixed", 21, 1.2, "euler", "simple", 1]);
     let slot =
         |name: &str, link: Option<u32>| json!({"name": name, "type": "CONDITIONING", "link": link});
-    nodes.push(
-        json!({"id": 4, "type": "ControlNetApplyAdvanced", "mode": 4, "widgets_values": [0.7, 0, 1],
+    let bypassed = json!({"id": 4, "type": "ControlNetApplyAdvanced", "mode": 4, "widgets_values": [0.7, 0, 1],
         "inputs": [slot("positive", Some(11)), slot("negative", Some(5))],
-        "outputs": [slot("positive", None), slot("negative", None)]}),
-    );
-    for (id, from, slot) in [(11, 3, 0), (2, 4, 0), (12, 4, 1), (7, 9, 0)] {
-        links.push(json!([id, from, slot, 0, 0, "*"]));
-    }
-    let text = json!({"nodes": nodes, "links": links}).to_string();
-    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+        "outputs": [slot("positive", None), slot("negative", None)]});
+    let nodes = vec![node(7, "KSampler", &inputs, &values), bypassed];
+    let links = [(11, 3, 0, "*"), (2, 4, 0, "*"), (12, 4, 1, "*")];
+    assert_barn(&read_barn(nodes, &links));
 }
 
 #[test]
 fn a_bypassed_node_hands_on_the_input_of_its_outputs_type() {
-    let (mut nodes, mut links) = plain_nodes();
-    let mut bypassed = node(
-        4,
-        "ControlNetApply",
-        &[("image", 11), ("conditioning", 10)],
-        &json!([]),
-    );
+    let inputs = [("image", 11), ("conditioning", 13)];
+    let mut bypassed = node(4, "ControlNetApply", &inputs, &json!([]));
     bypassed["mode"] = json!(4);
     bypassed["outputs"] = json!([{"name": "CONDITIONING", "type": "CONDITIONING"}]);
-    nodes.extend([
-        node(3, "CLIPTextEncode", &[], &json!(["a red barn"])),
-        node(12, "LoadImage", &[], &json!(["pose.png"])),
-        bypassed,
-        node(10, "SaveImage", &[("images", 7)], &json!(["x"])),
-    ]);
-    for (id, from, kind) in [
-        (10, 3, "CONDITIONING"),
-        (11, 12, "IMAGE"),
-        (2, 4, "CONDITIONING"),
-        (7, 9, "IMAGE"),
-    ] {
-        links.push(json!([id, from, 0, 0, 0, kind]));
-    }
-    let text = json!({"nodes": nodes, "links": links}).to_string();
-    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+    let image = node(12, "LoadImage", &[], &json!(["pose.png"]));
+    let links = [
+        (13, 3, 0, "CONDITIONING"),
+        (11, 12, 0, "IMAGE"),
+        (2, 4, 0, "CONDITIONING"),
+    ];
+    assert_barn(&read_barn(vec![image, bypassed], &links));
+}
+
+#[test]
+fn an_image_that_is_bypassed_is_no_input_of_the_result() {
+    let mut image = node(11, "LoadImage", &[], &json!(["cat.png", "image"]));
+    image["mode"] = json!(4);
+    image["outputs"] = json!([{"name": "IMAGE", "type": "IMAGE"}]);
+    let sizes = json!([896, 640, 49, 1]);
+    let video = node(6, "WanImageToVideo", &[("start_image", 11)], &sizes);
+    let found = read_barn(vec![image, video], &[(11, 11, 0, "IMAGE")]);
+    assert_barn(&found);
+    assert_fields!(found, {"num_frames": 49, "from_image": false});
 }
 
 #[test]
@@ -304,11 +279,7 @@ fn files_of_an_old_canvas_that_names_no_widgets_are_named() {
         let found = read_file("a.json", canvas.to_string().as_bytes()).unwrap();
         let note =
             "Its control video at strength 1, walk.mp4, is not in the file: add it separately";
-        assert!(
-            found.notes.iter().any(|it| it == note),
-            "{loader}: {:?}",
-            found.notes
-        );
+        assert_note(&found, note);
     }
 }
 
@@ -335,15 +306,10 @@ fn an_old_canvas_of_the_wan_wrapper_is_read_by_the_order_of_its_values() {
             [5, 4, 0, 6, 2, "WANVIDIMAGE_EMBEDS"], [6, 7, 0, 6, 3, "INT"], [7, 6, 0, 8, 0, "LATENT"], [8, 8, 0, 9, 0, "IMAGE"]],
     });
     let found = read_file("a.json", canvas.to_string().as_bytes()).unwrap();
-    assert_eq!(found.output.as_deref(), Some("My video (node 9)"));
-    assert_eq!(
-        (found.width, found.height, found.num_frames),
-        (Some(832), Some(480), Some(81))
-    );
-    assert_eq!(
-        (found.seed, found.num_steps, found.cfg_scale, found.shift),
-        (Some(77), Some(10), Some(6.0), Some(5.0))
-    );
+    assert_fields!(found, {
+        "output": "My video (node 9)", "width": 832, "height": 480, "num_frames": 81, "seed": 77,
+        "num_steps": 10, "cfg_scale": 6.0, "shift": 5.0
+    });
     assert_eq!(
         found.loras,
         [
@@ -351,19 +317,8 @@ fn an_old_canvas_of_the_wan_wrapper_is_read_by_the_order_of_its_values() {
             lora("b.safetensors", 0.25, None)
         ]
     );
-    assert_eq!(
-        (
-            found.prompt.as_deref(),
-            found.negative_prompt.as_deref(),
-            found.fps
-        ),
-        (Some("waves"), Some("still"), Some(16.0))
-    );
-    assert_eq!(
-        found.notes,
-        [
-            "Its start image, boat.png, is not in the file: add it separately",
-            "Not used: noise_aug_strength 0.03 of node 4 (WanVideoImageToVideoEncode)",
-        ]
-    );
+    assert_fields!(found, {
+        "prompt": "waves", "negative_prompt": "still", "fps": 16.0,
+        "notes": ["Its start image, boat.png, is not in the file: add it separately", "Not used: noise_aug_strength 0.03 of node 4 (WanVideoImageToVideoEncode)"]
+    });
 }

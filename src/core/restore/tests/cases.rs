@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::packs::{assert_note, encoder, graph_with, read_with};
 use super::*;
 
 const START: &str = "Its start image, cat.png, is not in the file";
@@ -15,10 +14,7 @@ fn image() -> Value {
 /// Compares these of the settings, and the notes by their beginnings.
 #[track_caller]
 fn assert_settings(found: &ForeignSettings, expected: &Value, notes: &[&str]) {
-    let all = json!(found);
-    for (name, value) in expected.as_object().unwrap() {
-        assert_eq!(&all[name], value, "{name} in {all}");
-    }
+    assert_fields(found, expected);
     let are_alike = found.notes.len() == notes.len()
         && found
             .notes

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::packs::{encoder, read_with};
 use super::*;
 
 #[test]
@@ -55,18 +54,14 @@ fn frames_and_sizes_are_those_that_a_maths_node_gives() {
         &json!({"20": maths("a * b + 1"), "21": maths("a * 100 + 32"), "6.length": ["20", 1],
         "6.width": ["21", 1], "6.height": 480}),
     );
-    assert_eq!((found.num_frames, found.width), (Some(83), Some(532)));
-    assert_eq!(found.notes, [] as [&str; 0]);
+    assert_fields!(found, {"num_frames": 83, "width": 532, "notes": []});
     let slider =
         json!({"Xi": 768, "Xf": 768.4, "Yi": 1344, "Yf": 1344.4, "isfloatX": 0, "isfloatY": 0});
     let found = read_with(
         &json!({"20": node("mxSlider2D", slider), "6.width": ["20", 0], "6.height": ["20", 1],
         "21": node("mxSlider", json!({"Xi": 2, "Xf": 2.5, "isfloatX": 1})), "7.cfg": ["21", 0]}),
     );
-    assert_eq!(
-        (found.width, found.height, found.cfg_scale),
-        (Some(768), Some(1344), Some(2.5))
-    );
+    assert_fields!(found, {"width": 768, "height": 1344, "cfg_scale": 2.5});
 }
 
 #[test]
@@ -79,6 +74,12 @@ fn switches_of_every_pack_choose_the_input_that_they_name() {
             "on_false",
         ),
         ("easy ifElse", json!({"boolean": true}), "on_true"),
+        ("easy ifElse", json!({"boolean": ["24", 0]}), "on_false"),
+        (
+            "CR Conditioning Input Switch",
+            json!({"Input": 2}),
+            "conditioning2",
+        ),
         ("ComfySwitchNode", json!({"switch": true}), "on_true"),
         ("LazySwitchKJ", json!({"switch": false}), "on_false"),
         (
@@ -98,9 +99,9 @@ fn switches_of_every_pack_choose_the_input_that_they_name() {
             "any_02",
         ),
     ] {
-        for name in [
-            "on_true", "on_false", "input1", "input2", "value0", "value1",
-        ] {
+        for name in
+            "on_true on_false input1 input2 value0 value1 conditioning1 conditioning2".split(' ')
+        {
             if name[..2] == chosen[..2] {
                 inputs[name] = json!(["23", 0]);
             }
@@ -108,7 +109,7 @@ fn switches_of_every_pack_choose_the_input_that_they_name() {
         inputs[chosen] = json!(["3", 0]);
         let found = read_with(
             &json!({"20": node(class, inputs), "22": node("ImpactInt", json!({"value": 2})),
-            "23": encoder("not chosen"), "4.conditioning": ["20", 0]}),
+            "24": node("PrimitiveBoolean", json!({"value": false})), "23": encoder("not chosen"), "4.conditioning": ["20", 0]}),
         );
         assert_eq!(found.prompt.as_deref(), Some("a red barn"), "{class}");
         assert_eq!(found.notes, [] as [&str; 0], "{class}");
@@ -149,10 +150,7 @@ fn two_experts_of_the_wan_wrapper_keep_their_models_and_loras() {
         "9": node("WanVideoDecode", json!({"samples": ["8", 0]})), "10": node("VHS_VideoCombine", json!({"images": ["9", 0], "frame_rate": 16})),
     });
     let found = read_png("prompt", &graph.to_string());
-    assert_eq!(
-        found.model_2.as_deref(),
-        Some("Wan2_2-I2V-A14B-LOW_fp8.safetensors")
-    );
+    assert_fields!(found, {"model_2": "Wan2_2-I2V-A14B-LOW_fp8.safetensors"});
     assert_eq!(
         found.loras,
         [
@@ -160,8 +158,5 @@ fn two_experts_of_the_wan_wrapper_keep_their_models_and_loras() {
             lora("low.safetensors", 0.0, Some(1.0))
         ]
     );
-    assert_eq!(
-        (found.width, found.num_frames, found.fps, found.shift),
-        (Some(832), Some(81), Some(16.0), Some(8.0))
-    );
+    assert_fields!(found, {"width": 832, "num_frames": 81, "fps": 16.0, "shift": 8.0});
 }

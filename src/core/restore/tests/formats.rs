@@ -10,12 +10,10 @@ use crate::model::{GuidanceMode, test_spec};
 /// Compares the members that `expected` has, and the notes, which are none where it does not say them.
 #[track_caller]
 fn assert_reads(found: Option<ForeignSettings>, expected: &Value, file: &str) {
-    let found = json!(found.unwrap_or_else(|| panic!("nothing in {file}")));
-    for (name, expected) in expected.as_object().unwrap() {
-        assert_eq!(&found[name], expected, "{name} of {file}\n{found:#}");
-    }
+    let found = found.unwrap_or_else(|| panic!("nothing in {file}"));
+    assert_fields(&found, expected);
     if expected.get("notes").is_none() {
-        assert_eq!(found["notes"], json!([]), "{file}");
+        assert_fields!(found, {"notes": []});
     }
 }
 

@@ -221,7 +221,7 @@ fn a_workflow_of_ten_megabytes_opens_in_time() {
 
 #[test]
 fn missing_nodes_numbers_that_are_none_and_ids_that_occur_twice_end_in_a_sentence() {
-    let graph = super::packs::graph_with(&serde_json::json!({})).to_string();
+    let graph = graph_with(&serde_json::json!({})).to_string();
     // Python's NaN as a setting.
     let found = read_file(
         "a.json",
@@ -229,7 +229,7 @@ fn missing_nodes_numbers_that_are_none_and_ids_that_occur_twice_end_in_a_sentenc
     )
     .unwrap();
     assert_eq!((found.cfg_scale, found.num_steps), (None, Some(24)));
-    super::packs::assert_note(&found, "The guidance could not be read");
+    assert_note(&found, "The guidance could not be read");
     // Links to nodes that are not there.
     for (from, to, note) in [
         (
@@ -242,7 +242,7 @@ fn missing_nodes_numbers_that_are_none_and_ids_that_occur_twice_end_in_a_sentenc
         ("[\"4\",0]", "[\"7\",0]", "The prompt could not be read"),
     ] {
         let found = read_file("a.json", graph.replace(from, to).as_bytes()).unwrap();
-        super::packs::assert_note(&found, note);
+        assert_note(&found, note);
     }
     let twice = r#"{"nodes": [
         {"id": 1, "type": "UNETLoader", "widgets_values": ["flux1-dev.safetensors"], "outputs": [{"name": "MODEL", "type": "MODEL", "links": [1]}]},
@@ -252,5 +252,5 @@ fn missing_nodes_numbers_that_are_none_and_ids_that_occur_twice_end_in_a_sentenc
         "links": [[1, 1, 0, 2, 0, "MODEL"]]}"#;
     let found = read_file("a.json", twice.as_bytes()).unwrap();
     assert_eq!(found.seed, Some(5));
-    super::packs::assert_note(&found, "Several nodes have the id 1");
+    assert_note(&found, "Several nodes have the id 1");
 }

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::packs::{assert_note, read_with};
 use super::*;
 use crate::job::{GenerateForm, LoraChoice};
 use crate::media::component_fingerprint;
@@ -95,9 +94,8 @@ fn loras_of_one_name_in_two_folders_are_two() {
 
 #[test]
 fn a_lora_that_several_texts_of_a_file_name_acts_once() {
-    let graph = super::packs::graph_with(
-        &json!({"11": loader("flux/ink.safetensors", 0.5, "1"), "7.model": ["11", 0]}),
-    );
+    let graph =
+        graph_with(&json!({"11": loader("flux/ink.safetensors", 0.5, "1"), "7.model": ["11", 0]}));
     let graph = format!("prompt\0{graph}");
     let text = "parameters\0a barn <lora:ink:0.5> <lora:grain:1>\nSteps: 24, CFG scale: 1, Seed: 9, Lora hashes: \"ink: de92428f6411\"";
     let found = read_file(

@@ -45,15 +45,10 @@ fn a_hires_fix_is_read_with_its_size_and_in_the_words_of_sd_next() {
 fn a_size_in_two_settings_a_model_of_no_name_and_texts_in_utf_16_are_read() {
     let text = "ein Fuchs \u{201e}im Schnee\u{201c}\nSteps: 20, Sampler: heunpp2, Seed: 4, Size-1: 832, Size-2: 1216, Model: None";
     let expected = read_png("parameters", text);
-    assert_eq!((expected.width, expected.height), (Some(832), Some(1216)));
-    assert_eq!(
-        (expected.model.as_deref(), expected.sampler),
-        (None, Some(SamplerKind::Heun))
-    );
-    assert_eq!(
-        expected.notes,
-        ["Safelight has no sampler heunpp2: Heun is used"]
-    );
+    assert_fields!(expected, {
+        "width": 832, "height": 1216, "model": null, "sampler": SamplerKind::Heun,
+        "notes": ["Safelight has no sampler heunpp2: Heun is used"]
+    });
     let marked = format!("\u{feff}{text}");
     let little = marked.encode_utf16().flat_map(u16::to_le_bytes);
     let big = marked.encode_utf16().flat_map(u16::to_be_bytes);
@@ -84,8 +79,7 @@ fn experts_videos_and_further_controls_of_swarmui_are_read_or_named() {
         "controlnetmodel": "canny", "controlnettwomodel": "depth", "controlnettwostrength": 0.5,
     }});
     let found = read_png("parameters", &params.to_string());
-    assert_eq!(found.model_2.as_deref(), Some("wan2.2_t2v_low_noise_14B"));
-    assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(2.5)));
+    assert_fields!(found, {"model_2": "wan2.2_t2v_low_noise_14B", "cfg_scale": 3.5, "cfg_scale_2": 2.5});
     let networks: Vec<_> = found
         .controls
         .iter()
@@ -119,13 +113,9 @@ fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
         until: 0.5,
     };
     assert_eq!(found.controls, [control]);
-    assert_eq!(
-        (found.sampler, found.sigma_schedule),
-        (
-            Some(SamplerKind::DpmPp2mDiffusers),
-            Some(SigmaSchedule::KarrasDiffusers)
-        )
-    );
+    assert_fields!(found, {
+        "sampler": SamplerKind::DpmPp2mDiffusers, "sigma_schedule": SigmaSchedule::KarrasDiffusers
+    });
     assert!(
         found.notes[0].starts_with(
             "Another pass at an unknown scale is not used (high resolution fix ESRGAN)"
@@ -155,18 +145,11 @@ fn of_a_swarmui_prompt_the_parts_for_other_stages_and_their_loras_are_named_and_
         "loras": ["Ink", "Fine"], "loraweights": ["0.75", "0.5"], "lorasectionconfinement": ["0", "1"],
     }});
     let found = read_png("parameters", &params.to_string());
-    assert_eq!(found.prompt.as_deref(), Some("a fox, <b> at dawn"));
-    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
+    assert_fields!(found, {"prompt": "a fox, <b> at dawn", "negative_prompt": "fog"});
     assert_eq!(found.loras, [lora("Ink", 0.75, None)]);
-    assert_eq!(
-        found.notes,
-        [
-            "The part <refiner>sharp <lora:Fine:0.5> of the prompt is not used: it was for another stage or region",
-            "The part <segment:face,0.6>an <eye> of the prompt is not used: it was for another stage or region",
-            "The part <refiner>noise of the prompt is not used: it was for another stage or region",
-            "The LoRA Fine acted on another stage alone and is not used",
-        ]
-    );
+    assert_fields!(found, {
+        "notes": ["The part <refiner>sharp <lora:Fine:0.5> of the prompt is not used: it was for another stage or region", "The part <segment:face,0.6>an <eye> of the prompt is not used: it was for another stage or region", "The part <refiner>noise of the prompt is not used: it was for another stage or region", "The LoRA Fine acted on another stage alone and is not used"]
+    });
 }
 
 #[test]

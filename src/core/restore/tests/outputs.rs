@@ -60,10 +60,9 @@ fn each_of_eight_prompts_is_a_result_in_the_order_of_node_numbers() {
     // One of them where only one is wanted.
     let text = graph.to_string();
     let one = read_file("a.json", text.as_bytes()).unwrap();
-    assert_eq!(
-        one.notes,
-        ["The graph saves several results: the settings are those of node 12 (KSampler)"]
-    );
+    assert_fields!(one, {
+        "notes": ["The graph saves several results: the settings are those of node 12 (KSampler)"]
+    });
 }
 
 #[test]
@@ -151,6 +150,12 @@ fn results_that_one_node_saves_together_are_named_by_their_samplers() {
     ];
     assert_eq!(names(&found), expected);
     assert_eq!(found[1].prompt.as_deref(), Some("a cow"));
+    graph["14"] = node(
+        "SaveWEBM",
+        json!({"images": ["30", 0], "codec": "vp9", "fps": 16}),
+    );
+    let rates: Vec<_> = outputs(&graph).iter().map(|it| it.fps).collect();
+    assert_eq!(rates, [Some(16.0); 2]);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use crate::model::choices::SamplerKind;
 use serde_json::{Value, json};
 
-use super::packs::{assert_note, encoder, read_with};
 use super::*;
 use crate::job::SecondPass;
 
@@ -59,10 +58,7 @@ fn an_upscale_between_two_samplers_is_a_second_pass() {
                 strength: 0.55
             })
         );
-        assert_eq!(
-            (found.seed, found.num_steps, found.strength),
-            (Some(9), Some(24), None)
-        );
+        assert_fields!(found, {"seed": 9, "num_steps": 24, "strength": null});
         let upscaler = if parts["25"].is_null() {
             ""
         } else {
@@ -85,11 +81,7 @@ fn upscalers_and_detailers_are_later_passes() {
         let class = node["class_type"].as_str().unwrap().to_owned();
         let found =
             read_with(&json!({"20": node, "11": encoder("a face"), "10.images": ["20", 0]}));
-        assert_eq!(found.prompt.as_deref(), Some("a red barn"));
-        assert_eq!(
-            (found.seed, found.num_steps, found.strength),
-            (Some(9), Some(24), None)
-        );
+        assert_fields!(found, {"prompt": "a red barn", "seed": 9, "num_steps": 24, "strength": null});
         assert_note(
             &found,
             &format!(
@@ -103,14 +95,9 @@ fn upscalers_and_detailers_are_later_passes() {
     let found = read_with(
         &json!({"20": upscaler, "11": encoder("a barn"), "8": load, "10.images": ["20", 0]}),
     );
-    assert_eq!(
-        (found.seed, found.num_steps, found.strength),
-        (None, None, None)
-    );
-    assert_eq!(
-        (found.prompt.as_deref(), found.from_image),
-        (Some("a barn"), true)
-    );
+    assert_fields!(found, {
+        "seed": null, "num_steps": null, "strength": null, "prompt": "a barn", "from_image": true
+    });
     assert_note(
         &found,
         "upscaled or detailed by node 20 (UltimateSDUpscale)",
@@ -130,18 +117,10 @@ fn a_sampler_of_two_experts_gives_both_models_and_guidances() {
             "sigma_shift": 8, "model_high_noise": ["1", 0], "model_low_noise": ["11", 0], "positive": ["3", 0],
             "negative": ["5", 0], "latent_image": ["6", 0]}},
     }));
-    assert_eq!(
-        found.model.as_deref(),
-        Some("wan2.2_t2v_high_noise_14B.safetensors")
-    );
-    assert_eq!(
-        found.model_2.as_deref(),
-        Some("wan2.2_t2v_low_noise_14B.safetensors")
-    );
-    assert_eq!(
-        (found.cfg_scale, found.cfg_scale_2, found.shift),
-        (Some(3.5), Some(3.0), Some(8.0))
-    );
+    assert_fields!(found, {
+        "model": "wan2.2_t2v_high_noise_14B.safetensors", "model_2": "wan2.2_t2v_low_noise_14B.safetensors",
+        "cfg_scale": 3.5, "cfg_scale_2": 3.0, "shift": 8.0
+    });
     assert_eq!(found.loras, [lora("fast.safetensors", 0.0, Some(0.5))]);
 }
 
@@ -170,8 +149,7 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
         &first(),
         &part(10, 10_000, &json!({"latent_image": ["7", 0]})),
     );
-    assert_eq!(same.notes, [] as [&str; 0]);
-    assert_eq!((same.cfg_scale, same.cfg_scale_2), (Some(1.0), None));
+    assert_fields!(same, {"notes": [], "cfg_scale": 1.0, "cfg_scale_2": null});
 
     let second = part(
         10,
@@ -179,16 +157,10 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
         &json!({"latent_image": ["7", 0], "positive": ["11", 0], "cfg": 4.0, "scheduler": "beta"}),
     );
     let other = read_parts(&first(), &second);
-    assert_eq!(
-        (other.prompt.as_deref(), other.cfg_scale_2),
-        (Some("a red barn"), None)
-    );
-    assert_eq!(
-        other.notes,
-        [
-            "Some of the steps had settings of their own (node 12 (KSamplerAdvanced)): prompt at night, schedule beta, guidance 4. Those of the first sampler are used for all"
-        ]
-    );
+    assert_fields!(other, {
+        "prompt": "a red barn", "cfg_scale_2": null,
+        "notes": ["Some of the steps had settings of their own (node 12 (KSamplerAdvanced)): prompt at night, schedule beta, guidance 4. Those of the first sampler are used for all"]
+    });
 
     let second = part(
         10,
@@ -196,8 +168,7 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
         &json!({"latent_image": ["7", 0], "model": ["13", 0]}),
     );
     let refined = read_parts(&first(), &second);
-    assert_eq!(refined.model.as_deref(), Some("flux1-dev.safetensors"));
-    assert_eq!(refined.model_2, None);
+    assert_fields!(refined, {"model": "flux1-dev.safetensors", "model_2": null});
     assert_note(
         &refined,
         "(node 12 (KSamplerAdvanced)): model flux1-schnell.safetensors.",
@@ -207,11 +178,10 @@ fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
 #[test]
 fn steps_that_no_sampler_runs_are_named() {
     let found = read_with(&json!({"7": part(0, 15, &json!({}))}));
-    assert_eq!(found.num_steps, Some(20));
-    assert_eq!(
-        found.notes,
-        ["The last 5 of 20 steps were not run (node 7 (KSamplerAdvanced)): all are run here"]
-    );
+    assert_fields!(found, {
+        "num_steps": 20,
+        "notes": ["The last 5 of 20 steps were not run (node 7 (KSamplerAdvanced)): all are run here"]
+    });
 
     let split = |class: &str, value: Value, slot: u32| {
         let mut splitter = json!({"class_type": class, "inputs": value});
@@ -257,10 +227,7 @@ fn a_video_from_an_image_of_the_same_graph_is_not_its_second_pass() {
         "23": {"class_type": "VAEDecode", "inputs": {"samples": ["21", 0]}},
         "10": {"class_type": "SaveVideo", "inputs": {"video": ["23", 0]}},
     }));
-    assert_eq!(
-        (found.seed, found.num_frames, found.width),
-        (Some(5), Some(81), Some(832))
-    );
+    assert_fields!(found, {"seed": 5, "num_frames": 81, "width": 832});
     assert!(found.from_image);
     assert_note(
         &found,
@@ -279,8 +246,7 @@ fn an_upscaler_of_an_encoded_image_is_a_later_pass() {
         "10.images": ["23", 0],
     });
     let found = read_with(&parts);
-    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
-    assert_eq!((found.seed, found.num_steps), (Some(9), Some(24)));
+    assert_fields!(found, {"prompt": "a red barn", "seed": 9, "num_steps": 24});
     assert!(!found.from_image);
     assert_note(
         &found,

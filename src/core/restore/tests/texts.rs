@@ -3,7 +3,6 @@
 use crate::model::choices::{SamplerKind, SigmaSchedule};
 use serde_json::{Value, json};
 
-use super::packs::{assert_note, encoder, read_with};
 use super::*;
 
 fn read_prompt(prompt: &str) -> ForeignSettings {
@@ -63,10 +62,7 @@ fn unexecuted_graph_with_prompt_choices_gets_a_notice() {
 #[test]
 fn commands_and_tags_in_prompts_are_named() {
     let found = read_prompt("a fox BREAK in snow AND a barn <hypernet:thick:0.5>");
-    assert_eq!(
-        found.prompt.as_deref(),
-        Some("a fox BREAK in snow AND a barn")
-    );
+    assert_fields!(found, {"prompt": "a fox BREAK in snow AND a barn"});
     for note in [
         "BREAK is not used",
         "AND is not used",
@@ -77,18 +73,16 @@ fn commands_and_tags_in_prompts_are_named() {
     assert_eq!(read_prompt("a fox, BREAKING SAND").notes, [] as [&str; 0]);
 
     let found = read_with(&json!({"3.text": "a barn <lora:ink:1> BREAK"}));
-    assert_eq!(found.prompt.as_deref(), Some("a barn <lora:ink:1> BREAK"));
-    assert_eq!(
-        found.notes,
-        ["Tags in the prompt are not used and stay in it as text: <lora:ink:1>"]
-    );
+    assert_fields!(found, {
+        "prompt": "a barn <lora:ink:1> BREAK",
+        "notes": ["Tags in the prompt are not used and stay in it as text: <lora:ink:1>"]
+    });
 }
 
 #[test]
 fn escaped_brackets_are_those_that_the_program_encoded() {
     let found = read_prompt(r"a fox \(animal\) \[x\]");
-    assert_eq!(found.prompt.as_deref(), Some("a fox (animal) [x]"));
-    assert_eq!(found.notes, [] as [&str; 0]);
+    assert_fields!(found, {"prompt": "a fox (animal) [x]", "notes": []});
     let found = read_with(&json!({"3.text": r"a fox \(animal:1.2\) \[x\]"}));
     assert_eq!(found.prompt.as_deref(), Some(r"a fox (animal:1.2) \[x\]"));
     assert_eq!(found.notes, [] as [&str; 0]);
@@ -107,10 +101,7 @@ fn settings_that_make_no_sense_are_named_and_the_others_read() {
         "parameters",
         "a fox\nSteps: 0, CFG scale: high, Size: 0x64, Seed: new, FPS: 16, Denoising strength: 0.5",
     );
-    assert_eq!(
-        (found.prompt.as_deref(), found.fps, found.strength),
-        (Some("a fox"), Some(16.0), Some(0.5))
-    );
+    assert_fields!(found, {"prompt": "a fox", "fps": 16.0, "strength": 0.5});
     assert_note(
         &found,
         "Not used: steps 0, cfg scale high, size 0x64, seed new",
@@ -258,12 +249,9 @@ fn sampler_widgets_are_read_if_the_value_after_the_seed_is_null() {
         "links": [[1, 1, 0, 2, 0, "STRING"], [2, 4, 0, 2, 1, "STRING"], [3, 2, 0, 3, 0, "STRING"],
             [4, 3, 0, 7, 0, "CONDITIONING"]]});
     let found = read_png("workflow", &canvas.to_string());
-    assert_eq!(found.prompt.as_deref(), Some("a barn, in fog"));
-    assert_eq!(
-        (found.seed, found.num_steps, found.cfg_scale),
-        (Some(77), Some(24), Some(1.5))
-    );
-    assert_eq!(found.sampler, Some(SamplerKind::Euler));
+    assert_fields!(found, {
+        "prompt": "a barn, in fog", "seed": 77, "num_steps": 24, "cfg_scale": 1.5, "sampler": SamplerKind::Euler
+    });
 }
 
 #[test]
@@ -293,8 +281,7 @@ fn values_that_other_nodes_compute_are_named() {
         "21": {"class_type": "KSamplerSelect", "inputs": {"sampler_name": "euler"}},
         "22": {"class_type": "KarrasScheduler", "inputs": {"steps": 20, "sigma_max": 14.6}},
     }));
-    assert_eq!(found.sampler, Some(SamplerKind::Euler));
-    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
+    assert_fields!(found, {"sampler": SamplerKind::Euler, "sigma_schedule": SigmaSchedule::Karras});
     assert_note(
         &found,
         "Not used: node 20 (DetailDaemonSamplerNode) with detail_amount 0.1",

@@ -13,30 +13,17 @@ const FORGE: &str = "a fox, <lora:Fur - v1:0.8> in the snow,\nwith breath in the
 #[test]
 fn a_text_of_forge_gives_everything_that_it_names() {
     let found = read_png("parameters", FORGE);
-    assert_eq!(found.tool, "Forge");
-    assert_eq!(
-        found.prompt.as_deref(),
-        Some("a fox, in the snow,\nwith breath in the air")
-    );
-    assert_eq!(
-        found.negative_prompt.as_deref(),
-        Some("blurry,\nSteps taken")
-    );
+    assert_fields!(found, {
+        "tool": "Forge", "prompt": "a fox, in the snow,\nwith breath in the air",
+        "negative_prompt": "blurry,\nSteps taken"
+    });
     assert_eq!(found.loras, [lora("Fur - v1", 0.8, None)]);
-    assert_eq!(found.num_steps, Some(24));
-    assert_eq!(found.sampler, Some(SamplerKind::Euler));
-    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
-    assert_eq!(found.cfg_scale, Some(1.0));
-    assert_eq!(found.distilled_guidance, Some(3.5));
-    assert_eq!(found.seed, Some(1_234_567_890_123));
-    assert_eq!((found.width, found.height), (Some(896), Some(1152)));
-    assert_eq!(found.model.as_deref(), Some("flux1-dev-bnb-nf4-v2"));
-    assert_eq!(found.model_hash.as_deref(), Some("06f96f89f6"));
-    assert_eq!(found.strength, Some(0.6));
-    assert_eq!(
-        found.notes,
-        ["Its start image is not in the file: add it separately"]
-    );
+    assert_fields!(found, {
+        "num_steps": 24, "sampler": SamplerKind::Euler, "sigma_schedule": SigmaSchedule::Simple,
+        "cfg_scale": 1.0, "distilled_guidance": 3.5, "seed": 1_234_567_890_123_u64, "width": 896, "height": 1152,
+        "model": "flux1-dev-bnb-nf4-v2", "model_hash": "06f96f89f6", "strength": 0.6,
+        "notes": ["Its start image is not in the file: add it separately"]
+    });
 }
 
 #[test]
@@ -60,27 +47,23 @@ fn the_same_text_in_a_jpeg_gives_the_same() {
 fn unknown_sampler_is_reported_and_the_default_is_used() {
     let text = "a fox\nSteps: 20, Sampler: DPM fast, Schedule type: Karras, CFG scale: 7, Seed: 3";
     let found = read_png("parameters", text);
-    assert_eq!(found.sampler, None);
-    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
-    assert_eq!(
-        found.notes,
-        ["Safelight has no sampler DPM fast: the model's default is used"]
-    );
+    assert_fields!(found, {
+        "sampler": null, "sigma_schedule": SigmaSchedule::Karras,
+        "notes": ["Safelight has no sampler DPM fast: the model's default is used"]
+    });
     let text = "a fox\nSteps: 20, Sampler: DPM++ 2M Karras, CFG scale: 7, Seed: 3";
     let found = read_png("parameters", text);
-    assert_eq!(found.sampler, Some(SamplerKind::DpmPp2m));
-    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
+    assert_fields!(found, {"sampler": SamplerKind::DpmPp2m, "sigma_schedule": SigmaSchedule::Karras});
 }
 
 #[test]
 fn a_text_of_sd_cpp_names_its_transformer_and_its_guidance() {
     let text = "a lake\nNegative prompt: fog\nSteps: 4, CFG scale: 1.000000, Guidance: 3.500000, Seed: 42, Size: 512x768, Model: , RNG: cuda, Sampler: euler simple, Unet: flux1-schnell-q4_0.gguf, Version: stable-diffusion.cpp";
     let found = read_png("parameters", text);
-    assert_eq!(found.tool, "stable-diffusion.cpp");
-    assert_eq!(found.model.as_deref(), Some("flux1-schnell-q4_0.gguf"));
-    assert_eq!(found.distilled_guidance, Some(3.5));
-    assert_eq!(found.sampler, Some(SamplerKind::Euler));
-    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
+    assert_fields!(found, {
+        "tool": "stable-diffusion.cpp", "model": "flux1-schnell-q4_0.gguf", "distilled_guidance": 3.5,
+        "sampler": SamplerKind::Euler, "sigma_schedule": SigmaSchedule::Simple
+    });
 }
 
 #[test]
@@ -108,17 +91,12 @@ fn swarmui_is_read_with_its_loras_and_hashes() {
         "sui_models": [{"name": "flux1-dev-fp8.safetensors", "param": "model", "hash": "0xabc"}],
     });
     let found = read_png("parameters", &text.to_string());
-    assert_eq!(found.tool, "SwarmUI");
-    assert_eq!(found.model.as_deref(), Some("flux1-dev-fp8"));
-    assert_eq!(found.model_hash.as_deref(), Some("0xabc"));
-    assert_eq!(found.sampler, Some(SamplerKind::UniPc));
-    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Beta));
+    assert_fields!(found, {
+        "tool": "SwarmUI", "model": "flux1-dev-fp8", "model_hash": "0xabc", "sampler": SamplerKind::UniPc,
+        "sigma_schedule": SigmaSchedule::Beta
+    });
     assert_eq!(found.loras, [lora("Ink", 0.75, None)]);
-    assert_eq!(
-        (found.cfg_scale, found.distilled_guidance),
-        (Some(1.0), Some(3.0))
-    );
-    assert_eq!((found.shift, found.seed), (Some(3.0), Some(7)));
+    assert_fields!(found, {"cfg_scale": 1.0, "distilled_guidance": 3.0, "shift": 3.0, "seed": 7});
 }
 
 fn wan2gp() -> serde_json::Value {
@@ -143,14 +121,12 @@ fn wan2gp_is_read_from_videos_and_from_settings_files() {
         ("queue.json", queue.into_bytes()),
     ] {
         let found = read_file(name, &bytes).expect(name);
-        assert_eq!(found.tool, "Wan2GP");
-        assert_eq!(found.model.as_deref(), Some("Wan2.2 Image2video 14B"));
+        assert_fields!(found, {"tool": "Wan2GP", "model": "Wan2.2 Image2video 14B"});
         assert_eq!(found.family, Some(wan::FAMILY));
-        assert_eq!((found.width, found.height), (Some(832), Some(480)));
-        assert_eq!((found.num_frames, found.num_steps), (Some(81), Some(8)));
-        assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(1.0)));
-        assert_eq!((found.shift, found.seed), (Some(5.0), Some(99)));
-        assert_eq!(found.sampler, Some(SamplerKind::UniPc));
+        assert_fields!(found, {
+            "width": 832, "height": 480, "num_frames": 81, "num_steps": 8, "cfg_scale": 3.5, "cfg_scale_2": 1.0,
+            "shift": 5.0, "seed": 99, "sampler": SamplerKind::UniPc
+        });
         let expected = [
             lora("high.safetensors", 1.0, Some(0.0)),
             lora("both.safetensors", 0.8, None),
@@ -235,27 +211,16 @@ fn img2img_is_detected_from_denoising_strength_or_mask_blur() {
 
 #[test]
 fn a_video_that_was_changed_is_named_with_its_strength() {
-    let graph = json!({
-        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "wan2.1_t2v_1.3B_fp16.safetensors"}},
-        "2": {"class_type": "CLIPTextEncode", "inputs": {"text": "a fox", "clip": ["9", 0]}},
-        "3": {"class_type": "LoadVideo", "inputs": {"file": "videos/dog.mp4"}},
-        "4": {"class_type": "GetVideoComponents", "inputs": {"video": ["3", 0]}},
-        "5": {"class_type": "ImageScale", "inputs": {"image": ["4", 0], "width": 832, "height": 480}},
-        "6": {"class_type": "VAEEncode", "inputs": {"pixels": ["5", 0], "vae": ["9", 1]}},
-        "7": {"class_type": "KSampler", "inputs": {"seed": 5, "steps": 20, "cfg": 6.0, "sampler_name": "uni_pc",
-            "scheduler": "simple", "denoise": 0.6, "model": ["1", 0], "positive": ["2", 0], "negative": ["2", 0],
-            "latent_image": ["6", 0]}},
-        "8": {"class_type": "VAEDecode", "inputs": {"samples": ["7", 0]}},
-        "9": {"class_type": "SaveVideo", "inputs": {"images": ["8", 0]}},
-    });
-    let found = read_png("prompt", &graph.to_string());
-    assert_eq!((found.strength, found.from_image), (Some(0.6), true));
+    let found = read_with(&json!({
+        "20": node("LoadVideo", json!({"file": "videos/dog.mp4"})),
+        "21": node("GetVideoComponents", json!({"video": ["20", 0]})),
+        "22": node("ImageScale", json!({"image": ["21", 0], "width": 832, "height": 480})),
+        "23": node("VAEEncode", json!({"pixels": ["22", 0], "vae": ["9", 0]})),
+        "7.denoise": 0.6, "7.latent_image": ["23", 0],
+    }));
+    assert_fields!(found, {"strength": 0.6, "from_image": true});
     let said = "Its video, dog.mp4, is not in the file: add it separately";
-    assert!(
-        found.notes.iter().any(|note| note == said),
-        "{:?}",
-        found.notes
-    );
+    assert_note(&found, said);
 }
 
 #[test]
@@ -337,13 +302,9 @@ fn a_controlnet_is_named_with_its_settings() {
     let found = read_text(
         "a dog\nSteps: 20, CFG scale: 7, Seed: 3, ControlNet 0: \"Module: canny, Model: control_canny [abc], Weight: 0.8, Resize Mode: Crop and Resize, Guidance Start: 0.1, Guidance End: 0.9\", Version: v1.9",
     );
-    assert_eq!(
-        found.notes,
-        [
-            "Not used with the ControlNet control_canny: preprocessor canny, resize mode Crop and Resize",
-            "It was made with the ControlNet control_canny at strength 0.8 from 10 % to 90 % of the steps: its control image is not in the file, add it separately"
-        ]
-    );
+    assert_fields!(found, {
+        "notes": ["Not used with the ControlNet control_canny: preprocessor canny, resize mode Crop and Resize", "It was made with the ControlNet control_canny at strength 0.8 from 10 % to 90 % of the steps: its control image is not in the file, add it separately"]
+    });
 }
 
 #[test]
@@ -359,17 +320,10 @@ fn the_strength_of_the_transformer_counts_in_a_tag() {
         lora("dot.v1.2", 0.25, None),
     ];
     assert_eq!(found.loras, expected);
-    assert_eq!(found.prompt.as_deref(), Some("a fox and a <3 b"));
-    assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
-    assert_eq!(
-        found.notes,
-        [
-            "The text encoder's strength 0.5 in <lora:detail:te=0.5:unet=0.8> is not used: a LoRA has one strength for all, here 0.8",
-            "The part lbw=OUTALL of <lora:sub\\dir\\Name (v1.2):0.33:lbw=OUTALL> is not used",
-            "The text encoder's strength 1 in <lora:two:1:0.25> is not used: a LoRA has one strength for all, here 0.25",
-            "LoRAs in the negative prompt are not used, as in A1111: inneg (0.4)",
-        ]
-    );
+    assert_fields!(found, {
+        "prompt": "a fox and a <3 b", "negative_prompt": "ugly",
+        "notes": ["The text encoder's strength 0.5 in <lora:detail:te=0.5:unet=0.8> is not used: a LoRA has one strength for all, here 0.8", "The part lbw=OUTALL of <lora:sub\\dir\\Name (v1.2):0.33:lbw=OUTALL> is not used", "The text encoder's strength 1 in <lora:two:1:0.25> is not used: a LoRA has one strength for all, here 0.25", "LoRAs in the negative prompt are not used, as in A1111: inneg (0.4)"]
+    });
 }
 
 #[test]
@@ -384,12 +338,10 @@ Steps: 25, CFG scale: 3,5, Sampler: Undefined, Seed: 3, Size: 832x1216, Clip ski
         lora("Civitai 12", -0.35, None),
     ];
     assert_eq!(found.loras, expected);
-    assert_eq!(found.model.as_deref(), Some("FLUX Dev"));
-    assert_eq!((found.cfg_scale, found.width), (Some(3.5), Some(832)));
-    assert_eq!(
-        found.notes,
-        ["Not used: Bad hands (embed)", "Not used: clip skip 2"]
-    );
+    assert_fields!(found, {
+        "model": "FLUX Dev", "cfg_scale": 3.5, "width": 832,
+        "notes": ["Not used: Bad hands (embed)", "Not used: clip skip 2"]
+    });
 
     let found = read_text(
         "a fox <lora:ink:0.5>\nSteps: 25, CFG scale: 3, Seed: 3, Lora hashes: \"ink: de92428f6411, Gr: ain: aabbccddeeff\"",
@@ -407,22 +359,16 @@ fn the_settings_are_the_last_line_and_the_first_of_two_values_counts() {
     let found = read_text(
         "a poster\nSteps: 5, Sampler: LMS, Seed: 1, Size: 64x64\nNegative prompt: x\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 3",
     );
-    assert_eq!((found.num_steps, found.seed), (Some(20), Some(3)));
-    assert_eq!(
-        found.prompt.as_deref(),
-        Some("a poster\nSteps: 5, Sampler: LMS, Seed: 1, Size: 64x64")
-    );
+    assert_fields!(found, {
+        "num_steps": 20, "seed": 3, "prompt": "a poster\nSteps: 5, Sampler: LMS, Seed: 1, Size: 64x64"
+    });
     let found = read_text(
         "a poster\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 3\nSteps: 99, but not these",
     );
-    assert_eq!((found.num_steps, found.seed), (Some(20), Some(3)));
-    assert_eq!(
-        found.notes,
-        [
-            "The settings say steps twice: 20 is used, and not 99",
-            "Not used: but not these"
-        ]
-    );
+    assert_fields!(found, {
+        "num_steps": 20, "seed": 3,
+        "notes": ["The settings say steps twice: 20 is used, and not 99", "Not used: but not these"]
+    });
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::packs::{assert_note, encoder, read_with};
 use super::*;
 
 fn node(class: &str, inputs: &Value) -> Value {
@@ -197,11 +196,7 @@ fn nodes_without_an_effect_and_values_that_change_nothing_are_not_named() {
         "31": node("Context (rgthree)", &json!({"base_ctx": ["30", 0], "positive": ["4", 0]})),
         "7.positive": ["31", 4], "7.model": ["31", 1], "7.eta": 1.0, "7.extra": 0,
     }));
-    assert_eq!(found.notes, [] as [&str; 0]);
-    assert_eq!(
-        (found.prompt.as_deref(), found.num_steps),
-        (Some("a red barn"), Some(24))
-    );
+    assert_fields!(found, {"notes": [], "prompt": "a red barn", "num_steps": 24});
 }
 
 #[test]
@@ -292,12 +287,9 @@ fn strengths_of_a_lora_that_are_not_used_or_not_read_are_named() {
     );
     let found = read_with(&computed);
     assert_eq!(found.loras, [lora("ink.safetensors", 1.0, None)]);
-    assert_eq!(
-        found.notes,
-        [
-            "The strength of the LoRA ink.safetensors could not be read (node 20 (LoraLoaderModelOnly)): 1 is used"
-        ]
-    );
+    assert_fields!(found, {
+        "notes": ["The strength of the LoRA ink.safetensors could not be read (node 20 (LoraLoaderModelOnly)): 1 is used"]
+    });
     let found = read_with(&lora_between(
         "CivitAI_Lora_Loader",
         json!({"lora_air": "12345@67890", "lora_name": "none", "strength_model": 0.8}),
