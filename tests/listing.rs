@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::common::{Home, copy_folder, networks, tiny_model};
+use crate::common::{Home, assert_says, copy_folder, networks, object, text, tiny_model};
 
 /// Without a prepared libtorch too.
 fn safelight(home: &Home) -> Command {
@@ -38,17 +38,6 @@ fn partial_files_of_a_killed_process_are_removed_at_the_next_start() {
     assert!(left.iter().all(|path| !path.exists()));
 }
 
-fn object(output: &Output) -> Value {
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert_eq!(text.lines().count(), 1, "{text}");
-    assert!(output.stderr.is_empty());
-    serde_json::from_str(&text).unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
 #[test]
 fn models_command_lists_installed_and_known_models_and_searched_folders() {
     let home = Home::new();
@@ -68,10 +57,7 @@ fn models_command_lists_installed_and_known_models_and_searched_folders() {
     assert_eq!(listed["problems"], json!([]));
 
     let output = run(&home, &["models"]);
-    let shown = text(&output.stdout);
-    for part in ["tiny", "get 3 files, 16.9 GiB", "(not there)"] {
-        assert!(shown.contains(part), "{part} in {shown}");
-    }
+    let shown = assert_says(&output.stdout, "tiny|get 3 files, 16.9 GiB|(not there)");
     assert!(shown.is_ascii(), "{shown}");
 }
 
@@ -93,14 +79,12 @@ fn inspect_describes_a_folder_or_file_and_fails_if_it_is_incomplete() {
     fs::write(&weights, &bytes[..bytes.len() - 100]).unwrap();
     let output = run(&home, &["inspect", "broken"]);
     assert_eq!(output.status.code(), Some(3));
-    let shown = text(&output.stdout);
-    assert!(shown.contains("cut off"), "{shown}");
-    assert!(shown.contains("not whole"), "{shown}");
+    assert_says(&output.stdout, "cut off|not whole");
 
     let file = whole.join("vae/diffusion_pytorch_model.safetensors");
     let output = run(&home, &["inspect", &file.to_string_lossy()]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("a Wan VAE"));
+    assert_says(&output.stdout, "a Wan VAE");
 }
 
 #[test]
@@ -115,8 +99,7 @@ fn inspect_names_the_command_for_upscale_and_interpolation_networks() {
     ] {
         let output = run(&home, &["inspect", name]);
         assert_eq!(output.status.code(), Some(0), "{name}");
-        let shown = text(&output.stdout);
-        assert!(shown.contains(uses), "{shown}");
+        assert_says(&output.stdout, uses);
     }
 }
 
@@ -143,8 +126,7 @@ fn inspect_reports_whether_loras_and_text_encoders_can_be_used() {
         networks::write_zeros(&home.path().join("a.safetensors"), tensors);
         let output = run(&home, &["inspect", "a.safetensors"]);
         assert_eq!(output.status.code(), Some(0));
-        let shown = text(&output.stdout);
-        assert!(shown.contains(part), "{shown}");
+        assert_says(&output.stdout, part);
     }
 }
 
@@ -160,8 +142,7 @@ fn inspect_of_a_missing_path_or_pickle_fails_with_the_reason() {
         let output = run(&home, &["inspect", name]);
         assert_eq!(output.status.code(), Some(3), "{name}");
         assert!(output.stdout.is_empty());
-        let said = text(&output.stderr);
-        assert!(said.contains(part), "{said}");
+        assert_says(&output.stderr, part);
         let output = run(&home, &["inspect", name, "--json"]);
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(object(&output)["exit_code"], 3);
@@ -231,8 +212,7 @@ fn resume_lists_resumable_jobs_and_refuses_others() {
 
     let output = run(&home, &["resume", "17"]);
     assert_eq!(output.status.code(), Some(2));
-    let shown = text(&output.stderr);
-    assert!(shown.contains("this job cannot be resumed"), "{shown}");
+    assert_says(&output.stderr, "this job cannot be resumed");
 }
 
 #[test]
@@ -242,17 +222,15 @@ fn inspect_shows_the_settings_of_a_file_from_another_program() {
     fs::write(home.path().join("video.json"), settings).unwrap();
     let output = run(&home, &["inspect", "video.json"]);
     assert_eq!(output.status.code(), Some(0));
-    let shown = text(&output.stdout);
-    for part in "made with FramePack Studio|prompt: a boat|seed: 5|LoRAs: ink (0.5)".split('|') {
-        assert!(shown.contains(part), "{part:?} in {shown}");
-    }
+    assert_says(
+        &output.stdout,
+        "made with FramePack Studio|prompt: a boat|seed: 5|LoRAs: ink (0.5)",
+    );
     let card = object(&run(&home, &["inspect", "--json", "video.json"]));
     assert_eq!(card["settings"]["distilled_guidance"], json!(9.5));
     let output = run(&home, &["generate", "--from", "video.json"]);
     assert_eq!(output.status.code(), Some(3));
-    let said = text(&output.stderr);
-    let none = "this computer has no model of that family";
-    assert!(said.contains(none), "{said}");
+    assert_says(&output.stderr, "this computer has no model of that family");
 }
 
 #[test]
@@ -267,8 +245,7 @@ fn inspect_writes_a_result_of_safelight_as_a_comfyui_workflow() {
     fs::write(home.path().join("boat.json"), ours.to_string()).unwrap();
     let output = run(&home, &["inspect", "boat.json", "--comfyui"]);
     assert_eq!(output.status.code(), Some(0));
-    let said = text(&output.stderr);
-    assert!(said.contains("only its first image is the same"), "{said}");
+    assert_says(&output.stderr, "only its first image is the same");
     // It is read as any other workflow.
     fs::write(home.path().join("workflow.json"), &output.stdout).unwrap();
     let card = object(&run(&home, &["inspect", "--json", "workflow.json"]));
@@ -284,8 +261,7 @@ fn inspect_writes_a_result_of_safelight_as_a_comfyui_workflow() {
     assert!(json["workflow"].is_object() && json["notes"].is_array());
     let output = run(&home, &["inspect", "workflow.json", "--comfyui"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
-    assert!(said.contains("was not made with Safelight"), "{said}");
+    assert_says(&output.stderr, "was not made with Safelight");
 }
 
 #[test]
@@ -297,9 +273,7 @@ fn an_output_that_a_file_does_not_make_is_refused() {
         &home,
         &["generate", "--from", "video.json", "--output", "2"],
     );
-    let said = text(&output.stderr);
-    let told = "--output is 2, and the file makes 1 result";
-    assert!(said.contains(told), "{said}");
+    assert_says(&output.stderr, "--output is 2, and the file makes 1 result");
 }
 
 #[test]
@@ -315,8 +289,7 @@ fn a_file_without_a_readable_prompt_needs_one() {
     command.args("generate --from video.json --model little-world".split(' '));
     let output = command.env("SAFELIGHT_ASSETS", assets).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
-    assert!(said.contains("a prompt is needed"), "{said}");
+    assert_says(&output.stderr, "a prompt is needed");
 }
 
 #[test]
@@ -329,10 +302,7 @@ fn inspect_shows_the_settings_and_error_of_a_truncated_image() {
     fs::write(home.path().join("cut.png"), parts.concat()).unwrap();
     let output = run(&home, &["inspect", "cut.png"]);
     assert_eq!(output.status.code(), Some(2));
-    let shown = text(&output.stdout);
-    for part in ["prompt: a boat", "this PNG file is incomplete"] {
-        assert!(shown.contains(part), "{part:?} in {shown}");
-    }
+    assert_says(&output.stdout, "prompt: a boat|this PNG file is incomplete");
 }
 
 #[test]
@@ -365,8 +335,7 @@ fn inspect_of_files_without_settings_does_not_treat_them_as_models() {
         ("large.json", "at most 16 MiB, but are 29 MiB"),
     ] {
         let output = run(&home, &["inspect", name]);
-        let said = text(&output.stderr);
-        assert!(said.contains(part), "{name}: {said}");
+        let said = assert_says(&output.stderr, part);
         assert!(!said.contains("model,"), "{name}: {said}");
         assert_eq!(output.status.code(), Some(2), "{name}");
     }

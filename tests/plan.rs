@@ -6,19 +6,13 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::{Home, tiny_model};
+use crate::common::{Home, assert_says, object, tiny_model};
 
 /// Plans a small video of the tiny model.
 fn plan(home: &Home, more: &[&str]) -> Output {
     let mut command = home.safelight();
     command.args("plan --width 64 --height 32 --frames 5 --guidance 2 --model".split(' '));
     command.arg(tiny_model()).args(more).output().unwrap()
-}
-
-fn object(output: &Output) -> Value {
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert_eq!(text.lines().count(), 1, "{text}");
-    serde_json::from_str(&text).unwrap()
 }
 
 fn planned(home: &Home, more: &str) -> Value {
@@ -31,12 +25,10 @@ fn plan_lists_memory_per_stage_and_that_the_job_fits() {
     let home = Home::new();
     let output = plan(&home, &["--total", "24", "--class", "discrete"]);
     assert_eq!(output.status.code(), Some(0));
-    let text = String::from_utf8(output.stdout).unwrap();
     let job = "64×32, 5 frames|discrete|24.0 GiB, limit 22.5, other programs 0.0|denoise";
+    assert_says(&output.stdout, job);
     let verdict = "Fits: needs | GiB, 21.8 GiB are free|Suggested preserved memory: ";
-    for part in job.split('|').chain(verdict.split('|')) {
-        assert!(text.contains(part), "{part:?} in {text}");
-    }
+    assert_says(&output.stdout, verdict);
 }
 
 #[test]
@@ -86,9 +78,8 @@ fn a_model_that_is_not_downloaded_is_planned_by_the_sizes_of_its_files() {
         command.args(more).output().unwrap()
     };
     let small = plan(&["--width", "480", "--height", "320", "--frames", "17"]);
-    let text = String::from_utf8(small.stdout).unwrap();
+    let text = assert_says(&small.stdout, "480×320, 17 frames");
     assert_eq!(small.status.code(), Some(0), "{text}");
-    assert!(text.contains("480×320, 17 frames"), "{text}");
     assert!(text.contains("The model is not downloaded"), "{text}");
     let value = object(&plan(&["--json", "--frames", "81"]));
     assert_eq!(value["is_estimate"], true);
@@ -108,15 +99,13 @@ fn invalid_plan_arguments_are_refused_in_one_sentence() {
     ] {
         let output = plan(&home, &more);
         assert_eq!(output.status.code(), Some(2), "{more:?}");
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.contains(part), "{part:?} in {text}");
+        assert_says(&output.stderr, part);
     }
     // A plan needs no prompt, a job does.
     let mut generate = home.safelight();
     let output = generate.args(["generate", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("--prompt"), "{text}");
+    assert_says(&output.stderr, "--prompt");
 }
 
 #[test]
@@ -171,9 +160,10 @@ fn the_largest_that_fits_is_searched_for_within_the_models_limits() {
     assert!(small.0 < large.0, "{small:?} {large:?}");
     assert!(small.1 <= large.1, "{small:?} {large:?}");
     let text = plan(&home, &["--total", "2", "--largest"]);
-    let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("Largest size that fits with "), "{text}");
-    assert!(text.contains("Most frames that fit at "), "{text}");
+    assert_says(
+        &text.stdout,
+        "Largest size that fits with |Most frames that fit at ",
+    );
     // What it names does fit.
     let most = planned(&home, &format!("--total 2 --frames {}", small.1));
     assert_eq!(most["fits"], true);

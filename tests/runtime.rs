@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::server::Server;
 use crate::common::wheels::{self, VERSION, index};
-use crate::common::{Home, assert_finished};
+use crate::common::{Home, assert_finished, assert_says};
 use crate::doctor::{lay_strix_halo, on_roots};
 
 fn answer(output: &Output) -> Value {
@@ -91,8 +91,7 @@ fn runtime_list_recommends_the_rocm_build_for_strix_halo() {
     fs::write(root.join("dev/kfd"), "").unwrap();
     let mut command = on_roots(home.safelight(), root);
     let output = command.args(["runtime", "list"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("AMD gfx1151  0000:c4:00.0"), "{text}");
+    let text = assert_says(&output.stdout, "AMD gfx1151  0000:c4:00.0");
     let advice = "ROCm 7.14 of AMD, for gfx1151 serves AMD gfx1151 (about 1.3 GiB to download): `safelight runtime install rocm7.14-gfx1151`";
     assert!(text.contains(advice), "{text}");
 }

@@ -113,19 +113,13 @@ fn compute(trial: SelfTest, [a, b, c]: &[Tensor; 3]) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn lines(out: &[u8]) -> Vec<TrialLine> {
-        let text = std::str::from_utf8(out).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
+    use crate::weights::tests::fixtures::json_lines;
 
     #[test]
     fn the_cpu_agrees_with_itself_in_every_trial() {
         let mut out = Vec::new();
         assert!(run(DeviceChoice::Cpu, &mut out).unwrap());
-        let lines = lines(&out);
+        let lines: Vec<TrialLine> = json_lines(&out);
         assert!(matches!(lines[0], TrialLine::Device { is_gpu: false, .. }));
         let done = lines.iter().filter(|line| match line {
             TrialLine::Done { error, limit, .. } => error <= limit,

@@ -271,16 +271,13 @@ fn rounded(rate: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::weights::tests::fixtures::json_lines;
 
     #[test]
     fn every_probe_of_the_cpu_begins_and_ends_with_a_rate() {
         let mut out = Vec::new();
         run(DeviceChoice::Cpu, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let lines: Vec<SpeedLine> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines: Vec<SpeedLine> = json_lines(&out);
         let probes = PROBES.into_iter().map(|(probe, ..)| probe);
         let expected: Vec<SpeedProbe> = probes.filter(|it| is_of_cpu(*it)).collect();
         assert_eq!(lines.len(), expected.len() * 2);

@@ -20,16 +20,14 @@ fn text_spec() -> ModelSpec {
 #[test]
 fn a_model_that_goes_by_text_changes_a_video_that_is_dropped() {
     let (mut bench, path) = with_video(text_spec());
-    bench.assert_shows_all(&["Change this video", "0.5 s at 10 frames a second"]);
-    bench.assert_shows("9 of 12 steps are run");
+    bench.assert_shows("Change this video|0.5 s at 10 frames a second|9 of 12 steps are run");
     bench.edit(|form| form.sampling.strength = Some(0.5));
     bench.assert_shows("6 of 12 steps are run");
     let request = bench.request();
     assert_eq!((request.source_video, request.extend), (Some(path), None));
     assert_eq!((request.num_frames, request.fps), (5, 10.0));
     assert_eq!(request.sampling.strength, Some(0.5));
-    bench.press("Remove video");
-    bench.assert_shows("Video to change");
+    bench.press_until("Remove video", "Video to change");
 }
 
 #[test]
@@ -38,10 +36,9 @@ fn video_can_be_continued_or_changed_by_a_model_that_supports_both() {
     spec.defaults.sampling.strength = Some(0.8);
     let (mut bench, path) = with_video(spec);
     bench.assert_shows("Continue this video");
-    assert!(!bench.has("steps are run"));
+    bench.assert_hides("steps are run");
     bench.click(Role::ComboBox, "Video");
-    bench.press("Change it");
-    bench.assert_shows_all(&["Change this video", "9 of 12 steps are run"]);
+    bench.press_until("Change it", "Change this video|9 of 12 steps are run");
     let sent = bench.start_job();
     let request = &sent.request;
     assert_eq!(request.source_video.as_ref(), Some(&path));
@@ -50,8 +47,7 @@ fn video_can_be_continued_or_changed_by_a_model_that_supports_both() {
     bench.finish_job(&sent, 5);
     bench.press("Remove video");
     bench.form().remakes_video = false;
-    bench.press_more("Use settings");
-    bench.wait_for("Change this video");
+    bench.press_more_until("Use settings", "Change this video");
     let start = bench.app().inputs.get(InputSlot::Start).unwrap();
     assert_eq!(start.source.path(), path);
 }
@@ -78,8 +74,7 @@ fn a_mask_goes_with_a_video_that_is_changed_is_an_image_or_a_video_and_waits_wit
     bench.finish_job(&sent, 5);
     bench.press("Remove mask");
     bench.press("Remove video");
-    bench.press_more("Use settings");
-    bench.wait_for("Last frame of mask.mp4");
+    bench.press_more_until("Use settings", "Last frame of mask.mp4");
     bench.press("Remove video");
     bench.assert_shows("A mask needs a video to change. The mask is kept.");
 }

@@ -25,7 +25,7 @@ fn a_mask_waits_while_a_model_without_masks_is_chosen() {
     let request = bench.request();
     assert_eq!((request.image, request.mask), (Some(image), None));
     bench.use_model("Flux");
-    assert!(!bench.has("The mask is kept"));
+    bench.assert_hides("The mask is kept");
     assert_eq!(bench.request().mask, Some(mask));
     bench.use_model("Little World");
     bench.press("Remove");
@@ -88,7 +88,7 @@ fn missing_input_adds_a_button_above_generate_without_moving_it() {
     let help = bench.rect(Role::Button, "Choose…");
     assert!(help.bottom() <= generate.top() && generate.top() - help.bottom() < 20.0);
     bench.drop_image("boat.png", 64, 64, "Start image boat.png");
-    assert!(!bench.has("Choose…"));
+    bench.assert_hides("Choose…");
     // Its line is kept, so that nothing jumps.
     assert_eq!(bench.rect(Role::Button, "Generate"), generate);
 }
@@ -124,7 +124,7 @@ fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
     assert!(form.prompt.is_empty() && form.loras.is_empty());
     assert_eq!(form.sampling_for(&pair_spec()).num_steps, 12);
     assert!(bench.app().inputs.is_empty());
-    assert!(!bench.has("boat.png"));
+    bench.assert_hides("boat.png");
 }
 
 #[test]
@@ -133,15 +133,13 @@ fn a_dropped_image_is_seen_with_the_crop_that_is_used() {
     let path = bench.drop_image("long.png", 800, 100, "Used for 512 × 128");
     bench.assert_shows("Only the middle 50 % of the image is used");
     bench.edit(|form| form.fit = Some(safelight_core::job::ResizeMode::Stretch));
-    assert!(!bench.has("Used for"));
+    bench.assert_hides("Used for");
     bench.assert_shows("The image is stretched to 512 × 128");
     // The job takes its place, and an image that is taken out leaves the stage.
     bench.press("Remove start image");
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     bench.drop_file(&path);
-    bench.until("it is on the stage", |bench| {
-        bench.app().watch.mode == ViewerMode::File
-    });
+    bench.until_file(&path);
     bench.start_job();
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
 }
@@ -217,7 +215,7 @@ fn sizes_are_named_by_their_aspect_ratio() {
     let mut bench = Bench::of(framepack_spec());
     bench.click(Role::ComboBox, "Size");
     assert!(!bench.has("Square 1:1"), "this model makes no square");
-    bench.assert_shows_all(&["Near 1:1   608 × 640", "Photo 3:2   768 × 512"]);
+    bench.assert_shows("Near 1:1   608 × 640|Photo 3:2   768 × 512");
 }
 
 #[test]
@@ -252,8 +250,7 @@ fn a_video_that_is_dropped_on_a_model_of_images_offers_its_first_frame() {
         "The video boat.mp4 is not used: Flux makes images",
     );
     bench.assert_shows("Start image photo.png");
-    bench.press("Use its first frame");
-    bench.wait_for("Start image first-frame");
+    bench.press_until("Use its first frame", "Start image first-frame");
     let image = bench.request().image.expect("the frame");
     assert_eq!(image::image_dimensions(image).unwrap(), (64, 32));
 }

@@ -1,47 +1,13 @@
 //! Finishing from the window, larger and with more frames: the entries of a result's menu, the job that comes of them, its
 //! result, and the networks to choose from.
 
-use safelight::worker::WorkerCommand;
-use safelight_core::job::{
-    CancelToken, JobRequest, PostprocessKind, PostprocessRequest, QueueFile, Video,
-};
+use safelight_core::job::{PostprocessKind, PostprocessRequest, QueueFile};
 use safelight_core::job_update::JobOutput;
 
 use crate::app_window::prelude::*;
 use crate::common::networks::{write_interpolator, write_upscaler};
 
-struct SentFinish {
-    id: JobId,
-    request: PostprocessRequest,
-    cancel: CancelToken,
-    resume: Option<PathBuf>,
-}
-
-fn next_finish(bench: &mut Bench) -> SentFinish {
-    let WorkerCommand {
-        id,
-        request: JobRequest::Finish(request),
-        cancel,
-        resume,
-        ..
-    } = bench.next_command()
-    else {
-        panic!("a job to finish something was waited for");
-    };
-    SentFinish {
-        id,
-        request: *request,
-        cancel,
-        resume,
-    }
-}
-
-/// A bench with these upscalers and a finished video of three frames, which is shown.
-fn with_video(upscalers: &[&str]) -> (Bench, PathBuf) {
-    with_networks(upscalers, &[])
-}
-
-/// The same, with these networks for frames between frames.
+/// A bench with these networks and a finished video of three frames, which is shown.
 fn with_networks(upscalers: &[&str], interpolators: &[&str]) -> (Bench, PathBuf) {
     let home = tempfile::tempdir().expect("a scratch folder");
     let paths = AppPaths::under(home.path());
@@ -66,11 +32,11 @@ fn with_networks(upscalers: &[&str], interpolators: &[&str]) -> (Bench, PathBuf)
 
 #[test]
 fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
-    let (mut bench, video) = with_video(&["4x-Zero.safetensors"]);
+    let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &[]);
     bench.press("More");
     assert!(!bench.has("Upscaler: 4x-Zero"), "there is no choice");
     bench.press("Upscale ×2");
-    let sent = next_finish(&mut bench);
+    let sent = bench.next_finish();
     assert_eq!(sent.request.source, video);
     let after = sent.request.after;
     assert_eq!((after.width, after.num_frames), (128, 3));
@@ -86,41 +52,23 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
 }
 
 /// The job has made a video of so many frames, which is shown.
-fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
+fn end_finish(bench: &mut Bench, sent: &Sent<PostprocessRequest>, side: u32, num_frames: u8) {
     let out = &sent.request.out;
     write_made(out, [side, side], num_frames, 24.0, None);
     let output = JobOutput {
-        paths: vec![out.clone()],
         num_frames: num_frames.into(),
-        video: Arc::new(Video {
-            frames: vec![image(side, [9; 3])],
-            fps: sent.request.after.fps,
-        }),
-        seed: None,
-        secs: 2.0,
-        stages: Vec::new(),
-        peak_bytes: 0,
-        warnings: Vec::new(),
-        plan: None,
-        rungs: Vec::new(),
+        ..output_file(out, vec![image(side, [9; 3])], sent.request.after.fps)
     };
     bench.say_end(sent.id, JobOutcome::Finished(output));
-    until_shown(bench, out);
+    bench.until_file(out);
     bench.until_image_is_shown();
-}
-
-fn until_shown(bench: &mut Bench, path: &Path) {
-    bench.until("it is shown", |bench| {
-        let file = bench.app().watch.media();
-        file.is_some_and(|file| file.path_of(0) == path)
-    });
 }
 
 #[test]
 fn interpolated_video_appears_in_the_strip_and_can_be_postprocessed_again() {
     let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &["rife.safetensors"]);
     bench.press_more("Interpolate frames ×2");
-    let sent = next_finish(&mut bench);
+    let sent = bench.next_finish();
     assert_eq!(sent.request.source, video);
     let (before, after) = (sent.request.before, sent.request.after);
     assert_eq!((after.width, after.num_frames), (64, 6));
@@ -134,10 +82,10 @@ fn interpolated_video_appears_in_the_strip_and_can_be_postprocessed_again() {
     bench.press("Result 1: a red boat sails to the right at sunset");
     assert!(matches!(bench.app().watch.mode, ViewerMode::Result(_)));
     bench.press(&label);
-    until_shown(&mut bench, &sent.request.out);
+    bench.until_file(&sent.request.out);
     // What was finished is finished again.
     bench.press_more("Upscale ×2");
-    let again = next_finish(&mut bench);
+    let again = bench.next_finish();
     assert_eq!(again.request.source, sent.request.out);
     let after = again.request.after;
     assert_eq!((after.width, after.num_frames), (128, 6));
@@ -148,7 +96,7 @@ fn interpolated_video_appears_in_the_strip_and_can_be_postprocessed_again() {
 fn a_rate_is_chosen_among_those_that_are_more_than_the_video_has() {
     let (mut bench, _) = with_networks(&[], &["rife.safetensors"]);
     bench.press_more("Interpolate frames ×2");
-    let doubled = next_finish(&mut bench);
+    let doubled = bench.next_finish();
     bench.say(doubled.id, JobUpdate::Started(doubled.request.recipe()));
     end_finish(&mut bench, &doubled, 64, 6);
     bench.press_more("Interpolate to frame rate");
@@ -156,14 +104,14 @@ fn a_rate_is_chosen_among_those_that_are_more_than_the_video_has() {
     assert!(bench.is_disabled("24 frames a second"));
     assert!(!bench.is_disabled("25 frames a second"));
     bench.press("60 frames a second");
-    let after = next_finish(&mut bench).request.after;
+    let after = bench.next_finish().request.after;
     assert_eq!((after.fps, after.num_frames), (60.0, 15));
     assert!(!bench.has("50 frames a second"), "the menu is closed");
 }
 
 #[test]
 fn postprocess_request_fails_with_a_notice_when_the_background_queue_is_full() {
-    let (mut bench, _) = with_video(&["4x-Zero.safetensors"]);
+    let (mut bench, _) = with_networks(&["4x-Zero.safetensors"], &[]);
     bench.press("More");
     let (release, held) = crossbeam_channel::bounded::<()>(0);
     let held = Arc::new(held);
@@ -192,10 +140,10 @@ fn postprocess_request_fails_with_a_notice_when_the_background_queue_is_full() {
 
 #[test]
 fn of_several_networks_one_is_chosen_and_then_used() {
-    let (mut bench, _) = with_video(&["a.safetensors", "b.safetensors"]);
+    let (mut bench, _) = with_networks(&["a.safetensors", "b.safetensors"], &[]);
     let used = |bench: &mut Bench| {
         bench.press_more("Upscale ×4");
-        let sent = next_finish(bench);
+        let sent = bench.next_finish();
         bench.say_end(sent.id, JobOutcome::Cancelled);
         let PostprocessKind::Upscale { network, passes } = sent.request.work else {
             panic!("not a job that enlarges: {:?}", sent.request.work);
@@ -211,19 +159,16 @@ fn of_several_networks_one_is_chosen_and_then_used() {
 
 #[test]
 fn missing_upscaler_or_rife_model_and_unreadable_video_are_reported() {
-    let (mut bench, _) = with_video(&[]);
-    bench.press_more("Upscale");
-    bench.wait_for("There is no upscaler yet");
-    bench.assert_shows("models/upscale_models");
-    bench.press_more("Interpolate frames");
-    bench.wait_for("There is no RIFE model yet");
+    let (mut bench, _) = with_networks(&[], &[]);
+    bench.press_more_until("Upscale", "There is no upscaler yet|models/upscale_models");
+    bench.press_more_until("Interpolate frames", "There is no RIFE model yet");
     bench.press_key(Key::Escape);
     bench.app().cx.notices.clear();
     bench.search_commands("upscale");
     bench.press_key(Key::Enter);
     bench.wait_for("There is no upscaler yet");
 
-    let (mut bench, video) = with_video(&["4x-Zero.safetensors"]);
+    let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &[]);
     fs::write(&video, b"no video any more").unwrap();
     bench.press_more("Upscale ×2");
     bench.until_card();
@@ -234,9 +179,9 @@ fn missing_upscaler_or_rife_model_and_unreadable_video_are_reported() {
 
 #[test]
 fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
-    let (mut bench, video) = with_video(&["4x-Zero.safetensors"]);
+    let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &[]);
     bench.press_more("Upscale ×2");
-    let sent = next_finish(&mut bench);
+    let sent = bench.next_finish();
     let paths = bench.paths();
     JobFolder::create(&paths.jobs(), sent.id, &sent.request.clone().into()).unwrap();
     let queue = paths.queue_file();
@@ -248,7 +193,7 @@ fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
     bench.wait_for("Interrupted");
     let name = video.file_name().unwrap().to_string_lossy().into_owned();
     bench.press(&format!("Resume: Upscale ×2: {name}"));
-    let again = next_finish(&mut bench);
+    let again = bench.next_finish();
     assert_eq!((again.id, &again.request), (sent.id, &sent.request));
     let folder = paths.jobs().join(sent.id.to_string());
     assert_eq!(again.resume, Some(folder));

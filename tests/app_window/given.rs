@@ -44,7 +44,7 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
         write_made(&folder.join(name), [64, 64], 5, 10.0, None);
     }
     let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));
-    bench.wait_for_all(&["Show all 2 results in the gallery", "Show new.mp4, video"]);
+    bench.wait_for("Show all 2 results in the gallery|Show new.mp4, video");
     bench.press_until("Show new.mp4, video", "The file new.mp4");
     bench.app().cx.page = MainPage::Watch;
     let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));

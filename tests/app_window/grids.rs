@@ -5,6 +5,7 @@ use safelight_core::media;
 use safelight_core::restore::{self, FileSettings};
 
 use crate::app_window::prelude::*;
+use crate::common::modes::everything;
 
 fn with_grid(sides: &[&str]) -> Bench {
     let mut bench = Bench::of(flux_spec());
@@ -30,20 +31,12 @@ fn finish(bench: &mut Bench, sent: &Sent, colour: [u8; 3]) {
 }
 
 fn sheets(bench: &Bench) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![bench.home.path().to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
-            let path = entry.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if path.is_dir() {
-                folders.push(path);
-            } else if name.contains("_grid") && !name.starts_with('.') {
-                found.push(path);
-            }
-        }
-    }
-    found
+    let mut files = everything(bench.home.path());
+    files.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.contains("_grid") && !name.starts_with('.')
+    });
+    files
 }
 
 #[test]
@@ -113,14 +106,9 @@ fn contact_sheet_is_made_after_the_last_job_and_its_cells_open_results() {
             finish(&mut bench, &sent, [40 * index, 90, 160 - 50 * index]);
         }
     }
-    bench.until("the sheet is made", |bench| {
-        let watch = &bench.app().watch;
-        watch.mode == ViewerMode::File && watch.texture.size().is_some()
-    });
-    let made = sheets(&bench);
-    let [sheet] = made.as_slice() else {
-        panic!("one sheet: {made:?}");
-    };
+    bench.until("the sheet is made", |bench| sheets(bench).len() == 1);
+    let sheet = &sheets(&bench)[0];
+    bench.until_file(sheet);
     assert_eq!(sheet.parent(), outs[0].parent());
     let sheet_told = "the contact sheet of the 2 × 2 grid";
     assert!(bench.told().iter().any(|told| told.contains(sheet_told)));
@@ -151,11 +139,7 @@ fn contact_sheet_is_made_after_the_last_job_and_its_cells_open_results() {
     let place = area.center() + (egui::vec2(x as f32, y as f32) - size / 2.0) * scale;
     bench.click_at(place);
     bench.settle();
-    bench.until("the cell's result is shown", |bench| {
-        let file = bench.app().watch.media();
-        file.is_some_and(|file| file.paths == [outs[3].clone()])
-    });
-    assert_eq!(bench.app().watch.mode, ViewerMode::File);
+    bench.until_file(&outs[3]);
 }
 
 #[test]
@@ -229,7 +213,7 @@ fn invalid_grid_value_after_the_first_disables_generate() {
     bench.assert_shows("Steps 0: ");
     assert!(bench.is_disabled("Generate 3 images"));
     bench.edit(|form| form.grid = vec!["steps=4,8".parse().unwrap()]);
-    assert!(!bench.has("Steps 0: "));
+    bench.assert_hides("Steps 0: ");
     bench.press("Generate 2 images");
     bench.next_job();
 }

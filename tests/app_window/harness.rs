@@ -9,7 +9,7 @@ mod steps;
 #[path = "worker_side.rs"]
 mod worker_side;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -44,9 +44,9 @@ pub struct Bench {
 }
 
 /// What a job that the window sent consists of.
-pub struct Sent {
+pub struct Sent<R = GenerateRequest> {
     pub id: JobId,
-    pub request: GenerateRequest,
+    pub request: R,
     pub cancel: CancelToken,
     /// The folder of a job that continues.
     pub resume: Option<PathBuf>,
@@ -217,6 +217,11 @@ impl Bench {
         self.wait_for(shown);
     }
 
+    pub fn press_more_until(&mut self, name: &str, shown: &str) {
+        self.press_more(name);
+        self.wait_for(shown);
+    }
+
     pub fn press_in_vain(&mut self, name: &str) {
         assert!(self.is_disabled(name), "{name} can be pressed");
         self.click(Role::Button, name);
@@ -261,12 +266,6 @@ impl Bench {
         self.harness.get_by_label(name)
     }
 
-    pub fn assert_shows_all(&self, texts: &[&str]) {
-        for text in texts {
-            self.assert_shows(text);
-        }
-    }
-
     pub fn scroll_to(&mut self, name: &str) {
         self.labelled(name).scroll_to_me();
         self.settle();
@@ -279,22 +278,25 @@ impl Bench {
             .is_some()
     }
 
-    pub fn assert_shows(&self, text: &str) {
-        assert!(
-            self.has(text),
-            "expected to read {text:?} in:\n{:#?}",
-            self.harness.root()
-        );
+    /// Asserts that every text is shown; `|` separates texts.
+    pub fn assert_shows(&self, texts: &str) {
+        for text in texts.split('|') {
+            let root = self.harness.root();
+            assert!(self.has(text), "expected to read {text:?} in:\n{root:#?}");
+        }
     }
 
-    pub fn wait_for(&mut self, text: &str) {
-        self.until(text, |bench| bench.has(text));
+    /// Asserts that no text is shown; `|` separates texts.
+    pub fn assert_hides(&self, texts: &str) {
+        for text in texts.split('|') {
+            assert!(!self.has(text), "{text:?} is shown");
+        }
     }
 
-    pub fn wait_for_all(&mut self, texts: &[&str]) {
-        self.until(&texts.join(", "), |bench| {
-            texts.iter().all(|text| bench.has(text))
-        });
+    /// Waits until every text is shown; `|` separates texts.
+    pub fn wait_for(&mut self, texts: &str) {
+        let are_shown = |bench: &mut Self| texts.split('|').all(|text| bench.has(text));
+        self.until(texts, are_shown);
     }
 
     pub fn wait_until_gone(&mut self, text: &str) {
@@ -337,14 +339,19 @@ pub fn image(side: u32, colour: [u8; 3]) -> Arc<RgbPixels> {
 }
 
 pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
-    let frames = (0..num_frames)
-        .map(|index| image(64, [index * 10, 40, 30]))
-        .collect();
+    let frames = (0..num_frames).map(|index| image(64, [index * 10, 40, 30]));
     JobOutput {
-        paths: vec![sent.request.out.clone()],
-        video: Arc::new(Video { frames, fps: 8.0 }),
-        num_frames: num_frames.into(),
         seed: Some(sent.request.seed),
+        ..output_file(&sent.request.out, frames.collect(), 8.0)
+    }
+}
+
+pub fn output_file(path: &Path, frames: Vec<Arc<RgbPixels>>, fps: f64) -> JobOutput {
+    JobOutput {
+        paths: vec![path.to_owned()],
+        num_frames: frames.len() as u32,
+        video: Arc::new(Video { frames, fps }),
+        seed: None,
         secs: 9.0,
         stages: vec![StageTime {
             stage: Stage::Denoise,

@@ -1,13 +1,11 @@
 //! Start and end images and videos to go on from: where they go, and what is said of them.
 
+use crate::app_window::images::fill_spec;
 use crate::app_window::prelude::*;
+use crate::app_window::references::edit_spec;
 
 fn pair() -> Bench {
     Bench::of(pair_spec())
-}
-
-fn drop_image(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
-    bench.drop_image(name, 640, 320, &format!("{shown_as} {name}"))
 }
 
 #[test]
@@ -16,8 +14,8 @@ fn a_needed_image_is_marked_and_explained_and_nothing_is_sent_without_it() {
     bench.labelled("needed");
     bench.assert_shows("Pair needs a start image");
     assert!(bench.is_disabled("Generate"));
-    let path = drop_image(&mut bench, "boat.png", "Start image");
-    assert!(!bench.has("needed"));
+    let path = bench.drop_as("Start image", "boat.png");
+    bench.assert_hides("needed");
     let request = bench.request();
     assert_eq!((request.image, request.last_image), (Some(path), None));
 }
@@ -25,17 +23,16 @@ fn a_needed_image_is_marked_and_explained_and_nothing_is_sent_without_it() {
 #[test]
 fn a_second_image_becomes_the_end_and_both_can_be_swapped_and_removed() {
     let mut bench = pair();
-    let first = drop_image(&mut bench, "first.png", "Start image");
-    let last = drop_image(&mut bench, "last.png", "End image");
-    bench.press("Swap images");
-    bench.assert_shows_all(&["Start image last.png", "End image first.png"]);
+    let first = bench.drop_as("Start image", "first.png");
+    let last = bench.drop_as("End image", "last.png");
+    bench.press_until("Swap images", "Start image last.png|End image first.png");
     let request = bench.request();
     assert_eq!(request.image, Some(last));
     assert_eq!(request.last_image, Some(first));
     bench.press("Remove end image");
-    assert!(!bench.has("first.png"));
+    bench.assert_hides("first.png");
     bench.press("Remove start image");
-    assert!(!bench.has("last.png"));
+    bench.assert_hides("last.png");
     for name in ["Choose a start image", "Choose an end image"] {
         bench.node(Role::Button, name);
     }
@@ -53,7 +50,7 @@ fn a_file_dropped_onto_a_place_goes_there_and_two_dropped_together_become_start_
     assert_eq!(sent, paths.clone().map(Some));
     let mut bench = pair();
     bench.drop_files(&[&paths[0], &paths[1]]);
-    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
+    bench.wait_for("Start image first.png|End image last.png");
     assert!(!bench.has_cards());
 }
 
@@ -80,27 +77,52 @@ fn dropped_non_image_takes_no_input_slot_from_the_images_after_it() {
     let last = bench.image_file("last.png", 64, 64);
     bench.drop_files(&[&text, &first, &last]);
     bench.wait_for("files at once");
-    bench.press("Put the first two into the form");
-    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
-    bench.assert_shows("is a text file");
+    bench.press_until("Put the first two into the form", "Start image first.png");
+    bench.assert_shows("End image last.png|is a text file");
+}
+
+/// Asserts what the window says while files are held over it: names of files, separated by spaces, and the hint.
+fn assert_hints(spec: ModelSpec, hints: &[(&str, &str)]) {
+    let mut bench = Bench::of(spec);
+    for (files, hint) in hints {
+        let files: Vec<&str> = files.split(' ').collect();
+        bench.hold_files(&files);
+        bench.assert_shows(hint);
+    }
 }
 
 #[test]
 fn drop_hint_names_the_use_of_the_dragged_files() {
-    let mut bench = pair();
-    // Window systems tell of a file again whenever it moves.
-    bench.hold_files(&["a.png", "a.png"]);
-    bench.assert_shows("Drop it to start the video from this image");
-    bench.hold_files(&["a.mp4"]);
-    bench.assert_shows("Drop it to extend this video");
-    bench.hold_files(&["a.png", "b.png"]);
-    bench.assert_shows("starts from the first and ends on the second");
-    bench.hold_files(&["a.png", "b.png", "c.png"]);
-    bench.assert_shows("Drop to queue one job per file");
-    bench.hold_files(&[""; 0]);
-    drop_image(&mut bench, "a.png", "Start image");
-    bench.hold_files(&["b.png"]);
-    bench.assert_shows("Drop it to end the video on this image");
+    let of_pair = [
+        // Window systems tell of a file again whenever it moves.
+        ("a.png a.png", "Drop it to start the video from this image"),
+        ("a.mp4", "Drop it to extend this video"),
+        ("a.png b.png", "from the first and ends on the second"),
+        ("a.png b.png c.png", "Drop to queue one job per file"),
+    ];
+    assert_hints(pair_spec(), &of_pair);
+    let of_references = [
+        ("a.png", "Drop it as a reference image"),
+        ("a.png b.png", "Drop them as reference images"),
+        ("a.png b.png c.png d.png", "Drop to queue one job per file"),
+    ];
+    assert_hints(edit_spec(), &of_references);
+    let of_image = [
+        ("a.png", "Drop it to start from this image"),
+        ("a.mp4", "starts from an image, not from a video"),
+    ];
+    assert_hints(flux_spec(), &of_image);
+    let of_both = "the first is the image, the second its mask";
+    assert_hints(fill_spec(), &[("a.png b.png", of_both)]);
+    for (spec, hint) in [
+        (pair_spec(), "Drop it to end the video on this image"),
+        (fill_spec(), "Drop it as the mask"),
+    ] {
+        let mut bench = Bench::of(spec);
+        bench.drop_as("Start image", "a.png");
+        bench.hold_files(&["b.png"]);
+        bench.assert_shows(hint);
+    }
 }
 
 #[test]
@@ -108,7 +130,7 @@ fn a_dropped_image_picks_the_size_of_its_aspect() {
     let mut bench = pair();
     let form = bench.form();
     form.size = SizeChoice::Aspect(9, 16);
-    drop_image(&mut bench, "wide.png", "Start image");
+    bench.drop_as("Start image", "wide.png");
     let field = bench.node(Role::ComboBox, "Size").value();
     assert_eq!(field.as_deref(), Some("Like the image  352 × 192"));
     let request = bench.request();
@@ -119,14 +141,14 @@ fn a_dropped_image_picks_the_size_of_its_aspect() {
 fn dropped_video_is_extended_and_shows_its_last_frame() {
     let mut bench = pair();
     let path = bench.drop_video("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
-    bench.assert_shows_all(&["Continue this video", "5 frames, 0.5 s at 10 fps"]);
+    bench.assert_shows("Continue this video|5 frames, 0.5 s at 10 fps");
     // 16 new frames behind the 5 that there are.
     bench.assert_shows("1.6 s more, 2.1 s in all at 10 frames a second");
     let request = bench.request();
     assert_eq!((request.extend, request.image), (Some(path), None));
     assert_eq!(request.fps, 10.0);
     bench.press("Remove video");
-    assert!(!bench.has("boat.mp4"));
+    bench.assert_hides("boat.mp4");
     bench.assert_shows("2.1 s at 8 frames a second");
 }
 
@@ -146,14 +168,12 @@ fn a_finished_video_is_continued_from_its_file_or_without_one_from_its_last_fram
     let path = bench.video_file("made.mp4", 64, 64, 5);
     made.paths = vec![path.clone()];
     bench.say_end(sent.id, JobOutcome::Finished(made));
-    bench.press_more("Extend video");
-    bench.wait_for("Last frame of made.mp4");
+    bench.press_more_until("Extend video", "Last frame of made.mp4");
     assert_eq!(bench.request().extend, Some(path));
 
     let mut bench = Bench::new();
     bench.make_video(5);
-    bench.press_more("Extend video");
-    bench.wait_for("Start image last-frame");
+    bench.press_more_until("Extend video", "Start image last-frame");
     let request = bench.request();
     assert!(request.image.unwrap().is_file() && request.extend.is_none());
 }
@@ -165,7 +185,7 @@ fn a_model_for_text_alone_cannot_continue_a_video() {
         start_image: InputUse::No,
         ..spec()
     });
-    assert!(!bench.has("Start image"));
+    bench.assert_hides("Start image");
     bench.make_video(5);
     bench.press("More");
     assert!(bench.is_disabled("Extend video"));
@@ -174,14 +194,13 @@ fn a_model_for_text_alone_cannot_continue_a_video() {
 #[test]
 fn an_earlier_videos_images_and_size_come_back_with_its_settings() {
     let mut bench = pair();
-    let first = drop_image(&mut bench, "first.png", "Start image");
-    let last = drop_image(&mut bench, "last.png", "End image");
+    let first = bench.drop_as("Start image", "first.png");
+    let last = bench.drop_as("End image", "last.png");
     bench.set_size(128, 96);
     bench.make_video(5);
     bench.press("Remove end image");
     bench.press("Remove start image");
-    bench.press_more("Use settings");
-    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
+    bench.press_more_until("Use settings", "Start image first.png|End image last.png");
     let request = bench.request();
     assert_eq!(request.image, Some(first));
     assert_eq!(request.last_image, Some(last));
@@ -197,7 +216,7 @@ fn files_that_come_before_the_models_are_known_wait_for_them() {
     let paths = ["first.png", "last.png"].map(|name| bench.image_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
     bench.push(LibraryCommand::Reload);
-    bench.wait_for_all(&["Start image first.png", "End image last.png"]);
+    bench.wait_for("Start image first.png|End image last.png");
 }
 
 #[test]

@@ -78,20 +78,6 @@ fn every_input_has_a_name_in_every_state() {
 }
 
 #[test]
-fn every_input_of_a_model_with_two_places_has_a_name() {
-    let mut bench = Bench::of(pair_spec());
-    bench.app().cx.models.found.problems = vec![JobError::new(JobErrorKind::BadModel, "it lacks")];
-    bench.app().cx.folds.is_advanced_open = true;
-    bench.form().options.vae_tile = Some(256);
-    bench.resize(egui::vec2(1100.0, 1400.0));
-    let start = bench.video_file("boat.mp4", 64, 32, 5);
-    let end = bench.image_file("end.png", 64, 32);
-    bench.drop_files(&[&start, &end]);
-    bench.wait_for_all(&["Last frame of boat.mp4", "End image end.png"]);
-    bench.press("Fast 4 steps");
-}
-
-#[test]
 fn the_smallest_window_shows_generate_and_every_button_of_a_finished_video() {
     let mut bench = Bench::new();
     bench.make_video(4);

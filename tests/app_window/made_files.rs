@@ -59,6 +59,11 @@ impl Bench {
         path
     }
 
+    /// Drops an image of 640 by 320 and waits until it is there as, for example, `Start image`.
+    pub fn drop_as(&mut self, shown_as: &str, name: &str) -> PathBuf {
+        self.drop_image(name, 640, 320, &format!("{shown_as} {name}"))
+    }
+
     pub fn text_file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.home.path().join(name);
         fs::write(&path, text).expect("it is written");

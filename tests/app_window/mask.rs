@@ -392,5 +392,5 @@ fn the_tools_stay_within_a_small_window() {
 fn a_model_without_masks_offers_none() {
     let mut bench = Bench::new();
     bench.drop_image("photo.png", 64, 64, "Start image photo.png");
-    assert!(!bench.has("Paint a mask"));
+    bench.assert_hides("Paint a mask");
 }

@@ -20,21 +20,3 @@ fn model_field_shows_its_inputs_and_size() {
         bench.assert_shows(&format!("Wan I2V  ·  {needs}  ·  38 MiB"));
     }
 }
-
-#[test]
-fn incomplete_models_are_reported_on_the_models_page_only() {
-    let missing = "Wan 2.1 lacks its VAE: get wan_2.1_vae.safetensors";
-    let missing = JobError::new(JobErrorKind::BadModel, missing)
-        .advise("Put it beside the transformer")
-        .detail("looked in models/vae");
-    let mut bench = Bench::with(|startup| {
-        startup.models = Some(FoundModels {
-            problems: vec![missing],
-            ..found(vec![spec()])
-        });
-    });
-    // It is said on the page of models, not in the form and not over the image.
-    assert!(!bench.has("get wan_2.1_vae.safetensors") && !bench.has_cards());
-    bench.press("1 incomplete model");
-    assert_eq!(bench.app().cx.page, MainPage::Models);
-}

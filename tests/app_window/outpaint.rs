@@ -287,7 +287,7 @@ fn an_edge_of_a_control_video_gives_gray_room_to_all_its_frames() {
 
     bench.run(InputsCommand::Remove(InputSlot::Control));
     bench.push(InputsCommand::TakeOver(Box::new(request.clone())));
-    bench.wait_for_all(&["5 frames", "Remove the mask of control image 1"]);
+    bench.wait_for("5 frames|Remove the mask of control image 1");
     let again = bench.request();
     assert_eq!(again.controls, request.controls);
     assert_eq!((again.width, again.num_frames), (80, 5));

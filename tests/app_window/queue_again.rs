@@ -82,7 +82,7 @@ fn quit_countdown_mentions_stopped_jobs() {
     bench.app().queue.after = QueueEndAction::Quit;
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     bench.assert_shows("except for 1 stopped job");
-    assert!(!bench.has("every result is saved"));
+    bench.assert_hides("every result is saved");
     bench.press("Stay open");
 }
 
@@ -94,10 +94,9 @@ fn a_paused_queue_that_is_cleared_takes_the_next_job_at_once() {
     bench.say_end(first.id, JobOutcome::Paused);
     bench.assert_shows("The queue is paused");
     bench.press("Clear all");
-    assert!(!bench.has("The queue is paused"));
+    bench.assert_hides("The queue is paused");
     bench.assert_shows("3 jobs were removed from the queue");
-    bench.press("Undo");
-    bench.assert_shows("The queue is paused");
+    bench.press_until("Undo", "The queue is paused");
     assert_eq!(bench.app().queue.waiting.len(), 3);
     bench.press("Clear all");
     bench.queue_prompts(&["three"]);

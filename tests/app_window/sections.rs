@@ -93,5 +93,5 @@ fn job_left_by_another_process_is_listed_and_resumed_in_its_folder() {
     bench.press(&format!("Resume: {}", request.prompt));
     let again = bench.next_job();
     assert_eq!((again.id, again.resume), (id, Some(folder)));
-    assert!(!bench.has("Interrupted"));
+    bench.assert_hides("Interrupted");
 }

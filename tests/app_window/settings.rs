@@ -196,5 +196,5 @@ fn mirror_address_is_accepted_only_with_https() {
     write(&mut bench, "https://mirror.example/simple");
     let mirror = bench.app().cx.settings.runtime.mirror.clone();
     assert_eq!(mirror.as_deref(), Some("https://mirror.example/simple"));
-    assert!(!bench.has("An address begins with https://"));
+    bench.assert_hides("An address begins with https://");
 }

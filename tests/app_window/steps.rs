@@ -8,6 +8,7 @@ use egui_kittest::Node;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::choices::InputSlot;
 use safelight::app::commands::AppCommand;
+use safelight::app::player::ViewerMode;
 use safelight_core::job::SizeChoice;
 use safelight_core::settings::Settings;
 
@@ -172,6 +173,20 @@ impl Bench {
     pub fn until_input(&mut self, slot: InputSlot) {
         let is_there = |bench: &mut Self| bench.app().inputs.get(slot).is_some();
         self.until("the input is opened", is_there);
+    }
+
+    /// Waits until the viewer shows a file.
+    pub fn until_file(&mut self, path: &Path) {
+        self.until("the file is shown", |bench| {
+            let watch = &bench.app().watch;
+            let is_it = watch.media().is_some_and(|file| file.path_of(0) == path);
+            is_it && watch.mode == ViewerMode::File && watch.texture.size().is_some()
+        });
+    }
+
+    pub fn until_prompt(&mut self, prompt: &str) {
+        let is_there = |bench: &mut Self| bench.form().prompt == prompt;
+        self.until(prompt, is_there);
     }
 
     pub fn until_card(&mut self) {

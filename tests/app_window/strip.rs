@@ -118,12 +118,3 @@ fn a_result_is_made_again_with_its_seed_varied_or_in_full_quality() {
     assert_eq!((remade.seed, &remade.prompt), (made.seed, &made.prompt));
     assert!(remade.width > made.width || remade.sampling.num_steps > made.sampling.num_steps);
 }
-
-#[test]
-fn a_new_result_can_be_made_a_favourite() {
-    let mut bench = Bench::of(flux_spec());
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 1);
-    bench.press("More");
-    bench.assert_shows("Favourite");
-}

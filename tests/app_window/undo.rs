@@ -13,8 +13,7 @@ fn actions_are_undone_in_reverse_order_across_the_window() {
     let mut bench = Bench::of(flux_spec());
     bench.start_job();
     bench.queue_prompts(&["one", "two"]);
-    bench.press("Remove from queue: one");
-    bench.assert_shows("Removed from the queue: one");
+    bench.press_until("Remove from queue: one", "Removed from the queue: one");
     bench.scroll_and_press("Draft");
     let draft = bench.form().clone();
     bench.form().prompt = "written since".to_owned();
@@ -34,7 +33,7 @@ fn actions_are_undone_in_reverse_order_across_the_window() {
     assert_eq!(form.prompt, "written since");
     bench.undo();
     assert_eq!(bench.waiting(), ["one", "two"]);
-    assert!(!bench.has("Removed from the queue"));
+    bench.assert_hides("Removed from the queue");
     bench.undo();
     assert_eq!(bench.app().cx.last_word, "There is nothing to undo");
 }

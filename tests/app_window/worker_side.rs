@@ -7,7 +7,8 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{AccessKitNode, Queryable as _};
 use safelight::worker::{JobSources, WorkerCommand, WorkerEvent};
 use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobRequest, PostprocessRequest,
+    Recipe, Stage,
 };
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate, PreviewFrame, StageTime};
 use safelight_core::media::RgbPixels;
@@ -34,21 +35,26 @@ impl Bench {
     }
 
     pub fn next_job(&mut self) -> Sent {
-        let WorkerCommand {
-            id,
-            request: JobRequest::Generate(request),
-            cancel,
-            resume,
-            ..
-        } = self.next_command()
-        else {
-            panic!("a job to generate was waited for");
-        };
+        self.next_sent(|request| match request {
+            JobRequest::Generate(request) => Some(*request),
+            JobRequest::Finish(_) => None,
+        })
+    }
+
+    pub fn next_finish(&mut self) -> Sent<PostprocessRequest> {
+        self.next_sent(|request| match request {
+            JobRequest::Finish(request) => Some(*request),
+            JobRequest::Generate(_) => None,
+        })
+    }
+
+    fn next_sent<R>(&mut self, request_of: impl FnOnce(JobRequest) -> Option<R>) -> Sent<R> {
+        let command = self.next_command();
         Sent {
-            id,
-            request: *request,
-            cancel,
-            resume,
+            id: command.id,
+            request: request_of(command.request).expect("a job of this kind"),
+            cancel: command.cancel,
+            resume: command.resume,
         }
     }
 

@@ -102,8 +102,30 @@ pub fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
+/// What a program printed, its standard output or standard error.
+pub fn text(printed: &[u8]) -> String {
+    String::from_utf8(printed.to_vec()).unwrap()
+}
+
+/// Asserts that a program printed every part; `|` separates parts. Gives all that it printed.
+pub fn assert_says(printed: &[u8], parts: &str) -> String {
+    let said = text(printed);
+    for part in parts.split('|') {
+        assert!(said.contains(part), "{part:?} in {said}");
+    }
+    said
+}
+
+/// The one JSON object that a program printed, and nothing else.
+pub fn object(output: &Output) -> Value {
+    let text = text(&output.stdout);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(output.stderr.is_empty());
+    serde_json::from_str(&text).unwrap()
+}
+
 pub fn events(output: &Output) -> Vec<Value> {
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let text = text(&output.stdout);
     text.lines()
         .map(|line| {
             let event: Value =

@@ -12,6 +12,12 @@ fn network(home: &Home, name: &str) {
     write_interpolator(&home.path().join(name));
 }
 
+fn with_network() -> Home {
+    let home = Home::new();
+    network(&home, "rife.safetensors");
+    home
+}
+
 /// A scene of its own that grows brighter by 16 with each frame.
 fn frame(scene: u32, index: u32) -> RgbPixels {
     let at = |x: u32, y: u32| match scene {
@@ -48,8 +54,7 @@ fn assert_is_between(made: &RgbPixels, first: &RgbPixels, second: &RgbPixels) {
 
 #[test]
 fn doubled_frames_keep_the_old_ones_and_no_cut_is_blended() {
-    let home = Home::new();
-    network(&home, "rife.safetensors");
+    let home = with_network();
     let old = video(&home, [3, 2]);
     let output = run(interpolate(&home).args(["--times", "2", "--out", "smooth.png"]));
     assert_eq!(assert_finished(&output)["frames"], 10);
@@ -68,8 +73,7 @@ fn doubled_frames_keep_the_old_ones_and_no_cut_is_blended() {
 
 #[test]
 fn interpolation_to_a_frame_rate_keeps_duration_and_settings() {
-    let home = Home::new();
-    network(&home, "rife.safetensors");
+    let home = with_network();
     video(&home, [4, 0]);
     let output = run(interpolate(&home).args(["--fps", "25", "--out", "smooth.webp"]));
     assert_finished(&output);
@@ -83,8 +87,7 @@ fn interpolation_to_a_frame_rate_keeps_duration_and_settings() {
 
 #[test]
 fn a_video_of_uneven_frame_times_gets_frames_of_even_moments() {
-    let home = Home::new();
-    network(&home, "rife.safetensors");
+    let home = with_network();
     let frames: Vec<RgbPixels> = (0..3).map(|index| frame(0, index)).collect();
     let options = VideoOptions {
         starts: Some(FrameStarts::from_micros([0, 100_000, 500_000, 600_000])),
@@ -108,8 +111,7 @@ fn a_video_of_uneven_frame_times_gets_frames_of_even_moments() {
 #[test]
 fn a_video_is_the_same_when_its_engine_dies_at_any_frame() {
     let smooth = |fault: &str| {
-        let home = Home::new();
-        network(&home, "rife.safetensors");
+        let home = with_network();
         video(&home, [3, 2]);
         let mut command = interpolate(&home);
         command.args(["--times", "3", "--out", "smooth.png"]);
@@ -129,8 +131,7 @@ fn a_video_is_the_same_when_its_engine_dies_at_any_frame() {
 
 #[test]
 fn invalid_interpolation_is_refused_before_it_starts() {
-    let home = Home::new();
-    network(&home, "rife.safetensors");
+    let home = with_network();
     video(&home, [3, 0]);
     media::write_png(&home.path().join("one.png"), &frame(0, 0)).unwrap();
     fs::write(home.path().join("rife49.pth"), b"\x80\x02").unwrap();
@@ -172,8 +173,7 @@ fn a_network_is_found_where_comfyui_keeps_it() {
 
 #[test]
 fn interpolation_plan_predicts_the_peak_memory() {
-    let home = Home::new();
-    network(&home, "rife.safetensors");
+    let home = with_network();
     let frames = [0, 1, 2].map(|index| {
         let pixel = |x: u32, y: u32| [(x + y + 16 * index) as u8; 3];
         RgbPixels::from_fn(512, 256, pixel).expect("it has pixels")

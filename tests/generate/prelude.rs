@@ -9,5 +9,5 @@ pub use serde_json::Value;
 
 pub(super) use super::{kept_job, makes, message, run, settings, strike, test_image};
 pub use crate::common::{
-    Home, assert_failed, assert_finished, copy_folder, end, events, events_of,
+    Home, assert_failed, assert_finished, assert_says, copy_folder, end, events, events_of,
 };

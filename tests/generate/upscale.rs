@@ -12,6 +12,12 @@ pub(super) fn network(home: &Home, name: &str) {
     write_upscaler(&home.path().join(name));
 }
 
+pub(super) fn with_network() -> Home {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    home
+}
+
 /// Noise, each frame another.
 pub(super) fn frame(index: u32, width: u32, height: u32) -> RgbPixels {
     let at = |x: u32, y: u32| x.wrapping_mul(97) ^ y.wrapping_mul(57) ^ index.wrapping_mul(31);
@@ -70,8 +76,7 @@ pub(super) fn assert_steps_increase(output: &Output) {
 
 #[test]
 fn upscaled_image_has_the_requested_size_and_keeps_its_settings() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     let small = frame(0, 33, 21);
     write_fox(&home, "fox.png", std::slice::from_ref(&small));
     let output = run(upscale(&home).args(["fox.png", "--scale", "4"]));
@@ -97,8 +102,7 @@ fn upscaled_image_has_the_requested_size_and_keeps_its_settings() {
 
 #[test]
 fn upscaled_video_is_identical_after_an_engine_crash() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     let small = video(&home, 7);
     let mut command = upscale(&home);
     command.args(["small.gif", "--scale", "4", "--out", "large.png"]);
@@ -149,15 +153,11 @@ fn resume(home: &Home, number: &str) -> Output {
 
 #[test]
 fn stopped_upscale_resumes_at_its_next_frame() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     let small = video(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     let list = run(home.safelight().arg("resume"));
-    let list = String::from_utf8_lossy(&list.stdout).into_owned();
-    for part in ["2 of 6 frames", "Upscale ×4: small.gif"] {
-        assert!(list.contains(part), "{list}");
-    }
+    assert_says(&list.stdout, "2 of 6 frames|Upscale ×4: small.gif");
     let output = resume(&home, &number);
     assert_finished(&output);
     let first = &events_of(&output, "step")[0]["step"];
@@ -168,8 +168,7 @@ fn stopped_upscale_resumes_at_its_next_frame() {
 
 #[test]
 fn resumed_upscale_without_remaining_frames_records_its_device_and_libtorch() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     video(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     // Two are done, and no more are wanted: nobody needs an engine.
@@ -186,8 +185,7 @@ fn resumed_upscale_without_remaining_frames_records_its_device_and_libtorch() {
 
 #[test]
 fn upscale_does_not_resume_with_a_changed_network_or_source() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     video(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     let file = home.path().join("net.safetensors");
@@ -207,8 +205,7 @@ fn upscale_does_not_resume_with_a_changed_network_or_source() {
 
 #[test]
 fn memory_that_runs_out_is_met_with_smaller_tiles() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     let small = frame(3, 300, 9);
     media::write_png(&home.path().join("wide.png"), &small).unwrap();
     let with_fault = |fault: &str| {
@@ -254,8 +251,7 @@ fn a_network_is_found_where_other_programs_keep_theirs() {
 
 #[test]
 fn invalid_upscale_is_refused_early_and_automatic_names_replace_no_file() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
     fs::write(home.path().join("text.png"), "no image").unwrap();
     for (arguments, expected) in [
@@ -285,8 +281,7 @@ fn with_sound(home: &Home, name: &str) {
 
 #[test]
 fn upscaled_video_keeps_its_sound_and_warns_if_it_cannot_be_copied() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     with_sound(&home, "sound.mp4");
     with_sound(&home, "pcm.mov");
     let large = home.path().join("large.mp4");

@@ -3,12 +3,11 @@
 use safelight_core::media::{AlphaChannel, FrameStarts, VideoWriter};
 
 use crate::generate::prelude::*;
-use crate::generate::upscale::{frame, network, upscale};
+use crate::generate::upscale::{frame, upscale, with_network};
 
 #[test]
 fn transparency_is_enlarged_and_hidden_colours_stay_hidden() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     let red = [200, 30, 30];
     // Under the transparent half there is green.
     let small = RgbPixels::from_fn(16, 8, |x, _| if x < 8 { red } else { [0, 255, 0] }).unwrap();
@@ -42,8 +41,7 @@ fn transparency_is_enlarged_and_hidden_colours_stay_hidden() {
 
 #[test]
 fn a_video_of_uneven_frame_times_keeps_them() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
+    let home = with_network();
     let frames: Vec<RgbPixels> = (0..4).map(|index| frame(index, 20, 14)).collect();
     let options = VideoOptions {
         starts: Some(FrameStarts::from_micros([

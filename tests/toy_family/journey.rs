@@ -6,18 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use safelight::telemetry::SystemRoots;
-use safelight::worker::{
-    JobSources, ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
-};
+use safelight::worker::ProcessLauncher;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, JobOptions, PartialSampling,
-    PreviewChoice,
+    DeviceChoice, GenerateForm, GenerateRequest, JobOptions, PartialSampling, PreviewChoice,
 };
-use safelight_core::job_update::{JobOutcome, JobUpdate};
+use safelight_core::job_update::JobUpdate;
 use safelight_core::media;
-use safelight_core::memory::compute_options::ComputeOptions;
-use safelight_core::memory::conv_backends::ConvBackendChoice;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, Settings};
 use safetensors::Dtype;
@@ -25,6 +19,7 @@ use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
 use crate::common::{Home, assert_finished, events};
+use crate::worker_promises::{FakeState, Rig, finished};
 
 /// A folder with a toy's config, weights, and colours for previews.
 fn toy_in(home: &Home) -> PathBuf {
@@ -163,48 +158,18 @@ fn a_family_of_one_folder_shows_previews_of_its_latents() {
 
 /// Runs a job on the worker thread with the real engine -> the sizes of its previews.
 fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
-    let options = WorkerOptions {
-        jobs: home.path().join("jobs"),
-        estimates: None,
-        telemetry: None,
-        conv_backends: None,
-        counters: None,
-        finished_on: Box::new(|_| {}),
-        roots: SystemRoots::of_this_machine(),
-        sources: Box::new(JobSources::default),
-        limits: Box::new(|| WorkerLimits {
-            stall: Duration::from_mins(2),
-            cancel_grace: Duration::from_secs(5),
-            conv_backend: ConvBackendChoice::Auto,
-            compute_options: ComputeOptions::default(),
-            yields: true,
-            crf: 16,
-        }),
-    };
     let mut launcher =
         ProcessLauncher::with_settings(Settings::default, &AppPaths::under(home.path()));
     let beside = Path::new(env!("CARGO_BIN_EXE_safelight")).with_file_name("safelight-engine");
     launcher.set_executable(beside);
-    let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();
-    handle
-        .try_send(WorkerCommand {
-            id: JobId(1),
-            request: request.into(),
-            device: DeviceChoice::Cpu,
-            cancel: CancelToken::default(),
-            resume: None,
-        })
-        .unwrap();
-    let mut previews = Vec::new();
-    while let Some(WorkerEvent { update, .. }) = handle.wait() {
-        match update {
-            JobUpdate::Preview(frame) => previews.push((frame.image.width, frame.image.height)),
-            JobUpdate::Ended(JobOutcome::Finished(_)) => break,
-            JobUpdate::Ended(other) => panic!("the job did not finish: {other:?}"),
-            _ => {}
-        }
-    }
-    drop(handle);
-    thread.join().unwrap();
-    previews
+    let (folder, patience) = (tempfile::tempdir().unwrap(), Duration::from_mins(2));
+    let rig = Rig::launching(patience, folder, launcher, FakeState::default());
+    rig.send(request.into(), DeviceChoice::Cpu, None);
+    let (updates, outcome) = rig.hear();
+    finished(outcome);
+    let sizes = updates.iter().filter_map(|update| match update {
+        JobUpdate::Preview(frame) => Some((frame.image.width, frame.image.height)),
+        _ => None,
+    });
+    sizes.collect()
 }

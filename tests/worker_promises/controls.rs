@@ -2,7 +2,7 @@
 
 use safelight_core::job::ControlInput;
 
-use crate::worker_promises::inputs::{image, old_video, settings};
+use crate::worker_promises::inputs::{blue, image, old_video, settings};
 use crate::worker_promises::prelude::*;
 
 fn control(file: &Path) -> ControlInput {
@@ -16,17 +16,12 @@ fn control_images_and_videos_are_copied_with_their_masks_and_remembered() {
     image(&depth, 10);
     image(&mask, 255);
     let video = old_video(folder.path(), 16, 16);
-    let jobs = folder.path().join("jobs");
-    let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == Stage::EncodeText {
-            let job = only_job(&jobs);
-            let blue = |path: PathBuf| media::open_rgb(&path).unwrap().rgb[2];
-            assert_eq!((blue(job.control(0)), blue(job.control_mask(0))), (10, 255));
-            assert!(!job.control_video(0).exists() && !job.control(1).exists());
-            let copies = fs::read_dir(job.control_video(1)).unwrap().count();
-            assert_eq!((copies, job.control_mask(1).exists()), (4, false));
-        }
-        Act::Work
+    let rig = Rig::looking(folder, Stage::EncodeText, |job| {
+        let blues = (blue(&job.control(0)), blue(&job.control_mask(0)));
+        assert_eq!(blues, (10, 255));
+        assert!(!job.control_video(0).exists() && !job.control(1).exists());
+        let copies = fs::read_dir(job.control_video(1)).unwrap().count();
+        assert_eq!((copies, job.control_mask(1).exists()), (4, false));
     });
     let output = rig.finishes(|request| {
         request.controls = vec![control(&depth), control(&video)];

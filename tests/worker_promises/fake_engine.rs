@@ -70,6 +70,7 @@ pub struct FakeState {
     pub stages: Arc<Mutex<Vec<Stage>>>,
     /// The same with the section of each.
     pub sections: Arc<Mutex<Vec<(Stage, u32)>>>,
+    /// How many stages did their work to the end.
     pub worked: Arc<AtomicU32>,
     /// What each stage was told about memory.
     pub told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
@@ -149,10 +150,7 @@ impl EngineLauncher for FakeLauncher {
         let engine = FakeEngine {
             launch,
             script: Arc::clone(&self.script),
-            stages: Arc::clone(&self.stages),
-            sections: Arc::clone(&self.sections),
-            worked: Arc::clone(&self.worked),
-            told: Arc::clone(&self.told),
+            state: self.state.clone(),
             device: match device {
                 DeviceChoice::Auto => DeviceChoice::Cpu,
                 device => device,
@@ -160,8 +158,6 @@ impl EngineLauncher for FakeLauncher {
             commands: command_receiver,
             messages: message_sender,
             killed: Arc::clone(&killed),
-            gpu_problem: self.gpu_problem.lock().unwrap().clone(),
-            libtorch: self.libtorch.lock().unwrap().clone(),
         };
         thread::Builder::new()
             .name("fake-engine".to_owned())
@@ -181,17 +177,11 @@ impl EngineLauncher for FakeLauncher {
 struct FakeEngine {
     launch: u32,
     script: Script,
-    stages: Arc<Mutex<Vec<Stage>>>,
-    sections: Arc<Mutex<Vec<(Stage, u32)>>>,
-    /// How many stages did their work to the end.
-    worked: Arc<AtomicU32>,
-    told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
+    state: FakeState,
     device: DeviceChoice,
     commands: Receiver<EngineCommand>,
     messages: Sender<IncomingMessage>,
     killed: Arc<AtomicBool>,
-    gpu_problem: Option<String>,
-    libtorch: String,
 }
 
 impl FakeEngine {
@@ -199,23 +189,23 @@ impl FakeEngine {
         let report = EngineReport {
             class: None,
             protocol: PROTOCOL_VERSION,
-            libtorch: self.libtorch.clone(),
+            libtorch: self.state.libtorch.lock().unwrap().clone(),
             device: self.device,
             device_name: "fake".to_owned(),
             pci: String::new(),
             total_bytes: 1,
             used_bytes: 0,
             line: "a fake device".to_owned(),
-            gpu_problem: self.gpu_problem.clone(),
+            gpu_problem: self.state.gpu_problem.lock().unwrap().clone(),
         };
         self.send(EngineMessage::Ready(report));
         while let Ok(command) = self.commands.recv() {
             let end = match command {
                 EngineCommand::RunStage(order) => {
                     let told = (order.stage, order.memory);
-                    self.told.lock().unwrap().push(told);
+                    self.state.told.lock().unwrap().push(told);
                     let section = (order.stage, order.section);
-                    self.sections.lock().unwrap().push(section);
+                    self.state.sections.lock().unwrap().push(section);
                     self.end_of(order.stage, order.memory, |act| match &order.request {
                         JobRequest::Generate(request) => self.generate(&order, request, act),
                         JobRequest::Finish(request) => self.finish(order.first_frame, request),
@@ -237,7 +227,7 @@ impl FakeEngine {
         memory: StageMemory,
         work: impl FnOnce(Act),
     ) -> Option<StageEnd> {
-        self.stages.lock().unwrap().push(stage);
+        self.state.stages.lock().unwrap().push(stage);
         Some(match (self.script)(self.launch, stage) {
             Act::Die => return None,
             Act::Hang => {
@@ -262,7 +252,7 @@ impl FakeEngine {
             },
             act => {
                 work(act);
-                self.worked.fetch_add(1, Ordering::Relaxed);
+                self.state.worked.fetch_add(1, Ordering::Relaxed);
                 StageEnd::Finished {
                     secs: 0.0,
                     peak_bytes: 0,

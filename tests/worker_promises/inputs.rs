@@ -16,6 +16,10 @@ pub(crate) fn image(path: &Path, blue: u8) {
     media::write_png(path, &image).unwrap();
 }
 
+pub(crate) fn blue(path: &Path) -> u8 {
+    media::open_rgb(path).unwrap().rgb[2]
+}
+
 /// A video of four numbered images of one size; returns the first.
 pub(crate) fn old_video(folder: &Path, width: u32, height: u32) -> PathBuf {
     let frames: Vec<RgbPixels> = (0..4)
@@ -33,19 +37,15 @@ fn images_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
     let (start, end) = (folder.path().join("a.png"), folder.path().join("b.png"));
     image(&start, 10);
     image(&end, 200);
-    let jobs = folder.path().join("jobs");
     let sources = [start.clone(), end.clone()];
-    let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == Stage::EncodeImage {
-            let job = only_job(&jobs);
-            for (copy, blue) in [(job.start_image(), 10), (job.end_image(), 200)] {
-                assert_eq!(media::open_rgb(&copy).unwrap().rgb[2], blue);
-            }
-            for source in &sources {
-                fs::remove_file(source).unwrap();
-            }
+    let rig = Rig::looking(folder, EncodeImage, move |job| {
+        assert_eq!(
+            (blue(&job.start_image()), blue(&job.end_image())),
+            (10, 200)
+        );
+        for source in &sources {
+            fs::remove_file(source).unwrap();
         }
-        Act::Work
     });
     rig.finishes(|request| (request.image, request.last_image) = (Some(start), Some(end)));
 }
@@ -91,15 +91,10 @@ fn framepack_f1_receives_the_last_video_frames_and_blends_over_them() {
     let options = VideoOptions::default();
     let path = folder.path().join("old.png");
     let old = media::write_video(&path, &frames(0..80), options).unwrap();
-    let jobs = folder.path().join("jobs");
-    let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == Stage::EncodeImage {
-            let job = only_job(&jobs);
-            assert_eq!(fs::read_dir(job.seen()).unwrap().count(), 73);
-            let level = |index| media::open_rgb(&job.seen_frame(index)).unwrap().rgb[0];
-            assert_eq!((level(0), level(72)), (7, 79));
-        }
-        Act::Work
+    let rig = Rig::looking(folder, EncodeImage, |job| {
+        assert_eq!(fs::read_dir(job.seen()).unwrap().count(), 73);
+        let level = |index| blue(&job.seen_frame(index));
+        assert_eq!((level(0), level(72)), (7, 79));
     });
     let target = rig.folder.path().join("new.png");
     let output = rig.finishes(|request| {
@@ -246,13 +241,8 @@ fn mask_is_copied_to_the_job_folder_and_its_fingerprint_is_saved() {
     let (start, mask) = (folder.path().join("a.png"), folder.path().join("mask.png"));
     image(&start, 10);
     image(&mask, 200);
-    let jobs = folder.path().join("jobs");
-    let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == Stage::EncodeImage {
-            let copy = only_job(&jobs).mask();
-            assert_eq!(media::open_rgb(&copy).unwrap().rgb[2], 200);
-        }
-        Act::Work
+    let rig = Rig::looking(folder, EncodeImage, |job| {
+        assert_eq!(blue(&job.mask()), 200);
     });
     let output = rig.finishes(|request| {
         as_image(request);
@@ -270,15 +260,10 @@ fn reference_images_are_copied_in_their_order_and_remembered() {
     let paths = ["b.png", "a.png"].map(|name| folder.path().join(name));
     image(&paths[0], 20);
     image(&paths[1], 90);
-    let jobs = folder.path().join("jobs");
-    let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == Stage::EncodeImage {
-            let job = only_job(&jobs);
-            let blue = |index| media::open_rgb(&job.reference(index)).unwrap().rgb[2];
-            assert_eq!((blue(0), blue(1)), (20, 90));
-            assert!(!job.reference(2).exists());
-        }
-        Act::Work
+    let rig = Rig::looking(folder, EncodeImage, |job| {
+        let blues = [0, 1].map(|index| blue(&job.reference(index)));
+        assert_eq!(blues, [20, 90]);
+        assert!(!job.reference(2).exists());
     });
     let output = rig.finishes(|request| {
         as_image(request);

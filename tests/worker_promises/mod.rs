@@ -17,13 +17,15 @@ mod settling;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use Stage::{Decode, Denoise, EncodeText, Save, Unload};
-use fake_engine::{Act, FakeLauncher, FakeState};
+pub(crate) use fake_engine::FakeState;
+use fake_engine::{Act, FakeLauncher};
 use safelight::telemetry::SystemRoots;
+use safelight::worker::link::EngineLauncher;
 use safelight::worker::{
     JobSources, WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn,
 };
@@ -36,7 +38,7 @@ use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::{ConvBackendChoice, MiopenMode};
 use safelight_core::settings::{AppPaths, Settings};
 
-fn finished(outcome: JobOutcome) -> JobOutput {
+pub(crate) fn finished(outcome: JobOutcome) -> JobOutput {
     match outcome {
         JobOutcome::Finished(output) => output,
         other => panic!("{other:?}"),
@@ -76,6 +78,15 @@ fn first(count: u32, stage: Stage, act: Act) -> impl Fn(u32, Stage) -> Act + Sen
     }
 }
 
+/// Engines that do this the time of `stage` that is counted from 0 over all engines, and work otherwise.
+fn nth(stage: Stage, time: u32, act: Act) -> impl Fn(u32, Stage) -> Act + Send + Sync {
+    let times = AtomicU32::new(0);
+    move |_, entered| {
+        let is_it = entered == stage && times.fetch_add(1, Ordering::Relaxed) == time;
+        if is_it { act } else { Act::Work }
+    }
+}
+
 fn warnings(updates: &[JobUpdate]) -> Vec<&str> {
     let told = updates.iter().filter_map(|update| match update {
         JobUpdate::Warning(text) => Some(text.as_str()),
@@ -100,7 +111,7 @@ fn resumed(updates: &[JobUpdate]) -> Vec<Stage> {
 }
 
 /// A worker with fake engines and a folder of its own.
-struct Rig {
+pub(crate) struct Rig {
     handle: WorkerHandle,
     thread: JoinHandle<()>,
     folder: tempfile::TempDir,
@@ -132,6 +143,21 @@ impl Rig {
         Self::with_patience(Duration::from_mins(1), folder, script)
     }
 
+    /// A worker whose engines look into the job's folder at the beginning of a stage.
+    fn looking(
+        folder: tempfile::TempDir,
+        stage: Stage,
+        look: impl Fn(&JobFolder) + Send + Sync + 'static,
+    ) -> Self {
+        let jobs = folder.path().join("jobs");
+        Self::in_folder(folder, move |_, entered| {
+            if entered == stage {
+                look(&only_job(&jobs));
+            }
+            Act::Work
+        })
+    }
+
     /// A worker that soon gives up an engine that hangs.
     fn impatient(script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -151,6 +177,16 @@ impl Rig {
             state: state.clone(),
             mode: MiopenMode::default(),
         };
+        Self::launching(patience, folder, launcher, state)
+    }
+
+    /// A worker whose engines this launcher starts.
+    pub(crate) fn launching(
+        patience: Duration,
+        folder: tempfile::TempDir,
+        launcher: impl EngineLauncher + 'static,
+        state: FakeState,
+    ) -> Self {
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
@@ -202,7 +238,7 @@ impl Rig {
     }
 
     /// `resume`: the folder of a job that goes on.
-    fn send(
+    pub(crate) fn send(
         &self,
         request: JobRequest,
         device: DeviceChoice,
@@ -220,7 +256,7 @@ impl Rig {
         cancel
     }
 
-    fn hear(&self) -> (Vec<JobUpdate>, JobOutcome) {
+    pub(crate) fn hear(&self) -> (Vec<JobUpdate>, JobOutcome) {
         let mut updates = Vec::new();
         loop {
             match self.handle.wait().expect("the worker lives").update {
@@ -305,7 +341,7 @@ fn remaining_time_counts_only_steps_of_the_current_stage() {
     let (updates, outcome) = rig.run_with(|request| {
         request.files.transformer_2 = Some(rig.folder.path().join("low"));
     });
-    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    finished(outcome);
     let secs = updates.iter().find_map(|update| match update {
         JobUpdate::Step {
             step: 22,
@@ -329,7 +365,7 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
     let advice = "Run `safelight doctor` to check libtorch and the device";
     assert!(err.advice.starts_with(advice), "{err:?}");
     assert_eq!(rig.job_folders(), 1, "what was finished is kept");
-    assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
+    finished(rig.run().1);
 }
 
 #[test]
@@ -353,7 +389,7 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
     rig.wait_for(Stage::Denoise);
     cancel.cancel();
     assert!(matches!(rig.hear().1, JobOutcome::Cancelled));
-    assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
+    finished(rig.run().1);
     assert_eq!(rig.launches(), 2);
 }
 
@@ -363,7 +399,7 @@ fn a_panic_fails_that_job_only() {
     rig.submit(DeviceChoice::Cuda(99));
     let err = failed(rig.hear().1);
     assert_eq!(err.kind, JobErrorKind::Internal);
-    assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
+    finished(rig.run().1);
 }
 
 #[test]
@@ -377,7 +413,7 @@ fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
         thread::sleep(Duration::from_millis(5));
     }
     let (updates, outcome) = rig.hear();
-    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    finished(outcome);
     let is_step = |update: &&JobUpdate| matches!(update, JobUpdate::Step { .. });
     let steps = updates.iter().filter(is_step).count();
     assert!(steps < 2000, "lossy updates were kept: {steps}");

@@ -1,7 +1,5 @@
 //! A job gives its memory to other programs, waits, and goes on by itself; a false `/proc` says how much there is.
 
-use std::sync::Arc;
-
 use safelight_core::job::CancelToken;
 
 use crate::worker_promises::prelude::*;
@@ -19,25 +17,29 @@ fn taken_gib(proc: &Path, taken: u64) {
     fs::rename(new, proc.join("meminfo")).expect("the same folder");
 }
 
-/// A worker on a machine that is full as soon as the first job is at this stage, and where that machine tells of itself.
-fn crowded_at(full: Stage) -> (Rig, PathBuf) {
+/// A worker on a machine of which `taken` GiB are taken as soon as the first job is at this stage, where the engine does
+/// `act`; and where that machine tells of itself.
+fn crowded_at(full: Stage, taken: u64, act: Act) -> (Rig, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let proc = folder.path().join("proc");
     taken_gib(&proc, 2);
-    let (seen, times) = (proc.clone(), Arc::new(AtomicU32::new(0)));
-    let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == full && times.fetch_add(1, Ordering::Relaxed) == 0 {
-            taken_gib(&seen, 10);
-            Act::UntilCancelled
-        } else {
-            Act::Work
+    let (seen, script) = (proc.clone(), nth(full, 0, act));
+    let rig = Rig::in_folder(folder, move |launch, stage| {
+        let act = script(launch, stage);
+        if act != Act::Work {
+            taken_gib(&seen, taken);
         }
+        if act == Act::Die {
+            // It is seen before the engine ends.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        act
     });
     (rig, proc)
 }
 
 fn crowded() -> (Rig, PathBuf) {
-    crowded_at(Stage::Denoise)
+    crowded_at(Stage::Denoise, 10, Act::UntilCancelled)
 }
 
 fn until_it_waits(rig: &Rig) -> (CancelToken, String) {
@@ -94,7 +96,7 @@ fn job_does_not_resume_with_changed_weights_after_waiting_for_memory() {
 #[test]
 fn an_image_that_waited_is_made_larger_by_the_network_it_began_with_or_not_at_all() {
     let waited = |change: &dyn Fn(&Path)| {
-        let (rig, proc) = crowded_at(Stage::Upscale);
+        let (rig, proc) = crowded_at(Stage::Upscale, 10, Act::UntilCancelled);
         rig.finish(|_| {});
         hear_it_wait(&rig);
         change(&rig.folder.path().join("net.safetensors"));
@@ -116,33 +118,16 @@ fn waiting_job_can_be_cancelled_paused_or_resumed_immediately() {
         then(&until_it_waits(&rig).0);
         (rig.hear().1, rig.job_folders())
     };
-    assert!(matches!(
-        waiting(CancelToken::cancel),
-        (JobOutcome::Cancelled, 0)
-    ));
-    assert!(matches!(
-        waiting(CancelToken::pause),
-        (JobOutcome::Paused, 1)
-    ));
+    let cancelled = waiting(CancelToken::cancel);
+    assert!(matches!(cancelled, (JobOutcome::Cancelled, 0)));
+    let paused = waiting(CancelToken::pause);
+    assert!(matches!(paused, (JobOutcome::Paused, 1)));
     finished(waiting(CancelToken::wait_no_more).0);
 }
 
 #[test]
 fn engine_out_of_memory_due_to_other_programs_resumes_without_fallback() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let proc = folder.path().join("proc");
-    taken_gib(&proc, 2);
-    let (seen, times) = (proc.clone(), AtomicU32::new(0));
-    let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == Stage::Denoise && times.fetch_add(1, Ordering::Relaxed) == 0 {
-            // Seen before the engine ends.
-            taken_gib(&seen, 8);
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            Act::Die
-        } else {
-            Act::Work
-        }
-    });
+    let (rig, proc) = crowded_at(Stage::Denoise, 8, Act::Die);
     rig.is_out_of_memory.store(true, Ordering::Relaxed);
     until_it_waits(&rig);
     taken_gib(&proc, 2);

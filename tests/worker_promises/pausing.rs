@@ -6,14 +6,7 @@ use crate::worker_promises::prelude::*;
 
 /// A worker whose first engine to denoise works on until it is stopped.
 pub(crate) fn rig() -> Rig {
-    let times = AtomicU32::new(0);
-    Rig::new(move |_, stage| {
-        if stage == Stage::Denoise && times.fetch_add(1, Ordering::Relaxed) == 0 {
-            Act::UntilCancelled
-        } else {
-            Act::Work
-        }
-    })
+    Rig::new(nth(Stage::Denoise, 0, Act::UntilCancelled))
 }
 
 #[test]

@@ -9,4 +9,6 @@ pub use safelight_core::job_update::{JobOutcome, JobUpdate};
 pub use safelight_core::media;
 
 pub(super) use super::fake_engine::Act;
-pub(super) use super::{Rig, always, failed, finished, first, only_job, paused, resumed, warnings};
+pub(super) use super::{
+    Rig, always, failed, finished, first, nth, only_job, paused, resumed, warnings,
+};

@@ -61,18 +61,6 @@ fn range(section: u8, frames: std::ops::Range<u8>) -> Vec<u8> {
     frames.map(|index| section * 90 + index).collect()
 }
 
-/// A worker whose engines do `act` the time of `stage` that is counted from 0 over all engines, and work otherwise.
-fn rig_with(stage: Stage, time: u32, act: Act) -> Rig {
-    let times = AtomicU32::new(0);
-    Rig::new(move |_, asked| {
-        if asked == stage && times.fetch_add(1, Ordering::Relaxed) == time {
-            act
-        } else {
-            Act::Work
-        }
-    })
-}
-
 #[test]
 fn video_grows_back_to_front_and_is_saved_after_every_section() {
     let rig = Rig::working();
@@ -106,7 +94,7 @@ fn a_video_grows_front_to_back_for_f1() {
 
 #[test]
 fn the_video_so_far_can_be_played_from_its_file_while_the_next_section_is_made() {
-    let rig = rig_with(Stage::Denoise, 2, Act::UntilCancelled);
+    let rig = Rig::new(nth(Stage::Denoise, 2, Act::UntilCancelled));
     let out = rig.folder.path().join("video.mp4");
     let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(4, SectionOrder::Original));
     wait_for_frames(&out, 13);
@@ -134,7 +122,7 @@ fn wait_for_frames(path: &Path, num_frames: usize) {
 
 #[test]
 fn a_job_that_is_cancelled_before_its_first_section_is_there_leaves_nothing() {
-    let rig = rig_with(Stage::Denoise, 0, Act::UntilCancelled);
+    let rig = Rig::new(nth(Stage::Denoise, 0, Act::UntilCancelled));
     let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(2, SectionOrder::F1));
     rig.wait_for(Stage::Denoise);
     cancel.cancel();
@@ -151,7 +139,7 @@ fn an_engine_that_dies_costs_the_running_section_alone() {
         (Unload, 1, &[(Unload, 1)]),
         (Decode, 1, &[(Unload, 1), (Decode, 1)]),
     ] {
-        let rig = rig_with(dying, time, Act::Die);
+        let rig = Rig::new(nth(dying, time, Act::Die));
         let output = rig.finishes(in_sections(3, SectionOrder::Original));
         let third = [range(2, 0..17), range(1, 5..13)].concat();
         assert_eq!(greys(&output.video), third, "{dying:?}");
@@ -181,7 +169,7 @@ fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_n
 
 #[test]
 fn job_resumes_from_its_last_section_after_a_program_restart() {
-    let rig = rig_with(Stage::Denoise, 2, Act::Fail);
+    let rig = Rig::new(nth(Stage::Denoise, 2, Act::Fail));
     rig.fails(in_sections(4, SectionOrder::Original));
     let folder = only_job(&rig.folder.path().join("jobs")).path().to_owned();
 
@@ -202,7 +190,7 @@ fn job_resumes_from_its_last_section_after_a_program_restart() {
 
 #[test]
 fn a_section_without_all_its_frames_is_never_called_finished() {
-    let rig = rig_with(Stage::Decode, 1, Act::LoseFrames);
+    let rig = Rig::new(nth(Stage::Decode, 1, Act::LoseFrames));
     let err = rig.fails(in_sections(3, SectionOrder::Original));
     let text = "expected 13 decoded frames of section 2 and 5 before, found 3 and 5";
     assert_eq!(err.summary, text);
@@ -210,7 +198,7 @@ fn a_section_without_all_its_frames_is_never_called_finished() {
 
 #[test]
 fn the_time_left_counts_the_sections_that_are_still_to_come() {
-    let rig = rig_with(Stage::Denoise, 0, Act::GoOn);
+    let rig = Rig::new(nth(Stage::Denoise, 0, Act::GoOn));
     let (updates, _) = rig.run_with(in_sections(3, SectionOrder::F1));
     let first = updates.iter().find_map(|update| match update {
         JobUpdate::Step {

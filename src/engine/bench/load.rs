@@ -248,6 +248,7 @@ impl Drop for TemporaryWeights {
 mod tests {
     use super::*;
     use crate::bench;
+    use crate::weights::tests::fixtures::json_lines;
 
     fn run(line: &str) -> Result<Vec<serde_json::Value>, ProcessError> {
         let mut out = Vec::new();
@@ -255,9 +256,7 @@ mod tests {
         let arguments = arguments.split_whitespace().map(str::to_owned);
         let is_well = bench::run(arguments.collect::<Vec<_>>().into_iter(), &mut out)?;
         assert!(is_well);
-        let text = String::from_utf8(out).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        Ok(lines.collect())
+        Ok(json_lines(&out))
     }
 
     #[test]

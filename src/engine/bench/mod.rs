@@ -93,17 +93,14 @@ mod tests {
     use safelight_core::measured::CaseLine;
 
     use super::*;
+    use crate::weights::tests::fixtures::json_lines;
 
     #[test]
     fn the_cases_of_a_report_are_listed_and_each_can_be_measured() {
         let mut out = Vec::new();
         assert!(run(["list".to_owned()].into_iter(), &mut out).unwrap());
-        let text = String::from_utf8(out).unwrap();
-        let lines: Vec<CaseLine> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        assert!(lines.len() > 10, "{text}");
+        let lines: Vec<CaseLine> = json_lines(&out);
+        assert!(lines.len() > 10, "{}", lines.len());
         for line in lines {
             assert!(FamilyArguments::parse([line.family, line.case]).is_ok());
             assert!(line.gib > 0.0 && line.tflop > 0.0);

@@ -123,16 +123,13 @@ fn watched<T>(device: Device, work: impl FnOnce() -> T) -> (T, u64) {
 mod tests {
     use super::*;
     use crate::bench::arguments::name_of;
+    use crate::weights::tests::fixtures::json_lines;
 
     fn lines(line: &str) -> Result<Vec<Value>, ProcessError> {
         let mut out = Vec::new();
         let arguments = line.split_whitespace().map(str::to_owned);
         run(&FamilyArguments::parse(arguments)?, &mut out)?;
-        let text = String::from_utf8(out).unwrap();
-        let lines = text.lines();
-        Ok(lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect())
+        Ok(json_lines(&out))
     }
 
     #[test]

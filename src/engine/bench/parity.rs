@@ -169,6 +169,7 @@ fn finite(distance: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::weights::tests::fixtures::json_lines;
 
     #[test]
     fn every_network_of_a_report_is_close_to_the_values_that_ship() {
@@ -178,12 +179,8 @@ mod tests {
             record: false,
         };
         let is_well = run(&arguments, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(is_well, "{text}");
-        let lines: Vec<ParityLine> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines: Vec<ParityLine> = json_lines(&out);
+        assert!(is_well, "{lines:?}");
         assert_eq!(lines.len(), networks().len());
         for line in &lines {
             let holds = line.from_shipped.is_some() && line.in_f32.is_none();

@@ -1,25 +1,20 @@
 //! Whole jobs of Flux, stage by stage as the worker orders them, against recorded runs of diffusers
 //! (`tests/fixtures/flux/stages`).
 
-use std::collections::BTreeMap;
-
 use safelight_core::job::Recipe;
 use serde_json::{Value, json};
 use tch::Tensor;
 
+use super::images::{Shapes, made_up_of, write_configs};
 use super::jobs::{self, Job, json_of, try_stage};
 use super::*;
 use crate::closeness::{assert_close, distance};
 use crate::text::tests::published::write_t5_json;
-use crate::weights::tests::made_up::made_up;
 
 mod layouts;
 pub(super) mod parity;
 mod promises;
 mod redux;
-
-/// Names and shapes of the tensors of each component.
-type Shapes = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
 
 const DIFFUSERS_STEM: &str = "diffusion_pytorch_model.safetensors";
 const TRANSFORMERS_STEM: &str = "model.safetensors";
@@ -50,13 +45,6 @@ fn shapes_of(variant: &str) -> Shapes {
     shapes
 }
 
-fn tensors_of(component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
-    let named = shapes[component].iter();
-    named
-        .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
-        .collect()
-}
-
 /// Writes the configurations and tokenizers of a diffusers folder.
 fn write_folder(variant: &str, folder: &Path) {
     let channels = channels_of(variant);
@@ -77,24 +65,17 @@ fn write_folder(variant: &str, folder: &Path) {
         "tokenizer_2": ["transformers", "T5TokenizerFast"],
         "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
     });
-    for (name, value) in [
+    let vae = json_of("vae/kl/flux/config.json");
+    let [clip, t5] = ["", "_2"].map(|it| json_of(format!("text/flux/text_encoder{it}.json")));
+    let configs = [
         ("model_index.json", index),
         ("transformer/config.json", transformer),
         ("scheduler/scheduler_config.json", json_of(scheduler)),
-        ("vae/config.json", json_of("vae/kl/flux/config.json")),
-        (
-            "text_encoder/config.json",
-            json_of("text/flux/text_encoder.json"),
-        ),
-        (
-            "text_encoder_2/config.json",
-            json_of("text/flux/text_encoder_2.json"),
-        ),
-    ] {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, value.to_string()).unwrap();
-    }
+        ("vae/config.json", vae),
+        ("text_encoder/config.json", clip),
+        ("text_encoder_2/config.json", t5),
+    ];
+    write_configs(folder, configs);
     for tokenizer in ["tokenizer", "tokenizer_2"] {
         fs::create_dir(folder.join(tokenizer)).unwrap();
     }
@@ -117,7 +98,7 @@ fn write_model(variant: &str, folder: &Path) {
         ("text_encoder", TRANSFORMERS_STEM),
         ("text_encoder_2", TRANSFORMERS_STEM),
     ] {
-        let tensors = tensors_of(component, &shapes);
+        let tensors = made_up_of(component, &shapes);
         Tensor::write_safetensors(&tensors, folder.join(component).join(stem)).unwrap();
     }
 }

@@ -86,12 +86,29 @@ pub(super) fn with_kl_vae(mut own: Value, size: &str) -> Shapes {
 }
 
 fn tensors_of(family: &dyn TinyJobs, component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
-    let named = shapes[component].iter();
-    let mut tensors = named
-        .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
-        .collect();
+    let mut tensors = made_up_of(component, shapes);
     family.adjust(component, &mut tensors);
     tensors
+}
+
+/// A component's tensors, made up of their names.
+pub(super) fn made_up_of(component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
+    let named = shapes[component].iter();
+    named
+        .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
+        .collect()
+}
+
+/// Writes JSON files of these names below a folder.
+pub(super) fn write_configs<N: AsRef<Path>>(
+    folder: &Path,
+    configs: impl IntoIterator<Item = (N, Value)>,
+) {
+    for (name, value) in configs {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, value.to_string()).unwrap();
+    }
 }
 
 /// A whole diffusers folder.
@@ -116,11 +133,7 @@ fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
         ("model_index.json".to_owned(), index),
         ("scheduler/scheduler_config.json".to_owned(), scheduler),
     ];
-    for (name, value) in configs.into_iter().chain(others) {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, value.to_string()).unwrap();
-    }
+    write_configs(folder, configs.into_iter().chain(others));
     fs::create_dir_all(folder.join("tokenizer")).unwrap();
     family.write_tokenizer(&folder.join("tokenizer/tokenizer.json"));
     let shapes = family.shapes("tiny");

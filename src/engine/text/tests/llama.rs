@@ -88,7 +88,7 @@ fn sentence(place: &Path) -> String {
 }
 
 #[test]
-fn prompts_give_the_embeddings_that_framepack_reads() {
+fn prompts_give_the_embeddings_that_framepack_reads_and_none_after_cancellation() {
     let folder = folder();
     let encoder = encoder(folder.path());
     let tokenizer = tokenizer(HUNYUAN_PROMPT.length());
@@ -106,6 +106,8 @@ fn prompts_give_the_embeddings_that_framepack_reads() {
         let expected = recorded(&format!("{name}.prompt_embeds"));
         assert_close(name, &embeds.index_select(1, &rows), &expected, 2e-6);
     }
+    let (ids, mask) = some_ids();
+    assert!(encoder.forward(&ids, &mask, &Cancelled).is_none());
 }
 
 #[test]
@@ -255,12 +257,4 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
     let err = sentence(&file);
     let expected = "expected a Llama or Qwen text encoder, found";
     assert!(err.contains(expected), "{err}");
-}
-
-#[test]
-fn a_cancelled_encoder_stops() {
-    let folder = folder();
-    let (ids, mask) = some_ids();
-    let states = encoder(folder.path()).forward(&ids, &mask, &Cancelled);
-    assert!(states.is_none());
 }

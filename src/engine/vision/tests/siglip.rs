@@ -77,7 +77,7 @@ fn pixels_are_those_of_the_reference_and_overshoot_as_there() {
 }
 
 #[test]
-fn images_give_the_embeddings_that_framepack_reads() {
+fn images_give_the_embeddings_that_framepack_reads_and_none_after_cancellation() {
     let dir = folder();
     let encoder = encoder(dir.path());
     for size in &SIZES[..2] {
@@ -92,6 +92,8 @@ fn images_give_the_embeddings_that_framepack_reads() {
         let name = format!("pooler_output.{}x{}", size.0, size.1);
         assert_close(&name, &head.pooled(&embeds), &recorded(&name), 5e-6);
     }
+    let found = encoder.encode_images(&pixels(SIZES[2]), &Cancelled);
+    assert!(found.is_none());
 }
 
 #[test]
@@ -190,11 +192,4 @@ fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
     assert!(result.is_ok());
     fs::write(&path, r#"{"size": "large"}"#).unwrap();
     assert!(SiglipImageProcessor::read(Some(dir.path())).is_err());
-}
-
-#[test]
-fn a_cancelled_encoder_stops() {
-    let dir = folder();
-    let found = encoder(dir.path()).encode_images(&pixels(SIZES[2]), &Cancelled);
-    assert!(found.is_none());
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::model::CatalogError;
 use safelight_core::networks::NetworkConfig;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
@@ -29,6 +30,12 @@ impl Hooks for Cancelled {
 pub fn fixture(path: &str) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
     fixtures.join(path)
+}
+
+/// The JSON values of a program's output, one a line.
+pub fn json_lines<T: DeserializeOwned>(out: &[u8]) -> Vec<T> {
+    let lines = serde_json::Deserializer::from_slice(out).into_iter();
+    lines.map(Result::unwrap).collect()
 }
 
 /// Tensors with a prefix before their names.

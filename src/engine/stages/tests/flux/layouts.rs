@@ -18,7 +18,7 @@ fn single_checkpoint_file_gives_the_same_image_as_separate_files() {
     let place = |name: &str| folder.path().join(format!("{name}.safetensors"));
     let mut everything = Vec::new();
     for (component, prefix) in PARTS {
-        let tensors = tensors_of(component, &shapes);
+        let tensors = made_up_of(component, &shapes);
         Tensor::write_safetensors(&tensors, place(component)).unwrap();
         let named = tensors.into_iter();
         everything.extend(named.map(|(name, tensor)| (format!("{prefix}{name}"), tensor)));

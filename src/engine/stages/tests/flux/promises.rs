@@ -146,45 +146,18 @@ fn unsupported_flux_inputs_and_settings_are_refused_with_a_reason() {
     let [none, image, both] = [[None; 2], [Some(&image), None], [Some(&image), Some(&mask)]];
     let canvas = || json!({"image_role": "canvas"});
     let (encode, denoise) = (Stage::EncodeImage, Stage::Denoise);
+    let (weak, late) = (json!({"strength": 0.0}), json!({"start_step": 2}));
+    let (narrow, shift) = (json!({"width": 40}), json!({"shift": -1.0}));
+    let vision = Stage::EncodeVision;
     for (variant, facts, [image, mask], stage, expected) in [
         ("fill", canvas(), image, encode, "a mask"),
         ("fill", canvas(), none, denoise, "an image and a mask"),
-        (
-            "dev",
-            canvas(),
-            both,
-            denoise,
-            "something else with an image",
-        ),
-        (
-            "dev",
-            json!({"strength": 0.0}),
-            image,
-            denoise,
-            "strength of 0 ",
-        ),
-        (
-            "dev",
-            json!({"start_step": 2}),
-            none,
-            denoise,
-            "from 2 to 2",
-        ),
-        (
-            "dev",
-            json!({"width": 40}),
-            none,
-            denoise,
-            "multiples of 16",
-        ),
-        ("dev", json!({"shift": -1.0}), none, denoise, "shift of -1"),
-        (
-            "dev",
-            json!({}),
-            none,
-            Stage::EncodeVision,
-            "nothing that reads images",
-        ),
+        ("dev", canvas(), both, denoise, "else with an image"),
+        ("dev", weak, image, denoise, "strength of 0 "),
+        ("dev", late, none, denoise, "from 2 to 2"),
+        ("dev", narrow, none, denoise, "multiples of 16"),
+        ("dev", shift, none, denoise, "shift of -1"),
+        ("dev", json!({}), none, vision, "nothing that reads images"),
     ] {
         let job = Job::new(variant, &facts, image, mask);
         for before in Recipe::from_request(&job.request).stages {

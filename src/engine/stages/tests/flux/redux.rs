@@ -18,7 +18,7 @@ fn write_eyes(home: &Path) -> ReduxFiles {
         let folder = home.join(component);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("config.json"), made[component].to_string()).unwrap();
-        let tensors = tensors_of(component, &shapes);
+        let tensors = made_up_of(component, &shapes);
         Tensor::write_safetensors(&tensors, folder.join(stem)).unwrap();
     }
     let edge = &made["edge"];
