@@ -3,7 +3,9 @@
 //! Opens tokenizers and caches them: the largest takes a moment. Counts the same texts as the engine's stages, with the
 //! cleaning, templates and limits of each family.
 
-use crate::job::prompt::{self, LongestText, PromptError, PromptTimeline, WildcardFolders};
+use crate::job::prompt::{
+    self, BracketUse, LongestText, PromptError, PromptTimeline, WildcardFolders,
+};
 use crate::tokens::{TextReader, TextTokenizer};
 
 /// Prompts of one count that are looked at, the longest first.
@@ -19,6 +21,7 @@ pub struct TokenCountRequest {
     /// True if they are literal texts rather than templates.
     pub is_literal: bool,
     pub wildcards: WildcardFolders,
+    pub brackets: BracketUse,
     /// True if the model supports times in a prompt.
     pub has_times: bool,
 }
@@ -74,7 +77,9 @@ impl TokenCounter {
             let is_counted = index < MAX_PROMPTS;
             let first = self.open.first().filter(|_| is_counted);
             let mut measure = |text: &str| match first {
-                Some((reader, tokenizer)) => tokens_of(reader, tokenizer.as_ref(), text),
+                Some((reader, tokenizer)) => {
+                    tokens_of(reader, tokenizer.as_ref(), wish.brackets, text)
+                }
                 None => text.len(),
             };
             let longest = if wish.is_literal {
@@ -87,15 +92,15 @@ impl TokenCounter {
             };
             count.varies |= longest.varies;
             if is_counted {
-                self.take(&mut count, &longest.text, wish.has_times);
+                self.take(&mut count, &longest.text, wish);
             }
         }
         Ok(count)
     }
 
-    fn take(&self, count: &mut PromptCount, text: &str, has_times: bool) {
+    fn take(&self, count: &mut PromptCount, text: &str, wish: &TokenCountRequest) {
         // The form reports invalid times.
-        let timeline = if has_times {
+        let timeline = if wish.has_times {
             PromptTimeline::parse(text).ok().flatten()
         } else {
             None
@@ -105,7 +110,7 @@ impl TokenCounter {
         for (encoder, (reader, tokenizer)) in count.encoders.iter_mut().zip(&self.open) {
             encoder.is_estimate = tokenizer.is_none();
             for text in &texts {
-                let tokens = tokens_of(reader, tokenizer.as_ref(), text);
+                let tokens = tokens_of(reader, tokenizer.as_ref(), wish.brackets, text);
                 encoder.tokens = encoder.tokens.max(tokens);
             }
         }
@@ -141,8 +146,13 @@ impl TokenCount {
     }
 }
 
-fn tokens_of(reader: &TextReader, tokenizer: Option<&TextTokenizer>, text: &str) -> usize {
-    let (prepared, around) = reader.prepared(text);
+fn tokens_of(
+    reader: &TextReader,
+    tokenizer: Option<&TextTokenizer>,
+    brackets: BracketUse,
+    text: &str,
+) -> usize {
+    let (prepared, around) = reader.prepared(brackets.parts(text));
     tokenizer
         .and_then(|tokenizer| tokenizer.count(&prepared).ok())
         .map_or_else(

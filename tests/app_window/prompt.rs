@@ -1,5 +1,6 @@
 //! What helps with writing a prompt: tokens, earlier prompts, wildcards, one job a line, and seeds that follow.
 
+use safelight_core::job::prompt::WeightedText;
 use safelight_core::tokens::TextTokenizer;
 
 use crate::app_window::prelude::*;
@@ -16,7 +17,8 @@ fn bench() -> Bench {
 
 fn tokens_of(text: &str) -> usize {
     let own = TextTokenizer::open(&tokenizer(), None, 4096).expect("it opens");
-    own.count(text).expect("any text has tokens")
+    own.count(&[WeightedText::plain(text)])
+        .expect("any text has tokens")
 }
 
 fn prompt(bench: &mut Bench) -> String {

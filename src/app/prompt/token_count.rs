@@ -167,11 +167,14 @@ enum CountDue {
 }
 
 fn prompts_to_count(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
+    let options = cx.settings.options_over(cx.form.options.clone());
+    let brackets = options.bracket_use(spec.family);
     let of = |prompts: Vec<String>, is_literal: bool| TokenCountRequest {
         readers: text_readers(spec),
         prompts,
         is_literal,
         wildcards: cx.wildcard_folders(),
+        brackets,
         has_times: spec.section_order.is_some(),
     };
     let form = &cx.form;
@@ -201,6 +204,7 @@ mod tests {
                 prompts: vec![text.to_owned()],
                 is_literal: false,
                 wildcards: Default::default(),
+                brackets: Default::default(),
                 has_times: false,
             },
             negative: None,

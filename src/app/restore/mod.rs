@@ -387,6 +387,7 @@ fn fill_form(
         section_order: order.filter(|order| Some(*order) != own_order),
         options: JobOptions {
             step_cache: said.options.step_cache,
+            prompt_weights: said.options.prompt_weights,
             ..std::mem::take(&mut form.options)
         },
         fps: said.fps,

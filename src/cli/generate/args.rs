@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
     ChosenImage, ChosenLora, ControlInput, DeviceChoice, DtypeChoice, FormControl, GenerateForm,
@@ -112,6 +113,9 @@ pub struct GenerateArgs {
     /// Maximum number of prompt tokens, for models where it can be set [default: the model's own]
     #[arg(long, value_name = "N")]
     pub max_sequence_length: Option<u32>,
+    /// Weights of words in the prompts, such as (word:1.2), as in ComfyUI: on or off [default: the setting, or that of --from]
+    #[arg(long, value_name = "ON|OFF", value_parser = BoolishValueParser::new())]
+    pub prompt_weights: Option<bool>,
     /// Seed; the same seed gives the same result on any device. -1 is a new one each time [default: -1, or that of --from]
     #[arg(long, value_name = "N")]
     pub seed: Option<SeedChoice>,
@@ -296,6 +300,10 @@ impl GenerateArgs {
                     .max_sequence_length
                     .or(form.options.max_sequence_length),
                 step_cache: self.step_cache.or(form.options.step_cache),
+                prompt_weights: self
+                    .prompt_weights
+                    .or(form.options.prompt_weights)
+                    .or(Some(settings.models.prompt_weights)),
                 capture: self.capture.clone(),
                 sidecar: self.sidecar || settings.output.sidecar,
             },

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::prompt::BracketUse;
 use super::{PreviewChoice, StepCache};
 use crate::memory::MemoryOptions;
+use crate::model::ModelFamily;
 use crate::model::choices::DtypeChoice;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,9 +28,23 @@ pub struct JobOptions {
     /// Every step is computed when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_cache: Option<StepCache>,
+    /// Weights such as `(word:1.2)` act, in families that have them. `None`: as the settings say; in a request, off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_weights: Option<bool>,
     /// Path of `capture.safetensors`, for comparisons with the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,
     /// Also writes the settings next to the file, as `.json`.
     pub sidecar: bool,
+}
+
+impl JobOptions {
+    /// Meaning of brackets in the prompts of a job.
+    pub fn bracket_use(&self, family: ModelFamily) -> BracketUse {
+        match self.prompt_weights {
+            Some(true) if family.has_prompt_weights => BracketUse::Weights,
+            Some(true) => BracketUse::Unescaped,
+            Some(false) | None => BracketUse::Text,
+        }
+    }
 }

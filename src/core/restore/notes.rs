@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ForeignSettings, names};
+use super::{ForeignSettings, a1111_weights, names};
 use crate::job::prompt;
 use crate::media::media_info;
 use crate::restore::names::file_name;
@@ -102,9 +102,8 @@ impl ForeignSettings {
         self.from_image |= self.strength.is_some();
         self.note_size(path);
         self.leave_out_long_prompts();
-        self.note_weights();
         self.note_tags();
-        self.unescape_brackets();
+        self.read_weights();
         for control in std::mem::take(&mut self.controls) {
             self.note(control.described());
             self.controls.push(control);
@@ -151,30 +150,39 @@ impl ForeignSettings {
         }
     }
 
-    /// Says of weights of words that they are only letters here.
-    fn note_weights(&mut self) {
-        let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
-        let texts: Vec<&String> = texts.collect();
-        let found: Vec<_> = texts.iter().map(|text| prompt::weights(text)).collect();
-        let example = found.iter().find_map(|it| it.example.as_deref());
-        let is_novel_ai = self.tool == "NovelAI";
-        let in_colons = || texts.iter().find_map(|text| colon_weight(text));
-        let example = example.or_else(|| in_colons().filter(|_| is_novel_ai));
-        let has_braces = is_novel_ai && texts.iter().any(|text| text.contains('{'));
-        if let Some(weight) = example.map(short) {
-            self.note(format!(
-                "Prompt weights are not used: {weight} stays in the prompt as it is written"
-            ));
-        }
-        // They mean nothing in ComfyUI.
-        let reads_square = self.tool != "ComfyUI";
-        let is_bracketed = |it: &prompt::PromptWeights| {
-            it.has_double_parens || (it.has_square_brackets && reads_square)
-        };
-        if has_braces || found.iter().any(is_bracketed) {
-            self.note(
-                "Brackets are not used as prompt weights: they stay in the prompt as it is written",
-            );
+    /// Reads weights of words as the program does: as ComfyUI, or as A1111, whose weights are rewritten for ComfyUI.
+    fn read_weights(&mut self) {
+        let texts = [&mut self.prompt, &mut self.negative_prompt];
+        let mut texts: Vec<&mut String> = texts.into_iter().flatten().collect();
+        match self.tool.as_str() {
+            "ComfyUI" | "SwarmUI" => self.has_prompt_weights = true,
+            "A1111" | "Civitai" | "Forge" | "SD.Next" | "Fooocus" | "stable-diffusion.cpp" => {
+                self.has_prompt_weights = true;
+                for text in &mut texts {
+                    **text = a1111_weights::for_comfy(text);
+                }
+                if self.has_weights() {
+                    self.note("Prompt weights act as in ComfyUI, which is not quite as in A1111");
+                }
+            }
+            "InvokeAI" => {
+                for text in &mut texts {
+                    **text = text.replace("\\(", "(").replace("\\)", ")");
+                }
+            }
+            "NovelAI" => {
+                let weight = texts.iter().find_map(|text| colon_weight(text)).map(short);
+                let has_brackets = texts.iter().any(|text| text.contains(['{', '[']));
+                if let Some(weight) = weight {
+                    self.note(format!(
+                        "Prompt weights are not used: {weight} stays in the prompt as it is written"
+                    ));
+                }
+                if has_brackets {
+                    self.note("Brackets are not used as prompt weights: they stay in the prompt as it is written");
+                }
+            }
+            _ => {}
         }
     }
 
@@ -193,27 +201,6 @@ impl ForeignSettings {
             self.note(format!(
                 "Tags in the prompt are not used and stay in it as text: {tags}"
             ));
-        }
-    }
-
-    /// Makes `\(` a bracket, as the program itself does before it encodes a prompt.
-    fn unescape_brackets(&mut self) {
-        let escaped = match self.tool.as_str() {
-            "ComfyUI" | "SwarmUI" | "InvokeAI" => "()",
-            "A1111" | "Civitai" | "Forge" | "SD.Next" | "Fooocus" | "stable-diffusion.cpp" => {
-                "()[]\\"
-            }
-            _ => return,
-        };
-        let texts = [&mut self.prompt, &mut self.negative_prompt].into_iter();
-        for text in texts.flatten().filter(|text| text.contains('\\')) {
-            let mut letters = text.chars().peekable();
-            let mut plain = String::with_capacity(text.len());
-            while let Some(letter) = letters.next() {
-                let bracket = letters.next_if(|next| letter == '\\' && escaped.contains(*next));
-                plain.push(bracket.unwrap_or(letter));
-            }
-            *text = plain;
         }
     }
 }

@@ -54,7 +54,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Options of a job with the values of the settings in place of their own.
+    /// Options of a job with the values of the settings in place of their own; prompt weights as the job says, if it does.
     #[must_use]
     pub fn options_over(&self, options: JobOptions) -> JobOptions {
         JobOptions {
@@ -62,6 +62,7 @@ impl Settings {
             preview: self.interface.preview,
             dtype: self.runtime.dtype,
             sidecar: self.output.sidecar,
+            prompt_weights: options.prompt_weights.or(Some(self.models.prompt_weights)),
             ..options
         }
     }
@@ -216,7 +217,7 @@ impl OutputSettings {
 }
 
 with_defaults! {
-    /// Folders searched for models, in addition to the one shipped with the app.
+    /// Folders searched for models, in addition to the one shipped with the app, and reading of prompts.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct ModelSettings {
@@ -227,6 +228,8 @@ with_defaults! {
         pub search_installs: bool = true,
         /// Folders of wildcard files, in addition to `wildcards` next to the settings.
         pub wildcards: Vec<PathBuf> = Vec::new(),
+        /// Weights in prompts act where the form does not say.
+        pub prompt_weights: bool = true,
     }
 }
 

@@ -245,6 +245,9 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
         "models.wildcards" "Wildcard folders": Folders,
             "Folders with files name.txt, a choice a line, for prompts with __name__; besides the folder wildcards beside the settings file",
             "SwarmUI's is Data/Wildcards, that of A1111's Dynamic Prompts wildcards";
+        "models.prompt_weights" "Prompt weights": Switch("Use weights such as (word:1.2)"),
+            "As in ComfyUI, with FLUX.1, Chroma, Wan and FramePack: (word) multiplies the weight by 1.1, (word:1.2) sets it, and \\( is a bracket. The advanced settings of the form change it for a job",
+            "false reads brackets as text";
     }
     "Memory" {
         "memory.preserved_gib" "Preserved memory": Gib("Computed for each job"),

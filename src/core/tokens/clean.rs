@@ -1,6 +1,16 @@
 //! Wan's prompt cleaning.
 
 use super::repair::{fix_text, unescape};
+use crate::job::prompt::WeightedText;
+
+/// Cleans each part of a prompt, so that no full-width bracket becomes that of a weight.
+pub fn clean_wan_parts(parts: &[WeightedText]) -> Vec<WeightedText> {
+    let cleaned = parts.iter().map(|part| WeightedText {
+        text: clean_wan_prompt(&part.text),
+        ..*part
+    });
+    cleaned.collect()
+}
 
 /// Repairs broken characters, resolves HTML entities twice, and joins everything with single spaces.
 pub fn clean_wan_prompt(prompt: &str) -> String {

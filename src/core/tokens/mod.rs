@@ -18,7 +18,7 @@ mod template;
 mod tokenizer;
 
 pub(crate) use classes::check_merges;
-pub use clean::clean_wan_prompt;
+pub use clean::{clean_wan_parts, clean_wan_prompt};
 pub use error::TokensError;
 pub use hunyuan::HUNYUAN_PROMPT;
 pub(crate) use packed::{PACKED_MERGES, packed_ids};

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{PromptTemplate, TextTokenizer, clean_wan_prompt};
+use super::{PromptTemplate, TextTokenizer, clean_wan_parts};
+use crate::job::prompt::WeightedText;
 use crate::model::ModelSpec;
 
 /// Ids of a text that CLIP reads.
@@ -49,12 +50,13 @@ impl TextReader {
         })
     }
 
-    /// The text as the encoder's tokenizer gets it, and how many of the ids that come of it are not the prompt's.
-    pub(crate) fn prepared(&self, text: &str) -> (String, usize) {
+    /// The parts of a text as the encoder's tokenizer gets them, and how many of the ids that come of them are not the
+    /// prompt's.
+    pub(crate) fn prepared(&self, parts: Vec<WeightedText>) -> (Vec<WeightedText>, usize) {
         match self.rule {
-            TextRule::Plain => (text.to_owned(), 0),
-            TextRule::CleanedForWan => (clean_wan_prompt(text), 0),
-            TextRule::Within(template) => (template.around(text), template.dropped),
+            TextRule::Plain => (parts, 0),
+            TextRule::CleanedForWan => (clean_wan_parts(&parts), 0),
+            TextRule::Within(template) => (template.around_parts(&parts), template.dropped),
         }
     }
 

@@ -3,6 +3,7 @@
 //! The text is part of the trained model: one character more changes every embedding. Encodes nothing.
 
 use super::tokenizer;
+use crate::job::prompt::WeightedText;
 
 /// The words around a prompt, and what of their ids the model reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,21 @@ impl PromptTemplate {
     /// The text to encode.
     pub fn around(&self, prompt: &str) -> String {
         format!("{}{prompt}{}", self.before, self.behind)
+    }
+
+    /// Parts to encode. Neighbours without weights are one, as a tokenizer may join letters across them.
+    pub fn around_parts(&self, parts: &[WeightedText]) -> Vec<WeightedText> {
+        let mut all = vec![WeightedText::plain(self.before)];
+        all.extend_from_slice(parts);
+        all.push(WeightedText::plain(self.behind));
+        all.dedup_by(|next, last| {
+            let joins = next.weight == 1.0 && last.weight == 1.0;
+            if joins {
+                last.text.push_str(&next.text);
+            }
+            joins
+        });
+        all
     }
 
     /// Notice about a prompt of which `num_cut` ids are truncated; `role` is `prompt` or `negative`.

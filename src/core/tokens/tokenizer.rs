@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
+use tokenizers::{AddedToken, Encoding, PostProcessor as _, Tokenizer, TruncationDirection};
 
 use super::error::{TokensError, read_bytes, read_json};
 use super::packed::{self, PACKED_MERGES};
@@ -15,14 +15,17 @@ use super::pairs_gguf::{self, PairsTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
 use super::{charsmap, classes};
+use crate::job::prompt::WeightedText;
 
 /// Prefix of the class of Qwen's tokenizers, also Qwen 3's.
 const QWEN_CLASS: &str = "Qwen2Tokenizer";
 
 /// The ids of one text, padded and cut to the length that its tokenizer was opened with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TokenIds {
     pub ids: Vec<i64>,
+    /// Weight of each id: 1 for padding and special tokens.
+    pub weights: Vec<f64>,
     /// Number of ids that are not padding.
     pub num_tokens: usize,
     /// Number of ids that were truncated.
@@ -259,19 +262,14 @@ impl TextTokenizer {
         let pad_id = inner
             .token_to_id(pad)
             .ok_or_else(|| bad(format!("it has no token '{pad}' to pad with")))?;
-        let around = inner.get_post_processor();
-        let around = around.map_or(0, |template| template.added_tokens(false));
+        let around = special_tokens_around(&inner);
         if length < around {
             let reason = format!("{length} tokens are too few: {around} stand around every text");
             return Err(TokensError::Request { reason });
         }
         inner.with_padding(None);
-        let cut = TruncationParams {
-            max_length: length,
-            ..TruncationParams::default()
-        };
         inner
-            .with_truncation(Some(cut))
+            .with_truncation(None)
             .map_err(|err| bad(err.to_string()))?;
         Ok(Self {
             inner: TokenizerKind::Json(Box::new(inner)),
@@ -283,52 +281,83 @@ impl TextTokenizer {
 
     /// The ids of a text; never more than there is room for.
     pub fn encode(&self, text: &str) -> Result<TokenIds, TokensError> {
-        let (mut ids, num_cut) = self.ids(text)?;
-        let num_tokens = ids.len();
-        ids.resize(self.length, self.pad_id);
-        Ok(TokenIds {
-            ids,
-            num_tokens,
-            num_cut,
-        })
+        self.encode_parts(&[WeightedText::plain(text)])
+    }
+
+    /// The ids of a text in parts, each of which is split into tokens by itself, as in `ComfyUI`.
+    pub fn encode_parts(&self, parts: &[WeightedText]) -> Result<TokenIds, TokensError> {
+        let mut tokens = guarded(&self.path, || self.encoded(parts))??;
+        tokens.ids.resize(self.length, self.pad_id);
+        tokens.weights.resize(self.length, 1.0);
+        Ok(tokens)
     }
 
     /// Number of ids of the whole text, without truncation.
-    pub fn count(&self, text: &str) -> Result<usize, TokensError> {
-        let (ids, num_cut) = self.ids(text)?;
-        Ok(ids.len() + num_cut)
+    pub fn count(&self, parts: &[WeightedText]) -> Result<usize, TokensError> {
+        let tokens = guarded(&self.path, || self.encoded(parts))??;
+        Ok(tokens.num_tokens + tokens.num_cut)
     }
 
-    /// The ids of a text without padding, and how many had no room.
-    fn ids(&self, text: &str) -> Result<(Vec<i64>, usize), TokensError> {
-        guarded(&self.path, || self.encoded(text))?
+    /// The id of padding.
+    pub fn pad_id(&self) -> i64 {
+        self.pad_id
     }
 
-    fn encoded(&self, text: &str) -> Result<(Vec<i64>, usize), TokensError> {
-        let mut num_cut = 0;
-        let mut ids = match &self.inner {
+    /// Ids without padding.
+    fn encoded(&self, parts: &[WeightedText]) -> Result<TokenIds, TokensError> {
+        let mut weights = Vec::new();
+        let weigh = |weights: &mut Vec<f64>, part: &WeightedText, count| {
+            weights.extend(std::iter::repeat_n(part.weight, count));
+        };
+        let (mut ids, num_all) = match &self.inner {
             TokenizerKind::Json(tokenizer) => {
-                let encoding = tokenizer.encode(text, true);
-                let encoding = encoding.map_err(|err| {
+                let failed = |err: tokenizers::Error| {
                     TokensError::config(format!("the tokenizer failed: {err}"), &self.path)
-                })?;
-                if encoding.get_ids().len() >= self.length {
-                    num_cut = uncut_len(tokenizer, text).saturating_sub(self.length);
+                };
+                let mut whole = Encoding::default();
+                for part in parts {
+                    let encoding = tokenizer.encode(part.text.as_str(), false);
+                    let encoding = encoding.map_err(failed)?;
+                    weigh(&mut weights, part, encoding.len());
+                    whole.merge_with(encoding, false);
                 }
-                encoding.get_ids().iter().map(|&id| i64::from(id)).collect()
+                let around = special_tokens_around(tokenizer);
+                let num_all = whole.len() + around;
+                let room = self.length.saturating_sub(around);
+                if whole.len() > room {
+                    whole.truncate(room, 0, TruncationDirection::Right);
+                }
+                let whole = tokenizer.post_process(whole, None, true).map_err(failed)?;
+                let is_special = whole.get_special_tokens_mask().iter();
+                let before = is_special.take_while(|it| **it == 1).count().min(around);
+                weights.truncate(room);
+                weights.splice(0..0, std::iter::repeat_n(1.0, before));
+                let ids: Vec<i64> = whole.get_ids().iter().map(|&id| i64::from(id)).collect();
+                (ids, num_all)
             }
             TokenizerKind::Spiece(model) => {
-                let mut ids = model.encode(text);
-                if ids.len() > self.length {
-                    num_cut = ids.len() - self.length;
-                    ids.truncate(self.length - 1);
-                    ids.push(model.eos_id());
+                let mut ids = Vec::new();
+                for part in parts {
+                    let mut own = model.encode(&part.text);
+                    own.pop();
+                    weigh(&mut weights, part, own.len());
+                    ids.extend(own);
                 }
-                ids
+                let num_all = ids.len() + 1;
+                ids.truncate(self.length - 1);
+                weights.truncate(self.length - 1);
+                ids.push(model.eos_id());
+                (ids, num_all)
             }
         };
         ids.truncate(self.length);
-        Ok((ids, num_cut))
+        weights.resize(ids.len(), 1.0);
+        Ok(TokenIds {
+            num_tokens: ids.len(),
+            num_cut: num_all.saturating_sub(self.length),
+            ids,
+            weights,
+        })
     }
 
     /// Refuses an encoder whose table ends before the tokenizer's ids do.
@@ -362,16 +391,10 @@ fn guarded<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, TokensError> {
     })
 }
 
-/// Number of ids of the whole text.
-fn uncut_len(tokenizer: &Tokenizer, text: &str) -> usize {
-    let mut whole = tokenizer.clone();
-    // Removing the limit cannot fail; without the number only the notice is missing.
-    if whole.with_truncation(None).is_err() {
-        return 0;
-    }
-    whole
-        .encode(text, true)
-        .map_or(0, |encoding| encoding.get_ids().len())
+/// Number of special tokens around every text.
+fn special_tokens_around(tokenizer: &Tokenizer) -> usize {
+    let template = tokenizer.get_post_processor();
+    template.map_or(0, |template| template.added_tokens(false))
 }
 
 /// The class that reads a tokenizer: the pipeline's, or else its own.

@@ -5,14 +5,17 @@
 use std::path::Path;
 
 use safelight_core::job::GenerateRequest;
+use safelight_core::job::prompt::WeightedText;
 use safelight_core::lora::{self, LoraTarget};
 use safelight_core::model::ModelFiles;
 use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _, T5Config, T5Kind};
-use safelight_core::tokens::{PromptTemplate, TextTokenizer, cut_notice};
+use safelight_core::tokens::{PromptTemplate, TextTokenizer};
 use tch::{Device, Kind, Tensor};
 
+use super::weighting::weigh;
 use super::{
-    ClipTextEncoder, LanguageEncoder, PromptEmbeds, SeenImages, T5Encoder, TextEmbeds, with_loras,
+    ClipTextEncoder, LanguageEncoder, PromptEmbeds, SeenImages, T5Encoder, TextEmbeds, TokenBatch,
+    with_loras, within_template,
 };
 use crate::capture::StageCapture;
 use crate::error::EngineError;
@@ -29,7 +32,8 @@ const NEGATIVE: &str = "negative";
 pub struct EncodedText {
     /// Role of the text: `prompt` or `negative`.
     pub role: &'static str,
-    pub text: String,
+    /// At least one; more where words have weights.
+    pub parts: Vec<WeightedText>,
     /// Of a prompt's timeline the first text alone, as the reference has no other.
     pub is_recorded: bool,
 }
@@ -39,14 +43,15 @@ impl EncodedText {
     pub fn all_of(request: &GenerateRequest) -> Result<Vec<Self>, EngineError> {
         let prompts = request.section_prompts().map_err(EngineError::request)?;
         let prompts = prompts.map_or_else(|| vec![request.prompt.clone()], |it| it.texts);
+        let brackets = request.options.bracket_use(request.family);
         let prompts = prompts.into_iter().enumerate().map(|(i, text)| Self {
             role: "prompt",
-            text,
+            parts: brackets.parts(&text),
             is_recorded: i == 0,
         });
         let negative = request.is_guided().then(|| Self {
             role: NEGATIVE,
-            text: request.negative_prompt.clone(),
+            parts: brackets.parts(&request.negative_prompt),
             is_recorded: true,
         });
         Ok(prompts.chain(negative).collect())
@@ -170,7 +175,8 @@ pub fn read_clip(
         ClipTextEncoder::unexpected_keys,
     )?;
     let pooled = texts.iter().map(|text| {
-        let tokens = TokenBatch::encode(&text.text, &tokenizer)?;
+        // Only the pooled vector is read, which has no weights.
+        let tokens = TokenBatch::from_parts(&text.parts, &tokenizer)?;
         let embeds = encoder.forward(&tokens.ids, work.hooks);
         let embeds = embeds.ok_or(EngineError::Cancelled)?;
         let capture = &mut *work.capture;
@@ -206,7 +212,7 @@ pub fn read_t5(
     let lora = (kind == T5Kind::T5).then_some(lora::T5);
     let encoder = files.encoder(lora, work, new, T5Encoder::unexpected_keys)?;
     let read = texts.iter().map(|text| {
-        let tokens = TokenBatch::encode(&text.text, &tokenizer)?;
+        let tokens = TokenBatch::from_parts(&text.parts, &tokenizer)?;
         if let Some(notice) = tokens.cut_notice(text.role) {
             work.hooks.warn(notice);
         }
@@ -215,12 +221,15 @@ pub fn read_t5(
             let states = encoder.forward(&tokens.ids, mask, work.hooks);
             states.ok_or(EngineError::Cancelled)
         };
-        let states = if padding == PaddingMode::Zero {
-            let missing = length as i64 - tokens.num_tokens;
-            forward(&tokens.unpadded())?.constant_pad_nd([0, 0, 0, missing])
-        } else {
-            forward(&tokens)?
+        let padded = |tokens: &TokenBatch| {
+            if padding == PaddingMode::Zero {
+                let missing = length as i64 - tokens.num_tokens;
+                Ok(forward(&tokens.unpadded())?.constant_pad_nd([0, 0, 0, missing]))
+            } else {
+                forward(tokens)
+            }
         };
+        let states = padded(&tokens)?;
         text.record_tokens(files, &tokens, work.capture);
         if padding != PaddingMode::Zero {
             text.record(files, "last_hidden_state", &states, work.capture);
@@ -228,6 +237,18 @@ pub fn read_t5(
             // The reference encodes the padding, too.
             text.record(files, "last_hidden_state", &forward(&tokens)?, work.capture);
         }
+        let states = match &tokens.weights {
+            Some(weights) => {
+                let mut empty = TokenBatch::encode("", &tokenizer)?;
+                if padding == PaddingMode::Hidden {
+                    // As much padding as the text has tokens.
+                    empty.ids = tokens.ids.full_like(tokenizer.pad_id());
+                    empty.mask = tokens.mask.shallow_clone();
+                }
+                weigh(&states, &padded(&empty)?, weights)
+            }
+            None => states,
+        };
         Ok(TextEmbeds {
             mask: Some(tokens.mask),
             ..TextEmbeds::of_states(states.to_device(Device::Cpu))
@@ -297,6 +318,7 @@ impl TextImages {
             tokens: TokenBatch {
                 mask: ids.ones_like(),
                 ids,
+                weights: None,
                 num_tokens: spread.len() as i64,
                 num_cut: tokens.num_cut,
             },
@@ -371,9 +393,9 @@ pub fn read_with_images(
         )
     })?;
     let read = texts.iter().map(|text| {
-        let before = images.map_or("", |images| &images.spelled);
-        let whole = format!("{before}{}", text.text);
-        let tokens = TokenBatch::within(&whole, template, &tokenizer)?;
+        let before = images.map(|images| WeightedText::plain(&images.spelled));
+        let parts: Vec<_> = before.iter().chain(&text.parts).cloned().collect();
+        let tokens = TokenBatch::within(&parts, template, &tokenizer)?;
         if let Some(notice) = template.cut_notice(tokens.num_cut, text.role) {
             work.hooks.warn(notice);
         }
@@ -408,6 +430,14 @@ pub fn read_with_images(
         let read = encoder.forward_seeing(ids, mask, seen.as_ref(), work.hooks, &mut each);
         let (states, last) = read.ok_or(EngineError::Cancelled)?;
         text.record(files, "last_hidden_state", &last, work.capture);
+        let states = match &tokens.weights {
+            Some(weights) => {
+                let empty = TokenBatch::encode("", &tokenizer)?;
+                let empty = encoder.forward(&empty.ids, &empty.mask, work.hooks);
+                weigh(&states, &empty.ok_or(EngineError::Cancelled)?, weights)
+            }
+            None => states,
+        };
         let states = within_template(&states, template).to_device(Device::Cpu);
         Ok(TextEmbeds {
             mask: Some(within_template(&tokens.mask, template).to_kind(Kind::Int64)),
@@ -415,65 +445,4 @@ pub fn read_with_images(
         })
     });
     read.collect()
-}
-
-/// Ids and mask of one text, both `(1, length)` integers.
-#[derive(Debug)]
-pub struct TokenBatch {
-    pub ids: Tensor,
-    pub mask: Tensor,
-    /// Number of ids that are not padding.
-    pub num_tokens: i64,
-    /// Number of ids that were truncated.
-    pub num_cut: usize,
-}
-
-impl TokenBatch {
-    pub fn encode(text: &str, tokenizer: &TextTokenizer) -> Result<Self, EngineError> {
-        let said = tokenizer.encode(text)?;
-        Ok(Self {
-            ids: Tensor::from_slice(&said.ids).unsqueeze(0),
-            mask: Tensor::from_slice(&said.mask()).unsqueeze(0),
-            num_tokens: said.num_tokens as i64,
-            num_cut: said.num_cut,
-        })
-    }
-
-    /// Those of a text within a template, for whose length the tokenizer was opened.
-    pub fn within(
-        text: &str,
-        template: &PromptTemplate,
-        tokenizer: &TextTokenizer,
-    ) -> Result<Self, EngineError> {
-        let mut tokens = Self::encode(&template.around(text), tokenizer)?;
-        if template.keeps_end && tokens.num_cut > 0 {
-            let end = Self::encode(template.behind, tokenizer)?.ids;
-            let end = end.narrow(1, 0, template.ids_behind as i64);
-            let start = tokens.ids.size()[1] - end.size()[1];
-            tokens.ids = Tensor::cat(&[tokens.ids.narrow(1, 0, start), end], 1);
-        }
-        Ok(tokens)
-    }
-
-    /// Copy without padding.
-    pub fn unpadded(&self) -> Self {
-        let used = |xs: &Tensor| xs.narrow(1, 0, self.num_tokens);
-        Self {
-            ids: used(&self.ids),
-            mask: used(&self.mask),
-            ..*self
-        }
-    }
-
-    /// Notice about a text that is longer than the encoder reads.
-    pub fn cut_notice(&self, role: &str) -> Option<String> {
-        cut_notice(role, self.num_cut, self.ids.size()[1] as usize)
-    }
-}
-
-/// Part of the hidden states, `(1, L, C)`, or mask, `(1, L)`, that a model reads of a text within a template: without
-/// the dropped ids
-pub fn within_template(xs: &Tensor, template: &PromptTemplate) -> Tensor {
-    let dropped = template.dropped as i64;
-    xs.slice(1, dropped, None, 1)
 }

@@ -8,6 +8,8 @@ mod embeds;
 mod encode;
 mod language;
 mod t5;
+mod token_batch;
+mod weighting;
 
 use safelight_core::job::LoraChoice;
 use safelight_core::lora::{Expert, LoraTarget};
@@ -17,11 +19,12 @@ use crate::weights::{Weights, WeightsError};
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
 pub use encode::{
-    EncodedText, EncoderFiles, PaddingMode, TextImages, TokenBatch, embeds_of, language_embeds,
-    read_clip, read_language, read_t5, read_with_images, within_template,
+    EncodedText, EncoderFiles, PaddingMode, TextImages, embeds_of, language_embeds, read_clip,
+    read_language, read_t5, read_with_images,
 };
 pub use language::{LanguageEncoder, SeenImages};
 pub use t5::T5Encoder;
+pub use token_batch::{TokenBatch, within_template};
 
 /// A text encoder's weights with what LoRAs do to them, for [`ClipTextEncoder::new`] or [`T5Encoder::new`].
 pub fn with_loras(

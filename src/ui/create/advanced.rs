@@ -47,6 +47,10 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
         second_pass_ui(ui, view.form);
         said_ui(ui, view, &["second-pass", "second-strength"]);
     }
+    if spec.family.has_prompt_weights {
+        let default = view.app.cx.settings.models.prompt_weights;
+        prompt_weights_ui(ui, view.form, default);
+    }
     let step_caches = (spec.family.step_caches)(&spec.variant);
     if !step_caches.is_empty() {
         step_cache_ui(ui, view.form, step_caches);
@@ -178,6 +182,20 @@ fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
         ),
         (&mut form.sampling.sigma_schedule, SigmaSchedule::default()),
         &SigmaSchedule::ALL.map(|schedule| (schedule, schedule.label(), text(schedule))),
+    );
+}
+
+fn prompt_weights_ui(ui: &mut Ui, form: &mut GenerateForm, default: bool) {
+    let explanation = "Weights of words, such as (word:1.2), as in ComfyUI";
+    let on = "(word) multiplies the weight by 1.1, (word:1.2) sets it; write \\( for a bracket";
+    choice_ui(
+        ui,
+        ("Prompt weights", "prompt weights", explanation),
+        (&mut form.options.prompt_weights, default),
+        &[
+            (true, "On", on.to_owned()),
+            (false, OFF, "Brackets are text".to_owned()),
+        ],
     );
 }
 

@@ -12,6 +12,7 @@ use safelight_core::families::{chroma, flux, flux2, framepack, krea2, qwen_image
 use safelight_core::fitting::{LoraInfo, LoraOrigin, fitting_plan};
 use safelight_core::formats::weights::gguf::{GgufElement, GgufValue};
 use safelight_core::formats::weights::header::WeightHeader;
+use safelight_core::job::prompt::WeightedText;
 use safelight_core::lora::{CLIP, LayerTable, LoraFile, LoraPlan, T5};
 use safelight_core::model::{ModelFamily, ModelSpec};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
@@ -164,7 +165,7 @@ fn encode(scratch: &Scratch, place: &Path, class: Option<&str>) {
         if let Ok(ids) = scratch.call(|| tokenizer.encode(text)) {
             assert_eq!(ids.ids.len(), 77);
         }
-        scratch.call(|| drop(tokenizer.count(text)));
+        scratch.call(|| drop(tokenizer.count(&[WeightedText::plain(text)])));
     }
 }
 

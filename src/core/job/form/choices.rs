@@ -355,6 +355,8 @@ impl From<&GenerateRequest> for GenerateForm {
             options: JobOptions {
                 memory: MemoryOptions::default(),
                 preview: PreviewChoice::default(),
+                // Results of versions without weights were made without.
+                prompt_weights: Some(request.options.prompt_weights == Some(true)),
                 capture: None,
                 sidecar: false,
                 ..request.options.clone()

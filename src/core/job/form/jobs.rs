@@ -153,6 +153,7 @@ impl GenerateRequest {
         wildcards: &WildcardFolders,
     ) -> Result<Vec<FormNotice>, Vec<FieldError>> {
         let (mut notices, mut errors) = (Vec::new(), Vec::new());
+        let (brackets, label) = (self.options.bracket_use(self.family), self.family.label);
         let fail = |field, message| FieldError { field, message };
         for (field, text, template) in [
             ("prompt", &mut self.prompt, &mut self.prompt_template),
@@ -163,12 +164,14 @@ impl GenerateRequest {
             ),
         ] {
             if template.is_none() {
+                let chooses = prompt::has_choices(text);
                 match prompt::expand(text, self.seed, wildcards) {
                     Ok(expanded) => {
                         *text = expanded.prompt;
                         *template = expanded.template;
-                        let messages = expanded.notices.into_iter();
-                        notices.extend(messages.map(|message| FormNotice { field, message }));
+                        // The form has reported the others.
+                        let message = chooses.then(|| brackets.notice(text, label)).flatten();
+                        notices.extend(message.map(|message| FormNotice { field, message }));
                     }
                     Err(err) => errors.push(fail(field, err.to_string())),
                 }

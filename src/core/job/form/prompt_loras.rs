@@ -1,11 +1,12 @@
-//! Sentences on LoRAs that a prompt names, such as `<lora:name:0.8>`.
+//! Sentences on LoRAs that a prompt names, such as `<lora:name:0.8>`, and on weights of its words.
 
 use super::FormProblems;
 use crate::job::GenerateRequest;
 use crate::job::prompt::{self, LoraTag, TaggedPrompt, WildcardFolders, has_choices};
 
-/// Adds notices on the tags of the prompts; those with choices get theirs when they are expanded.
+/// Adds notices on the tags and weights of the prompts; those with choices get theirs when they are expanded.
 pub(super) fn note(request: &GenerateRequest, found: &mut FormProblems) {
+    let brackets = request.options.bracket_use(request.family);
     for (field, text, template) in [
         ("prompt", &request.prompt, &request.prompt_template),
         (
@@ -14,8 +15,16 @@ pub(super) fn note(request: &GenerateRequest, found: &mut FormProblems) {
             &request.negative_prompt_template,
         ),
     ] {
+        let chooses = template.is_none() && has_choices(text);
+        let acts = field == "prompt" || request.is_guided();
+        if let Some(message) = brackets.notice(text, request.family.label)
+            && acts
+            && !chooses
+        {
+            found.note(field, message);
+        }
         if template.is_none()
-            && !has_choices(text)
+            && !chooses
             && let Ok(expanded) = prompt::expand(text, 0, &WildcardFolders::default())
             && let Ok(tagged) = TaggedPrompt::parse(&expanded.prompt)
         {

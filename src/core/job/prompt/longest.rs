@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::parse::{self, TemplateChoice, TemplatePart};
 use super::wildcards::{WildcardFolders, WildcardLines, WildcardLookup};
-use super::{PromptError, TaggedPrompt, check_length, comments, weights};
+use super::{PromptError, TaggedPrompt, check_length, comments};
 
 /// Lines of a wildcard, and options of a choice, that are measured.
 const MAX_MEASURED: usize = 24;
@@ -39,7 +39,7 @@ pub fn longest(
     };
     let text = following.parts(&parts)?;
     Ok(LongestText {
-        text: TaggedPrompt::parse(&weights(&text).text)?.text,
+        text: TaggedPrompt::parse(&text)?.text,
         varies: following.lookup.num_choices > 0,
     })
 }
@@ -206,7 +206,7 @@ mod tests {
         let wildcards = WildcardFolders::new([folder.path().to_owned()]);
         let blue = "a {red|very dark blue|} {boat|{ship|sailing ship}}";
         for (template, expected, varies) in [
-            ("a (red:1.2) boat // no comment", "a red boat", false),
+            ("a (red:1.2) boat // no comment", "a (red:1.2) boat", false),
             (blue, "a very dark blue sailing ship", true),
             ("{1-2$$ and $$a|b c|d e f}", "d e f and b c", true),
             ("a __sea__ sea", "a wild and very deep indeed sea", true),

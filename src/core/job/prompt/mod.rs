@@ -13,7 +13,7 @@
 //! | `/* … */`, ` // …`, `# …` at the start of a line | nothing: a comment |
 //! | `[0s-2s: words]`, `[2s: words]` | at these seconds of the video, by models that make it in sections |
 //! | `<lora:name:0.8>` | nothing: the LoRA is one of the job's, see [`TaggedPrompt`] |
-//! | `(words:1.2)` | `words`: weights do not act, see [`ExpandedPrompt::notices`] |
+//! | `(words:1.2)` | stays, see [`BracketUse`] |
 //!
 //! Braces that hold neither `|` nor `$$`, and those of JSON objects, stay as they are. The same template, seed and
 //! files give the same text on every machine. Reads no other files than wildcards, and knows no tokens.
@@ -36,7 +36,7 @@ use thiserror::Error;
 pub use longest::{LongestText, longest};
 pub use tags::{LoraTag, TaggedPrompt, tags};
 pub use timeline::{PromptShare, PromptTimeline, SectionPrompts, TimedPrompt};
-pub use weights::{PromptWeights, weights};
+pub use weights::{BracketUse, WeightedText, escaped};
 pub use wildcards::{WildcardFile, WildcardFolders};
 
 /// Far more than any encoder reads, in bytes: of a template, and of what becomes of it.
@@ -47,8 +47,6 @@ pub struct ExpandedPrompt {
     /// Text for the text encoders.
     pub prompt: String,
     pub template: Option<String>,
-    /// Sentences on syntax without effect.
-    pub notices: Vec<String>,
 }
 
 #[derive(Debug, Error)]
@@ -99,23 +97,10 @@ pub fn expand(
     wildcards: &WildcardFolders,
 ) -> Result<ExpandedPrompt, PromptError> {
     check_length(template)?;
-    let chosen = choose::settle(template, seed, wildcards)?;
-    let read = weights(&chosen);
-    let mut notices = Vec::new();
-    if let Some(example) = read.example {
-        notices.push(format!(
-            "This model does not use prompt weights such as {example}: the words are read without them"
-        ));
-    }
-    if read.has_double_parens || read.has_square_brackets {
-        notices.push(
-            "This model does not use brackets as prompt weights: they are read as text".to_owned(),
-        );
-    }
+    let prompt = choose::settle(template, seed, wildcards)?;
     Ok(ExpandedPrompt {
-        template: (read.text != template).then(|| template.to_owned()),
-        prompt: read.text,
-        notices,
+        template: (prompt != template).then(|| template.to_owned()),
+        prompt,
     })
 }
 

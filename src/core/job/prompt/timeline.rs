@@ -159,11 +159,6 @@ impl SectionPrompts {
     }
 }
 
-pub(super) fn is_timed(inside: &str) -> bool {
-    let times = inside.split_once(':').map(|(times, _)| times);
-    times.is_some_and(|times| secs(times.split(['-', '–']).next().unwrap_or_default()).is_some())
-}
-
 /// `[0s-2s: words]` at the start of `text`, and the text after it; `None` for other brackets.
 fn timed_prompt(text: &str) -> Result<Option<(TimedPrompt, &str)>, String> {
     let inside = &text[1..];

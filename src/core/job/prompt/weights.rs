@@ -1,75 +1,199 @@
-//! Weights of words as CLIP's users write them, which do not act with the encoders of these models.
+//! Weights of words, such as `(word:1.2)`, as ComfyUI reads them.
 //!
-//! Why they are not applied: T5 and UMT5 were trained without, their vectors mean a whole sentence each, and the
-//! transformers normalise every token before they look at it, so that a scaled one is hardly another. Neither the
-//! models' authors nor diffusers apply them. Left in, the signs and numbers would be read as words; so weights with
-//! a number are taken out. Brackets alone are ordinary writing and stay.
+//! `(words)` are 1.1 times the weight around them, `(words:1.3)` have the weight 1.3 whatever is around them, and `\(`
+//! and `\)` are the characters themselves. Square brackets are text. After a `)` too many the next `(` is text, too. From
+//! a `(` without its `)` to the end all is text, except where the end is a `)`, which then closes it.
 
-use super::timeline;
+use std::ops::Range;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PromptWeights {
+use crate::sanitize::one_line;
+
+/// Factor of `(words)`.
+const FACTOR: f64 = 1.1;
+/// A weight beyond this is more likely a time or a ratio, such as in `(16:9)`.
+const LARGEST: f64 = 5.0;
+
+/// Words with the same weight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightedText {
     pub text: String,
-    pub example: Option<String>,
-    /// `((…))`
-    pub has_double_parens: bool,
-    /// `[…]`, other than times.
-    pub has_square_brackets: bool,
+    pub weight: f64,
 }
 
-/// Finds the weights of a prompt; the text is without them, and with `\(` and its like as the letter itself.
-pub fn weights(text: &str) -> PromptWeights {
-    let mut read = PromptWeights::default();
-    // Brackets that are open, with their places in what is read and in `text`.
-    let mut open: Vec<(char, usize, usize)> = Vec::new();
-    // The last `(…)` that stayed: its place and end.
-    let mut last = None;
-    let mut letters = text.char_indices().peekable();
-    while let Some((at, letter)) = letters.next() {
-        match (letter, open.last().copied()) {
-            ('\\', _) => {
-                let bracket = letters.next_if(|(_, next)| "()[]".contains(*next));
-                read.text.push(bracket.map_or(letter, |(_, next)| next));
-            }
-            ('(' | '[', _) => {
-                open.push((letter, read.text.len(), at));
-                read.text.push(letter);
-            }
-            (')', Some(('(', start, from))) => {
-                open.pop();
-                if let Some(length) = weighted(&read.text[start + 1..]) {
-                    let example = &mut read.example;
-                    example.get_or_insert_with(|| text[from..=at].to_owned());
-                    read.text.truncate(start + 1 + length);
-                    read.text.remove(start);
-                } else {
-                    read.has_double_parens |= last == Some((start + 1, read.text.len()));
-                    read.text.push(letter);
-                    last = Some((start, read.text.len()));
-                }
-            }
-            (']', Some(('[', start, _))) => {
-                open.pop();
-                let inside = &read.text[start + 1..];
-                read.has_square_brackets |= !inside.is_empty() && !timeline::is_timed(inside);
-                read.text.push(letter);
-            }
-            _ => read.text.push(letter),
+impl WeightedText {
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            weight: 1.0,
         }
     }
-    read
 }
 
-/// Length of the words before a final `:1.2`, if there is one.
-fn weighted(inside: &str) -> Option<usize> {
-    let (words, number) = inside.rsplit_once(':')?;
-    let number = number.trim();
-    let digits = number.strip_prefix(['-', '+']).unwrap_or(number);
-    let is_number = digits.starts_with(|it: char| it.is_ascii_digit() || it == '.')
-        && digits.bytes().all(|it| it.is_ascii_digit() || it == b'.')
-        && digits.parse::<f64>().is_ok_and(|weight| weight < 100.0);
-    // A time or a ratio, as in (16:9) or (scale 1:2), is not a weight; (8k:2) is one.
-    let last_word = words.rsplit(char::is_whitespace).next().unwrap_or_default();
-    let is_ratio = last_word.parse::<f64>().is_ok() && !digits.contains('.');
-    (is_number && !is_ratio && !words.trim().is_empty()).then_some(words.len())
+/// Meaning of round brackets in a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BracketUse {
+    /// Text, like backslashes before them.
+    #[default]
+    Text,
+    /// Text, with `\(` for `(`: what ComfyUI does for text encoders without weights.
+    Unescaped,
+    Weights,
 }
+
+impl BracketUse {
+    /// A prompt as parts for a text encoder, at least one.
+    pub fn parts(self, prompt: &str) -> Vec<WeightedText> {
+        let mut parts = match self {
+            Self::Text => vec![WeightedText::plain(prompt)],
+            Self::Unescaped => {
+                let text = prompt.replace("\\)", ")").replace("\\(", "(");
+                vec![WeightedText::plain(text)]
+            }
+            Self::Weights => weighted_parts(prompt),
+        };
+        if parts.is_empty() {
+            parts.push(WeightedText::plain(""));
+        }
+        parts
+    }
+
+    /// A sentence on weights in a prompt that have no effect, or an unlikely one. `model`: the name of its family.
+    pub fn notice(self, prompt: &str, model: &str) -> Option<String> {
+        let parts = weighted_parts(prompt);
+        let words = |is_it: &dyn Fn(f64) -> bool| {
+            let part = parts.iter().find(|part| is_it(part.weight))?;
+            Some(one_line(part.text.trim(), 80).into_owned())
+        };
+        // Plain brackets are ordinary writing.
+        let weighted = || words(&|weight| weight != 1.0 && weight != FACTOR);
+        match self {
+            Self::Weights => words(&|weight| weight.abs() > LARGEST).map(|words| {
+                format!("\"{words}\" has a very large weight: write \\( and \\) for brackets that are text")
+            }),
+            Self::Unescaped => weighted().map(|words| {
+                format!("{model} does not use prompt weights: the brackets and numbers around \"{words}\" are read as text")
+            }),
+            Self::Text => weighted().map(|words| {
+                format!("Prompt weights are off: the brackets and numbers around \"{words}\" are read as text")
+            }),
+        }
+    }
+}
+
+/// A text in which [`weighted_parts`] finds no weights.
+pub fn escaped(text: &str) -> String {
+    text.replace('(', "\\(").replace(')', "\\)")
+}
+
+/// A bracket that is not text.
+#[derive(Clone, Copy)]
+struct RoundBracket {
+    /// Position in the text without escapes.
+    at: usize,
+    /// Index of the other bracket; an opening one comes before it, and may have none.
+    other: Option<usize>,
+}
+
+/// The words of a prompt with their weights, in order. Takes time in proportion to the length.
+fn weighted_parts(prompt: &str) -> Vec<WeightedText> {
+    let (text, mut brackets) = brackets_of(prompt);
+    let mut parts = Vec::new();
+    let mut add = |range: Range<usize>, weight| {
+        let words = text.get(range).filter(|words| !words.is_empty());
+        parts.extend(words.map(|words| WeightedText {
+            text: words.to_owned(),
+            weight,
+        }));
+    };
+    // Weights of the groups around, each with the end of its words.
+    let mut groups: Vec<(f64, usize)> = Vec::new();
+    let (mut start, mut end) = (0, text.len());
+    let mut last = brackets.len();
+    for index in 0..brackets.len() {
+        let RoundBracket { at, other } = brackets[index];
+        if at >= end {
+            break;
+        }
+        let weight = groups.last().map_or(1.0, |group| group.0);
+        let close = match other {
+            Some(other) if other < index => {
+                let words_end = groups.pop().map_or(at, |group| group.1);
+                add(start..words_end, weight);
+                start = at + 1;
+                continue;
+            }
+            Some(close) => close,
+            None => {
+                while last > 0 && brackets[last - 1].at >= end {
+                    last -= 1;
+                }
+                let closing = last.checked_sub(1).filter(|close| {
+                    brackets[*close].at + 1 == end
+                        && brackets[*close].other.is_some_and(|it| it < *close)
+                });
+                let Some(close) = closing else {
+                    add(start..at, weight);
+                    start = at;
+                    break;
+                };
+                if let Some(open) = brackets[close].other {
+                    brackets[open].other = None;
+                }
+                close
+            }
+        };
+        add(start..at, weight);
+        start = at + 1;
+        let words_end = brackets[close].at;
+        let tail = brackets[close - 1].at + 1;
+        let number = text[tail..words_end].rfind(':').and_then(|colon| {
+            let number: f64 = text[tail + colon + 1..words_end].trim().parse().ok()?;
+            (tail + colon > start && number.is_finite()).then_some((number, tail + colon))
+        });
+        let group = number.unwrap_or((weight * FACTOR, words_end));
+        if other.is_none() {
+            end = group.1;
+        }
+        groups.push(group);
+    }
+    add(start..end, groups.last().map_or(1.0, |group| group.0));
+    parts
+}
+
+/// A prompt without escapes, and its brackets that are not text.
+fn brackets_of(prompt: &str) -> (String, Vec<RoundBracket>) {
+    let mut text = String::with_capacity(prompt.len());
+    let mut brackets: Vec<RoundBracket> = Vec::new();
+    let mut open = Vec::new();
+    let mut too_many = 0_usize;
+    let mut letters = prompt.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let at = text.len();
+        let escaped = letters.next_if(|next| letter == '\\' && "()".contains(*next));
+        text.push(escaped.unwrap_or(letter));
+        if escaped.is_some() {
+            continue;
+        }
+        let index = brackets.len();
+        match letter {
+            '(' if too_many > 0 => too_many -= 1,
+            '(' => {
+                open.push(index);
+                brackets.push(RoundBracket { at, other: None });
+            }
+            ')' => match open.pop() {
+                Some(start) => {
+                    brackets[start].other = Some(index);
+                    let other = Some(start);
+                    brackets.push(RoundBracket { at, other });
+                }
+                None => too_many += 1,
+            },
+            _ => {}
+        }
+    }
+    (text, brackets)
+}
+
+#[cfg(test)]
+mod tests;

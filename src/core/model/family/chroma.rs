@@ -18,6 +18,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     token_limit: |_| Some(CHROMA_TOKENS),
     // FLUX.1's blocks without layers for modulations, and one network that makes all modulations.
     matrices_a_block: |_| 16.5,
+    has_prompt_weights: true,
     kinds: detection_rules! {
         "chroma" "transformer" "a Chroma transformer in the original layout":
             MARK, "double_blocks.0.img_attn.qkv.weight";

@@ -17,6 +17,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     token_limit: |guidance| Some(text_tokens(guidance)),
     // Nineteen double blocks and thirty-eight single ones.
     matrices_a_block: |_| 22.3,
+    has_prompt_weights: true,
     kinds: detection_rules! {
         "flux" "controlnet" "a Flux ControlNet": "controlnet_x_embedder.weight", "context_embedder.weight";
         "flux" "adapter" "a Flux Redux adapter" as Redux: "redux_up.weight", "redux_down.weight";

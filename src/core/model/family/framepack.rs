@@ -13,6 +13,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     step_caches: |_| &StepCacheKind::ALL,
     // Twenty double blocks and forty single ones.
     matrices_a_block: |_| 22.3,
+    has_prompt_weights: true,
     kinds: detection_rules! {
         "framepack" "transformer" "a FramePack transformer": "clean_x_embedder.proj.weight";
         "hunyuan" "transformer" "a HunyuanVideo transformer":

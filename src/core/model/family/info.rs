@@ -26,6 +26,8 @@ pub struct FamilyInfo {
     /// A job may upscale its result and denoise it again (hires fix).
     pub has_second_pass: bool,
     pub has_dynamic_shift: bool,
+    /// Prompt weights act, as in `ComfyUI`, which has them switched off for other families' text encoders.
+    pub has_prompt_weights: bool,
     /// `guidance_scale` is true CFG; otherwise `true_cfg_scale` is.
     pub guidance_is_cfg: bool,
     /// Step caches that a variant supports, in the order in which they are offered.
@@ -64,6 +66,7 @@ impl FamilyInfo {
         video_strength: |_| None,
         has_second_pass: true,
         has_dynamic_shift: false,
+        has_prompt_weights: false,
         guidance_is_cfg: true,
         step_caches: |_| StepCacheKind::OF_ANY_MODEL,
         token_limit: |_| None,

@@ -40,6 +40,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "mocha", "move", "phantom", "recam", "s2v", "scail", "talk", "void",
     ],
     wan2gp_types: &["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp", "vace"],
+    has_prompt_weights: true,
     kinds: detection_rules! {
         "wan" "transformer" "a Wan transformer": "condition_embedder.time_proj.weight", "patch_embedding.weight";
         "wan" "transformer" "a Wan transformer in the original layout":

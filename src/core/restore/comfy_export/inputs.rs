@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{NodeOutput, WorkflowWriter, slot};
+use crate::job::prompt::{BracketUse, escaped};
 use crate::media::has_video_name;
 use crate::model::choices::ResizeMode;
 use crate::model::family::{ComfyReferences, ComfyVideoNodes};
@@ -70,6 +71,10 @@ impl<'a> WorkflowWriter<'a> {
     }
 
     fn encode(&mut self, text: &str, references: &[NodeOutput]) -> NodeOutput {
+        let text = match self.request.options.bracket_use(self.request.family) {
+            BracketUse::Text => escaped(text),
+            BracketUse::Unescaped | BracketUse::Weights => text.to_owned(),
+        };
         match self.comfy.references {
             ComfyReferences::TextEncoder(class) if !references.is_empty() => {
                 let mut inputs = json!({"prompt": text, "clip": self.clip, "vae": self.vae});

@@ -162,8 +162,10 @@ impl WorkflowWriter<'_> {
             );
         }
         let prompts = [&request.prompt, &request.negative_prompt];
-        if prompts.iter().any(|text| text.contains(['(', '{'])) {
-            self.notes.push("ComfyUI reads (…) as a weight and {…|…} as a choice: write \\( and \\{ there for the characters themselves".into());
+        if prompts.iter().any(|text| text.contains('{')) {
+            self.notes.push(
+                "ComfyUI reads {…|…} as a choice: write \\{ there for the character itself".into(),
+            );
         }
         if !self.usual_names.is_empty() {
             let names = self.usual_names.join(", ");

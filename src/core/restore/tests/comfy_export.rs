@@ -311,14 +311,14 @@ fn files_are_named_as_comfyui_finds_them() {
 fn what_comfyui_has_no_node_for_is_named() {
     let change = json!({
         "guider": "apg:0:15:-0.5", "guidance_range": "0.1-0.8", "step_cache": {"kind": "first_block", "threshold": 0.1},
-        "extend": "a.mp4", "batch_size": 2, "prompt": "a (red:1.2) fox", "num_frames": 5,
+        "extend": "a.mp4", "batch_size": 2, "prompt": "a {red} fox", "num_frames": 5,
         "controls": [{"file": "pose.png"}], "prompt_images": [{"path": "b.png", "strength": 1.0}],
     });
     let notes = written(&request("wan", &change), None).notes.join("\n");
     for part in [
         "Not in the workflow: the guider, the guidance range, the step cache, the video to extend, the control images, the image prompts",
         "only its first image is the same",
-        "ComfyUI reads (…) as a weight",
+        "ComfyUI reads {…|…} as a choice",
     ] {
         assert!(notes.contains(part), "{notes}");
     }
@@ -327,4 +327,22 @@ fn what_comfyui_has_no_node_for_is_named() {
         err.summary,
         "ComfyUI has no standard nodes for FramePack models"
     );
+}
+
+#[test]
+fn brackets_have_backslashes_in_a_workflow_where_they_are_no_weights() {
+    for (has_weights, family, expected) in [
+        (Some(true), "wan", "a (red:1.2) fox"),
+        (Some(true), "z_image", "a (red:1.2) fox"),
+        (Some(false), "wan", r"a \(red:1.2\) fox"),
+        (None, "z_image", r"a \(red:1.2\) fox"),
+    ] {
+        let change = json!({"prompt": "a (red:1.2) fox", "prompt_weights": has_weights});
+        let workflow = written(&request(family, &change), None);
+        let mut texts = workflow
+            .nodes()
+            .values()
+            .map(|node| &node["inputs"]["text"]);
+        assert!(texts.any(|text| text == expected), "{expected}");
+    }
 }

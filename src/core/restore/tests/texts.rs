@@ -81,11 +81,21 @@ fn commands_and_tags_in_prompts_are_named() {
 
 #[test]
 fn escaped_brackets_are_those_that_the_program_encoded() {
-    let found = read_prompt(r"a fox \(animal\) \[x\]");
-    assert_fields!(found, {"prompt": "a fox (animal) [x]", "notes": []});
-    let found = read_with(&json!({"3.text": r"a fox \(animal:1.2\) \[x\]"}));
-    assert_eq!(found.prompt.as_deref(), Some(r"a fox (animal:1.2) \[x\]"));
-    assert_eq!(found.notes, [] as [&str; 0]);
+    // A1111's are written for ComfyUI, whose stay as they are.
+    for (found, expected) in [
+        (
+            read_prompt(r"a fox \(animal\) \[x\]"),
+            r"a fox \(animal\) [x]",
+        ),
+        (
+            read_with(&json!({"3.text": r"a fox \(animal:1.2\) \[x\]"})),
+            r"a fox \(animal:1.2\) \[x\]",
+        ),
+    ] {
+        assert_eq!(found.prompt.as_deref(), Some(expected));
+        assert_eq!(found.notes, [] as [&str; 0]);
+        assert!(found.has_prompt_weights);
+    }
     // Wan2GP has no weights, and encodes the letters.
     let found = read_file(
         "a.json",

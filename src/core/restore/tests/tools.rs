@@ -180,19 +180,33 @@ fn framepack_studio_image_takes_missing_settings_from_the_adjacent_json() {
 }
 
 #[test]
-fn prompt_weights_are_reported_once_and_plain_brackets_are_not() {
-    let of = |prompt: &str| {
-        let text = format!("{prompt}\nNegative prompt: (fog:1.5)\nSteps: 9, Seed: 7, CFG scale: 1");
-        read_png("parameters", &text).notes
-    };
-    let [note] = &of("a fox, (very (red:1.2)), (blue:0.8)")[..] else {
-        panic!("one note is expected")
-    };
-    assert!(note.contains(": (red:1.2) stays in the prompt"), "{note}");
-    let [note] = &of(r"a \(fox:1\) (in: snow) :3) (x:é) (y:")[..] else {
-        panic!("one note is expected")
-    };
-    assert!(note.contains(": (fog:1.5) stays"), "{note}");
+fn prompt_weights_of_a1111_are_written_for_comfyui() {
+    for (prompt, expected) in [
+        (
+            "a fox, (red:1.2) ((old)) sign",
+            "a fox, (red:1.2) ((old)) sign",
+        ),
+        ("a [red] fox", "a (red:0.9091) fox"),
+        ("(very (red:1.2):1.5) fox", "(very :1.5)(red:1.8) fox"),
+        (r"a \(red\) \[fox\] [x]", r"a \(red\) [fox] (x:0.9091)"),
+        ("a (red fox", "a (red fox:1.1)"),
+        ("a red) fox (cat:1.4)", r"a red\) fox (cat:1.4)"),
+        ("[a:b:0.5] [red|blue] fox", "[a:b:0.5] [red|blue] fox"),
+    ] {
+        let text = format!("{prompt}\nNegative prompt: [fog]\nSteps: 9, Seed: 7, CFG scale: 1");
+        let found = read_png("parameters", &text);
+        assert_eq!(found.prompt.as_deref(), Some(expected), "{prompt}");
+        assert_eq!(found.negative_prompt.as_deref(), Some("(fog:0.9091)"));
+        let [note] = &found.notes[..] else {
+            panic!("one note is expected: {:?}", found.notes)
+        };
+        assert!(
+            note.starts_with("Prompt weights act as in ComfyUI"),
+            "{note}"
+        );
+        let (form, _) = found.form_for(&crate::model::test_spec());
+        assert_eq!(form.options.prompt_weights, Some(true));
+    }
 }
 
 #[test]
@@ -240,29 +254,6 @@ fn restored_prompts_are_literal() {
     let (form, _) = found.form_for(&crate::model::test_spec());
     assert_eq!(form.unedited_prompt().unwrap().text, prompt);
     assert_eq!(form.unedited_negative().unwrap().text, "{fog|rain}");
-}
-
-#[test]
-fn brackets_that_a1111_reads_as_weights_are_named_and_ratios_are_not() {
-    let notes = |prompt: &str| {
-        read_png(
-            "parameters",
-            &format!("{prompt}\nSteps: 9, Seed: 7, CFG scale: 1"),
-        )
-        .notes
-    };
-    for prompt in ["a ((red)) fox", "a [red] fox"] {
-        let notes = notes(prompt);
-        assert!(notes[0].starts_with("Brackets are not used"), "{notes:?}");
-    }
-    let named = notes(r"a (skirt \(blue\):1.2)");
-    assert!(
-        named[0].contains(r"(skirt \(blue\):1.2) stays"),
-        "{named:?}"
-    );
-    for prompt in ["a (2:1) crop (scale 1:2)", r"a (fox) \(b:1.2\)"] {
-        assert_eq!(notes(prompt), Vec::<String>::new(), "{prompt}");
-    }
 }
 
 fn read_text(text: &str) -> ForeignSettings {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::assets;
 use crate::families::{flux, framepack, text_readers, wan};
-use crate::job::prompt::WildcardFolders;
+use crate::job::prompt::{BracketUse, WildcardFolders};
 use crate::model::{GuidanceMode, ModelSpec, test_spec};
 use crate::testing::fixture;
 use crate::token_count::{TokenCountRequest, TokenCounter};
@@ -26,6 +26,7 @@ fn wish(spec: &ModelSpec, prompts: &[&str]) -> TokenCountRequest {
         is_literal: false,
         wildcards: WildcardFolders::default(),
         has_times: false,
+        brackets: BracketUse::Weights,
     }
 }
 
@@ -128,4 +129,19 @@ fn a_wildcard_that_is_not_there_is_named() {
     wish.wildcards = WildcardFolders::new([folder.path().to_owned()]);
     let err = TokenCounter::default().count(&wish).unwrap_err();
     assert!(err.to_string().contains("__boat__"), "{err}");
+}
+
+#[test]
+fn brackets_and_numbers_of_weights_are_no_tokens() {
+    let mut counter = TokenCounter::default();
+    let mut count = |text: &str, brackets| {
+        let wish = TokenCountRequest {
+            brackets,
+            ..wish(&wan(), &[text])
+        };
+        counter.count(&wish).unwrap().encoders[0].tokens
+    };
+    let plain = count("a red boat", BracketUse::Weights);
+    assert_eq!(count("a (red:1.25) boat", BracketUse::Weights), plain);
+    assert!(count("a (red:1.25) boat", BracketUse::Text) > plain);
 }

@@ -16,6 +16,7 @@ use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
 use super::{SpieceModel, TextTokenizer, TokenIds, clean_wan_prompt, cut_notice};
+use crate::job::prompt::WeightedText;
 use crate::testing::{fixture, json_fixture, project};
 
 fn texts() -> Vec<Value> {
@@ -231,4 +232,72 @@ fn a_tokenizer_with_two_million_merges_is_refused_before_it_is_built() {
     fs::remove_file(&path).unwrap();
     let err = TextTokenizer::open(folder.path(), None, 8).err().unwrap();
     assert!(err.to_string().contains("merges, found"), "{err}");
+}
+
+#[test]
+fn parts_are_split_by_themselves_and_their_ids_have_their_weights() {
+    let folder = fixture("wan/pipeline/tokenizer");
+    let spiece = project("assets/little-world/tokenizer/spiece.model");
+    let qwen = project("assets/tokenizers/qwen");
+    let parts = [("a red ", 1.0), ("boat", 1.5), (" at sea", 1.0)];
+    let parts = parts.map(|(text, weight)| WeightedText {
+        text: text.to_owned(),
+        weight,
+    });
+    for (place, class, num_ends) in [
+        (&folder, Some("T5TokenizerFast"), 1),
+        (&spiece, None, 1),
+        (&qwen, None, 0),
+    ] {
+        let open = |length| TextTokenizer::open(place, class, length).unwrap();
+        let tokenizer = open(32);
+        let own = |text: &str| {
+            let ids = tokenizer.encode(text).unwrap();
+            used_ids(&ids)[..ids.num_tokens - num_ends].to_vec()
+        };
+        let [first, second, third] = parts.each_ref().map(|part| own(&part.text));
+        let weights = [
+            vec![1.0; first.len()],
+            vec![1.5; second.len()],
+            vec![1.0; 32 - first.len() - second.len()],
+        ];
+        let tokens = tokenizer.encode_parts(&parts).unwrap();
+        let ids = [first, second, third].concat();
+        assert_eq!(used_ids(&tokens)[..ids.len()], ids);
+        assert_eq!(tokens.num_tokens, ids.len() + num_ends);
+        assert_eq!(tokens.weights, weights.concat());
+        // Cut before the end token, which has no weight.
+        let length = weights[0].len() + 1 + num_ends;
+        let cut = open(length).encode_parts(&parts).unwrap();
+        assert_eq!(cut.num_cut, tokens.num_tokens - length);
+        assert_eq!(
+            cut.ids[length - num_ends..],
+            tokens.ids[ids.len()..tokens.num_tokens]
+        );
+        assert_eq!(
+            cut.weights[..length - num_ends],
+            tokens.weights[..length - num_ends]
+        );
+        assert!(
+            cut.weights[length - num_ends..]
+                .iter()
+                .all(|weight| *weight == 1.0)
+        );
+        assert_eq!(tokenizer.count(&parts).unwrap(), tokens.num_tokens);
+    }
+}
+
+#[test]
+fn ids_of_clip_have_their_weights_between_its_special_tokens() {
+    let tokenizer = TextTokenizer::open(&fixture("text/flux"), Some("CLIPTokenizer"), 16).unwrap();
+    let parts = [("a ", 1.0), ("boat", 0.5)].map(|(text, weight)| WeightedText {
+        text: text.to_owned(),
+        weight,
+    });
+    let tokens = tokenizer.encode_parts(&parts).unwrap();
+    assert_eq!(tokens.ids, tokenizer.encode("a boat").unwrap().ids);
+    let weighted = tokens.weights.iter().filter(|weight| **weight == 0.5);
+    assert_eq!(weighted.count(), tokens.num_tokens - 3);
+    assert_eq!(tokens.weights[..2], [1.0, 1.0]);
+    assert_eq!(tokens.weights[tokens.num_tokens - 1], 1.0);
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{ids, used_ids};
+use crate::job::prompt::WeightedText;
 use crate::testing::{json_fixture, project};
 use crate::tokens::{QWEN_CHAT, TextTokenizer, packed};
 
@@ -32,7 +33,8 @@ fn assert_ids(place: &Path, class: Option<&str>) {
             assert_eq!(tokens.ids.len(), 512);
             assert!(tokens.ids[tokens.num_tokens..].iter().all(|id| *id == PAD));
         }
-        assert_eq!(tokenizer.count(&whole).unwrap(), row["all"], "{text:?}");
+        let found = tokenizer.count(&[WeightedText::plain(&*whole)]).unwrap();
+        assert_eq!(found, row["all"], "{text:?}");
     }
 }
 

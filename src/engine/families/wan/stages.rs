@@ -4,7 +4,7 @@ use safelight_core::families::wan::FAMILY;
 use safelight_core::job::{GenerateRequest, JobFolder, Stage};
 use safelight_core::media::RgbPixels;
 use safelight_core::networks::T5Kind;
-use safelight_core::tokens::{SpieceModel, clean_wan_prompt};
+use safelight_core::tokens::{SpieceModel, clean_wan_parts};
 use tch::{Kind, Tensor};
 
 use super::prepare::{given_frames_mask, latent_shape, still_video, video_of_given};
@@ -213,7 +213,7 @@ pub fn encode_text(
     let files = EncoderFiles::first(&config.files);
     embeds_of(work, |texts, work| {
         let cleaned = texts.iter().map(|text| EncodedText {
-            text: clean_wan_prompt(&text.text),
+            parts: clean_wan_parts(&text.parts),
             ..*text
         });
         let texts: Vec<EncodedText> = cleaned.collect();
@@ -222,7 +222,8 @@ pub fn encode_text(
             && let Some(spiece) = SpieceModel::find(&config.files.tokenizer)?
         {
             for text in &texts {
-                let ids = Tensor::from_slice(&spiece.encode(&text.text)).unsqueeze(0);
+                let whole: String = text.parts.iter().map(|part| &*part.text).collect();
+                let ids = Tensor::from_slice(&spiece.encode(&whole)).unsqueeze(0);
                 let name = format!("tokenizer.{}.spiece_ids", text.role);
                 work.capture.put(name, &ids);
             }

@@ -46,6 +46,10 @@ fn folder_with(component: &str, changes: &[(&str, Value)]) -> TempDir {
     write_folder(&config, &weights_of(component))
 }
 
+pub(super) fn clip_folder() -> TempDir {
+    folder(CLIP)
+}
+
 fn clip(place: &Path) -> ClipTextEncoder {
     let config = ClipTextConfig::read(place).unwrap();
     let weights = open(place, Kind::Float);

@@ -59,7 +59,7 @@ fn wide_weights() -> Vec<(String, Tensor)> {
     tensors_of(&shapes, "")
 }
 
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     write_folder(&config(), &weights())
 }
 

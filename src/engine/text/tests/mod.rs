@@ -6,6 +6,7 @@ mod llama;
 #[path = "../../../core/tokens/tests/layouts.rs"]
 pub(crate) mod published;
 mod qwen;
+mod weights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

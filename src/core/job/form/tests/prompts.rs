@@ -2,17 +2,17 @@
 
 use super::*;
 use crate::job::prompt::WildcardFolders;
+use crate::model::ModelFamily;
 
 #[test]
 fn prompts_are_expanded_once_and_keep_their_template() {
     let none = WildcardFolders::default();
     let mut request = request_of(&test_spec(), |form| {
         form.prompt = "a {red|blue} \\{cat\\|dog\\}".to_owned();
-        form.negative_prompt = Some("(blurry:1.2)".to_owned());
+        form.negative_prompt = Some("{blurry|blurry} \\(fog\\)".to_owned());
     });
     let notices = request.expand_prompts(&none).unwrap();
-    assert_eq!(notices.len(), 1);
-    assert_eq!(notices[0].field, "negative");
+    assert_eq!(notices, []);
     let settled = request.clone();
     assert!(settled.prompt.ends_with(" {cat|dog}"), "{settled:?}");
     request.seed += 1;
@@ -20,8 +20,8 @@ fn prompts_are_expanded_once_and_keep_their_template() {
     assert_eq!(request.prompt, settled.prompt);
     let template = Some("a {red|blue} \\{cat\\|dog\\}");
     assert_eq!(request.prompt_template.as_deref(), template);
-    assert_eq!(request.negative_prompt, "blurry");
-    let template = Some("(blurry:1.2)");
+    assert_eq!(request.negative_prompt, "blurry \\(fog\\)");
+    let template = Some("{blurry|blurry} \\(fog\\)");
     assert_eq!(request.negative_prompt_template.as_deref(), template);
 }
 
@@ -68,7 +68,6 @@ fn a_literal_prompt_reaches_the_model_to_the_letter_and_is_a_template_again_when
         "# Title\na boat",
         "a __colour__ boat",
         "{\"subject\": \"a boat\", \"f\": \"{1|2}\"}",
-        "(a:1.2) \\(boat\\)",
     ] {
         let mut filled = form();
         filled.set_literal_prompt(text.to_owned());
@@ -130,4 +129,40 @@ fn the_prompts_of_a_result_are_literal_in_a_form_and_keep_their_template() {
     again.use_prompt_as_template();
     assert_eq!(again.prompt, "a {red|red} boat");
     assert_eq!(again.unedited_prompt(), None);
+}
+
+#[test]
+fn weights_without_effect_are_named_once_and_a_result_is_repeated_with_its_own() {
+    let of = |family| {
+        let mut spec = test_spec();
+        spec.family = family;
+        spec
+    };
+    let (spec, other) = (of(ModelFamily::Z_IMAGE), of(ModelFamily::CHROMA));
+    let mut filled = form();
+    filled.out = "a.png".into();
+    filled.options.prompt_weights = Some(true);
+    for (prompt, at_once, expanded) in [
+        ("a (red:1.2) boat", 1, 0),
+        ("a {(red:1.2)|(red:1.2)} boat", 0, 1),
+        ("a (red) boat", 0, 0),
+    ] {
+        filled.prompt = prompt.to_owned();
+        let mut checked = filled.validate(&spec).unwrap();
+        assert_eq!(checked.notices.len(), at_once, "{prompt}");
+        let notices = checked.request.expand_prompts(&WildcardFolders::default());
+        assert_eq!(notices.unwrap().len(), expanded, "{prompt}");
+        let weighted = filled.validate(&other).unwrap();
+        assert_eq!(weighted.notices, [], "{prompt}");
+        let again = GenerateForm::from(&weighted.request);
+        assert_eq!(again.options.prompt_weights, Some(true));
+    }
+    let mut old = filled.validate(&spec).unwrap().request;
+    old.options.prompt_weights = None;
+    let again = GenerateForm::from(&old);
+    assert_eq!(
+        again.options.prompt_weights,
+        Some(false),
+        "of an earlier version"
+    );
 }

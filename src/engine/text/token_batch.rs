@@ -1,0 +1,81 @@
+//! Ids of a text as a text encoder reads them.
+
+use safelight_core::job::prompt::WeightedText;
+use safelight_core::tokens::{PromptTemplate, TextTokenizer, cut_notice};
+use tch::{Kind, Tensor};
+
+use crate::error::EngineError;
+
+/// Ids and mask of one text, both `(1, length)` integers.
+#[derive(Debug)]
+pub struct TokenBatch {
+    pub ids: Tensor,
+    pub mask: Tensor,
+    /// Weights of words, `(1, length)` in f32; `None` where all are 1.
+    pub weights: Option<Tensor>,
+    /// Number of ids that are not padding.
+    pub num_tokens: i64,
+    /// Number of ids that were truncated.
+    pub num_cut: usize,
+}
+
+impl TokenBatch {
+    pub fn encode(text: &str, tokenizer: &TextTokenizer) -> Result<Self, EngineError> {
+        Self::from_parts(&[WeightedText::plain(text)], tokenizer)
+    }
+
+    pub fn from_parts(
+        parts: &[WeightedText],
+        tokenizer: &TextTokenizer,
+    ) -> Result<Self, EngineError> {
+        let said = tokenizer.encode_parts(parts)?;
+        let is_weighted = said.weights.iter().any(|weight| *weight != 1.0);
+        let weights = || Tensor::from_slice(&said.weights).unsqueeze(0);
+        Ok(Self {
+            ids: Tensor::from_slice(&said.ids).unsqueeze(0),
+            mask: Tensor::from_slice(&said.mask()).unsqueeze(0),
+            weights: is_weighted.then(|| weights().to_kind(Kind::Float)),
+            num_tokens: said.num_tokens as i64,
+            num_cut: said.num_cut,
+        })
+    }
+
+    /// Those of a text within a template, for whose length the tokenizer was opened.
+    pub fn within(
+        parts: &[WeightedText],
+        template: &PromptTemplate,
+        tokenizer: &TextTokenizer,
+    ) -> Result<Self, EngineError> {
+        let mut tokens = Self::from_parts(&template.around_parts(parts), tokenizer)?;
+        if template.keeps_end && tokens.num_cut > 0 {
+            let end = Self::encode(template.behind, tokenizer)?.ids;
+            let end = end.narrow(1, 0, template.ids_behind as i64);
+            let start = tokens.ids.size()[1] - end.size()[1];
+            tokens.ids = Tensor::cat(&[tokens.ids.narrow(1, 0, start), end], 1);
+        }
+        Ok(tokens)
+    }
+
+    /// Copy without padding.
+    pub fn unpadded(&self) -> Self {
+        let used = |xs: &Tensor| xs.narrow(1, 0, self.num_tokens);
+        Self {
+            ids: used(&self.ids),
+            mask: used(&self.mask),
+            weights: self.weights.as_ref().map(used),
+            ..*self
+        }
+    }
+
+    /// Notice about a text that is longer than the encoder reads.
+    pub fn cut_notice(&self, role: &str) -> Option<String> {
+        cut_notice(role, self.num_cut, self.ids.size()[1] as usize)
+    }
+}
+
+/// Part of the hidden states, `(1, L, C)`, or mask, `(1, L)`, that a model reads of a text within a template: without
+/// the dropped ids
+pub fn within_template(xs: &Tensor, template: &PromptTemplate) -> Tensor {
+    let dropped = template.dropped as i64;
+    xs.slice(1, dropped, None, 1)
+}

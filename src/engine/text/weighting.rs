@@ -1,0 +1,15 @@
+//! Weights of a prompt's words, such as `(word:1.2)`, on the hidden states of a text encoder, as in ComfyUI.
+//!
+//! By encoder: states of T5, UMT5 and Llama have weights, CLIP's pooled vector has none, and for Qwen ComfyUI has none.
+//! The empty prompt is the end token (for Llama the beginning token) and padding; for Chroma it is padding alone.
+
+use tch::{Kind, Tensor};
+
+/// Moves hidden states away from those of the empty prompt, or towards them: `empty + weight (states - empty)` in f32.
+/// States of weight 1 stay as they are. `states`, `empty`: `(1, L, C)`, of which `empty` may be longer; `weights`: `(1, L)`.
+pub(super) fn weigh(states: &Tensor, empty: &Tensor, weights: &Tensor) -> Tensor {
+    let weights = weights.to_device(states.device()).unsqueeze(-1);
+    let empty = empty.narrow(1, 0, states.size()[1]).to_kind(Kind::Float);
+    let moved = &empty + (states.to_kind(Kind::Float) - &empty) * &weights;
+    states.where_self(&weights.eq(1.0), &moved.to_kind(states.kind()))
+}
