@@ -9,7 +9,7 @@ use clap::Args;
 use safelight_core::catalog::{ComponentCard, IdentityCard, ModelCatalog};
 use safelight_core::fitting::LoraInfo;
 use safelight_core::job::JobErrorKind;
-use safelight_core::media::{MediaError, describe_media};
+use safelight_core::media::{MediaErrorKind, describe_media};
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::size_text;
@@ -57,7 +57,7 @@ pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
         let (facts, code) = match describe_media(&args.path) {
             Ok(facts) => (facts, 0),
             // A text has settings alone.
-            Err(MediaError::NotAImage { .. }) => (Vec::new(), 0),
+            Err(err) if err.kind == MediaErrorKind::NotAnImage => (Vec::new(), 0),
             Err(err) => (
                 vec![err.to_string()],
                 JobErrorKind::InvalidRequest.exit_code(),

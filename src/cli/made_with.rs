@@ -5,7 +5,9 @@ use std::path::Path;
 
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DtypeChoice, GenerateRequest, JobError, JobErrorKind, ResizeMode};
-use safelight_core::media::{MediaError, has_image_name, has_video_name, media_info};
+use safelight_core::media::{
+    MediaError, MediaErrorKind, has_image_name, has_video_name, media_info,
+};
 use safelight_core::restore::{self, ComfyWorkflow, FileSettings, ForeignSettings};
 use safelight_core::{fitting, sanitize};
 use serde_json::{Value, json};
@@ -27,7 +29,7 @@ pub(super) fn read(path: &Path) -> Option<Result<Vec<FileSettings>, JobError>> {
     let is_known = is_text || has_image_name(path) || has_video_name(path);
     let is_media = || match media_info(path) {
         Ok(_) => true,
-        Err(MediaError::NotAImage { .. }) => false,
+        Err(err) if err.kind == MediaErrorKind::NotAnImage => false,
         // Damaged, or a video that ffmpeg is missing for.
         Err(_) => path.metadata().is_ok_and(|meta| meta.len() > 0),
     };
@@ -37,7 +39,7 @@ pub(super) fn read(path: &Path) -> Option<Result<Vec<FileSettings>, JobError>> {
     Some(match restore::read_outputs(path) {
         Ok(found) if found.is_empty() => match media_info(path) {
             Ok(_) => Ok(found),
-            Err(MediaError::NotAImage { .. }) => Err(restore::says_nothing(path)),
+            Err(err) if err.kind == MediaErrorKind::NotAnImage => Err(restore::says_nothing(path)),
             // Damaged and empty files.
             Err(err) => Err(unreadable(&err)),
         },

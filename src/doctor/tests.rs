@@ -127,6 +127,12 @@ impl Case {
         self.first(name).status
     }
 
+    /// Asserts that the first check of this name ends so, and that its message, advice and command have these parts.
+    #[track_caller]
+    fn assert_says(&self, name: &str, status: CheckStatus, parts: &[&str]) {
+        assert_says(&self.first(name), status, parts);
+    }
+
     /// Writes these files next to libtorch's libraries.
     fn lay_libraries(&self, names: &[&str]) {
         for name in names {
@@ -146,6 +152,15 @@ impl Case {
     fn set_variables(&mut self, variables: &[(&str, &str)]) {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         self.patient.machine.variables = variables.iter().map(owned).collect();
+    }
+}
+
+#[track_caller]
+fn assert_says(check: &CheckResult, status: CheckStatus, parts: &[&str]) {
+    let text = format!("{}\n{}\n$ {}", check.message, check.advice, check.command);
+    assert_eq!(check.status, status, "{text}");
+    for part in parts {
+        assert!(text.contains(part), "without {part:?}: {text}");
     }
 }
 
@@ -179,10 +194,8 @@ fn a_sound_machine_without_a_gpu_has_nothing_failing_but_models() {
     assert_eq!((failing.len(), failing[0].name), (1, "models"));
     let gpu = case.first("gpu");
     assert!(gpu.message.contains("no supported GPU found"), "{gpu:?}");
-    let kernel = case.first("kernel");
     // Its age matters to gfx1151 only.
-    let expected = (CheckStatus::Ok, "6.17.1-1");
-    assert_eq!((kernel.status, &kernel.message[..]), expected);
+    case.assert_says("kernel", CheckStatus::Ok, &["6.17.1-1"]);
     assert!(case.named("driver").is_empty());
 }
 
@@ -192,10 +205,8 @@ fn without_libtorch_the_engine_is_not_tried() {
     case.patient.runtime = Err(RuntimeMissing::Nowhere {
         searched: Vec::new(),
     });
-    let libtorch = case.first("libtorch");
     let command = InstallationKind::of_this_program().libtorch_command();
-    assert_eq!(libtorch.status, CheckStatus::Fail);
-    assert_eq!(libtorch.command, command);
+    case.assert_says("libtorch", CheckStatus::Fail, &[&format!("$ {command}")]);
     assert!(case.named("engine").is_empty());
 }
 
@@ -203,11 +214,9 @@ fn without_libtorch_the_engine_is_not_tried() {
 fn another_version_of_libtorch_is_named() {
     let case = Case::new();
     case.set_version("2.9.1+cu128");
-    let libtorch = case.first("libtorch");
-    assert_eq!(libtorch.status, CheckStatus::Fail);
     let message =
         "this is libtorch 2.9.1+cu128, and Safelight has engines for 2.11.0 and 2.13.0 alone";
-    assert!(libtorch.message.starts_with(message), "{libtorch:?}");
+    case.assert_says("libtorch", CheckStatus::Fail, &[message]);
     assert!(case.named("engine").is_empty(), "it would only fail");
     for version in ["2.11.0+cu130", "2.13.0"] {
         case.set_version(version);
@@ -219,9 +228,8 @@ fn another_version_of_libtorch_is_named() {
 fn an_engine_that_cannot_start_gives_its_reason_and_advice() {
     let err = JobError::new(JobErrorKind::Device, "libtorch is broken").advise("Fetch it again");
     let check = checks::engine(Err(err));
-    assert_eq!(check.status, CheckStatus::Fail);
-    let said = (&*check.message, &*check.advice);
-    assert_eq!(said, ("libtorch is broken", "Fetch it again"));
+    let parts = ["libtorch is broken\n", "\nFetch it again"];
+    assert_says(&check, CheckStatus::Fail, &parts);
 }
 
 #[test]
@@ -229,52 +237,36 @@ fn a_gpu_runtime_that_cannot_be_used_fails_and_one_on_the_systems_libraries_lack
     let mut case = strix_halo();
     case.lay_libraries(&["libtorch_hip.so", "libc10_hip.so"]);
     case.engine.gpu_problem = Some("libtorch_hip.so could not be loaded: it is odd");
-    let engine = case.first("engine");
-    assert_eq!(engine.status, CheckStatus::Fail);
-    assert!(engine.message.ends_with("could not be loaded: it is odd"));
+    let message = "could not be loaded: it is odd\n";
+    case.assert_says("engine", CheckStatus::Fail, &[message]);
     let half = &case.named("libtorch")[1];
-    assert_eq!(half.status, CheckStatus::Warn);
-    assert!(half.message.contains("lacks libamdhip64.so"), "{half:?}");
+    assert_says(half, CheckStatus::Warn, &["lacks libamdhip64.so"]);
 
     case.engine.gpu_problem = None;
     case.engine.device = DeviceChoice::Cuda(0);
     assert_eq!(case.status("engine"), CheckStatus::Ok);
+    // It was loaded.
     let half = &case.named("libtorch")[1];
-    assert_eq!(half.status, CheckStatus::Ok, "it was loaded: {half:?}");
     let expected = "with libamdhip64.so, libMIOpen.so of the system";
-    assert!(half.message.contains(expected), "{half:?}");
+    assert_says(half, CheckStatus::Ok, &[expected]);
 }
 
 #[test]
 fn strix_halo_checks_report_kernel_memory_pool_and_device_access() {
     let case = strix_halo();
+    let (ok, warn) = (CheckStatus::Ok, CheckStatus::Warn);
     // A CPU libtorch does not use it.
-    let warned = ["gpu", "gpu access", "kernel"].map(|name| case.status(name));
-    assert_eq!(warned, [CheckStatus::Warn; 3]);
-    for (name, parts) in [
-        ("gpu", &["gfx1151", "one pool"][..]),
-        ("gpu access", &["$ sudo "]),
-        ("kernel", &["this is 6.17.1-1"]),
-        // 128 GiB less the system's 8, in pages of 4 KiB.
-        (
-            "gpu memory",
-            &[
-                "ttm.pages_limit=31457280",
-                "rebuild the initramfs and restart",
-            ],
-        ),
-        (
-            "gpu memory",
-            &["$ ", "pages_limit=31457280", "update-initramfs"],
-        ),
-    ] {
-        let check = case.first(name);
-        let text = format!("{}\n{}\n$ {}", check.message, check.advice, check.command);
-        assert!(
-            parts.iter().all(|part| text.contains(part)),
-            "{parts:?}: {text}"
-        );
-    }
+    case.assert_says("gpu", warn, &["gfx1151", "one pool"]);
+    case.assert_says("gpu access", warn, &["$ sudo "]);
+    case.assert_says("kernel", warn, &["this is 6.17.1-1"]);
+    // 128 GiB less the system's 8, in pages of 4 KiB.
+    let advice = [
+        "ttm.pages_limit=31457280",
+        "rebuild the initramfs and restart",
+    ];
+    case.assert_says("gpu memory", ok, &advice);
+    let command = ["$ ", "pages_limit=31457280", "update-initramfs"];
+    case.assert_says("gpu memory", ok, &command);
 
     case.set_kernel("6.18.4");
     assert_eq!(case.status("kernel"), CheckStatus::Ok);
@@ -295,11 +287,8 @@ fn memory_conflicts_with_the_driver_and_missing_libraries_are_reported() {
     case.lay_libraries(&["libtorch_hip.so"]);
     case.engine.device = DeviceChoice::Cuda(0);
     case.engine.total_bytes = 15_500 << 20;
-    let pool = case.first("gpu memory");
-    assert_eq!(pool.status, CheckStatus::Warn);
-    for expected in ["the driver says 15.1 GiB", "the least of"] {
-        assert!(pool.message.contains(expected), "{pool:?}");
-    }
+    let parts = ["the driver says 15.1 GiB", "the least of"];
+    case.assert_says("gpu memory", CheckStatus::Warn, &parts);
     // What an engine on the CPU tells is no driver's word.
     case.engine.device = DeviceChoice::Cpu;
     let pool = &case.named("gpu memory")[0];
@@ -380,9 +369,8 @@ fn failed_measurement_names_its_probe_and_keeps_earlier_figures() {
     assert_eq!((speed.len(), speed[0].status), (2, CheckStatus::Ok));
     let figure = speed[0].figure.as_ref().unwrap();
     assert_eq!((figure.value, figure.unit.as_str()), (0.1, "TFLOP/s"));
-    assert_eq!(speed[1].status, CheckStatus::Fail);
     let expected = "stopped at convolutions over time";
-    assert!(speed[1].message.contains(expected), "{speed:?}");
+    assert_says(&speed[1], CheckStatus::Fail, &[expected]);
     case.engine.ended = ChildExit::Badly {
         how: "signal 11".to_owned(),
         complaint: "first\nHSA exception".to_owned(),
@@ -415,14 +403,12 @@ fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
     let mut case = Case::new();
     let memory = [24_000_000_000, 1_000_000_000];
     case.patient.machine.nvidia = Ok(NvidiaReport::of_card("Some GPU", "580.1", "13.0", memory));
-    let gpu = case.first("gpu");
-    assert_eq!(gpu.status, CheckStatus::Warn);
-    assert!(gpu.message.contains("Some GPU"), "{gpu:?}");
-    assert_eq!(gpu.command, "safelight runtime install cuda13.0");
+    let parts = ["Some GPU", "$ safelight runtime install cuda13.0"];
+    case.assert_says("gpu", CheckStatus::Warn, &parts);
     let own = crate::runtimes::folder(&case.patient.paths).join("cuda13.0");
     fs::create_dir_all(&own).unwrap();
-    let gpu = case.first("gpu");
-    assert_eq!(gpu.command, "safelight runtime use cuda13.0", "{gpu:?}");
+    let command = "$ safelight runtime use cuda13.0";
+    case.assert_says("gpu", CheckStatus::Warn, &[command]);
     case.lay_libraries(&["libtorch_cuda.so"]);
     assert_eq!(case.status("gpu"), CheckStatus::Ok);
 }
@@ -436,11 +422,9 @@ fn nvidia_gpu_without_a_working_driver_is_reported() {
         let (name, text) = file.split_once(' ').unwrap();
         fs::write(device.join(name), text).unwrap();
     }
-    let gpu = case.first("gpu");
-    assert_eq!(gpu.status, CheckStatus::Warn);
     let message =
         "NVIDIA device 2684 (0000:01:00.0) is there, and NVIDIA's driver does not work: no driver";
-    assert_eq!(gpu.message, message);
+    case.assert_says("gpu", CheckStatus::Warn, &[message]);
 }
 
 #[test]
@@ -462,9 +446,7 @@ fn broken_settings_and_unknown_keys_are_reported() {
     ] {
         fs::write(&file, text).unwrap();
         case.patient.loaded = Settings::load(&file);
-        let settings = case.first("settings");
-        assert_eq!(settings.status, status);
-        assert!(settings.message.contains(part), "{settings:?}");
+        case.assert_says("settings", status, &[part]);
     }
 }
 
@@ -479,6 +461,5 @@ fn a_folder_for_results_that_cannot_be_made_fails_and_a_trial_leaves_nothing() {
     let file = case.root.path().join("a file");
     fs::write(&file, b"").unwrap();
     let check = checks::output_folder(&file.join("results"));
-    assert_eq!(check.status, CheckStatus::Fail);
-    assert!(check.advice.contains("output.folder"));
+    assert_says(&check, CheckStatus::Fail, &["output.folder"]);
 }

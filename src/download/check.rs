@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::CancelToken;
+use safelight_core::units::size_text;
 use sha2::{Digest as _, Sha256};
 
 use super::DownloadError;
@@ -29,21 +30,20 @@ pub(super) fn space<'a>(
         };
         let stat = folder
             .metadata()
-            .map_err(|source| DownloadError::disk(source, folder))?;
+            .map_err(|source| DownloadError::disk(&source, folder))?;
         let disk = disks.entry(stat.dev());
         let (_, wanted) = disk.or_insert_with(|| (folder.to_owned(), 0));
         // A server may claim any size.
         *wanted = wanted.saturating_add(bytes);
     }
     for (folder, bytes) in disks.into_values().filter(|(_, bytes)| *bytes > 0) {
-        let found = room_in(&folder).map_err(|source| DownloadError::disk(source, &folder))?;
+        let found = room_in(&folder).map_err(|source| DownloadError::disk(&source, &folder))?;
         let expected = bytes.saturating_add(SPARE_BYTES);
         if found < expected {
-            return Err(DownloadError::NoSpace {
-                expected,
-                found,
-                path: folder,
-            });
+            let (expected, found) = (size_text(expected), size_text(found));
+            let sentence =
+                format!("the download needs {expected} of free space, and there is {found}");
+            return Err(DownloadError::no_space(sentence, &folder));
         }
     }
     Ok(())

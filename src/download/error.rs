@@ -1,110 +1,108 @@
 //! Why a file could not be fetched: one sentence each.
 
-use safelight_core::units::size_text;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use thiserror::Error;
 
+/// A sentence that ends with the address or the file that it is about.
 #[derive(Debug, Error)]
-pub enum DownloadError {
-    #[error("the server did not answer ({reason}): {url}")]
-    Unreachable { reason: String, url: String },
-    #[error(
-        "the server redirects to another place ({reason}), so nothing is downloaded from it: {url}"
-    )]
-    Astray { reason: String, url: String },
-    #[error(
-        "nobody whom this system trusts has signed the server's certificate; in a network that puts its own in front, install that network's root certificate, or name its file in SSL_CERT_FILE: {url}"
-    )]
-    Stranger { url: String },
-    #[error("the server has another file: {found} bytes instead of {expected}: {url}")]
-    OtherSize {
-        expected: u64,
-        found: u64,
-        url: String,
-    },
-    #[error("the server answered with error {status} instead of the file: {url}")]
-    Status { status: u16, url: String },
-    #[error(
-        "this file needs agreement to its licence: agree on the model's page, create a token there, and set HF_TOKEN to it: {url}"
-    )]
-    Gated { url: String },
-    #[error("the file is not on the server: {url}")]
-    NotThere { url: String },
-    #[error("the server does not say how large the file is: {url}")]
-    NoSize { url: String },
-    #[error(
-        "the file on the server changed during the download; start again to get the new one: {url}"
-    )]
-    Changed { url: String },
-    #[error("the server sent bytes {found} instead of {expected}: {url}")]
-    WrongPart {
-        expected: String,
-        found: String,
-        url: String,
-    },
-    #[error(
-        "the connection broke too often ({reason}); what was downloaded is kept, start again to continue: {url}"
-    )]
-    Broken { reason: String, url: String },
-    #[error(
-        "the file was damaged during the download and is deleted (checksum {found} instead of {expected}); start again: {url}"
-    )]
-    Damaged {
-        expected: String,
-        found: String,
-        url: String,
-    },
-    #[error("the download needs {} of free space, and there is {}: {}", size_text(*expected), size_text(*found), path.display())]
-    NoSpace {
-        expected: u64,
-        found: u64,
-        path: PathBuf,
-    },
-    #[error(
-        "another file of this name is here, with {found} bytes instead of {expected}; move it away to download this one: {}",
-        path.display()
-    )]
-    Occupied {
-        expected: u64,
-        found: u64,
-        path: PathBuf,
-    },
-    #[error("another window or program is downloading this file: {}", path.display())]
-    Held { path: PathBuf },
-    #[error("cannot write the file ({source}): {}", path.display())]
-    Disk { source: io::Error, path: PathBuf },
+#[error("{sentence}: {place}")]
+pub struct DownloadError {
+    pub kind: DownloadErrorKind,
+    sentence: String,
+    pub(crate) place: String,
+}
+
+/// Cases that callers tell apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DownloadErrorKind {
+    /// No answer for this reason.
+    Unreachable(String),
+    /// An answer that may be better soon, with its fault as part of a sentence.
+    Passing(String),
+    Gated,
+    NoSpace,
+    /// A fault of this machine's disk, or of a file on it.
+    Disk,
+    /// Any other answer of the server.
+    Refused,
 }
 
 impl DownloadError {
-    pub(super) fn disk(source: io::Error, path: &Path) -> Self {
-        Self::Disk {
-            source,
-            path: path.to_owned(),
+    fn new(kind: DownloadErrorKind, sentence: impl Into<String>, place: impl Into<String>) -> Self {
+        Self {
+            kind,
+            sentence: sentence.into(),
+            place: place.into(),
         }
     }
 
-    /// Returns whether the same request may succeed soon.
-    pub(super) fn may_pass(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } | Self::WrongPart { .. } => true,
-            Self::Status { status, .. } => *status == 408 || *status == 429 || *status >= 500,
-            _ => false,
-        }
+    pub(super) fn unreachable(reason: String, url: &str) -> Self {
+        let sentence = format!("the server did not answer ({reason})");
+        Self::new(DownloadErrorKind::Unreachable(reason), sentence, url)
     }
 
-    /// Reason, as part of a sentence.
-    pub(super) fn reason(self) -> String {
-        match self {
-            Self::Unreachable { reason, .. } => reason,
-            Self::Status { status, .. } => format!("error {status}"),
-            Self::WrongPart {
-                expected, found, ..
-            } => {
-                format!("bytes {found} instead of {expected}")
+    pub(super) fn passing(fault: String, sentence: String, url: &str) -> Self {
+        Self::new(DownloadErrorKind::Passing(fault), sentence, url)
+    }
+
+    pub(super) fn gated(url: &str) -> Self {
+        let sentence = "this file needs agreement to its licence: agree on the model's page, create a token there, and set HF_TOKEN to it";
+        Self::new(DownloadErrorKind::Gated, sentence, url)
+    }
+
+    pub(super) fn refused(sentence: impl Into<String>, url: &str) -> Self {
+        Self::new(DownloadErrorKind::Refused, sentence, url)
+    }
+
+    pub(super) fn changed(url: &str) -> Self {
+        let sentence =
+            "the file on the server changed during the download; start again to get the new one";
+        Self::refused(sentence, url)
+    }
+
+    pub(super) fn broken(reason: &str, url: &str) -> Self {
+        let sentence = format!(
+            "the connection broke too often ({reason}); what was downloaded is kept, start again to continue"
+        );
+        Self::refused(sentence, url)
+    }
+
+    pub(super) fn damaged(found: &str, expected: &str, url: &str) -> Self {
+        let sentence = format!(
+            "the file was damaged during the download and is deleted (checksum {found} instead of {expected}); start again"
+        );
+        Self::refused(sentence, url)
+    }
+
+    pub(super) fn no_space(sentence: String, folder: &Path) -> Self {
+        Self::new(
+            DownloadErrorKind::NoSpace,
+            sentence,
+            folder.display().to_string(),
+        )
+    }
+
+    pub(super) fn on_disk(sentence: impl Into<String>, path: &Path) -> Self {
+        Self::new(
+            DownloadErrorKind::Disk,
+            sentence,
+            path.display().to_string(),
+        )
+    }
+
+    pub(super) fn disk(source: &io::Error, path: &Path) -> Self {
+        Self::on_disk(format!("cannot write the file ({source})"), path)
+    }
+
+    /// Reason why the same request may succeed soon; `None` if it will not.
+    pub(super) fn passing_reason(&self) -> Option<&str> {
+        match &self.kind {
+            DownloadErrorKind::Unreachable(reason) | DownloadErrorKind::Passing(reason) => {
+                Some(reason)
             }
-            err => err.to_string(),
+            _ => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::job::{JobError, JobErrorKind};
 
-use super::{DownloadError, ModelHub};
+use super::{DownloadError, DownloadErrorKind, ModelHub};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadItem {
@@ -28,18 +28,16 @@ pub fn orders(entry: &CatalogEntry, hub: &ModelHub, models: &Path) -> Vec<Downlo
 
 impl From<&DownloadError> for JobError {
     fn from(err: &DownloadError) -> Self {
-        let (kind, advice) = match err {
-            DownloadError::Unreachable { .. } => (
+        let (kind, advice) = match err.kind {
+            DownloadErrorKind::Unreachable(_) => (
                 JobErrorKind::Network,
                 "Check that this computer is online, and try again",
             ),
-            DownloadError::NoSpace { .. } => (
+            DownloadErrorKind::NoSpace => (
                 JobErrorKind::Disk,
                 "Free some space there, or choose another folder",
             ),
-            DownloadError::Occupied { .. }
-            | DownloadError::Held { .. }
-            | DownloadError::Disk { .. } => (JobErrorKind::Disk, ""),
+            DownloadErrorKind::Disk => (JobErrorKind::Disk, ""),
             _ => (JobErrorKind::Network, ""),
         };
         Self::from_error(kind, err).advise(advice)

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use safelight_core::job::CancelToken;
 
-pub use error::DownloadError;
+pub use error::{DownloadError, DownloadErrorKind};
 pub use hub::ModelHub;
 pub use item::{DownloadItem, orders};
 use partial::PartialFile;
@@ -219,7 +219,7 @@ fn ask(
     let facts = loop {
         match ask_once(order, remote, cancel) {
             None => return Ok(None),
-            Some(Err(err)) if err.may_pass() && failures < options.retries => {
+            Some(Err(err)) if err.passing_reason().is_some() && failures < options.retries => {
                 failures += 1;
                 options.wait_after(failures, || cancel.is_cancelled());
             }
@@ -227,20 +227,18 @@ fn ask(
         }
     };
     if let Some(expected) = order.bytes.filter(|bytes| *bytes != facts.bytes) {
-        return Err(DownloadError::OtherSize {
-            expected,
-            found: facts.bytes,
-            url: order.url.clone(),
-        });
+        let found = facts.bytes;
+        let sentence = format!("the server has another file: {found} bytes instead of {expected}");
+        return Err(DownloadError::refused(sentence, &order.url));
     }
     let is_done = match fs::metadata(&order.to) {
         Ok(stat) if stat.is_file() && stat.len() == facts.bytes => true,
         Ok(stat) => {
-            return Err(DownloadError::Occupied {
-                expected: facts.bytes,
-                found: stat.len(),
-                path: order.to.clone(),
-            });
+            let (expected, found) = (facts.bytes, stat.len());
+            let sentence = format!(
+                "another file of this name is here, with {found} bytes instead of {expected}; move it away to download this one"
+            );
+            return Err(DownloadError::on_disk(sentence, &order.to));
         }
         Err(_) => false,
     };
@@ -267,7 +265,7 @@ fn ask_once(
         .name("download".to_owned())
         .spawn(move || sender.send(remote.ask(&url)).ok());
     if let Err(source) = asking {
-        return Some(Err(DownloadError::disk(source, &order.to)));
+        return Some(Err(DownloadError::disk(&source, &order.to)));
     }
     loop {
         match answers.recv_timeout(LOOK_EVERY) {
@@ -275,9 +273,8 @@ fn ask_once(
             Err(_) if cancel.is_cancelled() => return None,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let reason = "the request ended without a word".to_owned();
-                let url = order.url.clone();
-                return Some(Err(DownloadError::Broken { reason, url }));
+                let reason = "the request ended without a word";
+                return Some(Err(DownloadError::broken(reason, &order.url)));
             }
         }
     }
@@ -311,17 +308,13 @@ fn fetch(
     report(progress);
     if let Some(expected) = &one.remote.sha256 {
         let Some(found) = check::sha256(partial.file(), cancel)
-            .map_err(|source| DownloadError::disk(source, &one.order.to))?
+            .map_err(|source| DownloadError::disk(&source, &one.order.to))?
         else {
             return Ok(None);
         };
         if found != *expected {
             partial.discard();
-            return Err(DownloadError::Damaged {
-                expected: expected.clone(),
-                found,
-                url: one.order.url.clone(),
-            });
+            return Err(DownloadError::damaged(&found, expected, &one.order.url));
         }
     }
     partial.finish()?;

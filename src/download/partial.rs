@@ -81,7 +81,7 @@ impl PartialFile {
         remote: &RemoteFile,
         piece_bytes: u64,
     ) -> Result<Self, DownloadError> {
-        let disk = |source| DownloadError::disk(source, to);
+        let disk = |source| DownloadError::disk(&source, to);
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder).map_err(disk)?;
         }
@@ -93,9 +93,8 @@ impl PartialFile {
             .open(part_path(to))
             .map_err(disk)?;
         if is_taken(&file) {
-            return Err(DownloadError::Held {
-                path: to.to_owned(),
-            });
+            let sentence = "another window or program is downloading this file";
+            return Err(DownloadError::on_disk(sentence, to));
         }
         let note = PartialNote::read(to, remote, piece_bytes)
             .unwrap_or_else(|| PartialNote::new(remote, piece_bytes));
@@ -183,7 +182,7 @@ impl PartialFile {
 
     /// Gives the whole file its name.
     pub(super) fn finish(&self) -> Result<(), DownloadError> {
-        let disk = |source| DownloadError::disk(source, &self.to);
+        let disk = |source| DownloadError::disk(&source, &self.to);
         self.file.sync_all().map_err(disk)?;
         // Nobody's file is written over, not even one that appeared meanwhile.
         fs::hard_link(part_path(&self.to), &self.to)

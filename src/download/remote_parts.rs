@@ -86,7 +86,7 @@ impl RemoteParts {
     pub fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, DownloadError> {
         let mut bytes = vec![0; end.saturating_sub(start) as usize];
         let read = self.partial.file().read_exact_at(&mut bytes, start);
-        read.map_err(|source| DownloadError::disk(source, self.path()))?;
+        read.map_err(|source| DownloadError::disk(&source, self.path()))?;
         Ok(bytes)
     }
 
@@ -106,18 +106,17 @@ impl RemoteParts {
             return Ok(Some(()));
         }
         let sum = check::sha256(self.partial.file(), cancel);
-        let sum = sum.map_err(|source| DownloadError::disk(source, self.path()))?;
+        let sum = sum.map_err(|source| DownloadError::disk(&source, self.path()))?;
         match sum {
             None => Ok(None),
             Some(found) if found == expected => Ok(Some(())),
             Some(found) => {
                 self.discard();
-                let (expected, url) = (expected.to_owned(), self.one.order.url.clone());
-                Err(DownloadError::Damaged {
+                Err(DownloadError::damaged(
+                    &found,
                     expected,
-                    found,
-                    url,
-                })
+                    &self.one.order.url,
+                ))
             }
         }
     }
@@ -156,7 +155,7 @@ pub fn page(
             return Ok(None);
         }
         match remote.page(url) {
-            Err(err) if err.may_pass() && failures < options.retries => {
+            Err(err) if err.passing_reason().is_some() && failures < options.retries => {
                 failures += 1;
                 options.wait_after(failures, || cancel.is_cancelled());
             }

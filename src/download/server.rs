@@ -73,8 +73,8 @@ impl RemoteServer {
         let bytes = text(&headers, "x-linked-size")
             .or_else(|| text(&headers, "content-length"))
             .and_then(|bytes| bytes.parse().ok())
-            .ok_or_else(|| DownloadError::NoSize {
-                url: url.to_owned(),
+            .ok_or_else(|| {
+                DownloadError::refused("the server does not say how large the file is", url)
             })?;
         let sha256 = linked.clone().filter(|tag| is_sha256(tag));
         Ok(RemoteFile {
@@ -99,10 +99,7 @@ impl RemoteServer {
         let mut text = String::new();
         let mut body = answer.into_body().into_reader().take(MAX_PAGE_BYTES);
         let read = body.read_to_string(&mut text);
-        read.map_err(|err| DownloadError::Unreachable {
-            reason: err.to_string(),
-            url: url.to_owned(),
-        })?;
+        read.map_err(|err| DownloadError::unreachable(err.to_string(), url))?;
         Ok(text)
     }
 
@@ -150,9 +147,8 @@ impl RemoteServer {
             file.bytes.to_string()
         };
         let etag = text(answer.headers(), "etag").map(|tag| unquoted(&tag));
-        let url = url.to_owned();
         if etag.is_some() && file.etag.is_some() && etag != file.etag {
-            return Err(DownloadError::Changed { url });
+            return Err(DownloadError::changed(url));
         }
         let (status, name) = if is_part {
             (StatusCode::PARTIAL_CONTENT, "content-range")
@@ -167,14 +163,13 @@ impl RemoteServer {
             Some(found)
                 if has_status && found.rsplit('/').next() != expected.rsplit('/').next() =>
             {
-                return Err(DownloadError::Changed { url });
+                return Err(DownloadError::changed(url));
             }
             found => {
-                return Err(DownloadError::WrongPart {
-                    expected,
-                    found: found.unwrap_or_else(|| "all or none".to_owned()),
-                    url,
-                });
+                let found = found.as_deref().unwrap_or("all or none");
+                let fault = format!("bytes {found} instead of {expected}");
+                let sentence = format!("the server sent {fault}");
+                return Err(DownloadError::passing(fault, sentence, url));
             }
         }
         // Never more than requested.
@@ -183,27 +178,38 @@ impl RemoteServer {
 }
 
 fn sound(status: StatusCode, url: &str) -> Result<(), DownloadError> {
-    let url = url.to_owned();
-    match status {
-        status if status.is_success() => Ok(()),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(DownloadError::Gated { url }),
-        StatusCode::NOT_FOUND | StatusCode::GONE => Err(DownloadError::NotThere { url }),
-        status => Err(DownloadError::Status {
-            status: status.as_u16(),
-            url,
-        }),
+    let refused = |sentence: &str| Err(DownloadError::refused(sentence, url));
+    match status.as_u16() {
+        200..300 => Ok(()),
+        401 | 403 => Err(DownloadError::gated(url)),
+        404 | 410 => refused("the file is not on the server"),
+        status => {
+            let fault = format!("error {status}");
+            let sentence = format!("the server answered with {fault} instead of the file");
+            match status {
+                408 | 429 | 500.. => Err(DownloadError::passing(fault, sentence, url)),
+                _ => refused(&sentence),
+            }
+        }
     }
 }
 
 fn unreachable_server(err: &ureq::Error, url: &str) -> DownloadError {
-    let (reason, url) = (err.to_string(), url.to_owned());
     match err {
         ureq::Error::TooManyRedirects
         | ureq::Error::RedirectFailed
         | ureq::Error::RequireHttpsOnly(_)
-        | ureq::Error::BadUri(_) => DownloadError::Astray { reason, url },
-        _ if trust::is_stranger(err) => DownloadError::Stranger { url },
-        _ => DownloadError::Unreachable { reason, url },
+        | ureq::Error::BadUri(_) => {
+            let sentence = format!(
+                "the server redirects to another place ({err}), so nothing is downloaded from it"
+            );
+            DownloadError::refused(sentence, url)
+        }
+        _ if trust::is_stranger(err) => DownloadError::refused(
+            "nobody whom this system trusts has signed the server's certificate; in a network that puts its own in front, install that network's root certificate, or name its file in SSL_CERT_FILE",
+            url,
+        ),
+        _ => DownloadError::unreachable(err.to_string(), url),
     }
 }
 
@@ -235,6 +241,9 @@ mod tests {
         let err = remote
             .ask("http://mirror.invalid/a.safetensors")
             .unwrap_err();
-        assert!(matches!(err, DownloadError::Astray { .. }), "{err:?}");
+        assert!(
+            err.to_string().contains("redirects to another place"),
+            "{err}"
+        );
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn run(
         next: AtomicUsize::new(0),
         is_over: AtomicBool::new(false),
     });
-    let disk = |source| DownloadError::disk(source, &one.order.to);
+    let disk = |source| DownloadError::disk(&source, &one.order.to);
     let connections = if one.remote.has_pieces {
         options.connections.max(1).min(shared.pieces.len().max(1))
     } else {
@@ -84,7 +84,7 @@ pub(super) fn run(
     if cancel.is_cancelled() {
         return Ok(None);
     }
-    Err(shared.broken(EARLY.to_owned()))
+    Err(shared.broken(EARLY))
 }
 
 /// Reports until all connections have ended, or until those that are left do not count any more. The first error is
@@ -137,9 +137,8 @@ impl SharedTransfer {
         self.cancel.is_cancelled() || self.is_over.load(Ordering::Relaxed)
     }
 
-    fn broken(&self, reason: String) -> DownloadError {
-        let url = self.one.order.url.clone();
-        DownloadError::Broken { reason, url }
+    fn broken(&self, reason: &str) -> DownloadError {
+        DownloadError::broken(reason, &self.one.order.url)
     }
 
     /// Fetches a piece, again and again while something of it comes.
@@ -158,10 +157,11 @@ impl SharedTransfer {
             failures = if is_stuck { failures + 1 } else { 0 };
             match tried {
                 Ok(()) if !is_stuck => {}
-                Err(err) if !err.may_pass() => return Err(err),
+                Err(err) if err.passing_reason().is_none() => return Err(err),
                 tried if failures > self.options.retries => {
-                    let reason = tried.map_or_else(DownloadError::reason, |()| EARLY.to_owned());
-                    return Err(self.broken(reason));
+                    let err = tried.err();
+                    let reason = err.as_ref().and_then(DownloadError::passing_reason);
+                    return Err(self.broken(reason.unwrap_or(EARLY)));
                 }
                 _ => self.options.wait_after(failures, || self.is_stopped()),
             }
@@ -185,15 +185,12 @@ impl SharedTransfer {
                 // It ended early: the next attempt says whether that is a habit.
                 Ok(0) => return Ok(()),
                 Ok(len) => len,
-                Err(err) => {
-                    let (reason, url) = (err.to_string(), url.clone());
-                    return Err(DownloadError::Unreachable { reason, url });
-                }
+                Err(err) => return Err(DownloadError::unreachable(err.to_string(), url)),
             };
             let new = (start.saturating_sub(at) as usize).min(len);
             let bytes = &buffer[new..len];
             let written = self.partial.write(piece, at + new as u64, bytes);
-            written.map_err(|source| DownloadError::disk(source, &self.one.order.to))?;
+            written.map_err(|source| DownloadError::disk(&source, &self.one.order.to))?;
             at += len as u64;
         }
         Ok(())

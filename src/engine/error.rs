@@ -9,7 +9,6 @@ use safelight_core::media::MediaError;
 use safelight_core::memory::ResourceFault;
 use safelight_core::model::CatalogError;
 use safelight_core::plan::{HostMemory, explain_shortage};
-use safelight_core::tokens::TokensError;
 use thiserror::Error;
 
 use crate::runtime::{RuntimeError, meminfo_bytes};
@@ -241,16 +240,8 @@ impl From<CatalogError> for EngineError {
                 }
             }
             CatalogError::Io { source, path } => Self::Io { source, path },
+            CatalogError::Request { reason, .. } => Self::Request { reason },
             err => Self::Catalog(err),
-        }
-    }
-}
-
-impl From<TokensError> for EngineError {
-    fn from(err: TokensError) -> Self {
-        match err {
-            TokensError::File(err) => err.into(),
-            TokensError::Request { reason } => Self::Request { reason },
         }
     }
 }

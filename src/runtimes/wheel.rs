@@ -7,7 +7,7 @@ use std::path::Path;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_wheels::{ListedWheel, WheelDirectory, WheelError, WheelMember};
 
-use crate::download::{DownloadError, RemoteParts};
+use crate::download::{DownloadError, DownloadErrorKind, RemoteParts};
 
 /// A wheel that is at least partly here.
 pub(super) enum OpenedWheel {
@@ -76,13 +76,13 @@ pub(super) fn cannot_write(err: &io::Error, place: &Path) -> JobError {
 
 /// In words for wheels: no server of theirs asks for a token.
 pub(super) fn job_error(err: &DownloadError) -> JobError {
-    match err {
-        DownloadError::Gated { url } => {
-            let what = format!("the server refuses to give the file: {url}");
+    match err.kind {
+        DownloadErrorKind::Gated => {
+            let what = format!("the server refuses to give the file: {}", err.place);
             JobError::new(JobErrorKind::Network, what)
                 .advise("Try again later, or take the wheels from another place with --from")
         }
-        err => JobError::from(err),
+        _ => JobError::from(err),
     }
 }
 

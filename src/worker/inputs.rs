@@ -15,7 +15,9 @@ use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, ResizeMode, SEEN_FRAMES, Video, disk_advice,
 };
 use safelight_core::lora::CheckedLora;
-use safelight_core::media::{self, MAX_VIDEO_PIXELS, MediaError, RgbPixels, VideoReader};
+use safelight_core::media::{
+    self, MAX_VIDEO_PIXELS, MediaError, MediaErrorKind, RgbPixels, VideoReader,
+};
 use safelight_core::model::CatalogError;
 
 use super::fingerprints;
@@ -354,7 +356,7 @@ fn fitted(image: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, Med
 }
 
 fn unusable(err: &MediaError) -> JobError {
-    if err.is_disk_full() {
+    if err.kind == MediaErrorKind::DiskFull {
         return save::error_of(err);
     }
     JobError::from_error(JobErrorKind::InvalidRequest, err)

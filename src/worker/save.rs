@@ -9,7 +9,9 @@ use std::sync::Arc;
 use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{CARRIED_APP, GenerateRequest, JobError, JobErrorKind, Video};
 use safelight_core::job_update::FallbackAttempt;
-use safelight_core::media::{self, MediaError, RgbPixels, VideoOptions, VideoWriter};
+use safelight_core::media::{
+    self, MediaError, MediaErrorKind, RgbPixels, VideoOptions, VideoWriter,
+};
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::naming::numbered_path;
 use safelight_core::protocol::EngineReport;
@@ -190,12 +192,19 @@ fn settings_of(request: &GenerateRequest, inputs: &JobInputs, made: ResultMeta<'
 
 /// A failed write: the disk's fault, or the request's when its path cannot work.
 pub(super) fn error_of(err: &MediaError) -> JobError {
-    if err.is_disk_full() {
-        return JobError::from_error(JobErrorKind::Disk, err)
-            .advise("Free some space or choose another folder");
-    }
-    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(match err {
-        MediaError::FrameRate(_) => "Change the video's frame rate in another program first",
-        _ => "Choose another file name or folder",
-    })
+    let (kind, advice) = match err.kind {
+        MediaErrorKind::DiskFull => (
+            JobErrorKind::Disk,
+            "Free some space or choose another folder",
+        ),
+        MediaErrorKind::FrameRate => (
+            JobErrorKind::InvalidRequest,
+            "Change the video's frame rate in another program first",
+        ),
+        _ => (
+            JobErrorKind::InvalidRequest,
+            "Choose another file name or folder",
+        ),
+    };
+    JobError::from_error(kind, err).advise(advice)
 }

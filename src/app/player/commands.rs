@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{SeedMode, random_seed};
-use safelight_core::media::{self, VideoOptions, VideoWriter};
+use safelight_core::media::{self, MediaErrorKind, VideoOptions, VideoWriter};
 use safelight_core::naming;
 use safelight_core::presets::QualityPreset;
 use serde_json::Value;
@@ -357,7 +357,7 @@ fn settings_of_frame(path: &Path, number: usize) -> Option<String> {
 }
 
 fn save_error(err: &MediaError) -> JobError {
-    let advice = if err.is_disk_full() {
+    let advice = if err.kind == MediaErrorKind::DiskFull {
         "Free some space, then save the frame again"
     } else {
         "Copy the frame instead, and paste it into another program"

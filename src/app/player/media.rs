@@ -171,11 +171,7 @@ fn open_video(
         ..ViewedMedia::default()
     };
     let frames = FileFrames::start(reader, max_side, Arc::clone(wake));
-    let frames = frames.map_err(|source| MediaError::Io {
-        action: "start reading",
-        source,
-        path: path.to_path_buf(),
-    })?;
+    let frames = frames.map_err(|err| MediaError::from_io("start reading", &err, path))?;
     Ok(OpenedFile {
         media,
         frames: ViewerFrames::File(Arc::new(frames)),

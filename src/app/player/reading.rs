@@ -177,11 +177,11 @@ fn read(mut reader: VideoReader, shared: &ParkedValue<SharedReading>, wake: &Vie
         });
         let read = read.unwrap_or_else(|| {
             has_broken_off = false;
-            Err(MediaError::Damaged {
-                kind: "video",
-                detail: "its reader failed".to_owned(),
-                path: reader.path().to_path_buf(),
-            })
+            Err(MediaError::damaged(
+                "video",
+                "its reader failed",
+                reader.path(),
+            ))
         });
         if !has_broken_off {
             // It has no more frames than these, whatever its header says.

@@ -188,15 +188,9 @@ fn plain_defaults(limits: &SizeLimits, schedule: Option<SchedulerDefaults>) -> M
 
 /// A description that asks for what the model cannot make, or previews another number of channels.
 fn check_spec(spec: &ModelSpec, facts: &ModelFacts, path: &Path) -> Result<(), CatalogError> {
-    let wrong = |reason: String| CatalogError::Config {
-        reason,
-        // A model without a separate file blames the catalogue.
-        path: if path.exists() {
-            path.to_owned()
-        } else {
-            spec.folder.clone()
-        },
-    };
+    // A model without a separate file blames the catalogue.
+    let path = if path.exists() { path } else { &spec.folder };
+    let wrong = |reason: String| CatalogError::config(reason, path);
     let (width, height) = (spec.defaults.width, spec.defaults.height);
     let form = GenerateForm {
         inputs: FormInputs::required_by(spec),

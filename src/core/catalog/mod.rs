@@ -32,9 +32,10 @@ use crate::library::{
     self, ComponentCandidate, ComponentLibrary, KnownComponents, SearchPath, SearchPaths,
     WeightFileRole,
 };
-use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
+use crate::model::{CatalogError, ComponentOverrides, ModelSpec, SEE_MODELS};
 use crate::networks::PartKind;
 use crate::settings::{AppPaths, Settings};
+use crate::units::size_text;
 use crate::{families, fitting};
 use build::{build, claiming};
 use entry::ModelEntry;
@@ -216,10 +217,14 @@ impl ModelCatalog {
 
     fn not_found(&self, id: &str) -> CatalogError {
         if let Some(entry) = self.missing.iter().find(|entry| entry.id == id) {
-            return CatalogError::NotHere {
-                name: entry.name.clone(),
-                what: entry.what.clone(),
-                bytes: entry.download_bytes,
+            let bytes = Some(entry.download_bytes).filter(|bytes| *bytes > 0);
+            let size = bytes.map_or_else(String::new, |it| format!(", {}", size_text(it)));
+            return CatalogError::Request {
+                reason: format!(
+                    "{} is not downloaded: it needs {}{size}",
+                    entry.name, entry.what
+                ),
+                advice: "Download it with `safelight download` and its id, put its folder into one that `safelight models` lists, or name the folder with --model",
             };
         }
         let known: Vec<&str> = self
@@ -228,9 +233,9 @@ impl ModelCatalog {
             .map(|spec| spec.id.as_str())
             .chain(self.missing.iter().map(|entry| entry.id.as_str()))
             .collect();
-        CatalogError::Unknown {
-            name: id.to_owned(),
-            known: known.join(", "),
+        CatalogError::Request {
+            reason: format!("there is no model '{id}'; available: {}", known.join(", ")),
+            advice: SEE_MODELS,
         }
     }
 

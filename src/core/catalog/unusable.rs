@@ -122,9 +122,7 @@ fn ailment_of(problem: &CatalogError) -> Option<ModelProblem> {
             Some(ModelProblem::Unsupported)
         }
         CatalogError::Catalogue { .. }
-        | CatalogError::Unknown { .. }
-        | CatalogError::UnknownNetwork { .. }
-        | CatalogError::NotHere { .. }
+        | CatalogError::Request { .. }
         | CatalogError::NoSuchPath { .. } => None,
         _ => Some(ModelProblem::Broken),
     }

@@ -155,7 +155,7 @@ pub(crate) fn fit_with(spec: &ModelSpec, path: &Path) -> String {
 /// The sentence without the path, which is shown next to it.
 fn reason(err: CatalogError) -> String {
     match err {
-        CatalogError::Lora { reason, .. } => reason,
+        CatalogError::WrongFile { reason, .. } => reason,
         err => err.to_string(),
     }
 }

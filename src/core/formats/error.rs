@@ -7,27 +7,14 @@ use thiserror::Error;
 
 use super::weights::HeaderError;
 use crate::files::{FileError, has_ending};
-use crate::units::size_text;
 
 #[derive(Debug, Error)]
 pub enum CatalogError {
-    /// Neither an id nor something on the disk.
-    #[error("there is no model '{name}'; available: {known}")]
-    Unknown { name: String, known: String },
-    /// No network for something else than making, by this name. `what`: networks of which kind.
-    #[error("none of the {what} here is called '{name}'; available: {known}")]
-    UnknownNetwork {
-        what: &'static str,
-        name: String,
-        known: String,
-    },
-    /// Known, but not on the disk.
-    #[error("{name} is not downloaded: it needs {what}{}", and_size(*bytes))]
-    NotHere {
-        name: String,
-        what: String,
-        /// 0 where it is not known.
-        bytes: u64,
+    /// A request that no file is at fault for.
+    #[error("{reason}")]
+    Request {
+        reason: String,
+        advice: &'static str,
     },
     #[error("there is no file or folder here: {}", path.display())]
     NoSuchPath { path: PathBuf },
@@ -35,9 +22,6 @@ pub enum CatalogError {
     NoModel { path: PathBuf },
     #[error("{what} is missing: {}", path.display())]
     Missing { what: String, path: PathBuf },
-    /// A file that only goes with a transformer.
-    #[error("this is {what} alone: choose the transformer that it goes with: {}", path.display())]
-    PartAlone { what: String, path: PathBuf },
     /// A component that a single file does not contain was not found in any searched folder.
     #[error("{what} is missing, such as {example}; looked in {looked}: {}", path.display())]
     MissingCompanion {
@@ -67,12 +51,7 @@ pub enum CatalogError {
     Expert { reason: String, path: PathBuf },
     #[error("cannot read: {source}: {}", path.display())]
     Io { source: io::Error, path: PathBuf },
-    /// A file that says something about a model, not its weights.
-    #[error("{reason}: {}", path.display())]
-    Config { reason: String, path: PathBuf },
-    #[error("this {} file is damaged: {reason}: {}", format_name(path), path.display())]
-    Weights { reason: String, path: PathBuf },
-    /// A sound file that is not weights, or is stored in a way that cannot be read.
+    /// A file that is damaged, of another kind, or stored in a way that cannot be read.
     #[error("{reason}: {}", path.display())]
     WrongFile {
         reason: String,
@@ -84,25 +63,6 @@ pub enum CatalogError {
         path.display()
     )]
     Pickle { instead: String, path: PathBuf },
-    #[error("tensor '{key}' is missing, expected the shape {expected:?}: {}", path.display())]
-    MissingTensor {
-        key: String,
-        expected: Vec<u64>,
-        path: PathBuf,
-    },
-    #[error(
-        "tensor '{key}' has the wrong shape, expected {expected:?}, found {found:?}: {}",
-        path.display()
-    )]
-    WrongShape {
-        key: String,
-        expected: Vec<u64>,
-        found: Vec<u64>,
-        path: PathBuf,
-    },
-    /// A LoRA that is none, or that is for another model.
-    #[error("{reason}: {}", path.display())]
-    Lora { reason: String, path: PathBuf },
     /// Sound as far as anyone knows, but not for this version.
     #[error("Safelight cannot run {what}: {}", path.display())]
     Unsupported { what: String, path: PathBuf },
@@ -112,17 +72,43 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
+    /// Of a file that says something about a model, not its weights.
     pub fn config(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        let (reason, path) = (reason.into(), path.into());
-        Self::Config { reason, path }
+        Self::wrong_file(reason, "", path)
     }
 
     /// Of a file that says something about a model, and is to be downloaded again.
     pub fn damaged(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        let advice = "The download may be incomplete: download this file again";
+        Self::wrong_file(reason, advice, path)
+    }
+
+    /// Of a LoRA that is none, or that is for another model.
+    pub fn lora(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self::wrong_file(reason, "`safelight inspect` says what a LoRA is for", path)
+    }
+
+    /// Of a tensor that is missing or has another shape.
+    pub(crate) fn tensor(reason: String, path: PathBuf) -> Self {
+        let is_alone = path.is_file() && !path.with_file_name("config.json").exists();
+        let advice = if is_alone {
+            "This file is a part of a model, or of another version of it: get the whole model from where it was published"
+        } else {
+            "The weights and their config.json do not belong together: download both again from the same place"
+        };
+        Self::wrong_file(reason, advice, path)
+    }
+
+    pub(crate) fn wrong_file(
+        reason: impl Into<String>,
+        advice: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> Self {
+        let (reason, path) = (reason.into(), path.into());
         Self::WrongFile {
-            reason: reason.into(),
-            advice: "The download may be incomplete: download this file again",
-            path: path.into(),
+            reason,
+            advice,
+            path,
         }
     }
 
@@ -141,11 +127,6 @@ impl CatalogError {
         Self::Expert { reason, path }
     }
 
-    pub fn lora(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        let (reason, path) = (reason.into(), path.into());
-        Self::Lora { reason, path }
-    }
-
     pub fn io(source: io::Error, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self::Io { source, path }
@@ -155,15 +136,19 @@ impl CatalogError {
     pub fn of_header(err: HeaderError, path: &Path) -> Self {
         match err {
             HeaderError::Io(source) => Self::io(source, path),
-            HeaderError::Unsound(reason) => Self::Weights {
-                reason,
-                path: path.to_owned(),
-            },
-            HeaderError::Unsupported { reason, advice } => Self::WrongFile {
-                reason,
-                advice,
-                path: path.to_owned(),
-            },
+            HeaderError::Unsound(reason) => {
+                let format = if has_ending(path, &["gguf"]) {
+                    "GGUF"
+                } else {
+                    "safetensors"
+                };
+                Self::wrong_file(
+                    format!("this {format} file is damaged: {reason}"),
+                    "The download may be incomplete: download this file again. If that changes nothing, the published file is wrong: get another one",
+                    path,
+                )
+            }
+            HeaderError::Unsupported { reason, advice } => Self::wrong_file(reason, advice, path),
         }
     }
 
@@ -180,23 +165,17 @@ impl CatalogError {
     /// Path of the error.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
-            Self::Unknown { .. } | Self::UnknownNetwork { .. } | Self::NotHere { .. } => None,
+            Self::Request { .. } => None,
             Self::NoSuchPath { path }
             | Self::NoModel { path }
             | Self::Missing { path, .. }
-            | Self::PartAlone { path, .. }
             | Self::MissingCompanion { path, .. }
             | Self::MissingCompanions { path, .. }
             | Self::WrongCompanion { path, .. }
             | Self::Expert { path, .. }
             | Self::Io { path, .. }
-            | Self::Config { path, .. }
-            | Self::Weights { path, .. }
             | Self::WrongFile { path, .. }
             | Self::Pickle { path, .. }
-            | Self::MissingTensor { path, .. }
-            | Self::WrongShape { path, .. }
-            | Self::Lora { path, .. }
             | Self::Unsupported { path, .. } => Some(path),
             Self::Catalogue(err) => Some(err.path()),
         }
@@ -210,22 +189,5 @@ fn listed(parts: &[(String, &'static str)]) -> String {
     match &all[..] {
         [rest @ .., last] if !rest.is_empty() => format!("{}; and {last};", rest.join("; ")),
         _ => all.concat(),
-    }
-}
-
-/// The format that a weight file is by its name.
-fn format_name(path: &Path) -> &'static str {
-    if has_ending(path, &["gguf"]) {
-        "GGUF"
-    } else {
-        "safetensors"
-    }
-}
-
-fn and_size(bytes: u64) -> String {
-    if bytes == 0 {
-        String::new()
-    } else {
-        format!(", {}", size_text(bytes))
     }
 }

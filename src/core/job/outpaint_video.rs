@@ -33,7 +33,7 @@ pub fn write_extended_video(
     let stem = source.path().file_stem().unwrap_or_default();
     let slug = naming::slug(&stem.to_string_lossy());
     let folder = folder.join(format!("{slug}-extended-{}", JobId::next()));
-    let disk = |err| MediaError::from_io("save the frames", err, &folder);
+    let disk = |err| MediaError::from_io("save the frames", &err, &folder);
     make_private_folder(&folder).map_err(disk)?;
     let frame = folder.join(format!("{slug}.png"));
     let mut num_frames = 0;

@@ -37,11 +37,11 @@ pub(crate) fn target(path: &Path) -> Result<ModelTarget, CatalogError> {
         }
     })?;
     if !stat.is_dir() && !stat.is_file() {
-        return Err(CatalogError::WrongFile {
-            reason: "this is a pipe or a device, not a file".to_owned(),
-            advice: "Choose a weight file or the folder of a model",
-            path: absolute,
-        });
+        return Err(CatalogError::wrong_file(
+            "this is a pipe or a device, not a file",
+            "Choose a weight file or the folder of a model",
+            absolute,
+        ));
     }
     let parent = absolute.parent().map(Path::to_owned).unwrap_or_default();
     if stat.is_dir() {

@@ -85,18 +85,19 @@ impl NetworkFolders {
         settings: &Settings,
         known: impl FnOnce() -> Vec<String>,
     ) -> Result<PathBuf, CatalogError> {
-        named(wanted, &self.files(paths, settings)).ok_or_else(|| CatalogError::UnknownNetwork {
-            what: self.what,
-            name: wanted.to_owned(),
-            known: match &*known() {
+        named(wanted, &self.files(paths, settings)).ok_or_else(|| {
+            let (what, home) = (self.what, self.home);
+            let known = match &*known() {
                 [] => format!(
-                    "none; put {} as .safetensors into {} or ComfyUI's models/{}",
-                    self.what,
-                    paths.models().join(self.home).display(),
-                    self.home
+                    "none; put {what} as .safetensors into {} or ComfyUI's models/{home}",
+                    paths.models().join(home).display(),
                 ),
                 known => known.join(", "),
-            },
+            };
+            CatalogError::Request {
+                reason: format!("none of the {what} here is called '{wanted}'; available: {known}"),
+                advice: "",
+            }
         })
     }
 }

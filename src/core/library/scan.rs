@@ -73,43 +73,37 @@ pub(crate) fn parts(found: &ScanResult, library: &ComponentLibrary) -> Vec<Compo
 
 /// Tokenizers of UMT5: in their own folders, in Wan's diffusers folders, within text encoders.
 pub(crate) fn tokenizers(found: &ScanResult, parts: &[ComponentCandidate]) -> Vec<PathBuf> {
-    let of_pipelines = tokenizers_of(found, "Wan");
-    let is_umt5 = |folder: &&PathBuf| folder.to_string_lossy().to_lowercase().contains("umt5");
-    let own = found.tokenizers.iter().filter(is_umt5).cloned();
-    let text_encoders = parts
-        .iter()
-        .filter(|item| item.role == WeightFileRole::Part(PartKind::Umt5))
-        .map(|item| item.place.clone());
-    own.chain(text_encoders)
-        .chain(of_pipelines)
-        .filter(|place| tokenizer::is_place(place))
-        .collect()
+    let is_umt5 = |item: &&ComponentCandidate| item.role == WeightFileRole::Part(PartKind::Umt5);
+    let text_encoders = parts.iter().filter(is_umt5);
+    let text_encoders = text_encoders.map(|item| item.place.clone());
+    tokenizers_of(found, "Wan", text_encoders, |path| path.contains("umt5"))
 }
 
 /// Tokenizers of Llama 3: in folders named after it, and in those of HunyuanVideo and FramePack.
 pub(crate) fn llama_tokenizers(found: &ScanResult) -> Vec<PathBuf> {
-    let of_pipelines = tokenizers_of(found, "HunyuanVideo");
-    let is_llama = |folder: &&PathBuf| {
-        let path = folder.to_string_lossy().to_lowercase();
-        ["llama", "hunyuanvideo", "framepack"]
-            .iter()
-            .any(|name| path.contains(name))
-            && !folder.ends_with("tokenizer_2")
-    };
-    let own = found.tokenizers.iter().filter(is_llama).cloned();
-    own.chain(of_pipelines)
-        .filter(|place| tokenizer::is_place(place))
-        .collect()
+    let names = ["llama", "hunyuanvideo", "framepack"];
+    tokenizers_of(found, "HunyuanVideo", std::iter::empty(), |path| {
+        names.iter().any(|name| path.contains(name)) && !path.ends_with("/tokenizer_2")
+    })
 }
 
-/// Tokenizers of the pipelines whose class begins so.
-fn tokenizers_of<'a>(found: &'a ScanResult, class: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
-    let is_of = move |folder: &Path| {
+/// Those of the folders whose lower-case paths `is_own` accepts, then others, then those of the pipelines whose class
+/// begins so.
+fn tokenizers_of(
+    found: &ScanResult,
+    class: &str,
+    others: impl Iterator<Item = PathBuf>,
+    is_own: impl Fn(&str) -> bool,
+) -> Vec<PathBuf> {
+    let own = found.tokenizers.iter();
+    let own = own.filter(|folder| is_own(&folder.to_string_lossy().to_lowercase()));
+    let is_of = |folder: &&PathBuf| {
         ModelIndex::read(folder).is_ok_and(|index| index.class.starts_with(class))
     };
     let folders = found.candidates.iter().map(|candidate| &candidate.folder);
-    let folders = folders.filter(move |folder| is_of(folder));
-    folders.map(|folder| folder.join("tokenizer"))
+    let of_pipelines = folders.filter(is_of).map(|folder| folder.join("tokenizer"));
+    let all = own.cloned().chain(others).chain(of_pipelines);
+    all.filter(|place| tokenizer::is_place(place)).collect()
 }
 
 /// Looks through one place. A folder that was seen before, under whatever name, is not looked at again.

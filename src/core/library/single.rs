@@ -70,7 +70,7 @@ pub(crate) fn is_other_model(kind: &TensorKind) -> bool {
 
 /// Error of a file without a transformer of a known family.
 pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
-    let (path, what) = (place.to_owned(), before_comma(&kind.text).to_owned());
+    let what = before_comma(&kind.text);
     let finishers = [
         ("upscaler", "Use it with `safelight upscale --model`"),
         (
@@ -81,19 +81,16 @@ pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let finisher = finishers.iter().find(|(role, _)| *role == kind.role);
     if let Some((_, advice)) = finisher.filter(|_| kind.is_supported) {
         let reason = format!("this is {what}, which makes nothing alone");
-        return CatalogError::WrongFile {
-            reason,
-            advice,
-            path,
-        };
+        return CatalogError::wrong_file(reason, advice, place);
     }
     let is_part = matches!(kind.role, "vae" | "text_encoder" | "image_encoder");
     if kind.role == "lora" || (is_part && kind.is_supported) {
-        CatalogError::PartAlone { what, path }
+        let reason = format!("this is {what} alone: choose the transformer that it goes with");
+        CatalogError::config(reason, place)
     } else if is_part || is_other_model(kind) {
-        CatalogError::unsupported(what, path)
+        CatalogError::unsupported(what, place)
     } else {
-        CatalogError::unsupported(format!("a single file with {}", kind.text), path)
+        CatalogError::unsupported(format!("a single file with {}", kind.text), place)
     }
 }
 

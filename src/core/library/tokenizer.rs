@@ -18,7 +18,7 @@ use crate::formats::weights::header::WeightHeader;
 use crate::library::component_search::wanted::TokenizerForm;
 use crate::model::CatalogError;
 use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
-use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TokensError, check_merges, packed_ids};
+use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, check_merges, packed_ids};
 
 /// Files of a tokenizer's folder, in order of precedence.
 const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
@@ -177,10 +177,7 @@ impl TokenizerTraits {
             let TokenizerVocabulary { num_ids, form } = read_sound(&vocab)?;
             (Some(Self { num_ids, form }), vocab)
         } else if place.join(PACKED_MERGES).exists() {
-            let num_ids = packed_ids(place).map_err(|err| match err {
-                TokensError::File(err) => err,
-                TokensError::Request { reason } => CatalogError::config(reason, place),
-            })?;
+            let num_ids = packed_ids(place)?;
             let form = TokenizerForm::Pairs;
             (Some(Self { num_ids, form }), place.join(PACKED_MERGES))
         } else if spiece.exists() {

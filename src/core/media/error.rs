@@ -4,10 +4,9 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::RgbPixels;
-use crate::formats::kind;
 use crate::units::size_text;
 
 /// Frame rates that every format can keep.
@@ -16,70 +15,76 @@ pub(super) const MAX_FPS: f64 = 240.0;
 /// Larger settings are neither written nor read.
 pub const MAX_SETTINGS_BYTES: u64 = 16 << 20;
 
-/// Why an image, a video or the settings inside them could not be read or written.
+/// Error of reading or writing an image, a video or the settings inside them.
 #[derive(Debug, thiserror::Error)]
-pub enum MediaError {
-    #[error("this file does not exist: {path}", path = path.display())]
-    NotFound { path: PathBuf },
-    #[error("this is a folder, not a file: {path}", path = path.display())]
-    IsFolder { path: PathBuf },
-    #[error("this is a device or pipe, not a file: {path}", path = path.display())]
-    NotAFile { path: PathBuf },
-    #[error("no permission to {action}: {path}", path = path.display())]
-    Denied { action: &'static str, path: PathBuf },
-    #[error("could not {action} ({source}): {path}", path = path.display())]
-    Io {
-        action: &'static str,
-        source: io::Error,
-        path: PathBuf,
-    },
+#[error("{sentence}")]
+pub struct MediaError {
+    pub kind: MediaErrorKind,
+    pub(super) sentence: String,
+}
 
-    #[error(
-        "this is {found}, not a {} image: {path}",
-        kind::image_formats(),
-        path = path.display()
-    )]
-    NotAImage { found: String, path: PathBuf },
-    #[error("this {kind} file is incomplete and cannot be opened: {path}", path = path.display())]
-    Truncated { kind: &'static str, path: PathBuf },
-    #[error("this {kind} file is damaged and cannot be opened ({detail}): {path}", path = path.display())]
-    Damaged {
-        kind: &'static str,
-        detail: String,
-        path: PathBuf,
-    },
-
-    #[error(
-        "this is {found}, not an {} video, an animated GIF, WebP or PNG, or numbered PNG images: {path}",
-        kind::video_formats(),
-        path = path.display()
-    )]
-    NotAVideo { found: String, path: PathBuf },
-
-    #[error("this folder does not exist, nor does the one above it: {path}", path = path.display())]
-    FolderMissing { path: PathBuf },
-    #[error("this is a file, not a folder to write to: {path}", path = path.display())]
-    FolderIsFile { path: PathBuf },
-    #[error("this file is write-protected and cannot be replaced: {path}", path = path.display())]
-    WriteProtected { path: PathBuf },
-    #[error("the disk is full: {path}", path = path.display())]
-    DiskFull { path: PathBuf },
-
-    #[error("the settings in this file should be a JSON object of at most {max}, but are {found}: {path}", max = size_text(MAX_SETTINGS_BYTES), path = path.display())]
-    Settings { found: String, path: PathBuf },
-    #[error("this is {found}, which carries no settings; use an image, a video or a JSON file: {path}", path = path.display())]
-    NoCarrier { found: String, path: PathBuf },
-    #[error("the frame rate must be between {MIN_FPS} and {MAX_FPS}, not {0}")]
-    FrameRate(f64),
-    /// Any other error.
-    #[error("{0}")]
-    Other(String),
+/// Errors that callers tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaErrorKind {
+    NotFound,
+    /// A file of a format that is no image.
+    NotAnImage,
+    /// A file of a format that carries no settings.
+    NoCarrier,
+    /// Settings that are no JSON object, or too long.
+    Settings,
+    Truncated,
+    DiskFull,
+    FrameRate,
+    Other,
 }
 
 impl MediaError {
+    /// An error about a file; its sentence ends with the path.
+    pub(crate) fn of_kind(kind: MediaErrorKind, sentence: impl Display, path: &Path) -> Self {
+        Self {
+            kind,
+            sentence: format!("{sentence}: {}", path.display()),
+        }
+    }
+
     /// A sentence about a file.
-    pub(crate) fn with_path(sentence: impl Display, path: &Path) -> Self {
-        Self::Other(format!("{sentence}: {}", path.display()))
+    pub fn with_path(sentence: impl Display, path: &Path) -> Self {
+        Self::of_kind(MediaErrorKind::Other, sentence, path)
+    }
+
+    /// A sentence about no file.
+    pub fn other(sentence: impl Into<String>) -> Self {
+        Self {
+            kind: MediaErrorKind::Other,
+            sentence: sentence.into(),
+        }
+    }
+
+    pub(super) fn is_folder(path: &Path) -> Self {
+        Self::with_path("this is a folder, not a file", path)
+    }
+
+    pub(super) fn not_a_file(path: &Path) -> Self {
+        Self::with_path("this is a device or pipe, not a file", path)
+    }
+
+    pub(super) fn settings(found: &str, path: &Path) -> Self {
+        let most = size_text(MAX_SETTINGS_BYTES);
+        let sentence = format_args!(
+            "the settings in this file should be a JSON object of at most {most}, but are {found}"
+        );
+        Self::of_kind(MediaErrorKind::Settings, sentence, path)
+    }
+
+    pub(super) fn truncated(kind: &str, path: &Path) -> Self {
+        let sentence = format_args!("this {kind} file is incomplete and cannot be opened");
+        Self::of_kind(MediaErrorKind::Truncated, sentence, path)
+    }
+
+    pub fn damaged(kind: &str, detail: &str, path: &Path) -> Self {
+        let sentence = format_args!("this {kind} file is damaged and cannot be opened ({detail})");
+        Self::with_path(sentence, path)
     }
 
     pub(super) fn no_frames(path: &Path) -> Self {
@@ -87,7 +92,7 @@ impl MediaError {
     }
 
     pub(super) fn no_pixels(width: u32, height: u32) -> Self {
-        Self::Other(format!(
+        Self::other(format!(
             "width and height must be at least 1, not {width} × {height}"
         ))
     }
@@ -102,25 +107,23 @@ impl MediaError {
     }
 
     /// The sentence for a failed file operation; `action` continues "could not …".
-    pub(crate) fn from_io(action: &'static str, source: io::Error, path: &Path) -> Self {
-        let path = path.to_path_buf();
+    pub fn from_io(action: &str, source: &io::Error, path: &Path) -> Self {
         match source.kind() {
-            io::ErrorKind::NotFound => Self::NotFound { path },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::Denied { action, path }
+            io::ErrorKind::NotFound => {
+                Self::of_kind(MediaErrorKind::NotFound, "this file does not exist", path)
             }
-            io::ErrorKind::IsADirectory => Self::IsFolder { path },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
-            _ => Self::Io {
-                action,
-                source,
-                path,
-            },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::denied(action, path)
+            }
+            io::ErrorKind::IsADirectory => Self::is_folder(path),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::of_kind(MediaErrorKind::DiskFull, "the disk is full", path)
+            }
+            _ => Self::with_path(format_args!("could not {action} ({source})"), path),
         }
     }
 
-    /// Returns true if the disk was full, which more space fixes.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::DiskFull { .. })
+    pub(super) fn denied(action: &str, path: &Path) -> Self {
+        Self::with_path(format_args!("no permission to {action}"), path)
     }
 }

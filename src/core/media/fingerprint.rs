@@ -38,7 +38,7 @@ pub fn component_fingerprint(path: &Path) -> Result<String, MediaError> {
 
 fn of_folder(mut hash: u64, folder: &Path, depth: usize) -> Result<u64, MediaError> {
     let places = sorted_entries(folder)
-        .map_err(|err| MediaError::from_io("read the folder", err, folder))?;
+        .map_err(|err| MediaError::from_io("read the folder", &err, folder))?;
     for place in places {
         let name = place.file_name().unwrap_or_default().to_string_lossy();
         if place.is_file() {
@@ -51,7 +51,7 @@ fn of_folder(mut hash: u64, folder: &Path, depth: usize) -> Result<u64, MediaErr
 }
 
 fn sampled(hash: u64, path: &Path) -> Result<u64, MediaError> {
-    let failed = |err| MediaError::from_io("read the file", err, path);
+    let failed = |err| MediaError::from_io("read the file", &err, path);
     let mut file = open_regular(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
     let mut hash = hashed(hash, &bytes.to_le_bytes());
@@ -75,7 +75,7 @@ fn of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<String, Med
     let mut hash = OFFSET;
     let mut buffer = vec![0; 1 << 16];
     for path in files {
-        let failed = |err| MediaError::from_io("read the file", err, path);
+        let failed = |err| MediaError::from_io("read the file", &err, path);
         let mut file = open_regular(path).map_err(failed)?;
         loop {
             let count = file.read(&mut buffer).map_err(failed)?;

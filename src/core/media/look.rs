@@ -8,7 +8,7 @@ use std::path::Path;
 use image::ImageDecoder as _;
 use image::codecs::bmp::BmpDecoder;
 
-use super::open::{DecodeFailure, EMPTY, check_size, heif, jpeg, png, tiff};
+use super::open::{DecodeFailure, EMPTY, check_size, heif, jpeg, not_an_image, png, tiff};
 use super::source::{VideoInfo, video_info};
 use super::{MediaError, VideoReader, open_image, sound_for};
 use crate::formats::kind::FileFormat;
@@ -44,10 +44,7 @@ pub fn media_info(path: &Path) -> Result<VideoInfo, MediaError> {
             .map(|image| image.dimensions())
             .map_err(DecodeFailure::from),
         FileFormat::Json | FileFormat::Other(_) => {
-            return Err(MediaError::NotAImage {
-                found: opened.kind.described().to_owned(),
-                path: path.to_path_buf(),
-            });
+            return Err(not_an_image(opened.kind, path));
         }
     };
     size.and_then(|(width, height)| check_size(width, height).map(|()| (width, height)))

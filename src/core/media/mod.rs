@@ -32,7 +32,7 @@ pub use crate::formats::kind::{image_formats, video_formats};
 pub use alpha::AlphaChannel;
 pub use edges::canny;
 pub use endings::{IMAGE_ENDINGS, VIDEO_ENDINGS, has_image_name, has_video_name};
-pub use error::{MAX_SETTINGS_BYTES, MediaError};
+pub use error::{MAX_SETTINGS_BYTES, MediaError, MediaErrorKind};
 pub use fingerprint::{component_fingerprint, image_fingerprint, video_fingerprint};
 pub use look::{describe_media, media_info, video_or_image_info};
 pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_image, open_mask, softened, write_mask};

@@ -17,17 +17,13 @@ pub(super) struct SniffedFile {
 
 /// Opens a regular file and looks at its first bytes; `action` continues "could not …".
 pub(super) fn open_file(path: &Path, action: &'static str) -> Result<SniffedFile, MediaError> {
-    let failed = |err: io::Error| MediaError::from_io(action, err, path);
+    let failed = |err: io::Error| MediaError::from_io(action, &err, path);
     let meta = fs::metadata(path).map_err(failed)?;
     if meta.is_dir() {
-        return Err(MediaError::IsFolder {
-            path: path.to_path_buf(),
-        });
+        return Err(MediaError::is_folder(path));
     }
     if !meta.is_file() {
-        return Err(MediaError::NotAFile {
-            path: path.to_path_buf(),
-        });
+        return Err(MediaError::not_a_file(path));
     }
     let mut file = open_regular(path).map_err(failed)?;
     let mut head = Vec::with_capacity(HEAD_BYTES);

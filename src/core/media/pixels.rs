@@ -27,7 +27,7 @@ impl RgbPixels {
         }
         let expected = (u64::from(width) * u64::from(height)).saturating_mul(3);
         let found = image.rgb.len();
-        Err(MediaError::Other(format!(
+        Err(MediaError::other(format!(
             "expected {expected} bytes of pixels for {width} × {height}, found {found}"
         )))
     }

@@ -20,7 +20,7 @@ pub(super) fn check_place(path: &Path) -> Result<(), MediaError> {
     let folder = folder_of(path);
     let made = make_folder(folder)?;
     // Without a name where the system can: nothing stays of it, whoever is killed.
-    let tried = tempfile::tempfile_in(folder).map_err(|err| not_created(err, folder));
+    let tried = tempfile::tempfile_in(folder).map_err(|err| not_created(&err, folder));
     if made {
         remove_made(Some(folder));
     } else {
@@ -30,13 +30,10 @@ pub(super) fn check_place(path: &Path) -> Result<(), MediaError> {
 }
 
 /// Why a folder that is there takes no new file.
-fn not_created(err: io::Error, folder: &Path) -> MediaError {
+fn not_created(err: &io::Error, folder: &Path) -> MediaError {
     match err.kind() {
         // It is one that takes no files, as in /proc.
-        io::ErrorKind::NotFound => MediaError::Denied {
-            action: "write into the folder",
-            path: folder.to_path_buf(),
-        },
+        io::ErrorKind::NotFound => MediaError::denied("write into the folder", folder),
         _ => MediaError::from_io("write into the folder", err, folder),
     }
 }
@@ -44,20 +41,17 @@ fn not_created(err: io::Error, folder: &Path) -> MediaError {
 /// Refuses what must not be replaced by a file.
 pub fn check_target(path: &Path) -> Result<(), MediaError> {
     match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Err(MediaError::IsFolder {
-            path: path.to_path_buf(),
-        }),
-        Ok(meta) if !meta.is_file() => Err(MediaError::NotAFile {
-            path: path.to_path_buf(),
-        }),
-        Ok(meta) if meta.permissions().readonly() => Err(MediaError::WriteProtected {
-            path: path.to_path_buf(),
-        }),
+        Ok(meta) if meta.is_dir() => Err(MediaError::is_folder(path)),
+        Ok(meta) if !meta.is_file() => Err(MediaError::not_a_file(path)),
+        Ok(meta) if meta.permissions().readonly() => Err(MediaError::with_path(
+            "this file is write-protected and cannot be replaced",
+            path,
+        )),
         Ok(_) => Ok(()),
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
         // "Not a directory" is worded by the folder's own check.
         Err(err) if err.kind() == io::ErrorKind::NotADirectory => Ok(()),
-        Err(err) => Err(MediaError::from_io("write there", err, path)),
+        Err(err) => Err(MediaError::from_io("write there", &err, path)),
     }
 }
 
@@ -70,25 +64,29 @@ fn folder_of(path: &Path) -> &Path {
 
 /// Makes `folder` when only it is missing, and tells whether it did.
 fn make_folder(folder: &Path) -> Result<bool, MediaError> {
-    let path = || folder.to_path_buf();
+    let missing = || {
+        MediaError::with_path(
+            "this folder does not exist, nor does the one above it",
+            folder,
+        )
+    };
     match fs::metadata(folder) {
         Ok(meta) if meta.is_dir() => return Ok(false),
-        Ok(_) => return Err(MediaError::FolderIsFile { path: path() }),
-        Err(err) if err.kind() == io::ErrorKind::NotADirectory => {
-            return Err(MediaError::FolderMissing { path: path() });
+        Ok(_) => {
+            let sentence = "this is a file, not a folder to write to";
+            return Err(MediaError::with_path(sentence, folder));
         }
+        Err(err) if err.kind() == io::ErrorKind::NotADirectory => return Err(missing()),
         Err(err) if err.kind() != io::ErrorKind::NotFound => {
-            return Err(MediaError::from_io("write into the folder", err, folder));
+            return Err(MediaError::from_io("write into the folder", &err, folder));
         }
         Err(_) => {}
     }
     match fs::create_dir(folder) {
         Ok(()) => Ok(true),
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(err) if err.kind() == io::ErrorKind::NotFound => {
-            Err(MediaError::FolderMissing { path: path() })
-        }
-        Err(err) => Err(MediaError::from_io("make the folder", err, folder)),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Err(missing()),
+        Err(err) => Err(MediaError::from_io("make the folder", &err, folder)),
     }
 }
 
@@ -117,7 +115,7 @@ impl AtomicFile {
         let (file, partial) = created
             .map_err(|err| {
                 remove_made(made.as_deref());
-                not_created(err, folder)
+                not_created(&err, folder)
             })?
             .into_parts();
         Ok(Self {
@@ -133,13 +131,13 @@ impl AtomicFile {
             .file
             .as_mut()
             .map_or(Ok(()), |file| file.write_all(bytes));
-        written.map_err(|err| self.failed(err))
+        written.map_err(|err| self.failed(&err))
     }
 
     /// Makes sure that everything is on the disk, where a full one shows at the latest.
     pub fn complete(&mut self) -> Result<(), MediaError> {
         let synced = self.file.take().map_or(Ok(()), |file| file.sync_all());
-        synced.map_err(|err| self.failed(err))
+        synced.map_err(|err| self.failed(&err))
     }
 
     /// Gives the file its name, which is in the folder that it was opened for.
@@ -149,7 +147,7 @@ impl AtomicFile {
         let named = self.partial.take().map_or(Ok(()), |it| it.persist(path));
         named.map_err(|err| {
             self.partial = Some(err.path);
-            self.failed(err.error)
+            self.failed(&err.error)
         })?;
         Ok(path.to_path_buf())
     }
@@ -178,7 +176,7 @@ impl AtomicFile {
         self.partial = Some(partial);
         match err.kind() {
             io::ErrorKind::AlreadyExists => Ok(false),
-            _ => Err(self.failed(err)),
+            _ => Err(self.failed(&err)),
         }
     }
 
@@ -187,7 +185,7 @@ impl AtomicFile {
         self.partial = TempPath::try_from_path(path).ok();
     }
 
-    fn failed(&self, err: io::Error) -> MediaError {
+    fn failed(&self, err: &io::Error) -> MediaError {
         MediaError::from_io("write", err, &self.path)
     }
 }
@@ -249,6 +247,7 @@ fn remove_made(folder: Option<&Path>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::media::MediaErrorKind;
 
     #[test]
     fn check_place_removes_partial_files_of_dead_processes() {
@@ -296,27 +295,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, b"").unwrap();
-        let message = |path: &Path| check_place(path).unwrap_err();
-        assert!(matches!(
-            message(&file.join("a.png")),
-            MediaError::FolderIsFile { .. }
-        ));
-        assert!(matches!(
-            message(&file.join("b/a.png")),
-            MediaError::FolderMissing { .. }
-        ));
-        assert!(matches!(
-            message(folder.path()),
-            MediaError::IsFolder { .. }
-        ));
-        assert!(matches!(
-            message(Path::new("/dev/null")),
-            MediaError::NotAFile { .. }
-        ));
         let mut permissions = fs::metadata(&file).unwrap().permissions();
         permissions.set_readonly(true);
         fs::set_permissions(&file, permissions).unwrap();
-        assert!(matches!(message(&file), MediaError::WriteProtected { .. }));
+        for (path, message) in [
+            (file.join("a.png"), "this is a file, not a folder"),
+            (file.join("b/a.png"), "this folder does not exist, nor"),
+            (folder.path().to_owned(), "this is a folder, not a file"),
+            (PathBuf::from("/dev/null"), "this is a device or pipe"),
+            (file, "this file is write-protected"),
+        ] {
+            let err = check_place(&path).unwrap_err().to_string();
+            assert!(err.starts_with(message), "{err}");
+        }
     }
 
     #[test]
@@ -326,10 +317,8 @@ mod tests {
         let mut pending = AtomicFile::new(&path).unwrap();
         // The device that is always full serves as the disk.
         pending.file = File::options().write(true).open("/dev/full").ok();
-        assert!(matches!(
-            pending.write(b"pixels"),
-            Err(MediaError::DiskFull { .. })
-        ));
+        let err = pending.write(b"pixels").unwrap_err();
+        assert_eq!(err.kind, MediaErrorKind::DiskFull);
         drop(pending);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }

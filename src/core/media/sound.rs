@@ -84,7 +84,7 @@ impl SoundTrack {
         take: &mut dyn FnMut(&[u8]) -> Result<(), MediaError>,
     ) -> Result<(), MediaError> {
         let failed = |err: std::io::Error| {
-            MediaError::Other(format!("the sound of the source cannot be read ({err})"))
+            MediaError::other(format!("the sound of the source cannot be read ({err})"))
         };
         let mut file = &self.file;
         file.rewind().map_err(failed)?;

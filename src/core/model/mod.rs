@@ -21,6 +21,7 @@ mod spec;
 mod step_cache;
 
 pub use crate::formats::{CatalogError, read_json};
+pub(crate) use advice::SEE_MODELS;
 pub use advice::advice_for;
 pub use blocks::BlockSet;
 pub use component::ModelComponent;

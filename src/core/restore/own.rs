@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::fitting;
 use crate::job::GenerateRequest;
-use crate::media::{self, MAX_SETTINGS_BYTES, MediaError};
+use crate::media::{self, MAX_SETTINGS_BYTES, MediaError, MediaErrorKind};
 use crate::restore::names::file_name;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -52,9 +52,16 @@ pub(super) fn read(path: &Path) -> Result<Option<EmbeddedSettings>, MediaError> 
     let text = match media::read_settings(path) {
         Ok(text) => text,
         // A file that cannot carry ours, or is damaged, may still carry another program's, or have them next to it.
-        Err(MediaError::NoCarrier { .. } | MediaError::Truncated { .. }) => None,
+        Err(err)
+            if matches!(
+                err.kind,
+                MediaErrorKind::NoCarrier | MediaErrorKind::Truncated
+            ) =>
+        {
+            None
+        }
         // Nor is every JSON that ours cannot be in.
-        Err(MediaError::Settings { .. }) if is_short(path) => None,
+        Err(err) if err.kind == MediaErrorKind::Settings && is_short(path) => None,
         Err(err) => return Err(err),
     };
     let Some(text) = text else {

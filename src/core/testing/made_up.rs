@@ -183,6 +183,11 @@ pub(crate) fn write(path: &Path, shapes: &Shapes, dtype: &'static str) -> PathBu
     write_with_tokenizer(path, shapes, dtype, 0)
 }
 
+/// A Wan transformer in halves under this name in a folder.
+pub(crate) fn wan_in(models: &Path, name: &str, dims: Dims) -> PathBuf {
+    write(&models.join(name), &transformer(dims), "F16")
+}
+
 /// As [`write`], with a `spiece_model` of so many empty pieces.
 pub(crate) fn write_with_tokenizer(
     path: &Path,

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::media::RgbPixels;
+use crate::media::{RgbPixels, VideoOptions};
+use crate::model::ModelSpec;
 
 /// A file or folder of the project.
 pub(crate) fn project(place: &str) -> PathBuf {
@@ -41,4 +42,42 @@ pub(crate) fn mean_distance(a: &RgbPixels, b: &RgbPixels) -> f64 {
 pub(crate) fn table(rows: &str) -> impl Iterator<Item = (&str, &str)> {
     rows.lines()
         .map(|row| row.trim().split_once(" -> ").expect("a row has two names"))
+}
+
+/// Asserts that a text has each of these parts.
+#[track_caller]
+pub(crate) fn assert_has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "without {part:?}: {text}");
+    }
+}
+
+/// Asserts that no model is opened from a place, and that the reason has each of these parts.
+#[track_caller]
+pub(crate) fn assert_not_opened(place: &Path, parts: &[&str]) {
+    assert_has(&ModelSpec::open(place).unwrap_err().to_string(), parts);
+}
+
+/// A file with this name and content, alone in a folder.
+pub(crate) fn file_of(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    (folder, path)
+}
+
+/// The options of a video with these settings.
+pub(crate) fn with_settings(text: &str) -> VideoOptions {
+    VideoOptions {
+        settings: Some(text.to_owned()),
+        ..VideoOptions::default()
+    }
+}
+
+/// The options of a video with this frame rate.
+pub(crate) fn at_rate(fps: f64) -> VideoOptions {
+    VideoOptions {
+        fps,
+        ..VideoOptions::default()
+    }
 }

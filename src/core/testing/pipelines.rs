@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::made_up::{Shapes, t5_of, vae_of, write};
+use crate::catalog::ModelCatalog;
 use crate::networks::{TransformerConfig as _, TransformerKeys, WanTransformerConfig};
-use crate::settings::AppPaths;
+use crate::settings::{AppPaths, Settings};
 
 pub(crate) fn write_json(path: &Path, value: &Value) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -91,6 +92,18 @@ pub(crate) fn write_pipeline(folder: &Path) -> PathBuf {
         write(&file, &shapes, "F32");
     }
     folder.to_owned()
+}
+
+/// Settings with which models are searched in these folders.
+pub(crate) fn searching(folders: &[&Path]) -> Settings {
+    let mut settings = Settings::default();
+    settings.models.folders = folders.iter().map(|&path| path.to_owned()).collect();
+    settings
+}
+
+/// The models of a user who keeps them in these folders.
+pub(crate) fn catalog_in(folders: &[&Path]) -> ModelCatalog {
+    ModelCatalog::load(&user().1, &searching(folders))
 }
 
 /// A user without anything, in a folder of its own.

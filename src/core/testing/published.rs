@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::made_up::{Shapes, renamed, write};
-use super::pipelines::{edit_json, user, write_json};
+use super::pipelines::{edit_json, searching, user, write_json};
 use super::{json_fixture, project, table};
 use crate::catalog::{IdentityCard, ModelCatalog};
 use crate::families::text_readers;
@@ -21,7 +21,6 @@ use crate::model::{
     CatalogError, ComponentOverrides, GuidanceMode, ImageRole, InputUse, ModelFamily, ModelSpec,
 };
 use crate::networks::NetworkConfig;
-use crate::settings::Settings;
 
 /// A name in which `{N}` stands for the numbers from 0 on, how many there are, and the shape.
 #[derive(Deserialize)]
@@ -75,9 +74,7 @@ pub(crate) fn shipped(name: &str) -> PathBuf {
 pub(crate) fn catalog_of(models: &Path) -> ModelCatalog {
     let (root, mut paths) = user();
     paths.assets = Some(shipped("clip-l").ancestors().nth(2).unwrap().to_owned());
-    let mut settings = Settings::default();
-    settings.models.folders = vec![models.to_owned()];
-    let mut catalog = ModelCatalog::load(&paths, &settings);
+    let mut catalog = ModelCatalog::load(&paths, &searching(&[models]));
     drop(root);
     let is_ours = |spec: &ModelSpec| spec.id == crate::catalog::EMBEDDED_MODEL;
     catalog.available.retain(|spec| !is_ours(spec));

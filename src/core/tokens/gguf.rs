@@ -5,7 +5,6 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::error::TokensError;
 use crate::formats::weights::gguf::{GgufElement, GgufList, GgufMetadata as Entries};
 use crate::formats::weights::header::WeightHeader;
 use crate::model::CatalogError;
@@ -24,8 +23,8 @@ pub(super) struct TokenizerMetadata<'a> {
 pub(super) fn tokenizer_inside<T>(
     path: &Path,
     kind: &str,
-    read: impl FnOnce(&TokenizerMetadata<'_>) -> Result<T, TokensError>,
-) -> Result<Option<T>, TokensError> {
+    read: impl FnOnce(&TokenizerMetadata<'_>) -> Result<T, CatalogError>,
+) -> Result<Option<T>, CatalogError> {
     let (file, header) =
         WeightHeader::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     let is_kind = |header: &&Entries| header.text("tokenizer.ggml.model") == Some(kind);
@@ -36,9 +35,9 @@ pub(super) fn tokenizer_inside<T>(
 }
 
 impl TokenizerMetadata<'_> {
-    pub(super) fn wrong(&self, reason: &str) -> TokensError {
+    pub(super) fn wrong(&self, reason: &str) -> CatalogError {
         let reason = format!("expected a sound tokenizer in its metadata: {reason}");
-        TokensError::config(reason, self.path)
+        CatalogError::config(reason, self.path)
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
@@ -56,7 +55,7 @@ impl TokenizerMetadata<'_> {
     }
 
     /// The texts of a list; `None` where there is no such list.
-    pub(super) fn texts(&self, name: &str, max: u64) -> Result<Option<Vec<Vec<u8>>>, TokensError> {
+    pub(super) fn texts(&self, name: &str, max: u64) -> Result<Option<Vec<Vec<u8>>>, CatalogError> {
         let Some(list) = self.list(name, &[GgufElement::Text], max)? else {
             return Ok(None);
         };
@@ -73,13 +72,13 @@ impl TokenizerMetadata<'_> {
         name: &str,
         elements: &[GgufElement],
         max: u64,
-    ) -> Result<Option<Vec<[u8; 4]>>, TokensError> {
+    ) -> Result<Option<Vec<[u8; 4]>>, CatalogError> {
         let bytes = self.bytes(name, elements, max)?;
         Ok(bytes.map(|bytes| bytes.as_chunks::<4>().0.to_vec()))
     }
 
     /// Token types, one number each; `None` in files without them.
-    pub(super) fn kinds(&self, max: u64) -> Result<Option<Vec<u32>>, TokensError> {
+    pub(super) fn kinds(&self, max: u64) -> Result<Option<Vec<u32>>, CatalogError> {
         let kinds = self.numbers("token_type", &[GgufElement::I32, GgufElement::U32], max)?;
         Ok(kinds.map(|kinds| kinds.into_iter().map(u32::from_le_bytes).collect()))
     }
@@ -89,12 +88,12 @@ impl TokenizerMetadata<'_> {
         name: &str,
         elements: &[GgufElement],
         max: u64,
-    ) -> Result<Option<Vec<u8>>, TokensError> {
+    ) -> Result<Option<Vec<u8>>, CatalogError> {
         let list = self.list(name, elements, max)?;
         let bytes = list
             .map(|list| self.header.list_bytes(&self.file, list))
             .transpose();
-        Ok(bytes.map_err(|err| CatalogError::of_header(err, self.path))?)
+        bytes.map_err(|err| CatalogError::of_header(err, self.path))
     }
 
     fn list(
@@ -102,7 +101,7 @@ impl TokenizerMetadata<'_> {
         name: &str,
         elements: &[GgufElement],
         max: u64,
-    ) -> Result<Option<GgufList>, TokensError> {
+    ) -> Result<Option<GgufList>, CatalogError> {
         let list = self.header.list(&format!("tokenizer.ggml.{name}"));
         match list.filter(|list| elements.contains(&list.element)) {
             Some(list) if list.count > max => {

@@ -5,7 +5,7 @@
 mod charsmap;
 mod classes;
 mod clean;
-mod error;
+mod files;
 mod gguf;
 mod hunyuan;
 mod packed;
@@ -19,7 +19,6 @@ mod tokenizer;
 
 pub(crate) use classes::check_merges;
 pub use clean::{clean_wan_parts, clean_wan_prompt};
-pub use error::TokensError;
 pub use hunyuan::HUNYUAN_PROMPT;
 pub(crate) use packed::{PACKED_MERGES, packed_ids};
 pub(crate) use pairs_gguf::{GGUF_PAIRS, SPLITTERS};

@@ -10,16 +10,17 @@ use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
 
 use super::classes;
-use super::error::{TokensError, read_bytes};
+use super::files::read_bytes;
+use crate::model::CatalogError;
 
 pub(crate) const PACKED_MERGES: &str = "merges.txt.gz";
 /// Qwen's have 1.7 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The vocabulary and the merges of what is packed in a folder, as `vocab.json` and `merges.txt` have them.
-pub(super) fn read(folder: &Path) -> Result<[Value; 2], TokensError> {
+pub(super) fn read(folder: &Path) -> Result<[Value; 2], CatalogError> {
     let path = folder.join(PACKED_MERGES);
-    let merges = classes::merges(&text(&path)?).map_err(|why| TokensError::config(why, path))?;
+    let merges = classes::merges(&text(&path)?).map_err(|why| CatalogError::config(why, path))?;
     let joined = merges.as_array().into_iter().flatten().map(|pair| {
         let half = |at: usize| pair[at].as_str().unwrap_or_default();
         format!("{}{}", half(0), half(1))
@@ -30,20 +31,20 @@ pub(super) fn read(folder: &Path) -> Result<[Value; 2], TokensError> {
 }
 
 /// Number of ids in a folder's vocabulary.
-pub(crate) fn packed_ids(folder: &Path) -> Result<u64, TokensError> {
+pub(crate) fn packed_ids(folder: &Path) -> Result<u64, CatalogError> {
     let text = text(&folder.join(PACKED_MERGES))?;
     let merges = text.lines().filter(|line| !line.starts_with("#version"));
     Ok((letters().count() + merges.count()) as u64)
 }
 
-fn text(path: &Path) -> Result<String, TokensError> {
+fn text(path: &Path) -> Result<String, CatalogError> {
     let bytes = read_bytes(path)?;
     let mut text = String::new();
     GzDecoder::new(bytes.as_slice())
         .take(MAX_BYTES)
         .read_to_string(&mut text)
         .map_err(|err| {
-            TokensError::config(format!("its merges cannot be unpacked: {err}"), path)
+            CatalogError::config(format!("its merges cannot be unpacked: {err}"), path)
         })?;
     Ok(text)
 }

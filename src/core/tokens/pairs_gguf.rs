@@ -8,9 +8,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::classes;
-use super::error::TokensError;
 use super::gguf::{TokenizerMetadata, tokenizer_inside};
 use super::spiece::has_end;
+use crate::model::CatalogError;
 
 /// The mark that ends a text of Llama 3.
 pub(super) const END: &str = "<|end_of_text|>";
@@ -40,7 +40,7 @@ pub(super) struct PairsTokenizer {
 }
 
 /// The tokenizer in a GGUF file; `None` where it carries none of this kind, and for every other file.
-pub(super) fn read(path: &Path) -> Result<Option<PairsTokenizer>, TokensError> {
+pub(super) fn read(path: &Path) -> Result<Option<PairsTokenizer>, CatalogError> {
     if !has_end(path, "gguf") || path.is_dir() {
         return Ok(None);
     }
@@ -68,7 +68,7 @@ fn texts(
     metadata: &TokenizerMetadata<'_>,
     name: &str,
     max: u64,
-) -> Result<Vec<String>, TokensError> {
+) -> Result<Vec<String>, CatalogError> {
     let texts = metadata.texts(name, max)?;
     let texts = texts.ok_or_else(|| metadata.wrong(&format!("found no {name}")))?;
     let texts: Result<_, _> = texts.into_iter().map(String::from_utf8).collect();

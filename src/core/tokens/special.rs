@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
-use super::error::TokensError;
-use super::error::read_json;
+use super::files::read_json;
+use crate::model::CatalogError;
 
 /// In the order in which they are added.
 const ATTRIBUTES: [&str; 7] = [
@@ -84,11 +84,11 @@ pub(super) struct SpecialTokens {
 
 impl SpecialTokens {
     /// Reads the files of a tokenizer's folder; `own` is the list of `tokenizer.json`.
-    pub(super) fn read(folder: &Path, own: &Value) -> Result<Self, TokensError> {
+    pub(super) fn read(folder: &Path, own: &Value) -> Result<Self, CatalogError> {
         let path = folder.join("tokenizer_config.json");
         let config = optional(&path)?;
         let mut special = Self::default();
-        let say = |reason| TokensError::config(reason, path);
+        let say = |reason| CatalogError::config(reason, path);
         special.take_config(&config).map_err(say)?;
         if config.contains_key("added_tokens_decoder") {
             special.settle();
@@ -96,14 +96,14 @@ impl SpecialTokens {
         }
         let path = folder.join("special_tokens_map.json");
         let map = optional(&path)?;
-        let say = |reason| TokensError::config(reason, path);
+        let say = |reason| CatalogError::config(reason, path);
         special.take_named(&map, true).map_err(say)?;
         let path = folder.join("added_tokens.json");
         let legacy = optional(&path)?;
         for (content, id) in legacy {
             let Some(id) = id.as_u64() else {
                 let reason = format!("its token '{content}' has no number");
-                return Err(TokensError::config(reason, path));
+                return Err(CatalogError::config(reason, path));
             };
             let is_special = special.named.values().any(|token| token.text() == content);
             special.added.insert(id, legacy_token(content, is_special));
@@ -209,7 +209,7 @@ fn legacy_token(content: String, special: bool) -> SpecialToken {
 }
 
 /// The object in a file that need not be there.
-fn optional(path: &Path) -> Result<Map<String, Value>, TokensError> {
+fn optional(path: &Path) -> Result<Map<String, Value>, CatalogError> {
     if path.exists() {
         read_json(path)
     } else {

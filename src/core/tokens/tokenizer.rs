@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tokenizers::{AddedToken, Encoding, PostProcessor as _, Tokenizer, TruncationDirection};
 
-use super::error::{TokensError, read_bytes, read_json};
+use super::files::{read_bytes, read_json};
 use super::packed::{self, PACKED_MERGES};
 use super::pairs_gguf::{self, PairsTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
 use super::{charsmap, classes};
 use crate::job::prompt::WeightedText;
+use crate::model::CatalogError;
 
 /// Prefix of the class of Qwen's tokenizers, also Qwen 3's.
 const QWEN_CLASS: &str = "Qwen2Tokenizer";
@@ -72,14 +73,14 @@ impl TextTokenizer {
     /// first of these that is there; a `tokenizer.json` or `spiece.model` itself; a `.safetensors` file that
     /// carries the latter in its tensor `spiece_model`; or a `.gguf` file with its pieces in the metadata. `class` is what the pipeline reads the tokenizer with;
     /// absent, what its `tokenizer_config.json` says.
-    pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
+    pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, CatalogError> {
         guarded(place, || Self::opened(place, class, length))?
     }
 
-    fn opened(place: &Path, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
+    fn opened(place: &Path, class: Option<&str>, length: usize) -> Result<Self, CatalogError> {
         if length < 1 {
             let reason = "a text needs room for at least one token".to_owned();
-            return Err(TokensError::Request { reason });
+            return Err(CatalogError::Request { reason, advice: "" });
         }
         let json = if place.is_dir() {
             place.join("tokenizer.json")
@@ -104,7 +105,7 @@ impl TextTokenizer {
         Self::read_spiece(place, length)
     }
 
-    fn read_json(path: PathBuf, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
+    fn read_json(path: PathBuf, class: Option<&str>, length: usize) -> Result<Self, CatalogError> {
         let file: Value = read_json(&path)?;
         let special = SpecialTokens::read(folder_of(&path), &file["added_tokens"])?;
         let class = class_of(class, &special);
@@ -137,28 +138,28 @@ impl TextTokenizer {
         Self::build(Ok(file), Vec::new(), &pad, length, path)
     }
 
-    fn read_pairs(folder: &Path, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
+    fn read_pairs(folder: &Path, class: Option<&str>, length: usize) -> Result<Self, CatalogError> {
         let special = SpecialTokens::read(folder, &Value::Null)?;
         let path = folder.join("vocab.json");
         let class = class_of(class, &special);
         let is_qwen = class.starts_with(QWEN_CLASS);
         if !class.is_empty() && !class.starts_with("CLIPTokenizer") && !is_qwen {
             let reason = format!("a {class} needs more than a vocabulary and merges");
-            return Err(TokensError::config(reason, path));
+            return Err(CatalogError::config(reason, path));
         }
         let vocab: Value = read_json(&path)?;
         let merges = folder.join("merges.txt");
         let text = String::from_utf8(read_bytes(&merges)?).map_err(|err| err.to_string());
         let merges = text
             .and_then(|text| classes::merges(&text))
-            .map_err(|reason| TokensError::config(reason, merges))?;
+            .map_err(|reason| CatalogError::config(reason, merges))?;
         if is_qwen {
             return Self::qwen(&vocab, &merges, &special, length, path);
         }
         Self::clip(&vocab, &merges, &special, length, path)
     }
 
-    fn read_spiece(place: &Path, length: usize) -> Result<Self, TokensError> {
+    fn read_spiece(place: &Path, length: usize) -> Result<Self, CatalogError> {
         let found = SpieceModel::find_model(place)?;
         let (model, path) = found.ok_or_else(|| {
             let reason = if has_end(place, "gguf") {
@@ -170,7 +171,7 @@ impl TextTokenizer {
             } else {
                 "there is no tokenizer.json or spiece.model here"
             };
-            TokensError::config(reason, place)
+            CatalogError::config(reason, place)
         })?;
         if let Some(T5Pieces { pieces, normalizer }) = T5Pieces::from_model(&model) {
             let special = if is_weight_file(&path) {
@@ -197,7 +198,7 @@ impl TextTokenizer {
         special: &SpecialTokens,
         length: usize,
         path: PathBuf,
-    ) -> Result<Self, TokensError> {
+    ) -> Result<Self, CatalogError> {
         let defaults = [
             ("eos_token", "</s>"),
             ("unk_token", "<unk>"),
@@ -216,7 +217,7 @@ impl TextTokenizer {
         special: &SpecialTokens,
         length: usize,
         path: PathBuf,
-    ) -> Result<Self, TokensError> {
+    ) -> Result<Self, CatalogError> {
         let (start, end) = ("<|startoftext|>", "<|endoftext|>");
         let defaults = [
             ("bos_token", start),
@@ -236,7 +237,7 @@ impl TextTokenizer {
         special: &SpecialTokens,
         length: usize,
         path: PathBuf,
-    ) -> Result<Self, TokensError> {
+    ) -> Result<Self, CatalogError> {
         let defaults = ["unk_token", "eos_token", "pad_token"].map(|it| (it, classes::QWEN_END));
         let added = special.additions(&defaults, None);
         let pad = special.named("pad_token", classes::QWEN_END);
@@ -249,8 +250,8 @@ impl TextTokenizer {
         pad: &str,
         length: usize,
         path: PathBuf,
-    ) -> Result<Self, TokensError> {
-        let bad = |reason: String| TokensError::config(reason, &path);
+    ) -> Result<Self, CatalogError> {
+        let bad = |reason: String| CatalogError::config(reason, &path);
         let value = value.map_err(&bad)?;
         classes::check_sizes(&value).map_err(&bad)?;
         charsmap::check(&value["normalizer"]).map_err(&bad)?;
@@ -265,7 +266,7 @@ impl TextTokenizer {
         let around = special_tokens_around(&inner);
         if length < around {
             let reason = format!("{length} tokens are too few: {around} stand around every text");
-            return Err(TokensError::Request { reason });
+            return Err(CatalogError::Request { reason, advice: "" });
         }
         inner.with_padding(None);
         inner
@@ -280,12 +281,12 @@ impl TextTokenizer {
     }
 
     /// The ids of a text; never more than there is room for.
-    pub fn encode(&self, text: &str) -> Result<TokenIds, TokensError> {
+    pub fn encode(&self, text: &str) -> Result<TokenIds, CatalogError> {
         self.encode_parts(&[WeightedText::plain(text)])
     }
 
     /// The ids of a text in parts, each of which is split into tokens by itself, as in `ComfyUI`.
-    pub fn encode_parts(&self, parts: &[WeightedText]) -> Result<TokenIds, TokensError> {
+    pub fn encode_parts(&self, parts: &[WeightedText]) -> Result<TokenIds, CatalogError> {
         let mut tokens = guarded(&self.path, || self.encoded(parts))??;
         tokens.ids.resize(self.length, self.pad_id);
         tokens.weights.resize(self.length, 1.0);
@@ -293,7 +294,7 @@ impl TextTokenizer {
     }
 
     /// Number of ids of the whole text, without truncation.
-    pub fn count(&self, parts: &[WeightedText]) -> Result<usize, TokensError> {
+    pub fn count(&self, parts: &[WeightedText]) -> Result<usize, CatalogError> {
         let tokens = guarded(&self.path, || self.encoded(parts))??;
         Ok(tokens.num_tokens + tokens.num_cut)
     }
@@ -304,7 +305,7 @@ impl TextTokenizer {
     }
 
     /// Ids without padding.
-    fn encoded(&self, parts: &[WeightedText]) -> Result<TokenIds, TokensError> {
+    fn encoded(&self, parts: &[WeightedText]) -> Result<TokenIds, CatalogError> {
         let mut weights = Vec::new();
         let weigh = |weights: &mut Vec<f64>, part: &WeightedText, count| {
             weights.extend(std::iter::repeat_n(part.weight, count));
@@ -312,7 +313,7 @@ impl TextTokenizer {
         let (mut ids, num_all) = match &self.inner {
             TokenizerKind::Json(tokenizer) => {
                 let failed = |err: tokenizers::Error| {
-                    TokensError::config(format!("the tokenizer failed: {err}"), &self.path)
+                    CatalogError::config(format!("the tokenizer failed: {err}"), &self.path)
                 };
                 let mut whole = Encoding::default();
                 for part in parts {
@@ -361,14 +362,14 @@ impl TextTokenizer {
     }
 
     /// Refuses an encoder whose table ends before the tokenizer's ids do.
-    pub fn check_ids(&self, table_size: i64) -> Result<(), TokensError> {
+    pub fn check_ids(&self, table_size: i64) -> Result<(), CatalogError> {
         let vocab_size = self.vocab_size();
         if vocab_size <= table_size {
             return Ok(());
         }
         let reason =
             format!("the tokenizer has {vocab_size} ids, the text encoder only {table_size}");
-        Err(TokensError::config(reason, &self.path))
+        Err(CatalogError::config(reason, &self.path))
     }
 
     /// One more than the largest id that can come out.
@@ -384,10 +385,10 @@ impl TextTokenizer {
 }
 
 /// The library panics over files whose parts do not fit together, such as an end of texts that no list of tokens has.
-fn guarded<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, TokensError> {
+fn guarded<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, CatalogError> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_panic| {
         let reason = "the tokenizer is damaged: its parts do not fit together".to_owned();
-        TokensError::config(reason, path)
+        CatalogError::config(reason, path)
     })
 }
 

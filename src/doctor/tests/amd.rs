@@ -7,9 +7,8 @@ use crate::telemetry::fake_tree::lay;
 fn rocm_version_that_crashes_this_gpu_is_a_warning() {
     let case = strix_halo();
     case.set_version("2.11.0+rocm7.1");
-    let libtorch = case.first("libtorch");
-    assert_eq!(libtorch.status, CheckStatus::Warn);
-    assert!(libtorch.message.contains("ROCm 7.1 crashes on gfx1151"));
+    let message = "ROCm 7.1 crashes on gfx1151";
+    case.assert_says("libtorch", CheckStatus::Warn, &[message]);
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn failed_download_keeps_its_pieces_and_the_next_attempt_resumes() {
         ..quick()
     };
     let err = case.run_by(&options).unwrap_err();
-    assert!(matches!(err, DownloadError::Broken { .. }), "{err}");
+    assert!(err.to_string().contains("broke too often"), "{err}");
     case.assert_names(&["ae.safetensors.part", "ae.safetensors.part.json"]);
     *is_down.lock().unwrap() = false;
     let before = case.server.requests("GET").len();
@@ -206,7 +206,9 @@ fn a_damaged_file_is_named_and_deleted() {
         });
         match case.run() {
             Ok(Some(_)) if !is_corrupt => case.assert_whole(&content(100_000)),
-            Err(DownloadError::Damaged { .. }) if is_corrupt => case.assert_names(&[]),
+            Err(err) if is_corrupt && err.to_string().contains("was damaged") => {
+                case.assert_names(&[]);
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -306,10 +308,10 @@ fn refused_downloads_fail_with_a_one_line_reason() {
     }
     let case = Case::new(|_| Answer::of(200));
     let err = case.run().unwrap_err();
-    assert!(matches!(err, DownloadError::NoSize { .. }), "{err}");
+    assert!(err.to_string().contains("how large the file is"), "{err}");
     let case = Case::new(|_| Answer::of(200).with("content-length", 1_u64 << 60));
     let err = case.run().unwrap_err();
-    assert!(matches!(err, DownloadError::NoSpace { .. }), "{err}");
+    assert_eq!(err.kind, DownloadErrorKind::NoSpace, "{err}");
     case.assert_names(&[]);
 }
 
@@ -319,7 +321,10 @@ fn another_file_of_that_name_is_never_written_over() {
     fs::create_dir_all(case.to().parent().unwrap()).unwrap();
     fs::write(case.to(), b"mine").unwrap();
     let err = case.run().unwrap_err();
-    assert!(matches!(err, DownloadError::Occupied { .. }), "{err}");
+    assert!(
+        err.to_string().starts_with("another file of this name"),
+        "{err}"
+    );
     assert_eq!(fs::read(case.to()).unwrap(), b"mine");
 }
 
@@ -422,7 +427,10 @@ fn a_server_that_leads_in_circles_or_to_a_file_of_this_machine_is_refused_at_onc
     for target in ["/ae.safetensors", "file:///etc/passwd"] {
         let case = Case::new(move |_| Answer::of(302).with("location", target));
         let err = case.run_by(&DownloadOptions::default()).unwrap_err();
-        assert!(matches!(err, DownloadError::Astray { .. }), "{err:?}");
+        assert!(
+            err.to_string().contains("redirects to another place"),
+            "{err}"
+        );
         assert!(case.server.requests("HEAD").len() < 20, "again and again");
         case.assert_names(&[]);
     }

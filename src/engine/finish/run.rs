@@ -128,8 +128,8 @@ impl FinishContext<'_> {
                 take(number, image)
             });
             let read = reading.join().unwrap_or_else(|_| {
-                Err(MediaError::Other(
-                    "an error stopped the reading of the video".to_owned(),
+                Err(MediaError::other(
+                    "an error stopped the reading of the video",
                 ))
             });
             taken?;

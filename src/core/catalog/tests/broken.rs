@@ -10,7 +10,7 @@ use crate::job::{JobError, JobErrorKind};
 use crate::model::{CatalogError, ModelSpec, advice_for};
 use crate::testing::made_up::{Shapes, shard_name, write, write_shards};
 use crate::testing::pipelines::{edit_json, transformer_shapes, write_json, write_pipeline};
-use crate::testing::table;
+use crate::testing::{assert_not_opened, table};
 
 /// Error of opening after `change` was done to a whole pipeline.
 fn after(change: impl FnOnce(&Path)) -> CatalogError {
@@ -67,11 +67,10 @@ fn a_cut_or_lengthened_weight_file_is_named_with_both_lengths() {
             fs::write(folder.join(name), &bytes[..bytes.len() - 1]).unwrap();
         });
         let text = err.to_string();
-        assert!(matches!(err, CatalogError::Weights { .. }));
         let said = text.contains("it is cut off (bytes missing: 1)");
         assert!(text.ends_with(name) && said, "{text}");
         let err = after(|folder| fs::write(folder.join(name), b"").unwrap());
-        assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
+        assert!(err.to_string().contains("file is damaged: "), "{err}");
     }
 }
 
@@ -277,20 +276,17 @@ fn single_files_and_original_checkpoints_are_named() {
     let root = tempfile::tempdir().unwrap();
     let folder = write_pipeline(&root.path().join("m"));
     let vae = folder.join("vae/diffusion_pytorch_model.safetensors");
-    let text = ModelSpec::open(&vae).unwrap_err().to_string();
-    assert!(text.contains("a Wan VAE alone"), "{text}");
+    assert_not_opened(&vae, &["a Wan VAE alone"]);
     // A transformer within its diffusers folder is as good as the folder.
     let spec = ModelSpec::open(&folder.join(TRANSFORMER)).unwrap();
     assert_eq!(spec.folder, folder);
     let gguf = root.path().join("flux.gguf");
     fs::write(&gguf, b"GGUF\x03\0\0\0").unwrap();
-    let text = ModelSpec::open(&gguf).unwrap_err().to_string();
-    assert!(text.contains("this GGUF file is damaged"), "{text}");
+    assert_not_opened(&gguf, &["this GGUF file is damaged"]);
     let original = root.path().join("original");
     let config = json!({"_class_name": "WanModel"});
     write_json(&original.join("config.json"), &config);
-    let text = ModelSpec::open(&original).unwrap_err().to_string();
-    assert!(text.contains("a weight file"), "{text}");
+    assert_not_opened(&original, &["a weight file"]);
 }
 
 #[test]
@@ -339,38 +335,30 @@ fn non_model_files_are_identified_by_their_first_bytes() {
     // Begins as a JPEG XL image does, by the length of its header.
     let len = 2815_u64.to_le_bytes();
     let header = [&len[..], br#"{"a":{"dtype":"U8","shape":[9]"#].concat();
-    let video = b"\0\0\0\x18ftypisom\0\0\0\0isommp42";
-    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
-    let no_gguf = "this is a file that is named .gguf and does not begin as one";
-    for (name, bytes, found) in [
-        ("video.mp4", &video[..], "this is an MP4 video, not a model"),
-        ("x.gguf", &[0xff; 64], no_gguf),
-        (
-            "y.gguf",
-            b"",
-            "this GGUF file is damaged: the file is empty",
-        ),
-        ("z.gguf", b"\x89PNG\r\n\x1a\n....", "this is a PNG image"),
-        (
-            "a.safetensors",
-            b"<html>Sign in</html>",
-            "this is a web page",
-        ),
-        (
-            "b.safetensors",
-            pointer,
-            "this is a Git LFS pointer, not a model",
-        ),
-        ("c.safetensors", &header, "this safetensors file is damaged"),
-        ("e.safetensors", &[0; 9], "damaged: its header is empty"),
-        (
-            "d.safetensors",
-            &[0xff; 64],
-            "this is a file of an unknown kind, not a model",
-        ),
-    ] {
+    let bytes_of = |text: &str| match text {
+        "pointer" => {
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n".to_vec()
+        }
+        "image" => b"\x89PNG\r\n\x1a\n....".to_vec(),
+        "header" => header.clone(),
+        "zeros" => vec![0; 9],
+        "ones" => vec![0xff; 64],
+        text => text.as_bytes().to_vec(),
+    };
+    for (row, found) in table(
+        "video.mp4 \0\0\0\x18ftypisom\0\0\0\0isommp42 -> this is an MP4 video, not a model
+         x.gguf ones -> this is a file that is named .gguf and does not begin as one
+         y.gguf  -> this GGUF file is damaged: the file is empty
+         z.gguf image -> this is a PNG image
+         a.safetensors <html>Sign in</html> -> this is a web page
+         b.safetensors pointer -> this is a Git LFS pointer, not a model
+         c.safetensors header -> this safetensors file is damaged
+         e.safetensors zeros -> damaged: its header is empty
+         d.safetensors ones -> this is a file of an unknown kind, not a model",
+    ) {
+        let (name, text) = row.split_once(' ').unwrap();
         let path = root.path().join(name);
-        fs::write(&path, bytes).unwrap();
+        fs::write(&path, bytes_of(text)).unwrap();
         for err in [
             IdentityCard::read(&path).unwrap_err(),
             ModelSpec::open(&path).unwrap_err(),

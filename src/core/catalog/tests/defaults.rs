@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::published::{I2V_FILES, catalog_of, write_models};
+use super::published::{I2V_FILES, write_models};
 use crate::catalog::{ModelCatalog, entry};
 use crate::job::{FormInputs, GenerateForm, PartialSampling, SamplerKind, SizeChoice, StartImage};
 use crate::model::{ModelSpec, test_spec};
 use crate::networks::{T5Config, TransformerKeys, WanTransformerConfig, WanVaeConfig};
 use crate::settings::Settings;
 use crate::testing::made_up::{T2V_14B, in_dialect, transformer, umt5, vae, write};
-use crate::testing::pipelines::{user, write_json};
+use crate::testing::pipelines::{catalog_in, searching, user, write_json};
 use crate::testing::published::json_of;
 use crate::testing::table;
 
@@ -21,7 +21,7 @@ fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint(
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     write_models(&models, &I2V_FILES);
-    let catalog = catalog_of(&models);
+    let catalog = catalog_in(&[&models]);
     let shift = |id: &str, (width, height): (u32, u32), own: Option<f64>, preset: Option<&str>| {
         let image = StartImage {
             path: "a.png".into(),
@@ -69,8 +69,7 @@ fn shift_set_by_the_user_overrides_the_built_in_shift_for_small_sizes() {
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     write_models(&models, &I2V_FILES[..1]);
-    let mut settings = Settings::default();
-    settings.models.folders = vec![models];
+    let settings = searching(&[&models]);
     let at_480 = |text: &str| {
         fs::create_dir_all(paths.models_file().parent().unwrap()).unwrap();
         fs::write(paths.models_file(), text).unwrap();

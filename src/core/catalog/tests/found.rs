@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
@@ -12,17 +11,11 @@ use crate::catalog::{EMBEDDED_MODEL, ModelCatalog};
 use crate::job::SamplerKind;
 use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
 use crate::settings::{AppPaths, Settings};
-use crate::testing::pipelines::{edit_json, user, write_json, write_pipeline};
+use crate::testing::pipelines::{edit_json, searching, user, write_json, write_pipeline};
 
 fn ids(catalog: &ModelCatalog) -> Vec<&str> {
     let available = catalog.available.iter();
     available.map(|spec| spec.id.as_str()).collect()
-}
-
-fn settings_with(folder: &Path) -> Settings {
-    let mut settings = Settings::default();
-    settings.models.folders = vec![folder.to_owned()];
-    settings
 }
 
 #[test]
@@ -68,7 +61,10 @@ fn empty_catalog_lists_known_models_and_searched_folders() {
     let err = catalog.find("wan2.2-ti2v-5b").unwrap_err();
     assert!(err.to_string().contains("3 files, 16.9 GiB"), "{err}");
     let err = catalog.find("nothing").unwrap_err();
-    assert!(matches!(err, CatalogError::Unknown { .. }));
+    assert!(
+        err.to_string()
+            .starts_with("there is no model 'nothing'; available: ")
+    );
     assert!(err.to_string().contains(EMBEDDED_MODEL));
 }
 
@@ -92,7 +88,7 @@ fn models_are_found_in_every_place_once_each() {
     symlink(mine.join("a"), mine.join("again")).unwrap();
     symlink(&mine, mine.join("a/circle")).unwrap();
 
-    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &searching(&[&mine]));
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     let names = catalog.available.iter().map(|spec| spec.name.as_str());
     let expected = ["Little World", "deep", "dropped", "Someone/Tiny-Wan"];
@@ -138,12 +134,12 @@ fn broken_and_foreign_folders_are_distinguished_and_hide_nothing() {
     edit_json(&foreign.join("model_index.json"), |index| {
         index["_class_name"] = json!("HunyuanVideoPipeline");
     });
-    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &searching(&[&mine]));
     assert_eq!(catalog.available.len(), 1);
     assert_eq!(catalog.problems.len(), 1);
     assert!(catalog.problems[0].to_string().contains("broken"));
     assert_eq!(catalog.unsupported.len(), 1);
-    let gone = ModelCatalog::load(&paths, &settings_with(&root.path().join("gone")));
+    let gone = ModelCatalog::load(&paths, &searching(&[&root.path().join("gone")]));
     assert!(gone.problems[0].to_string().contains("models.folders"));
 }
 
@@ -290,10 +286,10 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
     // A name alone is not enough when the shape is known and another.
     let other = shape.replace("layers = 2", "layers = 3");
     write_users(&paths, &format!("[[model]]\nid = 'copy'\n{rest}{other}"));
-    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &searching(&[&mine]));
     assert_eq!(catalog.available[0].name, "copy");
     write_users(&paths, &format!("[[model]]\nid = 'copy'\n{rest}{shape}"));
-    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &searching(&[&mine]));
     assert_eq!(catalog.available[0].name, "Known");
 }
 
@@ -321,7 +317,7 @@ fn finding_a_damaged_known_model_returns_its_weights_error() {
     let catalog = ModelCatalog::load(&paths, &Settings::default());
     assert!(catalog.available.is_empty());
     let err = catalog.find(EMBEDDED_MODEL).unwrap_err();
-    assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
+    assert!(err.to_string().contains("file is damaged: "), "{err}");
 }
 
 #[test]
@@ -334,7 +330,7 @@ fn a_users_entry_that_leaves_a_model_nothing_to_make_is_a_problem_and_no_panic()
             &paths,
             &format!("[[model]]\nid = 'x'\n[model.limits]\n{limit}\n"),
         );
-        let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
+        let catalog = ModelCatalog::load(&paths, &searching(&[&mine]));
         assert!(catalog.available.is_empty());
         let problem = catalog.problems[0].to_string();
         assert!(problem.contains("wrong defaults"), "{problem}");

@@ -3,30 +3,21 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::catalog::{IdentityCard, ModelCatalog};
+use crate::catalog::IdentityCard;
 use crate::job::SamplerKind;
 use crate::model::ModelSpec;
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, T5Config, TransformerKeys, WanTransformerConfig,
     WanVaeConfig,
 };
-use crate::settings::Settings;
 use crate::testing::made_up::{
     Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, VACE_1_3B, VACE_14B,
     comfy_tree, in_dialect, shard_name, transformer, vae, write, write_shards,
 };
-use crate::testing::pipelines::{user, write_json};
+use crate::testing::pipelines::{catalog_in, write_json};
 use crate::testing::published::json_of;
-
-/// The models of a user whose only folder is `models`.
-pub(super) fn catalog_of(models: &Path) -> ModelCatalog {
-    let (_root, paths) = user();
-    let mut settings = Settings::default();
-    settings.models.folders = vec![models.to_owned()];
-    ModelCatalog::load(&paths, &settings)
-}
 
 /// Name, shape and storage of a transformer's file.
 type TransformerFile = (&'static str, Dims, &'static str);
@@ -74,7 +65,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     write_all(&models);
-    let catalog = catalog_of(&models);
+    let catalog = catalog_in(&[&models]);
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
     assert_eq!(catalog.available.len(), 11);
@@ -127,7 +118,7 @@ fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
     let root = tempfile::tempdir().unwrap();
     let models = root.path().join("models");
     write_all(&models);
-    for spec in catalog_of(&models).available {
+    for spec in catalog_in(&[&models]).available {
         let (files, variant) = (&spec.files, spec.variant.as_str());
         let channels = if variant == "TI2V" { 48 } else { 16 };
         assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), channels);
@@ -200,45 +191,37 @@ fn the_configs_of_companions_are_the_published_ones() {
     ] {
         assert_eq!(config[key][place], json!(value), "{key}");
     }
-    let vision = models.join("clip_vision/clip_vision_h.safetensors");
-    for (config, expected) in [
-        (
-            old,
-            json!({
-                "base_dim": 96, "decoder_base_dim": 96, "z_dim": 16, "dim_mult": [1, 2, 4, 4],
-                "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": false,
-                "in_channels": 3, "out_channels": 3, "patch_size": null,
-                "scale_factor_spatial": 8, "scale_factor_temporal": 4,
-            }),
-        ),
-        (
-            new,
-            json!({
-                "base_dim": 160, "decoder_base_dim": 256, "z_dim": 48, "dim_mult": [1, 2, 4, 4],
-                "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": true,
-                "in_channels": 12, "out_channels": 12, "patch_size": 2,
-                "scale_factor_spatial": 16, "scale_factor_temporal": 4,
-            }),
-        ),
-        (
-            json_of::<T5Config>(&models.join("text_encoders/umt5_xxl_fp16.safetensors")),
-            json!({
-                "d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
-                "vocab_size": 256_384, "relative_attention_num_buckets": 32,
-            }),
-        ),
-        (
-            json_of::<ClipVisionConfig>(&vision),
-            json!({
-                "hidden_size": 1280, "num_attention_heads": 16, "num_hidden_layers": 32,
-                "intermediate_size": 5120, "patch_size": 14, "image_size": 224, "hidden_act": "gelu",
-            }),
-        ),
-    ] {
+    let assert_says = |config: &Value, expected: Value| {
         for (key, value) in expected.as_object().unwrap() {
             assert_eq!(config[key], *value, "{key}");
         }
-    }
+    };
+    let of_old = json!({
+        "base_dim": 96, "decoder_base_dim": 96, "z_dim": 16, "dim_mult": [1, 2, 4, 4],
+        "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": false,
+        "in_channels": 3, "out_channels": 3, "patch_size": null,
+        "scale_factor_spatial": 8, "scale_factor_temporal": 4,
+    });
+    assert_says(&old, of_old);
+    let of_new = json!({
+        "base_dim": 160, "decoder_base_dim": 256, "z_dim": 48, "dim_mult": [1, 2, 4, 4],
+        "num_res_blocks": 2, "temperal_downsample": [false, true, true], "is_residual": true,
+        "in_channels": 12, "out_channels": 12, "patch_size": 2,
+        "scale_factor_spatial": 16, "scale_factor_temporal": 4,
+    });
+    assert_says(&new, of_new);
+    let of_text = json!({
+        "d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
+        "vocab_size": 256_384, "relative_attention_num_buckets": 32,
+    });
+    let text = models.join("text_encoders/umt5_xxl_fp16.safetensors");
+    assert_says(&json_of::<T5Config>(&text), of_text);
+    let of_vision = json!({
+        "hidden_size": 1280, "num_attention_heads": 16, "num_hidden_layers": 32,
+        "intermediate_size": 5120, "patch_size": 14, "image_size": 224, "hidden_act": "gelu",
+    });
+    let vision = models.join("clip_vision/clip_vision_h.safetensors");
+    assert_says(&json_of::<ClipVisionConfig>(&vision), of_vision);
 }
 
 /// The authors' own folder: their config, shards with an index, a tokenizer; the parts as pickles.
@@ -288,7 +271,7 @@ fn the_authors_own_folders_are_read_with_their_number_of_heads() {
     let pair = write_authors(&pair, &experts, I2V_EXPERT, 40);
     comfy_tree(&models);
     let [high, low] = experts.map(|expert| pair.join(expert));
-    let catalog = catalog_of(root.path());
+    let catalog = catalog_in(&[root.path()]);
     for path in [&pair, &low, &high] {
         let spec = catalog.find(&path.to_string_lossy()).unwrap();
         assert_eq!(spec.files.transformer, high);

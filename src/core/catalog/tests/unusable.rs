@@ -2,23 +2,20 @@
 
 use std::fs;
 
-use crate::catalog::{ModelCatalog, ModelProblem, UnusableModel};
-use crate::settings::Settings;
-use crate::testing::made_up::{T2V_1_3B, comfy_tree, transformer, write};
-use crate::testing::pipelines::user;
+use crate::catalog::{ModelProblem, UnusableModel};
+use crate::testing::made_up::{T2V_1_3B, comfy_tree, wan_in};
+use crate::testing::pipelines::catalog_in;
 
 /// The only model that cannot be used when the parts of one are hidden.
 fn one_without(parts: &[&str], name: &str) -> UnusableModel {
-    let (root, paths) = user();
-    let models = comfy_tree(&root.path().join("models"));
-    let place = models.join(format!("diffusion_models/{name}.safetensors"));
-    write(&place, &transformer(T2V_1_3B), "F16");
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    let file = format!("diffusion_models/{name}.safetensors");
+    let place = wan_in(&models, &file, T2V_1_3B);
     for part in parts {
         fs::remove_dir_all(models.join(part)).unwrap();
     }
-    let mut settings = Settings::default();
-    settings.models.folders = vec![models];
-    let unusable = ModelCatalog::load(&paths, &settings).unusable();
+    let unusable = catalog_in(&[&models]).unusable();
     let [one] = <[UnusableModel; 1]>::try_from(unusable).expect("one model is here");
     assert_eq!((one.name.as_str(), &one.path), (name, &place));
     one
@@ -48,14 +45,12 @@ fn incomplete_unknown_model_offers_to_download_its_missing_components() {
 
 #[test]
 fn a_damaged_file_is_named_and_nothing_is_offered_that_would_not_help() {
-    let (root, paths) = user();
-    let models = root.path().join("models");
+    let root = tempfile::tempdir().unwrap();
+    let models = root.path();
     fs::create_dir_all(models.join("diffusion_models")).unwrap();
     let place = models.join("diffusion_models/broken.gguf");
     fs::write(&place, b"GGUF and then nothing").unwrap();
-    let mut settings = Settings::default();
-    settings.models.folders = vec![models];
-    let unusable = ModelCatalog::load(&paths, &settings).unusable();
+    let unusable = catalog_in(&[models]).unusable();
     assert_eq!(unusable.len(), 1, "{unusable:?}");
     assert_eq!(unusable[0].ailment, ModelProblem::Broken);
     assert_eq!((unusable[0].needs.len(), &unusable[0].fetch), (0, &None));

@@ -89,11 +89,8 @@ impl WeightSet {
                     "Download all of these files and the .safetensors.index.json into one folder",
                 )
             };
-            return Err(CatalogError::WrongFile {
-                reason: format!("this is one of {count} files of a model, {whose}"),
-                advice,
-                path: path.to_owned(),
-            });
+            let reason = format!("this is one of {count} files of a model, {whose}");
+            return Err(CatalogError::wrong_file(reason, advice, path));
         }
         Ok(set)
     }
@@ -119,13 +116,9 @@ impl WeightSet {
         if is_pickle(path) {
             return Err(pickle(path));
         }
-        let wrong = |reason: String, advice| CatalogError::WrongFile {
-            reason,
-            advice,
-            path: path.to_owned(),
-        };
         if let Some((found, advice)) = unfinished_download(path) {
-            return Err(wrong(format!("this is {found}"), advice));
+            let reason = format!("this is {found}");
+            return Err(CatalogError::wrong_file(reason, advice, path));
         }
         let header = match WeightHeader::open(path) {
             Ok((_, header)) => header,
@@ -136,7 +129,7 @@ impl WeightSet {
                 let is_read = matches!(err, HeaderError::Unsound(_));
                 let found = is_read.then(|| other_than_weights(path)).flatten();
                 return Err(match found {
-                    Some((found, advice)) => wrong(format!("this is {found}, not a model"), advice),
+                    Some(other) => not_a_model(other, path),
                     None => CatalogError::of_header(err, path),
                 });
             }
@@ -166,19 +159,16 @@ impl WeightSet {
 
     pub fn expect(&self, key: &str, expected: &[u64]) -> Result<(), CatalogError> {
         let Some(entry) = self.tensors.get(key) else {
-            return Err(CatalogError::MissingTensor {
-                key: key.to_owned(),
-                expected: expected.to_vec(),
-                path: self.place(),
-            });
+            let reason = format!("tensor '{key}' is missing, expected the shape {expected:?}");
+            return Err(CatalogError::tensor(reason, self.place()));
         };
         if entry.shape != expected {
-            return Err(CatalogError::WrongShape {
-                key: key.to_owned(),
-                expected: expected.to_vec(),
-                found: entry.shape.clone(),
-                path: self.files.get(entry.file).cloned().unwrap_or_default(),
-            });
+            let found = &entry.shape;
+            let reason = format!(
+                "tensor '{key}' has the wrong shape, expected {expected:?}, found {found:?}"
+            );
+            let path = self.files.get(entry.file).cloned().unwrap_or_default();
+            return Err(CatalogError::tensor(reason, path));
         }
         Ok(())
     }
@@ -375,17 +365,17 @@ pub fn pickle(path: &Path) -> CatalogError {
 }
 
 pub(crate) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
-    if let Some((found, advice)) = other_than_pickle(path) {
-        return CatalogError::WrongFile {
-            reason: format!("this is {found}, not a model"),
-            advice,
-            path: path.to_owned(),
-        };
+    if let Some(other) = other_than_pickle(path) {
+        return not_a_model(other, path);
     }
     CatalogError::Pickle {
         instead: instead.to_owned(),
         path: path.to_owned(),
     }
+}
+
+fn not_a_model((found, advice): (impl fmt::Display, &'static str), path: &Path) -> CatalogError {
+    CatalogError::wrong_file(format!("this is {found}, not a model"), advice, path)
 }
 
 #[cfg(test)]

@@ -350,15 +350,12 @@ fn check_runs(json: &[u8]) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::testing::file_of;
     use crate::testing::random::Random;
 
     fn read(bytes: &[u8]) -> Result<WeightHeader, HeaderError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.safetensors");
-        fs::write(&path, bytes).unwrap();
+        let (_folder, path) = file_of("a.safetensors", bytes);
         read_header(&File::open(&path).unwrap())
     }
 

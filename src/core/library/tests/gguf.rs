@@ -4,13 +4,17 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use super::installs::names;
 use super::parts::NARROW;
-use crate::catalog::{IdentityCard, ModelCatalog};
+use crate::catalog::IdentityCard;
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::{T5Keys, T5Names};
-use crate::settings::Settings;
-use crate::testing::made_up::{Shapes, T2V_1_3B, comfy_tree, t5, transformer, umt5, vae, write};
-use crate::testing::pipelines::user;
+use crate::testing::assert_has;
+use crate::testing::made_up::{
+    Shapes, T2V_1_3B, comfy_tree, renamed, t5, transformer, umt5, vae, write,
+};
+use crate::testing::pipelines::catalog_in;
+use crate::testing::published::behind;
 
 pub(super) const F32: u32 = 0;
 const Q8_0: u32 = 8;
@@ -92,10 +96,7 @@ pub(super) fn write_gguf(
 /// A text encoder in llama.cpp's names.
 fn as_llama_cpp(shapes: &Shapes) -> Shapes {
     let keys = T5Keys::in_names(T5Names::LlamaCpp);
-    let renamed = shapes.iter();
-    renamed
-        .map(|(name, shape)| (keys.file_key(name), shape.clone()))
-        .collect()
+    renamed(shapes, |name| keys.file_key(name))
 }
 
 #[test]
@@ -103,10 +104,7 @@ fn gguf_transformer_is_recognised_regardless_of_its_architecture_field() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
     let shapes = transformer(T2V_1_3B);
-    let prefixed: Shapes = shapes
-        .iter()
-        .map(|(name, shape)| (format!("model.diffusion_model.{name}"), shape.clone()))
-        .collect();
+    let prefixed = behind("model.diffusion_model.", &shapes);
     for (name, shapes, arch) in [
         ("a", &shapes, "wan"),
         ("b", &shapes, ""),
@@ -161,11 +159,7 @@ fn blocks_that_cannot_be_expanded_are_refused_with_those_that_can() {
     write_gguf(&place, &transformer(NARROW), IQ2_XXS, "wan", 0);
     let err = ModelSpec::open(&place).unwrap_err();
     assert!(matches!(err, CatalogError::Unsupported { .. }), "{err}");
-    let text = err.to_string();
-    assert!(
-        text.contains("IQ2_XXS") && text.contains("Q2_K to Q8_0"),
-        "{text}"
-    );
+    assert_has(&err.to_string(), &["IQ2_XXS", "Q2_K to Q8_0"]);
 }
 
 #[test]
@@ -180,18 +174,15 @@ fn search_lists_gguf_models_and_reports_truncated_ones() {
     let mut other = Shapes::new();
     other.insert("blk.0.attn_q.weight".into(), vec![32, 32]);
     write_gguf(&models.join("unet/llama.gguf"), &other, Q8_0, "llama", 0);
-    let (_root, paths) = user();
-    let mut settings = Settings::default();
-    settings.models.folders = vec![models];
-    let catalog = ModelCatalog::load(&paths, &settings);
-    let names = catalog.available.iter().map(|spec| spec.name.as_str());
-    assert_eq!(names.collect::<Vec<_>>(), ["good"]);
+    let catalog = catalog_in(&[&models]);
+    assert_eq!(names(&catalog), ["good"]);
     let problems: Vec<String> = catalog.problems.iter().map(ToString::to_string).collect();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
-        problems[0].starts_with("this GGUF file is damaged") && problems[0].contains("half.gguf"),
+        problems[0].starts_with("this GGUF file is damaged"),
         "{problems:?}"
     );
+    assert!(problems[0].contains("half.gguf"), "{problems:?}");
     assert!(catalog.unsupported.is_empty());
 }
 
@@ -205,13 +196,8 @@ fn two_experts_in_gguf_are_one_model() {
         "LowNoise/Wan2.2-T2V-A14B-LowNoise-Q8_0.gguf",
     ]
     .map(|name| write_gguf(&models.join("unet").join(name), &shapes, Q8_0, "wan", 0));
-    write_gguf(
-        &models.join("unet/LowNoise/Wan2.2-T2V-A14B-LowNoise-Q4_K_M.gguf"),
-        &shapes,
-        Q8_0,
-        "wan",
-        0,
-    );
+    let other = models.join("unet/LowNoise/Wan2.2-T2V-A14B-LowNoise-Q4_K_M.gguf");
+    write_gguf(&other, &shapes, Q8_0, "wan", 0);
     let spec = ModelSpec::open(&high).unwrap();
     assert_eq!(spec.files.transformer, high);
     assert_eq!(spec.files.transformer_2, Some(low));

@@ -8,7 +8,7 @@ use crate::catalog::ModelCatalog;
 use crate::model::CatalogError;
 use crate::settings::{AppPaths, ProgramPaths, Settings};
 use crate::testing::made_up::{T2V_1_3B, comfy_tree, transformer, write};
-use crate::testing::pipelines::{user, write_pipeline};
+use crate::testing::pipelines::{searching, user, write_pipeline};
 
 /// A user with a home folder of their own.
 pub(crate) fn user_with_home() -> (tempfile::TempDir, AppPaths, PathBuf) {
@@ -24,12 +24,9 @@ pub(crate) fn user_with_home() -> (tempfile::TempDir, AppPaths, PathBuf) {
     (root, paths, home)
 }
 
-fn names(catalog: &ModelCatalog) -> Vec<&str> {
-    let mut names: Vec<&str> = catalog
-        .available
-        .iter()
-        .map(|it| it.name.as_str())
-        .collect();
+pub(super) fn names(catalog: &ModelCatalog) -> Vec<&str> {
+    let names = catalog.available.iter().map(|it| &it.name[..]);
+    let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
     names
 }
@@ -39,9 +36,7 @@ fn load(paths: &AppPaths) -> ModelCatalog {
 }
 
 fn load_with(paths: &AppPaths, folder: &Path) -> ModelCatalog {
-    let mut settings = Settings::default();
-    settings.models.folders = vec![folder.to_owned()];
-    ModelCatalog::load(paths, &settings)
+    ModelCatalog::load(paths, &searching(&[folder]))
 }
 
 fn write_text(path: &Path, text: &str) {
@@ -50,10 +45,8 @@ fn write_text(path: &Path, text: &str) {
 }
 
 fn searches(catalog: &ModelCatalog, place: &Path) -> bool {
-    catalog
-        .searched
-        .iter()
-        .any(|searched| searched.path == place)
+    let mut searched = catalog.searched.iter();
+    searched.any(|searched| searched.path == place)
 }
 
 #[test]
@@ -155,9 +148,10 @@ fn desktops_own_list_and_the_places_that_programs_settings_name_are_searched() {
         &text,
     );
     write_pipeline(&at("swarm/unet/b"));
+    let swarm = at("swarm");
     let text = format!(
         "Paths:\n\t#Where\n\tModelRoot: Models;{}\n",
-        at("swarm").display()
+        swarm.display()
     );
     write_text(&home.join("SwarmUI/Data/Settings.fds"), &text);
     write_pipeline(&at("wan/c"));
@@ -202,10 +196,8 @@ fn a_setting_may_name_a_program_the_folder_of_programs_a_models_folder_or_a_list
     let elsewhere = root.path().join("elsewhere");
     write_pipeline(&elsewhere.join("c"));
     let list = ai.join("My Comfy/extra_model_paths.yaml");
-    write_text(
-        &list,
-        &format!("x:\n  checkpoints: {}\n", elsewhere.display()),
-    );
+    let text = format!("x:\n  checkpoints: {}\n", elsewhere.display());
+    write_text(&list, &text);
     let found = |folder: &Path| {
         let catalog = load_with(&paths, folder);
         assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
@@ -249,11 +241,8 @@ fn among_thousands_of_files_the_models_are_found() {
         let folder = models.join(folder);
         fs::create_dir_all(&folder).unwrap();
         for index in 0..1500 {
-            fs::write(
-                folder.join(format!("{index}.safetensors")),
-                b"\x02\0\0\0\0\0\0\0{}",
-            )
-            .unwrap();
+            let file = folder.join(format!("{index}.safetensors"));
+            fs::write(file, b"\x02\0\0\0\0\0\0\0{}").unwrap();
         }
     }
     write_pipeline(&models.join("diffusers/a"));
@@ -267,12 +256,9 @@ fn a_model_that_comes_while_the_app_runs_is_noticed() {
     let (_root, paths, home) = user_with_home();
     fs::create_dir_all(home.join("ComfyUI/models/checkpoints")).unwrap();
     let noticed = |change: &dyn Fn()| {
-        for file in [
-            &home.join("ComfyUI/models/checkpoints"),
-            &home.join("ComfyUI/models"),
-        ] {
+        for name in ["checkpoints", ""] {
             // As if they had been there for long: clocks of file systems are coarse.
-            let file = fs::File::open(file).unwrap();
+            let file = fs::File::open(home.join("ComfyUI/models").join(name)).unwrap();
             file.set_modified(std::time::UNIX_EPOCH).unwrap();
         }
         let mut watch = load(&paths).watched;
@@ -285,9 +271,8 @@ fn a_model_that_comes_while_the_app_runs_is_noticed() {
     let file = home.join("ComfyUI/models/checkpoints/a.gguf");
     assert!(noticed(&|| fs::write(&file, b"GGUF, half of it").unwrap()));
     assert_eq!(load(&paths).problems.len(), 1);
-    assert!(noticed(
-        &|| fs::write(&file, b"GGUF, half of it and more").unwrap()
-    ));
+    let more = b"GGUF, half of it and more";
+    assert!(noticed(&|| fs::write(&file, more).unwrap()));
     assert!(noticed(&|| fs::remove_file(&file).unwrap()));
     // The app's own folder for models is not there at first.
     assert!(noticed(&|| {

@@ -1,41 +1,32 @@
 //! Two experts of one model: found by either, refused alone, never two of different kinds.
 
 use std::fs;
-use std::path::Path;
 
-use crate::catalog::ModelCatalog;
 use crate::model::{CatalogError, ModelSpec};
-use crate::settings::Settings;
-use crate::testing::made_up::{I2V_EXPERT, T2V_1_3B, T2V_14B, comfy_tree, transformer, write};
-use crate::testing::pipelines::user;
+use crate::testing::made_up::{
+    I2V_EXPERT, T2V_1_3B, T2V_14B, comfy_tree, transformer, wan_in, write,
+};
+use crate::testing::pipelines::catalog_in;
+use crate::testing::table;
 
 #[test]
 fn experts_find_each_other_from_either_side_in_files_and_folders_of_any_usual_name() {
     let root = tempfile::tempdir().unwrap();
-    for (number, (high, low)) in [
-        (
-            "wan2.2_i2v_high_noise_14B_fp16",
-            "wan2.2_i2v_low_noise_14B_fp16",
-        ),
-        ("Wan2_2-I2V-A14B-HIGH_bf16", "Wan2_2-I2V-A14B-LOW_bf16"),
-        (
-            "HighNoise/Wan2.2-I2V-HighNoise",
-            "LowNoise/Wan2.2-I2V-LowNoise",
-        ),
-        ("high-noise/model", "low-noise/model"),
-        ("mix_fp16_H", "mix_fp16_L"),
-        ("my_h_mix", "my_l_mix"),
-        ("wan_high_noise_fp16", "wan_low_noise_bf16"),
-    ]
-    .into_iter()
+    for (number, (high, low)) in table(
+        "wan2.2_i2v_high_noise_14B_fp16 -> wan2.2_i2v_low_noise_14B_fp16
+         Wan2_2-I2V-A14B-HIGH_bf16 -> Wan2_2-I2V-A14B-LOW_bf16
+         HighNoise/Wan2.2-I2V-HighNoise -> LowNoise/Wan2.2-I2V-LowNoise
+         high-noise/model -> low-noise/model
+         mix_fp16_H -> mix_fp16_L
+         my_h_mix -> my_l_mix
+         wan_high_noise_fp16 -> wan_low_noise_bf16",
+    )
     .enumerate()
     {
         let models = comfy_tree(&root.path().join(number.to_string()));
         let folder = models.join("diffusion_models");
-        let [high, low] = [high, low].map(|name| {
-            let path = folder.join(format!("{name}.safetensors"));
-            write(&path, &transformer(I2V_EXPERT), "F16")
-        });
+        let [high, low] =
+            [high, low].map(|name| wan_in(&folder, &format!("{name}.safetensors"), I2V_EXPERT));
         for named in [&high, &low] {
             let spec = ModelSpec::open(named).unwrap();
             assert_eq!(spec.files.transformer, high);
@@ -49,33 +40,19 @@ fn experts_find_each_other_from_either_side_in_files_and_folders_of_any_usual_na
 fn a_lone_expert_is_refused_with_the_name_of_the_other() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
-    for (name, dims, part) in [
-        (
-            "wan2.2_t2v_high_noise_14B_fp16",
-            T2V_14B,
-            "wan2.2_t2v_low_noise_14B_fp16.safetensors",
-        ),
-        (
-            "Wan2.2-I2V-LowNoise",
-            I2V_EXPERT,
-            "Wan2.2-I2V-HighNoise.safetensors",
-        ),
-        (
-            "Wan2_2-T2V-A14B-HIGH_bf16",
-            T2V_14B,
-            "the low-noise one beside it, Wan2_2-T2V-A14B-LOW_bf16.safetensors, found none",
-        ),
-        ("wan22_t2v_low", T2V_14B, "wan22_t2v_high.safetensors"),
-        ("t2v_14B_LOW", T2V_14B, "t2v_14B_HIGH.safetensors"),
-        ("wan_i2v_HIGH", I2V_EXPERT, "wan_i2v_LOW.safetensors"),
-        (
-            "wan_i2v",
-            I2V_EXPERT,
-            "high_noise and low_noise in their names",
-        ),
-    ] {
-        let path = models.join(format!("{name}.safetensors"));
-        let err = ModelSpec::open(&write(&path, &transformer(dims), "F16")).unwrap_err();
+    for (name, part) in table(
+        "wan2.2_t2v_high_noise_14B_fp16 -> wan2.2_t2v_low_noise_14B_fp16.safetensors
+         Wan2.2-I2V-LowNoise -> Wan2.2-I2V-HighNoise.safetensors
+         Wan2_2-T2V-A14B-HIGH_bf16 -> the low-noise one beside it, Wan2_2-T2V-A14B-LOW_bf16.safetensors, found none
+         wan22_t2v_low -> wan22_t2v_high.safetensors
+         t2v_14B_LOW -> t2v_14B_HIGH.safetensors
+         wan_i2v_HIGH -> wan_i2v_LOW.safetensors
+         wan_i2v -> high_noise and low_noise in their names",
+    ) {
+        let is_image = name.to_lowercase().contains("i2v");
+        let dims = if is_image { I2V_EXPERT } else { T2V_14B };
+        let path = wan_in(&models, &format!("{name}.safetensors"), dims);
+        let err = ModelSpec::open(&path).unwrap_err();
         assert!(matches!(err, CatalogError::Expert { .. }), "{name}: {err}");
         assert!(err.to_string().contains(part), "{name}: {err}");
         fs::remove_file(&path).unwrap();
@@ -124,17 +101,10 @@ fn the_other_expert_may_lie_in_another_searched_place_and_a_pair_is_one_model() 
     for path in [&high, &low] {
         write(path, &transformer(T2V_14B), "F16");
     }
-    let catalog = catalog_of(&[&models, &root.path().join("second")]);
+    let catalog = catalog_in(&[&models, &root.path().join("second")]);
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert_eq!(catalog.available.len(), 1);
     assert_eq!(catalog.available[0].files.transformer_2, Some(low.clone()));
     let spec = catalog.find(&low.to_string_lossy()).unwrap();
     assert_eq!(spec.files, catalog.available[0].files);
-}
-
-fn catalog_of(folders: &[&Path]) -> ModelCatalog {
-    let (_root, paths) = user();
-    let mut settings = Settings::default();
-    settings.models.folders = folders.iter().map(|&path| path.to_owned()).collect();
-    ModelCatalog::load(&paths, &settings)
 }

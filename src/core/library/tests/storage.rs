@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use crate::catalog::{IdentityCard, ModelCatalog};
 use crate::formats::weights::header::WeightHeader;
 use crate::lora::LoraFile;
-use crate::model::{CatalogError, ComponentOverrides, ModelSpec};
+use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{
-    Dims, Shapes, T2V_1_3B, comfy_tree, transformer, umt5, vae, write, write_as,
+    Dims, Shapes, T2V_1_3B, comfy_tree, transformer, umt5, vae, wan_in, write, write_as,
 };
+use crate::testing::published::{behind, edited, with_text_encoder};
+use crate::testing::{assert_has, assert_not_opened, table};
 
 /// As wide as two heads, so that headers are small.
 const NARROW: Dims = Dims {
@@ -52,11 +54,6 @@ fn dtype_of(key: &str) -> &'static str {
     }
 }
 
-fn with(mut shapes: Shapes, key: &str, shape: &[u64]) -> Shapes {
-    shapes.insert(key.to_owned(), shape.to_vec());
-    shapes
-}
-
 fn none() -> Value {
     json!({})
 }
@@ -75,11 +72,11 @@ fn a_model_of_fp8_is_a_model_plain_or_with_scales_of_any_name() {
     let all = |_: &str| true;
     let legacy = scaled(&transformer(NARROW), "scale_weight", all);
     let new = scaled(&transformer(NARROW), "weight_scale", all);
-    let quant = with(new.clone(), "blocks.0.ffn.0.comfy_quant", &[27]);
+    let quant = edited(new.clone(), "blocks.0.ffn.0.comfy_quant", &[27]);
     let layers = json!({"blocks.0.ffn.0": {"format": "float8_e4m3fn"}});
     let note = json!({"_quantization_metadata": json!({"layers": layers}).to_string()});
     for (shapes, notes) in [
-        (with(legacy.clone(), "scaled_fp8", &[0]), none()),
+        (edited(legacy.clone(), "scaled_fp8", &[0]), none()),
         (legacy, none()),
         (quant, none()),
         (new, note),
@@ -100,26 +97,14 @@ fn a_model_of_fp8_is_a_model_plain_or_with_scales_of_any_name() {
 fn companions_of_fp8_are_found_and_taken() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
-    let place = write(
-        &models.join("unet/x.safetensors"),
-        &transformer(NARROW),
-        "F16",
-    );
+    let place = wan_in(&models, "unet/x.safetensors", NARROW);
     let text = models.join("text_encoders/umt5_xxl_fp16.safetensors");
     let shapes = scaled(&umt5(), "scale_weight", |_| true);
     // As published: the table stays wide, the marker has two elements.
-    write_as(
-        &text,
-        &with(shapes, "scaled_fp8", &[2]),
-        &dtype_of,
-        256_300,
-        &none(),
-    );
-    write(
-        &models.join("vae/wan_2.1_vae.safetensors"),
-        &vae(16),
-        "F8_E5M2",
-    );
+    let shapes = edited(shapes, "scaled_fp8", &[2]);
+    write_as(&text, &shapes, &dtype_of, 256_300, &none());
+    let vae_file = models.join("vae/wan_2.1_vae.safetensors");
+    write(&vae_file, &vae(16), "F8_E5M2");
     let spec = ModelSpec::open(&place).unwrap();
     assert_eq!(spec.files.text_encoder, text);
 }
@@ -150,14 +135,11 @@ fn a_missing_scale_is_named_before_it_makes_noise() {
         let expected = format!("of which that of '{gap}.weight' is missing (get wan");
         assert!(text.contains(&expected), "{text}");
     }
-    let marked = with(transformer(NARROW), "scaled_fp8", &[0]);
+    let marked = edited(transformer(NARROW), "scaled_fp8", &[0]);
     let text = refused(&place, &marked, &dtype_of, &none());
     assert!(text.contains("scales that are not in the file"), "{text}");
     // Another component's scales say nothing about the transformer.
-    let prefixed = transformer(NARROW).into_iter();
-    let mut shapes: Shapes = prefixed
-        .map(|(key, shape)| (format!("model.diffusion_model.{key}"), shape))
-        .collect();
+    let mut shapes = behind("model.diffusion_model.", &transformer(NARROW));
     let layer = "text_encoders.t5xxl.transformer.encoder.block.0.layer.0.SelfAttention.q";
     shapes.insert(format!("{layer}.weight"), vec![8, 8]);
     shapes.insert(format!("{layer}.scale_weight"), vec![]);
@@ -172,8 +154,9 @@ fn other_quantisations_are_named_with_a_file_that_works() {
     let models = comfy_tree(root.path());
     let place = models.join("x.safetensors");
     let layer = "blocks.0.ffn.0";
-    let beside =
-        |name: &str, shape: &[u64]| with(transformer(T2V_1_3B), &format!("{layer}.{name}"), shape);
+    let beside = |name: &str, shape: &[u64]| {
+        edited(transformer(T2V_1_3B), &format!("{layer}.{name}"), shape)
+    };
     let note = |format: &str| {
         let layers = json!({layer: {"format": format}});
         json!({"_quantization_metadata": json!({"layers": layers}).to_string()})
@@ -199,94 +182,61 @@ fn other_quantisations_are_named_with_a_file_that_works() {
         "blocks.0.ffn.0.weight_scale" => "U8",
         _ => "BF16",
     };
-    for (shapes, dtypes, notes, part) in [
-        (
-            beside("weight.quant_state.bitsandbytes__nf4", &[1]),
-            whole,
-            none(),
-            "bitsandbytes 4-bit numbers (nf4)",
-        ),
-        (beside("weight.absmax", &[1]), whole, none(), "nf4"),
-        (beside("SCB", &[1]), whole, none(), "int8"),
-        (quanto, whole, none(), "quanto"),
-        (beside("wscales", &[1]), whole, none(), "SVDQuant"),
-        (beside("qzeros", &[1]), whole, none(), "GPTQ or AWQ"),
-        (beside("g_idx", &[1]), whole, none(), "(GPTQ)"),
-        (beside("biases", &[1]), whole, none(), "MLX's"),
-        (beside("W_q", &[1]), whole, none(), "HQQ"),
-        (
-            beside("weight_packed", &[1]),
-            whole,
-            none(),
-            "compressed-tensors",
-        ),
-        (
-            beside("weight.tensor_impl.data", &[1]),
-            whole,
-            none(),
-            "torchao's",
-        ),
-        (
-            beside("weight_scale", &[]),
-            whole,
-            none(),
-            "int8_tensorwise",
-        ),
-        (
-            beside("weight_scale", &[8960, 1]),
-            &dtype_of,
-            none(),
-            "a scale for each row",
-        ),
-        (beside("weight_scale", &[8960, 96]), packed, none(), "nvfp4"),
-        (beside("weight_scale_2", &[]), packed, none(), "nvfp4"),
-        (beside("weight_scale", &[8960, 48]), blocks, none(), "mxfp8"),
-        (
-            beside("weight_scale", &[]),
-            &dtype_of,
-            note("nvfp4"),
-            "nvfp4",
-        ),
-        (
-            beside("weight_scale", &[]),
-            &dtype_of,
-            note("strange"),
-            "quantised numbers (strange)",
-        ),
-    ] {
-        let text = refused(&place, &shapes, dtypes, &notes);
-        assert!(text.contains(part), "{part}: {text}");
-        assert!(
-            text.contains("(get wan2.1_t2v_1.3B_fp16.safetensors from"),
-            "{text}"
-        );
+    let of_dtypes = |name: &str| match name {
+        "packed" => packed,
+        "blocks" => blocks,
+        "fp8" => &dtype_of as &dyn Fn(&str) -> &'static str,
+        _ => whole,
+    };
+    let get = "(get wan2.1_t2v_1.3B_fp16.safetensors from";
+    let text = refused(&place, &quanto, whole, &none());
+    assert_has(&text, &["quanto", get]);
+    for format in ["nvfp4", "strange"] {
+        let shapes = beside("weight_scale", &[]);
+        let text = refused(&place, &shapes, &dtype_of, &note(format));
+        assert_has(&text, &[format, get]);
+        assert!(format == "nvfp4" || text.contains("quantised numbers (strange)"));
+    }
+    for (row, part) in table(
+        "weight.quant_state.bitsandbytes__nf4 1 whole -> bitsandbytes 4-bit numbers (nf4)
+         weight.absmax 1 whole -> nf4
+         SCB 1 whole -> int8
+         wscales 1 whole -> SVDQuant
+         qzeros 1 whole -> GPTQ or AWQ
+         g_idx 1 whole -> (GPTQ)
+         biases 1 whole -> MLX's
+         W_q 1 whole -> HQQ
+         weight_packed 1 whole -> compressed-tensors
+         weight.tensor_impl.data 1 whole -> torchao's
+         weight_scale  whole -> int8_tensorwise
+         weight_scale 8960,1 fp8 -> a scale for each row
+         weight_scale 8960,96 packed -> nvfp4
+         weight_scale_2  packed -> nvfp4
+         weight_scale 8960,48 blocks -> mxfp8",
+    ) {
+        let [name, shape, dtypes] = row.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        let shape = shape.split(',').filter_map(|n| n.parse().ok());
+        let shapes = beside(name, &shape.collect::<Vec<u64>>());
+        let text = refused(&place, &shapes, of_dtypes(dtypes), &none());
+        assert_has(&text, &[part, get]);
     }
     let catalog = ModelCatalog::default();
     let place = write(&place, &transformer(NARROW), "F16");
     let text = models.join("text_encoders/umt5_nf4.safetensors");
-    write(&text, &with(umt5(), "shared.weight.absmax", &[1]), "F16");
-    let companions = ComponentOverrides {
-        text_encoder: Some(text),
-        ..ComponentOverrides::default()
-    };
-    let err = catalog
-        .open_with(&place.to_string_lossy(), &companions)
-        .unwrap_err();
-    let text = err.to_string();
-    assert!(
-        text.contains("umt5_xxl_fp16.safetensors") && text.contains("nf4"),
-        "{text}"
-    );
+    write(&text, &edited(umt5(), "shared.weight.absmax", &[1]), "F16");
+    let companions = with_text_encoder(text);
+    let err = catalog.open_with(&place.to_string_lossy(), &companions);
+    let text = err.unwrap_err().to_string();
+    assert_has(&text, &["umt5_xxl_fp16.safetensors", "nf4"]);
 }
 
 /// A transformer whose matrices in blocks are whole numbers, each of which says `json` of itself.
 fn write_int8(place: &Path, json: &str) {
     let mut shapes = transformer(T2V_1_3B);
-    let keys: Vec<String> = shapes
-        .keys()
-        .filter(|key| is_scaled(key))
-        .cloned()
-        .collect();
+    let keys = shapes.keys().filter(|key| is_scaled(key));
+    let keys: Vec<String> = keys.cloned().collect();
     for key in &keys {
         let layer = key.trim_end_matches(".weight");
         let rows = shapes[key][0];
@@ -300,10 +250,8 @@ fn write_int8(place: &Path, json: &str) {
     write_as(place, &shapes, dtype_of, 0, &none());
     let (_, header) = WeightHeader::open(place).unwrap();
     let file = fs::File::options().write(true).open(place).unwrap();
-    for (_, info) in header
-        .tensors()
-        .filter(|(key, _)| key.ends_with("comfy_quant"))
-    {
+    let marks = header.tensors();
+    for (_, info) in marks.filter(|(key, _)| key.ends_with("comfy_quant")) {
         file.write_all_at(json.as_bytes(), info.start).unwrap();
     }
 }
@@ -347,31 +295,17 @@ fn nunchaku_4_bit_files_are_identified_and_refused() {
     let place = root.path().join("svdq.safetensors");
     let mut shapes = Shapes::new();
     shapes.insert("x_embedder.weight".into(), vec![8, 8]);
-    for name in [
-        "qweight",
-        "wscales",
-        "smooth_factor",
-        "lora_down",
-        "lora_up",
-    ] {
-        shapes.insert(
-            format!("single_transformer_blocks.0.mlp_fc1.{name}"),
-            vec![8, 8],
-        );
+    for name in "qweight wscales smooth_factor lora_down lora_up".split(' ') {
+        let key = format!("single_transformer_blocks.0.mlp_fc1.{name}");
+        shapes.insert(key, vec![8, 8]);
     }
     write(&place, &shapes, "I8");
     let card = IdentityCard::read(&place).unwrap();
-    assert_eq!(
-        (card.family.as_str(), card.components[0].name.as_str()),
-        ("flux", "transformer")
-    );
+    let found = (&card.family[..], &card.components[0].name[..]);
+    assert_eq!(found, ("flux", "transformer"));
     let err = LoraFile::read(&place).unwrap_err().to_string();
     assert!(err.contains("this is not a LoRA, but a"), "{err}");
     shapes.retain(|key, _| key.contains("wscales"));
     write(&place, &shapes, "I8");
-    let text = ModelSpec::open(&place).unwrap_err().to_string();
-    assert!(
-        text.contains("stored as nunchaku's 4-bit numbers"),
-        "{text}"
-    );
+    assert_not_opened(&place, &["stored as nunchaku's 4-bit numbers"]);
 }

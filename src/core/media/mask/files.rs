@@ -39,6 +39,6 @@ pub fn write_mask(path: &Path, width: u32, height: u32, values: &[u8]) -> Result
         writer.finish()
     });
     encoded
-        .map_err(|err| MediaError::from_io("write the mask", std::io::Error::other(err), path))?;
-    write_atomically(path, &bytes).map_err(|err| MediaError::from_io("write the mask", err, path))
+        .map_err(|err| MediaError::from_io("write the mask", &std::io::Error::other(err), path))?;
+    write_atomically(path, &bytes).map_err(|err| MediaError::from_io("write the mask", &err, path))
 }

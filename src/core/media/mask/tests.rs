@@ -83,15 +83,12 @@ fn a_soft_brush_fades_and_does_not_grow_darker_over_itself() {
 fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
     let mut mask = ImageMask::new(5, 3);
     mask.fill(255);
-    mask.stroke(
-        [0.5, 0.5],
-        [0.5, 0.5],
-        MaskBrush {
-            radius: 0.6,
-            softness: 0.0,
-            erases: true,
-        },
-    );
+    let eraser = MaskBrush {
+        radius: 0.6,
+        softness: 0.0,
+        erases: true,
+    };
+    mask.stroke([0.5, 0.5], [0.5, 0.5], eraser);
     let means = mask.means(mask.whole(), 1);
     assert_eq!(means.len(), 3 * 2);
     assert!(means[0] < 255 && means[1..] == [255; 5], "{means:?}");
@@ -102,14 +99,11 @@ fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
 fn eraser_stroke_clears_painted_mask_pixels() {
     let mut mask = ImageMask::new(50, 50);
     mask.fill(255);
-    mask.stroke(
-        [25.0, 25.0],
-        [25.0, 25.0],
-        MaskBrush {
-            erases: true,
-            ..HARD
-        },
-    );
+    let eraser = MaskBrush {
+        erases: true,
+        ..HARD
+    };
+    mask.stroke([25.0, 25.0], [25.0, 25.0], eraser);
     assert_eq!((mask.value(25, 25), mask.value(5, 5)), (0, 255));
 }
 
@@ -179,14 +173,11 @@ fn a_mask_comes_back_from_its_file_and_from_images_of_other_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mask.png");
     let mut mask = ImageMask::new(64, 48);
-    mask.stroke(
-        [20.0, 20.0],
-        [40.0, 30.0],
-        MaskBrush {
-            softness: 0.7,
-            ..HARD
-        },
-    );
+    let soft = MaskBrush {
+        softness: 0.7,
+        ..HARD
+    };
+    mask.stroke([20.0, 20.0], [40.0, 30.0], soft);
     write_mask(&path, 64, 48, mask.values()).unwrap();
     assert_eq!(open_mask(&path, 64, 48).unwrap().values(), mask.values());
     let image = open_rgb(&path).unwrap();

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use serde::de::IgnoredAny;
 
-use super::MediaError;
+use super::{MediaError, MediaErrorKind};
 use crate::formats::kind::{self, FileFormat};
 use crate::formats::{ByteSource, FilePart};
 use crate::media::MAX_SETTINGS_BYTES;
@@ -91,10 +91,14 @@ impl MetadataTexts {
 pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     let opened = open_file(path, "read the settings")?;
     let no_carrier = |found: &str| {
-        Err(MediaError::NoCarrier {
-            found: found.to_owned(),
-            path: path.to_path_buf(),
-        })
+        let sentence = format_args!(
+            "this is {found}, which carries no settings; use an image, a video or a JSON file"
+        );
+        Err(MediaError::of_kind(
+            MediaErrorKind::NoCarrier,
+            sentence,
+            path,
+        ))
     };
     if opened.len == 0 {
         return no_carrier("an empty file");
@@ -116,11 +120,10 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     let mut source = ByteSource::new(opened.file, opened.len);
     match search(opened.kind, &mut source, &mut texts) {
         Ok(()) => Ok(texts.found.pop().map(|settings| settings.text)),
-        Err(err) if err.kind() == io::ErrorKind::UnexpectedEof => Err(MediaError::Truncated {
-            kind: opened.kind.name(),
-            path: path.to_path_buf(),
-        }),
-        Err(err) => Err(MediaError::from_io("read the settings", err, path)),
+        Err(err) if err.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(MediaError::truncated(opened.kind.name(), path))
+        }
+        Err(err) => Err(MediaError::from_io("read the settings", &err, path)),
     }
 }
 
@@ -131,7 +134,7 @@ pub fn read_texts(path: &Path) -> Result<Vec<MetadataText>, MediaError> {
     let mut texts = MetadataTexts::default();
     let mut source = ByteSource::new(opened.file, opened.len);
     match search(opened.kind, &mut source, &mut texts) {
-        Err(err) if is_of_disk(&err) => Err(MediaError::from_io("read the texts", err, path)),
+        Err(err) if is_of_disk(&err) => Err(MediaError::from_io("read the texts", &err, path)),
         // Texts before damaged or missing data are used.
         _ => Ok(texts.found),
     }
@@ -176,21 +179,17 @@ fn is_of_disk(err: &io::Error) -> bool {
 }
 
 fn read_json(file: File, len: u64, path: &Path) -> Result<String, MediaError> {
-    let wrong = |found: String| MediaError::Settings {
-        found,
-        path: path.to_path_buf(),
-    };
     if len > MAX_SETTINGS_BYTES {
-        return Err(wrong(size_text(len)));
+        return Err(MediaError::settings(&size_text(len), path));
     }
     let bytes = ByteSource::new(file, len)
         .read_at(0, len)
-        .map_err(|err| MediaError::from_io("read the settings", err, path))?;
+        .map_err(|err| MediaError::from_io("read the settings", &err, path))?;
     let text = text_of(&bytes);
     if is_settings(&text) {
         Ok(text)
     } else {
-        Err(wrong("something else".to_owned()))
+        Err(MediaError::settings("something else", path))
     }
 }
 
@@ -257,8 +256,6 @@ fn xmp(packet: &[u8], texts: &mut MetadataTexts) {
 }
 
 #[cfg(test)]
-pub(crate) mod test_files;
-#[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod text_tests;
+pub(crate) use tests::files as test_files;

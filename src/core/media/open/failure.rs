@@ -27,12 +27,8 @@ pub(in crate::media) enum DecodeFailure {
 
 impl DecodeFailure {
     pub(in crate::media) fn into_error(self, kind: &'static str, path: &Path) -> MediaError {
-        let whole_path = path.to_path_buf();
         match self {
-            Self::Truncated => MediaError::Truncated {
-                kind,
-                path: whole_path,
-            },
+            Self::Truncated => MediaError::truncated(kind, path),
             Self::TooManyPixels { width, height } => {
                 let most = MAX_PIXELS / 1_000_000;
                 let expected = format_args!("images may have at most {most} megapixels");
@@ -44,15 +40,11 @@ impl DecodeFailure {
                 ),
                 path,
             ),
-            Self::Damaged(detail) => MediaError::Damaged {
-                kind,
-                detail,
-                path: whole_path,
-            },
+            Self::Damaged(detail) => MediaError::damaged(kind, &detail, path),
             Self::NoVideo => {
                 MediaError::with_path(format_args!("this {kind} file has no video"), path)
             }
-            Self::Io(err) => MediaError::from_io("read the image", err, path),
+            Self::Io(err) => MediaError::from_io("read the image", &err, path),
             Self::NoFfmpeg => MediaError::with_path(
                 format_args!(
                     "this is an image in {kind}: install ffmpeg to read it, or convert it to PNG or JPEG"

@@ -23,8 +23,8 @@ use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, RgbImage};
 
 use super::source::first_frame;
-use super::{AlphaChannel, MediaError, RgbPixels};
-use crate::formats::kind::FileFormat;
+use super::{AlphaChannel, MediaError, MediaErrorKind, RgbPixels};
+use crate::formats::kind::{FileFormat, image_formats};
 use crate::formats::{ByteSource, webp};
 use crate::media::opened::open_file;
 use crate::units::size_text;
@@ -92,16 +92,18 @@ pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
         FileFormat::Tiff => tiff::decode(file),
         FileFormat::Avif | FileFormat::Heic => heif::decode(file, opened.len),
         FileFormat::Mp4 | FileFormat::Foreign(_) | FileFormat::Json | FileFormat::Other(_) => {
-            let found = opened.kind.described().to_owned();
-            return Err(MediaError::NotAImage {
-                found,
-                path: path.to_path_buf(),
-            });
+            return Err(not_an_image(opened.kind, path));
         }
     };
     decoded
         .and_then(DecodedImage::finish)
         .map_err(|failure| failure.into_error(opened.kind.name(), path))
+}
+
+pub(super) fn not_an_image(found: FileFormat, path: &Path) -> MediaError {
+    let (found, formats) = (found.described(), image_formats());
+    let sentence = format_args!("this is {found}, not a {formats} image");
+    MediaError::of_kind(MediaErrorKind::NotAnImage, sentence, path)
 }
 
 /// The decoder would call a cut-off file damaged: the length in the header tells.
@@ -282,9 +284,5 @@ pub(super) fn upright(image: RgbPixels, orientation: Orientation) -> Result<RgbP
     )
 }
 
-#[cfg(test)]
-mod colour_tests;
-#[cfg(test)]
-mod heif_tests;
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ impl TextRenderer {
         let fonts = fonts.into_iter().map(FontRef::try_from_slice);
         let fonts = fonts.collect::<Result<Vec<_>, _>>();
         let fonts = fonts.map_err(|err| {
-            MediaError::Other(format!("the font of contact sheets cannot be read ({err})"))
+            MediaError::other(format!("the font of contact sheets cannot be read ({err})"))
         })?;
         Ok(Self { fonts, px })
     }

@@ -117,7 +117,7 @@ impl AnimationSource {
             })
         };
         let file = File::open(&self.path)
-            .map_err(|err| MediaError::from_io("read the video", err, &self.path))?;
+            .map_err(|err| MediaError::from_io("read the video", &err, &self.path))?;
         if self.kind == FileFormat::Png {
             return apng::read(file, &mut show, &self.path);
         }

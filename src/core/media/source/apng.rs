@@ -72,7 +72,7 @@ pub(super) fn read(
     let failed = |failure: DecodeFailure| failure.into_error("PNG", path);
     let file_bytes = file
         .metadata()
-        .map_err(|err| MediaError::from_io("read the file", err, path))?
+        .map_err(|err| MediaError::from_io("read the file", &err, path))?
         .len();
     let mut reader = PngReader::open(BufReader::new(file), file_bytes).map_err(failed)?;
     let (width, height) = reader.size();
@@ -104,6 +104,7 @@ mod tests {
 
     use super::*;
     use crate::media::{open_image, open_video};
+    use crate::testing::file_of;
 
     const RED: [u8; 4] = [200, 0, 0, 255];
     const GREEN: [u8; 4] = [0, 200, 0, 255];
@@ -127,9 +128,7 @@ mod tests {
 
     /// The first and the last pixel of each frame, with the video's rate.
     fn ends_of(bytes: &[u8]) -> (Vec<[[u8; 3]; 2]>, f64) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a_0001.png");
-        std::fs::write(&path, bytes).unwrap();
+        let (_folder, path) = file_of("a_0001.png", bytes);
         let video = open_video(&path).unwrap();
         let ends = |frame: &std::sync::Arc<crate::media::RgbPixels>| {
             [frame.pixel(0, 0), frame.pixel(3, 1)]
@@ -179,9 +178,7 @@ mod tests {
         });
         let (ends, _) = ends_of(&bytes);
         assert_eq!(ends, [[rgb(RED); 2], [rgb(BLUE); 2]]);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.png");
-        std::fs::write(&path, bytes).unwrap();
+        let (_folder, path) = file_of("a.png", &bytes);
         let still = open_image(&path).unwrap();
         assert_eq!(still.image.pixel(0, 0), rgb(GREEN));
         assert_eq!(still.notices(&path), ["Only the first of 2 frames is used"]);

@@ -16,7 +16,9 @@ use crate::formats::{ByteSource, cut};
 use crate::media::colour::ColourConversion;
 use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
 use crate::media::open::{DecodeFailure, image_from_rgb};
-use crate::media::{AlphaChannel, FrameStarts, HAS_H264, MediaError, OpenedImage, RgbPixels};
+use crate::media::{
+    AlphaChannel, FrameStarts, HAS_H264, MediaError, MediaErrorKind, OpenedImage, RgbPixels,
+};
 
 /// The rate of a video that tells none.
 const DEFAULT_FPS: f64 = 24.0;
@@ -67,7 +69,7 @@ impl FfmpegSource {
             ffprobe::probe(&path, container, streams, entries, options)
         };
         let mut probed = match probe(video, ffprobe::VIDEO_ENTRIES, &[]) {
-            Err(MediaError::NotFound { .. }) => return Err(missing(found)),
+            Err(err) if err.kind == MediaErrorKind::NotFound => return Err(missing(found)),
             probed => probed?,
         };
         let (times, mut num_frames) = (probed.times(), probed.num_packets);
@@ -132,7 +134,7 @@ impl FfmpegSource {
         // Only a decoded frame tells its size upright.
         let only_first = ["-frames:v", "1", "-timelimit", FIRST_FRAME_SECS];
         let mut frames = match ffmpeg.start(&only_first) {
-            Err(MediaError::NotFound { .. }) => return Err(missing(found)),
+            Err(err) if err.kind == MediaErrorKind::NotFound => return Err(missing(found)),
             frames => frames?,
         };
         let first = ffmpeg.next(&mut frames)?;
@@ -214,7 +216,7 @@ impl FfmpegSource {
         let decoder = decoder.into_iter().flatten().map(OsString::from);
         let input = decoder.chain(input(self.container, &self.path));
         FfmpegImages::start(input, Stdio::null(), &options, pixels)
-            .map_err(|err| MediaError::from_io("start ffmpeg", err, &self.path))
+            .map_err(|err| MediaError::from_io("start ffmpeg", &err, &self.path))
     }
 
     /// Alpha of the next frame; `None` where all of it is opaque.

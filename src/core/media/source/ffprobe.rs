@@ -203,7 +203,7 @@ pub(super) fn probe(
     entries: &str,
     options: &[&str],
 ) -> Result<ProbedFile, MediaError> {
-    let failed = |err| MediaError::from_io("start ffprobe", err, path);
+    let failed = |err| MediaError::from_io("start ffprobe", &err, path);
     let mut child = Command::new("ffprobe")
         .args(["-v", "error"])
         .args(streams.into_iter().flat_map(|it| ["-select_streams", it]))

@@ -29,7 +29,7 @@ pub(in crate::media) fn sound(
             "{codec} is not copied into MP4"
         )));
     }
-    let failed = |err| MediaError::from_io("copy the sound", err, path);
+    let failed = |err| MediaError::from_io("copy the sound", &err, path);
     let copied = tempfile::NamedTempFile::new().map_err(failed)?;
     let status = Command::new("ffmpeg")
         .args(["-v", "error", "-nostdin", "-y"])

@@ -9,7 +9,7 @@ use super::ffmpeg::FfmpegSource;
 use super::mp4::Mp4Source;
 use super::numbered::NumberedSource;
 use super::{NumberedSink, UnsupportedVideo, VideoFacts, VideoInfo};
-use crate::formats::kind::FileFormat;
+use crate::formats::kind::{FileFormat, video_formats};
 use crate::media::open::png;
 use crate::media::opened::open_file;
 use crate::media::{FrameStarts, MediaError, OpenedImage, RgbPixels};
@@ -37,9 +37,12 @@ impl VideoReader {
     /// Opens the video at `path`, whatever its extension says; decodes at most its first frame.
     pub fn open(path: &Path) -> Result<Self, MediaError> {
         let opened = open_file(path, "read the video")?;
-        let not_a_video = |found: &str| MediaError::NotAVideo {
-            found: found.to_owned(),
-            path: path.to_path_buf(),
+        let not_a_video = |found: &str| {
+            let formats = video_formats();
+            let sentence = format_args!(
+                "this is {found}, not an {formats} video, an animated GIF, WebP or PNG, or numbered PNG images"
+            );
+            MediaError::with_path(sentence, path)
         };
         if opened.len == 0 {
             return Err(not_a_video("an empty file"));

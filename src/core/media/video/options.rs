@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::enum_macros::with_defaults;
 use crate::media::error::{MAX_FPS, MAX_SETTINGS_BYTES, MIN_FPS};
 use crate::media::metadata::is_json_object;
-use crate::media::{FrameStarts, MediaError};
+use crate::media::{FrameStarts, MediaError, MediaErrorKind};
 use crate::units::size_text;
 
 with_defaults! {
@@ -30,17 +30,19 @@ with_defaults! {
 impl VideoOptions {
     pub(super) fn check(&self, path: &Path) -> Result<(), MediaError> {
         if !(MIN_FPS..=MAX_FPS).contains(&self.fps) {
-            return Err(MediaError::FrameRate(self.fps));
+            let sentence = format!(
+                "the frame rate must be between {MIN_FPS} and {MAX_FPS}, not {}",
+                self.fps
+            );
+            let kind = MediaErrorKind::FrameRate;
+            return Err(MediaError { kind, sentence });
         }
-        let wrong = |found: String| {
-            let path = path.to_path_buf();
-            Err(MediaError::Settings { found, path })
-        };
+        let wrong = |found: &str| Err(MediaError::settings(found, path));
         match &self.settings {
             Some(settings) if settings.len() as u64 > MAX_SETTINGS_BYTES => {
-                wrong(size_text(settings.len() as u64))
+                wrong(&size_text(settings.len() as u64))
             }
-            Some(settings) if !is_json_object(settings) => wrong("something else".to_owned()),
+            Some(settings) if !is_json_object(settings) => wrong("something else"),
             _ => Ok(()),
         }
     }

@@ -183,7 +183,7 @@ impl FrameSegments {
             let (_, mut frames) = read_head(&run.path)?;
             loop {
                 let read = frames.read(&mut buffer);
-                match read.map_err(|err| MediaError::from_io("read the file", err, &run.path))? {
+                match read.map_err(|err| MediaError::from_io("read the file", &err, &run.path))? {
                     0 => break,
                     got => file.write(&buffer[..got])?,
                 }
@@ -234,7 +234,7 @@ fn read_head(path: &Path) -> Result<(SegmentHeader, fs::File), MediaError> {
         let head = serde_json::from_slice(&json).map_err(io::Error::other)?;
         Ok((head, file))
     };
-    read().map_err(|err| MediaError::from_io("read the file", err, path))
+    read().map_err(|err| MediaError::from_io("read the file", &err, path))
 }
 
 /// Frames on their way to the folder.
@@ -297,14 +297,14 @@ impl SegmentWriter {
             PendingFrames::Mp4(mp4, size) => {
                 let (coded, frames) = mp4.into_coded();
                 let json = serde_json::to_vec(&SegmentHeader { size, coded });
-                let json = json.map_err(|err| MediaError::Other(err.to_string()))?;
+                let json = json.map_err(|err| MediaError::other(err.to_string()))?;
                 [(json.len() as u32).to_le_bytes().as_slice(), &json, &frames].concat()
             }
         };
         if self.count == 0 {
             return Ok(());
         }
-        write_private(&path, &bytes).map_err(|err| MediaError::from_io("write", err, &path))
+        write_private(&path, &bytes).map_err(|err| MediaError::from_io("write", &err, &path))
     }
 }
 
@@ -312,6 +312,7 @@ impl SegmentWriter {
 mod tests {
     use super::*;
     use crate::media::{open_video, read_settings, write_video};
+    use crate::testing::{assert_has, at_rate};
 
     fn frames(count: u8) -> Vec<RgbPixels> {
         let grey = |index| [index * 9, 90, 255 - index * 9];
@@ -323,11 +324,7 @@ mod tests {
     fn runs(folder: &Path, out: &str) -> FrameSegments {
         let parts = folder.join("parts");
         fs::create_dir_all(&parts).unwrap();
-        let options = VideoOptions {
-            fps: 12.0,
-            ..VideoOptions::default()
-        };
-        FrameSegments::new(&parts, &folder.join(out), options).unwrap()
+        FrameSegments::new(&parts, &folder.join(out), at_rate(12.0)).unwrap()
     }
 
     /// Writes frames in runs of these lengths.
@@ -366,25 +363,15 @@ mod tests {
             let joined = open_video(&written[0]).unwrap();
             assert_eq!(joined.frames.len(), 14, "{out}");
             assert!((joined.fps - 12.0).abs() < 0.2, "{out}: {}", joined.fps);
-            assert_eq!(
-                read_settings(&written[0]).unwrap().as_deref(),
-                Some(r#"{"a":1}"#)
-            );
+            let read = read_settings(&written[0]).unwrap();
+            assert_eq!(read.as_deref(), Some(r#"{"a":1}"#));
             let once = folder.path().join(format!("once-{out}"));
-            let options = VideoOptions {
-                fps: 12.0,
-                ..VideoOptions::default()
-            };
-            write_video(&once, &frames, options).unwrap();
-            for (index, (a, b)) in joined
-                .frames
-                .iter()
-                .zip(open_video(&once).unwrap().frames)
-                .enumerate()
-            {
+            write_video(&once, &frames, at_rate(12.0)).unwrap();
+            let at_once = open_video(&once).unwrap();
+            for (a, b) in joined.frames.iter().zip(&at_once.frames) {
                 let (a, b) = (a.pixel(20, 20), b.pixel(20, 20));
                 let is_near = a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= 2);
-                assert!(is_near, "{out} {index}: {a:?} {b:?}");
+                assert!(is_near, "{out}: {a:?} {b:?}");
             }
             fs::remove_dir_all(folder.path().join("parts")).unwrap();
         }
@@ -405,16 +392,9 @@ mod tests {
         fs::write(folder.path().join("parts/00000003-x.run"), b"").unwrap();
         assert_eq!(runs.num_frames(), 3);
         let empty = tempfile::tempdir().unwrap();
-        let none = super::FrameSegments::new(
-            empty.path(),
-            &empty.path().join("a.gif"),
-            VideoOptions::default(),
-        );
-        let err = none.unwrap().join(None, None, None).unwrap_err();
-        assert!(
-            err.to_string().starts_with("there is no frame to write"),
-            "{err}"
-        );
+        let none = super::tests::runs(empty.path(), "a.gif");
+        let err = none.join(None, None, None).unwrap_err();
+        assert_has(&err.to_string(), &["there is no frame to write"]);
     }
 
     #[cfg(feature = "h264")]
@@ -424,15 +404,11 @@ mod tests {
         let runs = runs(folder.path(), "video.mp4");
         write(&runs, &frames(2), &[2]);
         let mut other = runs.begin(2);
-        other
-            .push(&RgbPixels::from_fn(64, 64, |_, _| [5; 3]).unwrap())
-            .unwrap();
+        let large = RgbPixels::from_fn(64, 64, |_, _| [5; 3]).unwrap();
+        other.push(&large).unwrap();
         other.finish().unwrap();
-        let err = runs.join(None, None, None).unwrap_err().to_string();
-        assert!(
-            err.starts_with("a part of this video does not fit"),
-            "{err}"
-        );
+        let err = runs.join(None, None, None).unwrap_err();
+        assert_has(&err.to_string(), &["a part of this video does not fit"]);
         assert!(!folder.path().join("video.mp4").exists());
     }
 }

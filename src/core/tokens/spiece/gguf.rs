@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::proto::{NormalizerSpec, PieceKind, ProtoModel, ProtoPiece, TrainerSpec};
 use crate::formats::weights::gguf::GgufElement;
-use crate::tokens::error::TokensError;
+use crate::model::CatalogError;
 use crate::tokens::gguf::{TokenizerMetadata, tokenizer_inside};
 
 /// GGUF's name of a SentencePiece Unigram tokenizer.
@@ -21,7 +21,7 @@ const NUM_BYTES: usize = 256;
 const MAX_CHARSMAP_BYTES: u64 = 8 << 20;
 
 /// The model in a GGUF file; `None` where it carries no such tokenizer.
-pub(super) fn model_inside(path: &Path) -> Result<Option<ProtoModel>, TokensError> {
+pub(super) fn model_inside(path: &Path) -> Result<Option<ProtoModel>, CatalogError> {
     tokenizer_inside(path, GGUF_PIECES, |metadata| {
         let pieces = pieces(metadata)?;
         Ok(ProtoModel {
@@ -32,7 +32,7 @@ pub(super) fn model_inside(path: &Path) -> Result<Option<ProtoModel>, TokensErro
     })
 }
 
-fn pieces(metadata: &TokenizerMetadata<'_>) -> Result<Vec<ProtoPiece>, TokensError> {
+fn pieces(metadata: &TokenizerMetadata<'_>) -> Result<Vec<ProtoPiece>, CatalogError> {
     let texts = metadata.texts("tokens", MAX_PIECES)?;
     let scores = metadata.numbers("scores", &[GgufElement::F32], MAX_PIECES)?;
     let (Some(texts), Some(scores)) = (texts, scores) else {
@@ -65,7 +65,7 @@ fn pieces(metadata: &TokenizerMetadata<'_>) -> Result<Vec<ProtoPiece>, TokensErr
     Ok(pieces)
 }
 
-fn normalizer(metadata: &TokenizerMetadata<'_>) -> Result<NormalizerSpec, TokensError> {
+fn normalizer(metadata: &TokenizerMetadata<'_>) -> Result<NormalizerSpec, CatalogError> {
     let elements = [GgufElement::U8, GgufElement::I8];
     let charsmap = metadata.bytes("precompiled_charsmap", &elements, MAX_CHARSMAP_BYTES)?;
     let default = NormalizerSpec::default();

@@ -31,7 +31,7 @@ pub use self::proto::{NormalizerSpec, PieceKind, ProtoModel, ProtoPiece};
 use crate::files::has_ending;
 use crate::formats::weights::header::WeightHeader;
 use crate::model::CatalogError;
-use crate::tokens::error::{TokensError, read_bytes};
+use crate::tokens::files::read_bytes;
 
 /// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).
 pub const SPIECE_TENSOR: &str = "spiece_model";
@@ -68,7 +68,7 @@ enum PieceScore {
 
 impl SpieceModel {
     /// Model at a tokenizer's path: a folder, a weight file, or a separate file; `None` if there is none.
-    pub fn find(place: &Path) -> Result<Option<Self>, TokensError> {
+    pub fn find(place: &Path) -> Result<Option<Self>, CatalogError> {
         let found = Self::find_model(place)?;
         found
             .map(|(model, path)| Self::from_model(&model, &path))
@@ -76,7 +76,7 @@ impl SpieceModel {
     }
 
     /// The model that [`Self::find`] finds as its file has it, and that file.
-    pub fn find_model(place: &Path) -> Result<Option<(ProtoModel, PathBuf)>, TokensError> {
+    pub fn find_model(place: &Path) -> Result<Option<(ProtoModel, PathBuf)>, CatalogError> {
         if has_end(place, "gguf") {
             let model = gguf::model_inside(place)?;
             return Ok(model.map(|model| (model, place.to_owned())));
@@ -90,7 +90,7 @@ impl SpieceModel {
         }
     }
 
-    fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, TokensError> {
+    fn find_bytes(place: &Path) -> Result<Option<(Vec<u8>, PathBuf)>, CatalogError> {
         let path: PathBuf = if place.is_dir() {
             place.join("spiece.model")
         } else if has_end(place, "safetensors") {
@@ -143,7 +143,7 @@ impl SpieceModel {
     }
 
     /// Makes a model ready; `path` is where it is from.
-    pub fn from_model(model: &ProtoModel, path: &Path) -> Result<Self, TokensError> {
+    pub fn from_model(model: &ProtoModel, path: &Path) -> Result<Self, CatalogError> {
         Self::from_proto(model).map_err(|reason| not_unigram(&reason, path))
     }
 
@@ -262,9 +262,9 @@ impl SpieceModel {
     }
 }
 
-fn not_unigram(reason: &str, path: &Path) -> TokensError {
+fn not_unigram(reason: &str, path: &Path) -> CatalogError {
     let reason = format!("expected a SentencePiece Unigram model: {reason}");
-    TokensError::config(reason, path)
+    CatalogError::config(reason, path)
 }
 
 /// Model embedded in a `.safetensors` file; `None` if there is none.

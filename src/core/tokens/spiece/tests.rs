@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::*;
 use crate::testing::{json_fixture, project};
 use crate::tokens::TextTokenizer;
+use crate::tokens::tests::layouts::{field, piece};
+use crate::tokens::tests::with_flips;
 
 fn model_bytes() -> Vec<u8> {
     fs::read(project("assets/little-world/tokenizer/spiece.model")).unwrap()
@@ -43,23 +45,8 @@ fn both_published_forms_of_a_tokenizer_give_the_same_ids() {
     }
 }
 
-/// One field of a message: a number, or bytes.
 fn number(field: u8, value: u8) -> Vec<u8> {
     vec![field << 3, value]
-}
-
-fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
-    let mut out = vec![field << 3 | 2, value.len() as u8];
-    out.extend_from_slice(value);
-    out
-}
-
-fn piece(text: &str, score: f32, kind: u8) -> Vec<u8> {
-    let mut inner = bytes(1, text.as_bytes());
-    inner.push(2 << 3 | 5);
-    inner.extend(score.to_le_bytes());
-    inner.extend(number(3, kind));
-    bytes(1, &inner)
 }
 
 fn small_model(more: &[Vec<u8>]) -> Vec<u8> {
@@ -93,9 +80,9 @@ fn unused_pieces_are_never_found_and_user_defined_ones_always() {
 
 #[test]
 fn sentencepiece_whitespace_options_of_the_model_are_respected() {
-    let keeps = bytes(3, &number(4, 0));
+    let keeps = field(3, &number(4, 0));
     assert_eq!(small_ids(&[keeps], " a "), [2, 2, 3, 2, 1]);
-    let no_prefix = bytes(3, &number(3, 0));
+    let no_prefix = field(3, &number(3, 0));
     assert_eq!(small_ids(&[no_prefix], "a"), [3, 1]);
 }
 
@@ -107,14 +94,14 @@ fn a_file_of_another_kind_is_refused_and_never_panics() {
     for bytes in [&b""[..], b"not a model", &junk, &endless, &deep] {
         assert!(SpieceModel::parse(bytes).is_err());
     }
-    let map = |value: &[u8]| bytes(3, &bytes(2, value));
+    let map = |value: &[u8]| field(3, &field(2, value));
     for (model, expected) in [
         (piece("</s>", 0.0, 3), "no unknown piece"),
         (piece("<unk>", 0.0, 2), "no piece '</s>'"),
         (small_model(&[piece("a", 0.0, 1)]), "'a' twice"),
         (small_model(&[piece("", 0.0, 1)]), "empty piece"),
         (small_model(&[piece("b", 0.0, 9)]), "kind 9"),
-        (small_model(&[bytes(2, &number(3, 2))]), "model type 2"),
+        (small_model(&[field(2, &number(3, 2))]), "model type 2"),
         (small_model(&[map(&[9, 0, 0, 0])]), "damaged"),
         (small_model(&[map(&[1])]), "damaged"),
     ] {
@@ -183,11 +170,7 @@ fn a_truncated_or_flipped_model_is_refused_or_encodes_without_a_panic() {
     for len in (0..whole.len()).step_by(whole.len() / 40) {
         assert!(SpieceModel::parse(&whole[..len]).is_err(), "{len}");
     }
-    for place in (0..whole.len()).step_by(whole.len() / 150) {
-        let mut flipped = whole.clone();
-        for byte in flipped.iter_mut().skip(place).take(40) {
-            *byte ^= 0x5a;
-        }
+    for flipped in with_flips(&whole, 150) {
         if let Ok(model) = SpieceModel::parse(&flipped) {
             assert!(!model.encode(text).is_empty());
         }

@@ -36,9 +36,8 @@ fn from_base64(text: &str) -> Vec<u8> {
     };
     let text = text.trim_end_matches('=').as_bytes();
     let groups = text.chunks(4).flat_map(|group| {
-        let bits = group
-            .iter()
-            .fold(0_u32, |bits, &byte| bits << 6 | u32::from(digit(byte)));
+        let digits = group.iter().map(|&byte| u32::from(digit(byte)));
+        let bits = digits.fold(0, |bits, digit| bits << 6 | digit);
         let bits = bits << (6 * (4 - group.len()));
         bits.to_be_bytes()[1..group.len()].to_vec()
     });
@@ -46,7 +45,7 @@ fn from_base64(text: &str) -> Vec<u8> {
 }
 
 /// One field of a protocol buffer that has a length.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     let mut len = bytes.len();
     while len >= 0x80 {
@@ -58,14 +57,20 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// One piece of a SentencePiece model.
+pub(crate) fn piece(text: &str, score: f32, kind: u8) -> Vec<u8> {
+    let mut message = field(1, text.as_bytes());
+    message.push(2 << 3 | 5);
+    message.extend(score.to_le_bytes());
+    message.extend([3 << 3, kind]);
+    field(1, &message)
+}
+
 pub(crate) fn write_spiece(path: &Path, pieces: &[Value]) {
     let mut model = Vec::new();
-    for piece in pieces {
-        let mut message = field(1, piece[0].as_str().unwrap().as_bytes());
-        message.push(2 << 3 | 5);
-        message.extend_from_slice(&(piece[1].as_f64().unwrap() as f32).to_le_bytes());
-        message.extend_from_slice(&[3 << 3, piece[2].as_u64().unwrap() as u8]);
-        model.extend_from_slice(&field(1, &message));
+    for item in pieces {
+        let (text, score) = (item[0].as_str().unwrap(), item[1].as_f64().unwrap());
+        model.extend(piece(text, score as f32, item[2].as_u64().unwrap() as u8));
     }
     model.extend_from_slice(&field(3, &field(2, &from_base64(&charsmap()))));
     fs::write(path, model).unwrap();
@@ -73,9 +78,8 @@ pub(crate) fn write_spiece(path: &Path, pieces: &[Value]) {
 
 pub(crate) fn write_t5_json(path: &Path, pieces: &[Value]) {
     let pieces = pieces.iter().map(|p| json!([p[0], p[1]]));
-    let extra = (0..100)
-        .rev()
-        .map(|i| json!([format!("<extra_id_{i}>"), 0.0]));
+    let extra = (0..100).rev();
+    let extra = extra.map(|i| json!([format!("<extra_id_{i}>"), 0.0]));
     let vocab: Vec<Value> = pieces.chain(extra).collect();
     let special = ["<pad>", "</s>", "<unk>"].into_iter().enumerate();
     let added = special.map(|(id, content)| {

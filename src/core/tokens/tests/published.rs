@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::layouts::{fixtures, json_of, write, write_spiece, write_t5_json};
-use super::{ids, used_ids};
+use super::{ids, refusal, used_ids, with_flips};
+use crate::testing::{assert_has, table};
 use crate::tokens::TextTokenizer;
 
 fn tokens() -> Value {
@@ -72,30 +73,22 @@ fn a_t5_gives_the_ids_of_transformers_from_either_of_its_files() {
     let tokens = tokens();
     let pieces = tokens["t5_pieces"].as_array().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let (spiece, json) = (
-        dir.path().join("spiece.model"),
-        dir.path().join("tokenizer.json"),
-    );
+    let spiece = dir.path().join("spiece.model");
+    let json = dir.path().join("tokenizer.json");
+    let config = dir.path().join("tokenizer_config.json");
     write_spiece(&spiece, pieces);
     let class = Some("T5TokenizerFast");
-    let mut tokenizers = vec![
-        TextTokenizer::open(&spiece, class, 512).unwrap(),
-        TextTokenizer::open(dir.path(), None, 512).unwrap(),
-    ];
-    write(
-        &dir.path().join("tokenizer_config.json"),
-        &tokens["t5_config"],
-    );
-    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    let open = |place: &Path, class| TextTokenizer::open(place, class, 512).unwrap();
+    let mut tokenizers = vec![open(&spiece, class), open(dir.path(), None)];
+    write(&config, &tokens["t5_config"]);
+    tokenizers.push(open(dir.path(), class));
     write_t5_json(&json, pieces);
-    tokenizers.push(TextTokenizer::open(&json, None, 512).unwrap());
-    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    tokenizers.extend([open(&json, None), open(dir.path(), class)]);
     let short = TextTokenizer::open(dir.path(), class, 256).unwrap();
-    let config = dir.path().join("tokenizer_config.json");
     write(&config, &tokens["t5_listed_config"]);
-    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    tokenizers.push(open(dir.path(), class));
     fs::remove_file(&json).unwrap();
-    tokenizers.push(TextTokenizer::open(dir.path(), class, 512).unwrap());
+    tokenizers.push(open(dir.path(), class));
     for row in tokens["rows"].as_array().unwrap() {
         let text = row["text"].as_str().unwrap();
         let mut expected = ids(&row["t5"]);
@@ -127,12 +120,8 @@ fn a_damaged_t5_is_refused_or_encodes_without_a_panic() {
     };
     for place in (0..whole.len()).step_by(whole.len() / 24) {
         try_bytes(&whole[..place]);
-        let mut flipped = whole.clone();
-        for byte in flipped.iter_mut().skip(place).take(40) {
-            *byte ^= 0x5a;
-        }
-        try_bytes(&flipped);
     }
+    with_flips(&whole, 24).for_each(|flipped| try_bytes(&flipped));
 }
 
 #[test]
@@ -147,8 +136,7 @@ fn pieces_too_long_for_the_library_are_refused_in_either_file() {
     ] {
         let path = dir.path().join(name);
         write(&path, &pieces);
-        let opened = TextTokenizer::open(&path, Some("T5TokenizerFast"), 16);
-        let text = opened.map(|_| ()).unwrap_err().to_string();
+        let text = refusal(&path, Some("T5TokenizerFast"));
         assert!(text.contains("found one of 5000000"), "{text}");
     }
 }
@@ -158,18 +146,21 @@ fn invalid_clip_tokenizer_files_are_refused_with_a_reason() {
     let says = |name: &str, text: &str| {
         let folder = clip_folder(&json!({}));
         fs::write(folder.path().join(name), text).unwrap();
-        let opened = TextTokenizer::open(folder.path(), Some("CLIPTokenizer"), 77);
-        opened.map(|_| ()).unwrap_err().to_string()
+        refusal(folder.path(), Some("CLIPTokenizer"))
     };
-    assert!(says("vocab.json", "{}").contains("no token '<|startoftext|>'"));
-    assert!(says("vocab.json", "[").contains("vocab.json"));
-    assert!(says("merges.txt", "#version: 0.2\na b c\n").contains("line 2"));
-    assert!(says("merges.txt", "nowhere inside\n").contains("not a tokenizer"));
-    assert!(says("tokenizer_config.json", "7").contains("tokenizer_config.json"));
-    assert!(says("tokenizer_config.json", r#"{"eos_token": 7}"#).contains("eos_token"));
-    let listed = r#"{"added_tokens_decoder": {"x": "<cat>"}}"#;
-    assert!(says("tokenizer_config.json", listed).contains("its token x"));
-    assert!(says("added_tokens.json", r#"{"<cat>": "x"}"#).contains("<cat>"));
+    for (row, expected) in table(
+        r#"vocab.json {} -> no token '<|startoftext|>'
+         vocab.json [ -> vocab.json
+         merges.txt nowhere inside -> not a tokenizer
+         tokenizer_config.json 7 -> tokenizer_config.json
+         tokenizer_config.json {"eos_token": 7} -> eos_token
+         tokenizer_config.json {"added_tokens_decoder": {"x": "<cat>"}} -> its token x
+         added_tokens.json {"<cat>": "x"} -> <cat>"#,
+    ) {
+        let (name, text) = row.split_once(' ').unwrap();
+        assert_has(&says(name, text), &[expected]);
+    }
+    assert_has(&says("merges.txt", "#version: 0.2\na b c\n"), &["line 2"]);
     let folder =
         clip_folder(&json!({"tokenizer_config.json": {"tokenizer_class": "BartTokenizer"}}));
     let open = |class, length| TextTokenizer::open(folder.path(), class, length).map(|_| ());

@@ -166,8 +166,7 @@ fn hostile_files_are_errors() {
     for text in texts {
         write_raw(&path, text, &long);
         let err = open(&path).unwrap_err();
-        let holds = matches!(err, WeightsError::File(CatalogError::Weights { .. }));
-        assert!(holds, "{err}");
+        assert!(err.to_string().contains("file is damaged: "), "{err}");
     }
     for bytes in [
         &b""[..],

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::catalog::IdentityCard;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes};
 use crate::job::SamplerKind;
-use crate::model::{CatalogError, GuidanceMode, ImageRole, InputUse, ModelSpec};
+use crate::model::{GuidanceMode, ImageRole, InputUse, ModelSpec};
 use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
@@ -122,7 +122,7 @@ fn inspect_report_of_a_flux_transformer_lists_components_and_missing_files() {
         let card = IdentityCard::read(&models.join(file)).unwrap();
         assert_eq!(card.what, what);
         let err = ModelSpec::open(&models.join(file)).unwrap_err();
-        assert!(matches!(err, CatalogError::PartAlone { .. }), "{err}");
+        assert!(err.to_string().contains(" alone: choose"), "{err}");
     }
     let [clip, t5] = ["text_encoders/clip_l", "text_encoders/t5xxl_fp16"];
     let missing = ["ae", "clip_l", "t5xxl_fp16"];

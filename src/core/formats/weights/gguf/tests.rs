@@ -4,6 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::formats::weights::TensorType;
+use crate::testing::file_of;
 use crate::testing::random::Random;
 
 /// Bytes of a header, put together by hand.
@@ -49,9 +50,7 @@ impl Writer {
 }
 
 fn read(bytes: &[u8]) -> Result<WeightHeader, HeaderError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.gguf");
-    fs::write(&path, bytes).unwrap();
+    let (_folder, path) = file_of("a.gguf", bytes);
     WeightHeader::open(&path).map(|(_, header)| header)
 }
 
@@ -113,9 +112,7 @@ fn gguf_header_gives_types_shapes_offsets_and_metadata() {
 
 #[test]
 fn gguf_metadata_lists_are_read_on_demand() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.gguf");
-    fs::write(&path, whole()).unwrap();
+    let (_folder, path) = file_of("a.gguf", &whole());
     let (file, header) = WeightHeader::open(&path).unwrap();
     let header = header.gguf.unwrap();
     let mut texts = Vec::new();
@@ -236,10 +233,8 @@ fn hostile_headers_are_refused_in_one_sentence() {
 #[test]
 fn a_long_list_that_is_not_there_costs_nothing() {
     // A sparse file as large as its claims.
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.gguf");
     let bytes = Writer::new(3, 0, 1).text("k").u32(9).u32(8).u64(1 << 39);
-    fs::write(&path, bytes.0).unwrap();
+    let (_folder, path) = file_of("a.gguf", &bytes.0);
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(1 << 42).unwrap();
     let text = WeightHeader::open(&path).unwrap_err().to_string();

@@ -36,26 +36,16 @@ fn a_peak_of_pq_that_only_the_frames_of_other_codecs_declare_is_used() {
 #[test]
 fn conversions_and_sound_of_a_video_are_among_its_facts() {
     let facts = |name: &str| describe_media(&fixture(name)).unwrap().join("\n");
-    let wide = facts("bt2020.mp4");
-    assert!(
-        wide.contains("colours: BT.2020, converted to sRGB"),
-        "{wide}"
+    assert_has(
+        &facts("bt2020.mp4"),
+        &["colours: BT.2020, converted to sRGB"],
     );
     let hdr = facts("pq-frames.mp4");
     assert!(hdr.contains(PEAK) && !hdr.contains("colours:"), "{hdr}");
     assert!(!facts("b-frames.mp4").contains("colours:"));
-    let stretched = facts("stretched.mov");
-    assert!(
-        stretched.contains("pixels: 3:2, made square"),
-        "{stretched}"
-    );
-    let sound = facts("sound.mp4");
-    assert!(
-        sound.contains("sound: copied where it is upscaled"),
-        "{sound}"
-    );
-    let raw = facts("pcm.mov");
-    assert!(raw.contains("sound: not used: "), "{raw}");
+    assert_has(&facts("stretched.mov"), &["pixels: 3:2, made square"]);
+    assert_has(&facts("sound.mp4"), &["sound: copied where it is upscaled"]);
+    assert_has(&facts("pcm.mov"), &["sound: not used: "]);
 }
 
 #[test]
@@ -130,11 +120,8 @@ fn the_number_of_plays_is_kept() {
                 ..VideoOptions::default()
             };
             write_video(&path, &[painted(0), painted(1)], options).unwrap();
-            assert_eq!(
-                VideoReader::open(&path).unwrap().num_plays(),
-                num_plays,
-                "{name}"
-            );
+            let found = VideoReader::open(&path).unwrap().num_plays();
+            assert_eq!(found, num_plays, "{name}");
         }
     }
 }
@@ -157,10 +144,8 @@ fn a_webm_that_is_cut_off_is_read_and_named() {
     if open_with_ffmpeg("vorbis.webm").is_none() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cut.webm");
     let whole = std::fs::read(fixture("vorbis.webm")).unwrap();
-    std::fs::write(&path, &whole[..whole.len() * 3 / 4]).unwrap();
+    let (_folder, path) = file_of("cut.webm", &whole[..whole.len() * 3 / 4]);
     let notices = VideoReader::open(&path).unwrap().notices().join("\n");
     assert!(notices.contains("The file is incomplete"), "{notices}");
     let whole = VideoReader::open(&fixture("vorbis.webm")).unwrap();
@@ -170,20 +155,16 @@ fn a_webm_that_is_cut_off_is_read_and_named() {
 #[cfg(feature = "h264")]
 #[test]
 fn tracks_that_are_not_used_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.mp4");
     let whole = std::fs::read(fixture("sound.mp4")).unwrap();
-    let at = whole
-        .windows(8)
-        .position(|it| it == b"\0\0\0\0soun")
-        .unwrap();
+    let mut parts = whole.windows(8);
+    let at = parts.position(|it| it == b"\0\0\0\0soun").unwrap();
     for (kind, notice) in [
         (b"vide", "Only the first of 2 video tracks is used"),
         (b"sbtl", "Subtitles are not used"),
     ] {
         let mut bytes = whole.clone();
         bytes[at + 4..at + 8].copy_from_slice(kind);
-        std::fs::write(&path, bytes).unwrap();
+        let (_folder, path) = file_of("a.mp4", &bytes);
         assert_eq!(VideoReader::open(&path).unwrap().notices(), [notice]);
     }
 }
@@ -205,9 +186,8 @@ fn webp_frames_with_background_disposal_clear_their_area() {
 
 #[test]
 fn a_matroska_file_is_not_called_webm() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.webm");
-    std::fs::write(&path, b"\x1a\x45\xdf\xa3\x8b\x42\x82\x88matroska").unwrap();
+    let bytes = b"\x1a\x45\xdf\xa3\x8b\x42\x82\x88matroska";
+    let (_folder, path) = file_of("a.webm", bytes);
     let text = video_info(&path).unwrap_err().to_string();
     let is_right = text.contains("a Matroska video") || text.contains("ffmpeg cannot decode it");
     assert!(is_right && !text.contains("WebM"), "{text}");

@@ -9,7 +9,8 @@ use re_mp4::Mp4;
 
 use super::super::*;
 use super::{flat, folder, moving, worst};
-use crate::testing::mean_distance;
+use crate::testing::random::Random;
+use crate::testing::{at_rate, mean_distance};
 
 /// Frames of an MP4 by an independent reader, as RGB, cut to the track's size.
 fn frames_of_mp4(path: &Path) -> Vec<RgbPixels> {
@@ -96,11 +97,8 @@ fn flat_colours_come_back_from_mp4_within_two_levels() {
         let decoded = frames_of_mp4(&path);
         assert_eq!(decoded.len(), 3);
         for frame in &decoded {
-            assert!(
-                worst(frame, &frames[0]) <= 2,
-                "{rgb:?} became {:?}",
-                frame.pixel(30, 20)
-            );
+            let found = frame.pixel(30, 20);
+            assert!(worst(frame, &frames[0]) <= 2, "{rgb:?} became {found:?}");
         }
     }
 }
@@ -144,15 +142,7 @@ fn an_mp4_lasts_as_long_as_its_frames() {
     ] {
         for count in [1, 5] {
             let frames = vec![flat(32, 32, [9, 9, 9]); count];
-            write_video(
-                &path,
-                &frames,
-                VideoOptions {
-                    fps,
-                    ..VideoOptions::default()
-                },
-            )
-            .unwrap();
+            write_video(&path, &frames, at_rate(fps)).unwrap();
             let bytes = fs::read(&path).unwrap();
             let mp4 = Mp4::read_bytes(&bytes).unwrap();
             let track = mp4.tracks().values().next().unwrap();
@@ -188,14 +178,11 @@ fn an_mp4_can_be_entered_at_several_frames_and_its_header_comes_first() {
 fn the_worst_noise_fits_into_an_mp4() {
     let folder = folder();
     let path = folder.path().join("noise.mp4");
-    let mut random = 1_u64;
+    let mut random = Random::new(1);
     let noise = RgbPixels::from_fn(160, 96, |_, _| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        [40, 41, 42].map(|bit| if random >> bit & 1 == 1 { 255 } else { 0 })
-    })
-    .unwrap();
+        [(); 3].map(|()| 255 * random.below(2) as u8)
+    });
+    let noise = noise.unwrap();
     for crf in [0, 16] {
         let options = VideoOptions {
             crf,

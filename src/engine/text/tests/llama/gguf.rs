@@ -159,8 +159,8 @@ fn a_tokenizer_in_metadata_that_is_not_llamas_is_refused_in_a_sentence() {
             panic!("it was read");
         };
         let err = EngineError::from(err);
-        let is_of_config = matches!(err, EngineError::Catalog(CatalogError::Config { .. }));
-        assert!(is_of_config, "{err}");
+        let is_of_file = matches!(err, EngineError::Catalog(CatalogError::WrongFile { .. }));
+        assert!(is_of_file, "{err}");
         err.to_string()
     };
     let err = say(with_tokenizer(GgufFile::default(), "deepseek-llm"));

@@ -1,9 +1,14 @@
 //! Images of every kind against what Pillow makes of them, and files that are not what they seem.
 
+mod colour;
+mod heif;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::testing::file_of;
+use crate::testing::random::Random;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/media")
@@ -29,10 +34,8 @@ fn images() -> Vec<(String, Vec<u8>, RgbPixels)> {
 }
 
 fn opened(bytes: &[u8]) -> Result<RgbPixels, MediaError> {
-    let folder = tempfile::tempdir().unwrap();
     // The name says nothing: the content decides.
-    let path = folder.path().join("file.txt");
-    fs::write(&path, bytes).unwrap();
+    let (_folder, path) = file_of("file.txt", bytes);
     open_rgb(&path)
 }
 
@@ -45,28 +48,17 @@ fn sentence(bytes: &[u8]) -> String {
 fn every_kind_of_image_opens_as_pillow_opens_it() {
     for (name, bytes, expected) in images() {
         let image = opened(&bytes).unwrap_or_else(|err| panic!("{name}: {err}"));
-        assert_eq!(
-            (image.width, image.height),
-            (expected.width, expected.height),
-            "{name}"
-        );
+        let size = (image.width, image.height);
+        assert_eq!(size, (expected.width, expected.height), "{name}");
         // Two JPEG decoders may round differently, most where colours are magnified.
         let tolerance = match name.as_str() {
             "plain.jpg" => 4,
             name if name.contains(".jpg") => 2,
             _ => 0,
         };
-        let worst = image
-            .rgb
-            .iter()
-            .zip(&expected.rgb)
-            .map(|(a, b)| a.abs_diff(*b))
-            .max();
-        assert!(
-            worst.unwrap() <= tolerance,
-            "{name}: off by {}",
-            worst.unwrap()
-        );
+        let samples = image.rgb.iter().zip(&expected.rgb);
+        let worst = samples.map(|(a, b)| a.abs_diff(*b)).max().unwrap();
+        assert!(worst <= tolerance, "{name}: off by {worst}");
     }
 }
 
@@ -80,11 +72,9 @@ fn a_cut_off_image_is_called_so() {
                 continue;
             }
             let words = sentence(&bytes[..keep]);
-            assert!(
-                words.starts_with("this ")
-                    && words.ends_with(" file is incomplete and cannot be opened"),
-                "{name} cut to {keep}: {words}"
-            );
+            let said = words.strip_suffix(" file is incomplete and cannot be opened");
+            let is_said = said.is_some_and(|kind| kind.starts_with("this "));
+            assert!(is_said, "{name} cut to {keep}: {words}");
         }
     }
 }
@@ -196,9 +186,7 @@ fn colours_of_a_tiff_are_divided_by_an_alpha_that_they_are_multiplied_by() {
     ];
     for (pixel, photometric, extra, expected, alpha) in cases {
         let file = tiff_pixel(photometric, pixel, extra, 0);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        fs::write(&path, file).unwrap();
+        let (_folder, path) = file_of("a", &file);
         let image = open_image(&path).unwrap();
         let found = (image.image.pixel(0, 0), image.alpha.map(|it| it.values[0]));
         assert_eq!(found, (expected, alpha), "{pixel:?} {extra:?}");
@@ -245,9 +233,7 @@ fn further_images_of_a_file_are_named() {
         ),
         ([pages, page].concat(), "Only the first of 2 pages is used"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        fs::write(&path, file).unwrap();
+        let (_folder, path) = file_of("a", &file);
         assert_eq!(open_image(&path).unwrap().notices(&path), [notice]);
     }
 }
@@ -256,64 +242,43 @@ fn further_images_of_a_file_are_named() {
 fn non_image_files_are_refused_with_their_type() {
     let kinds = "not a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC image";
     assert_eq!(sentence(b""), "this file is empty");
-    assert_eq!(
-        sentence(b"just words"),
-        format!("this is a text file, {kinds}")
-    );
-    assert_eq!(
-        sentence(b"{\"prompt\": 1}"),
-        format!("this is a JSON file, {kinds}")
-    );
-    assert_eq!(
-        sentence(b"\xff\xfb\x90\x64\0\0\0\0"),
-        format!("this is a sound file, {kinds}")
-    );
-    assert_eq!(
-        sentence(b"\0\0\0\x14ftypheic\0\0\0\0mif1"),
-        "this HEIC file is incomplete and cannot be opened"
-    );
-    assert_eq!(
-        sentence(&[0; 100]),
-        format!("this is a file of another kind, {kinds}")
-    );
+    let heic = "this HEIC file is incomplete and cannot be opened";
+    assert_eq!(sentence(b"\0\0\0\x14ftypheic\0\0\0\0mif1"), heic);
+    for (bytes, found) in [
+        (&b"just words"[..], "a text file"),
+        (b"{\"prompt\": 1}", "a JSON file"),
+        (b"\xff\xfb\x90\x64\0\0\0\0", "a sound file"),
+        (&[0; 100], "a file of another kind"),
+    ] {
+        assert_eq!(sentence(bytes), format!("this is {found}, {kinds}"));
+    }
 }
 
 #[test]
 fn missing_files_folders_and_devices_return_different_errors() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("none.png");
-    assert!(matches!(
-        open_rgb(&missing),
-        Err(MediaError::NotFound { .. })
-    ));
-    assert!(matches!(
-        open_rgb(folder.path()),
-        Err(MediaError::IsFolder { .. })
-    ));
-    assert!(matches!(
-        open_rgb(Path::new("/dev/zero")),
-        Err(MediaError::NotAFile { .. })
-    ));
+    for (path, message) in [
+        (&*missing, "this file does not exist: "),
+        (folder.path(), "this is a folder, not a file: "),
+        (
+            Path::new("/dev/zero"),
+            "this is a device or pipe, not a file: ",
+        ),
+    ] {
+        let err = open_rgb(path).unwrap_err().to_string();
+        assert!(err.starts_with(message), "{err}");
+    }
 }
 
 #[test]
 fn damaged_images_never_panic() {
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random as usize
-    };
+    let mut random = Random::new(7);
     for (_, bytes, _) in images() {
         for _ in 0..25 {
-            let mut damaged = bytes.clone();
-            for _ in 0..=next() % 4 {
-                let at = next() % damaged.len();
-                damaged[at] ^= 1 << (next() % 8);
-            }
-            damaged.truncate(damaged.len() - next() % 3 * (next() % damaged.len()) / 2);
-            opened(&damaged).ok();
+            let damaged = random.damaged(&bytes, 4, bytes.len());
+            let cut = random.below(3) * random.below(damaged.len()) / 2;
+            opened(&damaged[..damaged.len() - cut]).ok();
         }
     }
 }

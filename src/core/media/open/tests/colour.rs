@@ -10,7 +10,9 @@ use image::{ExtendedColorType, ImageEncoder};
 use moxcms::ColorProfile;
 use tempfile::TempDir;
 
-use super::{OpenedImage, open_image};
+use crate::media::{OpenedImage, open_image};
+use crate::testing::file_of;
+use crate::testing::random::Random;
 
 const WIDTH: u32 = 16;
 const HEIGHT: u32 = 8;
@@ -21,10 +23,7 @@ const P3_AS_SRGB: [u8; 3] = [241, 0, 0];
 const ADOBE_AS_SRGB: [u8; 3] = [255, 24, 24];
 
 fn write(bytes: &[u8]) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("image");
-    fs::write(&path, bytes).unwrap();
-    (folder, path)
+    file_of("image", bytes)
 }
 
 fn open(bytes: &[u8]) -> OpenedImage {
@@ -36,15 +35,10 @@ fn open(bytes: &[u8]) -> OpenedImage {
 fn assert_is(bytes: &[u8], expected: [u8; 3], tolerance: u8) -> OpenedImage {
     let opened = open(bytes);
     let found = opened.image.pixel(5, 5);
-    let is_near = found
-        .iter()
-        .zip(expected)
-        .all(|(a, b)| a.abs_diff(b) <= tolerance);
-    assert!(
-        is_near,
-        "{found:?} is not {expected:?}: {:?}",
-        opened.notice
-    );
+    let mut pairs = found.iter().zip(expected);
+    let is_near = pairs.all(|(a, b)| a.abs_diff(b) <= tolerance);
+    let notice = &opened.notice;
+    assert!(is_near, "{found:?} is not {expected:?}: {notice:?}");
     opened
 }
 
@@ -74,11 +68,8 @@ fn encoded<E: ImageEncoder>(mut encoder: E, profile: Option<Vec<u8>>, pixel: &[u
 
 fn jpeg(profile: Option<Vec<u8>>, pixel: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encoded(
-        JpegEncoder::new_with_quality(&mut bytes, 100),
-        profile,
-        pixel,
-    );
+    let encoder = JpegEncoder::new_with_quality(&mut bytes, 100);
+    encoded(encoder, profile, pixel);
     bytes
 }
 
@@ -249,18 +240,12 @@ fn png_colour_chunks_are_applied_in_order_of_precedence() {
 #[test]
 fn narrow_range_png_cicp_is_expanded_and_reported() {
     let narrow = |png: &[u8], primaries| with_chunk(png, *b"cICP", &[primaries, 13, 0, 0]);
-    let opened = assert_is(
-        &narrow(&png_file(None, &[235, 16, 126]), 1),
-        [255, 0, 128],
-        0,
-    );
+    let file = narrow(&png_file(None, &[235, 16, 126]), 1);
+    let opened = assert_is(&file, [255, 0, 128], 0);
     assert_eq!(opened.colours.as_deref(), Some("BT.709, narrow range"));
     // Values outside the range are clipped, and alpha is none of it.
-    let opened = assert_is(
-        &narrow(&png_file(None, &[250, 3, 126, 16]), 1),
-        [255, 0, 128],
-        0,
-    );
+    let file = narrow(&png_file(None, &[250, 3, 126, 16]), 1);
+    let opened = assert_is(&file, [255, 0, 128], 0);
     assert_eq!(opened.alpha.unwrap().values[0], 16);
     let p3 = P3.map(|value| (f64::from(value) * 219.0 / 255.0 + 16.0).round() as u8);
     assert_is(&narrow(&png_file(None, &p3), 12), P3_AS_SRGB, 2);
@@ -272,10 +257,8 @@ fn invalid_png_cicp_chunk_is_ignored_with_a_notice() {
     for points in [&[99, 99, 99, 99][..], &[9, 16, 9, 1], &[9, 16, 0, 7], &[9]] {
         let file = with_chunk(&plain, *b"cICP", points);
         let notice = assert_is(&file, P3, 0).notice.unwrap();
-        assert!(
-            notice.starts_with("The colours are taken as sRGB"),
-            "{notice}"
-        );
+        let is_told = notice.starts_with("The colours are taken as sRGB");
+        assert!(is_told, "{notice}");
         let (_folder, path) = write(&file);
         let info = crate::media::media_info(&path).unwrap();
         assert_eq!((info.width, info.height), (WIDTH, HEIGHT));
@@ -287,10 +270,8 @@ fn pq_in_a_png_is_tone_mapped_from_its_declared_peak() {
     let plain = png_file(None, &[192; 3]);
     let pq = |png: &[u8]| with_chunk(png, *b"cICP", &[9, 16, 0, 1]);
     let message = |png: &[u8]| open(png).colours.unwrap();
-    assert_eq!(
-        message(&pq(&plain)),
-        "HDR (PQ, peak not declared: 1000 cd/m² assumed), tone mapped"
-    );
+    let assumed = "HDR (PQ, peak not declared: 1000 cd/m² assumed), tone mapped";
+    assert_eq!(message(&pq(&plain)), assumed);
     let light = [4000_u32, 400].map(|light| (light * 10_000).to_be_bytes());
     let declared = with_chunk(&plain, *b"cLLI", &light.concat());
     let mut volume = [0; 24];
@@ -325,13 +306,8 @@ fn hdr_is_tone_mapped() {
 fn adobe_rgb_named_by_exif_alone_is_converted() {
     // One directory with a pointer to the EXIF one, which has the colour space.
     let entry = |tag: u16, kind: u16, count: u32, value: u32| {
-        [
-            &tag.to_le_bytes()[..],
-            &kind.to_le_bytes(),
-            &count.to_le_bytes(),
-            &value.to_le_bytes(),
-        ]
-        .concat()
+        let words = [tag, kind].map(u16::to_le_bytes).concat();
+        [words, [count, value].map(u32::to_le_bytes).concat()].concat()
     };
     let block = [
         b"II\x2a\0\x08\0\0\0\x01\0".to_vec(),
@@ -349,31 +325,23 @@ fn adobe_rgb_named_by_exif_alone_is_converted() {
     let length = (segment.len() as u16 + 2).to_be_bytes();
     let file = [&plain[..2], b"\xff\xe1", &length, &segment, &plain[2..]].concat();
     assert_is(&file, ADOBE_AS_SRGB, 3);
-    assert_is(
-        &with_chunk(&png_file(None, &P3), *b"eXIf", &block),
-        ADOBE_AS_SRGB,
-        1,
-    );
+    let file = with_chunk(&png_file(None, &P3), *b"eXIf", &block);
+    assert_is(&file, ADOBE_AS_SRGB, 1);
 }
 
 /// A CMYK profile with a table of two steps an ink: red where there is none of the first.
 fn cmyk_profile() -> Vec<u8> {
     let mut table = b"mft1\0\0\0\0\x04\x03\x02\0".to_vec();
     let one = 0x1_0000_u32;
-    table.extend(
-        [one, 0, 0, 0, one, 0, 0, 0, one]
-            .map(u32::to_be_bytes)
-            .concat(),
-    );
+    let matrix = [one, 0, 0, 0, one, 0, 0, 0, one];
+    table.extend(matrix.map(u32::to_be_bytes).concat());
     table.extend((0..4).flat_map(|_| 0..=255_u8));
     // L*, a*, b*: a mid grey without the first ink, black with it.
-    table.extend((0..16).flat_map(|at| {
-        if at < 8 {
-            [137, 128, 128]
-        } else {
-            [0, 128, 128]
-        }
-    }));
+    table.extend(
+        [[137, 128, 128], [0, 128, 128]]
+            .map(|lab| lab.repeat(8))
+            .concat(),
+    );
     table.extend((0..3).flat_map(|_| 0..=255_u8));
     let mut profile = vec![0; 128];
     profile[8] = 2;
@@ -414,36 +382,23 @@ fn unusable_colour_profile_leaves_pixels_unchanged_with_a_notice() {
     lab[16..20].copy_from_slice(b"Lab ");
     for profile in [b"broken".to_vec(), lab, cmyk_profile()] {
         let opened = assert_is(&png_file(Some(profile), &P3), P3, 0);
-        assert!(
-            opened
-                .notice
-                .unwrap()
-                .starts_with("The colours are taken as sRGB: ")
-        );
+        let notice = opened.notice.unwrap();
+        assert!(notice.starts_with("The colours are taken as sRGB: "));
     }
 }
 
 #[test]
 fn damaged_profiles_never_panic() {
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random as usize
-    };
+    let mut random = Random::new(7);
     for whole in [
         p3(),
         cmyk_profile(),
         ColorProfile::new_srgb().encode().unwrap(),
     ] {
         for _ in 0..12 {
-            let mut profile = whole.clone();
-            for _ in 0..4 {
-                let at = next() % profile.len();
-                profile[at] = next() as u8;
-            }
-            profile.truncate(profile.len() - next() % 3 * (next() % profile.len()) / 3);
+            let mut profile = random.damaged(&whole, 5, whole.len());
+            let cut = random.below(3) * random.below(profile.len()) / 3;
+            profile.truncate(profile.len() - cut);
             open(&tiff_file(Some(profile), &P3));
         }
     }

@@ -21,20 +21,14 @@ pub fn pngs(chunks: &[([u8; 4], &[u8])]) -> Vec<u8> {
 
 /// EXIF block with one tag, of ASCII or undefined type; comments are in a separate directory.
 pub fn exif(is_little: bool, tag: u16, value: &[u8]) -> Vec<u8> {
-    let two = |n: u16| {
-        if is_little {
-            n.to_le_bytes()
-        } else {
-            n.to_be_bytes()
+    let ordered = |mut bytes: Vec<u8>| {
+        if !is_little {
+            bytes.reverse();
         }
+        bytes
     };
-    let four = |n: u32| {
-        if is_little {
-            n.to_le_bytes()
-        } else {
-            n.to_be_bytes()
-        }
-    };
+    let two = |n: u16| ordered(n.to_le_bytes().to_vec());
+    let four = |n: u32| ordered(n.to_le_bytes().to_vec());
     let entry = |tag: u16, kind: u16, count: u32, value: u32| {
         [&two(tag)[..], &two(kind), &four(count), &four(value)].concat()
     };
@@ -80,10 +74,19 @@ pub fn mp4(inside: &[u8]) -> Vec<u8> {
 
 /// An MP4 with this comment, as iTunes and mutagen write it.
 pub fn mp4_with_comment(words: &str) -> Vec<u8> {
-    let value = [&[0, 0, 0, 1, 0, 0, 0, 0], words.as_bytes()].concat();
-    let list = box_of(*b"ilst", &box_of(*b"\xa9cmt", &box_of(*b"data", &value)));
+    mp4_with_item(*b"\xa9cmt", &data_of(1, words.as_bytes()))
+}
+
+/// An MP4 whose only item has this content, in iTunes' way.
+pub fn mp4_with_item(name: [u8; 4], content: &[u8]) -> Vec<u8> {
+    let list = box_of(*b"ilst", &box_of(name, content));
     let meta = box_of(*b"meta", &[&[0; 4], list.as_slice()].concat());
     mp4(&box_of(*b"udta", &meta))
+}
+
+/// The value of an item; kind 1 is text.
+pub fn data_of(kind: u8, value: &[u8]) -> Vec<u8> {
+    box_of(*b"data", &[&[0, 0, 0, kind, 0, 0, 0, 0], value].concat())
 }
 
 /// A WebM of nothing but one tag.
@@ -101,4 +104,21 @@ pub fn webm(name: &str, words: &str) -> Vec<u8> {
     let tags = element(&[0x12, 0x54, 0xc3, 0x67], &tags);
     let head = element(&[0x1a, 0x45, 0xdf, 0xa3], &[]);
     [head, element(&[0x18, 0x53, 0x80, 0x67], &tags)].concat()
+}
+
+/// As a live stream is written: a segment and a cluster without length, and the tags after.
+pub fn live_webm(name: &str, words: &str) -> Vec<u8> {
+    let unknown = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+    let start = b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67".as_slice();
+    let cluster = b"\xe7\x81\0\xa3\x84\x81\0\0\x80";
+    let tags = webm(name, words).split_off(16);
+    [
+        start,
+        &unknown,
+        b"\x1f\x43\xb6\x75",
+        &unknown,
+        cluster,
+        &tags,
+    ]
+    .concat()
 }

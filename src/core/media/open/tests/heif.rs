@@ -1,14 +1,13 @@
 //! AVIF and HEIC, by the user's ffmpeg: without one, what to do is said.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::media::{MediaError, OpenedImage, media_info, open_image};
+use crate::testing::random::Random;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures/heif")
-        .join(name)
+    crate::testing::fixture("heif").join(name)
 }
 
 /// The image, or `None` where there is no ffmpeg.
@@ -41,16 +40,11 @@ fn assert_quarters(image: &OpenedImage, expected: [[u8; 3]; 4]) {
 
 #[test]
 fn sizes_are_known_without_decoding() -> Result<(), MediaError> {
-    for (name, size) in [
-        ("tiles.heic", (80, 96)),
-        ("turned.avif", (32, 48)),
-        ("alpha.avif", (48, 32)),
-    ] {
+    let names = ["tiles.heic", "turned.avif", "alpha.avif"];
+    for (name, (width, height)) in names.into_iter().zip([(80, 96), (32, 48), (48, 32)]) {
         let info = media_info(&fixture(name))?;
-        assert_eq!(
-            (info.width, info.height, info.num_frames),
-            (size.0, size.1, 1)
-        );
+        let found = (info.width, info.height, info.num_frames);
+        assert_eq!(found, (width, height, 1));
     }
     Ok(())
 }
@@ -111,13 +105,7 @@ fn avif_sequence_opens_its_first_frame_with_a_notice() {
 
 #[test]
 fn damaged_containers_never_panic() {
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random as usize
-    };
+    let mut random = Random::new(7);
     let whole = std::fs::read(fixture("tiles.heic")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.heic");
@@ -125,8 +113,7 @@ fn damaged_containers_never_panic() {
         let mut damaged = whole.clone();
         for _ in 0..3 {
             // In the boxes, which are before the coded images.
-            let at = 28 + next() % 500;
-            damaged[at] = next() as u8;
+            damaged[28 + random.below(500)] = random.below(256) as u8;
         }
         std::fs::write(&path, &damaged).unwrap();
         media_info(&path).ok();

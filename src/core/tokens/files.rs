@@ -1,0 +1,34 @@
+//! Files of tokenizers, read with limits and the path in every error.
+
+use std::io;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+
+use crate::files::{MAX_JSON_BYTES, read_bounded};
+use crate::model::CatalogError;
+
+/// Values in a JSON file, each of which takes many times its text in memory. Llama 3's tokenizer has a million.
+const MAX_VALUES: usize = 1 << 21;
+
+/// Reads a file of a tokenizer.
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, CatalogError> {
+    read_bounded(path, MAX_JSON_BYTES).map_err(|source| match source.kind() {
+        // The content is invalid; the disk is fine.
+        io::ErrorKind::InvalidData => CatalogError::config(source.to_string(), path),
+        _ => CatalogError::io(source, path),
+    })
+}
+
+/// Reads a JSON file of at most [`MAX_VALUES`] into a type.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
+    let bytes = read_bytes(path)?;
+    // Each value but the first follows one of these. Those within texts are few.
+    let separators = bytes.iter().filter(|byte| b",[{".contains(byte));
+    if separators.count() > MAX_VALUES {
+        let reason = format!("expected a tokenizer of at most {MAX_VALUES} values, found more");
+        return Err(CatalogError::config(reason, path));
+    }
+    serde_json::from_slice(&bytes)
+        .map_err(|err| CatalogError::config(format!("not the JSON it should be: {err}"), path))
+}
