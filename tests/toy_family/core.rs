@@ -8,17 +8,19 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FamilyDef, FileRules, LoraRules, ModelFamily};
-use crate::footprint::{PlannedJob, PlannedNetwork, StageFootprint};
+use super::{FamilyDef, ModelFamily};
+use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::ComponentLibrary;
 use crate::library::single::AssembledModel;
+use crate::lora::LoraTarget;
 use crate::model::choices::SamplerKind;
+use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape};
 use crate::model::{
-    CatalogError, ComponentOverrides, ControlUse, GuidanceMode, ImageRole, InputUse,
-    ModelComponent, ModelFiles, SizeLimits,
+    CatalogError, ComponentOverrides, ControlUse, GuidanceMode, ImageRole, InputUse, ModelFiles,
+    SizeLimits,
 };
 use crate::networks::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
 
@@ -26,45 +28,6 @@ pub const FAMILY: ModelFamily = ModelFamily::TOY;
 
 /// Pixels along an edge of one latent.
 pub const FACTOR: u32 = 8;
-
-pub(super) static DEF: FamilyDef = FamilyDef {
-    family: FAMILY,
-    text_readers: |_| Vec::new(),
-    networks: |files, reader| {
-        reader.read::<ToyConfig>(PlannedNetwork::Transformer, &files.transformer)
-    },
-    needs,
-    published: |_| Vec::new(),
-    text_encoder_weights: [0, 0],
-    files: FileRules {
-        owns_pipeline: |class| class == "ToyPipeline",
-        check_folder: |folder, _, _, _| {
-            Err(CatalogError::NoModel {
-                path: folder.to_owned(),
-            })
-        },
-        has_transformer: |weights| weights.has(MIX),
-        assemble,
-        variant_at: |_| Some("squares"),
-        are_experts: |_, _| false,
-        boundary_of: |_| None,
-        is_published_part: |_: ModelComponent, _, _| false,
-        ships_tokenizers: true,
-        image_prompts: None,
-        control_network: |_, _| None,
-        control_weights: None,
-        control_lora: None,
-    },
-    lora: LoraRules {
-        signs: &[],
-        accepts: |_, _| false,
-        published: Vec::new,
-        shared_names: None,
-        objection: |_| None,
-        tables: |_| Ok(Vec::new()),
-        has_musubi: false,
-    },
-};
 
 const MIX: &str = "toy.mix.weight";
 
@@ -111,76 +74,117 @@ impl ToyConfig {
     }
 }
 
-fn needs(job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
-    let network = job.configured::<ToyConfig>(PlannedNetwork::Transformer);
-    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
-    let numbers = |channels: i64| match stage {
-        Stage::EncodeText => Some(channels as f64),
-        Stage::Denoise => Some(4.0 * channels as f64 * pixels / f64::from(FACTOR * FACTOR)),
-        Stage::Decode => Some(6.0 * pixels),
-        _ => None,
-    };
-    let need = network.and_then(|(_, config)| {
-        let bytes = 4.0 * numbers(config.channels)?;
-        Some(StageFootprint {
-            calls: job.steps(),
-            ..job.need(PlannedNetwork::Transformer, bytes)
-        })
-    });
-    need.into_iter().collect()
-}
+pub(super) struct ToyFamily;
 
-fn assemble(
-    place: &Path,
-    weights: &WeightSet,
-    _companions: &ComponentOverrides,
-    _library: &ComponentLibrary,
-) -> Result<AssembledModel, CatalogError> {
-    let config = ToyConfig::read(place)?;
-    config.check_weights(weights)?;
-    let name = place.file_stem().unwrap_or_default();
-    Ok(AssembledModel {
-        place: place.to_owned(),
-        name: name.to_string_lossy().into_owned(),
-        files: ModelFiles {
-            transformer: place.to_owned(),
-            vae: place.to_owned(),
-            text_encoder: place.to_owned(),
-            ..ModelFiles::default()
-        },
-        facts: ModelFacts {
-            family: FAMILY,
-            variant: ModelVariant {
-                guidance: GuidanceMode::None,
-                start_image: InputUse::No,
-                image_role: ImageRole::FirstFrame,
-                mask: InputUse::No,
-                ..ModelVariant::new("squares")
+impl FamilyDef for ToyFamily {
+    fn family(&self) -> ModelFamily {
+        FAMILY
+    }
+
+    fn networks(&self, files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
+        reader.read::<ToyConfig>(PlannedNetwork::Transformer, &files.transformer)
+    }
+
+    fn needs(&self, job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
+        let network = job.configured::<ToyConfig>(PlannedNetwork::Transformer);
+        let pixels = f64::from(job.request.width) * f64::from(job.request.height);
+        let numbers = |channels: i64| match stage {
+            Stage::EncodeText => Some(channels as f64),
+            Stage::Denoise => Some(4.0 * channels as f64 * pixels / f64::from(FACTOR * FACTOR)),
+            Stage::Decode => Some(6.0 * pixels),
+            _ => None,
+        };
+        let need = network.and_then(|(_, config)| {
+            let bytes = 4.0 * numbers(config.channels)?;
+            Some(StageFootprint {
+                calls: job.steps(),
+                ..job.need(PlannedNetwork::Transformer, bytes)
+            })
+        });
+        need.into_iter().collect()
+    }
+
+    fn owns_pipeline(&self, class: &str) -> bool {
+        class == "ToyPipeline"
+    }
+
+    fn check_folder(
+        &self,
+        folder: &Path,
+        _: &ModelIndex,
+        _: &ComponentOverrides,
+        _: &ComponentLibrary,
+    ) -> Result<(ModelFiles, ModelFacts), CatalogError> {
+        Err(CatalogError::NoModel {
+            path: folder.to_owned(),
+        })
+    }
+
+    fn has_transformer(&self, weights: &WeightSet) -> bool {
+        weights.has(MIX)
+    }
+
+    fn assemble(
+        &self,
+        place: &Path,
+        weights: &WeightSet,
+        _: &ComponentOverrides,
+        _: &ComponentLibrary,
+    ) -> Result<AssembledModel, CatalogError> {
+        let config = ToyConfig::read(place)?;
+        config.check_weights(weights)?;
+        let name = place.file_stem().unwrap_or_default();
+        Ok(AssembledModel {
+            place: place.to_owned(),
+            name: name.to_string_lossy().into_owned(),
+            files: ModelFiles {
+                transformer: place.to_owned(),
+                vae: place.to_owned(),
+                text_encoder: place.to_owned(),
+                ..ModelFiles::default()
             },
-            shape: TransformerShape {
-                heads: 1,
-                head_dim: config.channels,
-                layers: 1,
-                channels: config.channels,
+            facts: ModelFacts {
+                family: FAMILY,
+                variant: ModelVariant {
+                    guidance: GuidanceMode::None,
+                    start_image: InputUse::No,
+                    image_role: ImageRole::FirstFrame,
+                    mask: InputUse::No,
+                    ..ModelVariant::new("squares")
+                },
+                shape: TransformerShape {
+                    heads: 1,
+                    head_dim: config.channels,
+                    layers: 1,
+                    channels: config.channels,
+                },
+                section_order: None,
+                latent_channels: config.channels.unsigned_abs(),
+                limits: SizeLimits {
+                    size_multiple: FACTOR,
+                    max_edge: 1024,
+                    max_pixels: 1 << 20,
+                    frame_stride: 1,
+                    max_frames: 1,
+                    fixed_size: false,
+                    max_batch: 1,
+                    max_references: 0,
+                    controls: ControlUse::NONE,
+                },
+                schedule: Some(SchedulerDefaults {
+                    sampler: SamplerKind::Euler,
+                    shift: None,
+                }),
+                bytes: weights.bytes,
             },
-            section_order: None,
-            latent_channels: config.channels.unsigned_abs(),
-            limits: SizeLimits {
-                size_multiple: FACTOR,
-                max_edge: 1024,
-                max_pixels: 1 << 20,
-                frame_stride: 1,
-                max_frames: 1,
-                fixed_size: false,
-                max_batch: 1,
-                max_references: 0,
-                controls: ControlUse::NONE,
-            },
-            schedule: Some(SchedulerDefaults {
-                sampler: SamplerKind::Euler,
-                shift: None,
-            }),
-            bytes: weights.bytes,
-        },
-    })
+        })
+    }
+
+    fn variant_at(&self, _: &Path) -> Option<&'static str> {
+        Some("squares")
+    }
+
+    fn lora_target(&self, _: bool) -> LoraTarget {
+        LoraTarget::transformer("toy", |_| Vec::new())
+    }
 }

@@ -73,7 +73,7 @@ pub(super) fn build(
         Some(_) => None,
         None => tiny_decoder::for_model(facts.family, facts.latent_channels, parts),
     };
-    let rules = def_of(facts.family).files.image_prompts;
+    let rules = def_of(facts.family).image_prompts();
     let extra = DownloadableRedux::for_family(facts.family).filter(|_| rules.is_some());
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);

@@ -38,9 +38,7 @@ impl CatalogEntry {
 
     fn published_weights(&self, in_8_bits: bool) -> Option<ModelFootprint> {
         let shape = self.shape?;
-        let configs: BTreeMap<_, _> = (def_of(self.family).published)(&shape)
-            .into_iter()
-            .collect();
+        let configs: BTreeMap<_, _> = def_of(self.family).published(&shape).into_iter().collect();
         let networks = configs.into_iter().filter_map(|(part, config)| {
             let (component, number) = match part {
                 PlannedNetwork::Transformer => (ModelComponent::Transformer, 0),

@@ -87,7 +87,7 @@ impl CatalogEntry {
     }
 
     fn numbers_by_kind(&self, component: ModelComponent) -> u64 {
-        let [first, second] = def_of(self.family).text_encoder_weights;
+        let [first, second] = def_of(self.family).text_encoder_weights();
         match component {
             ModelComponent::Transformer => self.transformer_numbers,
             ModelComponent::TextEncoder => first,

@@ -256,10 +256,10 @@ impl<'a> LocalFileCheck<'a> {
             return found.clone();
         }
         let needs_tokenizer = component == ModelComponent::TextEncoder
-            && !def_of(family).files.ships_tokenizers
+            && !def_of(family).ships_tokenizers()
             && !self.has_tokenizer;
         let fits = |place: &Path| {
-            let is_part = (def_of(family).files.is_published_part)(component, shape, place);
+            let is_part = def_of(family).is_published_part(component, shape, place);
             is_part && (!needs_tokenizer || tokenizer::is_place(place))
         };
         let mut items = self.parts.iter();
@@ -332,7 +332,7 @@ fn is_published(entry: &ModelEntry, component: ModelComponent, place: &Path) -> 
         let found = WeightSet::open(place).map_or(0, |weights| weights.parameters());
         return found as f64 >= LEAST_SHARE * shape.numbers(family) as f64;
     }
-    (def_of(family).files.is_published_part)(component, shape, place)
+    def_of(family).is_published_part(component, shape, place)
 }
 
 fn is_whole(place: &Path) -> bool {

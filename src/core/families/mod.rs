@@ -1,13 +1,15 @@
 //! The families of models that this version runs: one folder each, and the registry of them.
 //!
-//! A family's folder declares a `FamilyDef` with what depends on its files. Nothing outside of this folder and of
-//! `model::family` names a family: others ask the [`ModelFamily`] that a model, a request or a file carries.
+//! A family's folder declares a `FamilyTable` with what depends on its files, from which its `FamilyDef` follows. Nothing
+//! outside of this folder and of `model::family` names a family: others ask the [`ModelFamily`] that a model, a request or
+//! a file carries.
 
 pub mod chroma;
 mod def;
 mod dispatch;
 pub mod flux;
 pub mod flux2;
+mod foreign;
 pub mod framepack;
 pub mod krea2;
 mod parts;
@@ -24,9 +26,11 @@ pub mod wan;
 pub mod z_image;
 
 pub use crate::model::family::{ModelFamily, TemporalConvPolicy};
-pub(crate) use def::{FamilyDef, FileRules, LoraRules, PublishedNetwork};
+use def::FamilyDef;
 pub(crate) use dispatch::{assemble, check_folder, family_of_pipeline, transformer_at, variant_at};
-pub use dispatch::{control_network, read_footprint, stage_needs, text_readers, with_control_lora};
+pub use dispatch::{
+    control_network, lora_target, read_footprint, stage_needs, text_readers, with_control_lora,
+};
 pub(crate) use registry::def_of;
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Vocabulary of a family's files: its table and what the table is filled with.
 
+pub(super) use super::ModelFamily;
+pub(super) use super::def::{ControlNets, ExpertRules};
 pub(super) use super::parts::check_width;
-pub(super) use super::single::definition;
+pub(super) use super::single::control_net;
 pub(super) use super::table::{
     FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, TextNetwork,
     VariantHints, stream_shape,
 };
-pub(super) use super::{FamilyDef, FileRules, LoraRules, ModelFamily};
 pub(super) use crate::footprint::autoencoder::PixelVolume;
 pub(super) use crate::footprint::streams::{
     JointSequence, TokenSequence, add_controls, joint, streams,
@@ -21,7 +22,7 @@ pub(super) use crate::library::component_search::wanted::{
     ComponentQuery, TokenizerForm, WantedTokenizer, fits_transformer,
 };
 pub(super) use crate::library::names::model_words;
-pub(super) use crate::lora::{ExtraNames, LayerTable, LoraTarget, RowShare, of_transformer};
+pub(super) use crate::lora::LayerTable;
 pub(super) use crate::model::choices::SamplerKind;
 pub(super) use crate::model::facts::{
     ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape,

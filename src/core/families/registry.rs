@@ -6,21 +6,22 @@ use super::toy;
 use super::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
 use crate::model::ModelFamily;
 
-static FAMILIES: &[&FamilyDef] = &[
+static FAMILIES: &[&dyn FamilyDef] = &[
     #[cfg(debug_assertions)]
-    &toy::DEF,
-    &framepack::DEF,
-    &wan::DEF,
-    &z_image::DEF,
-    &flux2::DEF,
-    &krea2::DEF,
-    &chroma::DEF,
-    &qwen_image::DEF,
-    &flux::DEF,
+    &toy::ToyFamily,
+    &framepack::FramePackFamily,
+    &wan::WanFamily,
+    &z_image::ZImageFamily,
+    &flux2::Flux2Family,
+    &krea2::Krea2Family,
+    &chroma::ChromaFamily,
+    &qwen_image::QwenImageFamily,
+    &flux::FluxFamily,
 ];
 
 /// The definition of a family.
-pub(crate) fn def_of(family: ModelFamily) -> &'static FamilyDef {
+pub(crate) fn def_of(family: ModelFamily) -> &'static dyn FamilyDef {
     let mut all = FAMILIES.iter();
-    all.find(|def| def.family == family).unwrap_or(&&wan::DEF)
+    *all.find(|def| def.family() == family)
+        .unwrap_or(&FAMILIES[FAMILIES.len() - 1])
 }

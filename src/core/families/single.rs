@@ -1,16 +1,19 @@
 //! Families whose models have one transformer: recognition, files, networks, memory needs and LoRAs, from a
 //! [`FamilyTable`](super::table::FamilyTable).
 //!
-//! Looks at configs and headers only. A family whose models have two transformers puts them together itself.
+//! Looks at configs and headers only. A family whose models may have two transformers puts them together itself.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::ModelFamily;
+use super::def::{
+    ControlNets, ExpertRules, FamilyDef, FindImagePrompts, PublishedNetwork, WithControlLora,
+};
+use super::foreign::foreign_part;
 use super::parts::image_limits;
-use super::table::{SingleTransformerFamily, VariantHints};
-use super::{FamilyDef, FileRules, LoraRules, ModelFamily, PublishedNetwork};
+use super::table::{LoraTable, SingleTransformerFamily, VariantHints};
 use crate::footprint::autoencoder::image;
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
@@ -19,8 +22,10 @@ use crate::library::component_search::wanted;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::library::identify::check_components;
 use crate::library::single::{AssembledModel, before_comma, file_stem, not_a_model};
-use crate::library::{ComponentLibrary, component_search, scan, storage, tensor_kind};
-use crate::lora::{self, LayerTable, LoraTarget};
+use crate::library::{
+    ComponentLibrary, ControlNetwork, component_search, scan, storage, tensor_kind,
+};
+use crate::lora::{self, LayerTable, LoraTarget, of_transformer};
 use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape};
@@ -34,72 +39,270 @@ use crate::networks::{
 };
 use crate::tokens::TextReader;
 
-/// The definition of a family of image models; others change what differs.
-pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
-    let table = F::TABLE;
-    FamilyDef {
-        family: F::FAMILY,
-        text_readers: text_readers::<F>,
-        networks: networks::<F>,
-        needs: needs::<F>,
-        published: published::<F>,
-        text_encoder_weights: match table.text_encoders {
-            [] => [0, 0],
-            [one] => [one.weights, 0],
-            [first, second, ..] => [first.weights, second.weights],
-        },
-        files: FileRules {
-            owns_pipeline: |class| {
-                let mut prefixes = F::TABLE.pipeline_prefixes.iter();
-                prefixes.any(|prefix| class.starts_with(prefix))
-            },
-            check_folder: check_folder::<F>,
-            has_transformer: has_transformer::<F>,
-            assemble: assemble::<F>,
-            variant_at: variant_at::<F>,
-            are_experts: |_, _| false,
-            boundary_of: |_| None,
-            is_published_part: |component, shape, place| {
-                let is_wide =
-                    component != ModelComponent::Vae || (F::TABLE.vae.is_published)(place);
-                let config = (F::TABLE.published)(&shape);
-                is_wide && is_one_of(&parts::<F>(&config), component, place)
-            },
-            ships_tokenizers: true,
-            image_prompts: None,
-            control_network: |_, _| None,
-            control_weights: None,
-            control_lora: None,
-        },
-        lora: LoraRules {
-            signs: table.lora.signs,
-            accepts: |origin, _| F::TABLE.lora.origins.contains(&origin),
-            published: || {
-                let models = (F::TABLE.lora_models)().into_iter();
-                let network = (F::TABLE.lora.network)(false);
-                let table = |config: F::Config| LayerTable::of_schema(network, config.schema(None));
-                let models = models.map(|(label, config)| (label.to_owned(), table(config)));
-                models.collect()
-            },
-            shared_names: None,
-            objection: |_| None,
-            tables: lora_tables::<F>,
-            has_musubi: table.lora.has_musubi,
-        },
-    }
-}
-
 /// The components of a text encoder, and its part in memory: of the first and of the second.
 const ENCODERS: [(ModelComponent, PlannedNetwork); 2] = [
     (ModelComponent::TextEncoder, PlannedNetwork::TextEncoder),
     (ModelComponent::TextEncoder2, PlannedNetwork::TextEncoder2),
 ];
 
-fn has_transformer<F: SingleTransformerFamily>(weights: &WeightSet) -> bool {
-    TensorKeys::<F::Config>::detect(|key| weights.has(key)).is_some()
+impl<F: SingleTransformerFamily> FamilyDef for F {
+    fn family(&self) -> ModelFamily {
+        F::FAMILY
+    }
+
+    fn text_readers(&self, spec: &ModelSpec) -> Vec<TextReader> {
+        let encoders = F::TABLE.text_encoders.iter().enumerate();
+        let readers = encoders.filter_map(|(number, encoder)| {
+            let (name, limit) = (encoder.name, (encoder.limit)(spec.guidance));
+            if number == 0 {
+                Some(TextReader::first(spec, name, limit, encoder.rule))
+            } else {
+                TextReader::second(spec, name, limit)
+            }
+        });
+        let mut readers: Vec<TextReader> = readers.collect();
+        readers.sort_by_key(|reader| Reverse(reader.limit));
+        readers
+    }
+
+    fn networks(&self, files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
+        let table = F::TABLE;
+        reader.read::<F::Config>(PlannedNetwork::Transformer, &files.transformer)?;
+        (table.vae.read)(&files.vae, reader)?;
+        for (encoder, (component, part)) in table.text_encoders.iter().zip(ENCODERS) {
+            if let Some(place) = files.path(component) {
+                encoder.network.read(part, place, reader)?;
+            }
+        }
+        (table.more_networks)(files, reader)
+    }
+
+    fn needs(&self, job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
+        let table = F::TABLE;
+        if let Some(needs) = (table.other_needs)(job, stage) {
+            return needs;
+        }
+        match stage {
+            // One encoder is unloaded before the next.
+            Stage::EncodeText => encode_text::<F>(job),
+            Stage::EncodeImage => image(job, PlannedNetwork::VaeEncoder).into_iter().collect(),
+            Stage::Denoise => (table.transformer_need)(job).into_iter().collect(),
+            Stage::Decode => image(job, PlannedNetwork::VaeDecoder).into_iter().collect(),
+            Stage::EncodeVision
+            | Stage::DenoiseHigh
+            | Stage::DenoiseLow
+            | Stage::Unload
+            | Stage::Upscale
+            | Stage::Interpolate
+            | Stage::Save => Vec::new(),
+        }
+    }
+
+    fn published(&self, shape: &TransformerShape) -> Vec<PublishedNetwork> {
+        let table = F::TABLE;
+        let config = (table.published)(shape);
+        let encoders = table.text_encoders.iter().zip(ENCODERS);
+        let encoders =
+            encoders.filter_map(|(encoder, (_, part))| Some((part, (encoder.published)(&config)?)));
+        let mut networks: Vec<PublishedNetwork> = encoders.collect();
+        let vae = (table.vae.published)(config.latent_channels());
+        networks.push((PlannedNetwork::VaeDecoder, vae));
+        let transformer = Arc::new(config);
+        if table.experts.is_some() {
+            networks.push((PlannedNetwork::Transformer2, transformer.clone()));
+        }
+        networks.push((PlannedNetwork::Transformer, transformer));
+        networks
+    }
+
+    fn text_encoder_weights(&self) -> [u64; 2] {
+        let weights = |number: usize| {
+            F::TABLE
+                .text_encoders
+                .get(number)
+                .map_or(0, |it| it.weights)
+        };
+        [weights(0), weights(1)]
+    }
+
+    fn owns_pipeline(&self, class: &str) -> bool {
+        let mut prefixes = F::TABLE.pipeline_prefixes.iter();
+        prefixes.any(|prefix| class.starts_with(prefix))
+    }
+
+    fn check_folder(
+        &self,
+        folder: &Path,
+        index: &ModelIndex,
+        companions: &ComponentOverrides,
+        library: &ComponentLibrary,
+    ) -> Result<(ModelFiles, ModelFacts), CatalogError> {
+        if let Some(experts) = F::TABLE.experts {
+            return (experts.check_folder)(folder, index, companions, library);
+        }
+        let unsupported = |what: String| CatalogError::unsupported(what, folder);
+        check_pipeline::<F>(&index.class).map_err(unsupported)?;
+        check_components(folder, index, &components::<F>(), companions)?;
+        let mut files = ModelFiles::from_index(folder, index);
+        let processor = "feature_extractor";
+        if F::TABLE
+            .more_components
+            .iter()
+            .any(|(name, _)| *name == processor)
+        {
+            files.image_processor = Some(folder.join(processor));
+        }
+        let config = read_config::<F>(&files.transformer)?;
+        let hints = VariantHints {
+            class: Some(&index.class),
+            is_distilled: index.is_distilled,
+            names: &[&scan::model_name(folder)],
+        };
+        let variant = (F::TABLE.variant)(&config, &hints).map_err(unsupported)?;
+        if let Some(what) = foreign_part::<F::Config>(
+            &WeightSet::open(&files.transformer)?,
+            F::FAMILY,
+            F::TABLE.foreign_parts,
+        ) {
+            return Err(unsupported(what));
+        }
+        if !companions.is_empty() {
+            component_search::replace(&mut files, &parts::<F>(&config), companions, library)?;
+        }
+        let facts = check::<F>(&files, &config, variant)?;
+        Ok((files, facts))
+    }
+
+    fn has_transformer(&self, weights: &WeightSet) -> bool {
+        TensorKeys::<F::Config>::detect(|key| weights.has(key)).is_some()
+    }
+
+    fn assemble(
+        &self,
+        place: &Path,
+        weights: &WeightSet,
+        companions: &ComponentOverrides,
+        library: &ComponentLibrary,
+    ) -> Result<AssembledModel, CatalogError> {
+        if let Some(experts) = F::TABLE.experts {
+            return (experts.assemble)(place, companions, library);
+        }
+        let config = whole_transformer::<F>(place, weights)?;
+        let variant = variant_of::<F>(&config, place);
+        let variant = variant.map_err(|what| CatalogError::unsupported(what, place))?;
+        config.check_weights(weights)?;
+        let mut files = ModelFiles {
+            transformer: place.to_owned(),
+            ..ModelFiles::default()
+        };
+        component_search::complete(&mut files, &parts::<F>(&config), companions, library)?;
+        let facts = check::<F>(&files, &config, variant)?;
+        Ok(AssembledModel {
+            place: place.to_owned(),
+            name: model_name(place),
+            files,
+            facts,
+        })
+    }
+
+    fn variant_at(&self, place: &Path) -> Option<&'static str> {
+        if let Some(experts) = F::TABLE.experts {
+            return (experts.variant_at)(place);
+        }
+        let config = read_config::<F>(place).ok()?;
+        Some(variant_of::<F>(&config, place).ok()?.name)
+    }
+
+    fn is_published_part(
+        &self,
+        component: ModelComponent,
+        shape: TransformerShape,
+        place: &Path,
+    ) -> bool {
+        if let Some(experts) = F::TABLE.experts {
+            return (experts.is_published_part)(component, shape, place);
+        }
+        let config = (F::TABLE.published)(&shape);
+        let is_published = || (F::TABLE.vae.is_published)(config.latent_channels(), place);
+        let is_wide = component != ModelComponent::Vae || is_published();
+        is_wide && is_one_of(&parts::<F>(&config), component, place)
+    }
+
+    fn ships_tokenizers(&self) -> bool {
+        let config = F::Config::default();
+        let mut parts = parts::<F>(&config).into_iter();
+        parts.all(|part| part.tokenizer.is_none_or(|it| it.bundled.is_some()))
+    }
+
+    fn experts(&self) -> Option<ExpertRules> {
+        F::TABLE.experts
+    }
+
+    fn image_prompts(&self) -> Option<FindImagePrompts> {
+        F::TABLE.image_prompts
+    }
+
+    fn control_nets(&self) -> Option<ControlNets> {
+        F::TABLE.control_nets
+    }
+
+    fn control_lora(&self) -> Option<WithControlLora> {
+        F::TABLE.control_lora
+    }
+
+    fn lora(&self) -> LoraTable {
+        F::TABLE.lora
+    }
+
+    fn lora_target(&self, is_diffusers: bool) -> LoraTarget {
+        let layers = |is_diffusers: bool| {
+            let models = (F::TABLE.lora_models)();
+            models
+                .first()
+                .map_or_else(Vec::new, |(_, config)| of_transformer(config, is_diffusers))
+        };
+        LoraTarget {
+            input: F::TABLE.lora.input,
+            of_images: F::TABLE.lora.of_images,
+            is_diffusers,
+            ..LoraTarget::transformer(F::FAMILY.id, layers)
+        }
+    }
+
+    fn lora_models(&self) -> Vec<(String, LayerTable)> {
+        let target = self.lora_target(false);
+        let table = |config: F::Config| LayerTable::of_schema(target, config.schema(None));
+        let models = (F::TABLE.lora_models)().into_iter();
+        let models = models.map(|(label, config)| (label.to_owned(), table(config)));
+        models.collect()
+    }
+
+    fn lora_tables(&self, files: &ModelFiles) -> Result<Vec<LayerTable>, CatalogError> {
+        let table = F::TABLE;
+        let transformer = transformer_table(self, &files.transformer)?;
+        let mut tables = vec![transformer];
+        for (encoder, (component, _)) in table.text_encoders.iter().zip(ENCODERS) {
+            let network = encoder
+                .network
+                .lora()
+                .filter(|_| table.lora.has_text_encoders);
+            // One that cannot be read is an error where it is loaded.
+            let weights = files.path(component).map(WeightSet::open);
+            if let (Some(network), Some(Ok(weights))) = (network, weights) {
+                let keys = weights.tensors.keys().map(String::as_str);
+                let prefix = lora::text_encoder_prefix(network, keys);
+                tables.push(LayerTable::new(network, prefix, &|name| {
+                    weights.shape(name)
+                }));
+            }
+        }
+        Ok(tables)
+    }
 }
 
-fn parts<F: SingleTransformerFamily>(config: &F::Config) -> Vec<ComponentQuery<'static>> {
+pub(super) fn parts<F: SingleTransformerFamily>(
+    config: &F::Config,
+) -> Vec<ComponentQuery<'static>> {
     let table = F::TABLE;
     let vae = (table.vae.wanted)(config.latent_channels());
     let encoders = table.text_encoders.iter();
@@ -109,46 +312,6 @@ fn parts<F: SingleTransformerFamily>(config: &F::Config) -> Vec<ComponentQuery<'
         .chain(encoders)
         .chain((table.more_parts)(config))
         .collect()
-}
-
-/// Checks a diffusers folder whole. Parts that the user named replace the folder's own.
-fn check_folder<F: SingleTransformerFamily>(
-    folder: &Path,
-    index: &ModelIndex,
-    companions: &ComponentOverrides,
-    library: &ComponentLibrary,
-) -> Result<(ModelFiles, ModelFacts), CatalogError> {
-    let unsupported = |what: String| CatalogError::unsupported(what, folder);
-    check_pipeline::<F>(&index.class).map_err(unsupported)?;
-    check_components(folder, index, &components::<F>(), companions)?;
-    let mut files = ModelFiles::from_index(folder, index);
-    let processor = "feature_extractor";
-    if F::TABLE
-        .more_components
-        .iter()
-        .any(|(name, _)| *name == processor)
-    {
-        files.image_processor = Some(folder.join(processor));
-    }
-    let config = read_config::<F>(&files.transformer)?;
-    let hints = VariantHints {
-        class: Some(&index.class),
-        is_distilled: index.is_distilled,
-        names: &[&scan::model_name(folder)],
-    };
-    let variant = (F::TABLE.variant)(&config, &hints).map_err(unsupported)?;
-    if let Some(what) = foreign_part::<F::Config>(
-        &WeightSet::open(&files.transformer)?,
-        F::FAMILY,
-        F::TABLE.foreign_parts,
-    ) {
-        return Err(unsupported(what));
-    }
-    if !companions.is_empty() {
-        component_search::replace(&mut files, &parts::<F>(&config), companions, library)?;
-    }
-    let facts = check::<F>(&files, &config, variant)?;
-    Ok((files, facts))
 }
 
 /// Refuses a pipeline for another kind of the family's models, with a noun phrase for it.
@@ -181,44 +344,22 @@ fn components<F: SingleTransformerFamily>() -> Vec<(&'static str, Option<&'stati
     components
 }
 
-/// The model of the transformer at a place, whose header is `weights`.
-fn assemble<F: SingleTransformerFamily>(
+/// The config of the transformer at a place, whose header is `weights`. Other models and storages that cannot be read are
+/// named and refused.
+pub(super) fn whole_transformer<F: SingleTransformerFamily>(
     place: &Path,
     weights: &WeightSet,
-    companions: &ComponentOverrides,
-    library: &ComponentLibrary,
-) -> Result<AssembledModel, CatalogError> {
-    let unsupported = |what: String| CatalogError::unsupported(what, place);
+) -> Result<F::Config, CatalogError> {
     if let Some(what) = foreign_part::<F::Config>(weights, F::FAMILY, F::TABLE.foreign_parts) {
-        return Err(unsupported(what));
+        return Err(CatalogError::unsupported(what, place));
     }
     // Some storages have other names.
     let kind_of = tensor_kind::of_tensors(weights);
     storage::check(weights, before_comma(&kind_of.text))?;
-    if !has_transformer::<F>(weights) {
+    if TensorKeys::<F::Config>::detect(|key| weights.has(key)).is_none() {
         return Err(not_a_model(&kind_of, place));
     }
-    let config = read_config::<F>(place)?;
-    let variant = variant_of::<F>(&config, place).map_err(unsupported)?;
-    config.check_weights(weights)?;
-    let mut files = ModelFiles {
-        transformer: place.to_owned(),
-        ..ModelFiles::default()
-    };
-    component_search::complete(&mut files, &parts::<F>(&config), companions, library)?;
-    let facts = check::<F>(&files, &config, variant)?;
-    Ok(AssembledModel {
-        place: place.to_owned(),
-        name: model_name(place),
-        files,
-        facts,
-    })
-}
-
-/// The variant of the transformer at a place, where its header and its name say it.
-fn variant_at<F: SingleTransformerFamily>(place: &Path) -> Option<&'static str> {
-    let config = read_config::<F>(place).ok()?;
-    Some(variant_of::<F>(&config, place).ok()?.name)
+    read_config::<F>(place)
 }
 
 /// The variant of a transformer by its config and the names of the model and of the folder around it.
@@ -264,40 +405,6 @@ pub(super) fn refuse_quantised(
         format!("a quantised {} model", family.label),
         transformer,
     ))
-}
-
-/// The model of a transformer that has tensors of others, as a noun phrase. `foreign`: beginnings of name components that
-/// tell another model.
-pub(super) fn foreign_part<C: TransformerConfig + Default>(
-    weights: &WeightSet,
-    family: ModelFamily,
-    foreign: &[(&str, &str)],
-) -> Option<String> {
-    let keys = TensorKeys::<C>::detect(|key| weights.has(key))?;
-    let own = || {
-        weights
-            .names()
-            .filter_map(|key| key.strip_prefix(keys.prefix))
-    };
-    let named = foreign
-        .iter()
-        .find(|(part, _)| own().any(|key| key.split('.').any(|name| name.starts_with(part))));
-    if let Some((_, what)) = named {
-        return Some((*what).to_owned());
-    }
-    // A file with a prefix holds other models' tensors too.
-    let more = C::MORE_TOPS.filter(|_| keys.prefix.is_empty())?;
-    let read = C::default().tensors_in(keys);
-    let mut known: BTreeSet<&str> = read
-        .iter()
-        .filter_map(|it| it.name.split('.').next())
-        .collect();
-    known.extend(more);
-    own()
-        .filter(|key| !WeightSet::is_aside(key))
-        .filter_map(|key| key.split('.').next())
-        .find(|top| !known.contains(top))
-        .map(|top| format!("a {} transformer with the part '{top}'", family.label))
 }
 
 fn read_config<F: SingleTransformerFamily>(place: &Path) -> Result<F::Config, CatalogError> {
@@ -346,71 +453,6 @@ fn check<F: SingleTransformerFamily>(
     Ok(facts)
 }
 
-/// The text encoders of a model, first the one that reads the most tokens.
-fn text_readers<F: SingleTransformerFamily>(spec: &ModelSpec) -> Vec<TextReader> {
-    let encoders = F::TABLE.text_encoders.iter().enumerate();
-    let readers = encoders.filter_map(|(number, encoder)| {
-        let (name, limit) = (encoder.name, (encoder.limit)(spec.guidance));
-        if number == 0 {
-            Some(TextReader::first(spec, name, limit, encoder.rule))
-        } else {
-            TextReader::second(spec, name, limit)
-        }
-    });
-    let mut readers: Vec<TextReader> = readers.collect();
-    readers.sort_by_key(|reader| Reverse(reader.limit));
-    readers
-}
-
-fn networks<F: SingleTransformerFamily>(
-    files: &ModelFiles,
-    reader: &mut NetworkReader,
-) -> Result<(), CatalogError> {
-    let table = F::TABLE;
-    reader.read::<F::Config>(PlannedNetwork::Transformer, &files.transformer)?;
-    (table.vae.read)(&files.vae, reader)?;
-    for (encoder, (component, part)) in table.text_encoders.iter().zip(ENCODERS) {
-        if let Some(place) = files.path(component) {
-            encoder.network.read(part, place, reader)?;
-        }
-    }
-    (table.more_networks)(files, reader)
-}
-
-/// The networks of a published model with a transformer of such a shape.
-fn published<F: SingleTransformerFamily>(shape: &TransformerShape) -> Vec<PublishedNetwork> {
-    let table = F::TABLE;
-    let config = (table.published)(shape);
-    let encoders = table.text_encoders.iter().zip(ENCODERS);
-    let encoders =
-        encoders.filter_map(|(encoder, (_, part))| Some((part, (encoder.published)(&config)?)));
-    let mut networks: Vec<PublishedNetwork> = encoders.collect();
-    networks.push((PlannedNetwork::VaeDecoder, (table.vae.published)()));
-    networks.push((PlannedNetwork::Transformer, Arc::new(config)));
-    networks
-}
-
-fn needs<F: SingleTransformerFamily>(job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
-    let table = F::TABLE;
-    if let Some(needs) = (table.other_needs)(job, stage) {
-        return needs;
-    }
-    match stage {
-        // One encoder is unloaded before the next.
-        Stage::EncodeText => encode_text::<F>(job),
-        Stage::EncodeImage => image(job, PlannedNetwork::VaeEncoder).into_iter().collect(),
-        Stage::Denoise => (table.transformer_need)(job).into_iter().collect(),
-        Stage::Decode => image(job, PlannedNetwork::VaeDecoder).into_iter().collect(),
-        Stage::EncodeVision
-        | Stage::DenoiseHigh
-        | Stage::DenoiseLow
-        | Stage::Unload
-        | Stage::Upscale
-        | Stage::Interpolate
-        | Stage::Save => Vec::new(),
-    }
-}
-
 fn encode_text<F: SingleTransformerFamily>(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
     let encoders = F::TABLE.text_encoders.iter().zip(ENCODERS);
     let needs = encoders.filter_map(|(encoder, (_, part))| {
@@ -420,38 +462,29 @@ fn encode_text<F: SingleTransformerFamily>(job: &PlannedJob<'_>) -> Vec<StageFoo
     needs.collect()
 }
 
-/// The networks of a model that LoRAs change.
-fn lora_tables<F: SingleTransformerFamily>(
-    files: &ModelFiles,
-) -> Result<Vec<LayerTable>, CatalogError> {
-    let table = F::TABLE;
-    let transformer = transformer_table::<F::Config>(&files.transformer, table.lora.network)?;
-    let mut tables = vec![transformer];
-    for (encoder, (component, _)) in table.text_encoders.iter().zip(ENCODERS) {
-        let network = encoder
-            .network
-            .lora()
-            .filter(|_| table.lora.has_text_encoders);
-        // One that cannot be read is an error where it is loaded.
-        let weights = files.path(component).map(WeightSet::open);
-        if let (Some(network), Some(Ok(weights))) = (network, weights) {
-            let keys = weights.tensors.keys().map(String::as_str);
-            let prefix = lora::text_encoder_prefix(network, keys);
-            tables.push(LayerTable::new(network, prefix, &|name| {
-                weights.shape(name)
-            }));
-        }
-    }
-    Ok(tables)
-}
-
 /// The layers of the transformer at a place.
-pub(super) fn transformer_table<C: TransformerConfig>(
+pub(super) fn transformer_table<F: SingleTransformerFamily>(
+    family: &F,
     place: &Path,
-    network: fn(bool) -> LoraTarget,
 ) -> Result<LayerTable, CatalogError> {
     let weights = WeightSet::open(place)?;
-    let keys = TensorKeys::<C>::of(|key| weights.has(key));
+    let keys = TensorKeys::<F::Config>::of(|key| weights.has(key));
     let shape = |name: &str| weights.shape(&keys.file_key(name));
-    Ok(LayerTable::new(network(keys.is_diffusers), "", &shape))
+    let target = family.lora_target(keys.is_diffusers);
+    Ok(LayerTable::new(target, "", &shape))
+}
+
+/// The ControlNet of config `C` with these weights at a place, as `describe` says of its config; `None` where it is another
+/// network.
+pub(super) fn control_net<C: TransformerConfig>(
+    weights: &WeightSet,
+    place: &Path,
+    describe: impl FnOnce(&C) -> ControlNetwork,
+) -> Option<Result<ControlNetwork, CatalogError>> {
+    TensorKeys::<C>::detect(|key| weights.has(key))?;
+    let read = C::read(place).and_then(|config| {
+        config.check_weights(weights)?;
+        Ok(describe(&config))
+    });
+    Some(read)
 }

@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ModelFamily;
+use super::def::{ControlNets, ExpertRules, FindImagePrompts, WithControlLora};
 use super::parts;
 use crate::footprint::text::{clip_text, language, t5};
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::job::Stage;
 use crate::library::component_search::wanted::ComponentQuery;
-use crate::lora::{self, LoraTarget};
+use crate::lora::{self, LayerTable, LoraCoverage, LoraTarget};
 use crate::model::facts::{ModelFacts, ModelVariant, TransformerShape};
-use crate::model::{CatalogError, GuidanceMode, LoraSignature, ModelFiles};
+use crate::model::{CatalogError, GuidanceMode, LoraSignature, ModelFiles, SharedLoraNames};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
     ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
@@ -23,7 +24,7 @@ use crate::tokens::{CLIP_TOKENS, TextRule};
 /// A network's config as the memory plan looks it up.
 pub(super) type AnyConfig = Arc<dyn Any + Send + Sync>;
 
-pub(super) trait SingleTransformerFamily: 'static {
+pub(super) trait SingleTransformerFamily: Sync + 'static {
     type Config: DenoiserConfig + Default + Any + Send + Sync;
     const FAMILY: ModelFamily;
     const TABLE: FamilyTable<Self::Config>;
@@ -63,23 +64,47 @@ pub(super) struct FamilyTable<C: 'static> {
     /// Needs of a stage that differ from those of the networks one by one.
     pub other_needs: fn(&PlannedJob<'_>, Stage) -> Option<Vec<StageFootprint>>,
 
+    pub experts: Option<ExpertRules>,
+    pub image_prompts: Option<FindImagePrompts>,
+    pub control_nets: Option<ControlNets>,
+    pub control_lora: Option<WithControlLora>,
     pub lora: LoraTable,
     /// Its published models whose LoRAs differ in the sizes of layers, with their labels, where those are not the family's.
     pub lora_models: fn() -> Vec<(&'static str, C)>,
 }
 
 /// LoRAs of a family.
-pub(super) struct LoraTable {
-    /// The transformer of a file with diffusers' names, and of one with others.
-    pub network: fn(bool) -> LoraTarget,
+#[derive(Clone, Copy)]
+pub(crate) struct LoraTable {
+    /// Names that only layers of its LoRAs, or of relatives', have, in the order in which they are tried.
+    pub signs: &'static [LoraSignature],
+    /// Returns true if a LoRA of an origin may act on a model with these layers.
+    pub accepts: fn(&str, &[LayerTable]) -> bool,
+    /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control image.
+    pub input: Option<&'static str>,
+    /// Returns true if a layer of this name is one that only models have which look at images.
+    pub of_images: fn(&str) -> bool,
     /// LoRAs change the text encoders too.
     pub has_text_encoders: bool,
-    /// Names that only layers of its LoRAs, or of relatives', have.
-    pub signs: &'static [LoraSignature],
-    /// Origins of LoRAs that may act on its models.
-    pub origins: &'static [&'static str],
+    /// Another family whose LoRAs may have the same layers.
+    pub shared_names: Option<&'static SharedLoraNames>,
+    /// Reason against a LoRA with such a coverage, whatever else it has.
+    pub objection: fn(&LoraCoverage) -> Option<&'static str>,
     /// musubi-tuner trains them, whose names are otherwise kohya's.
     pub has_musubi: bool,
+}
+
+impl LoraTable {
+    pub const NONE: Self = Self {
+        signs: &[],
+        accepts: |_, _| false,
+        input: None,
+        of_images: |_| false,
+        has_text_encoders: false,
+        shared_names: None,
+        objection: |_| None,
+        has_musubi: false,
+    };
 }
 
 /// Evidence for a variant that tensors do not show.
@@ -124,13 +149,11 @@ impl<C: TransformerConfig + Default> FamilyTable<C> {
         more_networks: |_, _| Ok(()),
         transformer_need: |_| None,
         other_needs: |_, _| None,
-        lora: LoraTable {
-            network: |_| lora::T5,
-            has_text_encoders: false,
-            signs: &[],
-            origins: &[],
-            has_musubi: false,
-        },
+        experts: None,
+        image_prompts: None,
+        control_nets: None,
+        control_lora: None,
+        lora: LoraTable::NONE,
         lora_models: || vec![("", C::default())],
     };
 }
@@ -149,10 +172,10 @@ pub(super) fn stream_shape(streams: &StreamShape, channels: i64) -> TransformerS
 pub(super) struct FamilyVae {
     /// The part for latents of a number of channels.
     pub wanted: fn(i64) -> ComponentQuery<'static>,
-    pub published: fn() -> AnyConfig,
-    /// Returns whether the autoencoder at a path has the layers of the published one: the transformer only states its
-    /// channels.
-    pub is_published: fn(&Path) -> bool,
+    /// The published one for latents of a number of channels.
+    pub published: fn(i64) -> AnyConfig,
+    /// Returns whether the autoencoder at a path has the layers of that one: the transformer only states its channels.
+    pub is_published: fn(i64, &Path) -> bool,
     pub read: fn(&Path, &mut NetworkReader) -> Result<(), CatalogError>,
     /// Channels of latents, and pixels along an edge of one.
     pub sizes: fn(&Path) -> Result<(i64, i64), CatalogError>,
@@ -162,8 +185,8 @@ impl FamilyVae {
     /// FLUX.1's.
     pub const FLUX: Self = Self {
         wanted: parts::flux_vae,
-        published: || Arc::new(KlVaeConfig::of_sixteen_channels()),
-        is_published: |place| has_widths_of(&KlVaeConfig::of_sixteen_channels(), place),
+        published: |_| Arc::new(KlVaeConfig::of_sixteen_channels()),
+        is_published: |_, place| has_widths_of(&KlVaeConfig::of_sixteen_channels(), place),
         read: |place, reader| reader.autoencoder::<KlVaeConfig>(place),
         sizes: |place| {
             let config = KlVaeConfig::read(place)?;
@@ -173,16 +196,16 @@ impl FamilyVae {
     /// FLUX.2's, with normed latents.
     pub const FLUX2: Self = Self {
         wanted: parts::flux2_vae,
-        published: || Arc::new(KlVaeConfig::of_thirty_two_channels()),
-        is_published: |place| has_widths_of(&KlVaeConfig::of_thirty_two_channels(), place),
+        published: |_| Arc::new(KlVaeConfig::of_thirty_two_channels()),
+        is_published: |_, place| has_widths_of(&KlVaeConfig::of_thirty_two_channels(), place),
         ..Self::FLUX
     };
     /// Wan 2.1's as Qwen-Image was trained with it.
     pub const QWEN_IMAGE: Self = Self {
         wanted: parts::image_wan_vae,
-        published: || Arc::new(WanVaeConfig::default()),
-        is_published: |place| {
-            let published = WanVaeConfig::default();
+        published: |channels| Arc::new(WanVaeConfig::published(channels)),
+        is_published: |channels, place| {
+            let published = WanVaeConfig::published(channels);
             WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published))
         },
         read: |place, reader| reader.autoencoder::<WanVaeConfig>(place),
@@ -202,7 +225,7 @@ fn has_widths_of(published: &KlVaeConfig, place: &Path) -> bool {
 #[derive(Clone, Copy)]
 pub(super) enum TextNetwork {
     ClipL,
-    T5Xxl,
+    T5(T5Kind),
     Language(LanguageUse),
 }
 
@@ -247,7 +270,7 @@ impl<C> TextEncoder<C> {
         tokens: fn(&PlannedJob<'_>) -> f64,
     ) -> Self {
         Self {
-            network: TextNetwork::T5Xxl,
+            network: TextNetwork::T5(T5Kind::T5),
             name: "T5",
             limit,
             rule: TextRule::Plain,
@@ -264,7 +287,8 @@ impl TextNetwork {
     pub const fn class(self) -> Option<&'static str> {
         match self {
             Self::ClipL => Some("CLIPTextModel"),
-            Self::T5Xxl => Some("T5EncoderModel"),
+            Self::T5(T5Kind::T5) => Some("T5EncoderModel"),
+            Self::T5(T5Kind::Umt5) => Some("UMT5EncoderModel"),
             Self::Language(_) => None,
         }
     }
@@ -277,7 +301,7 @@ impl TextNetwork {
     ) -> Result<(), CatalogError> {
         match self {
             Self::ClipL => reader.read::<ClipTextConfig>(part, place),
-            Self::T5Xxl => reader.with_config(part, place, T5Config::read_as(T5Kind::T5, place)?),
+            Self::T5(kind) => reader.with_config(part, place, T5Config::read_as(kind, place)?),
             Self::Language(usage) => reader.with_config(part, place, usage.read(place)?),
         }
     }
@@ -290,7 +314,7 @@ impl TextNetwork {
     ) -> Option<StageFootprint> {
         match self {
             Self::ClipL => clip_text(job, part),
-            Self::T5Xxl => t5(job, part, tokens),
+            Self::T5(_) => t5(job, part, tokens),
             Self::Language(_) => language(job, part, tokens),
         }
     }
@@ -299,7 +323,7 @@ impl TextNetwork {
     pub fn lora(self) -> Option<LoraTarget> {
         match self {
             Self::ClipL => Some(lora::CLIP),
-            Self::T5Xxl => Some(lora::T5),
+            Self::T5(_) => Some(lora::T5),
             Self::Language(_) => None,
         }
     }

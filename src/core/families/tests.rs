@@ -84,7 +84,7 @@ fn cases() -> [FamilyCase; 5] {
 #[test]
 fn every_family_has_a_definition() {
     for family in ModelFamily::all() {
-        assert_eq!(def_of(family).family, family);
+        assert_eq!(def_of(family).family(), family);
     }
 }
 
@@ -212,7 +212,7 @@ fn a_lora_is_known_by_its_layers_and_fits_its_family() {
             // One layer alone may be of another model, too: "Flux or HunyuanVideo".
             let label = ModelFamily::of_id(family).unwrap().label;
             assert!(origin.label.contains(label), "{layer}: {}", origin.label);
-            assert!((def_of(case.family).lora.accepts)(family, &[]), "{layer}");
+            assert!((def_of(case.family).lora().accepts)(family, &[]), "{layer}");
         }
     }
 }

@@ -146,9 +146,9 @@ fn dialect(file: &LoraFile, family: &str) -> &'static str {
 
 /// Returns true if musubi-tuner trains LoRAs of an origin: a family, or a relative of one whose LoRAs it trains, too.
 fn has_musubi(origin: &str) -> bool {
-    let mut families = ModelFamily::all().filter(|family| def_of(*family).lora.has_musubi);
+    let mut families = ModelFamily::all().filter(|family| def_of(*family).lora().has_musubi);
     families.any(|family| {
-        let mut signs = def_of(family).lora.signs.iter();
+        let mut signs = def_of(family).lora().signs.iter();
         signs.any(|sign| sign.family == origin)
     })
 }

@@ -16,7 +16,7 @@ pub fn check(
     if loras.is_empty() {
         return Ok(Vec::new());
     }
-    let tables = (def_of(family).lora.tables)(files)?;
+    let tables = def_of(family).lora_tables(files)?;
     loras
         .iter()
         .map(|lora| {
@@ -45,7 +45,7 @@ pub fn fitting_plan(
 ) -> Result<LoraPlan, CatalogError> {
     let wrong = |reason: String| CatalogError::lora(reason, file.path.clone());
     let origin = LoraOrigin::from_file(file);
-    if !origin.is_accepted(|origin| (def_of(family).lora.accepts)(origin, tables)) {
+    if !origin.is_accepted(|origin| (def_of(family).lora().accepts)(origin, tables)) {
         return Err(wrong(format!(
             "this LoRA is for {}, not for {}",
             origin.label, family.label
@@ -56,7 +56,7 @@ pub fn fitting_plan(
     if let Some(reason) = &coverage.conflict {
         return Err(wrong(reason.clone()));
     }
-    if let Some(reason) = (def_of(family).lora.objection)(coverage) {
+    if let Some(reason) = (def_of(family).lora().objection)(coverage) {
         return Err(wrong(reason.to_owned()));
     }
     if let Some(first) = coverage.misfits.first()
@@ -82,8 +82,8 @@ pub fn fitting_plan(
 pub fn model_with(spec: &ModelSpec, loras: &[LoraChoice]) -> Result<ModelSpec, CatalogError> {
     let acting = loras.iter().zip(strengths(loras, Expert::Only));
     let acting = acting.filter(|(_, strength)| *strength != 0.0);
-    for (lora, _) in acting.filter(|_| def_of(spec.family).files.control_lora.is_some()) {
-        let Ok(tables) = (def_of(spec.family).lora.tables)(&spec.files) else {
+    for (lora, _) in acting.filter(|_| def_of(spec.family).control_lora().is_some()) {
+        let Ok(tables) = def_of(spec.family).lora_tables(&spec.files) else {
             break;
         };
         let Ok(file) = LoraFile::read(&lora.path) else {

@@ -101,7 +101,7 @@ impl LoraMatcher {
     /// Reads the headers of the model's networks.
     pub fn of(spec: &ModelSpec) -> Result<Self, CatalogError> {
         Ok(Self {
-            tables: (def_of(spec.family).lora.tables)(&spec.files)?,
+            tables: def_of(spec.family).lora_tables(&spec.files)?,
             spec: spec.clone(),
         })
     }

@@ -29,7 +29,7 @@ pub struct LoraOrigin {
 /// The transformers of published models with their labels, by their schemas.
 static PUBLISHED: LazyLock<Vec<(ModelFamily, String, LayerTable)>> = LazyLock::new(|| {
     let tables = ModelFamily::published().flat_map(|family| {
-        let tables = (def_of(family).lora.published)().into_iter();
+        let tables = def_of(family).lora_models().into_iter();
         tables.map(move |(label, table)| {
             let own = Some(label).filter(|label| !label.is_empty());
             (
@@ -90,7 +90,7 @@ impl LoraOrigin {
             };
         }
         // The first that fits any layer wins, so the more special come first.
-        let of_families = ModelFamily::all().flat_map(|family| def_of(family).lora.signs);
+        let of_families = ModelFamily::all().flat_map(|family| def_of(family).lora().signs);
         let sign = other_models::lora_signs().chain(of_families).find(fits);
         let of_sign = |sign: &LoraSignature| Self {
             family: sign.family,
@@ -122,7 +122,7 @@ impl LoraOrigin {
             has_other_sizes: file.left_out.len() < file.layers.len(),
             ..of_sign(sign)
         });
-        match def_of(family).lora.shared_names {
+        match def_of(family).lora().shared_names {
             Some(shared) if found.family == sign.family => {
                 let names = || layers.iter().flat_map(|(names, _)| names);
                 found.with_shared_names(shared, sign, file, names)
@@ -198,7 +198,7 @@ impl LoraOrigin {
     /// Returns true if a family takes such LoRAs, or nothing shows whose they are.
     pub fn is_supported(&self) -> bool {
         ModelFamily::all()
-            .any(|family| self.is_accepted(|origin| (def_of(family).lora.accepts)(origin, &[])))
+            .any(|family| self.is_accepted(|origin| (def_of(family).lora().accepts)(origin, &[])))
     }
 }
 

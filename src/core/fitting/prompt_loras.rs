@@ -63,8 +63,9 @@ impl GenerateRequest {
         if tags.is_empty() {
             return Ok(notices);
         }
-        let tables =
-            (def_of(self.family).lora.tables)(&self.files).map_err(|err| err.to_string())?;
+        let tables = def_of(self.family)
+            .lora_tables(&self.files)
+            .map_err(|err| err.to_string())?;
         let mut tagged: Vec<LoraChoice> = Vec::new();
         for tag in tags {
             let fits = |file: &Path| self.check_tagged(file, &tables).is_ok();

@@ -119,7 +119,7 @@ fn shared_folders(file: &Path, name: &str) -> Option<usize> {
 pub fn fitting_test(family: ModelFamily, files: &ModelFiles) -> impl Fn(&Path) -> bool {
     let tables = OnceCell::new();
     move |path| {
-        let tables = tables.get_or_init(|| (def_of(family).lora.tables)(files).unwrap_or_default());
+        let tables = tables.get_or_init(|| def_of(family).lora_tables(files).unwrap_or_default());
         LoraFile::read(path).is_ok_and(|file| fitting_plan(&file, family, tables).is_ok())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{PlannedJob, StageFootprint};
 use crate::footprint::{NetworkFootprint, PlannedNetwork};
-use crate::networks::stream_blocks::{StreamShape, StreamStyle};
+use crate::networks::stream_blocks::StreamShape;
 
 /// Calls whose modulations are made at once.
 const CALLS_AT_ONCE: f64 = 32.0;
@@ -65,9 +65,10 @@ pub(crate) fn streams(
     let moment = widths * hidden + expanded.max(copies + scores);
     let texts = f64::from(job.passes());
     let calls = modulated_calls(job);
-    let told = match sequence.shape.style {
-        StreamStyle::Own => 12.0 * double + 3.0 * single,
-        StreamStyle::Shared => 12.0 + 3.0,
+    let told = if sequence.shape.is_shared {
+        12.0 + 3.0
+    } else {
+        12.0 * double + 3.0 * single
     };
     let modulations = texts * calls * (told + 2.0) * dim * size;
     let angles = tokens * (head_dim / 2.0) * 8.0;

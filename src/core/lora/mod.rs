@@ -21,7 +21,7 @@ pub use coverage::{LayerMismatch, LoraCoverage};
 pub(crate) use delta::ReadDelta;
 pub use delta::{LoraDelta, LoraFactor};
 pub use file::LoraFile;
-pub(crate) use names::{ExtraNames, RowShare, of_transformer};
+pub(crate) use names::of_transformer;
 pub use plan::{LoraPlan, LoraUpdate};
 pub use table::{CLIP, LayerTable, LoraTarget, RowRange, T5, TableLayer};
 

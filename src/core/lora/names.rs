@@ -107,21 +107,24 @@ fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'stati
     }
 }
 
-/// Names that only some LoRA tools have.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ExtraNames {
-    /// Readers' name within a block, the other, and which rows that means.
-    pub layers: &'static [(&'static str, &'static str, RowShare)],
-    /// Norms are also called without `.scale`.
-    pub has_bare_norms: bool,
-}
+/// Names that only some LoRA tools have, diffusers' fused layers and XLabs' among them: readers' within a block, the other,
+/// and which rows that means.
+const MORE_NAMES: [(&str, &str, RowShare); 8] = [
+    ("img_attn.qkv", "attn.to_qkv", RowShare::All),
+    ("img_attn.qkv", "processor.qkv_lora1", RowShare::All),
+    ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
+    ("txt_attn.qkv", "processor.qkv_lora2", RowShare::All),
+    ("img_attn.proj", "processor.proj_lora1", RowShare::All),
+    ("txt_attn.proj", "processor.proj_lora2", RowShare::All),
+    ("linear1", "processor.qkv_lora", RowShare::Of(7, 0, 3)),
+    ("linear2", "processor.proj_lora", RowShare::All),
+];
 
 /// The layers of a transformer in readers' names, those of a list of blocks once. `is_diffusers`: whether the model's file
 /// has diffusers' names.
 pub(crate) fn of_transformer<C: TransformerConfig>(
     config: &C,
     is_diffusers: bool,
-    extra: ExtraNames,
 ) -> Vec<LayerNames> {
     let mut dialects: Vec<TensorKeys<C>> = TensorKeys::all()
         .filter(|keys| keys.dialect.renames())
@@ -146,7 +149,7 @@ pub(crate) fn of_transformer<C: TransformerConfig>(
             Some(_) => return None,
         };
         let is_bias = name.rsplit('.').next() == Some("bias");
-        (!is_bias).then(|| layer(tensor, &starts, name, &dialects, is_diffusers, extra))
+        (!is_bias).then(|| layer(tensor, &starts, name, &dialects, is_diffusers))
     });
     layers.collect()
 }
@@ -158,7 +161,6 @@ fn layer<C: TransformerConfig>(
     name: &str,
     dialects: &[TensorKeys<C>],
     is_diffusers: bool,
-    extra: ExtraNames,
 ) -> LayerNames {
     let bare = name.strip_suffix(".weight");
     let end = bare.map_or("", |_| ".weight");
@@ -188,10 +190,21 @@ fn layer<C: TransformerConfig>(
         let swapped = theirs.map_or_else(|| own.to_owned(), |keys| name_in(keys, own));
         names.push((swapped, RowShare::Swapped));
     }
-    let more = extra.layers.iter().filter(|(layer, ..)| *layer == own);
+    // Without the number of diffusers' name, and norms without their ending.
+    let ends = [".to_out.0", ".scale"].iter().zip([".to_out", ""]);
+    let shorter = names.iter().flat_map(|(name, share)| {
+        let ends = ends.clone();
+        ends.filter_map(move |(long, short)| {
+            Some((format!("{}{short}", name.strip_suffix(long)?), *share))
+        })
+    });
+    let shorter: Vec<_> = shorter.collect();
+    names.extend(shorter);
+    let is_whole = own != "linear1" || !parts.is_empty();
+    let more = MORE_NAMES
+        .iter()
+        .filter(|(layer, ..)| *layer == own && is_whole);
     names.extend(more.map(|(_, other, share)| ((*other).to_owned(), *share)));
-    let bare_norm = own.strip_suffix(".scale").filter(|_| extra.has_bare_norms);
-    names.extend(bare_norm.map(|norm| (norm.to_owned(), RowShare::All)));
     let all = starts.iter().flat_map(|start| {
         let names = names.iter();
         names.map(move |(name, share)| (format!("{start}{name}"), *share))

@@ -42,14 +42,6 @@ impl LoraTarget {
             layers,
         }
     }
-
-    /// The one of a file that has diffusers' names or others.
-    pub(crate) fn of_file(self, is_diffusers: bool) -> Self {
-        Self {
-            is_diffusers,
-            ..self
-        }
-    }
 }
 
 /// CLIP's text encoder.

@@ -6,12 +6,10 @@
 use super::flux_transformer::{DIFFUSERS_MARKS, DIFFUSERS_TEXT, MARKS};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, HEAD_DIM, SINGLE,
-    StreamShape, StreamStyle,
+    StreamShape,
 };
 use crate::networks::prelude::*;
 
-/// Width of the feed-forward layers, in widths of the network.
-const MLP_RATIO: i64 = 4;
 /// Shares of the approximator's input: a quarter timestep, a quarter guidance, and half the index of the vector.
 const INPUT_PARTS: i64 = 4;
 
@@ -81,19 +79,17 @@ impl TransformerConfig for ChromaTransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let out_channels = self.out_channels.unwrap_or(self.in_channels);
-        if out_channels != self.in_channels || out_channels % 4 != 0 {
-            return Err(format!(
-                "expected as many out_channels as in_channels, a multiple of 4, found {out_channels} and {}",
-                self.in_channels,
-            ));
-        }
-        if self.approximator_num_channels % (2 * INPUT_PARTS) != 0 {
-            return Err(format!(
-                "expected an approximator_num_channels that is a multiple of {}, found {}",
-                2 * INPUT_PARTS,
-                self.approximator_num_channels
-            ));
-        }
+        ensure!(
+            out_channels == self.in_channels && out_channels % 4 == 0,
+            "expected as many out_channels as in_channels, a multiple of 4, found {out_channels} and {}",
+            self.in_channels
+        );
+        ensure!(
+            self.approximator_num_channels % (2 * INPUT_PARTS) == 0,
+            "expected an approximator_num_channels that is a multiple of {}, found {}",
+            2 * INPUT_PARTS,
+            self.approximator_num_channels
+        );
         Ok(())
     }
 
@@ -135,14 +131,8 @@ impl DenoiserConfig for ChromaTransformerConfig {
 
 impl ChromaTransformerConfig {
     pub fn streams(&self) -> StreamShape {
-        StreamShape {
-            dim: self.dim(),
-            head_dim: self.attention_head_dim,
-            mlp_dim: MLP_RATIO * self.dim(),
-            blocks: [self.num_layers, self.num_single_layers],
-            told: None,
-            style: StreamStyle::Own,
-        }
+        let blocks = [self.num_layers, self.num_single_layers];
+        StreamShape::own(self.dim(), self.attention_head_dim, blocks, None)
     }
 
     /// Shifts, scales and gates of all blocks and of the last layer: what the approximator makes for one timestep.
@@ -156,5 +146,3 @@ impl ChromaTransformerConfig {
         [part, part, 2 * part]
     }
 }
-
-pub type ChromaTransformerKeys = TensorKeys<ChromaTransformerConfig>;

@@ -133,12 +133,12 @@ pub struct ClipLayers {
 
 impl ClipLayers {
     pub(super) fn check_heads(&self) -> Result<(), String> {
-        if self.hidden_size % self.num_attention_heads != 0 {
-            return Err(format!(
-                "expected a hidden_size that num_attention_heads divides, found {} and {} heads",
-                self.hidden_size, self.num_attention_heads
-            ));
-        }
+        ensure!(
+            self.hidden_size % self.num_attention_heads == 0,
+            "expected a hidden_size that num_attention_heads divides, found {} and {} heads",
+            self.hidden_size,
+            self.num_attention_heads
+        );
         Ok(())
     }
 
@@ -172,10 +172,11 @@ pub(super) fn is_of_type(config: &Value, expected: &str) -> bool {
 
 /// Checks the `model_type` of a config, where it has one, in the same way.
 pub(super) fn check_model_type(expected: &str, found: &str) -> Result<(), String> {
-    if found.is_empty() || found.starts_with(kind_of(expected)) {
-        return Ok(());
-    }
-    Err(format!("expected the model_type {expected}, found {found}"))
+    ensure!(
+        found.is_empty() || found.starts_with(kind_of(expected)),
+        "expected the model_type {expected}, found {found}"
+    );
+    Ok(())
 }
 
 fn kind_of(model_type: &str) -> &str {

@@ -14,6 +14,16 @@ use crate::formats::read_json;
 use crate::formats::weights::{WeightSet, is_weight_file_of};
 use crate::model::CatalogError;
 
+/// Returns an error with the sentence of these `format!` arguments unless a condition holds.
+macro_rules! ensure {
+    ($holds:expr, $($sentence:tt)+) => {
+        if !$holds {
+            return Err(format!($($sentence)+));
+        }
+    };
+}
+pub(super) use ensure;
+
 /// Larger than any published width, small enough that no product of three of these overflows.
 const LARGEST_SIZE: i64 = 1 << 20;
 /// More layers than any published network has, and few enough for a small schema.
@@ -132,20 +142,22 @@ pub(crate) fn check_layers(counts: &[(&str, i64)]) -> Result<(), String> {
 }
 
 fn check_range(numbers: &[(&str, i64)], most: i64) -> Result<(), String> {
-    let wrong = numbers.iter().find(|(_, n)| !(1..=most).contains(n));
-    wrong.map_or(Ok(()), |(name, found)| {
-        Err(format!(
+    for (name, found) in numbers {
+        ensure!(
+            (1..=most).contains(found),
             "expected a {name} between 1 and {most}, found {found}"
-        ))
-    })
+        );
+    }
+    Ok(())
 }
 
 /// Checks a number that keeps a norm from dividing by 0.
 pub(crate) fn check_epsilon(name: &str, found: f64) -> Result<(), String> {
-    if found.is_finite() && found >= 0.0 {
-        return Ok(());
-    }
-    Err(format!("expected a {name} of at least 0, found {found}"))
+    ensure!(
+        found.is_finite() && found >= 0.0,
+        "expected a {name} of at least 0, found {found}"
+    );
+    Ok(())
 }
 
 /// Checks a value that may be one alone.
@@ -170,21 +182,21 @@ pub(super) fn check_within(
     found: f64,
     range: RangeInclusive<f64>,
 ) -> Result<(), String> {
-    if range.contains(&found) {
-        return Ok(());
-    }
     let (least, most) = (range.start(), range.end());
-    Err(format!(
+    ensure!(
+        range.contains(&found),
         "expected a {name} between {least:?} and {most:?}, found {found:?}"
-    ))
+    );
+    Ok(())
 }
 
 /// Checks the base of rotary frequencies.
 pub(super) fn check_base(name: &str, found: f64) -> Result<(), String> {
-    if found.is_finite() && found >= 1.0 {
-        return Ok(());
-    }
-    Err(format!("expected a {name} of at least 1, found {found}"))
+    ensure!(
+        found.is_finite() && found >= 1.0,
+        "expected a {name} of at least 1, found {found}"
+    );
+    Ok(())
 }
 
 /// The class that a `config.json` of diffusers states.

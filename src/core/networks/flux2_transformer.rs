@@ -7,7 +7,7 @@
 use super::flux_transformer::DIFFUSERS_TEXT;
 use super::stream_blocks::{
     self, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, DIFFUSERS_SINGLE,
-    DIFFUSERS_SINGLE_LAYERS, DOUBLE, GUIDANCE, HEAD_DIM, SINGLE, StreamShape, StreamStyle,
+    DIFFUSERS_SINGLE_LAYERS, DOUBLE, GUIDANCE, HEAD_DIM, SINGLE, StreamShape,
 };
 use crate::networks::prelude::*;
 
@@ -94,15 +94,16 @@ impl TransformerConfig for Flux2TransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let (tokens, outputs) = (self.in_channels, self.out_channels());
-        Err(if tokens != outputs || tokens % LATENTS_A_TOKEN != 0 {
-            format!(
-                "expected in_channels that are a multiple of {LATENTS_A_TOKEN} and as many out_channels, found {tokens} and {outputs}"
-            )
-        } else if (self.eps - EPS).abs() > EPS / 1e3 {
-            format!("expected an eps of {EPS:e}, found {:e}", self.eps)
-        } else {
-            return Ok(());
-        })
+        ensure!(
+            tokens == outputs && tokens % LATENTS_A_TOKEN == 0,
+            "expected in_channels that are a multiple of {LATENTS_A_TOKEN} and as many out_channels, found {tokens} and {outputs}"
+        );
+        ensure!(
+            (self.eps - EPS).abs() <= EPS / 1e3,
+            "expected an eps of {EPS:e}, found {:e}",
+            self.eps
+        );
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -159,13 +160,11 @@ impl Flux2TransformerConfig {
     }
 
     pub fn streams(&self) -> StreamShape {
+        let blocks = [self.num_layers, self.num_single_layers];
         StreamShape {
-            dim: self.dim(),
-            head_dim: self.attention_head_dim,
             mlp_dim: (self.dim() as f64 * self.mlp_ratio) as i64,
-            blocks: [self.num_layers, self.num_single_layers],
-            told: None,
-            style: StreamStyle::Shared,
+            is_shared: true,
+            ..StreamShape::own(self.dim(), self.attention_head_dim, blocks, None)
         }
     }
 

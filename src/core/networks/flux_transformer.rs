@@ -5,12 +5,9 @@
 
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
-    SINGLE, StreamShape, StreamStyle, ToldShape,
+    SINGLE, StreamShape, ToldShape,
 };
 use crate::networks::prelude::*;
-
-/// Width of the feed-forward layers, in widths of the network.
-const MLP_RATIO: i64 = 4;
 
 network_config! {
     /// `transformer/config.json`, with diffusers' defaults where a key is left out.
@@ -58,13 +55,12 @@ impl TransformerConfig for FluxTransformerConfig {
     }
 
     fn check_numbers(&self) -> Result<(), String> {
-        if self.out_channels() > self.in_channels || self.out_channels() % 4 != 0 {
-            return Err(format!(
-                "expected out_channels of at most {} that are a multiple of 4, found {}",
-                self.in_channels,
-                self.out_channels()
-            ));
-        }
+        ensure!(
+            self.out_channels() <= self.in_channels && self.out_channels() % 4 == 0,
+            "expected out_channels of at most {} that are a multiple of 4, found {}",
+            self.in_channels,
+            self.out_channels()
+        );
         Ok(())
     }
 
@@ -110,14 +106,8 @@ impl FluxTransformerConfig {
     }
 
     pub fn streams(&self) -> StreamShape {
-        StreamShape {
-            dim: self.dim(),
-            head_dim: self.attention_head_dim,
-            mlp_dim: MLP_RATIO * self.dim(),
-            blocks: [self.num_layers, self.num_single_layers],
-            told: Some(self.told()),
-            style: StreamStyle::Own,
-        }
+        let blocks = [self.num_layers, self.num_single_layers];
+        StreamShape::own(self.dim(), self.attention_head_dim, blocks, self.told())
     }
 
     pub fn told(&self) -> ToldShape {

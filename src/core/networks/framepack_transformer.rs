@@ -7,8 +7,7 @@
 
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
-    HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, StreamStyle,
-    ToldShape,
+    HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, ToldShape,
 };
 use crate::networks::prelude::*;
 
@@ -113,11 +112,10 @@ impl TransformerConfig for FramePackTransformerConfig {
         let [dim, in_channels, patch_size_t, rows, patch_size] =
             header.sizes("img_in.proj.weight")?;
         let head_dim = header.width("double_blocks.0.img_attn.norm.query_norm.scale")?;
-        if head_dim != HEAD_DIM || dim % HEAD_DIM != 0 {
-            return Err(format!(
-                "expected heads of {HEAD_DIM}, as no config.json says how the places of others turn, found {head_dim} of a width of {dim}"
-            ));
-        }
+        ensure!(
+            head_dim == HEAD_DIM && dim % HEAD_DIM == 0,
+            "expected heads of {HEAD_DIM}, as no config.json says how the places of others turn, found {head_dim} of a width of {dim}"
+        );
         let outputs = header.dim("final_layer.linear.weight", 0)?;
         let mlp = header.dim("double_blocks.0.img_mlp.0.weight", 0)?;
         let patch = patch_size_t.saturating_mul(rows).saturating_mul(patch_size);
@@ -134,12 +132,11 @@ impl TransformerConfig for FramePackTransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let (inputs, outputs) = (self.in_channels, self.out_channels());
-        if inputs == outputs {
-            return Ok(());
-        }
-        Err(format!(
+        ensure!(
+            inputs == outputs,
             "expected as many in_channels as out_channels, found {inputs} and {outputs}"
-        ))
+        );
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -173,13 +170,10 @@ impl DenoiserConfig for FramePackTransformerConfig {
 
 impl FramePackTransformerConfig {
     pub fn streams(&self) -> StreamShape {
+        let blocks = [self.num_layers, self.num_single_layers];
         StreamShape {
-            dim: self.dim(),
-            head_dim: self.attention_head_dim,
             mlp_dim: (self.dim() as f64 * self.mlp_ratio) as i64,
-            blocks: [self.num_layers, self.num_single_layers],
-            told: Some(self.told()),
-            style: StreamStyle::Own,
+            ..StreamShape::own(self.dim(), self.attention_head_dim, blocks, self.told())
         }
     }
 

@@ -1,5 +1,6 @@
 //! Readings of names and shapes in a header, from which a network's config follows.
 
+use super::config::ensure;
 use crate::formats::weights::WeightSet;
 use crate::model::{DetectionRule, ModelFamily};
 
@@ -19,11 +20,10 @@ pub(super) fn sizes_of(weights: &WeightSet, key: &str, rank: usize) -> Result<Ve
         return Err(format!("the tensor '{key}' is missing"));
     };
     let shape = &entry.shape;
-    if shape.len() != rank || shape.contains(&0) {
-        return Err(format!(
-            "expected {rank} sizes above 0 of the tensor '{key}', found {shape:?}"
-        ));
-    }
+    ensure!(
+        shape.len() == rank && !shape.contains(&0),
+        "expected {rank} sizes above 0 of the tensor '{key}', found {shape:?}"
+    );
     let size = |&size: &u64| i64::try_from(size).unwrap_or(i64::MAX);
     Ok(shape.iter().map(size).collect())
 }
@@ -47,11 +47,10 @@ pub(super) fn prefix_before<'a>(
 
 /// Heads in a network of this width that no config describes.
 pub(super) fn heads(dim: i64, head_dim: i64) -> Result<i64, String> {
-    if dim % head_dim != 0 {
-        return Err(format!(
-            "expected a width that is a multiple of {head_dim}, as no config.json says how wide a head is, found {dim}"
-        ));
-    }
+    ensure!(
+        dim % head_dim == 0,
+        "expected a width that is a multiple of {head_dim}, as no config.json says how wide a head is, found {dim}"
+    );
     Ok(dim / head_dim)
 }
 

@@ -107,9 +107,10 @@ impl IfnetConfig {
         let name = |number: i64, part: &str| format!("{prefix}{blocks}{number}.{part}.weight");
         let num_blocks = (0..).take_while(|&number| weights.has(&name(number, "conv0.1.0")));
         let num_blocks = num_blocks.count() as i64;
-        if !(4..=5).contains(&num_blocks) {
-            return Err(format!("expected 4 or 5 blocks, found {num_blocks}"));
-        }
+        ensure!(
+            (4..=5).contains(&num_blocks),
+            "expected 4 or 5 blocks, found {num_blocks}"
+        );
         let widths = (0..num_blocks).map(|number| {
             let [width, ..] = sizes::<4>(weights, &name(number, "conv0.1.0"))?;
             check_sizes(&[("width", width)])?;
@@ -122,11 +123,10 @@ impl IfnetConfig {
         check_sizes(&[("number of outputs", shuffled), ("number of inputs", later)])?;
         let outputs = shuffled / (SHUFFLE * SHUFFLE);
         let told = later - LATER_INPUTS - seen;
-        if outputs < LEAST_OUTPUTS || (told != 0 && told != outputs - LEAST_OUTPUTS) {
-            return Err(format!(
-                "the blocks do not fit together: {outputs} channels come of one, {told} of them are for the next"
-            ));
-        }
+        ensure!(
+            outputs >= LEAST_OUTPUTS && (told == 0 || told == outputs - LEAST_OUTPUTS),
+            "the blocks do not fit together: {outputs} channels come of one, {told} of them are for the next"
+        );
         Ok(Self {
             prefix: prefix.to_owned(),
             blocks,

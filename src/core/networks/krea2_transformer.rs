@@ -62,13 +62,12 @@ impl BlockShape {
 
     fn check(self, name: &str) -> Result<(), String> {
         let [heads, shared] = self.heads;
-        if heads % shared == 0 && heads * self.head_dim == self.dim {
-            return Ok(());
-        }
-        Err(format!(
+        ensure!(
+            heads % shared == 0 && heads * self.head_dim == self.dim,
             "expected {name} that fill a width of {} and that as many heads of keys divide, found {heads} and {shared}",
             self.dim
-        ))
+        );
+        Ok(())
     }
 }
 
@@ -144,11 +143,10 @@ impl TransformerConfig for Krea2TransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let channels = self.in_channels;
-        if channels % LATENTS_A_TOKEN != 0 {
-            return Err(format!(
-                "expected in_channels that are a multiple of {LATENTS_A_TOKEN}, found {channels}"
-            ));
-        }
+        ensure!(
+            channels % LATENTS_A_TOKEN == 0,
+            "expected in_channels that are a multiple of {LATENTS_A_TOKEN}, found {channels}"
+        );
         self.block().check("num_attention_heads")?;
         self.text_block().check("text_num_attention_heads")
     }

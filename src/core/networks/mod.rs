@@ -43,7 +43,7 @@ pub mod z_image_transformer;
 use config::{class_name, model_type};
 
 pub(crate) use crate::model::{DetectionRule, PartKind};
-pub use chroma_transformer::{ChromaTransformerConfig, ChromaTransformerKeys};
+pub use chroma_transformer::ChromaTransformerConfig;
 pub use clip_text::{ClipActivation, ClipLayers, ClipTextConfig};
 pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};

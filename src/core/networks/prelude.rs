@@ -1,6 +1,6 @@
 //! Vocabulary of a network's file: its declared config, its names in files, and its schema.
 
-pub(super) use super::config::check_only;
+pub(super) use super::config::{check_only, ensure};
 pub(super) use super::declared::{DeclaredConfig, NamedShapes, network_config};
 pub(super) use super::dialects::{
     BlockList, MarkGroup, NamePair, TensorDialect, TensorKeys, any_of, names, renamed, two_of,

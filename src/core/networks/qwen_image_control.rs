@@ -66,12 +66,11 @@ impl TransformerConfig for QwenImageControlConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         let extra = self.extra_condition_channels;
-        if [0, MASK_NUMBERS].contains(&extra) {
-            return Ok(());
-        }
-        Err(format!(
+        ensure!(
+            [0, MASK_NUMBERS].contains(&extra),
             "expected extra_condition_channels of 0, or of {MASK_NUMBERS} for a mask, found {extra}"
-        ))
+        );
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {

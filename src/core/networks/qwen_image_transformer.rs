@@ -5,14 +5,12 @@
 
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, HEAD_DIM, SINUSOIDS,
-    StreamShape, StreamStyle, ToldShape,
+    StreamShape, ToldShape,
 };
 use crate::networks::prelude::*;
 
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
-/// Width of the feed-forward layers, in widths of the network.
-const MLP_RATIO: i64 = 4;
 /// An empty tensor of files without a config in which tokens of reference images have the timestep 0.
 pub const ZERO_TIME: &str = "__index_timestep_zero__";
 
@@ -65,12 +63,11 @@ impl TransformerConfig for QwenImageTransformerConfig {
     fn check_numbers(&self) -> Result<(), String> {
         let (latents, numbers) = (self.latent_channels(), self.in_channels);
         let expected = latents * PATCH * PATCH;
-        if numbers == expected {
-            return Ok(());
-        }
-        Err(format!(
+        ensure!(
+            numbers == expected,
             "expected in_channels of {expected} for out_channels of {latents}, found {numbers}"
-        ))
+        );
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -93,18 +90,17 @@ impl DenoiserConfig for QwenImageTransformerConfig {
 
 impl QwenImageTransformerConfig {
     pub fn streams(&self) -> StreamShape {
-        StreamShape {
-            dim: self.dim(),
-            head_dim: self.attention_head_dim,
-            mlp_dim: MLP_RATIO * self.dim(),
-            blocks: [self.num_layers, 0],
-            // Of the timestep alone.
-            style: StreamStyle::Own,
-            told: Some(ToldShape {
-                pooled: 0,
-                guidance_embeds: false,
-            }),
-        }
+        // Of the timestep alone.
+        let told = ToldShape {
+            pooled: 0,
+            guidance_embeds: false,
+        };
+        StreamShape::own(
+            self.dim(),
+            self.attention_head_dim,
+            [self.num_layers, 0],
+            told,
+        )
     }
 
     /// Adds every tensor but those of the last layer, which ControlNets do not have.

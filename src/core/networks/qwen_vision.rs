@@ -60,18 +60,16 @@ impl NetworkConfig for QwenVisionConfig {
     fn check(&self) -> Result<(), String> {
         self.check_declared()?;
         let (width, heads, token) = (self.hidden_size, self.num_heads, self.token_pixels());
-        Err(if width % (4 * heads) != 0 {
-            format!(
-                "expected num_heads whose width of {width} is four times a number each, found {heads}"
-            )
-        } else if self.window_size % token != 0 {
-            format!(
-                "expected a window_size that is a multiple of {token}, found {}",
-                self.window_size
-            )
-        } else {
-            return Ok(());
-        })
+        ensure!(
+            width % (4 * heads) == 0,
+            "expected num_heads whose width of {width} is four times a number each, found {heads}"
+        );
+        ensure!(
+            self.window_size % token == 0,
+            "expected a window_size that is a multiple of {token}, found {}",
+            self.window_size
+        );
+        Ok(())
     }
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {

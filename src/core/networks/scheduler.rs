@@ -136,25 +136,22 @@ impl SchedulerConfig {
     }
 
     fn check_class(&self, possible: &[&str]) -> Result<(), String> {
-        if possible.contains(&self.class_name.as_str()) {
-            return Ok(());
-        }
-        Err(format!(
+        ensure!(
+            possible.contains(&self.class_name.as_str()),
             "expected the scheduler {}, found '{}'",
             possible.join(" or "),
             self.class_name
-        ))
+        );
+        Ok(())
     }
 
     /// `options`: names, and whether they are on.
     fn check_options(&self, options: &[(&str, bool)]) -> Result<(), String> {
-        match options.iter().find(|(_, is_on)| *is_on) {
-            Some((name, _)) => Err(format!(
-                "expected a {} without {name}, found it on",
-                self.class_name
-            )),
-            None => Ok(()),
+        for (name, is_on) in options {
+            let class = &self.class_name;
+            ensure!(!is_on, "expected a {class} without {name}, found it on");
         }
+        Ok(())
     }
 
     /// The first thing that no model here can have, as "expected X, found Y".
@@ -162,42 +159,40 @@ impl SchedulerConfig {
         self.check_declared()?;
         let has_terminal = self.terminal().is_some();
         self.check_options(&[("shift_terminal", self.is_unipc() && has_terminal)])?;
-        if let Some(found) = self.terminal().filter(|t| !(0.0..1.0).contains(t)) {
-            return Err(format!(
-                "expected a shift_terminal between 0 and 1, found {found}"
-            ));
-        }
+        let found = self.terminal().unwrap_or(0.0);
+        ensure!(
+            (0.0..1.0).contains(&found),
+            "expected a shift_terminal between 0 and 1, found {found}"
+        );
         for (name, found) in [
             ("flow_shift", self.flow_shift.unwrap_or(1.0)),
             ("shift", self.shift.unwrap_or(1.0)),
             ("base_shift", self.base_shift),
             ("max_shift", self.max_shift),
         ] {
-            if !(found > 0.0 && found < 100.0) {
-                return Err(format!(
-                    "expected a {name} between 0 and 100, found {found}"
-                ));
-            }
+            ensure!(
+                found > 0.0 && found < 100.0,
+                "expected a {name} between 0 and 100, found {found}"
+            );
         }
-        if self.num_train_timesteps == 0 {
-            return Err("expected num_train_timesteps above 0, found 0".to_owned());
-        }
+        ensure!(
+            self.num_train_timesteps > 0,
+            "expected num_train_timesteps above 0, found 0"
+        );
         let (base, most) = (self.base_image_seq_len, self.max_image_seq_len);
-        if !(0..most).contains(&base) {
-            return Err(format!(
-                "expected a base_image_seq_len below the max_image_seq_len, found {base} and {most}"
-            ));
-        }
+        ensure!(
+            (0..most).contains(&base),
+            "expected a base_image_seq_len below the max_image_seq_len, found {base} and {most}"
+        );
         one_of(
             "time_shift_type",
             &self.time_shift_type,
             &["exponential", "linear"],
         )?;
         if self.is_unipc() {
-            self.check_unipc()
-        } else {
-            Ok(())
+            self.check_unipc()?;
         }
+        Ok(())
     }
 
     fn check_unipc(&self) -> Result<(), String> {
@@ -205,33 +200,32 @@ impl SchedulerConfig {
         check_only("prediction_type", &self.prediction_type, &flow)?;
         check_only("use_flow_sigmas", &self.use_flow_sigmas, &true)?;
         check_only("predict_x0", &self.predict_x0, &true)?;
-        if !(1..=3).contains(&self.solver_order) {
-            return Err(format!(
-                "expected a solver_order between 1 and 3, found {}",
-                self.solver_order
-            ));
-        }
+        ensure!(
+            (1..=3).contains(&self.solver_order),
+            "expected a solver_order between 1 and 3, found {}",
+            self.solver_order
+        );
         let types = ["bh1", "bh2", "midpoint", "heun", "logrho"];
         one_of("solver_type", &self.solver_type, &types)?;
         let ends = ["zero", "sigma_min"];
         one_of("final_sigmas_type", &self.final_sigmas_type, &ends)?;
         let is_high_at_end = !self.lower_order_final && self.solver_order > 1;
-        if self.final_sigmas_type == "zero" && (self.solver_type == "bh1" || is_high_at_end) {
-            return Err(format!(
-                "expected a UniPC that can end at a sigma of 0, found the solver_type {} of order {} with lower_order_final {}",
-                self.solver_type, self.solver_order, self.lower_order_final
-            ));
-        }
+        ensure!(
+            self.final_sigmas_type != "zero" || (self.solver_type != "bh1" && !is_high_at_end),
+            "expected a UniPC that can end at a sigma of 0, found the solver_type {} of order {} with lower_order_final {}",
+            self.solver_type,
+            self.solver_order,
+            self.lower_order_final
+        );
         Ok(())
     }
 }
 
 fn one_of(name: &str, found: &str, possible: &[&str]) -> Result<(), String> {
-    if possible.contains(&found) {
-        return Ok(());
-    }
-    Err(format!(
+    ensure!(
+        possible.contains(&found),
         "expected the {name} {}, found {found}",
         possible.join(" or ")
-    ))
+    );
+    Ok(())
 }

@@ -29,7 +29,10 @@ pub struct StreamShape {
     pub blocks: [i64; 2],
     /// `None` where a network of the family's own makes all modulations.
     pub told: Option<ToldShape>,
-    pub style: StreamStyle,
+    /// The blocks of a list share their modulations, nothing has a bias, and the feed-forward part is gated by SiLU: its
+    /// first layer gives gates and values. Otherwise layers have biases, and the feed-forward part is of two layers with
+    /// GELU.
+    pub is_shared: bool,
 }
 
 /// Inputs of the blocks' modulation layers besides the timestep.
@@ -41,17 +44,7 @@ pub struct ToldShape {
     pub guidance_embeds: bool,
 }
 
-/// Construction of the blocks of such a transformer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamStyle {
-    /// Layers have biases, and the feed-forward part is of two layers with GELU.
-    Own,
-    /// The blocks of a list share their modulations, nothing has a bias, and the feed-forward part is gated by SiLU: its
-    /// first layer gives gates and values.
-    Shared,
-}
-
-/// Modulations of the blocks of [`StreamStyle::Shared`]: of the image stream, the text stream, and both as one.
+/// Modulations that all blocks of a list share: of the image stream, the text stream, and both as one.
 pub const SHARED_MODULATIONS: [&str; 3] = [
     "double_stream_modulation_img",
     "double_stream_modulation_txt",
@@ -59,15 +52,29 @@ pub const SHARED_MODULATIONS: [&str; 3] = [
 ];
 
 impl StreamShape {
-    pub fn is_shared(&self) -> bool {
-        self.style == StreamStyle::Shared
+    /// Blocks with modulations and biases of their own, whose feed-forward layers are four times as wide as the hidden states.
+    pub(super) fn own(
+        dim: i64,
+        head_dim: i64,
+        blocks: [i64; 2],
+        told: impl Into<Option<ToldShape>>,
+    ) -> Self {
+        Self {
+            dim,
+            head_dim,
+            mlp_dim: 4 * dim,
+            blocks,
+            told: told.into(),
+            is_shared: false,
+        }
     }
 
     /// Outputs of the first layer of the feed-forward part.
     pub fn mlp_in(&self) -> i64 {
-        match self.style {
-            StreamStyle::Own => self.mlp_dim,
-            StreamStyle::Shared => 2 * self.mlp_dim,
+        if self.is_shared {
+            2 * self.mlp_dim
+        } else {
+            self.mlp_dim
         }
     }
 
@@ -88,7 +95,7 @@ impl StreamShape {
     }
 
     fn bias(&self, schema: &mut Schema, name: &str, output: i64) {
-        if !self.is_shared() {
+        if !self.is_shared {
             schema.vector(&format!("{name}.bias"), output);
         }
     }
@@ -206,12 +213,11 @@ pub(super) fn check_axes<const AXES: usize>(
     let are_sound = axes
         .iter()
         .all(|n| (0..=head_dim).contains(n) && n % 2 == 0);
-    if are_sound && axes.iter().sum::<i64>() == head_dim {
-        return Ok(());
-    }
-    Err(format!(
+    ensure!(
+        are_sound && axes.iter().sum::<i64>() == head_dim,
         "expected {name} of {AXES} even numbers that are {head_dim} together, found {axes:?}"
-    ))
+    );
+    Ok(())
 }
 
 /// Two layers from a vector to the network's width.
@@ -247,7 +253,7 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape) {
     } = shape;
     let mlp_in = shape.mlp_in();
     let layer = |schema: &mut Schema, name: &str, rows| shape.layer(schema, name, rows, dim);
-    if shape.is_shared() {
+    if shape.is_shared {
         for (name, count) in SHARED_MODULATIONS.into_iter().zip([6, 6, 3]) {
             shape.modulation(schema, &format!("{name}.lin"), count * dim, dim);
         }
@@ -270,7 +276,7 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape) {
         if told.is_some() {
             schema.modulation("modulation.lin", 3 * dim, dim);
         }
-        if shape.is_shared() {
+        if shape.is_shared {
             // All dialects have one matrix.
             layer(schema, "linear1", 3 * dim + mlp_in);
         } else {

@@ -78,11 +78,10 @@ impl NetworkConfig for T5Config {
         let found = Self::of_declared(&header)?;
         let inner = header.dim("encoder.block.0.layer.0.SelfAttention.q.weight", 0)?;
         let num_heads = found.num_heads;
-        if inner % num_heads != 0 {
-            return Err(format!(
-                "expected queries for {num_heads} heads of one width, found {inner} rows"
-            ));
-        }
+        ensure!(
+            inner % num_heads == 0,
+            "expected queries for {num_heads} heads of one width, found {inner} rows"
+        );
         Ok(Self {
             model_type: Some(keys.kind),
             vocab_size,
@@ -97,11 +96,10 @@ impl NetworkConfig for T5Config {
         let buckets = self.relative_attention_num_buckets;
         let distance = self.relative_attention_max_distance;
         // A half of the buckets looks back, and a half of that counts single tokens.
-        if buckets < 4 || distance <= buckets / 4 {
-            return Err(format!(
-                "expected at least 4 relative_attention_num_buckets and a relative_attention_max_distance above a quarter of them, found {buckets} and {distance}"
-            ));
-        }
+        ensure!(
+            buckets >= 4 && distance > buckets / 4,
+            "expected at least 4 relative_attention_num_buckets and a relative_attention_max_distance above a quarter of them, found {buckets} and {distance}"
+        );
         Ok(())
     }
 

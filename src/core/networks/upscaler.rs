@@ -299,12 +299,11 @@ impl UpscalerNames<'_> {
         rrdb.num_blocks = self.count(|number| format!("{}.{within}", rrdb.dense(number as i64, 0)));
         rrdb.num_doublings = self.count(|number| rrdb.up(number as i64));
         let most = i64::from(MAX_SCALE.ilog2());
-        if rrdb.num_doublings > most {
-            return Err(format!(
-                "expected at most {most} doublings, found {}",
-                rrdb.num_doublings
-            ));
-        }
+        ensure!(
+            rrdb.num_doublings <= most,
+            "expected at most {most} doublings, found {}",
+            rrdb.num_doublings
+        );
         let outputs = self.kernel(&rrdb.ends()[1])?[0];
         rrdb.unshuffle = [1, 2, 4]
             .into_iter()
@@ -319,11 +318,10 @@ impl UpscalerNames<'_> {
         let last = self.count(|number| format!("body.{number}")) - 1;
         let outputs = self.kernel(&format!("body.{last}"))?[0];
         // Each convolution but the last has an activation after it.
-        if last % 2 != 0 {
-            return Err(format!(
-                "expected an activation behind each layer but the last, found {last} layers before it"
-            ));
-        }
+        ensure!(
+            last % 2 == 0,
+            "expected an activation behind each layer but the last, found {last} layers before it"
+        );
         let layers = UpscalerLayers::Compact {
             num_convs: (last - 2) / 2,
             scale: shuffled(inputs, outputs)?,

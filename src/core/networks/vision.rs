@@ -133,15 +133,16 @@ impl<K: VisionKind> NetworkConfig for VisionConfig<K> {
         self.check_declared()?;
         self.layers().check_heads()?;
         let (edge, patch, channels) = (self.image_size, self.patch_size, self.num_channels);
-        Err(if channels != 3 {
-            format!("expected 3 num_channels, found {channels}")
-        } else if patch > edge {
-            format!("expected a patch_size within the image_size of {edge}, found {patch}")
-        } else if !K::READS_LAST_LAYER && self.num_hidden_layers < 2 {
-            "expected at least 2 num_hidden_layers, as the last but one is read, found 1".to_owned()
-        } else {
-            return Ok(());
-        })
+        ensure!(channels == 3, "expected 3 num_channels, found {channels}");
+        ensure!(
+            patch <= edge,
+            "expected a patch_size within the image_size of {edge}, found {patch}"
+        );
+        ensure!(
+            K::READS_LAST_LAYER || self.num_hidden_layers >= 2,
+            "expected at least 2 num_hidden_layers, as the last but one is read, found 1"
+        );
+        Ok(())
     }
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {

@@ -92,11 +92,10 @@ impl TransformerConfig for WanTransformerConfig {
         let heads = heads_of(dim, num_heads)?;
         let head = header.dim("head.head.weight", 0)?;
         let patch = pt.saturating_mul(ph).saturating_mul(pw);
-        if head % patch != 0 {
-            return Err(format!(
-                "expected head.head.weight with a multiple of {patch} rows, found {head}"
-            ));
-        }
+        ensure!(
+            head % patch == 0,
+            "expected head.head.weight with a multiple of {patch} rows, found {head}"
+        );
         let num_control = header.count("vace_blocks.{}.ffn.0.weight");
         let vace_in_channels = if num_control > 0 {
             header.sizes::<5>("vace_patch_embedding.weight")?[1]
@@ -121,21 +120,22 @@ impl TransformerConfig for WanTransformerConfig {
 
     fn check_numbers(&self) -> Result<(), String> {
         self.check_control()?;
-        Err(if self.patch_size.iter().any(|n| !(1..=64).contains(n)) {
-            format!(
-                "expected a patch_size of three numbers between 1 and 64, found {:?}",
-                self.patch_size
-            )
-        } else if self.freq_dim < 2 {
-            format!("expected a freq_dim of at least 2, found {}", self.freq_dim)
-        } else if self.attention_head_dim % 2 != 0 || self.attention_head_dim < 6 {
-            format!(
-                "expected an even attention_head_dim of at least 6, for three axes of positions, found {}",
-                self.attention_head_dim
-            )
-        } else {
-            return self.check_images();
-        })
+        ensure!(
+            self.patch_size.iter().all(|n| (1..=64).contains(n)),
+            "expected a patch_size of three numbers between 1 and 64, found {:?}",
+            self.patch_size
+        );
+        ensure!(
+            self.freq_dim >= 2,
+            "expected a freq_dim of at least 2, found {}",
+            self.freq_dim
+        );
+        ensure!(
+            self.attention_head_dim % 2 == 0 && self.attention_head_dim >= 6,
+            "expected an even attention_head_dim of at least 6, for three axes of positions, found {}",
+            self.attention_head_dim
+        );
+        self.check_images()
     }
 
     fn block_counts(&self) -> Vec<i64> {
@@ -183,6 +183,12 @@ impl TransformerConfig for WanTransformerConfig {
     }
 }
 
+impl DenoiserConfig for WanTransformerConfig {
+    fn latent_channels(&self) -> i64 {
+        self.out_channels
+    }
+}
+
 /// Number of heads, by the authors' config or by their published width.
 fn heads_of(dim: i64, num_heads: Option<i64>) -> Result<i64, String> {
     match num_heads {
@@ -215,15 +221,15 @@ impl WanTransformerConfig {
         let is_sound = layers.first().is_none_or(|&first| first == 0)
             && layers.is_sorted_by(|a, b| a < b)
             && layers.last().is_none_or(|&last| last < self.num_layers);
-        if !is_sound {
-            return Err(format!(
-                "expected vace_layers to rise from 0 to at most {}, found {layers:?}",
-                self.num_layers - 1
-            ));
-        }
-        if !layers.is_empty() && self.image_dim.is_some() {
-            return Err("expected no image_dim beside vace_layers, found one".to_owned());
-        }
+        ensure!(
+            is_sound,
+            "expected vace_layers to rise from 0 to at most {}, found {layers:?}",
+            self.num_layers - 1
+        );
+        ensure!(
+            layers.is_empty() || self.image_dim.is_none(),
+            "expected no image_dim beside vace_layers, found one"
+        );
         Ok(())
     }
 
@@ -233,23 +239,22 @@ impl WanTransformerConfig {
     }
 
     fn check_images(&self) -> Result<(), String> {
-        if self.image_dim.is_some() != self.added_kv_proj_dim.is_some() {
-            return Err(
-                "expected image_dim and added_kv_proj_dim together, found one of them".to_owned(),
-            );
-        }
+        ensure!(
+            self.image_dim.is_some() == self.added_kv_proj_dim.is_some(),
+            "expected image_dim and added_kv_proj_dim together, found one of them"
+        );
         let dim = self.dim();
-        if let Some(found) = self.added_kv_proj_dim.filter(|added| *added != dim) {
-            return Err(format!(
-                "expected an added_kv_proj_dim of {dim}, the width, found {found}"
-            ));
-        }
-        match self.pos_embed_seq_len.filter(|places| places % 2 != 0) {
-            Some(found) => Err(format!(
-                "expected an even pos_embed_seq_len, for two images, found {found}"
-            )),
-            None => Ok(()),
-        }
+        let found = self.added_kv_proj_dim.unwrap_or(dim);
+        ensure!(
+            found == dim,
+            "expected an added_kv_proj_dim of {dim}, the width, found {found}"
+        );
+        let found = self.pos_embed_seq_len.unwrap_or(0);
+        ensure!(
+            found % 2 == 0,
+            "expected an even pos_embed_seq_len, for two images, found {found}"
+        );
+        Ok(())
     }
 
     /// Channels of the input images' latents and their mask, next to the noise.
@@ -269,7 +274,7 @@ impl WanTransformerConfig {
     }
 
     /// Numbers that two transformers with the same tensors share, besides the patch.
-    pub fn sizes(&self) -> [(&'static str, i64); 8] {
+    pub fn sizes(&self) -> [(&'static str, i64); 9] {
         [
             ("in_channels", self.in_channels),
             ("out_channels", self.out_channels),
@@ -279,6 +284,7 @@ impl WanTransformerConfig {
             ("ffn_dim", self.ffn_dim),
             ("image_dim", self.image_dim.unwrap_or(0)),
             ("number of vace_layers", self.vace_layers.len() as i64),
+            ("patch_size in time", self.patch_size[0]),
         ]
     }
 

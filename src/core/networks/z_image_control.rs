@@ -143,23 +143,25 @@ impl TransformerConfig for ZImageControlConfig {
         let refiner = self.refiner_places();
         let rises = |places: &[i64]| places.is_sorted_by(|one, next| one < next);
         let with_mask = 2 * LATENTS + MASK;
-        Err(if places[0] != 0 || !rises(places) {
-            format!("expected control_layers_places that rise from 0, found {places:?}")
-        } else if !rises(refiner) || refiner.iter().any(|place| *place < 0) {
-            format!("expected control_refiner_layers_places that rise, found {refiner:?}")
-        } else if refiner.len() > self.most_refined() {
-            format!(
-                "expected at most {} control_refiner_layers_places, found {refiner:?}",
-                self.most_refined()
-            )
-        } else if ![LATENTS, with_mask].contains(&self.control_in_dim) {
-            format!(
-                "expected a control_in_dim of {LATENTS}, or of {with_mask} with a mask, found {}",
-                self.control_in_dim
-            )
-        } else {
-            return Ok(());
-        })
+        ensure!(
+            places[0] == 0 && rises(places),
+            "expected control_layers_places that rise from 0, found {places:?}"
+        );
+        ensure!(
+            rises(refiner) && !refiner.iter().any(|place| *place < 0),
+            "expected control_refiner_layers_places that rise, found {refiner:?}"
+        );
+        ensure!(
+            refiner.len() <= self.most_refined(),
+            "expected at most {} control_refiner_layers_places, found {refiner:?}",
+            self.most_refined()
+        );
+        ensure!(
+            [LATENTS, with_mask].contains(&self.control_in_dim),
+            "expected a control_in_dim of {LATENTS}, or of {with_mask} with a mask, found {}",
+            self.control_in_dim
+        );
+        Ok(())
     }
 
     fn block_counts(&self) -> Vec<i64> {

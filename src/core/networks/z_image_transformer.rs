@@ -96,11 +96,10 @@ impl TransformerConfig for ZImageTransformerConfig {
     fn check_numbers(&self) -> Result<(), String> {
         check_sizes(&self.axes_lens.map(|length| ("axes_lens", length)))?;
         let (dim, heads, shared) = (self.dim, self.n_heads, self.n_kv_heads);
-        if shared != heads || dim % heads != 0 {
-            return Err(format!(
-                "expected n_heads that divide a dim of {dim}, and as many n_kv_heads, found {heads} and {shared}"
-            ));
-        }
+        ensure!(
+            shared == heads && dim % heads == 0,
+            "expected n_heads that divide a dim of {dim}, and as many n_kv_heads, found {heads} and {shared}"
+        );
         stream_blocks::check_axes("axes_dims", self.axes_dims, self.head_dim())
     }
 

@@ -1,7 +1,5 @@
 //! Other programs' names of samplers, schedules and families of models.
 
-use std::path::Path;
-
 use crate::families::def_of;
 use crate::job::{SamplerKind, SigmaSchedule};
 use crate::library::names::{NoiseSide, possible_side};
@@ -111,7 +109,8 @@ pub(super) fn family(name: &str) -> Option<ModelFamily> {
 
 /// First of `total` steps in the simple schedule that the low-noise expert of a model of this name runs.
 pub(super) fn expert_step(model: &str, shift: f64, total: u32) -> Option<u32> {
-    let boundary = (def_of(family(model)?).files.boundary_of)(&plain(model))?;
+    let experts = def_of(family(model)?).experts()?;
+    let boundary = (experts.boundary_of)(&plain(model))?;
     (0..total).find(|step| {
         let time = 1.0 - f64::from(*step) / f64::from(total);
         shift * time / (1.0 + (shift - 1.0) * time) < boundary
@@ -121,8 +120,7 @@ pub(super) fn expert_step(model: &str, shift: f64, total: u32) -> Option<u32> {
 /// Returns whether models of these names are the experts of one model for high and for low noise.
 pub(super) fn are_experts(high: &str, low: &str) -> bool {
     let mut known = family(high).or_else(|| family(low)).into_iter();
-    let has_none =
-        known.any(|it| !(def_of(it).files.are_experts)(Path::new("high"), Path::new("low")));
+    let has_none = known.any(|it| def_of(it).experts().is_none());
     let [high, low] = [high, low].map(|name| possible_side(stem(name)));
     let is_high = high == Some(NoiseSide::High) && low != high;
     let is_low = low == Some(NoiseSide::Low) && low != high;

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use safelight_core::job::Stage;
-use safelight_core::model::ModelFamily;
 
 use crate::EngineError;
 use crate::stages::StageContext;
@@ -38,17 +37,15 @@ pub(crate) trait EngineFamily: Sync {
     fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
 }
 
-pub(crate) struct ImageFamily<M>(ModelFamily, PhantomData<fn() -> M>);
+pub(crate) struct ImageFamily<M>(PhantomData<fn() -> M>);
 
 impl<M> ImageFamily<M> {
-    pub(crate) const fn new(family: ModelFamily) -> Self {
-        Self(family, PhantomData)
-    }
+    pub(crate) const NEW: Self = Self(PhantomData);
 }
 
 impl<M: ImageModel> EngineFamily for ImageFamily<M> {
     fn id(&self) -> &'static str {
-        self.0.id
+        M::FAMILY.id
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {

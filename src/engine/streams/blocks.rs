@@ -96,7 +96,7 @@ pub(super) fn layer(
     output: i64,
     w: &Weights,
 ) -> Result<Linear, WeightsError> {
-    Linear::biased(!shape.is_shared(), input, output, w)
+    Linear::biased(!shape.is_shared, input, output, w)
 }
 
 /// Activation between feed-forward layers, in place: GELU, or values gated by SiLU.
@@ -128,7 +128,7 @@ impl StreamAttention {
         let dim = shape.dim;
         let parts = [("q", dim), ("k", dim), ("v", dim)];
         Ok(Self {
-            qkv: Linear::fused(!shape.is_shared(), dim, &parts, &(w / "qkv"))?,
+            qkv: Linear::fused(!shape.is_shared, dim, &parts, &(w / "qkv"))?,
             norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
             proj: layer(shape, dim, dim, &(w / "proj"))?,
         })
@@ -147,7 +147,7 @@ impl DoubleBlock {
             img_mlp: mlp("img_mlp")?,
             txt_attn: StreamAttention::new(shape, &(w / "txt_attn"))?,
             txt_mlp: mlp("txt_mlp")?,
-            is_gated: shape.is_shared(),
+            is_gated: shape.is_shared,
         })
     }
 
@@ -198,12 +198,12 @@ impl SingleBlock {
         let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
         let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", shape.mlp_in())];
         Ok(Self {
-            linear1: Linear::fused(!shape.is_shared(), dim, &parts, &(w / "linear1"))?,
+            linear1: Linear::fused(!shape.is_shared, dim, &parts, &(w / "linear1"))?,
             linear2: layer(shape, dim + mlp_dim, dim, &(w / "linear2"))?,
             norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
             dim,
             mlp_dim,
-            is_gated: shape.is_shared(),
+            is_gated: shape.is_shared,
         })
     }
 

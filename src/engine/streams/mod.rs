@@ -31,7 +31,7 @@ use crate::{Hooks, Weights, WeightsError};
 pub use blocks::TokenRanges;
 use blocks::{DoubleBlock, SingleBlock, add_norm, layer};
 pub use controlnet::{ControlNetBlocks, ControlNetResiduals};
-pub use modulation::{DoubleModulation, StreamModulation, embedder, of_timestep};
+pub use modulation::{StreamModulation, embedder};
 
 pub const EPS: f64 = 1e-6;
 

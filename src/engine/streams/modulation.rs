@@ -43,7 +43,7 @@ impl StreamModulation {
         w: &Weights,
         last: Option<&Weights>,
     ) -> Result<Self, WeightsError> {
-        let (dim, has_bias, exact) = (shape.dim, !shape.is_shared(), w.with_kind(Kind::Float));
+        let (dim, has_bias, exact) = (shape.dim, !shape.is_shared, w.with_kind(Kind::Float));
         // Run once for all steps.
         let layer =
             |count: i64, w: &Weights| Linear::biased(has_bias, dim, count * dim, &w.seldom());
@@ -137,10 +137,6 @@ impl StreamModulation {
     }
 }
 
-pub fn of_timestep(blocks: &[Tensor], i: i64, dim: i64) -> Vec<Tensor> {
-    blocks.iter().map(|all| one_of(all, i, dim)).collect()
-}
-
 fn one_of(all: &Tensor, i: i64, dim: i64) -> Tensor {
     // u n (m c) -> u m c
     let values = all.select(1, i);
@@ -148,13 +144,13 @@ fn one_of(all: &Tensor, i: i64, dim: i64) -> Tensor {
 }
 
 /// `txt_mod` and `img_mod` of one double block.
-pub struct DoubleModulation {
+struct DoubleModulation {
     txt: Linear,
     img: Linear,
 }
 
 impl DoubleModulation {
-    pub fn new(dim: i64, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(dim: i64, w: &Weights) -> Result<Self, WeightsError> {
         let of = |name| Linear::new(dim, 6 * dim, &(w / name / "lin").seldom());
         Ok(Self {
             txt: of("txt_mod")?,
@@ -163,7 +159,7 @@ impl DoubleModulation {
     }
 
     /// `vec`: `(N, C)` -> text vectors, then image vectors: `(2, N, 6 C)`
-    pub fn forward(&self, vec: &Tensor) -> Tensor {
+    fn forward(&self, vec: &Tensor) -> Tensor {
         let size = [2, vec.size()[0], self.img.out_features()];
         let values = Tensor::empty(size, (vec.kind(), vec.device()));
         self.txt.forward_into(vec, &values.get(0));

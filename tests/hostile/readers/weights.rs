@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use safelight_core::catalog::ModelCatalog;
-use safelight_core::families::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
+use safelight_core::families::lora_target;
 use safelight_core::fitting::{LoraInfo, LoraOrigin, fitting_plan};
 use safelight_core::formats::weights::gguf::{GgufElement, GgufValue};
 use safelight_core::formats::weights::header::WeightHeader;
@@ -201,22 +201,11 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     }
     scratch.call(|| drop((LoraInfo::of(&file), LoraOrigin::from_file(&file))));
     let shape_of = |name: &str| model.get(name).cloned();
-    let networks = [
-        wan::lora::NETWORK,
-        flux::lora::network(false),
-        flux::lora::network(true),
-        framepack::lora::network(false),
-        framepack::lora::network(true),
-        chroma::lora::NETWORK,
-        flux2::lora::network(false),
-        flux2::lora::network(true),
-        krea2::lora::NETWORK,
-        qwen_image::lora::NETWORK,
-        z_image::lora::NETWORK,
-        CLIP,
-        T5,
-    ];
+    let networks = ModelFamily::all()
+        .flat_map(|family| [false, true].map(|is_diffusers| lora_target(family, is_diffusers)));
+    let networks = networks.chain([CLIP, T5]);
     let tables = networks.map(|network| scratch.call(|| LayerTable::new(network, "", &shape_of)));
+    let tables: Vec<LayerTable> = tables.collect();
     for table in &tables {
         let plan = scratch.call(|| LoraPlan::new(&file, std::slice::from_ref(table)));
         assert!(plan.coverage.applied <= file.num_keys());

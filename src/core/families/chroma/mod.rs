@@ -14,9 +14,7 @@ pub use crate::model::family::chroma::CHROMA_TOKENS as TEXT_TOKENS;
 pub const CALLS_AT_ONCE: usize = 8;
 const RADIANCE: &str = "a Chroma Radiance model";
 
-pub(super) static DEF: FamilyDef = definition::<ChromaFamily>();
-
-enum ChromaFamily {}
+pub(super) struct ChromaFamily;
 
 impl SingleTransformerFamily for ChromaFamily {
     type Config = ChromaTransformerConfig;
@@ -54,27 +52,14 @@ impl SingleTransformerFamily for ChromaFamily {
         },
         transformer_need,
         lora: LoraTable {
-            network: |_| lora::NETWORK,
             has_text_encoders: true,
             signs: lora_signatures! { "chroma" "Chroma": "distilled_guidance_layer"; },
             // LoRAs that change the blocks alone do not show which of the two they were made for.
-            origins: &["chroma", "flux"],
-            has_musubi: false,
+            accepts: |origin, _| matches!(origin, "chroma" | "flux"),
+            ..LoraTable::NONE
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-/// LoRAs for Chroma.
-pub mod lora {
-    use crate::families::flux::lora::EXTRA;
-    use crate::lora::{LoraTarget, of_transformer};
-    use crate::networks::ChromaTransformerConfig;
-
-    /// The transformer, in the authors' names.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("chroma", |_| {
-        of_transformer(&ChromaTransformerConfig::default(), true, EXTRA)
-    });
 }
 
 /// The first name that shows a variant: `Chroma1-HD-Flash`, `chroma-unlocked-v48`. HD where none does, as checkpoints of

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::families::prelude::*;
 use crate::model::ControlKind;
-use crate::networks::{FluxControlConfig, FluxControlKeys};
+use crate::networks::FluxControlConfig;
+use crate::networks::dialects::TensorKeys;
 
 /// Kinds of control images of the unions with a table of kinds, in the order of its rows: the cards of InstantX's
 /// FLUX.1-dev-Controlnet-Union and of Shakker-Labs' FLUX.1-dev-ControlNet-Union-Pro, whose tables have ten rows.
@@ -30,7 +31,7 @@ const PIXELS: &str = "input_hint_block.0.weight";
 /// Another tensor of such a network, in either dialect.
 const READS_PIXELS: [&str; 2] = ["controlnet_blocks.0.weight", "controlnet_x_embedder.weight"];
 
-pub(super) fn network(
+pub(super) fn find(
     weights: &WeightSet,
     place: &Path,
 ) -> Option<Result<ControlNetwork, CatalogError>> {
@@ -41,7 +42,7 @@ pub(super) fn network(
             "this is a ControlNet of FLUX.1 that reads pixels, as XLabs' do, which does not run here; {union}"
         ));
     }
-    FluxControlKeys::detect(|key| weights.has(key))?;
+    TensorKeys::<FluxControlConfig>::detect(|key| weights.has(key))?;
     let width = |key: &str| weights.tensors.get(key)?.shape.get(1).copied();
     let [noise, control] =
         ["x_embedder.weight", "controlnet_x_embedder.weight"].map(|key| width(key).unwrap_or(0));
@@ -51,11 +52,9 @@ pub(super) fn network(
              FLUX.1 Fill makes a part of an image anew, and so does FLUX.1 dev with a mask",
         );
     }
-    let read = || {
-        let config = FluxControlConfig::read(place)?;
-        config.check_weights(weights)?;
+    control_net(weights, place, |config: &FluxControlConfig| {
         let num_kinds = config.num_mode.unwrap_or(0).clamp(0, KINDS.len() as i64);
-        Ok(ControlNetwork {
+        ControlNetwork {
             family: super::FAMILY,
             label: if config.num_mode.is_some() {
                 "FLUX.1 ControlNet Union"
@@ -64,7 +63,6 @@ pub(super) fn network(
             },
             kinds: &KINDS[..num_kinds as usize],
             takes_masks: false,
-        })
-    };
-    Some(read())
+        }
+    })
 }

@@ -1,7 +1,8 @@
-//! LoRAs for Flux: names of its transformer's layers, and LoRAs that make it follow a control image.
+//! LoRAs that make Flux follow a control image, and those of its relatives.
 
 use std::path::Path;
 
+use super::FluxFamily;
 use super::variant::FluxVariant;
 use crate::families::prelude::*;
 use crate::families::single::transformer_table;
@@ -10,21 +11,6 @@ use crate::lora::{Expert, LayerMismatch, LoraCoverage, LoraFile, LoraPlan};
 use crate::model::ModelSpec;
 use crate::model::choices::LoraChoice;
 use crate::networks::FluxTransformerConfig;
-
-/// The transformer, whose file has diffusers' names or the authors'.
-pub fn network(is_diffusers: bool) -> LoraTarget {
-    let network = LoraTarget::transformer("flux", |is_diffusers| {
-        let config = FluxTransformerConfig {
-            guidance_embeds: true,
-            ..FluxTransformerConfig::default()
-        };
-        of_transformer(&config, is_diffusers, EXTRA)
-    });
-    LoraTarget {
-        input: Some("img_in"),
-        ..network.of_file(is_diffusers)
-    }
-}
 
 /// The config of the transformer at a place with the LoRAs of a job: the authors' for depth and edges add channels of a
 /// control image to its input.
@@ -36,7 +22,7 @@ pub fn config_with(
     if loras.is_empty() {
         return Ok(config);
     }
-    let table = transformer_table::<FluxTransformerConfig>(transformer, network)?;
+    let table = transformer_table(&FluxFamily, transformer)?;
     let mut widest = None;
     for (lora, strength) in loras.iter().zip(lora::strengths(loras, Expert::Only)) {
         if strength != 0.0 {
@@ -85,19 +71,3 @@ fn sees_more(misfit: &LayerMismatch) -> bool {
     let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");
     is_input && misfit.found.1 > misfit.expected.1
 }
-
-/// Names that only some LoRA tools have for the layers of such blocks.
-pub(in crate::families) const EXTRA: ExtraNames = ExtraNames {
-    layers: &[
-        ("img_attn.qkv", "attn.to_qkv", RowShare::All),
-        ("img_attn.qkv", "processor.qkv_lora1", RowShare::All),
-        ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
-        ("txt_attn.qkv", "processor.qkv_lora2", RowShare::All),
-        ("img_attn.proj", "attn.to_out", RowShare::All),
-        ("img_attn.proj", "processor.proj_lora1", RowShare::All),
-        ("txt_attn.proj", "processor.proj_lora2", RowShare::All),
-        ("linear1", "processor.qkv_lora", RowShare::Of(7, 0, 3)),
-        ("linear2", "processor.proj_lora", RowShare::All),
-    ],
-    has_bare_norms: true,
-};

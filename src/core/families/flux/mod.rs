@@ -25,23 +25,7 @@ pub fn text_tokens(guidance: GuidanceMode) -> u32 {
     (FAMILY.token_limit)(guidance).unwrap_or_default()
 }
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    files: FileRules {
-        image_prompts: Some(redux::image_prompts),
-        control_network: control::network,
-        control_weights: Some(NetworkFootprint::read::<FluxControlConfig>),
-        control_lora: Some(lora::with_control),
-        ..definition::<FluxFamily>().files
-    },
-    lora: LoraRules {
-        objection: lora::objection,
-        shared_names: Some(&SHARED_LORA_NAMES),
-        ..definition::<FluxFamily>().lora
-    },
-    ..definition::<FluxFamily>()
-};
-
-enum FluxFamily {}
+pub(super) struct FluxFamily;
 
 impl SingleTransformerFamily for FluxFamily {
     type Config = FluxTransformerConfig;
@@ -112,12 +96,20 @@ impl SingleTransformerFamily for FluxFamily {
             let needs = || [siglip(job), redux(job)].into_iter().flatten().collect();
             (stage == Stage::EncodeVision).then(needs)
         },
+        image_prompts: Some(redux::image_prompts),
+        control_nets: Some(ControlNets {
+            find: control::find,
+            footprint: NetworkFootprint::read::<FluxControlConfig>,
+        }),
+        control_lora: Some(lora::with_control),
         lora: LoraTable {
-            network: lora::network,
-            has_text_encoders: true,
             signs: SIGNS,
-            origins: &["flux"],
-            has_musubi: false,
+            accepts: |origin, _| origin == "flux",
+            input: Some("img_in"),
+            has_text_encoders: true,
+            shared_names: Some(&SHARED_LORA_NAMES),
+            objection: lora::objection,
+            ..LoraTable::NONE
         },
         lora_models: || {
             let config = FluxTransformerConfig {

@@ -36,9 +36,7 @@ const DEV: &str = "a FLUX.2 dev model (get FLUX.2 klein 4B or 9B)";
 const KV: &str =
     "a FLUX.2 klein KV model, which keeps what it made of reference images (get FLUX.2 klein 9B)";
 
-pub(super) static DEF: FamilyDef = definition::<Flux2Family>();
-
-enum Flux2Family {}
+pub(super) struct Flux2Family;
 
 impl SingleTransformerFamily for Flux2Family {
     type Config = Flux2TransformerConfig;
@@ -87,15 +85,13 @@ impl SingleTransformerFamily for Flux2Family {
         },
         transformer_need,
         lora: LoraTable {
-            network: lora::network,
             signs: lora_signatures! {
                 "flux2" "FLUX.2": "double_stream_modulation", "single_stream_modulation",
                     "single_transformer_blocks_#_" ["to_qkv_mlp_proj"], "transformer_blocks_#_" ["linear_in", "linear_out"];
             },
             // Under the trainers' names its layers are called as FLUX.1's; shapes tell those apart.
-            origins: &["flux2", "flux"],
-            has_musubi: false,
-            has_text_encoders: false,
+            accepts: |origin, _| matches!(origin, "flux2" | "flux"),
+            ..LoraTable::NONE
         },
         lora_models: || {
             vec![
@@ -105,29 +101,6 @@ impl SingleTransformerFamily for Flux2Family {
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-/// LoRAs for FLUX.2.
-pub mod lora {
-    use crate::lora::{ExtraNames, LoraTarget, RowShare, of_transformer};
-    use crate::networks::Flux2TransformerConfig;
-
-    const EXTRA: ExtraNames = ExtraNames {
-        layers: &[
-            ("img_attn.qkv", "attn.to_qkv", RowShare::All),
-            ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
-            ("img_attn.proj", "attn.to_out", RowShare::All),
-        ],
-        has_bare_norms: true,
-    };
-
-    /// The transformer, whose file has diffusers' names or the authors'.
-    pub fn network(is_diffusers: bool) -> LoraTarget {
-        let network = LoraTarget::transformer("flux2", |is_diffusers| {
-            of_transformer(&Flux2TransformerConfig::klein_4b(), is_diffusers, EXTRA)
-        });
-        network.of_file(is_diffusers)
-    }
 }
 
 /// The variant: its size by the width, and distilled or base by the pipeline, else by the word `base` in a name. Distilled

@@ -46,17 +46,9 @@ const HISTORY: f64 = 2.0 + 2.0 / 8.0 + 16.0 / 64.0;
 /// Latent frames of a section where the request does not say.
 const WINDOW: f64 = 9.0;
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    lora: LoraRules {
-        accepts: accepts_lora,
-        ..definition::<FramePackTable>().lora
-    },
-    ..definition::<FramePackTable>()
-};
+pub(super) struct FramePackFamily;
 
-enum FramePackTable {}
-
-impl SingleTransformerFamily for FramePackTable {
+impl SingleTransformerFamily for FramePackFamily {
     type Config = FramePackTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<FramePackTransformerConfig> = FamilyTable {
@@ -79,8 +71,8 @@ impl SingleTransformerFamily for FramePackTable {
         shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae {
             wanted: parts::vae,
-            published: || Arc::new(HunyuanVaeConfig::default()),
-            is_published: |place| {
+            published: |_| Arc::new(HunyuanVaeConfig::default()),
+            is_published: |_, place| {
                 let published = HunyuanVaeConfig::default().block_out_channels;
                 let found = HunyuanVaeConfig::read(place);
                 found.is_ok_and(|config| config.block_out_channels == published)
@@ -131,32 +123,16 @@ impl SingleTransformerFamily for FramePackTable {
             _ => None,
         },
         lora: LoraTable {
-            network: lora::network,
             signs: lora_signatures! {
                 "framepack" "FramePack": "clean_x_embedder", "image_projection";
                 "hunyuan" "HunyuanVideo": "txt_in_individual_token_refiner", "context_embedder_token_refiner";
             },
-            origins: &[],
+            accepts: accepts_lora,
             has_musubi: true,
-            has_text_encoders: false,
+            ..LoraTable::NONE
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-/// LoRAs for FramePack, and for HunyuanVideo from which it was made.
-pub mod lora {
-    use crate::lora::{ExtraNames, LoraTarget, of_transformer};
-    use crate::networks::FramePackTransformerConfig;
-
-    /// The transformer, whose file has diffusers' names or ComfyUI's.
-    pub fn network(is_diffusers: bool) -> LoraTarget {
-        let network = LoraTarget::transformer("framepack", |is_diffusers| {
-            let config = FramePackTransformerConfig::default();
-            of_transformer(&config, is_diffusers, ExtraNames::default())
-        });
-        network.of_file(is_diffusers)
-    }
 }
 
 /// LoRAs for HunyuanVideo act here, too. Names that Flux has as well tell the two apart only where there are more blocks

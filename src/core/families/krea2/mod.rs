@@ -33,9 +33,7 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
 /// The shift of Turbo's schedule for every image size: `exp(1.15)`, as in diffusers' pipeline.
 const TURBO_SHIFT: f64 = 3.158_192_909_689_767;
 
-pub(super) static DEF: FamilyDef = definition::<Krea2Family>();
-
-enum Krea2Family {}
+pub(super) struct Krea2Family;
 
 impl SingleTransformerFamily for Krea2Family {
     type Config = Krea2TransformerConfig;
@@ -75,30 +73,17 @@ impl SingleTransformerFamily for Krea2Family {
         },
         transformer_need,
         lora: LoraTable {
-            network: |_| lora::NETWORK,
             signs: lora_signatures! {
                 "krea2" "Krea 2": "blocks_#_attn_w", "blocks_#_attn_gate", "blocks_#_mlp_gate", "blocks_#_mlp_up",
                     "blocks_#_mlp_down", "txtfusion_", "text_fusion_", "transformer_blocks_#_attn_to_gate",
                     "transformer_blocks_#_ff_gate", "transformer_blocks_#_ff_up", "transformer_blocks_#_ff_down";
             },
-            origins: &["krea2"],
+            accepts: |origin, _| origin == "krea2",
             has_musubi: true,
-            has_text_encoders: false,
+            ..LoraTable::NONE
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-/// LoRAs for Krea 2.
-pub mod lora {
-    use crate::lora::{ExtraNames, LoraTarget, of_transformer};
-    use crate::networks::Krea2TransformerConfig;
-
-    /// The transformer, in the names that readers ask with.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("krea2", |_| {
-        let config = Krea2TransformerConfig::default();
-        of_transformer(&config, true, ExtraNames::default())
-    });
 }
 
 /// The variant that the pipeline of a folder states, else the first name that shows one: `krea2_raw_bf16`, `Krea-2-Base`.

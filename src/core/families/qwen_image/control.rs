@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use crate::families::prelude::*;
-use crate::networks::{QwenImageControlConfig, QwenImageControlKeys};
+use crate::networks::QwenImageControlConfig;
 
 /// A layer after each block of DiffSynth's alone.
 const BLOCKWISE: &str = "controlnet_blocks.0.x_rms.weight";
 
-pub(super) fn network(
+pub(super) fn find(
     weights: &WeightSet,
     place: &Path,
 ) -> Option<Result<ControlNetwork, CatalogError>> {
@@ -17,10 +17,8 @@ pub(super) fn network(
                       InstantX's Qwen-Image-ControlNet-Union does";
         return Some(Err(CatalogError::config(reason, place)));
     }
-    let read = || {
-        let config = QwenImageControlConfig::read(place)?;
-        config.check_weights(weights)?;
-        Ok(ControlNetwork {
+    control_net(weights, place, |config: &QwenImageControlConfig| {
+        ControlNetwork {
             family: super::FAMILY,
             label: if config.takes_mask() {
                 "Qwen-Image ControlNet Inpainting"
@@ -29,8 +27,6 @@ pub(super) fn network(
             },
             kinds: &[],
             takes_masks: config.takes_mask(),
-        })
-    };
-    let keys = QwenImageControlKeys::detect(|key| weights.has(key));
-    keys.is_some().then(read)
+        }
+    })
 }

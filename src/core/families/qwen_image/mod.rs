@@ -61,18 +61,9 @@ pub fn image_words(images: usize) -> String {
 /// Tokens that the text encoder sees of a reference image.
 const SEEN_TOKENS: f64 = 210.0;
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    files: FileRules {
-        control_network: control::network,
-        control_weights: Some(NetworkFootprint::read::<QwenImageControlConfig>),
-        ..definition::<QwenImage>().files
-    },
-    ..definition::<QwenImage>()
-};
+pub(super) struct QwenImageFamily;
 
-enum QwenImage {}
-
-impl SingleTransformerFamily for QwenImage {
+impl SingleTransformerFamily for QwenImageFamily {
     type Config = QwenImageTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<QwenImageTransformerConfig> = FamilyTable {
@@ -127,35 +118,22 @@ impl SingleTransformerFamily for QwenImage {
             }
             _ => None,
         },
+        control_nets: Some(ControlNets {
+            find: control::find,
+            footprint: NetworkFootprint::read::<QwenImageControlConfig>,
+        }),
         lora: LoraTable {
-            network: |_| lora::NETWORK,
             signs: lora_signatures! {
                 "qwen_image" "Qwen-Image": "transformer_blocks_#_img_m", "transformer_blocks_#_txt_m";
                 // Names of attentions alone could be Flux's, which has fewer blocks, as every other model has.
                 "qwen_image" "Qwen-Image": "transformer_blocks_#_attn_" from 40;
             },
-            origins: &["qwen_image"],
+            accepts: |origin, _| origin == "qwen_image",
             has_musubi: true,
-            has_text_encoders: false,
+            ..LoraTable::NONE
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-/// LoRAs for Qwen-Image.
-pub mod lora {
-    use crate::lora::{ExtraNames, LoraTarget, RowShare, of_transformer};
-    use crate::networks::QwenImageTransformerConfig;
-
-    /// The transformer, in the names with which the engine asks.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("qwen_image", |_| {
-        let extra = ExtraNames {
-            // Some tools leave out the number of diffusers' name.
-            layers: &[("img_attn.proj", "attn.to_out", RowShare::All)],
-            has_bare_norms: false,
-        };
-        of_transformer(&QwenImageTransformerConfig::default(), true, extra)
-    });
 }
 
 /// Checks that a text encoder has a vision transformer, as wide as the transformer reads.

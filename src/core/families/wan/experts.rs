@@ -4,12 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::WanFamily;
 use super::files::{check, same_experts};
 use super::names::implied_side;
-use super::parts::parts;
 use super::transformer::CheckedTransformer;
 use super::variant::WanVariant;
-use crate::families::single::model_name;
+use crate::families::single::{self, model_name};
 use crate::formats::sorted_entries;
 use crate::library::names::{
     NoiseSide, counterpart, possible_side, side_beside, stated_side, without_side,
@@ -48,7 +48,12 @@ pub(super) fn assemble(
         takes_control: variant.takes_control(),
         ..ModelFiles::default()
     };
-    component_search::complete(&mut files, &parts(&first.cfg), companions, library)?;
+    component_search::complete(
+        &mut files,
+        &single::parts::<WanFamily>(&first.cfg),
+        companions,
+        library,
+    )?;
     let facts = check(&files, variant)?;
     Ok(AssembledModel {
         place,
@@ -56,10 +61,6 @@ pub(super) fn assemble(
         files,
         facts,
     })
-}
-
-pub(super) fn are_experts(one: &Path, two: &Path) -> bool {
-    side_beside(&file_stem(one), &file_stem(two)).is_some()
 }
 
 /// The place that names a model: the file of its transformer, or the folder that holds all of it.

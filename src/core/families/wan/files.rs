@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use super::parts::{self, parts};
 use super::variant::{WanVariant, of_index};
+use super::{WanFamily, parts};
 use crate::families::prelude::*;
-use crate::families::single::{is_one_of, refuse_quantised};
+use crate::families::single::{self, is_one_of, refuse_quantised};
 use crate::library::component_search::wanted;
 use crate::library::identify::check_components;
 use crate::library::{ComponentLibrary, component_search};
@@ -59,7 +59,12 @@ pub(super) fn check_folder(
     };
     if !companions.is_empty() {
         let transformer = WanTransformerConfig::read(&files.transformer)?;
-        component_search::replace(&mut files, &parts(&transformer), companions, library)?;
+        component_search::replace(
+            &mut files,
+            &single::parts::<WanFamily>(&transformer),
+            companions,
+            library,
+        )?;
     }
     let facts = check(&files, variant)?;
     Ok((files, facts))
@@ -105,7 +110,7 @@ pub(super) fn check(files: &ModelFiles, variant: WanVariant) -> Result<ModelFact
         &transformers,
         "a Wan transformer",
         &|weights| config.check_weights(weights),
-        &parts(&config),
+        &single::parts::<WanFamily>(&config),
     )?;
     let mut model = variant.model;
     // An image encoder without places for two images knows no last one.
@@ -146,7 +151,7 @@ pub(super) fn is_published_part(
     let published = WanVaeConfig::published(transformer.out_channels);
     let is_wide = component != ModelComponent::Vae
         || WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published));
-    is_wide && is_one_of(&parts(&transformer), component, place)
+    is_wide && is_one_of(&single::parts::<WanFamily>(&transformer), component, place)
 }
 
 /// Checks that there is an image encoder where the transformer needs one, and none elsewhere.

@@ -2,35 +2,17 @@
 //!
 //! The transformer's moments are those of `Block::forward` in the engine.
 
-use std::sync::Arc;
-
 use super::TEXT_TOKENS;
-use crate::families::PublishedNetwork;
 use crate::families::prelude::*;
 use crate::footprint::autoencoder::{wan_decode, wan_encode};
-use crate::footprint::text::{t5, vision};
-use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig};
+use crate::footprint::text::vision;
+use crate::networks::{ClipVisionConfig, WanTransformerConfig, WanVaeConfig};
 
 /// Passes of the guidance go together where one needs at most this much, see the engine's `guidance.rs`.
 const LARGEST_JOINED_PASS: f64 = 1073741824.0;
 
-pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
-    reader.read::<WanTransformerConfig>(PlannedNetwork::Transformer, &files.transformer)?;
-    if let Some(place) = &files.transformer_2 {
-        reader.read::<WanTransformerConfig>(PlannedNetwork::Transformer2, place)?;
-    }
-    reader.autoencoder::<WanVaeConfig>(&files.vae)?;
-    let place = &files.text_encoder;
-    let config = T5Config::read_as(T5Kind::Umt5, place)?;
-    reader.with_config(PlannedNetwork::TextEncoder, place, config)?;
-    if let Some(place) = &files.image_encoder {
-        reader.read::<ClipVisionConfig>(PlannedNetwork::ImageEncoder, place)?;
-    }
-    Ok(())
-}
-
-/// The networks of a published model, which its transformer's shape tells.
-pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
+/// The transformer of a published model, which its shape tells.
+pub(super) fn published(shape: &TransformerShape) -> WanTransformerConfig {
     let latents = if shape.channels == 48 { 48 } else { 16 };
     let width = shape.heads * shape.head_dim;
     // Blocks beyond those of any model without a control video are for that.
@@ -38,7 +20,7 @@ pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
     let num_layers = shape.layers.min(plain);
     let num_control = shape.layers - num_layers;
     let stride = num_layers / num_control.max(1);
-    let transformer = Arc::new(WanTransformerConfig {
+    WanTransformerConfig {
         num_attention_heads: shape.heads,
         attention_head_dim: shape.head_dim,
         num_layers,
@@ -51,36 +33,24 @@ pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
             _ => 13_824,
         },
         ..WanTransformerConfig::default()
-    });
-    vec![
-        (PlannedNetwork::Transformer, transformer.clone()),
-        (PlannedNetwork::Transformer2, transformer),
-        (
-            PlannedNetwork::TextEncoder,
-            Arc::new(T5Config::xxl(T5Kind::Umt5)),
-        ),
-        (
-            PlannedNetwork::VaeDecoder,
-            Arc::new(WanVaeConfig::published(latents)),
-        ),
-    ]
+    }
 }
 
-pub(super) fn needs(job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
-    if stage == Stage::EncodeImage && job.request.second_pass.is_some() {
+pub(super) fn needs(job: &PlannedJob<'_>, stage: Stage) -> Option<Vec<StageFootprint>> {
+    let is_second_pass = job.request.second_pass.is_some();
+    let [need, more] = match stage {
         // Frames of the first pass, and what they are enlarged to.
-        return decode(job).into_iter().chain(encode_image(job)).collect();
-    }
-    let need = match stage {
-        Stage::EncodeText => t5(job, PlannedNetwork::TextEncoder, f64::from(TEXT_TOKENS)),
-        Stage::EncodeImage => encode_image(job),
-        Stage::EncodeVision => encode_vision(job),
-        Stage::Denoise | Stage::DenoiseHigh => transformer(job, PlannedNetwork::Transformer),
-        Stage::DenoiseLow => transformer(job, PlannedNetwork::Transformer2),
-        Stage::Decode => decode(job),
-        Stage::Unload | Stage::Upscale | Stage::Interpolate | Stage::Save => None,
+        Stage::EncodeImage if is_second_pass => [decode(job), encode_image(job)],
+        Stage::EncodeImage => [encode_image(job), None],
+        Stage::EncodeVision => [encode_vision(job), None],
+        Stage::Denoise | Stage::DenoiseHigh => {
+            [transformer(job, PlannedNetwork::Transformer), None]
+        }
+        Stage::DenoiseLow => [transformer(job, PlannedNetwork::Transformer2), None],
+        Stage::Decode => [decode(job), None],
+        _ => return None,
     };
-    need.into_iter().collect()
+    Some(need.into_iter().chain(more).collect())
 }
 
 fn encode_vision(job: &PlannedJob<'_>) -> Option<StageFootprint> {

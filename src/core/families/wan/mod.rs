@@ -2,7 +2,6 @@
 
 mod experts;
 mod files;
-pub mod lora;
 mod memory;
 mod names;
 mod parts;
@@ -11,50 +10,120 @@ mod tests;
 mod transformer;
 mod variant;
 
+use std::sync::Arc;
+
 use variant::WanVariant;
 
 use crate::families::prelude::*;
-use crate::networks::TransformerKeys;
-use crate::tokens::TextReader;
+use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig};
 
 pub const FAMILY: ModelFamily = ModelFamily::WAN;
 
 /// Tokens of a prompt, padding included.
 pub const TEXT_TOKENS: u32 = 512;
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    family: FAMILY,
-    text_readers: |spec| {
-        vec![TextReader::first(
-            spec,
-            "UMT5",
-            TEXT_TOKENS,
-            TextRule::CleanedForWan,
-        )]
-    },
-    networks: memory::networks,
-    needs: memory::needs,
-    published: memory::published,
-    // The encoder half of UMT5.
-    text_encoder_weights: [5_700_000_000, 0],
-    files: FileRules {
-        owns_pipeline: |class| class.starts_with("Wan"),
-        check_folder: files::check_folder,
-        has_transformer: |weights| TransformerKeys::detect(|key| weights.has(key)).is_some(),
-        assemble: |place, _, companions, library| experts::assemble(place, companions, library),
-        variant_at: transformer::variant_at,
-        are_experts: experts::are_experts,
-        boundary_of: |name| {
-            let is_i2v = name.contains("i2v");
-            let experts = [WanVariant::T2V_A14B, WanVariant::I2V_A14B];
-            experts[usize::from(is_i2v)].boundary_ratio
+pub(super) struct WanFamily;
+
+impl SingleTransformerFamily for WanFamily {
+    type Config = WanTransformerConfig;
+    const FAMILY: ModelFamily = FAMILY;
+    const TABLE: FamilyTable<WanTransformerConfig> = FamilyTable {
+        pipeline_prefixes: &["Wan"],
+        foreign_parts: &[
+            ("face_adapter", "a Wan Animate model"),
+            ("pose_patch_embedding", "a Wan Animate model"),
+            ("motion_encoder", "a Wan Animate model"),
+            ("casual_audio_encoder", "a Wan S2V model"),
+            ("audio_injector", "a Wan S2V model"),
+            ("audio_proj", "a Wan model that listens to sound"),
+            ("audio_cross_attn", "a Wan model that listens to sound"),
+            ("control_adapter", "a Wan Fun-Control or camera model"),
+            ("ref_conv", "a Wan Fun-Control model"),
+            ("cam_", "a Wan camera model"),
+            (
+                "fps_embedding",
+                "a SkyReels model with frames of different noise",
+            ),
+        ],
+        vae: FamilyVae {
+            wanted: parts::vae,
+            ..FamilyVae::QWEN_IMAGE
         },
-        is_published_part: files::is_published_part,
-        ships_tokenizers: false,
-        image_prompts: None,
-        control_network: |_, _| None,
-        control_weights: None,
-        control_lora: None,
-    },
-    lora: lora::RULES,
-};
+        text_encoders: &[TextEncoder {
+            network: TextNetwork::T5(T5Kind::Umt5),
+            name: "UMT5",
+            limit: |_| TEXT_TOKENS,
+            rule: TextRule::CleanedForWan,
+            wanted: |config| parts::umt5_xxl(config.text_dim),
+            published: |_| Some(Arc::new(T5Config::xxl(T5Kind::Umt5))),
+            tokens: |_| f64::from(TEXT_TOKENS),
+            weights: 5_700_000_000,
+        }],
+        more_parts: |config| config.image_dim.map(parts::image_encoder),
+        published: memory::published,
+        more_networks: |files, reader| {
+            if let Some(place) = &files.transformer_2 {
+                reader.read::<WanTransformerConfig>(PlannedNetwork::Transformer2, place)?;
+            }
+            match &files.image_encoder {
+                Some(place) => reader.read::<ClipVisionConfig>(PlannedNetwork::ImageEncoder, place),
+                None => Ok(()),
+            }
+        },
+        other_needs: memory::needs,
+        experts: Some(ExpertRules {
+            check_folder: files::check_folder,
+            assemble: experts::assemble,
+            variant_at: transformer::variant_at,
+            boundary_of: |name| {
+                let is_i2v = name.contains("i2v");
+                let experts = [WanVariant::T2V_A14B, WanVariant::I2V_A14B];
+                experts[usize::from(is_i2v)].boundary_ratio
+            },
+            is_published_part: files::is_published_part,
+        }),
+        lora: LoraTable {
+            signs: lora_signatures! {
+                "wan" "Wan": "blocks_#_self_attn_", "blocks_#_cross_attn_", "blocks_#_ffn_", "blocks_#_attn1_", "blocks_#_attn2_";
+            },
+            accepts: |origin, _| origin == "wan",
+            of_images: is_of_images,
+            has_musubi: true,
+            ..LoraTable::NONE
+        },
+        lora_models: || {
+            let sizes = [
+                ("Wan 1.3B", 12, 8960, 30),
+                ("Wan 5B", 24, 14_336, 30),
+                ("Wan 14B", 40, 13_824, 40),
+            ];
+            let models = sizes.map(|(label, num_attention_heads, ffn_dim, num_layers)| {
+                let config = WanTransformerConfig {
+                    num_attention_heads,
+                    ffn_dim,
+                    num_layers,
+                    // Models with an image encoder have all layers of the others.
+                    image_dim: Some(1280),
+                    added_kv_proj_dim: Some(num_attention_heads * 128),
+                    ..WanTransformerConfig::default()
+                };
+                (label, config)
+            });
+            models.into()
+        },
+        ..FamilyTable::DEFAULT
+    };
+}
+
+/// Returns true if a layer of this name reads images.
+fn is_of_images(name: &str) -> bool {
+    let ends = [
+        "_k_img",
+        "_v_img",
+        "_add_k_proj",
+        "_add_v_proj",
+        "_norm_added_k",
+    ];
+    let starts = ["img_emb_", "condition_embedder_image_embedder_"];
+    ends.iter().any(|end| name.ends_with(end)) || starts.iter().any(|start| name.starts_with(start))
+}

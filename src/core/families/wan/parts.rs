@@ -1,9 +1,7 @@
 //! The parts next to a Wan transformer.
 
 use crate::families::prelude::*;
-use crate::networks::{
-    ClipVisionConfig, T5Config, T5Keys, T5Kind, WanTransformerConfig, WanVaeConfig,
-};
+use crate::networks::{ClipVisionConfig, T5Config, T5Keys, T5Kind, WanVaeConfig};
 
 /// Files to get where a companion is missing or wrong.
 const TEXT_ENCODER: &str = "umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
@@ -24,16 +22,8 @@ fn vae_example(channels: i64) -> (String, &'static str) {
     }
 }
 
-pub(super) fn parts(transformer: &WanTransformerConfig) -> Vec<ComponentQuery<'_>> {
-    let mut parts = vec![vae(transformer), text_encoder(transformer)];
-    if transformer.image_dim.is_some() {
-        parts.push(image_encoder(transformer));
-    }
-    parts
-}
-
-fn vae(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
-    let expected = transformer.out_channels;
+/// The autoencoder for latents of `expected` channels.
+pub(super) fn vae(expected: i64) -> ComponentQuery<'static> {
     let (what, example) = vae_example(expected);
     ComponentQuery {
         component: ModelComponent::Vae,
@@ -63,7 +53,8 @@ fn vae(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
     }
 }
 
-fn text_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
+/// UMT5-XXL, with hidden states of `expected` numbers.
+pub(super) fn umt5_xxl(expected: i64) -> ComponentQuery<'static> {
     ComponentQuery {
         component: ModelComponent::TextEncoder,
         part: PartKind::Umt5,
@@ -73,10 +64,10 @@ fn text_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
         usual: &["umt5_xxl", "umt5-xxl-enc", "text_encoder"],
         word: "t5",
         is_in: |weights| T5Keys::kind_in(weights) == Some(T5Kind::Umt5),
-        fits: Box::new(|weights, place| {
+        fits: Box::new(move |weights, place| {
             let config = T5Config::read_as(T5Kind::Umt5, place)?;
             let what = ["a UMT5 text encoder", "d_model"];
-            let widths = [transformer.text_dim, config.d_model];
+            let widths = [expected, config.d_model];
             check_width(what, "text_dim", widths, TEXT_ENCODER, place)?;
             config.check_weights(weights)
         }),
@@ -96,7 +87,8 @@ fn text_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
     }
 }
 
-fn image_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
+/// CLIP ViT-H, with hidden states of `expected` numbers.
+pub(super) fn image_encoder(expected: i64) -> ComponentQuery<'static> {
     ComponentQuery {
         component: ModelComponent::ImageEncoder,
         part: PartKind::ClipVision,
@@ -106,10 +98,10 @@ fn image_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
         usual: &["clip_vision_h", "image_encoder"],
         word: "clip",
         is_in: |weights| ClipVisionConfig::prefix(&weights.names()).is_some(),
-        fits: Box::new(|weights, place| {
+        fits: Box::new(move |weights, place| {
             let config = ClipVisionConfig::read(place)?;
             let found = config.hidden_size;
-            let fits = transformer.image_dim == Some(found);
+            let fits = expected == found;
             fits_transformer(
                 fits,
                 "a CLIP ViT-H image encoder",

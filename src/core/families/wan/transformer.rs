@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::WanFamily;
 use super::variant::WanVariant;
-use crate::families::single::foreign_part;
+use crate::families::single::whole_transformer;
 use crate::formats::weights::WeightSet;
-use crate::library::single::{before_comma, not_a_model};
-use crate::library::{storage, tensor_kind};
 use crate::model::CatalogError;
-use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
+use crate::networks::{NetworkConfig as _, WanTransformerConfig};
 
 /// The variants that the header of one transformer leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,24 +40,6 @@ pub(super) struct CheckedTransformer {
     pub kind: TransformerKind,
 }
 
-/// Parts that only other models have, and what those are called.
-const FOREIGN_PARTS: &[(&str, &str)] = &[
-    ("face_adapter", "a Wan Animate model"),
-    ("pose_patch_embedding", "a Wan Animate model"),
-    ("motion_encoder", "a Wan Animate model"),
-    ("casual_audio_encoder", "a Wan S2V model"),
-    ("audio_injector", "a Wan S2V model"),
-    ("audio_proj", "a Wan model that listens to sound"),
-    ("audio_cross_attn", "a Wan model that listens to sound"),
-    ("control_adapter", "a Wan Fun-Control or camera model"),
-    ("ref_conv", "a Wan Fun-Control model"),
-    ("cam_", "a Wan camera model"),
-    (
-        "fps_embedding",
-        "a SkyReels model with frames of different noise",
-    ),
-];
-
 /// The variant of the transformer at a place, where its header says it.
 pub(super) fn variant_at(place: &Path) -> Option<&'static str> {
     let kind = CheckedTransformer::read(place).ok()?.kind;
@@ -70,22 +51,9 @@ impl CheckedTransformer {
     /// storages are named and refused.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
         let weights = WeightSet::open(place)?;
-        let unsupported = |what: String| CatalogError::unsupported(what, place);
-        let kind_of = tensor_kind::of_tensors(&weights);
-        let keys = TransformerKeys::detect(|key| weights.has(key));
-        let foreign = foreign_part::<WanTransformerConfig>(&weights, super::FAMILY, FOREIGN_PARTS);
-        if let Some(what) = foreign {
-            return Err(unsupported(what));
-        }
-        // Some storages have other names.
-        if (kind_of.family, kind_of.role) == ("wan", "transformer") {
-            storage::check(&weights, before_comma(&kind_of.text))?;
-        }
-        if keys.is_none() {
-            return Err(not_a_model(&kind_of, place));
-        }
-        let cfg = WanTransformerConfig::read(place)?;
-        let kind = kind_by_channels(&cfg).map_err(unsupported)?;
+        let cfg = whole_transformer::<WanFamily>(place, &weights)?;
+        let kind = kind_by_channels(&cfg);
+        let kind = kind.map_err(|what| CatalogError::unsupported(what, place))?;
         cfg.check_weights(&weights)?;
         Ok(Self {
             place: place.to_owned(),

@@ -3,13 +3,12 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::parts::{QWEN3_4B, qwen};
 use crate::families::prelude::*;
 use crate::footprint::streams::modulated_calls;
-use crate::networks::{ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig};
+use crate::networks::{ZImageControlConfig, ZImageTransformerConfig};
 
 pub const FAMILY: ModelFamily = ModelFamily::Z_IMAGE;
 
@@ -26,16 +25,7 @@ const SHIFT_OF_BASE_FROM: f64 = 4.5;
 const OMNI: &str = "a Z-Image Omni model";
 const CONTROL: &str = "a Z-Image ControlNet";
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    files: FileRules {
-        control_network,
-        control_weights: Some(NetworkFootprint::read::<ZImageControlConfig>),
-        ..definition::<ZImageFamily>().files
-    },
-    ..definition::<ZImageFamily>()
-};
-
-enum ZImageFamily {}
+pub(super) struct ZImageFamily;
 
 impl SingleTransformerFamily for ZImageFamily {
     type Config = ZImageTransformerConfig;
@@ -82,34 +72,28 @@ impl SingleTransformerFamily for ZImageFamily {
             Ok(())
         },
         transformer_need,
+        // alibaba-pai's union, whose versions the header shows.
+        control_nets: Some(ControlNets {
+            find: |weights, place| {
+                control_net(weights, place, |_: &ZImageControlConfig| ControlNetwork {
+                    family: FAMILY,
+                    label: "Z-Image ControlNet",
+                    kinds: &[],
+                    takes_masks: false,
+                })
+            },
+            footprint: NetworkFootprint::read::<ZImageControlConfig>,
+        }),
         lora: LoraTable {
-            network: |_| lora::NETWORK,
             signs: lora_signatures! {
                 "z_image" "Z-Image": "layers_#_attention_", "layers_#_feed_forward_", "layers_#_adaLN_modulation_",
                     "noise_refiner_#_", "context_refiner_#_";
             },
-            origins: &["z_image"],
-            has_musubi: false,
-            has_text_encoders: false,
+            accepts: |origin, _| origin == "z_image",
+            ..LoraTable::NONE
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-/// LoRAs for Z-Image.
-pub mod lora {
-    use crate::lora::{ExtraNames, LoraTarget, RowShare, of_transformer};
-    use crate::networks::ZImageTransformerConfig;
-
-    /// The transformer, in the authors' names.
-    pub const NETWORK: LoraTarget = LoraTarget::transformer("z_image", |_| {
-        let extra = ExtraNames {
-            // Some tools leave out the number of diffusers' name.
-            layers: &[("attention.out", "attention.to_out", RowShare::All)],
-            has_bare_norms: false,
-        };
-        of_transformer(&ZImageTransformerConfig::default(), true, extra)
-    });
 }
 
 /// The first name that shows a variant: `z_image_turbo_bf16`, `Z-Image-Base`, or the published name of Base, `z_image`
@@ -137,24 +121,6 @@ fn complete(config: &ZImageTransformerConfig, facts: &mut ModelFacts) {
     let [_, rows, columns] = config.axes_lens;
     let most = u32::try_from(rows.min(columns)).unwrap_or(u32::MAX);
     facts.limits.max_edge = most.saturating_mul(facts.limits.size_multiple);
-}
-
-/// Checks a ControlNet at a place: alibaba-pai's union, whose versions the header shows.
-fn control_network(
-    weights: &WeightSet,
-    place: &Path,
-) -> Option<Result<ControlNetwork, CatalogError>> {
-    let read = || {
-        ZImageControlConfig::read(place)?.check_weights(weights)?;
-        Ok(ControlNetwork {
-            family: FAMILY,
-            label: "Z-Image ControlNet",
-            kinds: &[],
-            takes_masks: false,
-        })
-    };
-    let keys = ZImageControlKeys::detect(|key| weights.has(key));
-    keys.is_some().then(read)
 }
 
 /// Blocks that read the text alone modulate nothing; ControlNets add bytes and blocks.

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use serde_json::json;
 
-use crate::families::{flux, wan};
+use crate::families::{flux, lora_target, wan};
 use crate::fitting::{LoraInfo, fitting_plan};
 use crate::formats::weights::header::WeightHeader;
 use crate::lora::tests::layers::{Files, KOHYA, PEFT, flux, one_layer, table_of};
@@ -58,7 +58,7 @@ fn a_lora_of_other_numbers_than_floats_is_refused_by_a_key_and_stray_scales_are_
 fn a_layer_under_two_names_is_changed_once_if_the_values_are_equal_and_refused_otherwise() {
     let files = Files::new();
     let base = flux();
-    let table = table_of(flux::lora::network(false), &base);
+    let table = table_of(lora_target(flux::FAMILY, false), &base);
     let peft = "transformer.double_blocks.0.img_attn.qkv";
     let default = ["lora_A.default.weight", "lora_B.default.weight"];
     let kohya = "lora_unet_double_blocks_0_img_attn_qkv";
@@ -104,7 +104,7 @@ fn a_layer_under_two_names_is_changed_once_if_the_values_are_equal_and_refused_o
 fn norms_of_a_dora_that_fit_neither_side_leave_their_layer_out() {
     let files = Files::new();
     let layer = "diffusion_model.blocks.0.ffn.0";
-    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let table = table_of(lora_target(wan::FAMILY, false), &transformer(T2V_1_3B));
     for (shape, fits) in [
         (vec![8960], true),
         (vec![8960, 1], true),

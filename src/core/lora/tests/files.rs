@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::catalog::IdentityCard;
-use crate::families::{flux, wan};
+use crate::families::{flux, lora_target, wan};
 use crate::fitting::{LoraInfo, check};
 use crate::job::LoraChoice;
 use crate::lora::tests::layers::{
@@ -189,7 +189,7 @@ fn a_layer_that_lacks_a_half_of_its_update_is_named_and_not_counted() {
         whole / 2
     );
     assert!(card.notices.contains(&notice), "{:?}", card.notices);
-    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let table = table_of(lora_target(wan::FAMILY, false), &transformer(T2V_1_3B));
     let coverage = LoraPlan::new(&file, &[table]).coverage;
     assert_eq!((coverage.applied, coverage.left_out), (whole - 4, 3));
     assert!(coverage.is_poor() && coverage.to_string().contains(&notice));
@@ -228,7 +228,7 @@ fn no_names_and_shapes_make_the_matching_panic() {
             let name = format!("double_blocks.0.img_attn.{part}.weight");
             base.insert(name, vec![rows, 3]);
         }
-        let plan = LoraPlan::new(&file, &[table_of(flux::lora::network(false), &base)]);
+        let plan = LoraPlan::new(&file, &[table_of(lora_target(flux::FAMILY, false), &base)]);
         let coverage = &plan.coverage;
         let counted = coverage.applied
             + coverage.unknown.len()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::catalog::IdentityCard;
-use crate::families::{flux, wan};
+use crate::families::{flux, lora_target, wan};
 use crate::fitting::{LoraInfo, fitting_plan};
 use crate::job::LoraChoice;
 use crate::lora::{LayerTable, LoraFile, LoraPlan, LoraTarget, RowRange};
@@ -133,7 +133,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
     let underscores = |layer: &str| layer.replace('.', "_");
     for dims in [T2V_1_3B, T2V_14B, I2V_14B, I2V_EXPERT, TI2V_5B] {
         let base = transformer(dims);
-        let table = table_of(wan::lora::NETWORK, &base);
+        let table = table_of(lora_target(wan::FAMILY, false), &base);
         let renames: [&dyn Fn(&str) -> String; 4] = [
             &|layer| format!("lora_unet_{}", underscores(layer)),
             &|layer| format!("lora_unet__{}", underscores(layer)),
@@ -151,7 +151,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
         }
     }
     let base = flux();
-    let table = table_of(flux::lora::network(false), &base);
+    let table = table_of(lora_target(flux::FAMILY, false), &base);
     for start in "lora_unet_ lycoris_ diffusion_model. transformer. ".split(' ') {
         let rename = |layer: &str| {
             if start.ends_with('_') {
@@ -169,7 +169,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
 #[test]
 fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
     let files = Files::new();
-    let table_of_flux = table_of(flux::lora::network(false), &flux());
+    let table_of_flux = table_of(lora_target(flux::FAMILY, false), &flux());
     let dim = 3072;
     for (names, outputs, rows) in [
         (
@@ -215,7 +215,7 @@ fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
 #[test]
 fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
     let files = Files::new();
-    let table = table_of(wan::lora::NETWORK, &transformer(T2V_14B));
+    let table = table_of(lora_target(wan::FAMILY, false), &transformer(T2V_14B));
     let refused = |shapes: &Shapes, family, table: &LayerTable| {
         let plan = fitting_plan(&files.read(shapes), family, std::slice::from_ref(table));
         plan.unwrap_err().to_string()
@@ -224,7 +224,7 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
     assert!(small.contains("Wan 14B") && small.contains("Wan 5B"));
     let layer = "diffusion_model.double_blocks.0.img_mlp.fc1";
     let hunyuan = one_layer(layer, [12288, 3072], PEFT);
-    let of_flux = table_of(flux::lora::network(false), &flux());
+    let of_flux = table_of(lora_target(flux::FAMILY, false), &flux());
     assert!(refused(&hunyuan, flux::FAMILY, &of_flux).contains("HunyuanVideo"));
     // All names are Flux's, but Flux has 19 such blocks.
     let deep = |block: u64| {
@@ -304,7 +304,7 @@ fn loras_of_unsupported_families_are_recognised_and_marked_unsupported() {
 #[test]
 fn layers_for_images_are_left_out_quietly_where_the_model_has_none() {
     let files = Files::new();
-    let table = table_of(wan::lora::NETWORK, &transformer(I2V_EXPERT));
+    let table = table_of(lora_target(wan::FAMILY, false), &transformer(I2V_EXPERT));
     let plan = fitting_plan(&files.read(&comfy(I2V_14B)), wan::FAMILY, &[table]).unwrap();
     let coverage = plan.coverage;
     let known = coverage.applied + coverage.images;
@@ -317,7 +317,7 @@ fn layers_for_images_are_left_out_quietly_where_the_model_has_none() {
 #[test]
 fn unknown_lora_keys_are_counted_and_low_coverage_is_flagged() {
     let files = Files::new();
-    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let table = table_of(lora_target(wan::FAMILY, false), &transformer(T2V_1_3B));
     let mut shapes = comfy(T2V_1_3B);
     let whole = shapes.len();
     for block in 30..40 {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::catalog::IdentityCard;
-use crate::families::wan;
+use crate::families::{lora_target, wan};
 use crate::fitting::LoraInfo;
 use crate::formats::weights::header::WeightHeader;
 use crate::lora::tests::layers::{Files, KOHYA, PEFT, RANK, lora_of, table_of};
@@ -34,7 +34,7 @@ fn read(shapes: &Shapes, notes: &Value) -> LoraFile {
 }
 
 fn update(file: &LoraFile) -> LoraUpdate {
-    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let table = table_of(lora_target(wan::FAMILY, false), &transformer(T2V_1_3B));
     let mut updates = LoraPlan::new(file, &[table]).updates;
     assert_eq!(updates.len(), 1);
     updates.remove(0)
@@ -162,7 +162,7 @@ fn the_alpha_tensor_of_a_layer_scales_it_in_any_type_and_one_that_is_no_number_l
         let path = with_alpha(&files, bytes, dtype, shape);
         let mut file = LoraFile::read(&path).unwrap();
         file.read_alphas().unwrap();
-        let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+        let table = table_of(lora_target(wan::FAMILY, false), &transformer(T2V_1_3B));
         let plan = LoraPlan::new(&file, &[table]);
         let found = plan.updates.first().map(|update| update.factor);
         let same = found.zip(*scale);
@@ -268,7 +268,7 @@ fn adapters_of_other_kinds_are_named() {
 
 #[test]
 fn a_layer_with_singular_values_or_cores_does_not_act_and_its_keys_are_named() {
-    let table = || table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let table = || table_of(lora_target(wan::FAMILY, false), &transformer(T2V_1_3B));
     for part in ["lora_E", "lokr_t2", "lora_mid.weight"] {
         let mut shapes = diffusers();
         shapes.insert(format!("transformer.{LAYER}.{part}"), vec![RANK, 1]);

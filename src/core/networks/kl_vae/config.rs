@@ -126,11 +126,10 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
         } else {
             None
         };
-        if latents != PUBLISHED_LATENTS && !is_normed {
-            return Err(format!(
-                "expected latents of {PUBLISHED_LATENTS} channels, as no config.json says how others are scaled, found {latents}"
-            ));
-        }
+        ensure!(
+            latents == PUBLISHED_LATENTS || is_normed,
+            "expected latents of {PUBLISHED_LATENTS} channels, as no config.json says how others are scaled, found {latents}"
+        );
         let blocks = count(weights, |n| conv(&format!("{list}.0.block.{n}.conv1")));
         let (scaling_factor, shift_factor) = K::SCALES_WITHOUT_CONFIG;
         Ok(Self {
@@ -161,11 +160,10 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
         check_only("patch_size", &self.patch_size.unwrap_or(patch), &patch)?;
         check_epsilon("batch_norm_eps", self.batch_norm_eps())?;
         let levels = self.block_out_channels.len();
-        if !(1..=MAX_LEVELS).contains(&levels) {
-            return Err(format!(
-                "expected 1 to {MAX_LEVELS} levels in block_out_channels, found {levels}"
-            ));
-        }
+        ensure!(
+            (1..=MAX_LEVELS).contains(&levels),
+            "expected 1 to {MAX_LEVELS} levels in block_out_channels, found {levels}"
+        );
         self.check_declared()?;
         let [down, up] = K::BLOCK_TYPES;
         for (name, types, usual) in [
@@ -186,11 +184,10 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
         let decoders = decoders.into_iter().flatten();
         for &width in self.block_out_channels.iter().chain(decoders) {
             check_sizes(&[("block_out_channels", width)])?;
-            if width % groups != 0 {
-                return Err(format!(
-                    "expected widths that norm_num_groups ({groups}) divides, found {width}"
-                ));
-            }
+            ensure!(
+                width % groups == 0,
+                "expected widths that norm_num_groups ({groups}) divides, found {width}"
+            );
         }
         check_scale("scaling_factor", self.scaling_factor)?;
         K::check(self)

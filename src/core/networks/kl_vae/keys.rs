@@ -9,20 +9,12 @@ use crate::networks::dialects::renamed_by_patterns;
 use crate::networks::prelude::*;
 use crate::networks::vae::VaeHalf;
 
-/// Dialects of an autoencoder's tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KlVaeDialect {
-    Authors,
-    Diffusers,
-    /// Of before its attention layers were all one.
-    OldDiffusers,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KlVaeKeys {
     /// Prefix of every name: `vae.`, or nothing.
     pub prefix: String,
-    dialect: KlVaeDialect,
+    /// diffusers' names within blocks, of after or of before its attention layers were all one; `None`: the authors' names.
+    layers: Option<&'static [NamePair]>,
     /// The convolutions next to the latents are named as parts of the halves: `encoder.quant_conv`.
     has_inner_convs: bool,
     /// Number of levels, since the authors count the decoder's from the other end.
@@ -52,16 +44,15 @@ impl KlVaeKeys {
         let prefix = prefix_before(keys.clone(), marks)?;
         let own = keys.filter_map(|key| key.strip_prefix(prefix));
         let has = |part: &str| own.clone().any(|key| key.contains(part));
-        let dialect = if !has("coder.mid_block.") {
-            KlVaeDialect::Authors
-        } else if has("mid_block.attentions.0.query.weight") {
-            KlVaeDialect::OldDiffusers
+        let is_old = has("mid_block.attentions.0.query.weight");
+        let layers = if is_old {
+            OLD_DIFFUSERS_LAYERS
         } else {
-            KlVaeDialect::Diffusers
+            DIFFUSERS_LAYERS
         };
         Some(Self {
             prefix: prefix.to_owned(),
-            dialect,
+            layers: has("coder.mid_block.").then_some(layers),
             has_inner_convs: has("coder.quant_conv.") || has("coder.post_quant_conv."),
             levels: levels(own),
         })
@@ -85,15 +76,10 @@ impl KlVaeKeys {
         if !half.is_empty() {
             return format!("{}{half}.{original}", self.prefix);
         }
-        let own = match self.dialect {
-            KlVaeDialect::Authors => original.to_owned(),
-            KlVaeDialect::Diffusers => {
-                diffusers_from_original(original, self.levels, DIFFUSERS_LAYERS)
-            }
-            KlVaeDialect::OldDiffusers => {
-                diffusers_from_original(original, self.levels, OLD_DIFFUSERS_LAYERS)
-            }
-        };
+        let own = self.layers.map_or_else(
+            || original.to_owned(),
+            |layers| diffusers_from_original(original, self.levels, layers),
+        );
         format!("{}{own}", self.prefix)
     }
 

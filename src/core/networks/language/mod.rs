@@ -95,14 +95,12 @@ impl NetworkConfig for LanguageConfig {
         };
         let [heads, shared] = heads_in_notes(weights).unwrap_or([queries / width, values / width]);
         let is_split = |rows: i64, heads: i64| heads > 0 && rows % heads == 0;
-        if !is_split(queries, heads)
-            || !is_split(values, shared)
-            || queries / heads != values / shared
-        {
-            return Err(format!(
-                "expected heads of {width}, as no config.json says how wide a head is, found {queries} query rows and {values} key rows"
-            ));
-        }
+        ensure!(
+            is_split(queries, heads)
+                && is_split(values, shared)
+                && queries / heads == values / shared,
+            "expected heads of {width}, as no config.json says how wide a head is, found {queries} query rows and {values} key rows"
+        );
         // The vision tower may be in another file.
         let sees = weights.names().any(|name| name.contains("visual."))
             || keys.prefix.ends_with("language_model.")
@@ -125,26 +123,32 @@ impl NetworkConfig for LanguageConfig {
         let (head_dim, theta) = (self.head_dim(), self.rope_theta());
         let scaling = [&self.rope_parameters, &self.rope_scaling].into_iter();
         let types = scaling.flatten();
-        let mut types = types.flat_map(|rope| rope.rope_type.iter().chain(&rope.old_type));
+        let types = types.flat_map(|rope| rope.rope_type.iter().chain(&rope.old_type));
         let is_plain = |rope: &str| rope == "default" || kind.has_rope_type(rope);
-        Err(if heads % shared != 0 {
-            format!(
-                "expected num_attention_heads that num_key_value_heads divides, found {heads} and {shared}"
-            )
-        } else if head_dim % 2 != 0 {
-            format!("expected an even head_dim, found {head_dim}")
-        } else if !(theta.is_finite() && theta >= 1.0) {
-            format!("expected a rope_theta of at least 1, found {theta}")
-        } else if let Some(rope) = types.find(|rope| !is_plain(rope)) {
-            format!("expected positions that are not scaled, found scaled ones ({rope})")
-        } else if self.attention_bias && !kind.has_biases() {
-            format!(
-                "expected layers without biases, as in every {}, found attention_bias",
-                kind.label()
-            )
-        } else {
-            return Ok(());
-        })
+        ensure!(
+            heads % shared == 0,
+            "expected num_attention_heads that num_key_value_heads divides, found {heads} and {shared}"
+        );
+        ensure!(
+            head_dim % 2 == 0,
+            "expected an even head_dim, found {head_dim}"
+        );
+        ensure!(
+            theta.is_finite() && theta >= 1.0,
+            "expected a rope_theta of at least 1, found {theta}"
+        );
+        for rope in types {
+            ensure!(
+                is_plain(rope),
+                "expected positions that are not scaled, found scaled ones ({rope})"
+            );
+        }
+        ensure!(
+            !self.attention_bias || kind.has_biases(),
+            "expected layers without biases, as in every {}, found attention_bias",
+            kind.label()
+        );
+        Ok(())
     }
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {

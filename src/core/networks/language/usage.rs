@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{LanguageConfig, LanguageKind};
 use crate::model::CatalogError;
+use crate::networks::config::ensure;
 use crate::networks::{NetworkConfig as _, config_path};
 
 /// Hidden states that are read. State 0 is the output of the embedding table, state `n` that of layer `n`.
@@ -71,14 +72,13 @@ impl LanguageUse {
 
     /// Like [`Self::read`], for a config that was read.
     pub fn truncated(self, config: LanguageConfig) -> Result<LanguageConfig, String> {
-        if config.kind() != self.kind {
-            return Err(format!(
-                "expected a {} text encoder, found a {} (model_type {})",
-                self.kind.label(),
-                config.kind().label(),
-                config.model_type
-            ));
-        }
+        ensure!(
+            config.kind() == self.kind,
+            "expected a {} text encoder, found a {} (model_type {})",
+            self.kind.label(),
+            config.kind().label(),
+            config.model_type
+        );
         self.tap.check(config.num_hidden_layers)?;
         Ok(LanguageConfig {
             tap: self.tap,

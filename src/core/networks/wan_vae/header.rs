@@ -5,6 +5,7 @@
 
 use super::{MAX_LEVELS, WanVaeConfig, WanVaeKeys};
 use crate::formats::weights::WeightSet;
+use crate::networks::config::ensure;
 use crate::networks::header::{not_a, sizes_of};
 
 /// Of Wan 2.1, as in diffusers' `AutoencoderKLWan`.
@@ -58,18 +59,16 @@ pub(super) fn config(weights: &WeightSet) -> Result<WanVaeConfig, String> {
     let dim_mult = multiples(levels.iter().map(|level| level.width), base_dim)?;
     let (first_mult, last_mult) = (dim_mult[0], dim_mult[dim_mult.len() - 1]);
     let decoder_base_dim = multiples([decoder_out[1]].into_iter(), first_mult)?[0];
-    if decoder_base_dim.saturating_mul(last_mult) != decoder_in[0] {
-        return Err(format!(
-            "expected a decoder that begins with {last_mult} times its base of {decoder_base_dim}, found {}",
-            decoder_in[0]
-        ));
-    }
+    ensure!(
+        decoder_base_dim.saturating_mul(last_mult) == decoder_in[0],
+        "expected a decoder that begins with {last_mult} times its base of {decoder_base_dim}, found {}",
+        decoder_in[0]
+    );
     let patch_size = (in_channels / 3).isqrt();
-    if in_channels != 3 * patch_size * patch_size || patch_size == 0 {
-        return Err(format!(
-            "expected colours of square patches, found {in_channels} channels"
-        ));
-    }
+    ensure!(
+        in_channels == 3 * patch_size * patch_size && patch_size != 0,
+        "expected colours of square patches, found {in_channels} channels"
+    );
     let (mean, std) = statistics(z_dim)?;
     let mut config = WanVaeConfig {
         base_dim,
@@ -144,26 +143,21 @@ fn levels(
         && levels
             .iter()
             .all(|level| level.num_blocks == levels[0].num_blocks);
-    if is_sound {
-        Ok(levels)
-    } else {
-        Err(format!(
-            "expected an encoder of 2 to {MAX_LEVELS} even levels, found {}",
-            levels.len()
-        ))
-    }
+    ensure!(
+        is_sound,
+        "expected an encoder of 2 to {MAX_LEVELS} even levels, found {}",
+        levels.len()
+    );
+    Ok(levels)
 }
 
 fn multiples(widths: impl Iterator<Item = i64>, base: i64) -> Result<Vec<i64>, String> {
-    widths
-        .map(|width| {
-            if width % base == 0 {
-                Ok(width / base)
-            } else {
-                Err(format!(
-                    "expected a multiple of {base}, found a width of {width}"
-                ))
-            }
-        })
-        .collect()
+    let multiple = |width: i64| {
+        ensure!(
+            width % base == 0,
+            "expected a multiple of {base}, found a width of {width}"
+        );
+        Ok(width / base)
+    };
+    widths.map(multiple).collect()
 }

@@ -165,37 +165,34 @@ impl WanVaeConfig {
 
     fn check_levels(&self) -> Result<(), String> {
         let (levels, steps) = (self.dim_mult.len(), self.temperal_downsample.len());
-        if !(2..=MAX_LEVELS).contains(&levels) || steps + 1 != levels {
-            return Err(format!(
-                "expected 2 to {MAX_LEVELS} levels in dim_mult and one less in temperal_downsample, found {levels} and {steps}"
-            ));
-        }
+        ensure!(
+            (2..=MAX_LEVELS).contains(&levels) && steps + 1 == levels,
+            "expected 2 to {MAX_LEVELS} levels in dim_mult and one less in temperal_downsample, found {levels} and {steps}"
+        );
         for &factor in &self.dim_mult {
             check_sizes(&[("dim_mult", factor)])?;
         }
-        if self.temporal_factor() > Self::ENCODER_FRAMES {
-            return Err(format!(
-                "expected a temperal_downsample that halves time at most twice, found {} times",
-                self.time_steps()
-            ));
-        }
+        ensure!(
+            self.temporal_factor() <= Self::ENCODER_FRAMES,
+            "expected a temperal_downsample that halves time at most twice, found {} times",
+            self.time_steps()
+        );
         Ok(())
     }
 
     fn check_pixels(&self) -> Result<(), String> {
         let patch = self.patch();
-        if !(1..=MAX_PATCH).contains(&patch) {
-            return Err(format!(
-                "expected a patch_size between 1 and {MAX_PATCH}, found {patch}"
-            ));
-        }
+        ensure!(
+            (1..=MAX_PATCH).contains(&patch),
+            "expected a patch_size between 1 and {MAX_PATCH}, found {patch}"
+        );
         let (pixels, channels) = (self.pixel_channels(), [self.in_channels, self.out_channels]);
-        if channels != [pixels; 2] {
-            return Err(format!(
-                "expected {pixels} in_channels and out_channels (3 times patch_size squared), found {} and {}",
-                channels[0], channels[1]
-            ));
-        }
+        ensure!(
+            channels == [pixels; 2],
+            "expected {pixels} in_channels and out_channels (3 times patch_size squared), found {} and {}",
+            channels[0],
+            channels[1]
+        );
         // Product of the levels and the patch.
         let (space, time) = (self.spatial_factor(), self.temporal_factor());
         let stated = self.scale_factor_spatial.unwrap_or(space);
@@ -234,18 +231,17 @@ impl WanVaeConfig {
         let up = self.decoder_levels().into_iter();
         let up = up.map(|it| (it.output * it.folded(), it.input, it));
         for (many, few, level) in down.chain(up) {
-            if level.next < 1 {
-                return Err(format!(
-                    "expected levels by dim_mult whose widths can be halved, found one of {}",
-                    level.output
-                ));
-            }
-            if level.has_shortcut && many % few != 0 {
-                return Err(format!(
-                    "expected levels by dim_mult whose widths divide each other, found one from {} to {}",
-                    level.input, level.output
-                ));
-            }
+            ensure!(
+                level.next >= 1,
+                "expected levels by dim_mult whose widths can be halved, found one of {}",
+                level.output
+            );
+            ensure!(
+                !level.has_shortcut || many % few == 0,
+                "expected levels by dim_mult whose widths divide each other, found one from {} to {}",
+                level.input,
+                level.output
+            );
         }
         Ok(())
     }

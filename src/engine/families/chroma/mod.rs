@@ -18,9 +18,9 @@
 
 use std::rc::Rc;
 
-use safelight_core::families::chroma::{self, CALLS_AT_ONCE, TEXT_TOKENS, lora};
+use safelight_core::families::ModelFamily;
+use safelight_core::families::chroma::{CALLS_AT_ONCE, TEXT_TOKENS};
 use safelight_core::job::JobFolder;
-use safelight_core::lora::LoraTarget;
 use safelight_core::networks::{ChromaTransformerConfig, SchedulerConfig, T5Kind};
 use tch::{Device, Kind, Tensor};
 
@@ -37,7 +37,7 @@ use crate::streams::{FluxSequence, StreamModulations};
 use crate::text::{EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, embeds_of, read_t5};
 use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
-pub(crate) static FAMILY: ImageFamily<ChromaTransformer> = ImageFamily::new(chroma::FAMILY);
+pub(crate) static FAMILY: ImageFamily<ChromaTransformer> = ImageFamily::NEW;
 
 /// Indices of shift and scale of the last layer, in every dialect.
 const SHIFT_AND_SCALE: (i64, i64) = (0, 1);
@@ -58,7 +58,7 @@ impl ImageModel for ChromaTransformer {
     type Context = FluxSequence;
     type Modulation = StreamModulations;
 
-    const LORA: fn(bool) -> LoraTarget = |_| lora::NETWORK;
+    const FAMILY: ModelFamily = ModelFamily::CHROMA;
 
     fn new(config: &ChromaTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let w = &Self::dialect(w).weights;

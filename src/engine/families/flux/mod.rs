@@ -16,9 +16,9 @@ mod control;
 
 use std::path::Path;
 
-use safelight_core::families::flux::{self, lora};
+use safelight_core::families::ModelFamily;
+use safelight_core::families::flux::lora;
 use safelight_core::job::{GenerateRequest, JobFolder, LoraChoice};
-use safelight_core::lora::LoraTarget;
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{
     FluxTransformerConfig, FluxTransformerKeys, NetworkConfig as _, ReduxConfig, SchedulerConfig,
@@ -48,7 +48,7 @@ use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
 pub use control::FluxControl;
 
-pub(crate) static FAMILY: ImageFamily<FluxTransformer> = ImageFamily::new(flux::FAMILY);
+pub(crate) static FAMILY: ImageFamily<FluxTransformer> = ImageFamily::NEW;
 
 /// Base of the RoPE frequencies.
 pub const ROPE_THETA: f64 = 10000.0;
@@ -95,7 +95,7 @@ impl ImageModel for FluxTransformer {
     type Context = FluxContext;
     type Modulation = StreamModulations;
 
-    const LORA: fn(bool) -> LoraTarget = lora::network;
+    const FAMILY: ModelFamily = ModelFamily::FLUX;
     const REFERENCES: Option<ReferenceEncoding> = Some(REFERENCE_ENCODING);
     const MODULATES_BY_TEXT: bool = true;
 

@@ -15,9 +15,9 @@
 
 use std::rc::Rc;
 
-use safelight_core::families::flux2::{self, LANGUAGE, PROMPT, lora};
+use safelight_core::families::ModelFamily;
+use safelight_core::families::flux2::{LANGUAGE, PROMPT};
 use safelight_core::job::JobFolder;
-use safelight_core::lora::LoraTarget;
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{Flux2TransformerConfig, Flux2TransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
@@ -35,7 +35,7 @@ use crate::streams::{FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
 use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
-pub(crate) static FAMILY: ImageFamily<Flux2Transformer> = ImageFamily::new(flux2::FAMILY);
+pub(crate) static FAMILY: ImageFamily<Flux2Transformer> = ImageFamily::NEW;
 
 /// Denoising strength of diffusers' pipeline.
 const STRENGTH: f64 = 0.8;
@@ -69,7 +69,7 @@ impl ImageModel for Flux2Transformer {
     type Context = FluxSequence;
     type Modulation = StreamModulations;
 
-    const LORA: fn(bool) -> LoraTarget = lora::network;
+    const FAMILY: ModelFamily = ModelFamily::FLUX2;
     const STRENGTH: f64 = STRENGTH;
     const REFERENCES: Option<ReferenceEncoding> =
         Some(ReferenceEncoding::of(|image, _| prepared(image)));

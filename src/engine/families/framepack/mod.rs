@@ -20,7 +20,7 @@ mod stages;
 mod transformer;
 
 use crate::{Weights, WeightsError};
-use safelight_core::families::framepack::lora;
+use safelight_core::families::{ModelFamily, lora_target};
 use safelight_core::job::LoraChoice;
 use safelight_core::lora::Expert;
 use safelight_core::networks::FramePackTransformerKeys;
@@ -36,7 +36,7 @@ pub use transformer::{
 /// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FramePackTransformer::new`].
 pub fn with_loras(weights: &Weights, loras: &[LoraChoice]) -> Result<Weights, WeightsError> {
     let keys = FramePackTransformerKeys::of(|key| weights.has(key));
-    let network = lora::network(keys.is_diffusers);
+    let network = lora_target(ModelFamily::FRAMEPACK, keys.is_diffusers);
     let named = weights.translated(move |name| keys.file_key(name));
     weights.with_loras(loras, Expert::Only, network, &named)
 }

@@ -15,9 +15,9 @@
 //! Shapes: `B` images of one text; `L` tokens, `T` of text and then `I` of an image; `C` width, `H` heads of `D`, `G` heads
 //! of keys and values; `S` hidden states of each text token.
 
-use safelight_core::families::krea2::{self, LANGUAGE, PROMPT, lora};
+use safelight_core::families::ModelFamily;
+use safelight_core::families::krea2::{LANGUAGE, PROMPT};
 use safelight_core::job::JobFolder;
-use safelight_core::lora::LoraTarget;
 use safelight_core::networks::krea2_transformer::BlockShape;
 use safelight_core::networks::{Krea2TransformerConfig, Krea2TransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
@@ -36,7 +36,7 @@ use crate::step_cache::BlockSkipper;
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
 use crate::{EngineError, Hooks, StageWork, Weights, WeightsError};
 
-pub(crate) static FAMILY: ImageFamily<Krea2Transformer> = ImageFamily::new(krea2::FAMILY);
+pub(crate) static FAMILY: ImageFamily<Krea2Transformer> = ImageFamily::NEW;
 
 /// Numbers of tokens between which the published shift is interpolated.
 const SHIFT_TOKENS: [i64; 2] = [256, 6400];
@@ -88,7 +88,7 @@ impl ImageModel for Krea2Transformer {
     type Context = Krea2Context;
     type Modulation = Krea2Modulation;
 
-    const LORA: fn(bool) -> LoraTarget = |_| lora::NETWORK;
+    const FAMILY: ModelFamily = ModelFamily::KREA2;
 
     fn new(config: &Krea2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let w = &Self::dialect(w).weights;

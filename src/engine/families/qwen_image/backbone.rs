@@ -13,39 +13,33 @@ use tch::{Device, Kind, Tensor};
 
 use super::QwenImageTransformer;
 use crate::controls::LoadedControls;
-use crate::nn::{Mlp, NUM_TIMESTEPS, Rope, TokenRmsNorm, scaled_timestep_embedding};
+use crate::nn::{NUM_TIMESTEPS, Rope, TokenRmsNorm, scaled_timestep_embedding};
 use crate::stages::images::{ControlImage, ControlNet, StreamControlNet};
 use crate::streams::{
-    ControlNetBlocks, DoubleModulation, EPS, FluxSequence, SequenceEmbedder, StreamBlocks,
-    embedder, of_timestep,
+    ControlNetBlocks, EPS, FluxSequence, SequenceEmbedder, StreamBlocks, StreamModulation,
+    StreamModulations,
 };
 use crate::{EngineError, StageWork, Weights, WeightsError};
 
 pub(super) struct QwenImageBackbone {
     pub(super) entry: SequenceEmbedder,
     txt_norm: TokenRmsNorm,
-    time_in: Mlp,
+    modulation: StreamModulation,
     pub(super) blocks: StreamBlocks,
-    /// Per block.
-    modulation: Vec<DoubleModulation>,
 }
 
 impl QwenImageBackbone {
-    /// `w`: by the names of Flux's authors
+    /// `w`: by the names of Flux's authors; `last`: weights of the final layer, which ControlNets lack
     pub(super) fn new(
         config: &QwenImageTransformerConfig,
         w: &Weights,
+        last: Option<&Weights>,
     ) -> Result<Self, WeightsError> {
-        let (dim, text) = (config.dim(), config.joint_attention_dim);
-        let time = &w.with_kind(Kind::Float) / "time_in";
-        let shape = config.streams();
-        let blocks = (0..config.num_layers).map(|i| w / "double_blocks" / i);
-        let modulation = blocks.map(|w| DoubleModulation::new(dim, &w));
+        let (text, shape) = (config.joint_attention_dim, config.streams());
         Ok(Self {
             entry: SequenceEmbedder::new(&shape, config.in_channels, text, w)?,
             txt_norm: TokenRmsNorm::new(text, EPS, &(w / "txt_norm"))?,
-            time_in: embedder(true, SINUSOIDS, dim, &time)?,
-            modulation: modulation.collect::<Result<_, _>>()?,
+            modulation: StreamModulation::new(&shape, None, w, last)?,
             blocks: StreamBlocks::new(&shape, w)?,
         })
     }
@@ -62,22 +56,12 @@ impl QwenImageBackbone {
             .text(&self.txt_norm.forward(&prompt.contiguous()))
     }
 
-    /// Embeds timesteps of the scheduler, 1000 for pure noise: `(N, C)`, the input of all modulation layers
-    pub(super) fn time(&self, timesteps: &[f32]) -> Tensor {
-        let (device, kind) = self.place();
+    /// Modulation for each timestep of the scheduler; 1000 is pure noise.
+    pub(super) fn modulations(&self, timesteps: &[f32]) -> Vec<StreamModulations> {
         let times = timesteps.iter().map(|t| t / NUM_TIMESTEPS);
-        let times = Tensor::from_slice(&times.collect::<Vec<_>>()).to_device(device);
+        let times = Tensor::from_slice(&times.collect::<Vec<_>>()).to_device(self.entry.device);
         let sinusoids = scaled_timestep_embedding(&times, f64::from(NUM_TIMESTEPS), SINUSOIDS);
-        self.time_in
-            .forward(&sinusoids, |xs| xs.silu())
-            .silu()
-            .to_kind(kind)
-    }
-
-    /// Modulation of each block, text first: `(N, C)` -> `(2, N, 6 C)`
-    pub(super) fn modulations(&self, time: &Tensor) -> Vec<Tensor> {
-        let blocks = self.modulation.iter().map(|layers| layers.forward(time));
-        blocks.collect()
+        self.modulation.modulations(&sinusoids, None)
     }
 }
 
@@ -87,7 +71,6 @@ impl QwenImageBackbone {
 pub struct QwenImageControl {
     backbone: QwenImageBackbone,
     control: ControlNetBlocks,
-    config: QwenImageControlConfig,
 }
 
 impl QwenImageControl {
@@ -97,9 +80,8 @@ impl QwenImageControl {
         let w = &w.translated(move |name| keys.file_key(name));
         let shape = config.blocks.streams();
         Ok(Self {
-            backbone: QwenImageBackbone::new(&config.blocks, w)?,
+            backbone: QwenImageBackbone::new(&config.blocks, w, None)?,
             control: ControlNetBlocks::new(&shape, config.control_channels(), w)?,
-            config: config.clone(),
         })
     }
 
@@ -136,10 +118,8 @@ impl ControlNet for QwenImageControl {
         timesteps: &[f32],
         _: &FluxSequence,
     ) -> Vec<Vec<Tensor>> {
-        let blocks = self.backbone.modulations(&self.backbone.time(timesteps));
-        let dim = self.config.blocks.dim();
-        let each = 0..timesteps.len() as i64;
-        each.map(|i| of_timestep(&blocks, i, dim)).collect()
+        let each = self.backbone.modulations(timesteps).into_iter();
+        each.map(|it| it.blocks).collect()
     }
 }
 

@@ -18,9 +18,8 @@ mod backbone;
 mod text;
 
 use backbone::QwenImageBackbone;
-use safelight_core::families::qwen_image::{self, lora};
+use safelight_core::families::ModelFamily;
 use safelight_core::job::JobFolder;
-use safelight_core::lora::LoraTarget;
 use safelight_core::networks::{QwenImageTransformerConfig, SchedulerConfig, ZERO_TIME};
 use tch::{Device, Kind, Tensor};
 
@@ -32,20 +31,18 @@ use crate::stages::images::{
     ContextInput, ForwardPass, ImageConditioning, ImageModel, ReferenceEncoding,
 };
 use crate::step_cache::{BlockSkipper, CacheCalibration, ResidualMagnitudes};
-use crate::streams::{BlocksForward, DoubleOutput, EPS, TokenRanges};
+use crate::streams::{BlocksForward, DoubleOutput, EPS, StreamModulations, TokenRanges};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
 pub use backbone::QwenImageControl;
 
-pub(crate) static FAMILY: ImageFamily<QwenImageTransformer> = ImageFamily::new(qwen_image::FAMILY);
+pub(crate) static FAMILY: ImageFamily<QwenImageTransformer> = ImageFamily::NEW;
 
 const ROPE_THETA: f64 = 10000.0;
 
 pub struct QwenImageTransformer {
     backbone: QwenImageBackbone,
-    /// Scale and shift of the last norm.
-    last_modulation: Linear,
     last: Linear,
     config: QwenImageTransformerConfig,
 }
@@ -58,14 +55,6 @@ pub struct QwenImageContext {
     rope: Rope,
     /// Tokens of references: `(1, R, in_channels)`
     references: Option<Tensor>,
-}
-
-/// Modulation vectors for one timestep.
-pub struct QwenImageModulation {
-    /// Per block, text first, and those of references if they have another timestep: `(2 or 3, 6, C)`
-    blocks: Vec<Tensor>,
-    /// Scale and shift: `(1, 2, C)`
-    last: Tensor,
 }
 
 impl QwenImageTransformer {
@@ -95,9 +84,9 @@ impl ImageModel for QwenImageTransformer {
     type Config = QwenImageTransformerConfig;
     type Control = QwenImageControl;
     type Context = QwenImageContext;
-    type Modulation = QwenImageModulation;
+    type Modulation = StreamModulations;
 
-    const LORA: fn(bool) -> LoraTarget = |_| lora::NETWORK;
+    const FAMILY: ModelFamily = ModelFamily::QWEN_IMAGE;
     const REFERENCES: Option<ReferenceEncoding> = Some(text::ENCODING);
     const RESCALES_TO_COND: bool = true;
 
@@ -106,11 +95,8 @@ impl ImageModel for QwenImageTransformer {
         w.ignore(&format!("{}{ZERO_TIME}", dialect.prefix));
         let (w, dim) = (&dialect.weights, config.dim());
         let last = w / "final_layer";
-        // Run once for all steps.
-        let modulation = &last.seldom() / "adaLN_modulation" / 1;
         Ok(Self {
-            backbone: QwenImageBackbone::new(config, w)?,
-            last_modulation: Linear::new(dim, 2 * dim, &modulation)?,
+            backbone: QwenImageBackbone::new(config, w, Some(&last))?,
             last: Linear::new(dim, config.in_channels, &(&last / "linear"))?,
             config: config.clone(),
         })
@@ -135,29 +121,19 @@ impl ImageModel for QwenImageTransformer {
         })
     }
 
-    fn modulations(&self, timesteps: &[f32], _: &QwenImageContext) -> Vec<QwenImageModulation> {
-        // Modulation of references comes last.
+    /// Vectors of references, which have a timestep without noise, follow those of text and image in each block.
+    fn modulations(&self, timesteps: &[f32], _: &QwenImageContext) -> Vec<StreamModulations> {
         let zero = self.config.zero_cond_t.then_some(0.0);
         let times: Vec<f32> = timesteps.iter().copied().chain(zero).collect();
-        let time = self.backbone.time(&times);
-        let blocks = self.backbone.modulations(&time);
-        let last = self.last_modulation.forward(&time);
-        let (dim, count) = (self.config.dim(), timesteps.len() as i64);
-        let of_block = |all: &Tensor, i: i64| {
-            // u n (m c) -> u m c
-            let own = all.select(1, i).view([2, 6, dim]);
-            if zero.is_none() {
-                return own;
+        let mut all = self.backbone.modulations(&times);
+        let references = zero.and_then(|_| all.pop());
+        for own in &mut all {
+            let references = references.iter().flat_map(|it| &it.blocks);
+            for (block, references) in own.blocks.iter_mut().zip(references) {
+                *block = Tensor::cat(&[&*block, &references.narrow(0, 1, 1)], 0);
             }
-            let references = all.get(1).get(count).view([1, 6, dim]);
-            Tensor::cat(&[own, references], 0)
-        };
-        (0..count)
-            .map(|i| QwenImageModulation {
-                blocks: blocks.iter().map(|all| of_block(all, i)).collect(),
-                last: last.get(i).view([1, 2, dim]),
-            })
-            .collect()
+        }
+        all
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, as large
@@ -180,11 +156,13 @@ impl ImageModel for QwenImageTransformer {
         let blocks = modulation.blocks.iter();
         let blocks = blocks.map(|all| all.narrow(0, 0, ranges.len() as i64));
         let blocks: Vec<Tensor> = blocks.collect();
+        let last_modulation = modulation.final_layer.as_ref();
+        let last_modulation = last_modulation.expect("a transformer has a final layer");
         let [whole, of_img] = [tokens.count(), tokens.img.1].map(|count| [(0, count)]);
         // diffusers has the scale first.
         let [last, last_of_img] = [&whole, &of_img].map(|ranges| FusedNorm::Modulated {
             rows: TokenRows {
-                values: &modulation.last,
+                values: last_modulation,
                 ranges,
             },
             shift: 1,

@@ -87,7 +87,7 @@ fn network_of<M: ControlledModel>(config: &M::ControlConfig, tensors: &Tensors) 
 }
 
 fn fixture_network<M: ControlledModel>(kind: &str) -> M::Control {
-    let fixture = Fixture::<M>::of(M::FAMILY, kind);
+    let fixture = Fixture::<M>::of(&ImageFamily::<M>::NEW, kind);
     network_of::<M>(&fixture.config, &fixture.tensors)
 }
 
@@ -145,7 +145,7 @@ fn assert_steers<M: ControlledModel>() {
         let input = input(&model, "in.latents", 1);
         let plain = predict(&model, &input, &[], ControlKind::Depth);
         for kind in M::KINDS {
-            let fixture = Fixture::<M>::of(M::FAMILY, kind);
+            let fixture = Fixture::<M>::of(&ImageFamily::<M>::NEW, kind);
             let network = network_of::<M>(&fixture.config, &fixture.tensors);
             let at =
                 |strength| predict(&model, &input, &[(&network, strength)], ControlKind::Depth);
@@ -169,7 +169,7 @@ fn assert_streams<M: ControlledModel>() {
     let model = model::<M>();
     let input = input(&model, "in.latents", 1);
     for kind in M::KINDS {
-        let fixture = Fixture::<M>::of(M::FAMILY, kind);
+        let fixture = Fixture::<M>::of(&ImageFamily::<M>::NEW, kind);
         let (_folder, path) = written(&fixture.tensors);
         let predictions = [None, Some(0)].map(|resident| {
             let w = opened(&path).with_residency(resident);
@@ -245,7 +245,7 @@ fn only_a_union_for_flux_depends_on_the_kind_of_control_image_and_needs_it() {
 fn fp8_controlnet_matches_its_dequantised_weights() {
     let model = model::<FluxTransformer>();
     let input = input(&model, "in.latents", 1);
-    let fixture = Fixture::<FluxTransformer>::of(FluxTransformer::FAMILY, "union");
+    let fixture = Fixture::<FluxTransformer>::of(&ImageFamily::<FluxTransformer>::NEW, "union");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("control.safetensors");
     let of = |w: &Weights| {
@@ -272,7 +272,7 @@ fn fp8_controlnet_matches_its_dequantised_weights() {
 fn z_image_controlnet_with_a_zero_refiner_matches_version_2_0() {
     type ZFixture = Fixture<ZImageTransformer>;
     let [mut second, third] =
-        ["2.0", "2.1"].map(|kind| ZFixture::of(ZImageTransformer::FAMILY, kind));
+        ["2.0", "2.1"].map(|kind| ZFixture::of(&ImageFamily::<ZImageTransformer>::NEW, kind));
     let mut tensors = std::mem::take(&mut second.tensors);
     for (name, tensor) in third.tensors {
         if name.starts_with("control_noise_refiner.") {

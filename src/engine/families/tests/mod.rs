@@ -40,8 +40,6 @@ pub(crate) type Tensors = BTreeMap<String, Tensor>;
 
 /// A transformer with a tiny version, whose fixtures are in the folder of `tests/fixtures` with the family's name.
 pub(crate) trait TinyModel: ImageModel {
-    const FAMILY: &'static ImageFamily<Self>;
-
     fn facts() -> Facts;
 
     /// The authors' tensors from diffusers'; equal if there is one dialect.

@@ -105,7 +105,7 @@ fn assert_skips<M: TinyModel>() {
             let found = prediction_without::<M>(&config, &w, blocks.parse().unwrap());
             assert!(distance(&found, &whole) > 0.01, "{name}");
             if M::facts().has_skips {
-                let key = format!("{}.{name}", M::FAMILY.id());
+                let key = format!("{}.{name}", M::FAMILY.id);
                 assert_close(&key, &found, &skipped(&key), limit_of::<M>("none"));
             }
         }

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use safelight_core::families::wan::lora;
+use safelight_core::families::{ModelFamily, lora_target};
 use safelight_core::job::{ControlSettings, GenerateRequest, LoraChoice};
 use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
@@ -337,8 +337,9 @@ pub fn open_transformer(
 ) -> Result<Weights, EngineError> {
     let weights = how.open(place)?;
     let keys = TransformerKeys::of(|key| weights.has(key));
+    let target = lora_target(ModelFamily::WAN, keys.is_diffusers);
     let weights = weights.translated(move |original| keys.file_key(original));
-    Ok(weights.with_loras(loras, expert, lora::NETWORK, &weights)?)
+    Ok(weights.with_loras(loras, expert, target, &weights)?)
 }
 
 /// Approximate memory of one pass over `tokens`: input, output and activation of the widest layer, and queries, keys,

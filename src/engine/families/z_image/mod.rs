@@ -19,9 +19,9 @@ mod control;
 
 use block::ZImageBlock;
 use control::ControlHiddenStates;
-use safelight_core::families::z_image::{self, LANGUAGE, PROMPT, lora};
+use safelight_core::families::ModelFamily;
+use safelight_core::families::z_image::{LANGUAGE, PROMPT};
 use safelight_core::job::JobFolder;
-use safelight_core::lora::LoraTarget;
 use safelight_core::networks::z_image_transformer::{SINUSOIDS, TIME_WIDTH, TOKENS_MULTIPLE};
 use safelight_core::networks::{SchedulerConfig, ZImageTransformerConfig};
 use tch::{Device, Kind, Tensor};
@@ -41,7 +41,7 @@ use crate::{EngineError, StageWork, Weights, WeightsError};
 
 pub use control::{ZImageControl, ZImageControlModulation};
 
-pub(crate) static FAMILY: ImageFamily<ZImageTransformer> = ImageFamily::new(z_image::FAMILY);
+pub(crate) static FAMILY: ImageFamily<ZImageTransformer> = ImageFamily::NEW;
 
 /// Latents along the edge of a token.
 const PATCH: i64 = 2;
@@ -99,7 +99,7 @@ impl ImageModel for ZImageTransformer {
     type Context = ZImageContext;
     type Modulation = ZImageModulation;
 
-    const LORA: fn(bool) -> LoraTarget = |_| lora::NETWORK;
+    const FAMILY: ModelFamily = ModelFamily::Z_IMAGE;
     const SAMPLES_CONTROLS: bool = false;
     const PACKS: bool = false;
     const TEXT_INPUT: &'static str = "cap_feats";

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use safelight_core::families::{ModelFamily, lora_target};
 use safelight_core::job::{JobFolder, LoraChoice, StepCache as StepCacheChoice};
 use safelight_core::lora::{Expert, LoraTarget};
 use safelight_core::networks::dialects::TensorKeys;
@@ -57,8 +58,7 @@ pub trait ImageModel: Sized + 'static {
     /// Modulation of all blocks for one timestep.
     type Modulation;
 
-    /// Layers that LoRAs change, in a file with diffusers' names and in one with others.
-    const LORA: fn(is_diffusers: bool) -> LoraTarget;
+    const FAMILY: ModelFamily;
     /// Denoising strength if the request has none.
     const STRENGTH: f64 = BASE_STRENGTH;
     /// Encoding of reference images, in models that see some.
@@ -121,7 +121,7 @@ pub trait ImageModel: Sized + 'static {
         let keys = TensorKeys::<Self::Config>::of(|key| w.has(key));
         WeightsDialect {
             prefix: keys.prefix,
-            lora: (Self::LORA)(keys.is_diffusers),
+            lora: lora_target(Self::FAMILY, keys.is_diffusers),
             weights: w.translated(move |name| keys.file_key(name)),
         }
     }

@@ -19,8 +19,6 @@ use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 
 impl TinyModel for ChromaTransformer {
-    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
-
     fn facts() -> Facts {
         Facts {
             fixtures: Fixtures::of("chroma"),

@@ -41,8 +41,6 @@ mod references;
 mod streaming;
 
 impl TinyModel for FluxTransformer {
-    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
-
     fn facts() -> Facts {
         Facts {
             fixtures: Fixtures {

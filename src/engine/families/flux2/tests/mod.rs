@@ -25,8 +25,6 @@ single_blocks.N.linear1 -> single_transformer_blocks.N.attn.to_qkv_mlp_proj
 single_blocks.N.linear2 -> single_transformer_blocks.N.attn.to_out";
 
 impl TinyModel for Flux2Transformer {
-    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
-
     fn facts() -> Facts {
         Facts {
             fixtures: Fixtures::of("flux2"),

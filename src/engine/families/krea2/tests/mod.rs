@@ -39,8 +39,6 @@ last.norm.scale -> final_layer.norm.weight
 last.modulation.lin -> final_layer.scale_shift_table";
 
 impl TinyModel for Krea2Transformer {
-    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
-
     fn facts() -> Facts {
         Facts {
             fixtures: Fixtures::of("krea2"),

@@ -10,8 +10,6 @@ use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 
 impl TinyModel for QwenImageTransformer {
-    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
-
     fn facts() -> Facts {
         Facts {
             fixtures: Fixtures::of("qwen_image"),

@@ -9,8 +9,6 @@ use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 
 impl TinyModel for ZImageTransformer {
-    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
-
     fn facts() -> Facts {
         Facts {
             fixtures: Fixtures::of("z_image"),
