@@ -58,8 +58,10 @@ fn clear(args: &DoctorArgs, environment: &CliEnvironment) -> ExitCode {
     let settings = &environment.loaded.settings.runtime;
     let inherited = environment::inherited();
     match miopen::clear(&miopen::places(&environment.paths, settings, &inherited)) {
-        Ok(bytes) if args.json => out::print_json(&json!({"cleared_bytes": bytes}), 0),
-        Ok(bytes) => out::print(&format!("cleared {}\n", size_text(bytes)), 0),
+        Ok(bytes) => {
+            let text = format!("cleared {}\n", size_text(bytes));
+            out::print_either(args.json, &json!({"cleared_bytes": bytes}), &text, 0)
+        }
         Err(err) => {
             let what = format!("MIOpen's cache cannot be cleared: {err}");
             let err = JobError::new(JobErrorKind::Disk, what);

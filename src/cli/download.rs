@@ -65,7 +65,7 @@ impl<'a> DownloadRun<'a> {
         };
         if models.exists() && !models.is_dir() {
             let text = format!("this is a file, not a folder: {}", models.display());
-            return Err(JobError::new(JobErrorKind::InvalidRequest, text));
+            return Err(JobError::invalid(text));
         }
         Ok(Self {
             args,
@@ -90,7 +90,7 @@ impl<'a> DownloadRun<'a> {
                 self.say_here("This model is on this disk", Path::new(&self.args.model));
                 return Ok(0);
             };
-            return Err(JobError::from(&err));
+            return Err(err.into());
         };
         if entry.to_fetch().next().is_none() {
             return Err(nothing_to_fetch(entry, &catalog));

@@ -9,7 +9,7 @@ use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings,
 use crate::runtimes;
 use crate::telemetry::SystemRoots;
 use crate::worker::link::EngineLauncher;
-use crate::worker::{JobSources, ProcessLauncher, WorkerLimits, WorkerOptions};
+use crate::worker::{ProcessLauncher, WorkerOptions};
 
 /// The user's folders and settings.
 #[derive(Debug)]
@@ -54,45 +54,22 @@ impl CliEnvironment {
 
     /// For a worker that heeds later changes of the settings file.
     pub fn worker_options(&self) -> WorkerOptions {
-        let file = self.paths.settings_file();
-        self.worker_options_by(move || Settings::load(&file).settings)
+        let (file, paths) = (self.paths.settings_file(), self.paths.clone());
+        WorkerOptions {
+            paths: self.paths.clone(),
+            finished_on: Box::new(move |libtorch| runtimes::finished_on(&paths, libtorch)),
+            roots: SystemRoots::of_this_machine(),
+            settings: Box::new(move || Settings::load(&file).settings),
+        }
     }
 
     /// For a worker that goes by the settings of the window, which stay as they were while the file is broken.
     pub fn worker_options_of(&self, live: &LiveSettings) -> WorkerOptions {
         let live = live.clone();
-        self.worker_options_by(move || live.get().as_ref().clone())
-    }
-
-    fn worker_options_by(
-        &self,
-        settings: impl Fn() -> Settings + Clone + Send + 'static,
-    ) -> WorkerOptions {
         WorkerOptions {
-            jobs: self.paths.jobs(),
-            estimates: Some(self.paths.times_file()),
-            telemetry: Some(self.paths.telemetry()),
-            conv_backends: Some(self.paths.conv_backends_file()),
-            counters: Some(self.paths.memory_counters()),
-            finished_on: {
-                let paths = self.paths.clone();
-                Box::new(move |libtorch| runtimes::finished_on(&paths, libtorch))
-            },
-            roots: SystemRoots::of_this_machine(),
-            limits: {
-                let settings = settings.clone();
-                Box::new(move || WorkerLimits::from_settings(&settings()))
-            },
-            sources: {
-                let paths = self.paths.clone();
-                Box::new(move || JobSources::new(&paths, &settings()))
-            },
+            settings: Box::new(move || live.get().as_ref().clone()),
+            ..self.worker_options()
         }
-    }
-
-    /// File of the corrections of the memory plan, next to the worker's times.
-    pub fn corrections_file(&self) -> std::path::PathBuf {
-        self.paths.corrections_file()
     }
 
     /// `cpu`, `cuda` or `rocm`: what the runtime that the settings name can do; `cpu` where there is none.

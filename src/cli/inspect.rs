@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use safelight_core::catalog::{ComponentCard, IdentityCard, ModelCatalog};
 use safelight_core::fitting::LoraInfo;
-use safelight_core::job::JobErrorKind;
+use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::media::{MediaErrorKind, describe_media};
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::sanitize::one_line;
@@ -40,18 +40,19 @@ pub struct InspectArgs {
 
 /// Runs the command: 0 for what is whole, else the code for wrong model files or for images that cannot be read.
 pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
+    let done = inspect(args, environment);
+    done.unwrap_or_else(|err| out::print_job_error(&err, args.json))
+}
+
+fn inspect(args: &InspectArgs, environment: &CliEnvironment) -> Result<ExitCode, JobError> {
     if args.comfyui {
-        return match made_with::comfy_workflow(&args.path, environment) {
-            Ok(workflow) if args.json => {
-                let json = json!({"workflow": workflow.nodes(), "notes": workflow.notes});
-                out::print_json(&json, 0)
-            }
-            Ok(workflow) => {
-                workflow.notes.iter().for_each(|note| say(note));
-                out::print(&format!("{}\n", workflow.to_text()), 0)
-            }
-            Err(err) => out::print_job_error(&err, args.json),
-        };
+        let workflow = made_with::comfy_workflow(&args.path, environment)?;
+        if !args.json {
+            workflow.notes.iter().for_each(|note| say(note));
+        }
+        let object = json!({"workflow": workflow.nodes(), "notes": workflow.notes});
+        let text = format!("{}\n", workflow.to_text());
+        return Ok(out::print_either(args.json, &object, &text, 0));
     }
     if let Some(said) = made_with::read(&args.path) {
         let (facts, code) = match describe_media(&args.path) {
@@ -63,32 +64,27 @@ pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
                 JobErrorKind::InvalidRequest.exit_code(),
             ),
         };
-        return match said {
-            Ok(found) if args.json => {
-                let json = made_with::as_json(&args.path, &found, &facts, environment);
-                out::print_json(&json, code)
-            }
-            Ok(found) => {
-                let text = made_with::as_text(&args.path, &found, &facts, environment);
-                out::print(&text, code)
-            }
-            Err(err) => out::print_job_error(&err, args.json),
-        };
+        let found = said?;
+        return Ok(if args.json {
+            let object = made_with::as_json(&args.path, &found, &facts, environment);
+            out::print_json(&object, code)
+        } else {
+            let text = made_with::as_text(&args.path, &found, &facts, environment);
+            out::print(&text, code)
+        });
     }
-    let card = match read(args, environment) {
-        Ok(card) => card,
-        Err(err) => return out::print_error(&err, args.json),
-    };
+    let card = read(args, environment)?;
     let code = if card.problems.is_empty() {
         0
     } else {
         JobErrorKind::BadModel.exit_code()
     };
-    if args.json {
-        out::print_json(&json!(card), code)
-    } else {
-        out::print(&as_text(&card), code)
-    }
+    Ok(out::print_either(
+        args.json,
+        &json!(card),
+        &as_text(&card),
+        code,
+    ))
 }
 
 fn read(args: &InspectArgs, environment: &CliEnvironment) -> Result<IdentityCard, CatalogError> {

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::finish::{NewRate, PostprocessOptions, find_interpolators, interpolator_named};
-use safelight_core::job::JobError;
+use safelight_core::finish::{NewRate, PostprocessOptions, chosen_interpolator};
 
 use super::CliEnvironment;
-use super::upscale::{FinishArgs, chosen, unknown};
+use super::upscale::FinishArgs;
 
 /// Interpolate frames of a video with RIFE; scene cuts are not blended
 #[derive(Args, Debug)]
@@ -36,18 +35,9 @@ pub fn run(args: &InterpolateArgs, environment: &CliEnvironment) -> ExitCode {
         None => NewRate::Times(args.times.unwrap_or(2)),
     };
     let options = (PostprocessOptions::Interpolate(rate), "interpolated");
-    let network = || network(args, environment);
+    let network = || {
+        let (paths, settings) = (&environment.paths, environment.settings());
+        chosen_interpolator(args.model.as_deref(), paths, settings)
+    };
     args.job.run(&args.source, network, options, environment)
-}
-
-/// The network that the arguments name, or the only one that there is.
-fn network(args: &InterpolateArgs, environment: &CliEnvironment) -> Result<PathBuf, JobError> {
-    let (paths, settings) = (&environment.paths, environment.settings());
-    if let Some(wanted) = &args.model {
-        return interpolator_named(wanted, paths, settings).map_err(|err| unknown(&err));
-    }
-    let found = find_interpolators(paths, settings).into_iter();
-    let labels = found.map(|it| (it.label(), it.path)).collect();
-    let home = paths.models().join("frame_interpolation");
-    chosen(labels, "RIFE network", &home)
 }

@@ -120,7 +120,7 @@ pub(super) fn comfy_workflow(
         }
         Some(FileSettings::Other(_)) => {
             let text = format!("this file was not made with Safelight: {}", path.display());
-            Err(JobError::new(JobErrorKind::InvalidRequest, text)
+            Err(JobError::invalid(text)
                 .advise("Make the result again with `safelight generate --from FILE`"))
         }
         None => Err(restore::says_nothing(path)),
@@ -242,6 +242,10 @@ fn write_settings(text: &mut String, found: &FileSettings, environment: &CliEnvi
     model.is_some()
 }
 
+fn text_of(value: Option<impl ToString>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
 fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
     let size = restored.width.zip(restored.height);
     // Folders tell files of one name apart; those of this computer go without saying.
@@ -250,10 +254,12 @@ fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
         path => lora.described().replacen(&lora.name, path, 1),
     });
     let loras = loras.collect::<Vec<_>>().join(", ");
-    let number = |number: Option<f64>| number.map(|number| number.to_string());
-    let second = restored
-        .second_pass
-        .map(|pass| format!("x{} at denoising strength {}", pass.scale, pass.strength));
+    let size = size.map(|(width, height)| format!("{width}x{height}"));
+    let second = restored.second_pass;
+    let second =
+        second.map(|pass| format!("x{} at denoising strength {}", pass.scale, pass.strength));
+    let cache = restored.step_cache;
+    let cache = cache.map(|it| format!("{} at threshold {}", it.kind.name(), it.threshold));
     let found = [
         ("model", restored.model.clone()),
         ("low-noise model", restored.model_2.clone()),
@@ -264,52 +270,29 @@ fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
             "prompt weights",
             restored.has_weights().then(|| "on".to_owned()),
         ),
-        (
-            "size",
-            size.map(|(width, height)| format!("{width}x{height}")),
-        ),
-        (
-            "frames",
-            restored.num_frames.map(|frames| frames.to_string()),
-        ),
-        ("seconds", number(restored.secs)),
-        ("frames per second", number(restored.fps)),
-        ("seed", restored.seed.map(|seed| seed.to_string())),
-        ("steps", restored.num_steps.map(|steps| steps.to_string())),
-        ("guidance", number(restored.cfg_scale)),
-        ("low-noise guidance", number(restored.cfg_scale_2)),
-        ("distilled guidance", number(restored.distilled_guidance)),
-        ("shift", number(restored.shift)),
-        ("sampler", restored.sampler.map(|it| it.name().to_owned())),
-        (
-            "schedule",
-            restored.sigma_schedule.map(|it| it.name().to_owned()),
-        ),
-        ("strength", number(restored.strength)),
+        ("size", size),
+        ("frames", text_of(restored.num_frames)),
+        ("seconds", text_of(restored.secs)),
+        ("frames per second", text_of(restored.fps)),
+        ("seed", text_of(restored.seed)),
+        ("steps", text_of(restored.num_steps)),
+        ("guidance", text_of(restored.cfg_scale)),
+        ("low-noise guidance", text_of(restored.cfg_scale_2)),
+        ("distilled guidance", text_of(restored.distilled_guidance)),
+        ("shift", text_of(restored.shift)),
+        ("sampler", text_of(restored.sampler)),
+        ("schedule", text_of(restored.sigma_schedule)),
+        ("strength", text_of(restored.strength)),
         ("second pass", second),
-        (
-            "order of sections",
-            restored.section_order.map(|it| it.name().to_owned()),
-        ),
-        (
-            "latent frames of a section",
-            restored.window.map(|it| it.to_string()),
-        ),
-        (
-            "step cache",
-            restored
-                .step_cache
-                .map(|it| format!("{} at threshold {}", it.kind.name(), it.threshold)),
-        ),
+        ("order of sections", text_of(restored.section_order)),
+        ("latent frames of a section", text_of(restored.window)),
+        ("step cache", cache),
         ("LoRAs", Some(loras)),
     ];
-    let found = found.into_iter();
+    let found = found.map(|(name, value)| Some((name.to_owned(), value?)));
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    found.retain(|(_, value)| !value.is_empty());
     found
-        .filter_map(|(name, value)| {
-            let value = value.filter(|value| !value.is_empty())?;
-            Some((name.to_owned(), value))
-        })
-        .collect()
 }
 
 /// Members of settings that [`lines`] does not name and that differ from what is usual.

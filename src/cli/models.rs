@@ -22,11 +22,7 @@ pub struct ModelsArgs {
 /// Runs the command. What is broken is listed and is no failure of the listing.
 pub fn run(args: &ModelsArgs, environment: &CliEnvironment) -> ExitCode {
     let catalog = ModelCatalog::load(&environment.paths, environment.settings());
-    if args.json {
-        out::print_json(&as_json(&catalog), 0)
-    } else {
-        out::print(&as_text(&catalog), 0)
-    }
+    out::print_either(args.json, &as_json(&catalog), &as_text(&catalog), 0)
 }
 
 fn as_json(catalog: &ModelCatalog) -> Value {

@@ -5,8 +5,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::model::CatalogError;
+use safelight_core::job::JobError;
 use safelight_core::sanitize::{one_line, printable, printable_json};
 use serde_json::{Value, json};
 
@@ -16,6 +15,15 @@ const MAX_CELL: usize = 200;
 /// Writes to standard output; the code is `code` unless the text could not be written.
 pub fn print(text: &str, code: u8) -> ExitCode {
     code_of(write_out(&printable(text)), code)
+}
+
+/// Prints the JSON object for programs, or the text for people.
+pub fn print_either(is_json: bool, value: &Value, text: &str, code: u8) -> ExitCode {
+    if is_json {
+        print_json(value, code)
+    } else {
+        print(text, code)
+    }
 }
 
 pub fn print_json(value: &Value, code: u8) -> ExitCode {
@@ -40,12 +48,7 @@ fn code_of(written: io::Result<()>, code: u8) -> ExitCode {
     }
 }
 
-/// Says why a model cannot be shown: on standard error, or as a JSON object on standard output.
-pub fn print_error(err: &CatalogError, is_json: bool) -> ExitCode {
-    print_job_error(&JobError::from(err), is_json)
-}
-
-/// Says why something could not be done, in the same way.
+/// Says why something could not be done: on standard error, or as a JSON object on standard output.
 pub fn print_job_error(err: &JobError, is_json: bool) -> ExitCode {
     let code = err.kind.exit_code();
     if is_json {
@@ -69,14 +72,14 @@ pub fn misunderstood(err: &clap::Error) -> JobError {
     let text = err.to_string();
     let first_line = text.lines().next().unwrap_or_default();
     let summary = first_line.trim_start_matches("error: ");
-    JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text)
+    JobError::invalid(summary).detail(&text)
 }
 
 /// Asks at the terminal; fails without a terminal. `doing`: purpose of the question, as in "to download".
 pub fn ask(question: &str, doing: &str, is_json: bool) -> Result<bool, JobError> {
     if is_json || !io::stdin().is_terminal() {
         let text = format!("without a terminal, or with --json, add --yes to {doing}");
-        return Err(JobError::new(JobErrorKind::InvalidRequest, text));
+        return Err(JobError::invalid(text));
     }
     let mut terminal = io::stderr();
     // Whoever cannot read the question says no.

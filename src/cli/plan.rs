@@ -11,8 +11,7 @@ use safelight_core::families::read_footprint;
 use safelight_core::fitting;
 use safelight_core::footprint::ModelFootprint;
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, PostprocessRequest,
-    ValidatedForm,
+    DeviceChoice, GenerateRequest, JobError, PartialSampling, PostprocessRequest, ValidatedForm,
 };
 use safelight_core::lora::CheckedLora;
 use safelight_core::memory::{DeviceClass, DeviceFacts};
@@ -46,11 +45,6 @@ const ANY_LIMITS: SizeLimits = SizeLimits {
     max_references: 0,
     controls: ControlUse::NONE,
 };
-const CLASSES: [(&str, DeviceClass); 3] = [
-    ("discrete", DeviceClass::Discrete),
-    ("unified", DeviceClass::Unified),
-    ("cpu", DeviceClass::Cpu),
-];
 
 /// Show how much memory a job needs and whether it fits, without running it; takes the arguments of generate
 #[derive(Args, Debug)]
@@ -61,7 +55,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
     total: Option<f64>,
     /// Kind of that device: discrete, unified or cpu [default: discrete with --total]
-    #[arg(long, value_name = "CLASS", value_parser = class)]
+    #[arg(long, value_name = "CLASS")]
     class: Option<DeviceClass>,
     /// Memory used by other programs
     #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
@@ -74,27 +68,23 @@ pub struct PlanArgs {
     largest: bool,
 }
 
-fn class(text: &str) -> Result<DeviceClass, String> {
-    let found = CLASSES.iter().find(|(name, _)| *name == text);
-    let wrong = || format!("{text:?} is not a class of device: choose discrete, unified or cpu");
-    found.map(|(_, class)| *class).ok_or_else(wrong)
-}
-
 /// Runs the command: 0 where the job fits, 4 where it does not.
 pub fn run(args: PlanArgs, environment: &CliEnvironment) -> ExitCode {
     let is_json = args.generate.json;
     match planned(args, environment) {
         Ok(planned) => {
-            let code = if planned.plan.fits() { 0 } else { DOES_NOT_FIT };
-            if is_json {
-                out::print_json(&planned.as_json(), code)
-            } else {
+            if !is_json {
                 planned.notices.iter().for_each(|text| generate::say(text));
-                out::print(&planned.as_text(), code)
             }
+            let code = exit_code(&planned.plan);
+            out::print_either(is_json, &planned.as_json(), &planned.as_text(), code)
         }
         Err(err) => out::print_job_error(&err, is_json),
     }
+}
+
+fn exit_code(plan: &MemoryPlan) -> u8 {
+    if plan.fits() { 0 } else { DOES_NOT_FIT }
 }
 
 struct PlannedForm {
@@ -109,16 +99,13 @@ struct PlannedForm {
     notices: Vec<String>,
 }
 
-/// A job to plan, and what is done differently than the arguments say, in sentences.
-struct PlannedJob {
-    sketch: DefaultJob,
-    notices: Vec<String>,
-}
-
-/// The first job that the arguments of `generate` describe, of a workflow with several results that of the first, with the weights in the headers of its files. It needs no
-/// prompt.
-fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob, JobError> {
-    let none = || JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan");
+/// The first job that the arguments of `generate` describe, of a workflow with several results that of the first, with
+/// the weights in the headers of its files, and what it does differently, in sentences. It needs no prompt.
+fn job_of(
+    args: GenerateArgs,
+    environment: &CliEnvironment,
+) -> Result<(DefaultJob, Vec<String>), JobError> {
+    let none = || JobError::invalid("there is nothing to plan");
     let mut all = args.with_carried(environment)?.into_iter();
     let (mut generate, warnings) = all.next().ok_or_else(none)??;
     // The content of a prompt does not change the plan.
@@ -127,21 +114,17 @@ fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob
     }
     let jobs = generate::jobs_of(&generate, environment)?;
     let ValidatedForm { request, notices } = jobs.into_iter().next().ok_or_else(none)?;
-    let loras = fitting::check(&request.loras, request.family, &request.files)
-        .map_err(|err| JobError::from(&err))?;
+    let loras = fitting::check(&request.loras, request.family, &request.files)?;
     let weights = read_footprint(
         request.family,
         &request.files,
         &request.loras,
         &request.controls,
-    );
-    let weights = weights.map_err(|err| JobError::from(&err))?;
+    )?;
     let notices = notices.into_iter().map(|notice| notice.message);
     let loras = loras.iter().map(CheckedLora::line);
-    Ok(PlannedJob {
-        sketch: DefaultJob { weights, request },
-        notices: notices.chain(warnings).chain(loras).collect(),
-    })
+    let notices = notices.chain(warnings).chain(loras).collect();
+    Ok((DefaultJob { weights, request }, notices))
 }
 
 /// A job of a model that is not downloaded, from the sizes of its published files; `None` for every other model.
@@ -178,7 +161,7 @@ fn sketch_of(
     }
     let (edge, frames) = (ANY_LIMITS.max_edge, ANY_LIMITS.max_frames);
     let what = format!("expected a size from 64 to {edge} and at most {frames} frames");
-    Err(JobError::new(JobErrorKind::InvalidRequest, what))
+    Err(JobError::invalid(what))
 }
 
 fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, JobError> {
@@ -195,22 +178,16 @@ fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, 
     };
     let sketch = sketch_of(&args.generate, environment)?;
     let is_estimate = sketch.is_some();
-    let PlannedJob {
-        sketch: DefaultJob { request, weights },
-        mut notices,
-    } = match sketch {
+    let (DefaultJob { request, weights }, mut notices) = match sketch {
         Some(sketch) => {
             let has_file = args.generate.from.is_some();
-            let unused = "--from is not used: the model is not downloaded";
-            PlannedJob {
-                sketch,
-                notices: has_file.then(|| unused.to_owned()).into_iter().collect(),
-            }
+            let unused = "--from is not used: the model is not downloaded".to_owned();
+            (sketch, has_file.then_some(unused).into_iter().collect())
         }
         None => job_of(args.generate, environment)?,
     };
     notices.extend(environment.oddities());
-    let corrections = PeakCorrections::load(&environment.corrections_file());
+    let corrections = PeakCorrections::load(&environment.paths.corrections_file());
     let planner = MemoryPlanner {
         weights: &weights,
         facts,
@@ -218,19 +195,17 @@ fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, 
         corrections: &corrections,
     };
     let plan = planner.plan(&request);
-    let others = if plan.rank() == 0 {
-        Vec::new()
-    } else {
-        alternatives(&request, environment)
+    let others = match plan.rank() {
+        0 => Vec::new(),
+        _ => alternatives(&request, environment),
     };
     Ok(PlannedForm {
         device: name.clone(),
         suggestions: suggestions(&planner, &request, &plan, &others),
-        table: if args.preserved_table {
-            preserved_table(&planner, &request, TABLE_GIB)
-        } else {
-            Vec::new()
-        },
+        table: args
+            .preserved_table
+            .then(|| preserved_table(&planner, &request, TABLE_GIB))
+            .unwrap_or_default(),
         largest: args
             .largest
             .then(|| largest(&planner, &request, &limits_of(&request, environment))),
@@ -250,7 +225,7 @@ pub(super) fn finish_plan(
 ) -> Result<ExitCode, JobError> {
     let device = device.unwrap_or_else(|| environment.settings().runtime.device);
     let TelemetryDevice { name, facts, .. } = device_of(environment, device);
-    let weights = ModelFootprint::of_postprocess(request).map_err(|err| JobError::from(&err))?;
+    let weights = ModelFootprint::of_postprocess(request)?;
     let planner = MemoryPlanner {
         weights: &weights,
         facts,
@@ -258,30 +233,21 @@ pub(super) fn finish_plan(
         corrections: &PeakCorrections::default(),
     };
     let plan = planner.plan_postprocess(request);
-    let code = if plan.fits() { 0 } else { DOES_NOT_FIT };
-    if is_json {
-        let json = json!({"device": name, "fits": plan.fits(), "exit_code": code, "plan": plan});
-        Ok(out::print_json(&json, code))
-    } else {
-        let budget = budget_line(&plan, &name);
-        let rows = out::table(&stage_rows(&plan));
-        let text = format!(
-            "{}\n{budget}\n\n{rows}\n{}\n",
-            request.title(),
-            plan.verdict.text
-        );
-        Ok(out::print(&text, code))
-    }
+    let code = exit_code(&plan);
+    let json = json!({"device": name, "fits": plan.fits(), "exit_code": code, "plan": plan});
+    let budget = budget_line(&plan, &name);
+    let (rows, verdict) = (out::table(&stage_rows(&plan)), &plan.verdict.text);
+    let text = format!("{}\n{budget}\n\n{rows}\n{verdict}\n", request.title());
+    Ok(out::print_either(is_json, &json, &text, code))
 }
 
 /// The device, what it has, and what is free of it.
 fn budget_line(plan: &MemoryPlan, device: &str) -> String {
     let budget = &plan.budget;
-    let class = CLASSES.iter().find(|(_, it)| *it == plan.device.class);
-    let device = format!("{} {device}", class.map_or("", |(name, _)| name));
+    let class = plan.device.class;
     let [total, cap] = [budget.total_bytes, budget.cap_bytes].map(gib_text);
     let [others, free] = [budget.used_by_others_bytes, budget.available_bytes].map(gib_text);
-    format!("{device}: {total} GiB, limit {cap}, other programs {others}, free {free}")
+    format!("{class} {device}: {total} GiB, limit {cap}, other programs {others}, free {free}")
 }
 
 /// The device that the settings and arguments mean on this machine.
@@ -344,7 +310,7 @@ impl PlannedForm {
             "batch_size": request.batch_size,
             "device": self.device,
             "fits": self.plan.fits(),
-            "exit_code": if self.plan.fits() { 0 } else { DOES_NOT_FIT },
+            "exit_code": exit_code(&self.plan),
             "plan": self.plan,
             "suggestions": self.suggestions,
             "preserved_table": self.table,
@@ -414,8 +380,9 @@ impl PlannedForm {
     }
 
     fn preserved_rows(&self) -> Vec<Vec<String>> {
-        let head = "preserved,resident,streamed/step,extra s/step,peak,";
-        let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
+        let mut rows = vec![heading(
+            "preserved,resident,streamed/step,extra s/step,peak,",
+        )];
         for row in &self.table {
             rows.push(vec![
                 row.preserved_gib.to_string(),
@@ -430,20 +397,22 @@ impl PlannedForm {
     }
 }
 
+fn heading(names: &str) -> Vec<String> {
+    names.split(',').map(str::to_owned).collect()
+}
+
 fn stage_rows(plan: &MemoryPlan) -> Vec<Vec<String>> {
-    let head = "stage,network,weights,activations,peak,resident,streamed/step,";
-    let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
-    let with_networks = plan.stages.iter().filter(|stage| stage.part.is_some());
-    for stage in with_networks {
+    let mut rows = vec![heading(
+        "stage,network,weights,activations,peak,resident,streamed/step,",
+    )];
+    for stage in &plan.stages {
+        let Some(part) = stage.part else { continue };
         let tile = stage.tile.map(|tile| format!("in tiles of {tile}"));
-        let note = if stage.fits {
-            tile.unwrap_or_default()
-        } else {
-            "does not fit".to_owned()
-        };
+        let wrong = (!stage.fits).then(|| "does not fit".to_owned());
+        let note = wrong.or(tile).unwrap_or_default();
         rows.push(vec![
             stage.stage.name().to_owned(),
-            stage.part.map_or("", |part| part.label()).to_owned(),
+            part.label().to_owned(),
             gib_text(stage.weights_bytes),
             gib_text(stage.activation_bytes),
             gib_text(stage.peak_bytes),

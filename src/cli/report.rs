@@ -9,12 +9,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use safelight_core::files::write_atomically;
 use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
 use serde_json::json;
 
-use super::generate::{CANCELLED, stop_on_signal};
+use super::generate::{CANCELLED, progress_bar, stop_on_signal};
 use super::{CliEnvironment, out};
 use crate::report::compare::{self, CompareVerdict, FigurePair, ReportFigures, num_worse};
 use crate::report::page;
@@ -82,30 +82,21 @@ fn measure(args: &ReportArgs, environment: &CliEnvironment) -> Result<ExitCode, 
     bar.finish_and_clear();
     report.write(&path)?;
     let code = if cancel.is_cancelled() { CANCELLED } else { 0 };
-    if args.json {
-        let object = json!({"page": path.page, "file": path.file, "incomplete": report.incomplete});
-        return Ok(out::print_json(&object, code));
-    }
-    out::print(&summary(&report, &path), 0);
+    let object = json!({"page": path.page, "file": path.file, "incomplete": report.incomplete});
+    let printed = out::print_either(args.json, &object, &summary(&report, &path), code);
     if args.open {
         open(&path.page)?;
     }
-    Ok(ExitCode::from(code))
+    Ok(printed)
 }
 
 /// A bar on a terminal; elsewhere it is hidden and only keeps what is measured.
 fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(1000);
-    let style = ProgressStyle::with_template("{elapsed_precise} [{bar:32}] {msg}");
-    bar.set_style(
-        style
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> "),
-    );
-    if std::io::stderr().is_terminal() {
+    let is_seen = std::io::stderr().is_terminal();
+    let bar = progress_bar(is_seen, "{elapsed_precise} [{bar:32}] {msg}");
+    bar.set_length(1000);
+    if is_seen {
         bar.enable_steady_tick(Duration::from_millis(500));
-    } else {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     bar
 }
@@ -180,16 +171,13 @@ pub fn print_comparison(
     is_json: bool,
     code: u8,
 ) -> ExitCode {
-    if is_json {
-        let rows = pairs.iter().map(|pair| {
-            json!({
-                "what": pair.label, "unit": pair.unit, "first": pair.before, "second": pair.after,
-                "ratio": pair.ratio(), "is_worse": pair.verdict == CompareVerdict::Worse,
-            })
-        });
-        let object = json!({"worse": num_worse(pairs), "figures": rows.collect::<Vec<_>>()});
-        return out::print_json(&object, code);
-    }
+    let rows = pairs.iter().map(|pair| {
+        json!({
+            "what": pair.label, "unit": pair.unit, "first": pair.before, "second": pair.after,
+            "ratio": pair.ratio(), "is_worse": pair.verdict == CompareVerdict::Worse,
+        })
+    });
+    let object = json!({"worse": num_worse(pairs), "figures": rows.collect::<Vec<_>>()});
     let heading = ["", "first", "second", "ratio", ""].map(str::to_owned);
     let rows = std::iter::once(heading).chain(pairs.iter().map(FigurePair::cells));
     let rows: Vec<_> = rows.map(|cells| cells.to_vec()).collect();
@@ -200,5 +188,5 @@ pub fn print_comparison(
         out::table(&rows),
         compare::summary(pairs)
     );
-    out::print(&text, code)
+    out::print_either(is_json, &object, &text, code)
 }

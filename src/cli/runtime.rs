@@ -87,7 +87,7 @@ const GO_BACK: &str = "; `safelight runtime use --previous` goes back";
 
 pub fn run(args: &RuntimeArgs, environment: &CliEnvironment) -> ExitCode {
     let (result, is_json) = match &args.what {
-        RuntimeAction::List(args) => (Ok(list(args, environment)), args.json),
+        RuntimeAction::List(args) => return list(args, environment),
         RuntimeAction::Install(args) => return install::run(args, environment),
         RuntimeAction::Check(args) => (check(args, environment), args.json),
         RuntimeAction::Use(args) => (use_one(args, environment), args.json),
@@ -103,11 +103,7 @@ fn here(environment: &CliEnvironment) -> Vec<InstalledRuntime> {
 
 fn list(args: &ListArgs, environment: &CliEnvironment) -> ExitCode {
     let overview = RuntimeOverview::of_this_user(&environment.paths, environment.settings());
-    if args.json {
-        out::print_json(&as_json(&overview), 0)
-    } else {
-        out::print(&as_text(&overview), 0)
-    }
+    out::print_either(args.json, &as_json(&overview), &as_text(&overview), 0)
 }
 
 fn check(args: &CheckArgs, environment: &CliEnvironment) -> Result<ExitCode, JobError> {
@@ -120,11 +116,9 @@ fn check(args: &CheckArgs, environment: &CliEnvironment) -> Result<ExitCode, Job
         },
     };
     let device = tried(&found, environment)?;
-    Ok(if args.json {
-        out::print_json(&json!({"id": found.id, "device": device}), 0)
-    } else {
-        out::print(&format!("{} computes right: {device}\n", found.id), 0)
-    })
+    let text = format!("{} computes right: {device}\n", found.id);
+    let object = json!({"id": found.id, "device": device});
+    Ok(out::print_either(args.json, &object, &text, 0))
 }
 
 /// The engine's words on its device.
@@ -151,15 +145,10 @@ fn use_one(args: &UseArgs, environment: &CliEnvironment) -> Result<ExitCode, Job
     choose(&found, &environment.paths)?;
     let before = here.iter().find(|it| it.is_used && it.id != found.id);
     let before = before.map(|it| it.id.as_str());
-    if args.json {
-        return Ok(out::print_json(
-            &json!({"id": found.id, "before": before}),
-            0,
-        ));
-    }
     let back = if before.is_some() { GO_BACK } else { "" };
     let text = format!("jobs use {} from now on{back}\n", found.id);
-    Ok(out::print(&text, 0))
+    let object = json!({"id": found.id, "before": before});
+    Ok(out::print_either(args.json, &object, &text, 0))
 }
 
 fn remove_one(args: &ChangeArgs, environment: &CliEnvironment) -> Result<ExitCode, JobError> {
@@ -172,12 +161,9 @@ fn remove_one(args: &ChangeArgs, environment: &CliEnvironment) -> Result<ExitCod
         return Ok(out::print("not deleted\n", 0));
     }
     remove(&found)?;
-    Ok(if args.json {
-        out::print_json(&json!({"id": found.id, "removed_bytes": bytes}), 0)
-    } else {
-        let size = size_text(bytes);
-        out::print(&format!("{} is deleted, {size} freed\n", found.id), 0)
-    })
+    let text = format!("{} is deleted, {} freed\n", found.id, size_text(bytes));
+    let object = json!({"id": found.id, "removed_bytes": bytes});
+    Ok(out::print_either(args.json, &object, &text, 0))
 }
 
 fn as_json(overview: &RuntimeOverview) -> Value {

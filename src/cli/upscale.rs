@@ -5,12 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::finish::{
-    PostprocessForm, PostprocessOptions, TargetSize, ending_of, find_upscalers, look_at,
-    upscaler_named,
+    PostprocessForm, PostprocessOptions, TargetSize, chosen_upscaler, ending_of, look_at,
 };
-use safelight_core::job::{DeviceChoice, DtypeChoice, JobError, JobErrorKind};
+use safelight_core::job::{DeviceChoice, DtypeChoice, JobError};
 use safelight_core::memory::MemoryOptions;
-use safelight_core::model::CatalogError;
 use safelight_core::units::from_gib;
 
 use super::CliEnvironment;
@@ -108,46 +106,12 @@ pub fn run(args: &UpscaleArgs, environment: &CliEnvironment) -> ExitCode {
         size: size.unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
         tile: args.tile,
     };
-    let network = || network(args, environment);
+    let network = || {
+        let (paths, settings) = (&environment.paths, environment.settings());
+        chosen_upscaler(args.model.as_deref(), paths, settings)
+    };
     let options = (options, "upscaled");
     args.job.run(&args.source, network, options, environment)
-}
-
-/// The network that the arguments name, or the only one that there is.
-fn network(args: &UpscaleArgs, environment: &CliEnvironment) -> Result<PathBuf, JobError> {
-    let (paths, settings) = (&environment.paths, environment.settings());
-    if let Some(wanted) = &args.model {
-        return upscaler_named(wanted, paths, settings).map_err(|err| unknown(&err));
-    }
-    let found = find_upscalers(paths, settings).into_iter();
-    let labels = found.map(|it| (it.label(), it.path)).collect();
-    chosen(labels, "upscaler", &paths.models().join("upscale_models"))
-}
-
-/// A name that is no network's: models that generate are no help here.
-pub(super) fn unknown(err: &CatalogError) -> JobError {
-    JobError::from_error(JobErrorKind::BadModel, err)
-}
-
-/// The only network among those that were found, each with how it is called; `what`: what they are, and `home`: our own
-/// folder for it.
-pub(super) fn chosen(
-    mut found: Vec<(String, PathBuf)>,
-    what: &str,
-    home: &Path,
-) -> Result<PathBuf, JobError> {
-    let invalid = |what: String| JobError::new(JobErrorKind::InvalidRequest, what);
-    if found.len() > 1 {
-        let names: Vec<String> = found.into_iter().map(|(label, _)| label).collect();
-        let text = format!("several {what}s were found: choose one with --model");
-        return Err(invalid(text).advise(names.join("; ")));
-    }
-    found.pop().map(|(_, path)| path).ok_or_else(|| {
-        invalid(format!("no {what} was found")).advise(format!(
-            "Put one as .safetensors into {}, or name its file with --model",
-            home.display()
-        ))
-    })
 }
 
 /// Path of the result: as the arguments say, else a name in the working folder, the source's followed by `done`.
@@ -173,5 +137,5 @@ fn absolute(path: &Path) -> Result<PathBuf, JobError> {
     }
     // Requests travel as JSON, which has no other texts.
     let what = format!("the path is not valid UTF-8: {}", path.display());
-    Err(JobError::new(JobErrorKind::InvalidRequest, what))
+    Err(JobError::invalid(what))
 }

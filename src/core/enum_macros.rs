@@ -5,7 +5,7 @@
 //! the interface.
 
 /// `named! { pub enum Sampler { Euler = "euler", "Euler"; } }` gives the enum with `Sampler::ALL`, `name()` and, if
-/// labels follow the names, `label()` and `Sampler::CHOICES`.
+/// labels follow the names, `label()` and `Sampler::CHOICES`. Serde writes the name.
 macro_rules! named {
     ($(#[$of_all:meta])* pub enum $type:ident {
         $($(#[$of_one:meta])* $variant:ident = $name:literal,)+
@@ -19,6 +19,7 @@ macro_rules! named {
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
         }
         $crate::enum_macros::named!(names of $type { $($variant: $name),+ });
+        $crate::enum_macros::named!(serde of $type { $($name),+ });
     };
     ($(#[$of_all:meta])* pub enum $type:ident {
         $($(#[$of_one:meta])* $variant:ident = $name:literal, $label:literal;)+
@@ -30,6 +31,7 @@ macro_rules! named {
             }
         }
         $crate::enum_macros::named!(names of $type { $($variant: $name),+ });
+        $crate::enum_macros::named!(serde of $type { $($name),+ });
 
         impl $type {
             /// Every name with its label.
@@ -49,6 +51,21 @@ macro_rules! named {
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.name())
+            }
+        }
+    };
+    (serde of $type:ident { $($name:literal),+ }) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                let found = Self::ALL.into_iter().find(|it| it.name() == text);
+                found.ok_or_else(|| serde::de::Error::unknown_variant(&text, &[$($name),+]))
             }
         }
     };

@@ -269,6 +269,13 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_private(path, &serde_json::to_vec(value)?)
 }
 
+/// Like [`write_json`], for a file that may be lost: a failure is only logged. `what`: its content, in a sentence.
+pub fn write_optional_json(path: &Path, value: &impl Serialize, what: &str) {
+    if let Err(err) = write_json(path, value) {
+        tracing::warn!("{what} could not be stored: {err}");
+    }
+}
+
 /// Entries of a folder, sorted.
 pub(crate) fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));

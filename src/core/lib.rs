@@ -4,6 +4,7 @@
 //! Independent of tensors (`tch`) and widgets (`egui`); starts no threads.
 
 pub mod catalog;
+pub mod compute;
 mod enum_macros;
 pub mod families;
 pub mod files;

@@ -111,12 +111,10 @@ pub struct EngineReport {
     #[serde(default)]
     pub used_bytes: u64,
     /// Relation of its memory to the host's, if its driver reports it.
-    #[serde(default)]
     pub class: Option<DeviceClass>,
     /// One line: which device it got, and why not a better one where it did not.
     pub line: String,
     /// Reason why the CPU is used although its libtorch is for a GPU and the CPU was not requested.
-    #[serde(default)]
     pub gpu_problem: Option<String>,
 }
 

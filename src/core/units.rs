@@ -3,11 +3,18 @@
 //! Files, downloads and memory are all counted in powers of 1024 (MiB, GiB), as drivers and PyTorch do, so that what has to
 //! fit into memory can be compared with it. Measures nothing.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
+
+/// Sum, at most the largest number.
+pub fn total(parts: impl IntoIterator<Item = u64>) -> u64 {
+    parts.into_iter().fold(0, u64::saturating_add)
+}
 
 pub fn in_gib(bytes: u64) -> f64 {
     bytes as f64 / GIB as f64
@@ -115,6 +122,19 @@ pub fn measured_text(secs: f64) -> String {
     }
     let secs = secs.round();
     format!("{:.0} min {:02.0} s", (secs / 60.0).floor(), secs % 60.0)
+}
+
+/// Sentence on a number out of its range, such as `the strength must be between 0 and 1, not 2`; `None` if it is in it.
+/// `unit`: follows the range, such as ` seconds`.
+pub(crate) fn range_problem<T: PartialOrd + Display>(
+    what: &str,
+    range: &RangeInclusive<T>,
+    unit: &str,
+    found: T,
+) -> Option<String> {
+    let (least, most) = (range.start(), range.end());
+    let sentence = || format!("{what} must be between {least} and {most}{unit}, not {found}");
+    (!range.contains(&found)).then(sentence)
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use safelight_core::memory::FallbackLevel;
-use safelight_core::memory::conv_backends::{
+use safelight_core::compute::conv_backends::{
     ConvBackend, ConvBackendFile, ConvBackendVerdict, MiopenMode,
 };
+use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::counters::{DeviceCounters, FallbackCounters};
 use safelight_core::settings::AppPaths;
 

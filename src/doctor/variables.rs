@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use safelight_core::compute::conv_backends::MiopenMode;
 use safelight_core::memory::DeviceClass;
-use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::settings::RuntimeSettings;
 
 use super::check::CheckResult;

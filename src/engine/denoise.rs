@@ -334,9 +334,9 @@ fn check_numbers(latents: &Tensor, place: ComputePlacement) -> Result<(), Engine
 mod tests {
     use std::cell::{Cell, RefCell};
 
+    use safelight_core::compute::conv_backends::ConvBackend;
+    use safelight_core::compute::{AttentionChoice, ComputeOptions};
     use safelight_core::job::SamplerKind;
-    use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
-    use safelight_core::memory::conv_backends::ConvBackend;
 
     use super::*;
     use crate::runtime::{attention_choice, use_compute_options};

@@ -9,11 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use clap::Parser;
-use safelight_core::job::DeviceChoice;
-use safelight_core::memory::compute_options::ComputeOptions;
-use safelight_core::memory::conv_backends::{
+use safelight_core::compute::ComputeOptions;
+use safelight_core::compute::conv_backends::{
     ConvBackend, ConvDimensions, ProbeLine, ProbeResult, ShapeClass, WARM_LINE,
 };
+use safelight_core::job::DeviceChoice;
 use tch::{Device, Kind};
 
 use crate::error::EngineError;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use safelight_core::memory::conv_backends::MiopenMode;
+use safelight_core::compute::conv_backends::MiopenMode;
 use safelight_core::settings::{LibtorchRuntime, RuntimeSettings};
 
 use super::environment::{MIOPEN_FIND_MODE, MIOPEN_LAYOUT};

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use safelight_core::families::TemporalConvPolicy;
-use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
-use safelight_core::memory::conv_backends::{
+use safelight_core::compute::conv_backends::{
     ConvBackend, ConvBackendChoice, ConvBackendFile, ConvBackendKey, ConvBackendRecord,
     ConvBackendVerdict, MiopenMode, ProbeLine, ProbeResult, ShapeClass, WARM_LINE, best,
 };
+use safelight_core::families::TemporalConvPolicy;
+use safelight_core::files::write_optional_json;
+use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
 use safelight_core::memory::{FallbackLevel, ResourceFault};
 use safelight_core::model::ModelFamily;
 use safelight_core::naming::now_secs;
@@ -40,19 +41,16 @@ const LIMITS: ProbeLimits = ProbeLimits {
 };
 
 pub(super) struct ConvBackends {
-    file: Option<PathBuf>,
+    /// File of the verdicts.
+    file: PathBuf,
     known: ConvBackendFile,
     limits: ProbeLimits,
 }
 
 impl ConvBackends {
-    /// `file`: where verdicts are stored; `None`: nowhere.
-    pub(super) fn load(file: Option<PathBuf>) -> Self {
+    pub(super) fn load(file: PathBuf) -> Self {
         Self {
-            known: file
-                .as_deref()
-                .map(ConvBackendFile::load)
-                .unwrap_or_default(),
+            known: ConvBackendFile::load(&file),
             file,
             limits: LIMITS,
         }
@@ -159,12 +157,8 @@ impl ConvBackends {
     }
 
     fn save(&self) {
-        if let Some(file) = &self.file
-            && let Err(err) = self.known.save(file)
-        {
-            // It costs another probe, not the job.
-            tracing::warn!("the results of a probe could not be stored: {err}");
-        }
+        // A loss costs another probe, not the job.
+        write_optional_json(&self.file, &self.known, "the results of a probe");
     }
 }
 

@@ -1,29 +1,28 @@
 //! The engine of the worker: started when needed, kept for the next job, watched while a stage runs.
 //!
-//! A dead or hung engine gives a [`StageResult::Lost`]; [`JobRun`](super::job_run::JobRun) decides what follows.
+//! A dead or hung engine is an error of the kind `EngineLost`; [`JobRun`](super::job_run::JobRun) decides what follows.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::RecvTimeoutError;
+use safelight_core::compute::conv_backends::{ConvBackend, ConvBackendKey, MiopenMode};
+use safelight_core::compute::{ComputeOptions, DecodeChunk};
+use safelight_core::files::write_optional_json;
 use safelight_core::job::{
     DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage,
 };
 use safelight_core::job_update::{JobUpdate, MemorySample, PreviewFrame};
-use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
-use safelight_core::memory::conv_backends::{ConvBackend, ConvBackendKey, MiopenMode};
-use safelight_core::memory::{FallbackLevel, StageMemory};
-use safelight_core::protocol::{EngineMessage, EngineReport, PROTOCOL_VERSION};
+use safelight_core::memory::{FallbackLevel, ResourceFault, StageMemory};
+use safelight_core::protocol::EngineReport;
 
 use super::WorkerLimits;
 use super::conv_backends::{self, ConvBackends};
 use super::estimate::TimeEstimates;
 use super::events::JobEvents;
-use super::link::{EngineLauncher, EngineLink};
+use super::link::{EngineLauncher, EngineLink, EngineStart};
 use super::memory_pressure::{MemoryPressure, MemoryPressureMonitor};
 use super::plan::{PlannedStage, chunk_within};
-use super::starting::explain_start;
-use super::watching::{StageWatch, WATCH};
+use super::watching::StageWatch;
 
 /// Time limit of an engine's start: loading a GPU runtime from a cold disk is slow.
 pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
@@ -53,7 +52,7 @@ pub(super) struct StageRun<'a> {
     pub(super) take: &'a mut dyn FnMut(PreviewFrame) -> Result<(), JobError>,
 }
 
-/// End of a stage. A failure that the engine reported is the `Err` of [`EngineManager::run`].
+/// End of a stage that did not fail.
 pub(super) enum StageResult {
     Finished {
         secs: f64,
@@ -61,14 +60,23 @@ pub(super) enum StageResult {
     Cancelled,
     /// Other programs need its memory.
     Yielded(MemoryPressure),
-    /// The engine died or hung.
-    Lost {
-        reason: String,
-    },
+}
+
+/// Error of an engine that died or hung. `reason`: its last words.
+pub(super) fn engine_lost(reason: String) -> JobError {
+    let fault = ResourceFault::of_last_words(&reason);
+    let what = if fault.is_some_and(ResourceFault::is_memory) {
+        "the engine ran out of memory and ended"
+    } else {
+        "the engine ended unexpectedly"
+    };
+    JobError::new(JobErrorKind::EngineLost, what)
+        .detail(reason)
+        .with_fault(fault)
 }
 
 pub(super) struct StageReport {
-    pub(super) result: StageResult,
+    pub(super) result: Result<StageResult, JobError>,
     pub(super) warnings: Vec<String>,
     pub(super) peak_bytes: u64,
     /// The most that the allocator counted.
@@ -161,10 +169,10 @@ impl EngineManager {
         self.running = None;
     }
 
-    /// FrameSegments one stage, on a new engine if none is there.
+    /// Runs one stage, on a new engine if none is there.
     pub(super) fn run(&mut self, run: StageRun<'_>) -> Result<StageReport, JobError> {
         let mut report = StageReport {
-            result: StageResult::Cancelled,
+            result: Ok(StageResult::Cancelled),
             warnings: Vec::new(),
             peak_bytes: 0,
             allocated_bytes: 0,
@@ -230,15 +238,13 @@ impl EngineManager {
         if let Some((key, mode)) = &chosen.found
             && !matches!(result, Ok(StageResult::Cancelled | StageResult::Yielded(_)))
         {
-            let (has_worked, lost) = match &result {
-                Ok(StageResult::Finished { .. }) => (true, None),
-                Ok(StageResult::Lost { reason }) => (false, Some(reason.as_str())),
-                _ => (false, None),
-            };
+            let lost = result.as_ref().err();
+            let lost = lost.filter(|err| err.kind == JobErrorKind::EngineLost);
+            let lost = lost.map(|err| err.details.as_str());
             let ran = (chosen.backend, *mode);
-            self.conv_backends.count(key, ran, has_worked, lost);
+            self.conv_backends.count(key, ran, result.is_ok(), lost);
         }
-        watch.report.result = result?;
+        watch.report.result = result;
         Ok(watch.report)
     }
 
@@ -266,15 +272,31 @@ impl EngineManager {
         run: &StageRun<'_>,
         report: &mut StageReport,
     ) -> Result<bool, JobError> {
-        if self.running.is_none() {
-            self.last_memory = None;
-            match self.start(run)? {
-                Some(EngineStart::Ready(running)) => self.running = Some(running),
-                Some(EngineStart::Died(reason)) => report.result = StageResult::Lost { reason },
-                None => {}
-            }
+        if self.running.is_some() {
+            return Ok(true);
         }
-        Ok(self.running.is_some())
+        self.last_memory = None;
+        let mut link = self.launcher.launch(self.wanted)?;
+        let concerns = self.launcher.concerns();
+        let reason =
+            match link.await_report(START_LIMIT, &|| run.events.is_cancelled(), &concerns)? {
+                EngineStart::Ready(engine) => {
+                    run.events.certain(JobUpdate::Device(engine.line.clone()));
+                    self.last_report = Some(engine);
+                    self.running = Some(RunningEngine {
+                        link,
+                        device: self.wanted,
+                        runtime: self.launcher.runtime(),
+                        environment: self.launcher.environment(),
+                    });
+                    return Ok(true);
+                }
+                EngineStart::Cancelled => return Ok(false),
+                EngineStart::TooLate => "it did not start in time".to_owned(),
+                EngineStart::Died(words) => words,
+            };
+        report.result = Err(engine_lost(reason));
+        Ok(false)
     }
 
     /// Returns the stage's convolution backend, probing the device if needed; `None` if the job was cancelled.
@@ -337,10 +359,9 @@ impl EngineManager {
                 ..ComputeOptions::default()
             };
         }
-        if let Err(err) = folder.keep_compute_options(options) {
-            // A resumed job takes those of the settings again.
-            tracing::warn!("the compute options could not be stored with the job: {err}");
-        }
+        // Without it a resumed job takes those of the settings again.
+        let file = folder.compute_options_file();
+        write_optional_json(&file, &options, "the compute options of a job");
         options
     }
 
@@ -348,54 +369,6 @@ impl EngineManager {
     fn use_miopen(&mut self, mode: MiopenMode) {
         if self.launcher.set_miopen(mode) {
             self.running = None;
-        }
-    }
-
-    /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
-    fn start(&mut self, run: &StageRun<'_>) -> Result<Option<EngineStart>, JobError> {
-        let mut link = self.launcher.launch(self.wanted)?;
-        let began = Instant::now();
-        loop {
-            if run.events.is_cancelled() {
-                return Ok(None);
-            }
-            match link.messages.recv_timeout(WATCH) {
-                Ok((EngineMessage::Ready(report), _)) if report.protocol == PROTOCOL_VERSION => {
-                    run.events.certain(JobUpdate::Device(report.line.clone()));
-                    self.last_report = Some(report);
-                    return Ok(Some(EngineStart::Ready(RunningEngine {
-                        link,
-                        device: self.wanted,
-                        runtime: self.launcher.runtime(),
-                        environment: self.launcher.environment(),
-                    })));
-                }
-                Ok((EngineMessage::Ready(report), _)) => {
-                    let found = report.protocol;
-                    let what = format!(
-                        "the engine is of another version (protocol {found} instead of {PROTOCOL_VERSION})"
-                    );
-                    let advice =
-                        "Install Safelight again: its two executables must be of the same version";
-                    return Err(JobError::new(JobErrorKind::Internal, what).advise(advice));
-                }
-                Ok((EngineMessage::Refused(error), _)) => return Err(error),
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) if began.elapsed() < START_LIMIT => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    link.control.kill();
-                    return Ok(Some(EngineStart::Died(
-                        "it did not start in time".to_owned(),
-                    )));
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let words = link.control.last_words().text;
-                    return match explain_start(&words, &self.launcher.concerns()) {
-                        Some(err) => Err(err),
-                        None => Ok(Some(EngineStart::Died(words))),
-                    };
-                }
-            }
         }
     }
 }
@@ -407,9 +380,4 @@ struct StageBackend {
     is_amd: bool,
     /// Key of the verdict and mode of MIOpen, if a probe chose the backend.
     found: Option<(ConvBackendKey, MiopenMode)>,
-}
-
-enum EngineStart {
-    Ready(RunningEngine),
-    Died(String),
 }

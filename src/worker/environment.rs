@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use safelight_core::compute::conv_backends::MiopenMode;
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::DeviceClass;
-use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::settings::{AllocatorChoice, LibtorchRuntime, RuntimeSettings};
 use serde::Serialize;
 
@@ -82,9 +82,9 @@ pub struct EngineVariable {
     pub why: &'static str,
 }
 
-/// When a row counts.
+/// Targets that a rule applies to.
 #[derive(Clone, Copy)]
-enum RowCondition {
+enum RuleCondition {
     Always,
     Rocm,
     /// On ROCm, for this target.
@@ -95,7 +95,7 @@ enum RowCondition {
     Has(&'static str),
 }
 
-impl RowCondition {
+impl RuleCondition {
     fn holds(self, target: &EngineTarget) -> bool {
         match self {
             Self::Always => true,
@@ -107,69 +107,41 @@ impl RowCondition {
     }
 }
 
-struct SetVariable {
-    name: &'static str,
-    value: &'static str,
-    when: RowCondition,
-    /// A value that the user's shell had is as good.
-    yields: bool,
+/// Treatment of a variable.
+#[derive(Clone, Copy)]
+enum RuleAction {
+    Set(&'static str),
+    /// Set, unless the user's shell had a value.
+    SetIfAbsent(&'static str),
+    /// Not passed on.
+    Remove,
+    PassOn,
+}
+
+struct VariableRule {
+    when: RuleCondition,
+    action: RuleAction,
+    /// Beginnings of names where they end in `*`.
+    names: &'static [&'static str],
     why: &'static str,
+}
+
+impl VariableRule {
+    fn fits(&self, name: &str) -> bool {
+        self.names
+            .iter()
+            .any(|known| match known.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => name == *known,
+            })
+    }
 }
 
 pub(super) const MIOPEN_FIND_MODE: &str = "MIOPEN_FIND_MODE";
 pub(super) const MIOPEN_LAYOUT: &str = "PYTORCH_MIOPEN_SUGGEST_NHWC";
 
-/// Variables that are set, by class. The allocator keeps libtorch's defaults.
-const SET: &[SetVariable] = &[
-    SetVariable {
-        // On two cores with four other busy threads a job took 11 s instead of 24 s; without spinning an idle machine is a tenth slower.
-        name: "GOMP_SPINCOUNT",
-        value: "3000",
-        when: RowCondition::Always,
-        yields: true,
-        why: "waiting threads sleep soon, which leaves the cores to other programs",
-    },
-    SetVariable {
-        name: "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL",
-        value: "1",
-        when: RowCondition::Rocm,
-        yields: false,
-        why: "turns on flash attention on RDNA 3 and 3.5, which saves tens of GiB",
-    },
-    SetVariable {
-        name: MIOPEN_FIND_MODE,
-        value: "2",
-        when: RowCondition::Rocm,
-        yields: false,
-        why: "skips the search for convolutions, which takes minutes or hangs the driver",
-    },
-    SetVariable {
-        name: MIOPEN_LAYOUT,
-        value: "0",
-        when: RowCondition::Rocm,
-        yields: true,
-        why: "keeps MIOpen from its kernels for channels innermost, which are many times as slow on RDNA 3",
-    },
-    SetVariable {
-        name: "TORCH_BLAS_PREFER_HIPBLASLT",
-        value: "1",
-        when: RowCondition::RocmOn("gfx1151"),
-        yields: true,
-        why: "makes 16-bit matrices several times as fast on gfx1151",
-    },
-];
-
-struct KnownVariable {
-    /// Beginnings of names where they end in `*`.
-    names: &'static [&'static str],
-    when: RowCondition,
-    /// Not passed on.
-    is_removed: bool,
-    why: &'static str,
-}
-
 /// libtorch's own, which have the same effect under three names.
-const ALLOCATORS: &[&str] = &[
+const ALLOCATORS: [&str; 3] = [
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_HIP_ALLOC_CONF",
@@ -181,95 +153,58 @@ const CHOSEN_GPUS: [&str; 3] = [
     "CUDA_VISIBLE_DEVICES",
 ];
 
-/// Inherited variables that hurt, the particular before the general.
-const KNOWN: &[KnownVariable] = &[
-    KnownVariable {
-        names: &["HSA_OVERRIDE_GFX_VERSION"],
-        when: RowCondition::Has("gfx1151"),
-        is_removed: true,
-        why: "makes ROCm treat the GPU as another model, which crashes gfx1151",
-    },
-    passed_on(
-        &["HSA_OVERRIDE_GFX_VERSION"],
-        "makes ROCm treat the GPU as another model",
-    ),
-    KnownVariable {
-        names: ALLOCATORS,
-        when: RowCondition::Gpu,
-        is_removed: true,
-        why: ALLOCATOR,
-    },
-    passed_on(ALLOCATORS, ALLOCATOR),
-    KnownVariable {
-        names: &[
-            "PYTORCH_NO_CUDA_MEMORY_CACHING",
-            "PYTORCH_NO_HIP_MEMORY_CACHING",
-        ],
-        when: RowCondition::Always,
-        is_removed: true,
-        why: "makes every allocation on the GPU slow",
-    },
-    KnownVariable {
-        names: &["MIOPEN_FIND_ENFORCE"],
-        when: RowCondition::Always,
-        is_removed: true,
-        why: "searches for convolutions again and again, for minutes each",
-    },
-    passed_on(
-        &["MIOPEN_LOG_LEVEL", "MIOPEN_ENABLE_LOGGING"],
-        "makes MIOpen write to the log",
-    ),
-    passed_on(
-        &["MIOPEN_DEBUG_3D_CONV_IMPLICIT_GEMM_HIP_*"],
-        "does nothing on Radeon GPUs: it is for the matrix cores of Instinct",
-    ),
-    passed_on(
-        &["MIOPEN_*"],
-        "changes how convolutions are chosen on AMD, which can take minutes or hang",
-    ),
-    passed_on(
-        &["HSA_ENABLE_SDMA"],
-        "turns copies beside the computation on or off",
-    ),
-    passed_on(
-        &["HSA_XNACK"],
-        "changes how GPU memory is mapped, which may be slow",
-    ),
-    passed_on(&CHOSEN_GPUS, "hides GPUs or changes their numbers"),
-    passed_on(
-        &["GPU_DEVICE_ORDINAL"],
-        "hides GPUs or changes their numbers",
-    ),
-    passed_on(
-        &[
-            "CUDA_LAUNCH_BLOCKING",
-            "HIP_LAUNCH_BLOCKING",
-            "AMD_SERIALIZE_KERNEL",
-            "AMD_SERIALIZE_COPY",
-        ],
-        "makes the processor wait for every step of the GPU",
-    ),
-];
-
-const fn passed_on(names: &'static [&'static str], why: &'static str) -> KnownVariable {
-    KnownVariable {
-        names,
-        when: RowCondition::Always,
-        is_removed: false,
-        why,
-    }
+/// [`VariableRule`]s, one a row: condition, action with its value, names, and the reason.
+macro_rules! variable_rules {
+    ($($when:ident $(($of:literal))? => $action:ident $(($value:literal))?: $names:expr, $why:expr;)+) => {
+        &[$(VariableRule {
+            when: RuleCondition::$when $(($of))?,
+            action: RuleAction::$action $(($value))?,
+            names: &$names,
+            why: $why,
+        }),+]
+    };
 }
 
-impl KnownVariable {
-    fn fits(&self, name: &str) -> bool {
-        self.names
-            .iter()
-            .any(|known| match known.strip_suffix('*') {
-                Some(start) => name.starts_with(start),
-                None => name == *known,
-            })
-    }
-}
+/// Variables that are set, and inherited ones that hurt, the particular before the general. The allocator keeps
+/// libtorch's defaults.
+const RULES: &[VariableRule] = variable_rules! {
+    // On two cores with four other busy threads a job took 11 s instead of 24 s; without spinning an idle machine is a
+    // tenth slower.
+    Always => SetIfAbsent("3000"): ["GOMP_SPINCOUNT"],
+        "waiting threads sleep soon, which leaves the cores to other programs";
+    Rocm => Set("1"): ["TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL"],
+        "turns on flash attention on RDNA 3 and 3.5, which saves tens of GiB";
+    Rocm => Set("2"): [MIOPEN_FIND_MODE],
+        "skips the search for convolutions, which takes minutes or hangs the driver";
+    Rocm => SetIfAbsent("0"): [MIOPEN_LAYOUT],
+        "keeps MIOpen from its kernels for channels innermost, which are many times as slow on RDNA 3";
+    RocmOn("gfx1151") => SetIfAbsent("1"): ["TORCH_BLAS_PREFER_HIPBLASLT"],
+        "makes 16-bit matrices several times as fast on gfx1151";
+    Has("gfx1151") => Remove: ["HSA_OVERRIDE_GFX_VERSION"],
+        "makes ROCm treat the GPU as another model, which crashes gfx1151";
+    Always => PassOn: ["HSA_OVERRIDE_GFX_VERSION"], "makes ROCm treat the GPU as another model";
+    Gpu => Remove: ALLOCATORS, ALLOCATOR;
+    Always => PassOn: ALLOCATORS, ALLOCATOR;
+    Always => Remove: ["PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING"],
+        "makes every allocation on the GPU slow";
+    Always => Remove: ["MIOPEN_FIND_ENFORCE"],
+        "searches for convolutions again and again, for minutes each";
+    Always => PassOn: ["MIOPEN_LOG_LEVEL", "MIOPEN_ENABLE_LOGGING"], "makes MIOpen write to the log";
+    Always => PassOn: ["MIOPEN_DEBUG_3D_CONV_IMPLICIT_GEMM_HIP_*"],
+        "does nothing on Radeon GPUs: it is for the matrix cores of Instinct";
+    Always => PassOn: ["MIOPEN_*"],
+        "changes how convolutions are chosen on AMD, which can take minutes or hang";
+    Always => PassOn: ["HSA_ENABLE_SDMA"], "turns copies beside the computation on or off";
+    Always => PassOn: ["HSA_XNACK"], "changes how GPU memory is mapped, which may be slow";
+    Always => PassOn: CHOSEN_GPUS, "hides GPUs or changes their numbers";
+    Always => PassOn: ["GPU_DEVICE_ORDINAL"], "hides GPUs or changes their numbers";
+    Always => PassOn: [
+        "CUDA_LAUNCH_BLOCKING",
+        "HIP_LAUNCH_BLOCKING",
+        "AMD_SERIALIZE_KERNEL",
+        "AMD_SERIALIZE_COPY",
+    ], "makes the processor wait for every step of the GPU";
+};
 
 /// Value of libtorch's variable for the allocator; `None`: its default.
 fn allocator(choice: AllocatorChoice) -> Option<&'static str> {
@@ -299,24 +234,28 @@ pub fn variables(
         found.insert(name.to_owned(), variable);
     };
     let is_set = |name: &str| inherited.get(name).is_some_and(|value| !value.is_empty());
+    let rules = || RULES.iter().filter(|rule| rule.when.holds(target));
     for (name, value) in inherited.iter().filter(|(name, _)| is_set(name)) {
-        let mut rows = KNOWN.iter();
-        if let Some(row) = rows.find(|row| row.fits(name) && row.when.holds(target)) {
-            if row.is_removed {
-                put(name, None, VariableOrigin::Removed, row.why);
-            } else {
-                put(name, Some(value), VariableOrigin::Inherited, row.why);
-            }
+        let known = rules()
+            .filter(|rule| rule.fits(name))
+            .find_map(|rule| match rule.action {
+                RuleAction::Remove => Some((None, VariableOrigin::Removed, rule.why)),
+                RuleAction::PassOn => {
+                    Some((Some(value.as_str()), VariableOrigin::Inherited, rule.why))
+                }
+                RuleAction::Set(_) | RuleAction::SetIfAbsent(_) => None,
+            });
+        if let Some((value, origin, why)) = known {
+            put(name, value, origin, why);
         }
     }
-    for row in SET.iter().filter(|row| row.when.holds(target)) {
-        if !(row.yields && is_set(row.name)) {
-            put(
-                row.name,
-                Some(row.value),
-                VariableOrigin::Safelight,
-                row.why,
-            );
+    for rule in rules() {
+        let (RuleAction::Set(value) | RuleAction::SetIfAbsent(value)) = rule.action else {
+            continue;
+        };
+        let yields = matches!(rule.action, RuleAction::SetIfAbsent(_));
+        for name in rule.names.iter().filter(|name| !(yields && is_set(name))) {
+            put(name, Some(value), VariableOrigin::Safelight, rule.why);
         }
     }
     if target.kind == "rocm" && target.miopen.searches() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use safelight_core::files::{read_json_or_default, write_json};
+use safelight_core::files::{read_json_or_default, write_optional_json};
 use safelight_core::job::{GenerateRequest, Recipe, Stage};
 use safelight_core::job_update::StageTime;
 
@@ -39,8 +39,7 @@ impl TimeEstimates {
             }
         }
         if let Some(file) = &self.file {
-            // Only a guess is lost when it cannot be written.
-            write_json(file, &self.known).ok();
+            write_optional_json(file, &self.known, "the times of jobs");
         }
     }
 
@@ -186,10 +185,10 @@ fn num_steps(request: &GenerateRequest) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::request_of_tests;
+    use crate::worker::testing;
 
     fn request() -> GenerateRequest {
-        let mut request = request_of_tests::request();
+        let mut request = testing::request();
         request.files.transformer_2 = Some("low".into());
         (request.width, request.height, request.num_frames) = (32, 32, 5);
         (request.sampling.num_steps, request.sampling.guidance_scale) = (40, 1.0);

@@ -20,28 +20,14 @@ use crate::telemetry::monitor::{MonitorCommand, TelemetryMonitor};
 pub type WorkerWake = Box<dyn Fn() + Send>;
 
 pub(super) struct WorkerEvents {
-    sender: Sender<WorkerEvent>,
-    wake: WorkerWake,
-    gone: CancelToken,
+    pub(super) sender: Sender<WorkerEvent>,
+    pub(super) wake: WorkerWake,
+    pub(super) gone: CancelToken,
     /// None where its thread could not be started: jobs run without it.
-    monitor: Option<TelemetryMonitor>,
+    pub(super) monitor: Option<TelemetryMonitor>,
 }
 
 impl WorkerEvents {
-    pub(super) fn new(
-        sender: Sender<WorkerEvent>,
-        wake: WorkerWake,
-        gone: CancelToken,
-        monitor: Option<TelemetryMonitor>,
-    ) -> Self {
-        Self {
-            sender,
-            wake,
-            gone,
-            monitor,
-        }
-    }
-
     /// The events of one job, which begins now.
     pub(super) fn of(&self, id: JobId, model: &str, cancel: CancelToken) -> JobEvents<'_> {
         if let Some(monitor) = &self.monitor {

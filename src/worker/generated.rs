@@ -365,7 +365,7 @@ impl Drop for GrowingFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::request_of_tests::request;
+    use crate::worker::testing::request;
 
     #[test]
     fn the_disk_space_of_a_job_grows_with_its_latents() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use safelight_core::families::control_network;
 use safelight_core::files::{
-    copy_private, make_private, make_private_folder, read_json_or_default, write_json,
+    copy_private, make_private, make_private_folder, read_json_or_default, write_optional_json,
 };
 use safelight_core::fitting;
 use safelight_core::job::{
@@ -16,7 +16,7 @@ use safelight_core::job::{
 };
 use safelight_core::lora::CheckedLora;
 use safelight_core::media::{
-    self, MAX_VIDEO_PIXELS, MediaError, MediaErrorKind, RgbPixels, VideoReader,
+    self, MAX_VIDEO_PIXELS, MediaError, RgbPixels, VideoReader,
 };
 use safelight_core::model::CatalogError;
 
@@ -40,32 +40,31 @@ impl JobInputs {
     /// Copies the images and the video that the request names into the job's folder, and looks into its LoRAs.
     pub(super) fn copy(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         let mut inputs = Self::default();
-        let named = [
-            ("image", &request.image, folder.start_image()),
-            ("last_image", &request.last_image, folder.end_image()),
-            ("mask", &request.mask, folder.mask()),
-        ];
         // The mask of a video may be a video.
-        let is_shown = |field: &str| field == "mask" && request.source_video.is_some();
-        let named = named
-            .into_iter()
-            .filter(|(field, ..)| !is_shown(field))
-            .filter_map(|(field, source, copy)| Some((field.to_owned(), source.as_ref()?, copy)));
-        let references = request
-            .references
-            .iter()
-            .enumerate()
-            .map(|(index, source)| {
-                let field = GenerateRequest::reference_name(index);
-                (field, source, folder.reference(index))
-            });
-        let prompt = request.prompt_images.iter().enumerate();
-        let prompt = prompt.map(|(index, image)| {
+        let mask = request
+            .mask
+            .as_ref()
+            .filter(|_| request.source_video.is_none());
+        for (field, source, copy) in [
+            ("image", request.image.as_ref(), folder.start_image()),
+            (
+                "last_image",
+                request.last_image.as_ref(),
+                folder.end_image(),
+            ),
+            ("mask", mask, folder.mask()),
+        ] {
+            if let Some(source) = source {
+                inputs.copy_image(field, source, &copy)?;
+            }
+        }
+        for (index, source) in request.references.iter().enumerate() {
+            let field = GenerateRequest::reference_name(index);
+            inputs.copy_image(&field, source, &folder.reference(index))?;
+        }
+        for (index, image) in request.prompt_images.iter().enumerate() {
             let field = GenerateRequest::prompt_image_name(index);
-            (field, &image.path, folder.prompt_image(index))
-        });
-        for (field, source, copy) in named.chain(references).chain(prompt) {
-            inputs.copy_image(&field, source, &copy)?;
+            inputs.copy_image(&field, &image.path, &folder.prompt_image(index))?;
         }
         inputs.copy_controls(request, folder)?;
         if let Some(source) = &request.source_video {
@@ -89,8 +88,7 @@ impl JobInputs {
                 inputs.fingerprints.insert(field.to_owned(), fingerprint);
             }
         }
-        inputs.loras = fitting::check(&request.loras, request.family, &request.files)
-            .map_err(|err| JobError::from(&err))?;
+        inputs.loras = fitting::check(&request.loras, request.family, &request.files)?;
         inputs.fingerprints.extend(fingerprints::of_added(request));
         Ok(inputs)
     }
@@ -106,21 +104,18 @@ impl JobInputs {
             let copy = folder
                 .extended()
                 .join(video.file_name().unwrap_or_default());
-            let info = media::video_info(&copy).map_err(|err| unusable(&err))?;
+            let info = media::video_info(&copy)?;
             let info = info.for_model(request.fps);
             inputs.num_extended = info.num_frames as usize;
             inputs.extended = Some(copy);
         }
-        inputs.loras = fitting::check(&request.loras, request.family, &request.files)
-            .map_err(|err| JobError::from(&err))?;
+        inputs.loras = fitting::check(&request.loras, request.family, &request.files)?;
         Ok(inputs)
     }
 
     /// Stores the fingerprints for a resumed job.
     pub(super) fn keep(&self, folder: &JobFolder) {
-        if let Err(err) = write_json(&folder.inputs_file(), &self.fingerprints) {
-            tracing::warn!("a job's files could not be recorded: {err}");
-        }
+        write_optional_json(&folder.inputs_file(), &self.fingerprints, "a job's files");
     }
 
     /// Copies the control images and videos with their masks, and looks into the networks that bring them in.
@@ -138,7 +133,7 @@ impl JobInputs {
                 self.copy_shown(&field, source, (image, video), request)?;
             }
             if let Some(network) = &control.settings.network {
-                let found = control_network(network).map_err(|err| JobError::from(&err))?;
+                let found = control_network(network)?;
                 let (kind, has_mask) = (control.settings.kind, control.mask.is_some());
                 if let Some(problem) = found.problem(request.family, kind, has_mask) {
                     return Err(JobError::from(&CatalogError::config(problem, network)));
@@ -156,7 +151,7 @@ impl JobInputs {
         (image, video): (PathBuf, PathBuf),
         request: &GenerateRequest,
     ) -> Result<(), JobError> {
-        let info = media::video_or_image_info(source).map_err(|err| unusable(&err))?;
+        let info = media::video_or_image_info(source)?;
         if info.num_frames > 1 && !request.makes_images() {
             let num_frames = info.for_model(request.fps).num_frames;
             check_length(num_frames.into(), request, source)?;
@@ -169,7 +164,7 @@ impl JobInputs {
 
     /// Copies the image, or the first frame of a video.
     fn copy_image(&mut self, field: &str, source: &Path, copy: &Path) -> Result<(), JobError> {
-        let image = media::open_image(source).map_err(|err| unusable(&err))?;
+        let image = media::open_image(source)?;
         write_image(copy, &image.image)?;
         let notices = image.notices(source).into_iter();
         self.notices
@@ -179,7 +174,7 @@ impl JobInputs {
 
     /// Adds the reader's notices, and one where uneven frame times are resampled to `fps`.
     fn add_video_notices(&mut self, path: &Path, fps: f64) -> Result<(), JobError> {
-        let reader = VideoReader::open(path).map_err(|err| unusable(&err))?;
+        let reader = VideoReader::open(path)?;
         let fps = (fps * 100.0).round() / 100.0;
         let uneven = reader
             .starts()
@@ -201,7 +196,7 @@ impl JobInputs {
     }
 
     fn remember(&mut self, field: &str, found: Result<String, MediaError>) -> Result<(), JobError> {
-        let fingerprint = found.map_err(|err| unusable(&err))?;
+        let fingerprint = found?;
         self.fingerprints.insert(field.to_owned(), fingerprint);
         Ok(())
     }
@@ -213,15 +208,14 @@ impl JobInputs {
         request: &GenerateRequest,
         folder: &JobFolder,
     ) -> Result<(), JobError> {
-        let info = media::video_info(path).map_err(|err| unusable(&err))?;
+        let info = media::video_info(path)?;
         let num_frames = info.for_model(request.fps).num_frames;
         check_length(num_frames.into(), request, path)?;
         self.add_video_notices(path, request.fps)?;
         let Some(first) = copy_files(path, &folder.extended())? else {
             return Ok(());
         };
-        let video =
-            media::open_video_for_model(&first, request.fps).map_err(|err| unusable(&err))?;
+        let video = media::open_video_for_model(&first, request.fps)?;
         // It may have more frames than its header said.
         check_length(video.frames.len() as u64, request, path)?;
         if video.frames.len() < num_frames as usize {
@@ -247,8 +241,7 @@ impl JobInputs {
         let Some(extended) = &self.extended else {
             return Ok(new);
         };
-        let old =
-            media::open_video_for_model(extended, request.fps).map_err(|err| unusable(&err))?;
+        let old = media::open_video_for_model(extended, request.fps)?;
         let size = (request.width, request.height);
         let mut frames = Vec::with_capacity(old.frames.len() + new.frames.len());
         let (mut kept, mut skipped) = (old.frames.len(), 1);
@@ -265,7 +258,7 @@ impl JobInputs {
             frames.push(if (frame.width, frame.height) == size {
                 frame
             } else {
-                let fitted = fitted(&frame, request).map_err(|err| unusable(&err))?;
+                let fitted = fitted(&frame, request)?;
                 Arc::new(fitted)
             });
         }
@@ -279,7 +272,7 @@ impl JobInputs {
 
 /// Copies all files of a video into a folder of the job -> the copy of the first.
 fn copy_files(path: &Path, target: &Path) -> Result<Option<PathBuf>, JobError> {
-    let files = media::video_files(path).map_err(|err| unusable(&err))?;
+    let files = media::video_files(path)?;
     let disk = |err: std::io::Error| {
         let what = format!("the video cannot be copied ({err}): {}", path.display());
         JobError::new(JobErrorKind::Disk, what).advise(disk_advice(&err))
@@ -305,8 +298,7 @@ fn check_length(num_frames: u64, request: &GenerateRequest, path: &Path) -> Resu
         "the video has too many frames, {num_frames}, for {width}×{height}: {}",
         path.display()
     );
-    Err(JobError::new(JobErrorKind::InvalidRequest, what)
-        .advise("Continue a shorter part of it, or choose a smaller size"))
+    Err(JobError::invalid(what).advise("Continue a shorter part of it, or choose a smaller size"))
 }
 
 /// Keeps the last frames of a video for a model that is shown more than the last: up to [`SEEN_FRAMES`] and at least as
@@ -331,7 +323,7 @@ fn keep_seen(
     make_private_folder(&folder.seen())
         .map_err(|err| JobError::disk("the video's last frames cannot be saved", &err))?;
     for (index, frame) in all.enumerate() {
-        let frame = fitted(frame, request).map_err(|err| unusable(&err))?;
+        let frame = fitted(frame, request)?;
         write_image(&folder.seen_frame(index), &frame)?;
     }
     Ok(())
@@ -339,7 +331,7 @@ fn keep_seen(
 
 /// Images of a job are as private as its prompt.
 fn write_image(path: &Path, image: &RgbPixels) -> Result<(), JobError> {
-    media::write_png(path, image).map_err(|err| save::error_of(&err))?;
+    media::write_png(path, image).map_err(save::error_of)?;
     make_private(path).map_err(|err| JobError::disk("an image of the job cannot be kept", &err))
 }
 
@@ -355,17 +347,10 @@ fn fitted(image: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, Med
     }
 }
 
-fn unusable(err: &MediaError) -> JobError {
-    if err.kind == MediaErrorKind::DiskFull {
-        return save::error_of(err);
-    }
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::request_of_tests::request;
+    use crate::worker::testing::request;
 
     #[test]
     fn a_video_that_would_be_too_much_in_the_results_size_is_refused_before_it_is_read() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use safelight_core::files::write_json;
+use safelight_core::files::write_optional_json;
 use safelight_core::job::{
     JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage, Video,
 };
@@ -33,7 +33,6 @@ use super::oom_fallback::OomFallbacks;
 use super::plan::{JobPlan, PlannedStage};
 use super::postprocess::{self, PostprocessedFrames, ResultProvenance};
 use super::save;
-use super::stage_failure::StageFailure;
 use super::{WorkerLimits, WorkerOptions};
 use crate::telemetry::host;
 
@@ -181,7 +180,7 @@ impl<'a> JobRun<'a> {
         }
         match self.resume {
             Some(folder) => Ok(JobFolder::open(folder)),
-            None => JobFolder::create(&self.options.jobs, self.id, self.request)
+            None => JobFolder::create(&self.options.paths.jobs(), self.id, self.request)
                 .map_err(|err| JobError::disk("the job's folder cannot be created", &err)),
         }
     }
@@ -199,12 +198,10 @@ impl<'a> JobRun<'a> {
                 Box::new(PostprocessedFrames::open(request, folder, is_new)?)
             }
         };
-        // Without it a resumed job takes whatever weights are there.
-        if is_new
-            && let Err(err) =
-                write_json(&folder.model_file(), &fingerprints::of_model(self.request))
-        {
-            tracing::warn!("a job's weights could not be recorded: {err}");
+        if is_new {
+            // Without it a resumed job takes whatever weights are there.
+            let weights = fingerprints::of_model(self.request);
+            write_optional_json(&folder.model_file(), &weights, "a job's weights");
         }
         Ok(store)
     }
@@ -266,8 +263,7 @@ impl<'a> JobRun<'a> {
                     continue;
                 }
                 Ok(StageResult::Cancelled | StageResult::Yielded(_)) => return Ok(None),
-                Ok(StageResult::Lost { reason }) => StageFailure::Lost { reason },
-                Err(err) => StageFailure::Failed(err),
+                Err(failure) => failure,
             };
             let has_engine = self.count_lost_engine(&failure);
             if self.fall_back((stage, section), &failure, has_engine) {
@@ -357,7 +353,7 @@ impl<'a> JobRun<'a> {
         if self.fallbacks.level(stage) == FallbackLevel::Ground && is_as_planned {
             self.plan.measured(stage, report.allocated_bytes);
         }
-        Ok(report.result)
+        report.result
     }
 
     /// Reports at once, and in the job's outcome, what is done differently than requested.
@@ -425,8 +421,7 @@ fn hold(folder: &JobFolder, is_resumed: bool) -> io::Result<FileLock> {
 pub fn not_held(folder: &JobFolder, err: &io::Error) -> JobError {
     if err.kind() == io::ErrorKind::WouldBlock {
         let what = "another window or program is working on this job";
-        return JobError::new(JobErrorKind::InvalidRequest, what)
-            .advise("Wait until it is done, or stop it there");
+        return JobError::invalid(what).advise("Wait until it is done, or stop it there");
     }
     let folder = folder.path().display();
     JobError::disk(

@@ -4,12 +4,16 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
-use safelight_core::job::{DeviceChoice, JobError};
-use safelight_core::memory::conv_backends::MiopenMode;
-use safelight_core::protocol::{EngineCommand, EngineMessage};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use safelight_core::compute::conv_backends::MiopenMode;
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
+use safelight_core::protocol::{EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION};
 use safelight_core::settings::RuntimeProblem;
+
+use super::starting::explain_start;
+use super::watching::WATCH;
 
 /// A message with the pixels that follow it.
 pub type IncomingMessage = (EngineMessage, Vec<u8>);
@@ -19,6 +23,58 @@ pub struct EngineLink {
     pub commands: Sender<EngineCommand>,
     pub messages: Receiver<IncomingMessage>,
     pub control: Box<dyn EngineControl>,
+}
+
+/// First words of an engine.
+pub enum EngineStart {
+    Ready(EngineReport),
+    Cancelled,
+    /// It was ended.
+    TooLate,
+    /// With its last words.
+    Died(String),
+}
+
+impl EngineLink {
+    /// Waits for the engine's report, `limit` at most. Fails if the engine refuses, is of another version, or died for a
+    /// reason that another start cannot change. `concerns`: known problems of its libtorch.
+    pub fn await_report(
+        &mut self,
+        limit: Duration,
+        is_cancelled: &dyn Fn() -> bool,
+        concerns: &[RuntimeProblem],
+    ) -> Result<EngineStart, JobError> {
+        let began = Instant::now();
+        while !is_cancelled() {
+            match self.messages.recv_timeout(WATCH) {
+                Ok((EngineMessage::Ready(report), _)) if report.protocol == PROTOCOL_VERSION => {
+                    return Ok(EngineStart::Ready(report));
+                }
+                Ok((EngineMessage::Ready(report), _)) => {
+                    let found = report.protocol;
+                    let what = format!(
+                        "the engine is of another version (protocol {found} instead of {PROTOCOL_VERSION})"
+                    );
+                    let advice =
+                        "Install Safelight again: its two executables must be of the same version";
+                    return Err(JobError::new(JobErrorKind::Internal, what).advise(advice));
+                }
+                Ok((EngineMessage::Refused(error), _)) => return Err(error),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if began.elapsed() < limit => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    self.control.kill();
+                    return Ok(EngineStart::TooLate);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let words = self.control.last_words().text;
+                    return explain_start(&words, concerns)
+                        .map_or(Ok(EngineStart::Died(words)), Err);
+                }
+            }
+        }
+        Ok(EngineStart::Cancelled)
+    }
 }
 
 /// Control of an engine's process.

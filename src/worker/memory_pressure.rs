@@ -77,6 +77,13 @@ impl PoolHistory {
         (is_low && self.taken >= grown).then_some(pool.available_bytes < low / 4)
     }
 
+    /// Takes a reading of the pool with this index. Returns the pressure on it, if there is any.
+    fn yields(&mut self, pool: usize, reading: MemoryPool) -> Option<MemoryPressure> {
+        self.see(reading);
+        let is_urgent = self.is_scarce()?;
+        Some(MemoryPressure { pool, is_urgent })
+    }
+
     /// Returns whether others have grown by what makes them the reason.
     fn is_crowded(&self) -> bool {
         let [_, grown] = self.thresholds();
@@ -92,18 +99,14 @@ impl PoolHistory {
     }
 }
 
-/// Pool that is scarce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PressuredPool {
-    /// Main memory, or one of the process's cgroups.
-    Main(usize),
-    Device,
-}
+/// Index of the GPU's memory among the pools; main memory and the process's cgroups follow.
+const DEVICE: usize = 0;
 
 /// Memory that other programs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryPressure {
-    pool: PressuredPool,
+    /// Index of the pool that is scarce.
+    pool: usize,
     /// The engine must be killed at once.
     pub(super) is_urgent: bool,
 }
@@ -112,8 +115,8 @@ pub(super) struct MemoryPressure {
 pub(super) struct MemoryPressureMonitor {
     reader: RoomReader,
     is_enabled: bool,
-    main: Vec<PoolHistory>,
-    device: PoolHistory,
+    /// At [`DEVICE`] that of the GPU.
+    pools: Vec<PoolHistory>,
     last_read: Option<Instant>,
     settle: Duration,
     resumed_at: Option<Instant>,
@@ -125,11 +128,10 @@ impl MemoryPressureMonitor {
         Self {
             reader: RoomReader::new(roots),
             is_enabled,
-            main: Vec::new(),
-            device: PoolHistory {
+            pools: vec![PoolHistory {
                 is_device: true,
                 ..PoolHistory::default()
-            },
+            }],
             last_read: None,
             settle: SETTLE,
             resumed_at: None,
@@ -153,14 +155,9 @@ impl MemoryPressureMonitor {
     }
 
     fn see(&mut self, pools: &[Option<MemoryPool>]) -> Option<MemoryPressure> {
-        self.main.resize(pools.len(), PoolHistory::default());
-        let pools = self.main.iter_mut().zip(pools).enumerate();
-        let scarce = pools.filter_map(|(index, (history, pool))| {
-            history.see((*pool)?);
-            let is_urgent = history.is_scarce()?;
-            let pool = PressuredPool::Main(index);
-            Some(MemoryPressure { pool, is_urgent })
-        });
+        self.pools.resize(pools.len() + 1, PoolHistory::default());
+        let pools = self.pools.iter_mut().enumerate().skip(1).zip(pools);
+        let scarce = pools.filter_map(|((index, history), pool)| history.yields(index, (*pool)?));
         scarce.max_by_key(|scarce| scarce.is_urgent)
     }
 
@@ -169,14 +166,9 @@ impl MemoryPressureMonitor {
         if !self.is_enabled || sample.total_bytes == 0 {
             return None;
         }
-        self.device.see(device_pool(
-            sample.total_bytes,
-            sample.used_bytes,
-            sample.reserved_bytes,
-        ));
-        let is_urgent = self.device.is_scarce()?;
-        let pool = PressuredPool::Device;
-        Some(MemoryPressure { pool, is_urgent })
+        let (total, used) = (sample.total_bytes, sample.used_bytes);
+        let pool = device_pool(total, used, sample.reserved_bytes);
+        self.pools[DEVICE].yields(DEVICE, pool)
     }
 
     /// Returns the pool whose pressure ended a stage. If memory ran out because others took it, the job waits instead of
@@ -184,26 +176,20 @@ impl MemoryPressureMonitor {
     pub(super) fn is_why(&self, ended: &Result<StageResult, JobError>) -> Option<MemoryPressure> {
         match ended {
             Ok(StageResult::Yielded(scarce)) => Some(*scarce),
-            Ok(StageResult::Lost { reason }) => self.blamed(ResourceFault::of_last_words(reason)?),
             Ok(StageResult::Finished { .. } | StageResult::Cancelled) => None,
             Err(err) => self.blamed(err.fault?),
         }
     }
 
     fn blamed(&self, fault: ResourceFault) -> Option<MemoryPressure> {
-        let pool = match fault {
-            _ if !self.is_enabled => None,
-            ResourceFault::HostMemory => {
-                let crowded = self.main.iter().position(PoolHistory::is_crowded);
-                crowded.map(PressuredPool::Main)
-            }
-            ResourceFault::DeviceMemory | ResourceFault::RuntimeMemory => {
-                let is_crowded = self.device.is_crowded();
-                is_crowded.then_some(PressuredPool::Device)
-            }
-            ResourceFault::Device => None,
+        let mut pools = match fault {
+            ResourceFault::HostMemory => DEVICE + 1..self.pools.len(),
+            ResourceFault::DeviceMemory | ResourceFault::RuntimeMemory => DEVICE..DEVICE + 1,
+            ResourceFault::Device => 0..0,
         };
-        pool.map(|pool| MemoryPressure {
+        let pool = pools.find(|index| self.pools[*index].is_crowded());
+        let pool = pool.filter(|_| self.is_enabled)?;
+        Some(MemoryPressure {
             pool,
             is_urgent: true,
         })
@@ -211,32 +197,24 @@ impl MemoryPressureMonitor {
 
     /// Returns whether there is room, while no engine runs. `device_used`: bytes that all programs use of the GPU, if
     /// known.
-    fn has_room(&mut self, pool: PressuredPool, device_used: Option<u64>, since: Instant) -> bool {
+    fn has_room(&mut self, pool: usize, device_used: Option<u64>, since: Instant) -> bool {
         let pools = self.reader.read(None);
         let is_scarce = self.see(&pools).is_some();
-        match pool {
-            PressuredPool::Main(index) => {
-                !is_scarce && self.main.get(index).is_none_or(PoolHistory::has_room)
-            }
-            PressuredPool::Device => {
-                let limit = self.device.last.limit_bytes;
-                let Some(used) = device_used else {
-                    return since.elapsed() >= BLIND;
-                };
-                self.device.see(device_pool(limit, used, 0));
-                !is_scarce && self.device.has_room()
-            }
+        if pool == DEVICE {
+            let limit = self.pools[DEVICE].last.limit_bytes;
+            let Some(used) = device_used else {
+                return since.elapsed() >= BLIND;
+            };
+            self.pools[DEVICE].see(device_pool(limit, used, 0));
         }
+        !is_scarce && self.pools.get(pool).is_none_or(PoolHistory::has_room)
     }
 
-    fn crowded(&self, pool: PressuredPool) -> MemoryWait {
-        let last = match pool {
-            PressuredPool::Main(index) => self.main.get(index).map(|history| history.last),
-            PressuredPool::Device => Some(self.device.last),
-        };
+    fn crowded(&self, pool: usize) -> MemoryWait {
+        let last = self.pools.get(pool).map(|history| history.last);
         let last = last.unwrap_or_default();
         MemoryWait {
-            is_device: pool == PressuredPool::Device,
+            is_device: pool == DEVICE,
             others_bytes: last.others_least_bytes,
             limit_bytes: last.limit_bytes,
         }
@@ -257,7 +235,7 @@ impl MemoryPressureMonitor {
     fn resume(&mut self) {
         self.resumed_at = Some(Instant::now());
         self.last_read = None;
-        for history in self.main.iter_mut().chain([&mut self.device]) {
+        for history in &mut self.pools {
             history.base = None;
             history.taken = 0;
         }
@@ -279,7 +257,7 @@ impl MemoryPressureMonitor {
         let (began, mut reported) = (Instant::now(), Instant::now());
         let mut room_since: Option<Instant> = None;
         while !events.is_cancelled() {
-            let is_enabled = (options.limits)().yields && !events.waits_no_more();
+            let is_enabled = (options.settings)().memory.yields && !events.waits_no_more();
             let used = events.device_used_bytes();
             let has_room = self.has_room(scarce.pool, used, began);
             if has_room {
@@ -443,15 +421,15 @@ mod tests {
         let found = monitor.hear(&sample(20_000, 12_000));
         assert_eq!(found, None, "there is room for both");
         let scarce = monitor.hear(&sample(24_300, 12_000)).unwrap();
-        assert_eq!(scarce.pool, PressuredPool::Device);
+        assert_eq!(scarce.pool, DEVICE);
         assert!(monitor.blamed(ResourceFault::DeviceMemory).is_some());
-        let text = monitor.crowded(PressuredPool::Device).to_string();
+        let text = monitor.crowded(DEVICE).to_string();
         let expected = "Waiting for GPU memory: other programs use 12.0 GiB of 24.0 GiB. The job continues by itself.";
         assert_eq!(text, expected);
         let now = Instant::now();
         for (used, expected) in [(Some(13_000), false), (Some(700), true), (None, false)] {
             let used = used.map(|used| used * MIB);
-            let has_room = monitor.has_room(PressuredPool::Device, used, now);
+            let has_room = monitor.has_room(DEVICE, used, now);
             assert_eq!(has_room, expected, "{used:?}");
         }
         monitor.is_enabled = false;

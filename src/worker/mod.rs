@@ -28,24 +28,23 @@ mod unfinished_jobs;
 mod watching;
 
 #[cfg(test)]
-mod request_of_tests;
-#[cfg(test)]
 #[path = "../../tests/common/scripts.rs"]
 mod scripts;
+#[cfg(test)]
+mod testing;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::RecvTimeoutError;
+use safelight_core::compute::ComputeOptions;
+use safelight_core::compute::conv_backends::ConvBackendChoice;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::job_update::{JobOutcome, JobUpdate};
-use safelight_core::memory::compute_options::ComputeOptions;
-use safelight_core::memory::conv_backends::ConvBackendChoice;
-use safelight_core::protocol::{EngineMessage, EngineReport};
-use safelight_core::settings::{Settings, rocm_of};
+use safelight_core::protocol::EngineReport;
+use safelight_core::settings::{AppPaths, Settings, rocm_of};
 
 pub use events::WorkerWake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
@@ -62,7 +61,7 @@ pub use estimate::TimeEstimates;
 use events::WorkerEvents;
 pub use job_run::not_held;
 use job_run::{JobRun, RunProgress};
-use link::EngineLauncher;
+use link::{EngineLauncher, EngineStart};
 use memory_pressure::MemoryPressureMonitor;
 use oom_fallback::OomFallbacks;
 use plan::JobPlan;
@@ -72,56 +71,41 @@ use crate::telemetry::monitor::TelemetryMonitor;
 
 /// Paths and callbacks of a worker.
 pub struct WorkerOptions {
-    /// Parent of the jobs' folders.
-    pub jobs: PathBuf,
-    /// File with the times of earlier jobs; `None`: not stored.
-    pub estimates: Option<PathBuf>,
-    /// Folder with the telemetry of the last jobs; `None`: not stored.
-    pub telemetry: Option<PathBuf>,
-    /// File with the results of probing convolutions; `None`: not stored.
-    pub conv_backends: Option<PathBuf>,
-    /// File that counts out-of-memory errors and what helped; `None`: not counted.
-    pub counters: Option<PathBuf>,
+    /// Folders of jobs, telemetry, and of what is learned from them.
+    pub paths: AppPaths,
     /// Called after each finished job with the folder of its libtorch.
     pub finished_on: Box<dyn Fn(&Path) + Send>,
     /// Roots of `/proc` and `/sys`.
     pub roots: SystemRoots,
-    /// Called before each job, so that changed settings apply to the next one.
-    pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
-    /// Called before each job, as `limits`.
-    pub sources: Box<dyn Fn() -> JobSources + Send>,
+    /// Called before each job and while one waits, so that changed settings apply to the next one.
+    pub settings: Box<dyn Fn() -> Settings + Send>,
 }
 
 /// Settings of running jobs: time limits, compute options, quality of results.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkerLimits {
+struct WorkerLimits {
     /// Time without progress after which an engine counts as hung.
-    pub stall: Duration,
+    stall: Duration,
     /// Time after a cancel before the engine is killed.
-    pub cancel_grace: Duration,
-    pub conv_backend: ConvBackendChoice,
-    pub compute_options: ComputeOptions,
+    cancel_grace: Duration,
+    conv_backend: ConvBackendChoice,
+    compute_options: ComputeOptions,
     /// Jobs release their memory for other programs; read again while one waits.
-    pub yields: bool,
+    yields: bool,
     /// Quality of lossy files, as [`VideoOptions::crf`](safelight_core::media::VideoOptions::crf).
-    pub crf: u8,
+    crf: u8,
 }
 
 impl WorkerLimits {
-    pub fn from_settings(settings: &Settings) -> Self {
-        let Settings {
-            runtime,
-            memory,
-            output,
-            ..
-        } = settings;
+    fn from_settings(settings: &Settings) -> Self {
+        let runtime = &settings.runtime;
         Self {
             stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
             cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
             conv_backend: runtime.convolution,
             compute_options: runtime.compute_options(),
-            yields: memory.yields,
-            crf: output.crf,
+            yields: settings.memory.yields,
+            crf: settings.output.crf,
         }
     }
 }
@@ -145,21 +129,23 @@ fn work(
     wake: WorkerWake,
     far_end: &WorkerFarEnd,
 ) {
-    sweep::sweep(&options.jobs);
-    let conv_backends = ConvBackends::load(options.conv_backends.clone());
+    let paths = &options.paths;
+    sweep::sweep(paths);
+    let conv_backends = ConvBackends::load(paths.conv_backends_file());
     let mut engine = EngineManager::new(launcher, conv_backends);
-    let mut estimates = TimeEstimates::load(options.estimates.clone());
-    let monitor = TelemetryMonitor::start(options.roots.clone(), options.telemetry.clone())
+    let mut estimates = TimeEstimates::load(Some(paths.times_file()));
+    let monitor = TelemetryMonitor::start(options.roots.clone(), Some(paths.telemetry()))
         .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
-    let events = WorkerEvents::new(
-        far_end.events.clone(),
+    let events = WorkerEvents {
+        sender: far_end.events.clone(),
         wake,
-        far_end.gone.clone(),
-        monitor.ok(),
-    );
+        gone: far_end.gone.clone(),
+        monitor: monitor.ok(),
+    };
     while let Ok(command) = far_end.commands.recv() {
         let id = command.id;
-        let limits = (options.limits)();
+        let settings = (options.settings)();
+        let limits = WorkerLimits::from_settings(&settings);
         let mut pressure = MemoryPressureMonitor::new(&options.roots, limits.yields);
         // Memory that others take while the engine starts counts as theirs.
         pressure.look(None);
@@ -169,7 +155,7 @@ fn work(
         let job_events = events.of(id, &model, command.cancel.clone());
         engine.want(command.device);
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            let (request, notices) = match (options.sources)().settle(&command) {
+            let (request, notices) = match JobSources::new(paths, &settings).settle(&command) {
                 Ok(settled) => settled,
                 Err(err) => return JobOutcome::Failed(err),
             };
@@ -186,9 +172,9 @@ fn work(
                 limits: &limits,
                 engine: &mut engine,
                 estimates: &mut estimates,
-                fallbacks: OomFallbacks::new(options.counters.clone()),
+                fallbacks: OomFallbacks::new(paths.memory_counters()),
                 pressure,
-                plan: JobPlan::new(&request, options.estimates.as_deref()),
+                plan: JobPlan::new(&request, paths.corrections_file()),
                 progress: RunProgress::begin(),
             }
             .run()
@@ -262,27 +248,15 @@ pub fn probe_engine(
     limit: Duration,
 ) -> Result<EngineReport, JobError> {
     let mut link = launcher.launch(device)?;
-    match link.messages.recv_timeout(limit) {
-        Ok((EngineMessage::Ready(report), _)) => Ok(report),
-        Ok((EngineMessage::Refused(error), _)) => Err(error),
-        Ok(_) => Err(JobError::new(
-            JobErrorKind::Internal,
-            "the engine sent an unexpected message",
-        )),
-        Err(RecvTimeoutError::Timeout) => {
-            link.control.kill();
+    match link.await_report(limit, &|| false, &launcher.concerns())? {
+        EngineStart::Ready(report) => Ok(report),
+        EngineStart::TooLate | EngineStart::Cancelled => {
             let what = format!("the engine did not start within {} s", limit.as_secs());
             Err(JobError::new(JobErrorKind::EngineLost, what)
                 .advise("The GPU's driver may hang: look at the kernel's log, and restart the computer if that does not help"))
         }
-        Err(RecvTimeoutError::Disconnected) => {
-            let words = link.control.last_words().text;
-            Err(
-                explain_start(&words, &launcher.concerns()).unwrap_or_else(|| {
-                    JobError::new(JobErrorKind::EngineLost, "the engine did not start")
-                        .detail(words)
-                }),
-            )
+        EngineStart::Died(words) => {
+            Err(JobError::new(JobErrorKind::EngineLost, "the engine did not start").detail(words))
         }
     }
 }

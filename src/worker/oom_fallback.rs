@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use safelight_core::files::write_optional_json;
 use safelight_core::job::{JobError, JobErrorKind, JobRequest, Stage};
 use safelight_core::job_update::FallbackAttempt;
 use safelight_core::memory::counters::{DeviceCounters, FallbackCounters};
@@ -50,15 +51,15 @@ impl FailedStage<'_> {
 
 /// Fallback levels of a job's stages.
 pub(super) struct OomFallbacks {
-    counters: Option<PathBuf>,
+    /// File with the counts of levels.
+    counters: PathBuf,
     /// Stages above the lowest level.
     levels: Vec<(Stage, FallbackLevel)>,
     attempts: Vec<FallbackAttempt>,
 }
 
 impl OomFallbacks {
-    /// `counters`: file with the counts of levels; `None`: not counted.
-    pub(super) fn new(counters: Option<PathBuf>) -> Self {
+    pub(super) fn new(counters: PathBuf) -> Self {
         Self {
             counters,
             levels: Vec::new(),
@@ -157,13 +158,10 @@ impl OomFallbacks {
     }
 
     fn count(&self, device_name: &str, change: impl FnOnce(&mut DeviceCounters)) {
-        let Some(file) = &self.counters else { return };
         // Read anew: another worker may have counted.
-        let mut counters = FallbackCounters::load(file);
+        let mut counters = FallbackCounters::load(&self.counters);
         change(counters.device_mut(device_name));
-        if let Err(err) = counters.save(file) {
-            tracing::debug!("the counters of fallbacks could not be written: {err}");
-        }
+        write_optional_json(&self.counters, &counters, "the counts of fallbacks");
     }
 }
 
@@ -351,7 +349,7 @@ mod tests {
 
     /// Every level of a stage that always fails so.
     fn all(failed: FailedStage<'_>, fault: ResourceFault, is_new: bool) -> Vec<FallbackLevel> {
-        let mut fallbacks = OomFallbacks::new(None);
+        let mut fallbacks = OomFallbacks::new(PathBuf::from("/dev/null/none"));
         std::iter::from_fn(|| fallbacks.next(failed, fault, is_new)).collect()
     }
 
@@ -413,7 +411,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ladder.json");
         let request = request(832, None);
-        let mut fallbacks = OomFallbacks::new(Some(file.clone()));
+        let mut fallbacks = OomFallbacks::new(file.clone());
         let denoise = failed(Stage::Denoise, &request);
         for _ in 0..2 {
             fallbacks.next(denoise, ResourceFault::DeviceMemory, false);

@@ -4,13 +4,14 @@
 //! A model whose headers cannot be read has no plan: the engine reports what is wrong with it.
 
 use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use safelight_core::compute::DecodeChunk;
 use safelight_core::families::read_footprint;
+use safelight_core::files::write_optional_json;
 use safelight_core::footprint::ModelFootprint;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobRequest, Stage};
 use safelight_core::job_update::MemorySample;
-use safelight_core::memory::compute_options::DecodeChunk;
 use safelight_core::memory::{
     CONTEXT_BYTES, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, StageMemory,
 };
@@ -23,9 +24,6 @@ use safelight_core::units::size_text;
 
 use crate::telemetry::device::{DeviceQuery, device_facts};
 use crate::telemetry::{SystemRoots, host};
-
-/// File of corrections, next to the times of earlier jobs.
-const CORRECTIONS_FILE: &str = "memory.json";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlannedStage {
@@ -40,7 +38,7 @@ pub(super) struct JobPlan {
     weights: Option<ModelFootprint>,
     decodes_in_chunks: bool,
     corrections: PeakCorrections,
-    file: Option<PathBuf>,
+    file: PathBuf,
     settled: OnceCell<SettledPlan>,
     measured: Vec<(Stage, u64)>,
 }
@@ -55,8 +53,8 @@ struct SettledPlan {
 }
 
 impl JobPlan {
-    /// Reads the headers. `times`: the file with the times of earlier jobs.
-    pub(super) fn new(request: &JobRequest, times: Option<&Path>) -> Self {
+    /// Reads the headers. `file`: corrections by earlier jobs.
+    pub(super) fn new(request: &JobRequest, file: PathBuf) -> Self {
         let weights = match request {
             JobRequest::Generate(it) => {
                 read_footprint(it.family, &it.files, &it.loras, &it.controls)
@@ -66,7 +64,6 @@ impl JobPlan {
         if let Err(err) = &weights {
             tracing::debug!("no plan: {err}");
         }
-        let file = times.map(|times| times.with_file_name(CORRECTIONS_FILE));
         let weights = weights.ok();
         let decodes_in_chunks = weights
             .as_ref()
@@ -74,10 +71,7 @@ impl JobPlan {
         Self {
             decodes_in_chunks: decodes_in_chunks && request.num_frames() > 1,
             weights,
-            corrections: file
-                .as_deref()
-                .map(PeakCorrections::load)
-                .unwrap_or_default(),
+            corrections: PeakCorrections::load(&file),
             file,
             settled: OnceCell::new(),
             measured: Vec::new(),
@@ -206,11 +200,7 @@ impl JobPlan {
         }
         let outcome = PlanOutcome::from_stages(stages)?;
         tracing::info!("plan: {}", outcome.line());
-        if let Some(file) = &self.file
-            && let Err(err) = self.corrections.save(file)
-        {
-            tracing::debug!("the measurements could not be saved: {err}");
-        }
+        write_optional_json(&self.file, &self.corrections, "measured peaks");
         Some(outcome)
     }
 }

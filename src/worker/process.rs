@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use safelight_core::compute::conv_backends::MiopenMode;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
-use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
     AppPaths, ENGINES, EngineBuild, InstallationKind, LIBTORCH_VERSION, LibtorchRuntime,

@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use safelight_core::compute::ComputeOptions;
 use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{CARRIED_APP, GenerateRequest, JobError, JobErrorKind, Video};
 use safelight_core::job_update::FallbackAttempt;
 use safelight_core::media::{
     self, MediaError, MediaErrorKind, RgbPixels, VideoOptions, VideoWriter,
 };
-use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::naming::numbered_path;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::rocm_of;
@@ -24,17 +24,16 @@ use super::inputs::JobInputs;
 pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
     media::check_writable(&request.out)
         .and_then(|()| media::check_frame_size(&request.out, request.width, request.height))
-        .map_err(|err| error_of(&err))?;
-    let invalid = |summary: String| JobError::new(JobErrorKind::InvalidRequest, summary);
+        .map_err(error_of)?;
     for out in outs(request) {
         if request.batch_size > 1 {
-            media::check_target(&out).map_err(|err| error_of(&err))?;
+            media::check_target(&out).map_err(error_of)?;
         }
         let sidecar = out.with_extension("json");
         // Beside an automatic name nothing is replaced, and the result is made all the same.
         let replaces = request.options.sidecar && !request.is_out_automatic;
         if replaces && sidecar.exists() && !is_ours(&sidecar) {
-            return Err(invalid(format!(
+            return Err(JobError::invalid(format!(
                 "the settings cannot be saved over a file that Safelight did not write: {}",
                 sidecar.display()
             )));
@@ -42,7 +41,7 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
     }
     if let Some(folder) = &request.options.capture {
         fs::create_dir_all(folder).map_err(|err| {
-            invalid(format!(
+            JobError::invalid(format!(
                 "the folder for the capture cannot be created ({err}): {}",
                 folder.display()
             ))
@@ -62,7 +61,7 @@ fn outs(request: &GenerateRequest) -> Vec<PathBuf> {
 
 /// Refuses, when the number of frames is known, numbered files that could not be written.
 pub(super) fn check_frames(request: &GenerateRequest, num_frames: usize) -> Result<(), JobError> {
-    media::check_frames_writable(&request.out, num_frames).map_err(|err| error_of(&err))
+    media::check_frames_writable(&request.out, num_frames).map_err(error_of)
 }
 
 /// Returns true if a JSON file contains the settings of a result.
@@ -133,11 +132,11 @@ fn write_frames<'a>(
     frames: impl Iterator<Item = &'a Arc<RgbPixels>>,
     options: VideoOptions,
 ) -> Result<Vec<PathBuf>, JobError> {
-    let mut writer = VideoWriter::create(out, options).map_err(|err| error_of(&err))?;
+    let mut writer = VideoWriter::create(out, options).map_err(error_of)?;
     for frame in frames {
-        writer.push(frame).map_err(|err| error_of(&err))?;
+        writer.push(frame).map_err(error_of)?;
     }
-    writer.finish().map_err(|err| error_of(&err))
+    writer.finish().map_err(error_of)
 }
 
 /// Writes the settings beside the result, over no other file's where the name is an automatic one; the error is a
@@ -191,20 +190,14 @@ fn settings_of(request: &GenerateRequest, inputs: &JobInputs, made: ResultMeta<'
 }
 
 /// A failed write: the disk's fault, or the request's when its path cannot work.
-pub(super) fn error_of(err: &MediaError) -> JobError {
-    let (kind, advice) = match err.kind {
-        MediaErrorKind::DiskFull => (
-            JobErrorKind::Disk,
-            "Free some space or choose another folder",
-        ),
-        MediaErrorKind::FrameRate => (
-            JobErrorKind::InvalidRequest,
-            "Change the video's frame rate in another program first",
-        ),
-        _ => (
-            JobErrorKind::InvalidRequest,
-            "Choose another file name or folder",
-        ),
+pub(super) fn error_of(err: MediaError) -> JobError {
+    let advice = match err.kind {
+        MediaErrorKind::FrameRate => "Change the video's frame rate in another program first",
+        _ => "Choose another file name or folder",
     };
-    JobError::from_error(kind, err).advise(advice)
+    let failure = JobError::from(err);
+    match failure.kind {
+        JobErrorKind::InvalidRequest => failure.advise(advice),
+        _ => failure,
+    }
 }

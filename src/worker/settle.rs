@@ -13,7 +13,6 @@ use safelight_core::settings::{AppPaths, Settings};
 use super::WorkerCommand;
 
 /// Folders that jobs are settled by: wildcards, LoRAs, and those for results.
-#[derive(Default)]
 pub struct JobSources {
     wildcards: WildcardFolders,
     loras: LoraIndex,
@@ -47,7 +46,7 @@ impl JobSources {
                 .settle_prompts(&self.wildcards, &self.loras)
                 .map_err(|errors| {
                 let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
-                JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
+                JobError::invalid(messages.join("; "))
             })?,
             JobRequest::Finish(_) => Vec::new(),
         };

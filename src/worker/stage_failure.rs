@@ -12,34 +12,13 @@ use super::plan::JobPlan;
 /// Name of the CPU in the stored times.
 const CPU: &str = "CPU";
 
-pub(super) enum StageFailure {
-    /// The engine died or hung.
-    Lost {
-        reason: String,
-    },
-    Failed(JobError),
-}
-
-impl StageFailure {
-    fn fault(&self) -> Option<ResourceFault> {
-        match self {
-            Self::Lost { reason } => ResourceFault::of_last_words(reason),
-            Self::Failed(err) => err.fault,
-        }
-    }
-}
-
 impl JobRun<'_> {
     /// Records a stage that finished.
     pub(super) fn end_stage(&mut self, time: StageTime) {
         self.progress.times.push(time);
         let level = self.fallbacks.level(time.stage);
-        let stage = failed_stage(
-            self.request,
-            (time.stage, time.section),
-            &self.plan,
-            self.engine,
-        );
+        let at = (time.stage, time.section);
+        let stage = failed_stage(self.request, at, &self.plan, self.engine);
         self.fallbacks.finished(stage);
         if let Some(request) = self.request.generate()
             && level == FallbackLevel::OnCpu
@@ -51,14 +30,14 @@ impl JobRun<'_> {
     }
 
     /// Ends an engine that cannot be used after this failure, and counts it. Returns whether one still runs.
-    pub(super) fn count_lost_engine(&mut self, failure: &StageFailure) -> bool {
-        let fault = failure.fault();
+    pub(super) fn count_lost_engine(&mut self, failure: &JobError) -> bool {
+        let fault = failure.fault;
         if fault.is_some_and(ResourceFault::ends_engine) {
             self.engine.drop_engine();
         }
         let is_running = self.engine.is_running();
         // An engine that never ran was not lost.
-        if !is_running && (fault.is_some() || matches!(failure, StageFailure::Lost { .. })) {
+        if !is_running && (fault.is_some() || failure.kind == JobErrorKind::EngineLost) {
             self.fallbacks.count_restart(self.engine.device_name());
         }
         is_running
@@ -68,10 +47,10 @@ impl JobRun<'_> {
     pub(super) fn fall_back(
         &mut self,
         at: (Stage, u32),
-        failure: &StageFailure,
+        failure: &JobError,
         has_engine: bool,
     ) -> bool {
-        let Some(fault) = failure.fault() else {
+        let Some(fault) = failure.fault else {
             return false;
         };
         let stage = failed_stage(self.request, at, &self.plan, self.engine);
@@ -82,11 +61,7 @@ impl JobRun<'_> {
         let learned = generate.and_then(|it| self.estimates.secs_of(it, CPU, stage.stage));
         let cpu_secs = learned.unwrap_or_else(|| oom_fallback::guess_cpu_secs(stage));
         let text = oom_fallback::announce(stage, fault, level, cpu_secs);
-        let why = match failure {
-            StageFailure::Lost { reason } => reason,
-            StageFailure::Failed(err) => &err.details,
-        };
-        tracing::warn!("{text}\n{why}");
+        tracing::warn!("{text}\n{}", failure.details);
         self.warn(text);
         true
     }
@@ -106,34 +81,24 @@ impl JobRun<'_> {
     pub(super) fn lost_engine(
         &self,
         at: (Stage, u32),
-        failure: StageFailure,
+        failure: JobError,
         may_replace: bool,
     ) -> Result<String, JobError> {
-        let fault = failure.fault();
+        let fault = failure.fault;
         if fault.is_some_and(ResourceFault::is_memory) {
-            let why = match failure {
-                StageFailure::Failed(err) => err,
-                StageFailure::Lost { reason } => {
-                    let what = "the engine ran out of memory and ended";
-                    JobError::new(JobErrorKind::OutOfMemory, what)
-                        .detail(reason)
-                        .with_fault(fault)
-                }
-            };
             let attempts = self.fallbacks.attempts();
             let stage = failed_stage(self.request, at, &self.plan, self.engine);
             let advice = self.plan.advice();
-            return Err(oom_fallback::exhausted(stage, why, attempts, advice));
+            return Err(oom_fallback::exhausted(stage, failure, attempts, advice));
         }
-        let reason = match failure {
-            StageFailure::Lost { reason } => reason,
-            StageFailure::Failed(err) if fault == Some(ResourceFault::Device) => err.details,
-            StageFailure::Failed(err) => return Err(err),
-        };
+        let is_lost = failure.kind == JobErrorKind::EngineLost;
+        if !is_lost && fault != Some(ResourceFault::Device) {
+            return Err(failure);
+        }
         if may_replace {
-            Ok(reason)
+            Ok(failure.details)
         } else {
-            Err(lost_twice(at.0, &reason))
+            Err(lost_twice(at.0, &failure.details))
         }
     }
 

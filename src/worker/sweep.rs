@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use safelight_core::files::write_private;
 use safelight_core::job::{JobFolder, JobId, QueueFile};
+use safelight_core::settings::AppPaths;
 
 use super::unfinished_jobs::number_of;
 
@@ -20,12 +21,12 @@ const MARKED_FOR: Duration = Duration::from_hours(24);
 const KEEP: Duration = Duration::from_hours(7 * 24);
 
 /// Removes what is older than [`KEEP`] from the folder of all jobs.
-pub(super) fn sweep(jobs: &Path) {
-    let Ok(entries) = fs::read_dir(jobs) else {
+pub(super) fn sweep(paths: &AppPaths) {
+    let Ok(entries) = fs::read_dir(paths.jobs()) else {
         // There has been no job yet.
         return;
     };
-    let Some(queued) = queued(jobs) else {
+    let Some(queued) = queued(&paths.queue_file()) else {
         return;
     };
     for entry in entries.flatten() {
@@ -46,8 +47,8 @@ pub(super) fn sweep(jobs: &Path) {
 }
 
 /// Jobs in the queue; `None` if it cannot be read.
-fn queued(jobs: &Path) -> Option<BTreeSet<JobId>> {
-    match QueueFile::load(&jobs.with_file_name("queue.json")) {
+fn queued(file: &Path) -> Option<BTreeSet<JobId>> {
+    match QueueFile::load(file) {
         Ok(file) => Some(file.jobs.iter().map(|job| job.id).collect()),
         Err(err) => {
             tracing::warn!("old jobs' folders stay: {err}");

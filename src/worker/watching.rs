@@ -8,7 +8,7 @@ use safelight_core::job_update::{JobUpdate, MemorySample};
 use safelight_core::memory::ResourceFault;
 use safelight_core::protocol::{EngineCommand, EngineMessage, StageEnd, StageOrder};
 
-use super::engine::{StageReport, StageResult, StageRun};
+use super::engine::{StageReport, StageResult, StageRun, engine_lost};
 use super::estimate::{StepProgress, StepTime};
 use super::events::frame;
 use super::link::EngineLink;
@@ -55,7 +55,7 @@ impl StageWatch<'_> {
             .detail(words.text)
             .with_fault(Some(ResourceFault::HostMemory)));
         }
-        Ok(StageResult::Lost { reason: words.text })
+        Err(engine_lost(words.text))
     }
 
     fn order(&self) -> EngineCommand {
@@ -143,9 +143,7 @@ impl StageWatch<'_> {
                 link.control.kill();
                 self.engine_lives = false;
                 let secs = self.run.limits.stall.as_secs_f64();
-                return Ok(StageResult::Lost {
-                    reason: format!("no progress for {secs:.0} s"),
-                });
+                return Err(engine_lost(format!("no progress for {secs:.0} s")));
             }
         }
         // For other programs: it did not stop in time, or there is no memory left to wait.

@@ -5,7 +5,7 @@ use super::source::{code, names};
 use super::{read, rust_files};
 
 const CORE: &str = "\
-enum_macros files job_id measured naming sanitize units uri \
+enum_macros files job_id measured naming sanitize units uri compute \
 formats locks memory self_test speed trash \
 machine media model \
 job networks tokens \

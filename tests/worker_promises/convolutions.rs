@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use safelight_core::compute::conv_backends::{ConvBackend, MiopenMode};
 use safelight_core::families::framepack;
 use safelight_core::job::SectionOrder;
-use safelight_core::memory::conv_backends::{ConvBackend, MiopenMode};
 use safelight_core::model::ModelFamily;
 
 use crate::common::scripts::write_script;

@@ -14,12 +14,12 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight::worker::link::{
     EngineControl, EngineLauncher, EngineLink, ExitReport, IncomingMessage, ProbeOrder,
 };
+use safelight_core::compute::conv_backends::MiopenMode;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest,
     PostprocessRequest, Stage,
 };
 use safelight_core::job_update::MemorySample;
-use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::memory::{FallbackLevel, ResourceFault, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,

@@ -26,16 +26,13 @@ pub(crate) use fake_engine::FakeState;
 use fake_engine::{Act, FakeLauncher};
 use safelight::telemetry::SystemRoots;
 use safelight::worker::link::EngineLauncher;
-use safelight::worker::{
-    JobSources, WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn,
-};
+use safelight::worker::{WorkerCommand, WorkerHandle, WorkerOptions, spawn};
+use safelight_core::compute::conv_backends::MiopenMode;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId,
     JobRequest, PostprocessRequest, Stage,
 };
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
-use safelight_core::memory::compute_options::ComputeOptions;
-use safelight_core::memory::conv_backends::{ConvBackendChoice, MiopenMode};
 use safelight_core::settings::{AppPaths, Settings};
 
 pub(crate) fn finished(outcome: JobOutcome) -> JobOutput {
@@ -188,24 +185,18 @@ impl Rig {
         state: FakeState,
     ) -> Self {
         let options = WorkerOptions {
-            jobs: folder.path().join("jobs"),
-            estimates: None,
-            telemetry: Some(folder.path().join("telemetry")),
-            conv_backends: None,
-            counters: Some(folder.path().join("ladder.json")),
+            // Jobs, telemetry and counts are in the folder itself.
+            paths: AppPaths {
+                data: folder.path().to_owned(),
+                ..AppPaths::under(folder.path())
+            },
             finished_on: Box::new(|_| {}),
             roots: SystemRoots::under(folder.path()),
-            sources: {
-                let paths = AppPaths::under(folder.path());
-                Box::new(move || JobSources::new(&paths, &Settings::default()))
-            },
-            limits: Box::new(move || WorkerLimits {
-                stall: patience,
-                cancel_grace: patience,
-                conv_backend: ConvBackendChoice::Auto,
-                compute_options: ComputeOptions::default(),
-                yields: true,
-                crf: 16,
+            settings: Box::new(move || {
+                let mut settings = Settings::default();
+                settings.runtime.stall_limit_secs = patience.as_secs();
+                settings.runtime.cancel_grace_secs = patience.as_secs();
+                settings
             }),
         };
         let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();

@@ -1,6 +1,6 @@
 //! A job that is paused ends so, leaves its folder and no engine, and goes on from its last finished stage.
 
-use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
+use safelight_core::compute::{AttentionChoice, ComputeOptions};
 
 use crate::worker_promises::prelude::*;
 
@@ -37,7 +37,7 @@ fn a_resumed_job_uses_the_compute_options_that_it_started_with() {
         attention: AttentionChoice::Sliced,
         ..ComputeOptions::default()
     };
-    kept.keep_compute_options(begun_with).unwrap();
+    safelight_core::files::write_json(&kept.compute_options_file(), &begun_with).unwrap();
     rig.told.lock().unwrap().clear();
     finished(rig.resume(&folder).1);
     let told = rig.told.lock().unwrap().clone();

@@ -12,6 +12,7 @@ use safelight_core::job::{
 };
 use safelight_core::job_update::{JobOutcome, JobUpdate, MemorySample};
 use safelight_core::model::ComponentOverrides;
+use safelight_core::settings::AppPaths;
 
 use super::{Random, Result};
 
@@ -55,10 +56,10 @@ pub(crate) fn run(count: u32, random: &mut Random, device: DeviceChoice) -> Resu
         format!("@{}", fault_file.display()),
     );
     let options = WorkerOptions {
-        jobs: folder.path().join("jobs"),
-        estimates: None,
-        counters: None,
-        telemetry: None,
+        paths: AppPaths {
+            data: folder.path().to_owned(),
+            ..environment.paths.clone()
+        },
         ..environment.worker_options()
     };
     let (worker, _thread) = worker::spawn(options, Box::new(launcher), Box::new(|| {}))?;

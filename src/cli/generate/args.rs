@@ -9,11 +9,11 @@ use clap::builder::BoolishValueParser;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
     ChosenImage, ChosenLora, ControlInput, DeviceChoice, DtypeChoice, FormControl, GenerateForm,
-    GridAxis, InputMedia, JobError, JobErrorKind, JobOptions, LoraChoice, PartialSampling,
-    PreviewChoice, PromptImage, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice,
-    SourceVideo, StartImage, StepCache, prompt, random_seed,
+    GridAxis, InputMedia, JobError, JobOptions, LoraChoice, PartialSampling, PreviewChoice,
+    PromptImage, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice, SourceVideo,
+    StartImage, StepCache, prompt, random_seed,
 };
-use safelight_core::media::{self, MediaError, OutpaintRequest};
+use safelight_core::media::{self, OutpaintRequest};
 use safelight_core::model::{ComponentOverrides, ModelSpec};
 use safelight_core::settings::Settings;
 
@@ -182,18 +182,18 @@ pub struct GenerateArgs {
 impl GenerateArgs {
     /// The parts of the model that the user named. The job outlives this folder, so they are absolute.
     pub fn companions(&self) -> ComponentOverrides {
-        let place = |path: &Option<PathBuf>| {
-            path.as_ref()
-                .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        let mut named = ComponentOverrides {
+            vae: self.vae.clone(),
+            text_encoder: self.text_encoder.clone(),
+            text_encoder_2: self.text_encoder_2.clone(),
+            image_encoder: self.image_encoder.clone(),
+            tokenizer: self.tokenizer.clone(),
+            tokenizer_2: self.tokenizer_2.clone(),
         };
-        ComponentOverrides {
-            vae: place(&self.vae),
-            text_encoder: place(&self.text_encoder),
-            text_encoder_2: place(&self.text_encoder_2),
-            image_encoder: place(&self.image_encoder),
-            tokenizer: place(&self.tokenizer),
-            tokenizer_2: place(&self.tokenizer_2),
+        for path in named.each_mut().into_iter().flatten() {
+            *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
         }
+        named
     }
 
     /// Returns whether there is no prompt.
@@ -318,15 +318,14 @@ impl GenerateArgs {
 
 /// The lines of a file of prompts, of which at least one is neither empty nor a comment.
 fn prompts_of(file: &Path) -> Result<String, JobError> {
-    let refused = |why: String| JobError::new(JobErrorKind::InvalidRequest, why);
     let text = read_text_bounded(file, MAX_TEXT_BYTES).map_err(|err| {
-        refused(format!(
+        JobError::invalid(format!(
             "the file with prompts cannot be read ({err}): {}",
             file.display()
         ))
     })?;
     if prompt::lines(&text).is_empty() {
-        return Err(refused(format!(
+        return Err(JobError::invalid(format!(
             "this file has no line with a prompt: {}",
             file.display()
         )));
@@ -335,7 +334,7 @@ fn prompts_of(file: &Path) -> Result<String, JobError> {
 }
 
 fn start_image(path: &Path) -> Result<StartImage, JobError> {
-    let image = media::open_rgb(path).map_err(|err| unusable(&err))?;
+    let image = media::open_rgb(path)?;
     Ok(StartImage {
         path: path.to_owned(),
         width: image.width,
@@ -345,7 +344,7 @@ fn start_image(path: &Path) -> Result<StartImage, JobError> {
 
 fn form_control(control: &ControlInput, takes_videos: bool) -> Result<FormControl, JobError> {
     let source = |path: &Path| -> Result<InputMedia, JobError> {
-        let info = media::video_or_image_info(path).map_err(|err| unusable(&err))?;
+        let info = media::video_or_image_info(path)?;
         let is_video = info.num_frames > 1
             && (takes_videos || media::media_info(path).is_ok_and(|it| it.num_frames > 1));
         Ok(if is_video {
@@ -362,7 +361,7 @@ fn form_control(control: &ControlInput, takes_videos: bool) -> Result<FormContro
 }
 
 fn source_video(path: &Path) -> Result<SourceVideo, JobError> {
-    let info = media::video_info(path).map_err(|err| unusable(&err))?;
+    let info = media::video_info(path)?;
     Ok(SourceVideo {
         path: path.to_owned(),
         info,
@@ -381,15 +380,11 @@ fn open_image(path: &Path) -> Result<StartImage, JobError> {
 }
 
 fn video_or_image(path: &Path) -> Result<SourceVideo, JobError> {
-    let info = media::video_or_image_info(path).map_err(|err| unusable(&err))?;
+    let info = media::video_or_image_info(path)?;
     Ok(SourceVideo {
         path: path.to_owned(),
         info,
     })
-}
-
-pub(super) fn unusable(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
 }
 
 #[cfg(test)]

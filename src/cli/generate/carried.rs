@@ -4,12 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, LoraChoice};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, LoraChoice};
 use safelight_core::naming::numbered_path;
 use safelight_core::restore::{self, EmbeddedSettings, FileSettings};
 use safelight_core::{fitting, media};
 
-use super::args::{GenerateArgs, unusable};
+use super::args::GenerateArgs;
 use crate::cli::CliEnvironment;
 
 /// Arguments with the settings of one result, and what is not as it was when the file was made, a sentence each.
@@ -22,7 +22,7 @@ impl GenerateArgs {
         let Some(file) = self.from.clone() else {
             return Ok(vec![Ok((self, Vec::new()))]);
         };
-        let outputs = restore::read_outputs(&file).map_err(|err| unusable(&err))?;
+        let outputs = restore::read_outputs(&file)?;
         if outputs.is_empty() {
             return Err(restore::says_nothing(&file));
         }
@@ -40,8 +40,7 @@ impl GenerateArgs {
             if !(1..=count).contains(&number) {
                 let word = if count == 1 { "result" } else { "results" };
                 let text = format!("--output is {number}, and the file makes {count} {word}");
-                return Err(JobError::new(JobErrorKind::InvalidRequest, text)
-                    .advise("`safelight inspect FILE` lists them"));
+                return Err(JobError::invalid(text).advise("`safelight inspect FILE` lists them"));
             }
             outputs = vec![outputs.swap_remove(number - 1)];
         }
@@ -98,71 +97,55 @@ impl GenerateArgs {
         &mut self,
         EmbeddedSettings { request, inputs }: &EmbeddedSettings,
     ) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let mut take = |own: &mut Option<PathBuf>, field: &str, carried: &Option<PathBuf>| {
-            let (None, Some(path)) = (&own, carried) else {
-                return;
-            };
-            let found = match field {
-                "extend" => media::video_fingerprint(path),
-                "source_video" | "mask" if is_video(path) => media::video_fingerprint(path),
-                _ => media::image_fingerprint(path),
-            };
-            // One that cannot be read is reported where it is opened.
-            if let (Some(then), Ok(now)) = (inputs.get(field), found)
-                && *then != now
-            {
-                warnings.push(has_changed(path));
-            }
-            *own = Some(path.clone());
-        };
+        let mut taken: Vec<(String, &Path)> = Vec::new();
         // Images and videos to start from exclude each other.
-        let has_own = [&self.image, &self.extend, &self.source_video]
-            .iter()
-            .any(|own| own.is_some());
-        if !has_own {
-            take(&mut self.image, "image", &request.image);
-            take(&mut self.extend, "extend", &request.extend);
-            take(
+        let starts = [&self.image, &self.extend, &self.source_video];
+        let has_own = starts.iter().any(|own| own.is_some());
+        for (own, field, carried, may_take) in [
+            (&mut self.image, "image", &request.image, !has_own),
+            (&mut self.extend, "extend", &request.extend, !has_own),
+            (
                 &mut self.source_video,
                 "source_video",
                 &request.source_video,
-            );
-        }
-        take(&mut self.last_image, "last_image", &request.last_image);
-        take(&mut self.mask, "mask", &request.mask);
-        if self.references.is_empty() {
-            for (index, reference) in request.references.iter().enumerate() {
-                let (mut own, field) = (None, GenerateRequest::reference_name(index));
-                take(&mut own, &field, &Some(reference.clone()));
-                self.references.extend(own);
+                !has_own,
+            ),
+            (
+                &mut self.last_image,
+                "last_image",
+                &request.last_image,
+                true,
+            ),
+            (&mut self.mask, "mask", &request.mask, true),
+        ] {
+            if let (None, Some(path), true) = (&own, carried, may_take) {
+                taken.push((field.to_owned(), path));
+                *own = Some(path.clone());
             }
+        }
+        if self.references.is_empty() {
+            let names = (0..).map(GenerateRequest::reference_name);
+            taken.extend(names.zip(request.references.iter().map(PathBuf::as_path)));
+            self.references.clone_from(&request.references);
         }
         if self.prompt_images.is_empty() {
-            for (index, image) in request.prompt_images.iter().enumerate() {
-                let (mut own, field) = (None, GenerateRequest::prompt_image_name(index));
-                take(&mut own, &field, &Some(image.path.clone()));
-                self.prompt_images.push(image.clone());
-            }
+            let names = (0..).map(GenerateRequest::prompt_image_name);
+            taken.extend(names.zip(request.prompt_images.iter().map(|it| it.path.as_path())));
+            self.prompt_images.clone_from(&request.prompt_images);
         }
         if self.controls.is_empty() {
             let controls = request.controls.iter().enumerate();
-            for (field, path) in controls.flat_map(|(index, control)| control.files(index)) {
-                let is_other = |then: &String| {
-                    let now = [
-                        media::image_fingerprint(path),
-                        media::video_fingerprint(path),
-                    ];
-                    let mut now = now.into_iter().flatten().peekable();
-                    now.peek().is_some() && now.all(|now| now != *then)
-                };
-                if inputs.get(&field).is_some_and(is_other) {
-                    warnings.push(has_changed(path));
-                }
-            }
+            taken.extend(controls.flat_map(|(index, control)| control.files(index)));
             self.controls.clone_from(&request.controls);
         }
-        warnings
+        let changed = taken
+            .into_iter()
+            .filter(|(field, path)| inputs.get(field).is_some_and(|then| is_other(path, then)));
+        let text = |(_, path): (String, &Path)| {
+            let path = path.display();
+            format!("this file has changed since the video was made: {path}")
+        };
+        changed.map(text).collect()
     }
 
     /// Takes over the carried parts of the model, and tells which are gone or not what they were.
@@ -243,19 +226,19 @@ impl GenerateArgs {
     }
 }
 
-fn is_video(path: &Path) -> bool {
-    media::video_or_image_info(path).is_ok_and(|info| info.num_frames > 1)
-}
-
-fn has_changed(path: &Path) -> String {
-    format!(
-        "this file has changed since the video was made: {}",
-        path.display()
-    )
+/// Returns whether an image or video has another fingerprint now. One that cannot be read is reported where it is opened.
+fn is_other(path: &Path, then: &str) -> bool {
+    let now = [
+        media::image_fingerprint(path),
+        media::video_fingerprint(path),
+    ];
+    let mut now = now.into_iter().flatten().peekable();
+    now.peek().is_some() && now.all(|now| now != *then)
 }
 
 #[cfg(test)]
 mod tests {
+    use safelight_core::job::JobErrorKind;
     use safelight_core::restore::ForeignSettings;
     use safelight_core::settings::{AppPaths, LoadedSettings};
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
 use safelight_core::fitting::{LoraIndex, control_named};
 use safelight_core::job::{
-    ChosenLora, ControlInput, FieldError, FormNotice, GenerateRequest, GridRecord, JobError,
-    JobErrorKind, LoraChoice, ValidatedForm, jobs_of,
+    ChosenLora, FieldError, FormNotice, GenerateRequest, GridRecord, JobError, JobErrorKind,
+    LoraChoice, ValidatedForm, jobs_of,
 };
 use safelight_core::model::{ComponentOverrides, ModelSpec, advice_for};
 use safelight_core::naming::numbered_path;
@@ -33,18 +33,14 @@ pub(super) fn jobs_from_args(
     let settings = environment.settings();
     let catalog = ModelCatalog::load(&environment.paths, settings);
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
-    let spec = catalog
-        .open_with(wanted, &args.companions())
-        .map_err(|err| {
-            JobError::from_error(JobErrorKind::BadModel, &err).advise(advice_for(&err))
-        })?;
+    let spec = catalog.open_with(wanted, &args.companions())?;
     let mut form = args.form(&spec, settings)?;
     let lora_index = LoraIndex::new(&environment.paths, settings);
     for lora in &mut form.loras {
         find_named(lora, &lora_index, &spec)?;
     }
     let loras: Vec<LoraChoice> = form.acting_loras().map(LoraChoice::from).collect();
-    let spec = fitting::model_with(&spec, &loras).map_err(|err| JobError::from(&err))?;
+    let spec = fitting::model_with(&spec, &loras)?;
     for settings in form.inputs.controls.iter_mut().map(|it| &mut it.settings) {
         if let Some(network) = &mut settings.network {
             let found = control_named(
@@ -57,13 +53,11 @@ pub(super) fn jobs_from_args(
             })?;
         }
     }
-    let enlarged = match args.outpaint {
-        Some(wanted) => {
-            let folder = environment.paths.data.join("masks");
-            outpaint::extend(&mut form, wanted, &spec, &folder)?
-        }
-        None => None,
-    };
+    let masks = environment.paths.data.join("masks");
+    let enlarged = args
+        .outpaint
+        .map(|wanted| outpaint::extend(&mut form, wanted, &spec, &masks));
+    let enlarged = enlarged.transpose()?.flatten();
     // Components chosen for the one model do not apply to the others.
     let others = |name: &str| {
         if name == wanted {
@@ -149,51 +143,14 @@ fn sheet_path(out: Option<&Path>, record: &GridRecord) -> Result<PathBuf, JobErr
 
 /// The job continues when its caller's folder is gone, and its metadata names files from anywhere.
 pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError> {
-    let GenerateRequest {
-        out,
-        image,
-        last_image,
-        extend,
-        source_video,
-        mask,
-        options,
-        loras,
-        references,
-        controls,
-        prompt_images,
-        companions,
-        ..
-    } = request;
-    let named: [&mut Option<PathBuf>; 12] = [
-        image,
-        last_image,
-        extend,
-        source_video,
-        mask,
-        &mut options.capture,
-        &mut companions.vae,
-        &mut companions.text_encoder,
-        &mut companions.text_encoder_2,
-        &mut companions.image_encoder,
-        &mut companions.tokenizer,
-        &mut companions.tokenizer_2,
-    ];
-    let of_loras = loras.iter_mut().map(|lora| &mut lora.path);
-    let named = named
-        .into_iter()
-        .flatten()
-        .chain(references)
-        .chain(controls.iter_mut().flat_map(ControlInput::inputs_mut))
-        .chain(prompt_images.iter_mut().map(|image| &mut image.path))
-        .chain(of_loras);
-    for path in std::iter::once(out).chain(named) {
+    for path in request.paths_mut() {
         if let Ok(absolute) = std::path::absolute(&*path) {
             *path = absolute;
         }
         if path.to_str().is_none() {
             // Requests travel as JSON, which has no other texts.
             let what = format!("the path is not valid UTF-8: {}", path.display());
-            return Err(JobError::new(JobErrorKind::InvalidRequest, what));
+            return Err(JobError::invalid(what));
         }
     }
     Ok(())
@@ -205,5 +162,5 @@ pub(super) fn invalid(errors: &[FieldError]) -> JobError {
         .iter()
         .map(|err| format!("--{}: {}", err.field, err.message))
         .collect();
-    JobError::new(JobErrorKind::InvalidRequest, sentences.join("; "))
+    JobError::invalid(sentences.join("; "))
 }

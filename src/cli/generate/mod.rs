@@ -58,7 +58,8 @@ fn generate(args: GenerateArgs, environment: &CliEnvironment) -> Result<u8, JobE
     let (device, is_json) = (args.device, args.json);
     let telemetry = args.telemetry.clone();
     let (made, warnings) = jobs_of_all(args.with_carried(environment)?, environment)?;
-    let telemetry = TelemetryOutput::to(telemetry.as_deref(), environment)?;
+    let telemetry = telemetry.map(|file| TelemetryOutput::to(file, environment));
+    let telemetry = telemetry.transpose()?;
     let jobs = made
         .jobs
         .into_iter()
@@ -91,7 +92,7 @@ fn jobs_of_all(
         let jobs = args.and_then(|(args, warnings)| {
             if args.needs_prompt {
                 let summary = "a prompt is needed: the file has none that could be read";
-                return Err(JobError::new(JobErrorKind::InvalidRequest, summary)
+                return Err(JobError::invalid(summary)
                     .advise("Add --prompt TEXT; `safelight inspect FILE` says what was read"));
             }
             Ok((jobs::jobs_from_args(&args, environment)?, warnings))
@@ -130,33 +131,29 @@ struct CliJob {
 }
 
 /// All that is to be done.
+#[derive(Default)]
 struct CliJobs {
     jobs: Vec<CliJob>,
     /// The grids that the jobs are cells of, each with the file of its contact sheet.
     grids: Vec<(GridRecord, PathBuf)>,
     warnings: Vec<String>,
-    telemetry: TelemetryOutput,
+    telemetry: Option<TelemetryOutput>,
 }
 
 impl CliJobs {
     /// One job. `resume`: the folder in which an earlier program left it.
-    fn single(
-        request: JobRequest,
-        resume: Option<PathBuf>,
-        environment: &CliEnvironment,
-    ) -> Result<Self, JobError> {
+    fn single(request: JobRequest, resume: Option<PathBuf>) -> Self {
         let id = resume.as_deref().and_then(worker::number_of);
-        Ok(Self {
-            jobs: vec![CliJob {
-                id: id.unwrap_or_else(JobId::next),
-                request,
-                notices: Vec::new(),
-                resume,
-            }],
-            grids: Vec::new(),
-            warnings: Vec::new(),
-            telemetry: TelemetryOutput::to(None, environment)?,
-        })
+        let job = CliJob {
+            id: id.unwrap_or_else(JobId::next),
+            request,
+            notices: Vec::new(),
+            resume,
+        };
+        Self {
+            jobs: vec![job],
+            ..Self::default()
+        }
     }
 }
 
@@ -167,8 +164,12 @@ pub(in crate::cli) fn finish(
     is_json: bool,
     environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
-    let orders = CliJobs::single(request.into(), None, environment)?;
-    work(orders, device, is_json, environment)
+    work(
+        CliJobs::single(request.into(), None),
+        device,
+        is_json,
+        environment,
+    )
 }
 
 /// Runs jobs one after the other; the exit code as [`generate`] has it.
@@ -225,7 +226,7 @@ fn work(
             resume,
         };
         let outcome = outcome_of(&handle, command, (number, &notices), report.as_mut())?;
-        if let Err(text) = telemetry.add(id) {
+        if let Some(Err(text)) = telemetry.as_mut().map(|it| it.add(id)) {
             report.update(&JobUpdate::Warning(text));
         }
         report.end(&outcome, &folder);

@@ -8,7 +8,6 @@ use safelight_core::job::{
 use safelight_core::media::{self, OutpaintFill, OutpaintRequest};
 use safelight_core::model::ModelSpec;
 
-use super::args::unusable;
 use super::jobs::invalid;
 
 fn refused(message: String) -> JobError {
@@ -37,21 +36,14 @@ pub(super) fn extend(
         margins: margins_for(spec, own_size, wanted.margins).map_err(refused)?,
         ..wanted
     };
-    let made = media::open_rgb(&start.path).and_then(|image| {
-        let painted = form.inputs.mask.as_ref();
-        let painted = painted.map(|mask| media::open_mask(&mask.path, own_size.0, own_size.1));
-        let painted = painted.transpose()?;
-        let extended = media::extend_image(
-            &image,
-            painted.as_ref(),
-            outpaint,
-            OutpaintFill::BlurredEdge,
-        )?;
-        let stem = start.path.file_stem().unwrap_or_default().to_string_lossy();
-        let files = media::write_extended(folder, &stem, &extended)?;
-        Ok((files, outpaint.margins.around(own_size)))
-    });
-    let ((image, mask), size) = made.map_err(|err| unusable(&err))?;
+    let image = media::open_rgb(&start.path)?;
+    let painted = form.inputs.mask.as_ref();
+    let painted = painted.map(|mask| media::open_mask(&mask.path, own_size.0, own_size.1));
+    let fill = OutpaintFill::BlurredEdge;
+    let extended = media::extend_image(&image, painted.transpose()?.as_ref(), outpaint, fill)?;
+    let stem = start.path.file_stem().unwrap_or_default().to_string_lossy();
+    let (image, mask) = media::write_extended(folder, &stem, &extended)?;
+    let size = outpaint.margins.around(own_size);
     form.outpaint(spec, sized(image, size), sized(mask, size));
     Ok(enlarged(spec, wanted.margins.around(own_size), size))
 }
@@ -96,11 +88,9 @@ fn extend_control(
     let margins = margins_for(spec, source.size(), wanted.margins).map_err(refused)?;
     let outpaint = OutpaintRequest { margins, ..wanted };
     let most = form.frames_to_extend(spec, source);
-    let made = job::first_of(source).and_then(|first| {
-        let mask = media::extend_image(&first, None, outpaint, OutpaintFill::Gray)?.mask;
-        job::write_extended_video(folder, source, most, margins, &mask)
-    });
-    let (extended, mask) = made.map_err(|err| unusable(&err))?;
+    let first = job::first_of(source)?;
+    let mask = media::extend_image(&first, None, outpaint, OutpaintFill::Gray)?.mask;
+    let (extended, mask) = job::write_extended_video(folder, source, most, margins, &mask)?;
     let size = extended.size();
     let control = &mut form.inputs.controls[0];
     let own = std::mem::replace(&mut control.source, extended);

@@ -10,6 +10,7 @@ use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate, MemorySample}
 use safelight_core::lora::CheckedLora;
 use safelight_core::sanitize::printable;
 use safelight_core::units::{measured_text, size_text};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::out;
@@ -54,6 +55,15 @@ pub fn print_failed(err: &JobError) {
 pub fn print_event(event: &Value) {
     // A reader that went away must not end the job: the file is still wanted.
     out::write_json_line(event).ok();
+}
+
+/// The event of this name with the members of an object, and more of them.
+fn event(name: &str, object: &impl Serialize, more: &[(&str, &str)]) -> Value {
+    let mut event = json!(object);
+    for (key, value) in more.iter().chain(&[("event", name)]) {
+        event[*key] = json!(value);
+    }
+    event
 }
 
 fn failed_event(err: &JobError) -> Value {
@@ -116,10 +126,7 @@ impl JobListener for JsonReport {
             } => json!({
                 "event": "stage", "stage": stage, "section": section, "state": "started", "resumed": resumed,
             }),
-            JobUpdate::StageEnded(time) => json!({
-                "event": "stage", "stage": time.stage, "section": time.section, "state": "ended",
-                "secs": time.secs,
-            }),
+            JobUpdate::StageEnded(time) => event("stage", time, &[("state", "ended")]),
             JobUpdate::Section(made) => json!({
                 "event": "section", "section": made.section, "count": made.count,
                 "frames": made.video.frames.len(), "path": made.path,
@@ -132,29 +139,11 @@ impl JobListener for JsonReport {
             } => json!({
                 "event": "step", "stage": stage, "step": step, "num_steps": num_steps, "secs_left": secs_left,
             }),
-            JobUpdate::Memory(memory) => json!({
-                "event": "memory",
-                "device": self.device,
-                "at_secs": memory.at_secs,
-                "used_bytes": memory.used_bytes,
-                "allocated_bytes": memory.allocated_bytes,
-                "reserved_bytes": memory.reserved_bytes,
-                "total_bytes": memory.total_bytes,
-                "machine": memory.machine,
-            }),
-            JobUpdate::Reclaimed(reclaim) => json!({
-                "event": "reclaimed",
-                "boundary": reclaim.boundary,
-                "before_bytes": reclaim.before_bytes,
-                "after_bytes": reclaim.after_bytes,
-            }),
-            JobUpdate::Waiting(crowded) => json!({
-                "event": "waiting",
-                "is_device": crowded.is_device,
-                "others_bytes": crowded.others_bytes,
-                "limit_bytes": crowded.limit_bytes,
-                "message": crowded.to_string(),
-            }),
+            JobUpdate::Memory(memory) => event("memory", memory, &[("device", &self.device)]),
+            JobUpdate::Reclaimed(reclaim) => event("reclaimed", reclaim, &[]),
+            JobUpdate::Waiting(crowded) => {
+                event("waiting", crowded, &[("message", &crowded.to_string())])
+            }
             JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),

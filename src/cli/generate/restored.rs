@@ -5,7 +5,7 @@
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::fitting::{find, find_controls};
 use safelight_core::job::{ControlSettings, GenerateForm, JobError, JobErrorKind};
-use safelight_core::model::{ModelSpec, advice_for};
+use safelight_core::model::ModelSpec;
 use safelight_core::restore::{ForeignSettings, match_model};
 
 use super::args::GenerateArgs;
@@ -70,9 +70,7 @@ pub(in crate::cli) fn fit(
     let catalog = ModelCatalog::load(&environment.paths, environment.settings());
     let mut warnings = Vec::new();
     let spec = match model {
-        Some(model) => catalog.find(model).map_err(|err| {
-            JobError::from_error(JobErrorKind::BadModel, &err).advise(advice_for(&err))
-        })?,
+        Some(model) => catalog.find(model)?,
         None => nearest(restored, &catalog, &mut warnings)?,
     };
     let mut restored = restored.clone();

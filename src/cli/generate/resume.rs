@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobRequest};
+use safelight_core::job::{DeviceChoice, JobError, JobFolder, JobRequest};
 use safelight_core::media::VideoFormat;
 use serde_json::{Value, json};
 
@@ -43,12 +43,8 @@ pub fn run(args: &ResumeArgs, environment: &CliEnvironment) -> ExitCode {
     let jobs = environment.paths.jobs();
     let Some(job) = &args.job else {
         let left = left_in(&jobs);
-        return if args.json {
-            let all: Vec<Value> = left.iter().map(as_json).collect();
-            out::print_json(&json!({"jobs": all}), 0)
-        } else {
-            out::print(&as_text(&left), 0)
-        };
+        let all: Vec<Value> = left.iter().map(as_json).collect();
+        return out::print_either(args.json, &json!({"jobs": all}), &as_text(&left), 0);
     };
     ended(resume(job, args, &jobs, environment), args.json)
 }
@@ -74,7 +70,7 @@ fn resume(
         Some(out) => moved(request, out, &here)?,
         None => request,
     };
-    let orders = CliJobs::single(request, Some(folder), environment)?;
+    let orders = CliJobs::single(request, Some(folder));
     work(orders, args.device, args.json, environment)
 }
 
@@ -84,8 +80,7 @@ fn request_in(folder: &JobFolder) -> Result<JobRequest, JobError> {
             "this job cannot be resumed ({err}): {}",
             folder.path().display()
         );
-        JobError::new(JobErrorKind::InvalidRequest, what)
-            .advise("`safelight resume` lists the jobs that can be resumed")
+        JobError::invalid(what).advise("`safelight resume` lists the jobs that can be resumed")
     };
     folder.request().map_err(unread)
 }
@@ -103,7 +98,7 @@ fn moved(mut request: JobRequest, out: &Path, folder: &JobFolder) -> Result<JobR
             // The finished frames are encoded for a file of that kind.
             if VideoFormat::from_path(out).ok() != VideoFormat::from_path(&request.out).ok() {
                 let what = format!("this job can only be saved as .{}", ending(&request.out));
-                return Err(JobError::new(JobErrorKind::InvalidRequest, what));
+                return Err(JobError::invalid(what));
             }
             request.out = absolute(out);
             request.is_out_automatic = false;

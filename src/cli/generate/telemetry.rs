@@ -11,24 +11,22 @@ use safelight_core::job::{JobError, JobErrorKind, JobId};
 use crate::cli::CliEnvironment;
 use crate::telemetry::record::{TelemetryRecord, write_all};
 
-/// The file, if there is one, and its content so far.
+/// The file and its content so far.
 pub(super) struct TelemetryOutput {
-    file: Option<PathBuf>,
+    file: PathBuf,
     records: PathBuf,
     written: Vec<TelemetryRecord>,
 }
 
 impl TelemetryOutput {
     /// Tries the file before any job begins.
-    pub(super) fn to(file: Option<&Path>, environment: &CliEnvironment) -> Result<Self, JobError> {
-        if let Some(file) = file {
-            tried(file).map_err(|err| {
-                let what = sentence(&err, file);
-                JobError::new(JobErrorKind::Disk, what).advise("Choose another file")
-            })?;
-        }
+    pub(super) fn to(file: PathBuf, environment: &CliEnvironment) -> Result<Self, JobError> {
+        tried(&file).map_err(|err| {
+            let what = sentence(&err, &file);
+            JobError::new(JobErrorKind::Disk, what).advise("Choose another file")
+        })?;
         Ok(Self {
-            file: file.map(Path::to_owned),
+            file,
             records: environment.paths.telemetry(),
             written: Vec::new(),
         })
@@ -36,9 +34,7 @@ impl TelemetryOutput {
 
     /// Adds a job that has ended; the error is a sentence.
     pub(super) fn add(&mut self, job: JobId) -> Result<(), String> {
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
+        let file = &self.file;
         let record =
             TelemetryRecord::load(&self.records, job).map_err(|err| sentence(&err, file))?;
         self.written.push(record);
@@ -83,14 +79,16 @@ mod tests {
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
         for path in [&pipe, Path::new("/dev/null"), folder.path()] {
-            let refused = TelemetryOutput::to(Some(path), &environment).err().unwrap();
+            let refused = TelemetryOutput::to(path.into(), &environment)
+                .err()
+                .unwrap();
             assert_eq!(refused.kind, JobErrorKind::Disk);
             let what = "the telemetry file cannot be written: this is not a file: ";
             assert!(refused.summary.starts_with(what), "{refused:?}");
         }
         let file = folder.path().join("a.csv");
         fs::write(&file, "kept").unwrap();
-        assert!(TelemetryOutput::to(Some(&file), &environment).is_ok());
+        assert!(TelemetryOutput::to(file.clone(), &environment).is_ok());
         assert_eq!(fs::read(&file).unwrap(), b"kept");
     }
 }

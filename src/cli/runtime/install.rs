@@ -173,9 +173,7 @@ fn of_torch(
     machine: &MachineGpus,
     environment: &CliEnvironment,
 ) -> Result<RuntimeBuild, JobError> {
-    let refuse = |what: String, advice: String| {
-        Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
-    };
+    let refuse = |what: String, advice: String| Err(JobError::invalid(what).advise(advice));
     let gfx: Vec<String> = machine
         .gpus
         .iter()
@@ -225,7 +223,7 @@ fn wanted(
                 advice = format!("{advice}. {err}");
             }
             let what = format!("no build of libtorch is called {id}");
-            return Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice));
+            return Err(JobError::invalid(what).advise(advice));
         };
         return match refusal(build, machine) {
             Some(refusal) => Err(refused(refusal)),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::FrameRetiming;
-use crate::job::{DtypeChoice, JobError, JobErrorKind, PostprocessKind, PostprocessRequest};
+use crate::job::{DtypeChoice, JobError, PostprocessKind, PostprocessRequest};
 use crate::media::{
     self, DEFAULT_VIDEO_ENDING, MAX_PIXELS, MediaError, VideoFormat, VideoInfo, check_frame_size,
     check_frames_writable,
@@ -80,10 +80,10 @@ impl PostprocessForm {
         let network = self.network;
         let (after, work, tile) = match self.options {
             PostprocessOptions::Upscale { size, tile } => {
-                let config = UpscalerConfig::read(&network).map_err(|err| JobError::from(&err))?;
+                let config = UpscalerConfig::read(&network)?;
                 let (width, height) = size_of(size, &before)?;
                 if let Some(tile) = tile.filter(|tile| *tile < MIN_TILE) {
-                    return Err(invalid(format!(
+                    return Err(JobError::invalid(format!(
                         "expected tiles of at least {MIN_TILE} pixels, found {tile}"
                     )));
                 }
@@ -96,14 +96,14 @@ impl PostprocessForm {
                 (after, PostprocessKind::Upscale { network, passes }, tile)
             }
             PostprocessOptions::Interpolate(rate) => {
-                IfnetConfig::read(&network).map_err(|err| JobError::from(&err))?;
+                IfnetConfig::read(&network)?;
                 let retiming = match rate {
                     NewRate::Times(times) => {
                         FrameRetiming::times(before.num_frames, before.fps, times)
                     }
                     NewRate::Fps(fps) => FrameRetiming::to_fps(before.num_frames, before.fps, fps),
                 };
-                let retiming = retiming.map_err(invalid)?;
+                let retiming = retiming.map_err(JobError::invalid)?;
                 let after = VideoInfo {
                     fps: retiming.fps(),
                     num_frames: retiming.num_frames(),
@@ -114,7 +114,7 @@ impl PostprocessForm {
             }
         };
         check_out(&self.out, is_image, &after)?;
-        let fingerprint = fingerprint(&self.source, is_image).map_err(|err| unusable(&err))?;
+        let fingerprint = fingerprint(&self.source, is_image)?;
         Ok(PostprocessRequest {
             source: self.source,
             fingerprint,
@@ -140,14 +140,14 @@ fn size_of(size: TargetSize, before: &VideoInfo) -> Result<(u32, u32), JobError>
             (side(before.width), side(before.height))
         }
         TargetSize::Factor(factor) => {
-            return Err(invalid(format!(
+            return Err(JobError::invalid(format!(
                 "expected a factor between 1 and {MAX_FACTOR}, found {factor}"
             )));
         }
     };
     let pixels = u64::from(width) * u64::from(height);
     if pixels > MAX_PIXELS {
-        return Err(invalid(format!(
+        return Err(JobError::invalid(format!(
             "the result would be {width} × {height}, and at most {} megapixels can be made",
             MAX_PIXELS / 1_000_000
         )));
@@ -157,7 +157,7 @@ fn size_of(size: TargetSize, before: &VideoInfo) -> Result<(u32, u32), JobError>
 
 /// Reads a source: whether it is a single image, and its size, length and frame rate.
 pub fn look_at(source: &Path) -> Result<(bool, VideoInfo), JobError> {
-    let info = media::media_info(source).map_err(|err| unusable(&err))?;
+    let info = media::media_info(source)?;
     Ok((info.num_frames == 1 && info.fps == 0.0, info))
 }
 
@@ -217,30 +217,21 @@ fn passes(
             scale => format!("enlarges ×{scale}, and at most {MAX_PASSES} times, but"),
         };
         let wanted = (wanted * 100.0).round() / 100.0;
-        invalid(format!("this network {kind} ×{wanted} was asked for"))
+        JobError::invalid(format!("this network {kind} ×{wanted} was asked for"))
             .advise("Choose another network or a smaller size")
     })
 }
 
 fn check_out(out: &Path, is_image: bool, after: &VideoInfo) -> Result<(), JobError> {
-    let format = VideoFormat::from_path(out).map_err(|err| unusable(&err))?;
+    let format = VideoFormat::from_path(out)?;
     if is_image && !format.holds_images() {
-        return Err(invalid(format!(
+        return Err(JobError::invalid(format!(
             "an image cannot be saved as {}: choose a name that ends in .png, .jpg or .webp",
             format.name()
         )));
     }
-    check_frame_size(out, after.width, after.height)
-        .and_then(|()| check_frames_writable(out, after.num_frames as usize))
-        .map_err(|err| unusable(&err))
-}
-
-fn invalid(sentence: impl Into<String>) -> JobError {
-    JobError::new(JobErrorKind::InvalidRequest, sentence)
-}
-
-fn unusable(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
+    check_frame_size(out, after.width, after.height)?;
+    Ok(check_frames_writable(out, after.num_frames as usize)?)
 }
 
 #[cfg(test)]

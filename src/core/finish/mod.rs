@@ -10,7 +10,7 @@ pub use form::{
     NewRate, PostprocessForm, PostprocessOptions, TargetSize, ending_of, fingerprint, look_at,
 };
 pub use networks::{
-    FoundInterpolator, FoundUpscaler, InstalledNetwork, find_interpolators, find_upscalers,
-    interpolator_named, upscaler_named,
+    FoundInterpolator, FoundUpscaler, InstalledNetwork, chosen_interpolator, chosen_upscaler,
+    find_interpolators, find_upscalers,
 };
 pub use retiming::{FramePlace, FrameRetiming, MAX_FPS, TIMES};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::job::{JobError, JobErrorKind};
 pub use crate::library::networks::InstalledNetwork;
 use crate::library::networks::{ListedFolders, NetworkFolders, find};
-use crate::model::CatalogError;
 use crate::networks::{IfnetConfig, UpscalerConfig};
 use crate::settings::{AppPaths, Settings};
 
@@ -58,26 +58,55 @@ pub fn find_interpolators(paths: &AppPaths, settings: &Settings) -> Vec<FoundInt
     find(IfnetConfig::read, &INTERPOLATORS.files(paths, settings))
 }
 
-/// The file of an upscaler by its path or name.
-pub fn upscaler_named(
-    wanted: &str,
+/// The file of an upscaler by its path or name, else the only one that is found.
+pub fn chosen_upscaler(
+    wanted: Option<&str>,
     paths: &AppPaths,
     settings: &Settings,
-) -> Result<PathBuf, CatalogError> {
-    UPSCALERS.named(wanted, paths, settings, || {
-        let known = find_upscalers(paths, settings).into_iter();
-        known.map(|it| it.name).collect()
-    })
+) -> Result<PathBuf, JobError> {
+    let found = find_upscalers(paths, settings).into_iter();
+    let found = found.map(|it| (it.label(), it.name, it.path)).collect();
+    chosen((&UPSCALERS, "upscaler"), wanted, (paths, settings), found)
 }
 
-/// The file of a RIFE network by its path or name.
-pub fn interpolator_named(
-    wanted: &str,
+/// The file of a RIFE network by its path or name, else the only one that is found.
+pub fn chosen_interpolator(
+    wanted: Option<&str>,
     paths: &AppPaths,
     settings: &Settings,
-) -> Result<PathBuf, CatalogError> {
-    INTERPOLATORS.named(wanted, paths, settings, || {
-        let known = find_interpolators(paths, settings).into_iter();
-        known.map(|it| it.name).collect()
+) -> Result<PathBuf, JobError> {
+    let found = find_interpolators(paths, settings).into_iter();
+    let found = found.map(|it| (it.label(), it.name, it.path)).collect();
+    chosen(
+        (&INTERPOLATORS, "RIFE network"),
+        wanted,
+        (paths, settings),
+        found,
+    )
+}
+
+/// `found`: label, name and file of each network of this kind.
+fn chosen(
+    (folders, what): (&NetworkFolders, &str),
+    wanted: Option<&str>,
+    (paths, settings): (&AppPaths, &Settings),
+    mut found: Vec<(String, String, PathBuf)>,
+) -> Result<PathBuf, JobError> {
+    if let Some(wanted) = wanted {
+        let names = || found.into_iter().map(|(_, name, _)| name).collect();
+        let named = folders.named(wanted, paths, settings, names);
+        return named.map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err));
+    }
+    if found.len() > 1 {
+        let labels: Vec<String> = found.into_iter().map(|(label, ..)| label).collect();
+        let text = format!("several {what}s were found: choose one with --model");
+        return Err(JobError::invalid(text).advise(labels.join("; ")));
+    }
+    found.pop().map(|(.., path)| path).ok_or_else(|| {
+        let home = paths.models().join(folders.home);
+        JobError::invalid(format!("no {what} was found")).advise(format!(
+            "Put one as .safetensors into {}, or name its file with --model",
+            home.display()
+        ))
     })
 }

@@ -18,6 +18,7 @@ use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
     AutoencoderConfig, NetworkConfig, TensorRole, TensorSpec, VaeHalf, WanVaeConfig,
 };
+use crate::units::total;
 
 /// Parameters by their dtype in the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +35,7 @@ impl WeightBytes {
     /// `number_bytes`: of the compute dtype.
     pub fn bytes(&self, number_bytes: u64) -> u64 {
         let plain = self.plain.saturating_mul(number_bytes);
-        let exact = self.exact.saturating_mul(4);
-        plain.saturating_add(exact).saturating_add(self.stored)
+        total([plain, self.exact.saturating_mul(4), self.stored])
     }
 
     fn add(&mut self, other: Self) {
@@ -155,15 +155,13 @@ impl NetworkFootprint {
 
     /// Approximate number of parameters in the products of one call.
     pub(crate) fn numbers(&self) -> f64 {
-        let numbers =
-            |tally: &WeightBytes| (tally.plain + tally.exact).saturating_add(tally.stored);
-        numbers(&self.fixed).saturating_add(numbers(&self.often)) as f64
+        let all = [self.fixed, self.often];
+        total(all.map(|tally| total([tally.plain, tally.exact, tally.stored]))) as f64
     }
 
     pub fn bytes(&self, number_bytes: u64) -> u64 {
         let all = [self.fixed, self.often, self.seldom, self.tables];
-        let bytes = all.iter().map(|tally| tally.bytes(number_bytes));
-        bytes.fold(0, u64::saturating_add)
+        total(all.map(|tally| tally.bytes(number_bytes)))
     }
 
     /// Bytes of the largest quantized matrix while it is dequantized for its product.
@@ -286,7 +284,7 @@ impl ModelFootprint {
 
     /// Returns whether the decoder takes several latent frames at a time; see [`DecodeChunk`].
     ///
-    /// [`DecodeChunk`]: crate::memory::compute_options::DecodeChunk
+    /// [`DecodeChunk`]: crate::compute::DecodeChunk
     pub fn decodes_in_chunks(&self) -> bool {
         let decoder = self.part(PlannedNetwork::VaeDecoder);
         decoder.is_some_and(|network| network.config::<WanVaeConfig>().is_some())

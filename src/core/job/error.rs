@@ -5,6 +5,7 @@ use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
+use crate::media::{MediaError, MediaErrorKind};
 use crate::memory::ResourceFault;
 use crate::model::{CatalogError, advice_for};
 use crate::sanitize::one_line;
@@ -75,6 +76,11 @@ impl JobError {
         }
     }
 
+    /// A failure by an argument, a size, an image or an output path that cannot work.
+    pub fn invalid(summary: impl Into<String>) -> Self {
+        Self::new(JobErrorKind::InvalidRequest, summary)
+    }
+
     /// A failure of a disk or of a file on it: what could not be done, and what helps against this cause.
     pub fn disk(what: impl fmt::Display, err: &io::Error) -> Self {
         Self::new(JobErrorKind::Disk, format!("{what}: {err}")).advise(disk_advice(err))
@@ -130,6 +136,23 @@ pub fn disk_advice(err: &io::Error) -> &'static str {
         }
         io::ErrorKind::InvalidData => "Download or copy the file again",
         _ => "Check that the disk is connected and healthy",
+    }
+}
+
+impl From<CatalogError> for JobError {
+    fn from(err: CatalogError) -> Self {
+        Self::from(&err)
+    }
+}
+
+impl From<MediaError> for JobError {
+    /// Of a file that cannot be read, or of a full disk.
+    fn from(err: MediaError) -> Self {
+        if err.kind == MediaErrorKind::DiskFull {
+            let advice = "Free some space or choose another folder";
+            return Self::from_error(JobErrorKind::Disk, &err).advise(advice);
+        }
+        Self::from_error(JobErrorKind::InvalidRequest, &err)
     }
 }
 

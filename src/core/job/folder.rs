@@ -7,13 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{JobId, JobRequest, Recipe, Stage};
+use crate::compute::ComputeOptions;
 use crate::enum_macros::file_paths;
 use crate::files::{
     MAX_JSON_BYTES, is_left_half_written, make_new_private_folder, make_private_folder,
     partial_path, read_bounded, remove_partials, write_json,
 };
 use crate::locks::FileLock;
-use crate::memory::compute_options::ComputeOptions;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFolder(PathBuf);
@@ -50,6 +50,7 @@ file_paths! {
         /// Finished frames of a post-processing job.
         parts = "parts";
         inputs_file = "inputs.json";
+        compute_options_file = "compute_options.json";
         model_file = "model.json";
     }
 }
@@ -142,14 +143,6 @@ impl JobFolder {
     pub fn compute_options(&self) -> Option<ComputeOptions> {
         let text = read_bounded(&self.compute_options_file(), MAX_JSON_BYTES).ok()?;
         serde_json::from_slice(&text).ok()
-    }
-
-    pub fn keep_compute_options(&self, options: ComputeOptions) -> io::Result<()> {
-        write_json(&self.compute_options_file(), &options)
-    }
-
-    fn compute_options_file(&self) -> PathBuf {
-        self.0.join("compute_options.json")
     }
 
     /// Stages of the recipe that need not run again: like [`Self::num_finished`], except the decoding, whose frames are

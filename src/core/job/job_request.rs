@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{GenerateRequest, GridId, Recipe, cell_of};
 use crate::job::PostprocessRequest;
+use crate::media::VideoInfo;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -90,17 +91,26 @@ impl JobRequest {
 
     /// Width and height of the result, in pixels.
     pub fn size(&self) -> (u32, u32) {
-        match self {
-            Self::Generate(request) => (request.width, request.height),
-            Self::Finish(request) => (request.after.width, request.after.height),
-        }
+        let info = self.info();
+        (info.width, info.height)
     }
 
     /// Frames of the result; 1 for an image.
     pub fn num_frames(&self) -> u32 {
+        self.info().num_frames
+    }
+
+    /// Size, length and rate of the result.
+    fn info(&self) -> VideoInfo {
         match self {
-            Self::Generate(request) => request.num_frames,
-            Self::Finish(request) => request.after.num_frames,
+            Self::Generate(request) => VideoInfo {
+                width: request.width,
+                height: request.height,
+                num_frames: request.num_frames,
+                fps: request.fps,
+                is_uneven: false,
+            },
+            Self::Finish(request) => request.after,
         }
     }
 
@@ -113,10 +123,7 @@ impl JobRequest {
     }
 
     pub fn fps(&self) -> f64 {
-        match self {
-            Self::Generate(request) => request.fps,
-            Self::Finish(request) => request.after.fps,
-        }
+        self.info().fps
     }
 
     pub fn batch_size(&self) -> u32 {

@@ -11,8 +11,7 @@ use crate::model::family::RecipeKind;
 
 named! {
     /// One stage of a job. Stages are run one at a time and leave their results on disk.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Stage {
         /// Prompt and negative prompt to embeddings.
         EncodeText = "encode_text", "Reading the prompt";

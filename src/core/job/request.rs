@@ -29,7 +29,6 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "ComponentOverrides::is_empty")]
     pub companions: ComponentOverrides,
     /// The model's colours of latents, for live previews. Not carried in files.
-    #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
     /// Role of `image` for the model. Not embedded in files.
     #[serde(default)]
@@ -248,6 +247,26 @@ impl GenerateRequest {
             .chain(loras)
     }
 
+    /// Every path that the user named: the result's, the inputs', those of networks, and of the capture.
+    pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let given = [
+            &mut self.image,
+            &mut self.last_image,
+            &mut self.extend,
+            &mut self.source_video,
+            &mut self.mask,
+            &mut self.options.capture,
+        ];
+        let controls = self.controls.iter_mut().flat_map(ControlInput::inputs_mut);
+        std::iter::once(&mut self.out)
+            .chain(given.into_iter().flatten())
+            .chain(self.companions.each_mut().into_iter().flatten())
+            .chain(&mut self.references)
+            .chain(controls)
+            .chain(self.prompt_images.iter_mut().map(|image| &mut image.path))
+            .chain(self.loras.iter_mut().map(|lora| &mut lora.path))
+    }
+
     /// The name that a reference image, counted from 0, has among the fingerprints of what a job is made from.
     pub fn reference_name(index: usize) -> String {
         format!("reference_{}", index + 1)
@@ -269,8 +288,7 @@ impl GenerateRequest {
 }
 
 named! {
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum PreviewChoice {
         /// A tiny decoder if one is installed, otherwise linear.
         #[default]

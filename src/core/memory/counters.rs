@@ -3,13 +3,12 @@
 //! The worker counts; the doctor and the window show them.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::FallbackLevel;
-use crate::files::{read_json_or_default, write_json};
+use crate::files::read_json_or_default;
 
 /// By the device's own name. Kept in [`AppPaths::memory_counters`](crate::settings::AppPaths::memory_counters).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +37,6 @@ impl FallbackCounters {
     /// Reads a file; empty if it is missing or broken.
     pub fn load(file: &Path) -> Self {
         read_json_or_default(file)
-    }
-
-    pub fn save(&self, file: &Path) -> io::Result<()> {
-        write_json(file, self)
     }
 
     /// Counts of a device, if there are any.
@@ -79,7 +74,7 @@ mod tests {
                 successes: 1,
             },
         );
-        counters.save(&file).unwrap();
+        crate::files::write_json(&file, &counters).unwrap();
         assert_eq!(FallbackCounters::load(&file), counters);
         assert!(
             std::fs::read_to_string(&file)

@@ -2,8 +2,6 @@
 //!
 //! `footprint` counts the bytes of networks, `plan` compares them with the budget.
 
-pub mod compute_options;
-pub mod conv_backends;
 pub mod counters;
 mod device;
 mod fault;
@@ -13,14 +11,13 @@ use serde::{Deserialize, Serialize};
 pub use device::{CONTEXT_BYTES, DeviceFacts, FIRST_CONTEXT_BYTES, MemoryBudget};
 pub use fault::ResourceFault;
 
-use crate::enum_macros::named;
-use compute_options::ComputeOptions;
-use conv_backends::ConvBackend;
+use crate::compute::ComputeOptions;
+use crate::compute::conv_backends::ConvBackend;
+use crate::enum_macros::{named, parsed};
 
 named! {
     /// Relation of a device's memory to the host's.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum DeviceClass {
         /// One pool for the CPU and the GPU (gfx1151 and other APUs): unloading means dropping.
         Unified = "unified",
@@ -28,6 +25,8 @@ named! {
         Cpu = "cpu",
     }
 }
+
+parsed!(DeviceClass, "a class of device");
 
 /// Memory options of a job. `None`: computed by the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,9 +61,8 @@ pub struct StageMemory {
 named! {
     /// Fallback level of a stage after out-of-memory errors. Each level includes the lower ones that apply to the stage.
     #[derive(
-        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash
     )]
-    #[serde(rename_all = "snake_case")]
     pub enum FallbackLevel {
         /// As requested.
         #[default]

@@ -9,19 +9,16 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::InputUse;
-use crate::enum_macros::{named, parsed};
+use crate::enum_macros::{as_text, named, parsed};
 
 named! {
     /// Sampler. Names are ComfyUI's, and so is the arithmetic where diffusers' differs.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum SamplerKind {
         /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
         #[default]
-        #[serde(rename = "unipc")]
         UniPc = "unipc", "UniPC";
         /// UniPC with `B(h) = h`.
-        #[serde(rename = "unipc_bh1")]
         UniPcBh1 = "unipc_bh1", "UniPC bh1";
         Euler = "euler", "Euler";
         /// Euler to a lower sigma than the step's, and new noise up to it.
@@ -29,21 +26,16 @@ named! {
         /// Flow-match Heun: second order, two calls of the model a step.
         Heun = "heun", "Heun";
         /// DPM-Solver++, second order, multistep, in the logarithm of sigma.
-        #[serde(rename = "dpmpp_2m")]
         DpmPp2m = "dpmpp_2m", "DPM++ 2M";
         /// As `DpmPp2m`, in the ratio of image to noise: diffusers' `DPMSolverMultistepScheduler` on flow sigmas.
-        #[serde(rename = "dpmpp_2m_diffusers")]
         DpmPp2mDiffusers = "dpmpp_2m_diffusers", "DPM++ 2M (diffusers)";
         /// DPM-Solver++ with new noise, second order, multistep.
-        #[serde(rename = "dpmpp_2m_sde")]
         DpmPp2mSde = "dpmpp_2m_sde", "DPM++ 2M SDE";
         /// DPM-Solver++ with new noise, two calls of the model a step.
-        #[serde(rename = "dpmpp_sde")]
         DpmPpSde = "dpmpp_sde", "DPM++ SDE";
         /// Exponential integrator, second order, multistep.
         ResMultistep = "res_multistep", "RES multistep";
         /// Exponential integrator, second order, two calls of the model a step.
-        #[serde(rename = "res_2s")]
         Res2s = "res_2s", "RES 2S";
         /// Extended reverse-time SDE, up to third order, multistep.
         ErSde = "er_sde", "ER SDE";
@@ -74,8 +66,7 @@ impl SamplerKind {
 named! {
     /// Spacing of the sigmas. Names are ComfyUI's, and so is the arithmetic where diffusers' differs: diffusers lays its
     /// sigmas between the ends of the model's own.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum SigmaSchedule {
         /// The model's own in diffusers: timesteps as far from each other, shifted.
         #[default]
@@ -125,8 +116,7 @@ impl SigmaSchedule {
 }
 
 named! {
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum SectionOrder {
         /// The last section first, each next one before it, so that the start image holds all together
         /// ("inverted anti-drifting": the first FramePack).
@@ -251,24 +241,11 @@ impl FromStr for DeviceChoice {
     }
 }
 
-impl TryFrom<String> for DeviceChoice {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<DeviceChoice> for String {
-    fn from(choice: DeviceChoice) -> Self {
-        choice.to_string()
-    }
-}
+as_text!(DeviceChoice);
 
 named! {
     /// The type that the transformer computes in.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum DtypeChoice {
         /// bf16 on a GPU, f32 on the CPU.
         #[default]
@@ -283,8 +260,7 @@ parsed!(DtypeChoice, "a dtype");
 
 named! {
     /// Fit of a start image with another aspect ratio to the video's size.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum ResizeMode {
         /// Stretched to the size, as diffusers does.
         #[default]

@@ -6,8 +6,7 @@ use crate::enum_macros::{named, parsed};
 
 named! {
     /// Control type.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum ControlKind {
         /// White lines on black, as Canny draws them.
         Edges = "edges", "Edges";

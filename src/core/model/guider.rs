@@ -3,12 +3,14 @@
 //! Only the choice; the engine computes.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::BlockSet;
 use crate::enum_macros::{as_text, named, parsed};
+use crate::units::range_problem;
 
 named! {
     /// Kinds of guiders.
@@ -60,10 +62,10 @@ pub enum Guider {
 
 impl Guider {
     pub const MOST_ZERO_STEPS: u32 = 100;
-    pub const ETA: (f64, f64) = (0.0, 1.0);
-    pub const LONGEST: (f64, f64) = (0.0, 10_000.0);
-    pub const MOMENTUM: (f64, f64) = (-0.95, 0.95);
-    pub const SKIP_SCALE: (f64, f64) = (0.0, 20.0);
+    pub const ETA: RangeInclusive<f64> = 0.0..=1.0;
+    pub const LONGEST: RangeInclusive<f64> = 0.0..=10_000.0;
+    pub const MOMENTUM: RangeInclusive<f64> = -0.95..=0.95;
+    pub const SKIP_SCALE: RangeInclusive<f64> = 0.0..=20.0;
 
     pub fn kind(self) -> GuiderKind {
         match self {
@@ -102,35 +104,34 @@ impl Guider {
 
     /// Sentence on invalid values.
     pub fn problem(self) -> Option<String> {
-        let outside = |(least, most): (f64, f64), number: f64| !(number >= least && number <= most);
-        let wrong = |what: &str, (least, most): (f64, f64), number: f64| {
-            Some(format!(
-                "the {what} must be between {least} and {most}, not {number}"
-            ))
-        };
         match self {
-            Self::CfgZero { zero_steps } if zero_steps > Self::MOST_ZERO_STEPS => wrong(
-                "number of steps that CFG-Zero* leaves out",
-                (0.0, f64::from(Self::MOST_ZERO_STEPS)),
-                f64::from(zero_steps),
-            ),
-            Self::Apg { eta, .. } if outside(Self::ETA, eta) => {
-                wrong("parallel part of APG", Self::ETA, eta)
+            Self::Cfg => None,
+            Self::CfgZero { zero_steps } => {
+                let what = "the number of steps that CFG-Zero* leaves out";
+                range_problem(what, &(0..=Self::MOST_ZERO_STEPS), "", zero_steps)
             }
-            Self::Apg { longest, .. } if outside(Self::LONGEST, longest) => {
-                wrong("largest change of APG", Self::LONGEST, longest)
+            Self::Apg {
+                eta,
+                longest,
+                momentum,
+            } => [
+                ("the parallel part of APG", Self::ETA, eta),
+                ("the largest change of APG", Self::LONGEST, longest),
+                ("the momentum of APG", Self::MOMENTUM, momentum),
+            ]
+            .into_iter()
+            .find_map(|(what, range, number)| range_problem(what, &range, "", number)),
+            Self::SkipLayers {
+                blocks,
+                scale,
+                part,
+            } => {
+                let what = "the scale of skip-layer guidance";
+                let no_block = "skip-layer guidance needs a block to skip, such as 9";
+                range_problem(what, &Self::SKIP_SCALE, "", scale)
+                    .or_else(|| blocks.is_empty().then(|| no_block.to_owned()))
+                    .or_else(|| part.problem())
             }
-            Self::Apg { momentum, .. } if outside(Self::MOMENTUM, momentum) => {
-                wrong("momentum of APG", Self::MOMENTUM, momentum)
-            }
-            Self::SkipLayers { scale, .. } if outside(Self::SKIP_SCALE, scale) => {
-                wrong("scale of skip-layer guidance", Self::SKIP_SCALE, scale)
-            }
-            Self::SkipLayers { blocks, .. } if blocks.is_empty() => {
-                Some("skip-layer guidance needs a block to skip, such as 9".to_owned())
-            }
-            Self::SkipLayers { part, .. } => part.problem(),
-            _ => None,
         }
     }
 }

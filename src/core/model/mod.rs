@@ -19,6 +19,8 @@ mod preset;
 mod sampling;
 mod spec;
 mod step_cache;
+#[cfg(test)]
+mod testing;
 
 pub use crate::formats::{CatalogError, read_json};
 pub(crate) use advice::SEE_MODELS;
@@ -35,8 +37,8 @@ pub use input_use::{GuidanceMode, ImageRole, InputUse};
 pub use overrides::ComponentOverrides;
 pub use preset::{CacheChoice, PresetSize, PresetValues};
 pub use sampling::{PartialSampling, SamplingOptions};
-#[cfg(test)]
-pub(crate) use spec::test_spec;
 pub use spec::{LatentRgb, ModelDefaults, ModelSpec, SamplingPreset, SizeLimits, SmallShift};
 pub(crate) use spec::{nearest_multiple, one, usable_aspect};
 pub use step_cache::{StepCache, StepCacheKind};
+#[cfg(test)]
+pub(crate) use testing::test_spec;

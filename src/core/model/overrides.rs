@@ -80,6 +80,18 @@ impl ComponentOverrides {
         ]
     }
 
+    /// In the order of [`Self::each`].
+    pub fn each_mut(&mut self) -> [&mut Option<PathBuf>; 6] {
+        [
+            &mut self.vae,
+            &mut self.text_encoder,
+            &mut self.text_encoder_2,
+            &mut self.image_encoder,
+            &mut self.tokenizer,
+            &mut self.tokenizer_2,
+        ]
+    }
+
     /// Returns true if the user named a component of a diffusers folder.
     pub(crate) fn names(&self, component: &str) -> bool {
         let mut each = self.each().into_iter();

@@ -77,17 +77,17 @@ impl fmt::Display for PresetSize {
     }
 }
 
-as_text!(PresetSize);
+as_text!(PresetSize CacheChoice);
 
 /// A step cache or none: `off`, `teacache:0.15`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CacheChoice(pub Option<StepCache>);
 
-impl TryFrom<String> for CacheChoice {
-    type Error = String;
+impl FromStr for CacheChoice {
+    type Err = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         if text.trim().eq_ignore_ascii_case("off") {
             return Ok(Self(None));
         }
@@ -95,12 +95,12 @@ impl TryFrom<String> for CacheChoice {
     }
 }
 
-impl From<CacheChoice> for String {
-    fn from(choice: CacheChoice) -> Self {
-        choice.0.map_or_else(
-            || "off".to_owned(),
-            |cache| format!("{}:{}", cache.kind.name(), cache.threshold),
-        )
+impl fmt::Display for CacheChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(cache) => write!(f, "{}:{}", cache.kind, cache.threshold),
+            None => f.write_str("off"),
+        }
     }
 }
 

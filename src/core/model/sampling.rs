@@ -13,76 +13,113 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Sampling options, complete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SamplingOptions {
-    pub num_steps: u32,
-    /// The first step of the schedule that is made, counted from 0.
-    #[serde(default)]
-    pub start_step: u32,
-    /// The step before which the schedule is left; what noise is left then stays. The end when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_step: Option<u32>,
-    /// Guidance scale in the family's sense: classifier-free in Wan (two passes per step above 1), the embedded value
-    /// of a distilled model in Flux and FramePack.
-    pub guidance_scale: f64,
-    /// The low-noise expert's guidance; that of the high-noise one when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guidance_scale_2: Option<f64>,
-    /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub true_cfg_scale: Option<f64>,
-    /// Guider of the guided steps.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub guider: Guider,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub guidance_range: GuidanceRange,
-    /// The schedule's shift; the model's own when absent, which in families that shift by the number of tokens is
-    /// that (Flux dev, FramePack).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shift: Option<f64>,
-    /// True if the shift depends on the number of tokens although the model's scheduler has a fixed one. Excludes
-    /// `shift`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub dynamic_shift: bool,
-    pub sampler: SamplerKind,
-    #[serde(default)]
-    pub sigma_schedule: SigmaSchedule,
-    /// Denoising strength of a start image, 0 to 1, for models that start from a noised image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strength: Option<f64>,
+/// Complete and partial sampling options of one list of fields: values that every model has, then optional ones.
+macro_rules! sampling_options {
+    (
+        values { $($(#[$of_value:meta])* $value:ident: $value_type:ty,)+ }
+        options { $($(#[$of_option:meta])* $option:ident: $option_type:ty,)+ }
+    ) => {
+        /// Sampling options, complete.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub struct SamplingOptions {
+            $($(#[$of_value])* pub $value: $value_type,)+
+            $(
+                $(#[$of_option])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $option: Option<$option_type>,
+            )+
+            /// True if the shift depends on the number of tokens although the model's scheduler has a fixed one.
+            /// Excludes `shift`.
+            #[serde(default, skip_serializing_if = "is_default")]
+            pub dynamic_shift: bool,
+        }
+
+        /// Sampling options with defaults left out. `None` means the default of the model.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct PartialSampling {
+            $(
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $value: Option<$value_type>,
+            )+
+            $(
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $option: Option<$option_type>,
+            )+
+            #[serde(skip_serializing_if = "is_default")]
+            pub dynamic_shift: bool,
+        }
+
+        impl From<SamplingOptions> for PartialSampling {
+            fn from(all: SamplingOptions) -> Self {
+                Self {
+                    $($value: Some(all.$value),)+
+                    $($option: all.$option,)+
+                    dynamic_shift: all.dynamic_shift,
+                }
+            }
+        }
+
+        impl PartialSampling {
+            /// These, and `other` where they leave something open.
+            #[must_use]
+            pub fn or(self, other: Self) -> Self {
+                let mut all = Self {
+                    $($value: self.$value.or(other.$value),)+
+                    $($option: self.$option.or(other.$option),)+
+                    dynamic_shift: self.dynamic_shift || (other.dynamic_shift && self.shift.is_none()),
+                };
+                all.shift = all.shift.filter(|_| self.shift.is_some() || !self.dynamic_shift);
+                all
+            }
+
+            /// These, and `base` where they leave something open. Whoever states one guidance alone means both experts.
+            pub fn over(self, mut base: SamplingOptions) -> SamplingOptions {
+                if self.guidance_scale.is_some() {
+                    base.guidance_scale_2 = None;
+                }
+                let all = self.or(base.into());
+                SamplingOptions {
+                    $($value: all.$value.unwrap_or(base.$value),)+
+                    $($option: all.$option,)+
+                    dynamic_shift: all.dynamic_shift,
+                }
+            }
+        }
+    };
 }
 
-/// Sampling options with defaults left out. `None` means the default of the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PartialSampling {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub num_steps: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_step: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end_step: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guidance_scale: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guidance_scale_2: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub true_cfg_scale: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guider: Option<Guider>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guidance_range: Option<GuidanceRange>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shift: Option<f64>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub dynamic_shift: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampler: Option<SamplerKind>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sigma_schedule: Option<SigmaSchedule>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strength: Option<f64>,
+sampling_options! {
+    values {
+        num_steps: u32,
+        /// The first step of the schedule that is made, counted from 0.
+        #[serde(default)]
+        start_step: u32,
+        /// Guidance scale in the family's sense: classifier-free in Wan (two passes per step above 1), the embedded value
+        /// of a distilled model in Flux and FramePack.
+        guidance_scale: f64,
+        /// Guider of the guided steps.
+        #[serde(default, skip_serializing_if = "is_default")]
+        guider: Guider,
+        #[serde(default, skip_serializing_if = "is_default")]
+        guidance_range: GuidanceRange,
+        sampler: SamplerKind,
+        #[serde(default)]
+        sigma_schedule: SigmaSchedule,
+    }
+    options {
+        /// The step before which the schedule is left; what noise is left then stays. The end when absent.
+        end_step: u32,
+        /// The low-noise expert's guidance; that of the high-noise one when absent.
+        guidance_scale_2: f64,
+        /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
+        true_cfg_scale: f64,
+        /// The schedule's shift; the model's own when absent, which in families that shift by the number of tokens is
+        /// that (Flux dev, FramePack).
+        shift: f64,
+        /// Denoising strength of a start image, 0 to 1, for models that start from a noised image.
+        strength: f64,
+    }
 }
 
 impl SamplingOptions {
@@ -131,26 +168,6 @@ impl SamplingOptions {
     }
 }
 
-impl From<SamplingOptions> for PartialSampling {
-    fn from(all: SamplingOptions) -> Self {
-        Self {
-            num_steps: Some(all.num_steps),
-            start_step: Some(all.start_step),
-            end_step: all.end_step,
-            guidance_scale: Some(all.guidance_scale),
-            guidance_scale_2: all.guidance_scale_2,
-            true_cfg_scale: all.true_cfg_scale,
-            guider: Some(all.guider),
-            guidance_range: Some(all.guidance_range),
-            shift: all.shift,
-            dynamic_shift: all.dynamic_shift,
-            sampler: Some(all.sampler),
-            sigma_schedule: Some(all.sigma_schedule),
-            strength: all.strength,
-        }
-    }
-}
-
 impl PartialSampling {
     /// Keys of `presets.toml` and the names of the values that they are.
     pub(crate) const PRESET_KEYS: [(&str, &str); 5] = [
@@ -164,54 +181,6 @@ impl PartialSampling {
     /// One guidance for each of two experts.
     pub fn guide_experts(&mut self, high: Option<f64>, low: Option<f64>) {
         (self.guidance_scale, self.guidance_scale_2) = (high, low);
-    }
-
-    /// These, and `other` where they leave something open.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            num_steps: self.num_steps.or(other.num_steps),
-            start_step: self.start_step.or(other.start_step),
-            end_step: self.end_step.or(other.end_step),
-            guidance_scale: self.guidance_scale.or(other.guidance_scale),
-            guidance_scale_2: self.guidance_scale_2.or(other.guidance_scale_2),
-            true_cfg_scale: self.true_cfg_scale.or(other.true_cfg_scale),
-            guider: self.guider.or(other.guider),
-            guidance_range: self.guidance_range.or(other.guidance_range),
-            shift: self
-                .shift
-                .or_else(|| other.shift.filter(|_| !self.dynamic_shift)),
-            dynamic_shift: self.dynamic_shift || (other.dynamic_shift && self.shift.is_none()),
-            sampler: self.sampler.or(other.sampler),
-            sigma_schedule: self.sigma_schedule.or(other.sigma_schedule),
-            strength: self.strength.or(other.strength),
-        }
-    }
-
-    /// These, and `base` where they leave something open. Whoever states one guidance alone means both experts.
-    pub fn over(self, base: SamplingOptions) -> SamplingOptions {
-        let base = SamplingOptions {
-            guidance_scale_2: base
-                .guidance_scale_2
-                .filter(|_| self.guidance_scale.is_none()),
-            ..base
-        };
-        let all = self.or(base.into());
-        SamplingOptions {
-            num_steps: all.num_steps.unwrap_or(base.num_steps),
-            start_step: all.start_step.unwrap_or_default(),
-            end_step: all.end_step,
-            guidance_scale: all.guidance_scale.unwrap_or(base.guidance_scale),
-            guidance_scale_2: all.guidance_scale_2,
-            true_cfg_scale: all.true_cfg_scale,
-            guider: all.guider.unwrap_or_default(),
-            guidance_range: all.guidance_range.unwrap_or_default(),
-            shift: all.shift,
-            dynamic_shift: all.dynamic_shift,
-            sampler: all.sampler.unwrap_or(base.sampler),
-            sigma_schedule: all.sigma_schedule.unwrap_or_default(),
-            strength: all.strength,
-        }
     }
 
     /// Without what means nothing to a model.

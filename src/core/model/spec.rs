@@ -38,7 +38,6 @@ pub struct ModelSpec {
     #[serde(default)]
     pub guidance: GuidanceMode,
     /// The order in which the model was made to make a video's sections; absent for those that make it at once.
-    #[serde(default)]
     pub section_order: Option<SectionOrder>,
     pub defaults: ModelDefaults,
     /// Named sets of values that go together.
@@ -48,7 +47,6 @@ pub struct ModelSpec {
     pub latent_rgb: Option<LatentRgb>,
     /// Sentence on the files needed for image prompts; `None` if the model supports none. Installed ones are among the
     /// files.
-    #[serde(default)]
     pub prompt_images: Option<String>,
 }
 
@@ -100,7 +98,6 @@ pub struct ModelDefaults {
     #[serde(flatten)]
     pub sampling: SamplingOptions,
     /// Instead of `shift`, where frames are small.
-    #[serde(default)]
     pub small_shift: Option<SmallShift>,
     #[serde(default)]
     pub negative_prompt: String,
@@ -239,53 +236,4 @@ pub(crate) fn nearest_multiple(value: f64, multiple: u32) -> u32 {
     let multiple = multiple.max(1);
     let times = (value / f64::from(multiple)).round().max(1.0) as u32;
     times.min(u32::MAX / multiple) * multiple
-}
-
-/// A made-up model for tests.
-#[cfg(test)]
-pub(crate) fn test_spec() -> ModelSpec {
-    ModelSpec {
-        id: "test".into(),
-        name: "Test model".into(),
-        description: String::new(),
-        licence: "MIT".into(),
-        family: ModelFamily::WAN,
-        variant: "TI2V".into(),
-        folder: PathBuf::new(),
-        files: ModelFiles::default(),
-        bytes: 0,
-        start_image: InputUse::Optional,
-        image_role: ImageRole::FirstFrame,
-        mask: InputUse::No,
-        end_image: InputUse::No,
-        guidance: GuidanceMode::Cfg,
-        section_order: None,
-        presets: Vec::new(),
-        defaults: ModelDefaults {
-            width: 256,
-            height: 256,
-            num_frames: 17,
-            fps: 8.0,
-            sampling: SamplingOptions {
-                shift: Some(3.0),
-                ..SamplingOptions::plain(12, 4.0)
-            },
-            small_shift: None,
-            negative_prompt: String::new(),
-        },
-        limits: SizeLimits {
-            size_multiple: 32,
-            max_edge: 32768,
-            max_pixels: 1 << 24,
-            frame_stride: 4,
-            max_frames: 257,
-            fixed_size: true,
-            max_batch: 1,
-            max_references: 0,
-            controls: ControlUse::NONE,
-        },
-        example_prompts: Vec::new(),
-        latent_rgb: None,
-        prompt_images: None,
-    }
 }

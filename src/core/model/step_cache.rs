@@ -7,23 +7,31 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::enum_macros::{named, parsed};
+use crate::enum_macros::{labelled, named, parsed};
+use crate::units::range_problem;
 
-named! {
-    /// Methods of reusing an earlier step.
+labelled! {
+    /// Methods of reusing an earlier step. Files have other names of them than arguments.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum StepCacheKind {
         /// By how far the modulated input of the first block moved (TeaCache).
-        TeaCache = "teacache", "TeaCache";
+        TeaCache = "TeaCache",
         /// By how much the residual of the whole stack is known to grow from step to step (MagCache).
-        MagCache = "magcache", "MagCache";
+        MagCache = "MagCache",
         /// By how far the residual of the first block moved.
-        FirstBlock = "first_block", "First block";
+        FirstBlock = "First block",
         /// No residual is reused: predictions are extrapolated linearly from earlier steps (TaylorSeer).
-        TaylorSeer = "taylorseer", "TaylorSeer";
+        TaylorSeer = "TaylorSeer",
     }
 }
+
+named!(names of StepCacheKind {
+    TeaCache: "teacache",
+    MagCache: "magcache",
+    FirstBlock: "first_block",
+    TaylorSeer: "taylorseer"
+});
 
 parsed!(StepCacheKind, "a step cache");
 
@@ -70,15 +78,8 @@ impl StepCache {
 
     /// Sentence on an invalid value.
     pub fn problem(self) -> Option<String> {
-        let (range, threshold) = (self.kind.thresholds(), self.threshold);
-        (!range.contains(&threshold)).then(|| {
-            format!(
-                "the threshold of {} must be between {} and {}, not {threshold}",
-                self.kind.label(),
-                range.start(),
-                range.end(),
-            )
-        })
+        let what = format!("the threshold of {}", self.kind.label());
+        range_problem(&what, &self.kind.thresholds(), "", self.threshold)
     }
 }
 

@@ -3,12 +3,11 @@
 //! Weights are known exactly and not corrected. A missing or broken file only costs accuracy.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{read_json_or_default, write_json};
+use crate::files::read_json_or_default;
 use crate::job::Stage;
 use crate::memory::DeviceClass;
 use crate::model::ModelFamily;
@@ -53,10 +52,6 @@ impl PeakCorrections {
         }
         loaded.factors.retain(|_, factor| RANGE.contains(factor));
         loaded
-    }
-
-    pub fn save(&self, file: &Path) -> io::Result<()> {
-        write_json(file, self)
     }
 
     /// Factor of the formula's result: the device's own, else that of its class.
@@ -149,7 +144,7 @@ mod tests {
         assert_eq!(PeakCorrections::load(&file), PeakCorrections::default());
         let mut learnt = PeakCorrections::default();
         learnt.learn(&OF, 1e9, 1.2e9);
-        learnt.save(&file).unwrap();
+        crate::files::write_json(&file, &learnt).unwrap();
         let loaded = PeakCorrections::load(&file);
         assert!((loaded.factor(&OF) - learnt.factor(&OF)).abs() < 1e-9);
         for broken in ["", "[1]", "{\"a\": \"b\"}", "{\"a\": 1.2"] {

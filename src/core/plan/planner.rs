@@ -2,6 +2,8 @@
 //!
 //! Pure arithmetic on headers, formulas, device facts and corrections.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::corrections::{MeasuredPeak, PeakCorrections};
@@ -12,6 +14,7 @@ use crate::footprint::{
 };
 use crate::job::{GenerateRequest, Recipe, Stage};
 use crate::memory::{DeviceClass, DeviceFacts, MemoryBudget, MemoryOptions, StageMemory};
+use crate::units::total;
 
 /// Tiles that are tried where whole frames do not fit, the largest first: fewer seams, and less that is computed twice.
 pub const TILES: [u32; 4] = [1024, 768, 512, 256];
@@ -187,11 +190,8 @@ impl MemoryPlanner<'_> {
     ) -> MemoryPlan {
         let kept = if keeps_loaded { kept_bytes(&stages) } else { 0 };
         let peak = stages.iter().map(|stage| {
-            if keeps_loaded {
-                kept.saturating_add(stage.peak_bytes.saturating_sub(stage.weights_bytes))
-            } else {
-                stage.peak_bytes
-            }
+            let own = if keeps_loaded { stage.weights_bytes } else { 0 };
+            total([kept, stage.peak_bytes.saturating_sub(own)])
         });
         let peak_bytes = peak.max().unwrap_or(0);
         let verdict = verdict::plan_summary(&self.facts, &budget, &stages, peak_bytes);
@@ -212,15 +212,14 @@ impl MemoryPlanner<'_> {
         let of_stage = |stage: Stage| {
             let needs = stage_needs(&job, stage);
             let streamed = needs.into_iter().filter(|need| need.is_transformer());
-            streamed
-                .map(|need| {
-                    let activation = need.activation_bytes * self.factor(request, stage);
-                    let network = self.weights.with_part(need.part);
-                    let window = network.map(|network| self.windows(&network, &need));
-                    let room = (activation + STREAMING_MARGIN.of(activation)) as u64;
-                    room.saturating_add(window.unwrap_or(0))
-                })
-                .max()
+            let room = streamed.map(|need| {
+                let activation = need.activation_bytes * self.factor(request, stage);
+                let network = self.weights.with_part(need.part);
+                let window = network.map_or(0, |network| self.windows(&network, &need));
+                let room = (activation + STREAMING_MARGIN.of(activation)) as u64;
+                total([room, window])
+            });
+            room.max()
         };
         stages_of(request).filter_map(of_stage).max().unwrap_or(0)
     }
@@ -232,19 +231,13 @@ impl MemoryPlanner<'_> {
         let recipe = Recipe::from_request(request).stages;
         let of_stage = |stage: &Stage| {
             let needs = stage_needs(&job, *stage).into_iter();
-            needs
-                .map(|need| need.operations * f64::from(need.calls))
-                .sum::<f64>()
+            let all = needs.map(|need| need.operations * f64::from(need.calls));
+            all.sum::<f64>()
         };
         let denoising = recipe.iter().filter(|stage| stage.is_denoising());
         let all: f64 = denoising.map(of_stage).sum();
         // Each of two experts makes a part of the steps that both are counted for.
-        let experts = if recipe.contains(&Stage::DenoiseLow) {
-            2.0
-        } else {
-            1.0
-        };
-        all / experts
+        all / (1.0 + f64::from(u8::from(recipe.contains(&Stage::DenoiseLow))))
     }
 
     fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &MemoryBudget) -> PlannedJob<'a> {
@@ -258,9 +251,8 @@ impl MemoryPlanner<'_> {
 
     /// Streaming buffers of a network and of those that run with it.
     fn windows(&self, network: &NetworkFootprint, need: &StageFootprint) -> u64 {
-        let others = self.weights.beside(need.part).iter();
-        let others = others.map(|network| window(network, need));
-        others.fold(window(network, need), u64::saturating_add)
+        let others = self.weights.beside(need.part).iter().chain([network]);
+        total(others.map(|network| window(network, need)))
     }
 
     fn factor(&self, request: &GenerateRequest, stage: Stage) -> f64 {
@@ -338,53 +330,39 @@ impl MemoryPlanner<'_> {
     ) -> StagePlan {
         let size = need.number_bytes;
         let is_transformer = need.is_transformer();
-        let lora = if is_transformer {
-            self.weights.lora_numbers.saturating_mul(size)
-        } else {
-            0
-        };
-        let weights = network.bytes(size).saturating_add(lora);
-        let activation = (need.activation_bytes * factor) as u64;
-        let margin_of = |margin: MemoryMargin| margin.of(need.activation_bytes * factor) as u64;
-        let whole = weights.saturating_add(activation);
+        let loras = self.weights.lora_numbers.saturating_mul(size);
+        let lora = if is_transformer { loras } else { 0 };
+        let weights = total([network.bytes(size), lora]);
+        let activation = need.activation_bytes * factor;
+        let margin_of = |margin: MemoryMargin| margin.of(activation) as u64;
+        let activation = activation as u64;
+        let whole = total([weights, activation]);
         let available = budget.available_bytes;
         // Embedding tables are read by row if they do not fit.
-        let least = network.fixed.bytes(size).saturating_add(lora);
-        let often = network.often.bytes(size);
-        let most = least
-            .saturating_add(often)
-            .saturating_add(network.seldom.bytes(size));
+        let least = total([network.fixed.bytes(size), lora]);
+        let often = total([least, network.often.bytes(size)]);
+        let most = total([often, network.seldom.bytes(size)]);
         let window = self.windows(network, need);
-        let beside = activation
-            .saturating_add(margin_of(STREAMING_MARGIN))
-            .saturating_add(window);
-        let preserved = memory
-            .preserved_bytes
-            .filter(|_| is_transformer && need.streams);
-        let resident = match preserved {
-            Some(preserved) if preserved >= available.saturating_sub(weights) => {
-                available.saturating_sub(preserved).clamp(least, most)
-            }
-            Some(_) => weights,
-            None if whole.saturating_add(margin_of(MARGIN)) <= available || !need.streams => {
-                weights
-            }
-            None => available.saturating_sub(beside).clamp(least, most),
+        let preserved = memory.preserved_bytes.filter(|_| is_transformer);
+        let kept_free = match preserved {
+            _ if !need.streams => None,
+            Some(bytes) => Some(bytes).filter(|_| total([weights, bytes]) >= available),
+            None if total([whole, margin_of(MARGIN)]) <= available => None,
+            None => Some(total([activation, margin_of(STREAMING_MARGIN), window])),
         };
-        let peak = if resident == weights {
-            whole
+        let resident = kept_free.map_or(weights, |bytes| {
+            available.saturating_sub(bytes).clamp(least, most)
+        });
+        let (peak, margin) = if resident == weights {
+            (whole, margin_of(MARGIN))
         } else {
             let window = window.min(most - resident);
-            resident.saturating_add(activation).saturating_add(window)
+            let peak = total([resident, activation, window]);
+            (peak, margin_of(STREAMING_MARGIN))
         };
         let passes = need.calls.div_ceil(steps);
-        let margin = margin_of(if resident == weights {
-            MARGIN
-        } else {
-            STREAMING_MARGIN
-        });
         // Weights of modulations, used once for many calls, stream first.
-        let streamed = least.saturating_add(often).saturating_sub(resident);
+        let streamed = often.saturating_sub(resident);
         let per_step = streamed.saturating_mul(u64::from(passes));
         StagePlan {
             stage,
@@ -398,7 +376,7 @@ impl MemoryPlanner<'_> {
             streamed_bytes_per_step: per_step,
             copy_secs_per_step: per_step as f64 / self.facts.copy_rate(),
             tile: None,
-            fits: peak.saturating_add(margin) <= available,
+            fits: total([peak, margin]) <= available,
             formula_bytes: need.activation_bytes as u64,
         }
     }
@@ -425,27 +403,16 @@ fn fit_together(stages: &[StagePlan], budget: &MemoryBudget) -> bool {
 
 /// Bytes of all networks of a job, each once.
 fn kept_bytes(stages: &[StagePlan]) -> u64 {
-    let mut parts: Vec<(PlannedNetwork, u64)> = Vec::new();
-    for stage in stages {
-        if let Some(part) = stage.part
-            && !parts.iter().any(|(known, _)| *known == part)
-        {
-            parts.push((part, stage.weights_bytes));
-        }
-    }
-    parts
-        .iter()
-        .map(|(_, bytes)| *bytes)
-        .fold(0, u64::saturating_add)
+    let of_stage = |stage: &StagePlan| Some((stage.part?, stage.weights_bytes));
+    // The first stage of each counts.
+    let parts: BTreeMap<_, _> = stages.iter().rev().filter_map(of_stage).collect();
+    total(parts.into_values())
 }
 
 /// Streaming buffer of a network.
 fn window(network: &NetworkFootprint, need: &StageFootprint) -> u64 {
     let size = need.number_bytes;
-    let all = network
-        .often
-        .bytes(size)
-        .saturating_add(network.seldom.bytes(size));
+    let all = total([network.often.bytes(size), network.seldom.bytes(size)]);
     let two = network.largest.bytes(size).saturating_mul(2);
     WINDOW_BYTES.max(two).min(all)
 }

@@ -27,28 +27,14 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Letters of a name.
 const MAX_NAME: usize = 60;
 /// Keys of a preset.
-const KEYS: [&str; 18] = [
-    "size",
-    "frames",
-    "seconds",
-    "fps",
-    "steps",
-    "start_step",
-    "end_step",
-    "guidance",
-    "guidance_2",
-    "true_cfg",
-    "guider",
-    "guidance_range",
-    "shift",
-    "sampler",
-    "schedule",
-    "strength",
-    "step_cache",
-    "vae_tile",
-];
+const KEYS: &str = "size frames seconds fps steps start_step end_step guidance guidance_2 true_cfg guider guidance_range \
+                    shift sampler schedule strength step_cache vae_tile";
 /// The keys that say which preset it is, and not what it sets.
 const NAMES: [&str; 2] = ["name", "model"];
+
+fn value_keys() -> impl Iterator<Item = &'static str> {
+    KEYS.split_whitespace()
+}
 
 #[derive(Debug, Error)]
 pub enum PresetsError {
@@ -106,7 +92,8 @@ pub fn load(path: &Path) -> LoadedPresets {
         match preset_of(table) {
             Ok(preset) if loaded.presets.iter().all(|known| known.name != preset.name) => {
                 let keys = table.iter().map(|(key, _)| key);
-                let known = |key: &&str| KEYS.contains(key) || NAMES.contains(key);
+                let known =
+                    |key: &&str| value_keys().any(|known| known == *key) || NAMES.contains(key);
                 let unknown: Vec<&str> = keys.filter(|key| !known(key)).collect();
                 if !unknown.is_empty() {
                     loaded.problems.push(format!(
@@ -188,7 +175,7 @@ fn preset_of(table: &Table) -> Result<OwnPreset, String> {
         model: Option<String>,
     }
     let mut values = table.clone();
-    values.retain(|key, _| KEYS.contains(&key));
+    values.retain(|key, _| value_keys().any(|known| known == key));
     for (key, name) in PartialSampling::PRESET_KEYS {
         if let Some(item) = values.remove(key) {
             values.insert(name, item);
@@ -280,7 +267,7 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
         }
     }
     // Keys that an earlier version of the preset set, and this one does not.
-    for key in KEYS {
+    for key in value_keys() {
         if !known.contains_key(key) {
             table.remove(key);
         }
@@ -292,7 +279,7 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
             table.remove("model");
         }
     }
-    for key in KEYS {
+    for key in value_keys() {
         if let Some(item) = known.get(key) {
             table[key] = item.clone();
         }

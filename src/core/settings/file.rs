@@ -12,6 +12,7 @@ use toml_edit::{DocumentMut, Item};
 use super::{OutputSettings, Settings, edit, table};
 use crate::files::{FileError, MAX_TEXT_BYTES, read_text_bounded, write_private};
 use crate::media::HAS_H264;
+use crate::units::range_problem;
 
 #[derive(Debug, Error)]
 pub enum SettingsError {
@@ -177,28 +178,33 @@ impl Settings {
             );
             return Some(("output", "format", reason));
         }
-        if self.output.crf > OutputSettings::WORST_CRF {
-            let reason = format!(
-                "the quality must be between 0 and {}, not {}",
-                OutputSettings::WORST_CRF,
-                self.output.crf
-            );
-            return Some(("output", "crf", reason));
-        }
-        if !(0.5..=3.0).contains(&self.interface.scale) {
-            let reason = format!(
-                "the scale must be between 0.5 and 3.0, not {}",
-                self.interface.scale
-            );
-            return Some(("interface", "scale", reason));
-        }
-        for (key, secs, least) in [
-            ("stall_limit_secs", self.runtime.stall_limit_secs, 1),
-            ("cancel_grace_secs", self.runtime.cancel_grace_secs, 0),
+        let (crf, scale) = (self.output.crf, self.interface.scale);
+        let secs = |least, secs| range_problem("it", &(least..=86_400), " seconds", secs);
+        let worst = OutputSettings::WORST_CRF;
+        for (section, key, problem) in [
+            (
+                "output",
+                "crf",
+                range_problem("the quality", &(0..=worst), "", crf),
+            ),
+            (
+                "interface",
+                "scale",
+                range_problem("the scale", &(0.5..=3.0), "", scale),
+            ),
+            (
+                "runtime",
+                "stall_limit_secs",
+                secs(1, self.runtime.stall_limit_secs),
+            ),
+            (
+                "runtime",
+                "cancel_grace_secs",
+                secs(0, self.runtime.cancel_grace_secs),
+            ),
         ] {
-            if !(least..=86_400).contains(&secs) {
-                let reason = format!("it must be between {least} and 86400 seconds, not {secs}");
-                return Some(("runtime", key, reason));
+            if let Some(problem) = problem {
+                return Some((section, key, problem));
             }
         }
         let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);

@@ -33,13 +33,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compute::conv_backends::ConvBackendChoice;
+use crate::compute::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
 use crate::enum_macros::{named, with_defaults};
 use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, JobOptions, PreviewChoice};
 use crate::media::{DEFAULT_VIDEO_ENDING, HAS_H264};
 use crate::memory::MemoryOptions;
-use crate::memory::compute_options::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
-use crate::memory::conv_backends::ConvBackendChoice;
 use crate::units::from_gib;
 use crate::uri::is_address;
 
@@ -131,12 +131,10 @@ impl RuntimeSettings {
 
 named! {
     /// Memory allocator of libtorch on GPUs.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum AllocatorChoice {
         /// libtorch's default.
         #[default]
-        #[serde(rename = "")]
         Default = "", "Default of libtorch";
         /// In segments that grow: less is lost between tensors, and a few drivers hang at it.
         Expandable = "expandable", "Growing segments";
@@ -234,8 +232,7 @@ with_defaults! {
 }
 
 named! {
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum ThemeChoice {
         #[default]
         Dark = "dark", "Darkroom";

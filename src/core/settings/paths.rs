@@ -74,7 +74,7 @@ file_paths! {
     }
     AppPaths.cache {
         /// Backends of convolutions on this machine's devices, found by probes:
-        /// [`ConvBackendFile`](crate::memory::conv_backends::ConvBackendFile).
+        /// [`ConvBackendFile`](crate::compute::conv_backends::ConvBackendFile).
         conv_backends_file = "conv_backends.json";
         thumbnails = "thumbnails";
         /// Kernels compiled for this machine's GPU.

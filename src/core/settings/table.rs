@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{AllocatorChoice, Settings, ThemeChoice};
+use crate::compute::conv_backends::ConvBackendChoice;
+use crate::compute::{AttentionChoice, DecodeChunk, MatrixLibrary};
 use crate::job::{DtypeChoice, PreviewChoice};
 use crate::media::HAS_H264;
-use crate::memory::compute_options::{AttentionChoice, DecodeChunk, MatrixLibrary};
-use crate::memory::conv_backends::ConvBackendChoice;
 
 pub use toml::Value;
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crossbeam_channel::{Sender, bounded};
+use safelight_core::compute::conv_backends::ConvBackend;
 use safelight_core::footprint::{CPU_TILE_BYTES, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice, PostprocessKind, PostprocessRequest};
 use safelight_core::media::{MediaError, RgbPixels, VideoReader, open_image};
 use safelight_core::memory::FallbackLevel;
-use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::protocol::{EngineMessage, OutgoingMessage, PixelHeader, StageOrder};
 use tch::{Device, Kind};
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::SystemTime;
 
+use safelight_core::compute::conv_backends::ConvBackend;
 use safelight_core::job::LoraChoice;
-use safelight_core::memory::conv_backends::ConvBackend;
 
 use crate::error::EngineError;
 use crate::placement::ComputePlacement;

@@ -5,10 +5,8 @@
 
 use std::cell::Cell;
 
-use safelight_core::memory::compute_options::{
-    AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary,
-};
-use safelight_core::memory::conv_backends::ConvBackend;
+use safelight_core::compute::conv_backends::ConvBackend;
+use safelight_core::compute::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
 use tch::{Cuda, Device};
 
 use super::is_rocm;

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crossbeam_channel::Sender;
+use safelight_core::compute::conv_backends::ConvBackend;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Recipe, Stage};
-use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::memory::{FallbackLevel, StageMemory};
 use safelight_core::protocol::{EngineMessage, OutgoingMessage, StageOrder};
 use tch::{Device, Kind, Tensor};

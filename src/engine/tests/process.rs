@@ -15,9 +15,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use safelight_core::compute::conv_backends::{ConvBackend, ProbeLine, ProbeResult, ShapeClass};
 use safelight_core::job::{JobErrorKind, JobId, Stage};
 use safelight_core::memory::StageMemory;
-use safelight_core::memory::conv_backends::{ConvBackend, ProbeLine, ProbeResult, ShapeClass};
 use safelight_core::model::ModelFiles;
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, StageEnd, StageOrder, read_frame, write_frame,

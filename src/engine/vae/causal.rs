@@ -3,7 +3,7 @@
 //! Each convolution caches the last frames of its input, so that chunks give the result of the whole video.
 //! The caller chooses the chunks.
 
-use safelight_core::memory::conv_backends::ConvBackend;
+use safelight_core::compute::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
 
 use super::toom::{TAPS, TimeTransform};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use safelight_core::memory::conv_backends::{ConvBackend, ConvDimensions, ShapeClass};
+use safelight_core::compute::conv_backends::{ConvBackend, ConvDimensions, ShapeClass};
 use tch::{Device, Kind, Tensor};
 
 use super::causal::{CausalConv3d, ConvForm};

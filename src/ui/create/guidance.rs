@@ -239,9 +239,8 @@ fn fraction(value: &mut f64) -> DragValue<'_> {
         .max_decimals(2)
 }
 
-fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, (least, most): (f64, f64)) {
-    let range: RangeInclusive<f64> = least..=most;
-    let speed = if most > 1.0 { 0.5 } else { 0.01 };
+fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, range: RangeInclusive<f64>) {
+    let speed = if *range.end() > 1.0 { 0.5 } else { 0.01 };
     row(ui, name, hover, |ui, label| {
         let value = DragValue::new(value)
             .range(range)

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use safelight_core::compute::conv_backends::ConvDimensions;
 use safelight_core::families::{flux, framepack, wan};
 use safelight_core::job::DtypeChoice;
-use safelight_core::memory::conv_backends::ConvDimensions;
 
 use super::*;
-use crate::worker::request_of_tests::request;
 use crate::worker::scripts::write_script;
+use crate::worker::testing::request;
 
 fn key() -> ConvBackendKey {
     ConvBackendKey {
@@ -50,7 +50,7 @@ const AUTO: DeviceChoice = DeviceChoice::Auto;
 fn probed(cases: &str, limits: ProbeLimits) -> (ConvBackends, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let engine = fake(folder.path(), cases);
-    let mut backends = ConvBackends::load(Some(folder.path().join("conv_backends.json")));
+    let mut backends = ConvBackends::load(folder.path().join("conv_backends.json"));
     backends.limits = limits;
     let mut order = |_| Some(order(&engine));
     backends.probe(&key(), AUTO, &mut order, &|| false).unwrap();
@@ -64,7 +64,7 @@ fn probe(cases: &str) -> (Option<ConvBackend>, Vec<ProbeResult>, Duration) {
     let took = began.elapsed();
     let backend = |backends: &mut ConvBackends| backends.backend(&key(), wan::FAMILY);
     let chosen = backend(&mut backends);
-    let mut again = ConvBackends::load(Some(folder.path().join("conv_backends.json")));
+    let mut again = ConvBackends::load(folder.path().join("conv_backends.json"));
     assert_eq!(backend(&mut again), chosen);
     let records = &again.known.find(&key()).unwrap().records;
     let ends = records.iter().map(|record| record.probe.clone()).collect();
@@ -130,7 +130,7 @@ fn probe_result_counts_although_its_process_hangs_or_crashes_afterwards() {
 fn where_nothing_works_the_cpu_is_left_and_a_missing_engine_is_no_panic() {
     let (backend, ..) = probe("*) exit 1;;");
     assert_eq!(backend, Some(ConvBackend::Cpu));
-    let mut backends = ConvBackends::load(None);
+    let mut backends = ConvBackends::load(PathBuf::from("/dev/null/none"));
     let missing = &mut |_| Some(order(Path::new("/nowhere/engine")));
     let done = backends.probe(&key(), AUTO, missing, &|| false);
     let backend = backends.backend(&key(), wan::FAMILY);
@@ -142,7 +142,7 @@ fn where_nothing_works_the_cpu_is_left_and_a_missing_engine_is_no_panic() {
 fn a_cancelled_probe_ends_at_once_and_is_not_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let engine = fake(folder.path(), "*) sleep 60;;");
-    let mut backends = ConvBackends::load(None);
+    let mut backends = ConvBackends::load(PathBuf::from("/dev/null/none"));
     let began = Instant::now();
     let is_cancelled = || began.elapsed() > Duration::from_millis(100);
     let done = backends.probe(&key(), AUTO, &mut |_| Some(order(&engine)), &is_cancelled);
@@ -152,7 +152,7 @@ fn a_cancelled_probe_ends_at_once_and_is_not_remembered() {
 
 #[test]
 fn stages_are_counted_for_the_backend_that_they_ran_with() {
-    let mut backends = ConvBackends::load(None);
+    let mut backends = ConvBackends::load(PathBuf::from("/dev/null/none"));
     let [direct, _, frames] = ConvBackend::ON_DEVICE;
     backends.count(&key(), (frames, QUICK), true, None);
     let right = |secs| ProbeResult::Right { secs, error: 0.0 };
@@ -203,7 +203,7 @@ fn image_vae_gets_its_own_backend_verdict_when_miopen_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let cases = format!("direct) sleep 60;;\nno_miopen) answer $5 $7 {RIGHT};;");
     let engine = fake(folder.path(), &cases);
-    let mut backends = ConvBackends::load(None);
+    let mut backends = ConvBackends::load(PathBuf::from("/dev/null/none"));
     backends.limits = short();
     let mut order = |_| Some(self::order(&engine));
     backends
@@ -275,7 +275,7 @@ fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
          frames) if [ $MODE = searching ]; then answer $5 $7 {FASTEST}; else answer $5 $7 {RIGHT}; fi;;"
     );
     let engine = fake(folder.path(), &cases);
-    let mut backends = ConvBackends::load(None);
+    let mut backends = ConvBackends::load(PathBuf::from("/dev/null/none"));
     backends.limits = short();
     let mut tried = Vec::new();
     let mut order = |mode: MiopenMode| {
@@ -300,7 +300,7 @@ fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
 
 #[test]
 fn expired_verdict_counts_as_unknown_until_probed_again() {
-    let mut backends = ConvBackends::load(None);
+    let mut backends = ConvBackends::load(PathBuf::from("/dev/null/none"));
     let hung = ProbeResult::TimedOut { secs: 60.0 };
     let records = vec![ConvBackendRecord::probed(ConvBackend::Direct, QUICK, hung)];
     let since = |secs| ConvBackendVerdict::of_probe(key(), records.clone(), secs);

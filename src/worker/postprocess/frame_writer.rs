@@ -82,7 +82,7 @@ impl FrameWriter {
         };
         drop(frames);
         match thread.join() {
-            Ok(written) => written.map_err(|err| error_of(&err)),
+            Ok(written) => written.map_err(error_of),
             Err(_) => Err(JobError::new(
                 JobErrorKind::Internal,
                 "an error in Safelight stopped the frames from being written",

@@ -8,11 +8,9 @@ mod provenance;
 
 use safelight_core::files::make_private_folder;
 use safelight_core::finish::fingerprint;
-use safelight_core::job::{
-    CARRIED_APP, JobError, JobErrorKind, JobFolder, PostprocessRequest, Recipe, Video,
-};
+use safelight_core::job::{CARRIED_APP, JobError, JobFolder, PostprocessRequest, Recipe, Video};
 use safelight_core::job_update::{PreviewFrame, StageTime};
-use safelight_core::media::{self, FrameSegments, MediaError, VideoOptions, VideoReader};
+use safelight_core::media::{self, FrameSegments, VideoOptions, VideoReader};
 use serde_json::{Map, Value, json};
 
 pub(super) use provenance::ResultProvenance;
@@ -25,15 +23,15 @@ use frame_writer::FrameWriter;
 /// Refuses, before anything is computed, a result that could not be written and a source that has changed.
 pub(super) fn check(request: &PostprocessRequest) -> Result<(), JobError> {
     let num_frames = request.after.num_frames as usize;
-    media::check_frames_writable(&request.out, num_frames).map_err(|err| error_of(&err))?;
+    media::check_frames_writable(&request.out, num_frames).map_err(error_of)?;
     let found = fingerprint(&request.source, request.is_image);
-    let found = found.map_err(|err| unusable(&err))?;
+    let found = found?;
     if found != request.fingerprint {
         let what = format!(
             "this file has changed since the job was made: {}",
             request.source.display()
         );
-        return Err(JobError::new(JobErrorKind::InvalidRequest, what).advise("Start the job anew"));
+        return Err(JobError::invalid(what).advise("Start the job anew"));
     }
     Ok(())
 }
@@ -57,9 +55,9 @@ impl<'a> PostprocessedFrames<'a> {
             check_room(folder, room_of(request))?;
         }
         let reader = (!request.is_image).then(|| VideoReader::open(&request.source));
-        let reader = reader.transpose().map_err(|err| unusable(&err))?;
+        let reader = reader.transpose()?;
         let reader = reader.as_ref();
-        let (starts, note) = times_of(request, reader).map_err(|err| unusable(&err))?;
+        let (starts, note) = times_of(request, reader)?;
         let fps = if request.is_image {
             VideoOptions::default().fps
         } else {
@@ -79,7 +77,7 @@ impl<'a> PostprocessedFrames<'a> {
         let notices = sound_of(request).left_out.into_iter();
         Ok(Self {
             request,
-            writer: FrameWriter::new(runs.map_err(|err| error_of(&err))?),
+            writer: FrameWriter::new(runs.map_err(error_of)?),
             first: None,
             notices: notices
                 .chain(unused_of(request, reader))
@@ -157,7 +155,7 @@ impl FrameStore for PostprocessedFrames<'_> {
                 "no frame of this file can be read: {}",
                 self.request.source.display()
             );
-            return Err(JobError::new(JobErrorKind::InvalidRequest, what));
+            return Err(JobError::invalid(what));
         }
         if found < expected {
             run.warn(format!(
@@ -176,7 +174,7 @@ impl FrameStore for PostprocessedFrames<'_> {
         let runs = self.writer.runs();
         let paths = runs.join(Some(settings), sound.as_ref(), alpha);
         Ok(SavedResult {
-            paths: paths.map_err(|err| error_of(&err))?,
+            paths: paths.map_err(error_of)?,
             num_frames: self.writer.num_frames(),
             video: Video {
                 frames: self
@@ -193,8 +191,4 @@ impl FrameStore for PostprocessedFrames<'_> {
     fn has_results(&self, _recipe: &Recipe, _folder: &JobFolder) -> bool {
         self.writer.num_frames() > 0
     }
-}
-
-fn unusable(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
 }

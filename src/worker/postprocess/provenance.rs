@@ -1,7 +1,7 @@
 //! Device, libtorch and fallbacks that computed a post-processed result, stored in the job's folder: a resumed job whose
 //! frames are all done starts no engine, and its result has the same settings.
 
-use safelight_core::files::{read_json_or_default, write_json};
+use safelight_core::files::{read_json_or_default, write_optional_json};
 use safelight_core::job::JobFolder;
 use safelight_core::job_update::FallbackAttempt;
 use safelight_core::protocol::EngineReport;
@@ -46,9 +46,7 @@ impl ResultProvenance {
 
     /// Stores it. On failure the result of a resumed job lacks what was computed before.
     pub(in crate::worker) fn save(&self, folder: &JobFolder) {
-        if let Err(err) = write_json(&folder.computed_file(), self) {
-            tracing::warn!("the device of a job could not be recorded: {err}");
-        }
+        write_optional_json(&folder.computed_file(), self, "the device of a job");
     }
 }
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use safelight::telemetry::record::TelemetryRecord;
 use safelight_core::catalog::known_models;
+use safelight_core::compute::conv_backends::ConvBackendFile;
 use safelight_core::gallery::GalleryIndex;
 use safelight_core::job::prompt::{self, PromptTimeline, WildcardFolders};
 use safelight_core::job::{GenerateForm, JobFolder, JobId, QueueFile, SheetCells};
 use safelight_core::library::folders_listed_in;
 use safelight_core::media::{read_settings, read_texts};
-use safelight_core::memory::conv_backends::ConvBackendFile;
 use safelight_core::memory::counters::FallbackCounters;
 use safelight_core::plan::PeakCorrections;
 use safelight_core::protocol::{EngineCommand, EngineMessage, read_frame};

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use safelight_core::job::{GridSetting, GuiderKind, SamplerKind, SigmaSchedule};
+use safelight_core::job::{GridSetting, GuiderKind, JobErrorKind, SamplerKind, SigmaSchedule};
 
 use super::*;
 

@@ -75,7 +75,6 @@ pub struct ChosenLora {
     /// 1 as trained.
     pub strength: f64,
     /// Strength in the low-noise expert, if it differs.
-    #[serde(default)]
     pub strength_2: Option<f64>,
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{FormProblems, GenerateForm, InputMedia};
 use crate::job::{ControlInput, ControlSettings};
 use crate::model::{ControlBy, ControlKind, ControlUse, ModelSpec};
+use crate::units::range_problem;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormControl {
@@ -144,19 +145,15 @@ fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Form
         let text = format!("edges mean nothing where {name} is shown another kind of image");
         found.fail("control", text);
     }
-    if let Some(problem) = problem(settings) {
-        found.fail("control", problem);
-    }
+    found.check("control", problem(settings));
 }
 
 fn problem(settings: &ControlSettings) -> Option<String> {
-    let (least, most) = ControlSettings::STRENGTHS.into_inner();
-    let (strength, from, until) = (settings.strength, settings.from, settings.until);
-    if !(least..=most).contains(&strength) {
-        return Some(format!(
-            "the strength of a control must be between {least} and {most}, not {strength}"
-        ));
+    let (strengths, strength) = (ControlSettings::STRENGTHS, settings.strength);
+    if let Some(text) = range_problem("the strength of a control", &strengths, "", strength) {
+        return Some(text);
     }
+    let (from, until) = (settings.from, settings.until);
     if !(from >= 0.0 && from < until && until <= 1.0) {
         return Some(format!(
             "the part of the steps in which a control acts must be two numbers between 0 and 1, the first below the second, not {from}..{until}"

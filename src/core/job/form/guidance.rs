@@ -40,27 +40,14 @@ pub(super) fn settle(
 fn settle_guider(spec: &ModelSpec, sampling: &mut SamplingOptions, found: &mut FormProblems) {
     let is_guided = sampling.is_guided(spec.guidance == GuidanceMode::Cfg, &spec.files);
     let plain = (Guider::default(), GuidanceRange::default());
-    let wishes = [
-        (
-            "guider",
-            sampling.guider != plain.0,
-            sampling.guider.problem(),
-            "The guider is",
-        ),
-        (
-            "guidance-range",
-            sampling.guidance_range != plain.1,
-            sampling.guidance_range.problem(),
-            "The guided part of the steps is",
-        ),
-    ];
-    for (field, is_wish, problem, what) in wishes {
-        if let Some(problem) = problem {
-            found.fail(field, problem);
-        } else if is_wish && !is_guided && (field != "guider" || sampling.guider.needs_negative()) {
-            let why = format!("{what} not used: it needs a CFG scale above 1");
-            found.note(field, why);
-        }
+    let unused = |what: &str| format!("{what} not used: it needs a CFG scale above 1");
+    let (guider, range) = (sampling.guider, sampling.guidance_range);
+    let is_idle = !is_guided && guider != plain.0 && guider.needs_negative();
+    if found.check("guider", guider.problem()) && is_idle {
+        found.note("guider", unused("The guider is"));
+    }
+    if found.check("guidance-range", range.problem()) && !is_guided && range != plain.1 {
+        found.note("guidance-range", unused("The guided part of the steps is"));
     }
     if !is_guided {
         sampling.guidance_range = plain.1;

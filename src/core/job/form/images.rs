@@ -116,17 +116,15 @@ fn check_batch(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) 
     let Some(size) = form.batch_size else {
         return;
     };
-    if !(1..=most).contains(&size) {
-        let what = match most {
-            1 => format!("the batch size of {} must be 1, not {size}", spec.name),
-            _ => format!(
-                "the batch size of {} must be between 1 and {most}, not {size}",
-                spec.name
-            ),
-        };
-        found.fail("batch", what);
-    } else if let Some(problem) = beyond_last(form.seed, size) {
-        found.fail("seed", problem);
+    let what = format!("the batch size of {}", spec.name);
+    let is_right = if most == 1 && size != 1 {
+        let problem = format!("{what} must be 1, not {size}");
+        found.check("batch", Some(problem))
+    } else {
+        found.within("batch", (&what, ""), &(1..=most), size)
+    };
+    if is_right {
+        found.check("seed", beyond_last(form.seed, size));
     }
 }
 
@@ -154,10 +152,9 @@ pub(super) fn strength(
         return None;
     };
     let strength = form.sampling.strength.unwrap_or(default);
-    if !(0.0..=1.0).contains(&strength) {
-        let text = format!("the strength must be between 0 and 1, not {strength}");
-        found.fail("strength", text);
-    } else if spec.family.first_step(num_steps, strength) >= num_steps {
+    if found.within("strength", ("the strength", ""), &(0.0..=1.0), strength)
+        && spec.family.first_step(num_steps, strength) >= num_steps
+    {
         let text = format!(
             "a strength of {strength} leaves none of the {num_steps} steps to run: raise the strength or the number of steps"
         );

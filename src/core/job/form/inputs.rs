@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::values::is_default;
 use super::{
     ChosenImage, FormControl, FormProblems, GenerateForm, InputMedia, SourceVideo, StartImage,
 };
 use crate::model::{InputUse, ModelSpec};
+use crate::units::range_problem;
 
 /// Limit of the aspect ratio for the image encoder, longer to shorter edge: it keeps the aspect ratio and scales the
 /// shorter edge to 224, so that beyond this an image takes more memory than the model.
@@ -26,25 +26,17 @@ pub const PROMPT_STRENGTHS: RangeInclusive<f64> = 0.0..=10.0;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FormInputs {
-    #[serde(skip_serializing_if = "is_default")]
     pub image: Option<StartImage>,
-    #[serde(skip_serializing_if = "is_default")]
     pub last_image: Option<StartImage>,
     /// Video to extend; takes the place of the start image.
-    #[serde(skip_serializing_if = "is_default")]
     pub extend: Option<SourceVideo>,
     /// A video, or for one frame an image, that the new one is made of, as far as the strength says.
-    #[serde(skip_serializing_if = "is_default")]
     pub source_video: Option<SourceVideo>,
     /// Mask of the start image: white is regenerated, black is kept. Of a video it may be one, of which the size counts.
-    #[serde(skip_serializing_if = "is_default")]
     pub mask: Option<StartImage>,
     /// Reference images, in the order in which a prompt counts them.
-    #[serde(skip_serializing_if = "is_default")]
     pub references: Vec<StartImage>,
-    #[serde(skip_serializing_if = "is_default")]
     pub controls: Vec<FormControl>,
-    #[serde(skip_serializing_if = "is_default")]
     pub prompt_images: Vec<ChosenImage>,
 }
 
@@ -73,7 +65,8 @@ impl FormInputs {
         self.extend.as_ref().or(self.source_video.as_ref())
     }
 
-    /// Width and height of the input that decides the aspect ratio.
+    /// Width and height of the input that decides the aspect ratio. A control says where things are in the result,
+    /// references what they look like.
     pub fn size(&self) -> Option<(u32, u32)> {
         let video = self
             .video()
@@ -190,12 +183,8 @@ fn check_prompt_images(form: &GenerateForm, spec: &ModelSpec, found: &mut FormPr
         Some(_) => {}
     }
     let mut strengths = form.inputs.prompt_images.iter().map(|it| it.strength);
-    if let Some(wrong) = strengths.find(|it| !PROMPT_STRENGTHS.contains(it)) {
-        let (least, most) = PROMPT_STRENGTHS.into_inner();
-        fail(format!(
-            "the strength of an image must be between {least} and {most}, not {wrong}"
-        ));
-    }
+    let wrong = |it| range_problem("the strength of an image", &PROMPT_STRENGTHS, "", it);
+    strengths.find_map(wrong).into_iter().for_each(fail);
 }
 
 /// The image encoder sees images whole, whatever is cut off for the video.

@@ -3,7 +3,7 @@
 //! files follows when its turn comes: wildcards ([`GenerateRequest::expand_prompts`]), and a free name for the result.
 
 use super::seed::beyond_last;
-use super::{FieldError, FormNotice, GenerateForm, SeedMode, ValidatedForm};
+use super::{FieldError, FormNotice, FormProblems, GenerateForm, SeedMode, ValidatedForm};
 use crate::job::grid::expand as grid;
 use crate::job::prompt::{self, PromptTimeline, WildcardFolders};
 use crate::job::{FindModel, GenerateRequest, JobGrid};
@@ -88,7 +88,6 @@ fn checked(
     mut form: GenerateForm,
     spec: &ModelSpec,
 ) -> Result<(ValidatedForm, u32), Vec<FieldError>> {
-    let fail = |field, message| Err(vec![FieldError { field, message }]);
     // Each image of a batch chooses for itself.
     let negative = form.negative_prompt.as_deref().unwrap_or_default();
     let chooses = (form.unedited_prompt().is_none() && prompt::has_choices(&form.prompt))
@@ -100,15 +99,14 @@ fn checked(
     } else {
         form.batch_size.take().unwrap_or(1)
     };
-    if !(1..=MAX_REPEATS).contains(&num_repeats) {
-        let problem =
-            format!("the number of repeats must be between 1 and {MAX_REPEATS}, not {num_repeats}");
-        return fail("batch", problem);
+    let mut found = FormProblems::default();
+    let repeats = ("the number of repeats", "");
+    if found.within("batch", repeats, &(1..=MAX_REPEATS), num_repeats)
+        && found.check("seed", beyond_last(form.seed, num_repeats))
+    {
+        return Ok((form.validate(spec)?, num_repeats));
     }
-    if let Some(problem) = beyond_last(form.seed, num_repeats) {
-        return fail("seed", problem);
-    }
-    Ok((form.validate(spec)?, num_repeats))
+    Err(found.errors)
 }
 
 impl GenerateForm {

@@ -79,6 +79,9 @@ impl GenerateForm {
             second_pass::settle(self, spec, first, &sampling, &mut found);
         let negative_prompt = self.negative_prompt.as_ref();
         let template = |literal: &LiteralPrompt| literal.template.clone();
+        let inputs = &self.inputs;
+        let path = |image: &StartImage| image.path.clone();
+        let path_of_video = |video: &SourceVideo| video.path.clone();
         let request = GenerateRequest {
             model: spec.id.clone(),
             family: spec.family,
@@ -92,33 +95,15 @@ impl GenerateForm {
                 .unwrap_or(&spec.defaults.negative_prompt)
                 .clone(),
             negative_prompt_template: self.unedited_negative().map(template),
-            image: self.inputs.image.as_ref().map(|image| image.path.clone()),
-            last_image: self
-                .inputs
-                .last_image
-                .as_ref()
-                .map(|image| image.path.clone()),
-            extend: self.inputs.extend.as_ref().map(|video| video.path.clone()),
-            source_video: self
-                .inputs
-                .source_video
-                .as_ref()
-                .map(|video| video.path.clone()),
-            mask: self.inputs.mask.as_ref().map(|mask| mask.path.clone()),
-            keeps_unmasked: self.keeps_unmasked && self.inputs.mask.is_some(),
-            references: self
-                .inputs
-                .references
-                .iter()
-                .map(|it| it.path.clone())
-                .collect(),
+            image: inputs.image.as_ref().map(path),
+            last_image: inputs.last_image.as_ref().map(path),
+            extend: inputs.extend.as_ref().map(path_of_video),
+            source_video: inputs.source_video.as_ref().map(path_of_video),
+            mask: inputs.mask.as_ref().map(path),
+            keeps_unmasked: self.keeps_unmasked && inputs.mask.is_some(),
+            references: inputs.references.iter().map(path).collect(),
             controls,
-            prompt_images: self
-                .inputs
-                .prompt_images
-                .iter()
-                .map(PromptImage::from)
-                .collect(),
+            prompt_images: inputs.prompt_images.iter().map(PromptImage::from).collect(),
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,
@@ -199,7 +184,7 @@ impl GenerateForm {
             _ if spec.family.makes_images => spec.defaults.fps,
             (Some(fps), _) => fps,
             (None, Some(fps)) => {
-                let usable = fps.clamp(ranges::FPS.0, ranges::FPS.1);
+                let usable = fps.clamp(*ranges::FPS.start(), *ranges::FPS.end());
                 if usable != fps {
                     let text =
                         format!("The frame rate was changed from the video's {fps:.3} to {usable}");

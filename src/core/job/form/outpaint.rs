@@ -77,7 +77,7 @@ impl GenerateForm {
         if let InputMedia::Video(video) = control
             && video.info.fps > 0.0
         {
-            let fps = video.info.fps.clamp(FPS.0, FPS.1);
+            let fps = video.info.fps.clamp(*FPS.start(), *FPS.end());
             self.fps.get_or_insert(fps);
         }
     }

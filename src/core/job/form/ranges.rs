@@ -2,50 +2,38 @@
 //!
 //! Sizes and frames are [`super::snap`]'s.
 
+use std::ops::RangeInclusive;
+
 use super::{FormProblems, GenerateForm};
 use crate::job::{GenerateRequest, SamplingOptions};
 use crate::model::{ModelFamily, ModelSpec};
+use crate::units::range_problem;
 
 /// Slowest and fastest rate of a written video.
-pub(super) const FPS: (f64, f64) = (1.0, 240.0);
+pub(super) const FPS: RangeInclusive<f64> = 1.0..=240.0;
 
 /// Stronger, a LoRA drowns the model.
-const LORA: f64 = 10.0;
+const LORA: RangeInclusive<f64> = -10.0..=10.0;
 
-const SHIFT: (f64, f64) = (0.01, 100.0);
+const SHIFT: RangeInclusive<f64> = 0.01..=100.0;
 
 /// The smallest tile, in pixels: smaller ones are all overlap.
 const MIN_VAE_TILE: u32 = 64;
 const MAX_VAE_TILE: u32 = 8192;
 
 pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut FormProblems) {
-    let (slowest, fastest) = FPS;
-    let fps = request.fps;
-    if !(fps >= slowest && fps <= fastest) {
-        let text = format!(
-            "the frame rate must be between {slowest} and {fastest} frames per second, not {fps}"
-        );
-        found.fail("fps", text);
-    }
+    let rate = ("the frame rate", " frames per second");
+    found.within("fps", rate, &FPS, request.fps);
     let sampling = &request.sampling;
-    let num_steps = sampling.num_steps;
-    if (1..=1000).contains(&num_steps) {
+    let steps = ("the number of steps", "");
+    if found.within("steps", steps, &(1..=1000), sampling.num_steps) {
         check_part(spec.family, sampling, found);
-    } else {
-        let text = format!("the number of steps must be between 1 and 1000, not {num_steps}");
-        found.fail("steps", text);
     }
     for (field, scale) in sampling.guidances() {
-        if let Some(scale) = scale
-            && !(scale >= 0.0 && scale <= 100.0)
-        {
-            let text = format!("the guidance must be between 0 and 100, not {scale}");
-            found.fail(field, text);
-        }
+        let scale = scale.unwrap_or_default();
+        found.within(field, ("the guidance", ""), &(0.0..=100.0), scale);
     }
-    if let Some(problem) = sampling.shift.and_then(wrong_shift) {
-        found.fail("shift", problem);
-    }
+    found.check("shift", sampling.shift.and_then(wrong_shift));
     if let Some(tile) = request.options.vae_tile {
         check_tile(tile, spec, found);
     }
@@ -57,26 +45,19 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut For
 fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut FormProblems) {
     if let Some(most) = (spec.family.token_limit)(spec.guidance)
         && let Some(tokens) = request.options.max_sequence_length
-        && !(1..=most).contains(&tokens)
     {
-        let text = format!(
-            "the number of tokens must be between 1 and {most} for {}, not {tokens}",
-            spec.name
-        );
-        found.fail("max-sequence-length", text);
+        let unit = format!(" for {}", spec.name);
+        let what = ("the number of tokens", unit.as_str());
+        found.within("max-sequence-length", what, &(1..=most), tokens);
     }
 }
 
 fn check_loras(request: &GenerateRequest, found: &mut FormProblems) {
     for lora in &request.loras {
         for strength in [Some(lora.strength), lora.strength_2].into_iter().flatten() {
-            if !(strength >= -LORA && strength <= LORA) {
-                let text = format!(
-                    "a LoRA's strength must be between -{LORA} and {LORA}, not {strength}: {}",
-                    lora.path.display()
-                );
-                found.fail("lora", text);
-            }
+            let problem = range_problem("a LoRA's strength", &LORA, "", strength);
+            let file = lora.path.display();
+            found.check("lora", problem.map(|text| format!("{text}: {file}")));
         }
     }
 }
@@ -103,9 +84,7 @@ pub(super) fn dynamic_shift(
 
 /// Sentence on an invalid shift. Far below the minimum all steps would be spent on invisible noise.
 pub(crate) fn wrong_shift(shift: f64) -> Option<String> {
-    let (least, most) = SHIFT;
-    (!(shift >= least && shift <= most))
-        .then(|| format!("the shift must be between {least} and {most}, not {shift}"))
+    range_problem("the shift", &SHIFT, "", shift)
 }
 
 /// The part of the schedule that is made: at least one step of it.

@@ -66,25 +66,26 @@ fn check(
 ) {
     let name = &spec.name;
     let is_base = matches!(spec.image_role, ImageRole::Base | ImageRole::FirstFrame);
-    if !spec.has_second_pass() {
-        let text = format!("{name} has no second pass: it is for models of any size");
-        found.fail("second-pass", text);
+    let alone = "do not go together: run the second one from the result";
+    let problem = if !spec.has_second_pass() {
+        Some(format!(
+            "{name} has no second pass: it is for models of any size"
+        ))
     } else if form.inputs.mask.is_some() || spec.mask == InputUse::Required {
-        let text =
-            "a second pass and a mask do not go together: run the second one from the result";
-        found.fail("second-pass", text);
+        Some(format!("a second pass and a mask {alone}"))
     } else if form.inputs.extend.is_some() {
-        let text = "a second pass and a video to continue do not go together: run the second one from the result";
-        found.fail("second-pass", text);
+        Some(format!("a second pass and a video to continue {alone}"))
     } else if form.inputs.image.is_some() && !is_base {
-        let text = format!(
+        Some(format!(
             "{name} has no second pass for an image that it edits: run the second one from the result"
-        );
-        found.fail("second-pass", text);
+        ))
     } else if sampling.start_step > 0 || sampling.end_step.is_some() {
         let text = "a second pass needs all steps: leave out the start step and the end step";
-        found.fail("second-pass", text);
-    }
+        Some(text.to_owned())
+    } else {
+        None
+    };
+    found.check("second-pass", problem);
     if !SecondPass::SCALES.contains(&pass.scale) {
         let (least, most) = SecondPass::SCALES.into_inner();
         let text = format!(
@@ -94,11 +95,10 @@ fn check(
         found.fail("second-pass", text);
     }
     let (strength, num_steps) = (pass.strength, sampling.num_steps);
-    if !(0.0..=1.0).contains(&strength) {
-        let text =
-            format!("the strength of the second pass must be between 0 and 1, not {strength}");
-        found.fail("second-strength", text);
-    } else if spec.family.first_step(num_steps, strength) >= num_steps {
+    let what = ("the strength of the second pass", "");
+    if found.within("second-strength", what, &(0.0..=1.0), strength)
+        && spec.family.first_step(num_steps, strength) >= num_steps
+    {
         let text = format!(
             "a strength of {strength} leaves none of the {num_steps} steps to the second pass: raise the strength or the number of steps"
         );

@@ -3,6 +3,7 @@
 //! Looks at no file.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use super::{FormProblems, GenerateForm};
 use crate::job::prompt::PromptTimeline;
@@ -10,9 +11,9 @@ use crate::job::{SectionOrder, StepCache, VideoSections, WINDOW};
 use crate::model::ModelSpec;
 
 /// Shortest and longest video, in seconds.
-const SECS: (f64, f64) = (1.0, 120.0);
+const SECS: RangeInclusive<f64> = 1.0..=120.0;
 /// Shortest and longest section, in latent frames: the published models know 9.
-const WINDOWS: std::ops::RangeInclusive<u32> = 2..=32;
+const WINDOWS: RangeInclusive<u32> = 2..=32;
 
 /// Model with the chosen section order: only a video whose end is made first can have an end image.
 pub(super) fn in_order<'a>(form: &GenerateForm, spec: &'a ModelSpec) -> Cow<'a, ModelSpec> {
@@ -49,9 +50,7 @@ pub(super) fn step_cache(
         found.note("step-cache", message);
         return None;
     }
-    if let Some(problem) = wanted.problem() {
-        found.fail("step-cache", problem);
-    }
+    found.check("step-cache", wanted.problem());
     Some(wanted)
 }
 
@@ -66,13 +65,8 @@ pub(super) fn choose(
         return None;
     };
     let window = form.window.unwrap_or(WINDOW);
-    if !WINDOWS.contains(&window) {
-        let text = format!(
-            "the section length must be between {} and {} latent frames, not {window}",
-            WINDOWS.start(),
-            WINDOWS.end()
-        );
-        found.fail("window", text);
+    let length = ("the section length", " latent frames");
+    if !found.within("window", length, &WINDOWS, window) {
         return None;
     }
     let mut sections = VideoSections {
@@ -117,16 +111,12 @@ fn count(
     one: &VideoSections,
     found: &mut FormProblems,
 ) -> Option<u32> {
-    let (shortest, longest) = SECS;
-    let most = VideoSections::in_secs(longest, one.window);
-    let fits = |count: u32| (1..=most).contains(&count);
+    let most = VideoSections::in_secs(*SECS.end(), one.window);
     if let Some(count) = form.num_sections {
-        if !fits(count) {
-            let text = format!("the number of sections must be between 1 and {most}, not {count}");
-            found.fail("sections", text);
-            return None;
-        }
-        return Some(count);
+        let what = ("the number of sections", "");
+        return found
+            .within("sections", what, &(1..=most), count)
+            .then_some(count);
     }
     if form.secs.is_some() && form.num_frames.is_some() {
         let text = "give either seconds or frames, not both";
@@ -141,7 +131,7 @@ fn count(
             lead: 1,
             ..*one
         };
-        if frames == 0 || !fits(count) {
+        if frames == 0 || !(1..=most).contains(&count) {
             let most = VideoSections {
                 count: most,
                 ..video
@@ -167,13 +157,8 @@ fn count(
         let secs = f64::from(spec.defaults.num_frames.saturating_sub(1)) / 30.0;
         return Some(VideoSections::in_secs(secs, one.window).min(most));
     };
-    if !(secs >= shortest && secs <= longest) {
-        let text =
-            format!("the length must be between {shortest} and {longest} seconds, not {secs}");
-        found.fail("seconds", text);
-        return None;
-    }
-    Some(VideoSections::in_secs(secs, one.window))
+    let is_right = found.within("seconds", ("the length", " seconds"), &SECS, secs);
+    is_right.then(|| VideoSections::in_secs(secs, one.window))
 }
 
 fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {

@@ -2,7 +2,7 @@
 //!
 //! Small deviations become the nearest valid value with a notice; zero and values far beyond the limits are an error.
 
-use super::{FormProblems, GenerateForm, StartImage, images};
+use super::{FormProblems, GenerateForm, images};
 use crate::job::ResizeMode;
 use crate::media::VideoFormat;
 use crate::model::{ModelSpec, SizeLimits, nearest_multiple, usable_aspect};
@@ -79,20 +79,7 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
 
 /// Requested size, before the model's rules.
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
-    let seen = [&form.inputs.image, &form.inputs.last_image]
-        .into_iter()
-        .flatten();
-    let controls = form.inputs.controls.iter().map(|it| it.source.size());
-    let size_of = |image: &StartImage| (image.width, image.height);
-    // A control says where things are in the result, references what they look like.
-    let mut sizes = seen
-        .map(size_of)
-        .chain(controls)
-        .chain(form.inputs.references.iter().map(size_of));
-    let video = form.inputs.video();
-    let source = video
-        .map(|video| (video.info.width, video.info.height))
-        .or_else(|| sizes.next());
+    let source = form.inputs.size();
     let default = (spec.defaults.width, spec.defaults.height);
     let aspect = source.map(|(width, height)| f64::from(width) / f64::from(height.max(1)));
     let (width, height) = form.edges(spec);

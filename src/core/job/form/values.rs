@@ -26,40 +26,32 @@ pub struct GenerateForm {
     /// True if each line of the prompt is a separate job.
     pub is_one_a_line: bool,
     /// Text that is not expanded, see [`Self::unedited_prompt`].
-    #[serde(skip_serializing_if = "is_default")]
     pub literal_prompt: Option<LiteralPrompt>,
     pub negative_prompt: Option<String>,
-    #[serde(skip_serializing_if = "is_default")]
     pub literal_negative: Option<LiteralPrompt>,
     pub loras: Vec<ChosenLora>,
     #[serde(flatten)]
     pub inputs: FormInputs,
     /// A video in the start image's place is made anew where the model could continue it, too. Only the window asks.
-    #[serde(skip_serializing_if = "is_default")]
     pub remakes_video: bool,
     /// Keeps unmasked pixels exactly, also in inpainting models.
-    #[serde(skip_serializing_if = "is_default")]
     pub keeps_unmasked: bool,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
     pub fit: Option<ResizeMode>,
     /// Id of one of the model's presets, which provides values that this form does not set.
-    #[serde(skip_serializing_if = "is_default")]
     pub preset: Option<String>,
     pub size: SizeChoice,
     /// Used when the size is custom.
     pub width: Option<u32>,
     pub height: Option<u32>,
     /// Off if absent.
-    #[serde(skip_serializing_if = "is_default")]
     pub second_pass: Option<SecondPass>,
     pub num_frames: Option<u32>,
     /// Length of a video that is made in sections.
     pub secs: Option<f64>,
     /// As many as another video had; wins over seconds and frames.
-    #[serde(skip_serializing_if = "is_default")]
     pub num_sections: Option<u32>,
     /// Latent frames of a section.
-    #[serde(skip_serializing_if = "is_default")]
     pub window: Option<u32>,
     pub section_order: Option<SectionOrder>,
     pub fps: Option<f64>,
@@ -71,24 +63,17 @@ pub struct GenerateForm {
     /// Seed of the first result.
     pub seed: u64,
     /// Text of the seed's field while it is no number.
-    #[serde(skip_serializing_if = "is_default")]
     pub typed_seed: Option<String>,
     pub seed_mode: SeedMode,
     #[serde(flatten)]
     pub options: JobOptions,
     /// The file to write, or one of its kind.
-    #[serde(skip_serializing_if = "is_default")]
     pub out: PathBuf,
     /// As in [`GenerateRequest::is_out_automatic`](crate::job::GenerateRequest::is_out_automatic).
     #[serde(skip)]
     pub is_out_automatic: bool,
     /// The settings that are varied, one or two, each with its values: a job for each cell.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grid: Vec<GridAxis>,
-}
-
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// A start or end image and its size as the user sees it (after EXIF rotation).

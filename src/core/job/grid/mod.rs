@@ -29,8 +29,7 @@ const MAX_GRID_JOBS: usize = 400;
 const MAX_GRID_AXES: usize = 2;
 
 named! {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum GridSetting {
         Seed = "seed", "Seed";
         Steps = "steps", "Steps";

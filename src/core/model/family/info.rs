@@ -1,8 +1,8 @@
 //! Facts of a family, as its file states them.
 
 use super::ComfyNodes;
+use crate::compute::conv_backends::ConvDimensions;
 use crate::formats::weights::WeightSet;
-use crate::memory::conv_backends::ConvDimensions;
 use crate::model::choices::DtypeChoice;
 use crate::model::{DetectionRule, GuidanceMode, StepCacheKind};
 

@@ -8,7 +8,7 @@ mod sliced;
 #[cfg(test)]
 mod tests;
 
-use safelight_core::memory::compute_options::AttentionChoice;
+use safelight_core::compute::AttentionChoice;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;

@@ -1,7 +1,7 @@
 //! Slices against libtorch's own attention, and when which of them runs.
 
-use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
-use safelight_core::memory::conv_backends::ConvBackend;
+use safelight_core::compute::conv_backends::ConvBackend;
+use safelight_core::compute::{AttentionChoice, ComputeOptions};
 use tch::{Device, Kind, Tensor};
 
 use super::choice::{FORCED, SdpBackend, forget, is_whole, libtorchs_own, never_whole};

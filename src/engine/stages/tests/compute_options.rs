@@ -1,6 +1,6 @@
 //! Compute options through whole stages: other roundings, close results.
 
-use safelight_core::memory::compute_options::AttentionChoice;
+use safelight_core::compute::AttentionChoice;
 use serde_json::json;
 
 use super::*;

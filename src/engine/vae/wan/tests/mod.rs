@@ -5,8 +5,8 @@ mod tiles;
 
 use std::cell::Cell;
 
-use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
-use safelight_core::memory::conv_backends::ConvBackend;
+use safelight_core::compute::conv_backends::ConvBackend;
+use safelight_core::compute::{ComputeOptions, DecodeChunk};
 use safelight_core::networks::{NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Kind, Tensor};
 

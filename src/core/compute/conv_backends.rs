@@ -3,21 +3,19 @@
 //! Plain data: the worker starts the probe, the engine runs it. File:
 //! [`AppPaths::conv_backends_file`](crate::settings::AppPaths::conv_backends_file).
 
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::enum_macros::named;
-use crate::files::{read_json_or_default, write_json};
+use crate::files::read_json_or_default;
 
 named! {
     // The label is part of a sentence: "convolutions …".
     /// Backend of an autoencoder's convolutions.
     #[derive(
-        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash
     )]
-    #[serde(rename_all = "snake_case")]
     pub enum ConvBackend {
         /// The vendor's library, cuDNN or MIOpen.
         #[default]
@@ -38,8 +36,7 @@ impl ConvBackend {
 
 named! {
     /// The user's setting for [`ConvBackend`].
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum ConvBackendChoice {
         /// The fastest that works: found by a probe on AMD GPUs, known elsewhere.
         #[default]
@@ -66,8 +63,7 @@ impl ConvBackendChoice {
 
 named! {
     /// Frame sizes that share one verdict.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum ShapeClass {
         /// Up to 512 × 512 pixels, or tiles of that size.
         Small = "small",
@@ -88,8 +84,7 @@ impl ShapeClass {
 
 named! {
     /// Convolutions of an autoencoder.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum ConvDimensions {
         /// 2D.
         Images = "images",
@@ -112,8 +107,7 @@ impl ConvDimensions {
 named! {
     // The label follows that of a backend in a list.
     /// MIOpen's mode in a process, set by its environment.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum MiopenMode {
         /// Known or estimated algorithms; channels first.
         #[default]
@@ -314,10 +308,6 @@ impl ConvBackendFile {
     /// Reads the file. A missing or broken one is empty, which costs a probe.
     pub fn load(path: &Path) -> Self {
         read_json_or_default(path)
-    }
-
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        write_json(path, self)
     }
 
     pub fn find(&mut self, key: &ConvBackendKey) -> Option<&mut ConvBackendVerdict> {

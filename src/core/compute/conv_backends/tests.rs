@@ -66,7 +66,7 @@ fn a_verdict_comes_back_from_disk_with_its_counts_and_only_for_its_own_key() {
     known.count(ConvBackend::Frames, QUICK, false);
     // Nobody probed it.
     known.count(ConvBackend::Direct, QUICK, true);
-    file.save(&path).unwrap();
+    crate::files::write_json(&path, &file).unwrap();
     let mut again = ConvBackendFile::load(&path);
     assert_eq!(again, file);
     assert_eq!(again.verdicts.len(), 1);

@@ -8,8 +8,7 @@ use crate::enum_macros::named;
 
 named! {
     /// Attention kernel on a GPU. The scores of all tokens are never computed together.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum AttentionChoice {
         /// The fastest fused kernel that libtorch has, else slices.
         #[default]
@@ -25,8 +24,7 @@ named! {
 
 named! {
     /// Library that multiplies matrices on a GPU.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum MatrixLibrary {
         /// Preferred by libtorch.
         #[default]
@@ -41,20 +39,15 @@ named! {
     ///
     /// On an H200, Wan 2.1's VAE decodes 480 × 512 pixels in 207 ms with 1, 204 with 2, 196 with 4 and 193 with 8.
     #[derive(
-        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash
     )]
     pub enum DecodeChunk {
         /// As many as fit into memory; 1 for the engine.
         #[default]
-        #[serde(rename = "auto")]
         Auto = "auto", "Automatic";
-        #[serde(rename = "1")]
         One = "1", "1";
-        #[serde(rename = "2")]
         Two = "2", "2";
-        #[serde(rename = "4")]
         Four = "4", "4";
-        #[serde(rename = "8")]
         Eight = "8", "8";
     }
 }
