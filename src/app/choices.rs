@@ -1,11 +1,11 @@
 //! Data of commands and of the remembered state: input slots, choices of the queue, the gallery, presets and models.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::gallery::SortOrder;
 use safelight_core::job::{ControlInput, JobRequest};
-use safelight_core::media::{RgbPixels, VideoFormat};
+use safelight_core::media::RgbPixels;
 use safelight_core::presets::QualityPreset;
 use serde::{Deserialize, Serialize};
 
@@ -210,23 +210,6 @@ pub struct TrashRequest {
     pub path: PathBuf,
     /// Represents all numbered images of a video.
     pub is_frame: bool,
-}
-
-impl TrashRequest {
-    pub fn image(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            is_frame: false,
-        }
-    }
-
-    /// All files of a video, also when it was written as numbered images.
-    pub fn video(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            is_frame: VideoFormat::from_path(path).is_ok_and(VideoFormat::is_still),
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

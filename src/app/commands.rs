@@ -9,18 +9,17 @@ use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::GalleryQuery;
-use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId, SourceVideo};
+use safelight_core::job::{GenerateRequest, GridId, JobId, SourceVideo};
 use safelight_core::media::{MaskBrush, OutpaintRequest, RgbPixels};
 use safelight_core::plan::PlanChange;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 
 use crate::app::choices::{
-    CompareMode, ContinuedResult, DropChoice, InputSlot, MaskOf, MoveTarget, MultiFilePrompt,
-    PresetKey, QueueEndAction, RemakeKind, SlotTarget, TrashRequest,
+    ContinuedResult, DropChoice, InputSlot, MaskOf, MoveTarget, MultiFilePrompt, PresetKey,
+    RemakeKind, SlotTarget, TrashRequest,
 };
-use crate::app::mask::tiles::VisibleTiles;
-use crate::app::player::playhead::PlaybackOptions;
+
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::state::MainPage;
 use crate::runtimes::RuntimeBuild;
@@ -104,8 +103,6 @@ pub enum QueueCommand {
     Add(Vec<GenerateRequest>),
     Cancel,
     RollSeed,
-    /// The seed was typed: it is used as it is.
-    KeepSeed,
     Ask(MultiFilePrompt),
     Open(bool),
     /// Show it when it is not on the screen, else hide it.
@@ -119,25 +116,15 @@ pub enum QueueCommand {
     /// Removes all waiting jobs of a grid and cancels the one that runs.
     CancelGrid(GridId),
     Restart(JobId),
-    /// Resumes the jobs of the last run.
-    ReleaseHeld,
     ClearHeld,
     /// Take all jobs out that do not run.
     Clear,
     /// Pauses the running job, and starts no other.
     PauseAll,
-    /// Starts no other job after the running one.
-    PauseAfter(bool),
     /// Pauses the running job; others start.
     PauseRunning,
-    /// Let the running job wait for no other program.
-    WaitNoMore,
     GoOn,
     Take(DropChoice),
-    StopOpening(u64),
-    After(QueueEndAction),
-    /// Neither quits nor suspends.
-    StopCountdown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,9 +184,6 @@ pub enum InputsCommand {
     Remove(InputSlot),
     RemoveOne(InputSlot, usize),
     MoveOne(InputSlot, usize, usize),
-    /// Index of an image prompt, and its weight.
-    SetStrength(usize, f64),
-    SetControl(usize, ControlSettings),
     PickControlMask(usize),
     /// Choose the ControlNet of a control image from a file.
     PickControlNet(usize),
@@ -226,7 +210,6 @@ pub enum PostprocessAction {
 #[derive(Clone, Debug)]
 pub enum LorasCommand {
     Open,
-    Close,
     Look,
     /// Take those files into the form that are LoRAs and fit.
     Add(Vec<PathBuf>),
@@ -277,7 +260,6 @@ pub enum RestoreCommand {
     OpenOutput(usize),
     /// Makes a job of each offered result.
     QueueOutputs,
-    CloseOutputs,
     /// Copies the workflow of `ComfyUI` for a result of Safelight.
     CopyWorkflow(PathBuf),
     /// Asks for a file and writes the text of the workflow for this result.
@@ -287,12 +269,6 @@ pub enum RestoreCommand {
 #[derive(Clone, Debug)]
 pub enum MemoryCommand {
     Apply(PlanChange),
-    /// The preserved memory in GiB while it is dragged: what it would do is seen before it is kept.
-    DraftPreserved(Option<f64>),
-    /// Like [`Self::DraftPreserved`], of the memory limit.
-    DraftCap(Option<f64>),
-    /// Show what is expected of the form's job, though there is one to look back on.
-    ShowPlan(bool),
     Export(JobId),
 }
 
@@ -318,18 +294,14 @@ pub enum PlayerCommand {
     Remake(JobId, RemakeKind),
     ContinueFrom(JobId),
     CopyPath,
-    SetPlayback(PlaybackOptions),
     NextRepeat,
     ToggleFull,
     Zoom(ZoomLevel),
     /// One pixel of the image for each pixel of the screen.
     OwnSize,
     CompareWith(JobId),
-    CompareAs(CompareMode),
     /// Shows more of A, or of B, by a share of the image.
     MoveDivider(f32),
-    Amplify(u8),
-    SwapSides,
     LeaveCompare,
     /// Upscales or interpolates what is shown.
     Finish(PostprocessAction),
@@ -344,8 +316,6 @@ pub enum PlayerCommand {
 #[derive(Clone, Debug)]
 pub enum GalleryCommand {
     Ask(GalleryQuery),
-    /// Thumbnail size in points.
-    Resize(f32),
     Click(usize, Modifiers),
     /// Moves the selection by this number; true extends it from the anchor.
     Step(isize, bool),
@@ -357,15 +327,32 @@ pub enum GalleryCommand {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeTask {
+    Get {
+        build: Box<RuntimeBuild>,
+        has_gpu: bool,
+    },
+    Use(String),
+    /// Tests it without using it.
+    Check(String),
+    Remove(String),
+}
+
+impl RuntimeTask {
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Get { build, .. } => &build.id,
+            Self::Use(id) | Self::Check(id) | Self::Remove(id) => id,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeCommand {
     /// Follows the advice: installs a runtime, or uses the one that is present.
     Follow,
     Install(Box<RuntimeBuild>),
-    Use(String),
-    Check(String),
-    Remove(String),
-    /// Stop what is done; what has come is kept.
-    Stop,
+    Begin(RuntimeTask),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -373,10 +360,6 @@ pub enum DoctorCommand {
     Examine,
     ClearMiopen,
     MakeReport,
-    /// Stops measuring and writes down the values so far.
-    StopReport,
-    OpenReport,
-    ShowReportFolder,
 }
 
 #[derive(Clone, Debug)]
@@ -401,8 +384,6 @@ pub enum DesktopCommand {
     Back,
     AddToMenu,
     Quit,
-    /// If there is no room for both: shows the view next to the form, or the form.
-    ShowView(bool),
     CopyText(String),
 }
 
@@ -428,7 +409,6 @@ pub enum MaskCommand {
     Soften(u32),
     /// Outpaints these margins; none removes them again.
     Extend(OutpaintRequest),
-    See(VisibleTiles),
     Undo,
     Redo,
     Use,

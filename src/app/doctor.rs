@@ -24,9 +24,12 @@ pub fn examine(paths: AppPaths) -> ExaminationRun {
 
 pub struct DoctorState {
     pub checks: Vec<CheckResult>,
-    pub report: ReportTask,
+    /// Measurements for a report that is being made.
+    pub report: LongTask<ReportProgress, Result<MadeReport, JobError>>,
+    pub made: Option<MadeReport>,
+    measure: ReportMaker,
     examine: ExaminationRun,
-    examining: TaskStream<CheckResult>,
+    examining: BackgroundTask<CheckResult>,
     /// The bytes that MIOpen had kept, or why they are still there.
     clearing: BackgroundTask<Result<u64, String>>,
 }
@@ -35,9 +38,11 @@ impl DoctorState {
     pub fn new(examine: ExaminationRun, measure: ReportMaker) -> Self {
         Self {
             checks: Vec::new(),
-            report: ReportTask::new(measure),
+            report: LongTask::default(),
+            made: None,
+            measure,
             examine,
-            examining: TaskStream::default(),
+            examining: BackgroundTask::default(),
             clearing: BackgroundTask::default(),
         }
     }
@@ -84,13 +89,19 @@ impl DoctorState {
                 });
             }
             // Measurements next to a job would be useless, and slow the job.
-            DoctorCommand::MakeReport if is_idle => self.report.start(cx),
+            DoctorCommand::MakeReport if self.report.is_busy() => {}
+            DoctorCommand::MakeReport if is_idle => {
+                self.made = None;
+                let measure = Arc::clone(&self.measure);
+                let work = move |cancel: &CancelToken, tell: &mut dyn FnMut(ReportProgress)| {
+                    let tell = std::cell::RefCell::new(tell);
+                    measure(cancel, &|progress| tell.borrow_mut()(progress))
+                };
+                self.report = cx.background.long("report", work);
+            }
             DoctorCommand::MakeReport => {
                 cx.say("A report measures this machine: wait until no job runs");
             }
-            DoctorCommand::StopReport => self.report.stop(),
-            DoctorCommand::OpenReport => self.report.show(false, cx),
-            DoctorCommand::ShowReportFolder => self.report.show(true, cx),
             DoctorCommand::ClearMiopen => {
                 if let Some(paths) = cx.paths.clone() {
                     let inherited = environment::inherited();
@@ -109,8 +120,33 @@ impl DoctorState {
         }
     }
 
+    /// Opens the page of the report, or its folder.
+    pub fn show_report(&self, is_folder: bool, cx: &AppContext) {
+        let Some(made) = &self.made else {
+            return;
+        };
+        let page = made.path.page.clone();
+        if is_folder {
+            if let Some(folder) = page.parent() {
+                cx.background.open_folder(folder.to_owned());
+            }
+            return;
+        }
+        cx.background.attempt("open-report", move || {
+            open_outside(&page).map_err(|why| {
+                JobError::new(JobErrorKind::Disk, "The report cannot be opened here")
+                    .advise(format!("Its page is {}", page.display()))
+                    .detail(why)
+            })
+        });
+    }
+
     pub fn poll(&mut self, cx: &mut AppContext) {
-        self.report.poll(cx);
+        match self.report.take() {
+            Some(Ok(made)) => self.made = Some(made),
+            Some(Err(err)) => cx.notify(NoticeSeverity::Error, err),
+            None => {}
+        }
         while let Some(check) = self.examining.take() {
             self.checks.push(check);
         }
@@ -170,111 +206,4 @@ fn measure_within(paths: AppPaths, limit: Duration) -> ReportMaker {
             is_whole: report.incomplete.is_none(),
         })
     })
-}
-
-enum ReportUpdate {
-    Progress(ReportProgress),
-    End(Result<MadeReport, JobError>),
-}
-
-#[derive(Debug, Default)]
-pub enum ReportState {
-    #[default]
-    None,
-    Running(ReportProgress),
-    Stopping,
-    Made(MadeReport),
-}
-
-pub struct ReportTask {
-    pub state: ReportState,
-    measure: ReportMaker,
-    updates: TaskStream<ReportUpdate>,
-    cancel: CancelToken,
-}
-
-impl ReportTask {
-    pub fn new(measure: ReportMaker) -> Self {
-        Self {
-            state: ReportState::None,
-            measure,
-            updates: TaskStream::default(),
-            cancel: CancelToken::default(),
-        }
-    }
-
-    pub fn is_busy(&self) -> bool {
-        matches!(self.state, ReportState::Running(_) | ReportState::Stopping)
-    }
-
-    pub fn start(&mut self, cx: &AppContext) {
-        if self.is_busy() {
-            return;
-        }
-        self.cancel = CancelToken::default();
-        self.state = ReportState::Running(ReportProgress::default());
-        let (measure, cancel) = (Arc::clone(&self.measure), self.cancel.clone());
-        self.updates = cx.background.stream("report", move |postbox| {
-            let tell = |progress| {
-                postbox.post(ReportUpdate::Progress(progress));
-            };
-            postbox.post(ReportUpdate::End(measure(&cancel, &tell)));
-        });
-    }
-
-    /// The measurements so far are still written.
-    pub fn stop(&mut self) {
-        if self.is_busy() {
-            self.cancel.cancel();
-            self.state = ReportState::Stopping;
-        }
-    }
-
-    pub fn show(&self, is_folder: bool, cx: &AppContext) {
-        let ReportState::Made(made) = &self.state else {
-            return;
-        };
-        let page = made.path.page.clone();
-        if is_folder {
-            if let Some(folder) = page.parent() {
-                cx.background.open_folder(folder.to_owned());
-            }
-            return;
-        }
-        cx.background.attempt("open-report", move || {
-            open_outside(&page).map_err(|why| {
-                JobError::new(JobErrorKind::Disk, "The report cannot be opened here")
-                    .advise(format!("Its page is {}", page.display()))
-                    .detail(why)
-            })
-        });
-    }
-
-    pub fn poll(&mut self, cx: &mut AppContext) {
-        while let Some(update) = self.updates.take() {
-            match update {
-                // Progress while stopping is ignored.
-                ReportUpdate::Progress(progress) => {
-                    if let ReportState::Running(shown) = &mut self.state {
-                        *shown = progress;
-                    }
-                }
-                ReportUpdate::End(Ok(made)) => self.state = ReportState::Made(made),
-                ReportUpdate::End(Err(err)) => {
-                    self.state = ReportState::None;
-                    cx.notify(NoticeSeverity::Error, err);
-                }
-            }
-        }
-        if self.is_busy() && !self.updates.is_busy() {
-            // Its thread ended in the middle, which the background tells.
-            self.state = ReportState::None;
-        }
-    }
-}
-
-impl Drop for ReportTask {
-    fn drop(&mut self) {
-        self.cancel.cancel();
-    }
 }

@@ -17,12 +17,9 @@ const MAX_LOOKED_AT: usize = 400;
 /// Lines of a prompt that become jobs with one click.
 const MAX_LINES: usize = 500;
 
-pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
-    if spec.is_some_and(|spec| spec.family.makes_images) {
-        "image"
-    } else {
-        "video"
-    }
+/// Word for what a model makes.
+pub fn result_word(makes_images: bool) -> &'static str {
+    if makes_images { "image" } else { "video" }
 }
 
 pub(in crate::app) fn whole_form(
@@ -169,42 +166,4 @@ fn keep_newer(before: GenerateForm, after: &GenerateForm, now: &GenerateForm) ->
         }
     }
     serde_json::from_value(kept.into()).unwrap_or(before)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::inputs::SlotContents;
-
-    #[test]
-    fn undo_brings_values_back_and_keeps_newer_ones_and_redo_returns_all() {
-        let (mut cx, mut inputs) = (AppContext::alone(), InputSlots::default());
-        let state = |num_frames, negative: &str| FormSnapshot {
-            form: GenerateForm {
-                num_frames,
-                negative_prompt: Some(negative.to_owned()),
-                ..GenerateForm::default()
-            },
-            inputs: SlotContents::default(),
-        };
-        let change = |after| FormChange {
-            before: state(Some(33), "blurred"),
-            after,
-            edited: None,
-        };
-        cx.form = state(None, "dark").form;
-        cx.form.prompt = "a boat".to_owned();
-        let newest = cx.form.clone();
-        let redo = change(Some(state(None, ""))).undo(&mut inputs, &mut cx);
-        assert_eq!(cx.form.num_frames, Some(33));
-        assert_eq!(cx.form.prompt, "a boat");
-        assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
-        let undo = redo.undo(&mut inputs, &mut cx);
-        assert_eq!(cx.form, newest);
-        undo.undo(&mut inputs, &mut cx);
-        assert_eq!(cx.form.num_frames, Some(33));
-        // A file that is still being read is taken back whole.
-        change(None).undo(&mut inputs, &mut cx);
-        assert_eq!(cx.form, state(Some(33), "blurred").form);
-    }
 }

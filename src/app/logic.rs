@@ -9,7 +9,7 @@ use crate::app::form::{clear_form, whole_form};
 use crate::app::inputs::InputSlots;
 use crate::app::player::ViewerMode;
 use crate::app::prelude::*;
-use crate::app::queue::editing::EditedJob;
+
 use crate::app::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutScope, take_shortcuts};
 use crate::app::undo::{FormChange, FormSnapshot, RedoAction, UndoAction, UndoEntry};
 use crate::worker::WorkerEvent;
@@ -69,7 +69,7 @@ impl SafelightApp {
             self.library.settle_form(&mut self.cx);
         }
         self.library.follow_settings(&mut self.cx);
-        if self.cx.undo.is_unsettled() && !self.inputs.is_opening() {
+        if self.cx.undo.unsettled().next().is_some() && !self.inputs.is_opening() {
             let after = FormSnapshot::new(&self.inputs, &self.cx);
             self.cx.undo.settle(&after, self.queue.edited());
         }
@@ -122,13 +122,13 @@ impl SafelightApp {
     /// Form to save: the user's, also while a job is edited or its model is not found.
     pub(super) fn own_form(&self) -> &GenerateForm {
         let editing = self.queue.editing.as_ref();
-        let form = editing.map_or(&self.cx.form, EditedJob::own_form);
+        let form = editing.map_or(&self.cx.form, |edited| &edited.form);
         self.library.own_form(form)
     }
 
     pub(super) fn own_inputs(&self) -> &InputSlots {
         let editing = self.queue.editing.as_ref();
-        editing.map_or(&self.inputs, EditedJob::own_inputs)
+        editing.map_or(&self.inputs, |edited| &edited.inputs)
     }
 
     fn check_form(&mut self) {
@@ -292,11 +292,13 @@ impl SafelightApp {
             },
         };
         self.cx.say(format!("Undone: {name}"));
-        self.cx.undo.push_undone(name, redo);
+        self.cx.undo.undone.push((name, redo));
     }
 
     fn redo(&mut self) {
-        let mut undone = self.cx.undo.take_undone();
+        // Doing one again pushes an entry, which the others survive.
+        let mut undone = std::mem::take(&mut self.cx.undo.undone);
+
         let Some((name, what)) = undone.pop() else {
             self.cx.say("There is nothing to redo");
             return;
@@ -320,7 +322,7 @@ impl SafelightApp {
                 }
             }
         }
-        self.cx.undo.put_undone(undone);
+        self.cx.undo.undone = undone;
     }
 
     /// Returns how to take that back; `None` where the form is another job's now, which a notice says.

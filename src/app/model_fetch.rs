@@ -4,7 +4,6 @@
 //! starts it, and handles its progress and end.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::CatalogEntry;
 
@@ -32,31 +31,14 @@ pub struct DownloadQuote {
     pub free_bytes: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct DownloadProgress(Arc<Mutex<Option<DownloadStatus>>>);
-
-impl DownloadProgress {
-    pub fn put(&self, progress: &DownloadStatus) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
-    }
-
-    pub fn read(&self) -> Option<DownloadStatus> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct ModelDownload {
     pub entry: CatalogEntry,
     pub folder: PathBuf,
     pub state: FetchState,
-    pub board: DownloadProgress,
+    pub progress: Option<DownloadStatus>,
     /// Form when the download began.
     form: GenerateForm,
-    cancel: CancelToken,
 }
 
 impl ModelDownload {
@@ -65,9 +47,8 @@ impl ModelDownload {
             entry,
             folder,
             state: FetchState::Shown,
-            board: DownloadProgress::default(),
+            progress: None,
             form: GenerateForm::default(),
-            cancel: CancelToken::default(),
         }
     }
 
@@ -77,13 +58,6 @@ impl ModelDownload {
             FetchState::Asking | FetchState::Running | FetchState::Pausing
         )
     }
-}
-
-/// A downloaded model that the search has yet to find.
-#[derive(Clone, Debug)]
-struct ArrivingModel {
-    id: String,
-    form: GenerateForm,
 }
 
 /// Result; `None` and `false` if cancelled.
@@ -98,9 +72,10 @@ pub struct ModelFetch {
     pub parked: Vec<ModelDownload>,
     /// Names of the models downloaded in this session, the last one first.
     pub arrived: Vec<String>,
-    arriving: Option<ArrivingModel>,
+    /// Id of a downloaded model that the search has yet to find, and the form when its download began.
+    arriving: Option<(String, GenerateForm)>,
     hub: ModelHub,
-    work: BackgroundTask<FetchOutcome>,
+    work: LongTask<DownloadStatus, FetchOutcome>,
     /// The search for models that was looked at.
     models_number: u64,
 }
@@ -113,7 +88,7 @@ impl ModelFetch {
             arrived: Vec::new(),
             arriving: None,
             hub,
-            work: BackgroundTask::default(),
+            work: LongTask::default(),
             models_number: 0,
         }
     }
@@ -172,7 +147,11 @@ impl ModelFetch {
 
     /// `own_model` is that of the form that its user wrote.
     pub fn poll(&mut self, own_model: Option<&str>, is_editing: bool, cx: &mut AppContext) {
-        if let Some(fetched) = self.work.take() {
+        let fetched = self.work.take();
+        if let Some(fetch) = &mut self.fetch {
+            fetch.progress = self.work.progress.take().or_else(|| fetch.progress.take());
+        }
+        if let Some(fetched) = fetched {
             self.take(fetched, cx);
         }
         if std::mem::replace(&mut self.models_number, cx.models.number) != cx.models.number {
@@ -202,29 +181,20 @@ impl ModelFetch {
         };
         let is_asking = state == FetchState::Asking;
         fetch.form.clone_from(&cx.form);
-        fetch.cancel = CancelToken::default();
         fetch.state = state;
         let orders = download::orders(&fetch.entry, &self.hub, &fetch.folder);
         let options = DownloadOptions {
             token: self.hub.token.clone(),
             ..DownloadOptions::default()
         };
-        let (folder, cancel, board) = (
-            fetch.folder.clone(),
-            fetch.cancel.clone(),
-            fetch.board.clone(),
-        );
-        let ctx = cx.ctx.clone();
-        self.work = cx.background.run("fetch", move || {
+        let folder = fetch.folder.clone();
+        self.work = cx.background.long("fetch", move |cancel, tell| {
             if is_asking {
-                let quoted = quote(&orders, &options, &folder, &cancel);
+                let quoted = quote(&orders, &options, &folder, cancel);
                 FetchOutcome::Quoted(quoted.map_err(|err| JobError::from(&err)))
             } else {
-                let mut tell = |progress: &DownloadStatus| {
-                    board.put(progress);
-                    ctx.request_repaint();
-                };
-                let files = download::download(&orders, &options, &cancel, &mut tell);
+                let mut tell = |progress: &DownloadStatus| tell(progress.clone());
+                let files = download::download(&orders, &options, cancel, &mut tell);
                 let is_whole = files.map(|files| files.is_some());
                 FetchOutcome::Ended(is_whole.map_err(|err| JobError::from(&err)))
             }
@@ -233,11 +203,11 @@ impl ModelFetch {
 
     pub(super) fn pause(&mut self) {
         if let Some(fetch) = &mut self.fetch {
-            fetch.cancel.cancel();
+            self.work.stop();
             match fetch.state {
                 FetchState::Running => fetch.state = FetchState::Pausing,
                 FetchState::Asking => {
-                    self.work = BackgroundTask::default();
+                    self.work = LongTask::default();
                     fetch.state = FetchState::Shown;
                 }
                 _ => {}
@@ -259,10 +229,8 @@ impl ModelFetch {
             FetchOutcome::Ended(Ok(true)) => {
                 cx.say(format!("{} is downloaded", fetch.entry.name));
                 self.arrived.insert(0, fetch.entry.name.clone());
-                self.arriving = self.fetch.take().map(|fetch| ArrivingModel {
-                    id: fetch.entry.id,
-                    form: fetch.form,
-                });
+                let fetched = self.fetch.take();
+                self.arriving = fetched.map(|fetch| (fetch.entry.id, fetch.form));
                 cx.push(LibraryCommand::Reload);
                 return;
             }
@@ -273,8 +241,8 @@ impl ModelFetch {
     /// offered. A search that began before the download was complete does not know it yet; problems of a broken one are
     /// shown below the picker.
     fn settle(&mut self, own_model: Option<&str>, is_editing: bool, cx: &mut AppContext) {
-        let arriving = self.arriving.take_if(|it| cx.models.get(&it.id).is_some());
-        let Some(ArrivingModel { id, form }) = arriving else {
+        let arriving = self.arriving.take_if(|(id, _)| cx.models.get(id).is_some());
+        let Some((id, form)) = arriving else {
             return;
         };
         let Some(spec) = cx.models.get(&id).cloned() else {
@@ -288,14 +256,13 @@ impl ModelFetch {
         if !is_editing && cx.form == form {
             cx.form.reset_to(&spec);
         } else {
-            let card = JobError::new(JobErrorKind::Internal, text)
-                .advise("The form keeps the model that you are using");
             let action = NoticeAction {
                 label: "Switch to it",
                 explanation: "Your prompt stays; the other values become this model's defaults",
                 command: LibraryCommand::Choose(id.clone()).into(),
             };
-            let notice = UserNotice::new(NoticeSeverity::Info, card).with(vec![action]);
+            let advice = "The form keeps the model that you are using";
+            let notice = UserNotice::info(text, advice).with(vec![action]);
             cx.notices.show(notice.about(NoticeCause::Fetched(id)));
         }
     }

@@ -54,13 +54,6 @@ pub enum NoticeCause {
     Undo(u64),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoticeLifetime {
-    Passes,
-    /// Until its cause is over, or it is closed.
-    Stays,
-}
-
 /// Something to tell the user: a sentence, what to do, and details to copy.
 #[derive(Clone, Debug)]
 pub struct UserNotice {
@@ -72,7 +65,8 @@ pub struct UserNotice {
     pub details: String,
     pub actions: Vec<NoticeAction>,
     cause: Option<NoticeCause>,
-    life: NoticeLifetime,
+    /// It leaves after a while; else with its cause, or when it is closed.
+    passes: bool,
     /// When a passing one leaves, on the clock of who draws it; nothing before it was seen.
     leaves_at: Cell<Option<f64>>,
 }
@@ -121,18 +115,26 @@ impl UserNotice {
             details: err.details,
             actions: Vec::new(),
             cause: None,
-            life: match severity {
-                NoticeSeverity::Info => NoticeLifetime::Passes,
-                NoticeSeverity::Warning | NoticeSeverity::Error => NoticeLifetime::Stays,
-            },
+            passes: severity == NoticeSeverity::Info,
             leaves_at: Cell::new(None),
         }
+    }
+
+    /// A hint of the window, which passes.
+    pub fn info(summary: impl Into<String>, advice: impl Into<String>) -> Self {
+        let err = JobError::new(JobErrorKind::Internal, summary).advise(advice);
+        Self::new(NoticeSeverity::Info, err)
+    }
+
+    pub fn warning(summary: impl Into<String>, advice: impl Into<String>) -> Self {
+        let err = JobError::new(JobErrorKind::Internal, summary).advise(advice);
+        Self::new(NoticeSeverity::Warning, err)
     }
 
     /// A file that cannot be used: whoever came with it is looking, and will come with another one.
     pub fn of_input(err: JobError) -> Self {
         Self {
-            life: NoticeLifetime::Passes,
+            passes: true,
             ..Self::new(NoticeSeverity::Error, err).about(NoticeCause::Inputs)
         }
     }
@@ -179,7 +181,7 @@ impl UserNotice {
 
     /// Remaining time: `None` for one that stays, and while it is held.
     pub fn secs_left(&self, now: f64, is_held: bool) -> Option<f64> {
-        if self.life == NoticeLifetime::Stays || is_held {
+        if !self.passes || is_held {
             self.leaves_at.set(None);
             return None;
         }
@@ -212,8 +214,7 @@ impl NoticeList {
     /// Shows an action with an undo button, in place of the previous such card.
     pub fn show_undo(&mut self, id: u64, done: impl Into<String>) {
         self.end_where(|cause| matches!(cause, NoticeCause::Undo(_)));
-        let done = JobError::new(JobErrorKind::InvalidRequest, done);
-        let notice = UserNotice::new(NoticeSeverity::Info, done).about(NoticeCause::Undo(id));
+        let notice = UserNotice::info(done, "").about(NoticeCause::Undo(id));
         self.show(notice.with(vec![NoticeAction::undo(id)]));
     }
 
@@ -231,8 +232,7 @@ impl NoticeList {
                 several.join("\n"),
             ),
         };
-        let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
-        self.show(UserNotice::new(NoticeSeverity::Info, err));
+        self.show(UserNotice::info(summary, advice));
     }
 
     pub fn end(&mut self, cause: &NoticeCause) {
@@ -268,16 +268,6 @@ mod tests {
     }
 
     #[test]
-    fn info_notice_ends_after_ten_seconds_and_restarts_its_timer_while_held() {
-        let hint = notice(NoticeSeverity::Info);
-        assert_eq!(hint.secs_left(100.0, false), Some(10.0));
-        assert_eq!(hint.secs_left(107.0, false), Some(3.0));
-        assert_eq!(hint.secs_left(109.0, true), None);
-        assert_eq!(hint.secs_left(500.0, false), Some(10.0));
-        assert_eq!(hint.secs_left(511.0, false), Some(0.0));
-    }
-
-    #[test]
     fn only_the_latest_undo_notice_is_shown_and_other_notices_stay() {
         let mut notices = NoticeList::default();
         notices.show(notice(NoticeSeverity::Warning));
@@ -291,16 +281,5 @@ mod tests {
         ));
         notices.end(&NoticeCause::Undo(2));
         assert_eq!(notices.all().len(), 1);
-    }
-
-    #[test]
-    fn a_warning_and_a_failed_job_stay_and_a_file_that_cannot_be_used_does_not() {
-        let err = || JobError::new(JobErrorKind::Internal, "something");
-        assert_eq!(notice(NoticeSeverity::Warning).secs_left(0.0, false), None);
-        let failed = UserNotice::of_failed(JobId::next(), err(), "The job: a boat");
-        assert_eq!(failed.secs_left(0.0, false), None);
-        assert_eq!(failed.advice, "The job: a boat");
-        let refused = UserNotice::of_input(err());
-        assert_eq!(refused.secs_left(0.0, false), Some(10.0));
     }
 }

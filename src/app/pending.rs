@@ -4,6 +4,7 @@
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use egui::Context;
+use safelight_core::job::CancelToken;
 
 /// Answers that may wait in a stream until they are taken.
 const ROOM: usize = 64;
@@ -48,6 +49,14 @@ impl<T> TaskChannel<T> {
         }
         is_heard
     }
+
+    /// Leaves the answer out where there is no room.
+    pub fn try_post(&self, answer: T) {
+        let answers = self.answers.as_ref();
+        if answers.is_some_and(|answers| answers.try_send(answer).is_ok()) {
+            self.ctx.request_repaint();
+        }
+    }
 }
 
 impl<T> Drop for TaskChannel<T> {
@@ -58,14 +67,24 @@ impl<T> Drop for TaskChannel<T> {
     }
 }
 
-/// Work that brings one answer, or several pieces of such work.
+/// Work that brings one answer or a stream of them; several pieces of work can share it.
 #[derive(Debug)]
 pub struct BackgroundTask<T>(Vec<Receiver<T>>);
 
 impl<T> BackgroundTask<T> {
+    /// Of work that brings one answer.
     pub(super) fn new(ctx: &Context) -> (TaskChannel<T>, Self) {
-        let (postbox, answer) = TaskChannel::new(ctx, 1);
-        (postbox, Self(vec![answer]))
+        Self::with_room(ctx, 1)
+    }
+
+    /// Of work that brings any number of answers before its end.
+    pub(super) fn stream(ctx: &Context) -> (TaskChannel<T>, Self) {
+        Self::with_room(ctx, ROOM)
+    }
+
+    fn with_room(ctx: &Context, room: usize) -> (TaskChannel<T>, Self) {
+        let (postbox, answers) = TaskChannel::new(ctx, room);
+        (postbox, Self(vec![answers]))
     }
 
     pub fn add(&mut self, other: Self) {
@@ -75,21 +94,22 @@ impl<T> BackgroundTask<T> {
     /// An answer that has come. Of work that ended without one there is none.
     pub fn take(&mut self) -> Option<T> {
         let mut index = 0;
-        while let Some(answer) = self.0.get(index) {
-            match answer.try_recv() {
+        while let Some(answers) = self.0.get(index) {
+            match answers.try_recv() {
                 Ok(answer) => {
-                    self.0.remove(index);
+                    if answers.capacity() == Some(1) {
+                        self.0.remove(index);
+                    }
                     return Some(answer);
                 }
                 Err(TryRecvError::Empty) => index += 1,
-                Err(TryRecvError::Disconnected) => {
-                    self.0.remove(index);
-                }
+                Err(TryRecvError::Disconnected) => drop(self.0.remove(index)),
             }
         }
         None
     }
 
+    /// True if more answers may come: to be called when there is nothing to take.
     pub fn is_busy(&self) -> bool {
         !self.0.is_empty()
     }
@@ -101,36 +121,62 @@ impl<T> Default for BackgroundTask<T> {
     }
 }
 
-/// Work that brings any number of answers before its end.
-#[derive(Debug)]
-pub struct TaskStream<T>(Option<Receiver<T>>);
+/// Progress or the end of a [`LongTask`].
+pub enum TaskUpdate<P, T> {
+    Progress(P),
+    End(T),
+}
 
-impl<T> TaskStream<T> {
-    pub(super) fn new(ctx: &Context) -> (TaskChannel<T>, Self) {
-        let (postbox, answers) = TaskChannel::new(ctx, ROOM);
-        (postbox, Self(Some(answers)))
+/// Work with progress that can be stopped. It is stopped when it is dropped.
+pub struct LongTask<P, T> {
+    /// Last progress, while it runs.
+    pub progress: Option<P>,
+    pub(super) cancel: CancelToken,
+    pub(super) updates: BackgroundTask<TaskUpdate<P, T>>,
+}
+
+impl<P, T> LongTask<P, T> {
+    pub fn is_busy(&self) -> bool {
+        self.updates.is_busy()
     }
 
+    /// True until its thread has let go.
+    pub fn is_stopping(&self) -> bool {
+        self.is_busy() && self.cancel.is_cancelled()
+    }
+
+    /// Results so far are kept.
+    pub fn stop(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Result at the end. A thread that ended in the middle gives nothing.
     pub fn take(&mut self) -> Option<T> {
-        match self.0.as_ref()?.try_recv() {
-            Ok(answer) => Some(answer),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
-                self.0 = None;
-                None
+        loop {
+            match self.updates.take()? {
+                TaskUpdate::Progress(progress) => self.progress = Some(progress),
+                TaskUpdate::End(end) => {
+                    self.updates = BackgroundTask::default();
+                    return Some(end);
+                }
             }
         }
     }
+}
 
-    /// True if more results may come: to be called when there is nothing to take.
-    pub fn is_busy(&self) -> bool {
-        self.0.is_some()
+impl<P, T> Default for LongTask<P, T> {
+    fn default() -> Self {
+        Self {
+            progress: None,
+            cancel: CancelToken::default(),
+            updates: BackgroundTask::default(),
+        }
     }
 }
 
-impl<T> Default for TaskStream<T> {
-    fn default() -> Self {
-        Self(None)
+impl<P, T> Drop for LongTask<P, T> {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -157,12 +203,12 @@ mod tests {
     #[test]
     fn stream_ends_with_its_sender_and_a_dropped_stream_refuses_posts() {
         let ctx = Context::default();
-        let (postbox, mut stream) = TaskStream::new(&ctx);
+        let (postbox, mut stream) = BackgroundTask::stream(&ctx);
         assert!(postbox.post(1) && postbox.post(2));
         drop(postbox);
         assert_eq!((stream.take(), stream.take()), (Some(1), Some(2)));
         assert!(stream.is_busy() && stream.take().is_none() && !stream.is_busy());
-        let (postbox, stream) = TaskStream::new(&ctx);
+        let (postbox, stream) = BackgroundTask::stream(&ctx);
         drop(stream);
         assert!(!postbox.post(3));
     }

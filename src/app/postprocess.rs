@@ -69,13 +69,14 @@ impl PostprocessState {
             PostprocessAction::Frames(_) => self.interpolators.chosen().map(|it| it.path.clone()),
         };
         let Some(network) = network else {
-            let (what, advice) = match finish {
-                PostprocessAction::Upscale(_) => ("there is no upscaler yet", NO_UPSCALER),
-                PostprocessAction::Frames(_) => ("there is no RIFE model yet", NO_RIFE),
-            };
-            let err = JobError::new(JobErrorKind::BadModel, what).advise(advice);
-            cx.notify(NoticeSeverity::Warning, err);
-            return;
+            return cx.notices.show(match finish {
+                PostprocessAction::Upscale(_) => {
+                    UserNotice::warning("there is no upscaler yet", NO_UPSCALER)
+                }
+                PostprocessAction::Frames(_) => {
+                    UserNotice::warning("there is no RIFE model yet", NO_RIFE)
+                }
+            });
         };
         let choice = PostprocessChoice {
             source,

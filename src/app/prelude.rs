@@ -13,5 +13,5 @@ pub use crate::app::choices::{InputSlot, MaskOf, SlotTarget};
 pub use crate::app::commands::*;
 pub use crate::app::cx::AppContext;
 pub use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice, counted};
-pub use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
+pub use crate::app::pending::{BackgroundTask, LongTask, TaskChannel};
 pub use crate::app::state::MainPage;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use safelight_core::settings::RuntimeSettings;
 
+pub use crate::app::commands::RuntimeTask;
 use crate::app::prelude::*;
 use crate::runtimes::{
     self, InstallProgress, InstalledRuntime, MachineGpu, RuntimeAdvice, RuntimeBuild, RuntimeKind,
@@ -18,27 +19,6 @@ pub type LookAtMachine = Arc<dyn Fn(&Settings) -> RuntimeOverview + Send + Sync>
 
 pub fn look(paths: AppPaths) -> LookAtMachine {
     Arc::new(move |settings| RuntimeOverview::of_this_user(&paths, settings))
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuntimeTask {
-    Get {
-        build: Box<RuntimeBuild>,
-        has_gpu: bool,
-    },
-    Use(String),
-    /// Tests it without using it.
-    Check(String),
-    Remove(String),
-}
-
-impl RuntimeTask {
-    pub fn id(&self) -> &str {
-        match self {
-            Self::Get { build, .. } => &build.id,
-            Self::Use(id) | Self::Check(id) | Self::Remove(id) => id,
-        }
-    }
 }
 
 /// Runs it; `false` when cancelled. Blocks, on a separate thread.
@@ -79,21 +59,14 @@ pub fn fulfil(paths: AppPaths) -> RuntimeRun {
     })
 }
 
+/// Outcome of the last task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RuntimeState {
     #[default]
     Idle,
-    Running(Option<InstallProgress>),
-    /// Until the thread has let go.
-    Stopping,
     /// Downloaded parts are kept.
     Failed(JobError),
     Done,
-}
-
-enum RuntimeNews {
-    Progress(InstallProgress),
-    Ended(Result<bool, JobError>),
 }
 
 pub struct RuntimeLinks {
@@ -108,8 +81,8 @@ pub struct RuntimeFetching {
     links: RuntimeLinks,
     seen: Option<RuntimeSettings>,
     looking: BackgroundTask<RuntimeOverview>,
-    news: TaskStream<RuntimeNews>,
-    cancel: CancelToken,
+    /// The task that runs.
+    pub work: LongTask<InstallProgress, Result<bool, JobError>>,
 }
 
 impl RuntimeFetching {
@@ -121,8 +94,7 @@ impl RuntimeFetching {
             links,
             seen: None,
             looking: BackgroundTask::default(),
-            news: TaskStream::default(),
-            cancel: CancelToken::default(),
+            work: LongTask::default(),
         }
     }
 
@@ -156,10 +128,7 @@ impl RuntimeFetching {
                 _ => {}
             },
             RuntimeCommand::Install(build) => self.install(*build, cx),
-            RuntimeCommand::Use(id) => self.begin(RuntimeTask::Use(id), cx),
-            RuntimeCommand::Check(id) => self.begin(RuntimeTask::Check(id), cx),
-            RuntimeCommand::Remove(id) => self.begin(RuntimeTask::Remove(id), cx),
-            RuntimeCommand::Stop => self.stop(),
+            RuntimeCommand::Begin(task) => self.begin(task, cx),
         }
     }
 
@@ -176,32 +145,23 @@ impl RuntimeFetching {
         if self.is_busy() {
             return;
         }
-        self.cancel = CancelToken::default();
-        let (fulfil, cancel) = (Arc::clone(&self.links.fulfil), self.cancel.clone());
-        let settings = cx.settings.clone();
+        let (fulfil, settings) = (Arc::clone(&self.links.fulfil), cx.settings.clone());
         self.task = Some(task.clone());
-        self.news = cx.background.stream("runtime", move |postbox| {
-            let ended = fulfil(&task, &settings, &cancel, &mut |progress| {
-                postbox.post(RuntimeNews::Progress(progress.clone()));
-            });
-            postbox.post(RuntimeNews::Ended(ended));
+        self.state = RuntimeState::Idle;
+        self.work = cx.background.long("runtime", move |cancel, tell| {
+            fulfil(&task, &settings, cancel, &mut |progress| {
+                tell(progress.clone())
+            })
         });
-        self.state = RuntimeState::Running(None);
     }
 
     /// Downloaded parts stay for the next attempt.
-    pub fn stop(&mut self) {
-        if self.is_busy() {
-            self.cancel.cancel();
-            self.state = RuntimeState::Stopping;
-        }
+    pub fn stop(&self) {
+        self.work.stop();
     }
 
     pub fn is_busy(&self) -> bool {
-        matches!(
-            self.state,
-            RuntimeState::Running(_) | RuntimeState::Stopping
-        )
+        self.work.is_busy()
     }
 
     /// Looks at the machine at first, and again when the settings name another libtorch or device.
@@ -222,27 +182,14 @@ impl RuntimeFetching {
         if let Some(overview) = self.looking.take() {
             self.overview = Some(overview);
         }
-        while let Some(news) = self.news.take() {
-            match news {
-                RuntimeNews::Progress(progress) => {
-                    if let RuntimeState::Running(now) = &mut self.state {
-                        *now = Some(progress);
-                    }
-                }
-                RuntimeNews::Ended(ended) => {
-                    self.state = match ended {
-                        Ok(true) => RuntimeState::Done,
-                        Ok(false) => RuntimeState::Idle,
-                        Err(err) => RuntimeState::Failed(err),
-                    };
-                    // The installed runtimes may have changed.
-                    self.seen = None;
-                }
-            }
-        }
-        // A thread that ended without a word did not do it.
-        if self.is_busy() && !self.news.is_busy() {
-            self.state = RuntimeState::Idle;
+        if let Some(ended) = self.work.take() {
+            self.state = match ended {
+                Ok(true) => RuntimeState::Done,
+                Ok(false) => RuntimeState::Idle,
+                Err(err) => RuntimeState::Failed(err),
+            };
+            // The installed runtimes may have changed.
+            self.seen = None;
         }
     }
 }

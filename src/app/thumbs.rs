@@ -17,7 +17,7 @@ use safelight_core::media::{RgbPixels, canny, open_rgb, thumbnail};
 use crate::app::background::BackgroundThreads;
 use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::inputs::opening::open_input;
-use crate::app::pending::{TaskChannel, TaskStream};
+use crate::app::pending::{BackgroundTask, TaskChannel};
 use crate::app::state::color_image;
 
 /// Two, so that one large file does not hold up the screen.
@@ -112,7 +112,7 @@ struct ThumbState {
 /// The near end of the threads.
 struct ThumbThreads {
     requests: Sender<ThumbRequest>,
-    made: Vec<TaskStream<MadeThumb>>,
+    made: Vec<BackgroundTask<MadeThumb>>,
 }
 
 #[derive(Default)]

@@ -61,7 +61,7 @@ pub struct FormChange {
 #[derive(Debug, Default)]
 pub struct UndoHistory {
     entries: VecDeque<UndoEntry>,
-    undone: Vec<(String, RedoAction)>,
+    pub undone: Vec<(String, RedoAction)>,
     num_pushed: u64,
 }
 
@@ -100,21 +100,14 @@ impl UndoHistory {
         id
     }
 
-    pub fn push_undone(&mut self, name: String, what: RedoAction) {
-        self.undone.push((name, what));
-    }
-
-    fn unsettled(&mut self) -> impl Iterator<Item = &mut FormChange> {
+    /// Changes of the form while files for it are being opened.
+    pub fn unsettled(&mut self) -> impl Iterator<Item = &mut FormChange> {
         self.entries
             .iter_mut()
             .filter_map(|entry| match &mut entry.what {
                 UndoAction::Form(change) if change.after.is_none() => Some(&mut **change),
                 _ => None,
             })
-    }
-
-    pub fn is_unsettled(&mut self) -> bool {
-        self.unsettled().next().is_some()
     }
 
     /// Notes the state to which changes of this job's form led, or of the user's own.
@@ -141,15 +134,6 @@ impl UndoHistory {
             }
             None => self.entries.pop_back(),
         }
-    }
-
-    /// Takes all undone actions: doing one again pushes an entry, which the others survive.
-    pub fn take_undone(&mut self) -> Vec<(String, RedoAction)> {
-        std::mem::take(&mut self.undone)
-    }
-
-    pub fn put_undone(&mut self, undone: Vec<(String, RedoAction)>) {
-        self.undone = undone;
     }
 }
 

@@ -52,12 +52,19 @@ pub fn draw(
         panels,
         drawn: DrawnFrame::default(),
         commands: Vec::new(),
+        setters: Vec::new(),
     };
     view.app.cx.thumbs.begin_round();
     window_ui(ui, &mut view);
-    let (mut drawn, commands) = (view.drawn, view.commands);
+    let (mut drawn, commands, setters) = (view.drawn, view.commands, view.setters);
     drawn.had_focus = ui.ctx().memory(|memory| memory.focused().is_some());
     (app.cx.form, app.cx.typing, app.cx.folds) = (form, typing, folds);
+    if !setters.is_empty() {
+        ui.ctx().request_repaint();
+    }
+    for set in setters {
+        set(app);
+    }
     (drawn, commands)
 }
 

@@ -11,11 +11,15 @@ use crate::ui::prelude::*;
 
 pub(super) fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
-        let is_form = !view.app.cx.is_view_shown;
-        let button = choice(ui, is_form, "Form", "What to make");
-        view.on_click(&button, DesktopCommand::ShowView(false));
-        let button = choice(ui, !is_form, "View", "The image, and the other pages");
-        view.on_click(&button, DesktopCommand::ShowView(true));
+        for (is_view, name, explanation) in [
+            (false, "Form", "What to make"),
+            (true, "View", "The image, and the other pages"),
+        ] {
+            let is_shown = view.app.cx.is_view_shown == is_view;
+            if choice(ui, is_shown, name, explanation).clicked() {
+                view.set(move |app| app.cx.is_view_shown = is_view);
+            }
+        }
     });
 }
 

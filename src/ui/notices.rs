@@ -83,11 +83,13 @@ fn has_keyboard(ui: &Ui, place: Rect) -> bool {
 fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
     let palette = palette(ui);
     let frame = card(ui, palette.line).inner_margin(Margin::symmetric(14, 4));
-    frame.show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, frame, |ui| {
         ui.horizontal(|ui| {
-            let text = count_text(count, count.saturating_sub(MAX_SHOWN));
-            ui.label(RichText::new(text).small().color(palette.weak));
+            let text = match count.saturating_sub(MAX_SHOWN) {
+                0 => format!("{count} notices"),
+                unseen => format!("{count} notices, {unseen} more below"),
+            };
+            ui.weak(RichText::new(text).small());
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let button = ui.button("Close all");
                 let button = button.on_hover_text("Close all notices");
@@ -98,13 +100,6 @@ fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
     ui.add_space(theme::SMALL_GAP);
 }
 
-fn count_text(all: usize, unseen: usize) -> String {
-    match unseen {
-        0 => format!("{all} notices"),
-        unseen => format!("{all} notices, {unseen} more below"),
-    }
-}
-
 fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Response {
     let palette = palette(ui);
     let (icon, colour) = match notice.severity {
@@ -112,17 +107,16 @@ fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Resp
         NoticeSeverity::Warning => (icons::WARNING, palette.amber),
         NoticeSeverity::Error => (icons::WARNING, palette.error),
     };
-    let shown = card(ui, colour).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    let shown = wide_frame(ui, card(ui, colour), |ui| {
         ui.horizontal(|ui| {
             ui.label(RichText::new(icon).size(20.0).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
                 let button = icon_button(ui, icons::X, "Dismiss", "Close this notice");
                 view.on_click(&button, AppCommand::DismissNotice(notice.id));
                 ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
-                    ui.label(RichText::new(sentence(&notice.summary)).strong());
+                    ui.strong(sentence(&notice.summary));
                     if !notice.advice.is_empty() {
-                        ui.label(RichText::new(&notice.advice).color(palette.weak));
+                        ui.weak(&notice.advice);
                     }
                 });
             });

@@ -39,14 +39,13 @@ pub(super) fn outputs_ui(ctx: &Context, view: &mut UiContext<'_>) {
         }
         let cancel = Button::new(with_icon(icons::X, "Cancel"));
         let cancel = across(ui, "Cancel", |ui| ui.add(cancel)).accessible_name("Cancel");
-        if cancel.clicked() {
-            command = Some(RestoreCommand::CloseOutputs);
-        }
+        cancel.clicked()
     });
-    if response.should_close() {
-        command = command.or(Some(RestoreCommand::CloseOutputs));
+    if let Some(command) = command {
+        view.push(command);
+    } else if response.inner || response.should_close() {
+        view.set(|app| app.restoring.offered = None);
     }
-    view.commands.extend(command.map(AppCommand::Restore));
 }
 
 fn queue_text(offered: &WorkflowOutputs) -> String {
@@ -62,8 +61,7 @@ fn queue_text(offered: &WorkflowOutputs) -> String {
 fn output_ui(ui: &mut Ui, index: usize, output: &WorkflowOutput) -> bool {
     let palette = palette(ui);
     let mut is_opened = false;
-    card(ui, palette.line).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, palette.line), |ui| {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let explanation =
@@ -87,7 +85,7 @@ fn output_ui(ui: &mut Ui, index: usize, output: &WorkflowOutput) -> bool {
         let model = output.model.as_deref().unwrap_or_default();
         let facts = [model, &output.facts];
         let facts: Vec<&str> = facts.into_iter().filter(|it| !it.is_empty()).collect();
-        ui.label(RichText::new(facts.join(" · ")).color(palette.weak));
+        ui.weak(facts.join(" · "));
         if let Err(why) = &output.jobs {
             ui.label(RichText::new(with_icon(icons::WARNING, &sentence(why))).color(palette.amber));
         }
@@ -96,7 +94,7 @@ fn output_ui(ui: &mut Ui, index: usize, output: &WorkflowOutput) -> bool {
             ui.push_id(index, |ui| {
                 ui.collapsing(RichText::new(count).small().color(palette.weak), |ui| {
                     for note in &output.notes {
-                        ui.label(RichText::new(note).small().color(palette.weak));
+                        ui.weak(RichText::new(note).small());
                     }
                 });
             });

@@ -14,6 +14,7 @@ pub use safelight_core::units::{duration_text, seconds_text, size_text};
 
 pub use crate::app::choices::InputSlot;
 pub use crate::app::commands::*;
+pub use crate::app::form::result_word;
 pub use crate::app::notices::{counted, sentence};
 pub use crate::app::state::MainPage;
 pub use crate::app::thumbs::ThumbSource;

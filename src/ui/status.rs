@@ -13,6 +13,7 @@ use crate::ui::widgets;
 use crate::ui::{downloads, memory, queue};
 
 const DOWNLOADS: &str = "Downloads";
+pub(super) const SEPARATOR: &str = "  ·  ";
 
 pub(super) fn status_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
@@ -35,8 +36,7 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 let line = &view.app.queue.device_line;
                 if !line.is_empty() && ui.available_width() > theme::LABEL_WIDTH {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                        let text = RichText::new(line).small().color(palette.weak);
-                        ui.add(Label::new(text).truncate()).on_hover_text(line);
+                        small_line(ui, line).on_hover_text(line);
                     });
                 }
             });
@@ -44,15 +44,20 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-fn waiting_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let waits = |job: &RunningJob| job.waiting.is_some() && !job.cancel.is_cancelled();
-    if !view.app.queue.running.as_ref().is_some_and(waits) {
+fn waiting_ui(ui: &mut Ui, view: &UiContext<'_>) {
+    let Some(job) = &view.app.queue.running else {
         return;
+    };
+    if job.waiting.is_some() && !job.cancel.is_cancelled() {
+        let hover = "Resume now, even if other programs need the memory";
+        if ui
+            .small_button("Continue now")
+            .on_hover_text(hover)
+            .clicked()
+        {
+            job.cancel.wait_no_more();
+        }
     }
-    let button = ui
-        .small_button("Continue now")
-        .on_hover_text("Resume now, even if other programs need the memory");
-    view.on_click(&button, QueueCommand::WaitNoMore);
 }
 
 /// Current activity. Screen readers announce changes, but not each step of a job.
@@ -129,47 +134,60 @@ pub(super) fn stage_text(job: &RunningJob, stage: Stage) -> &'static str {
 }
 
 fn running_text(job: &RunningJob, num_waiting: usize) -> String {
+    if let Some(text) = stopping_text(job) {
+        return text.to_owned();
+    }
+    let text = job_text(job);
+    if num_waiting > 0 && job.waiting.is_none() {
+        format!("{text}{SEPARATOR}{num_waiting} waiting")
+    } else {
+        text
+    }
+}
+
+pub(super) fn stopping_text(job: &RunningJob) -> Option<&'static str> {
     if job.cancel.is_paused() {
-        return "Pausing…".to_owned();
+        Some("Pausing…")
+    } else {
+        job.cancel.is_cancelled().then_some("Cancelling…")
     }
-    if job.cancel.is_cancelled() {
-        return "Cancelling…".to_owned();
-    }
+}
+
+/// `Denoising  ·  step 7 of 25  ·  section 2 of 5  ·  about 3 min left`
+pub(super) fn job_text(job: &RunningJob) -> String {
     if let Some(crowded) = &job.waiting {
         return crowded.to_string();
     }
-    let stage = job
-        .stage
-        .map_or("Starting the engine…", |stage| stage_text(job, stage));
-    let mut parts = vec![stage.to_owned()];
-    let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
-    let is_of_section = matches!(
-        job.stage,
-        Some(Stage::Denoise | Stage::Unload | Stage::Decode)
-    );
-    if num_sections > 1 && is_of_section {
-        parts.push(format!("section {} of {num_sections}", job.section + 1));
-    }
+    let Some(stage) = job.stage else {
+        return "Starting the engine…".to_owned();
+    };
+    let mut facts = vec![stage_text(job, stage).to_owned()];
     if let Some((step, num_steps)) = job.step {
-        parts.push(format!("{step} of {num_steps}"));
-    } else if job.stage == Some(Stage::Decode) && job.num_frames_decoded > 0 {
+        let unit = match stage {
+            Stage::Upscale | Stage::Interpolate => "frame",
+            _ if stage.is_denoising() => "step",
+            _ => "part",
+        };
+        facts.push(format!("{unit} {step} of {num_steps}"));
+    } else if stage == Stage::Decode && job.num_frames_decoded > 0 {
+        let are_images = job.request.batch_size() > 1;
+        let unit = if are_images { "image" } else { "frame" };
         let (number, count) = (job.num_frames_decoded, job.num_frames_of_stage());
-        parts.push(if job.request.batch_size() > 1 {
-            format!("image {number} of {count}")
-        } else {
-            format!("frame {number} of {count}")
-        });
+        facts.push(format!("{unit} {number} of {count}"));
+    }
+    let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
+    if num_sections > 1 {
+        facts.push(format!("section {} of {num_sections}", job.section + 1));
     }
     if job.has_resumed {
-        parts.push("resumed after the engine was restarted".to_owned());
+        facts.push("resumed after the engine was restarted".to_owned());
     }
-    if let Some(secs) = job.secs_left {
-        parts.push(format!("about {} left", duration_text(secs.max(1.0))));
-    }
-    if num_waiting > 0 {
-        parts.push(format!("{num_waiting} waiting"));
-    }
-    parts.join("  ·  ")
+    facts.extend(job.secs_left.map(left_text));
+    facts.join(SEPARATOR)
+}
+
+pub(super) fn left_text(secs: f64) -> String {
+    format!("about {} left", duration_text(secs.max(1.0)))
 }
 
 pub(super) fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -240,22 +258,18 @@ fn show(view: &mut UiContext<'_>, page: MainPage, is_open: bool) {
 fn downloads_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (percent, num_stopped) = downloads::state(view);
     let is_open = is_open(view, MainPage::Downloads);
+    let one = "1 download was paused or has failed";
     let explanation = match (percent, num_stopped) {
         (Some(percent), _) => format!("A model is being downloaded: {percent} %"),
         (None, 0) => "Models that are being downloaded".to_owned(),
-        (None, 1) => "1 download was paused or has failed".to_owned(),
-        (None, count) => format!("{count} downloads were paused or have failed"),
+        (None, count) => counted(count, one, "{} downloads were paused or have failed"),
     };
     let explanation = shortcuts::explained(&explanation, "downloads");
     let face = (icons::DOWNLOAD, DOWNLOADS);
     let response = button(ui, is_open, face, DOWNLOADS, &explanation);
-    let palette = palette(ui);
-    if let Some(percent) = percent {
-        let text = format!("{percent}%");
-        badge(ui, response.rect, &text, palette.accent);
-    } else if num_stopped > 0 {
-        let text = num_stopped.min(99).to_string();
-        badge(ui, response.rect, &text, palette.accent);
+    let stopped = (num_stopped > 0).then(|| num_stopped.min(99).to_string());
+    if let Some(text) = percent.map(|percent| format!("{percent}%")).or(stopped) {
+        badge(ui, response.rect, &text, palette(ui).accent);
     }
     if response.clicked() {
         show(view, MainPage::Downloads, is_open);
@@ -263,21 +277,14 @@ fn downloads_button(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn theme_button(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let (face, name, explanation) = if ui.visuals().dark_mode {
-        (
-            (icons::SUN, "Light"),
-            "Light theme",
-            "Switch to the light theme",
-        )
+    let (icon, label) = if ui.visuals().dark_mode {
+        (icons::SUN, "Light")
     } else {
-        (
-            (icons::MOON, "Dark"),
-            "Dark theme",
-            "Switch to the dark theme",
-        )
+        (icons::MOON, "Dark")
     };
-    let explanation = shortcuts::explained(explanation, "theme");
-    let button = button(ui, false, face, name, &explanation);
+    let theme = format!("{} theme", label.to_lowercase());
+    let explanation = shortcuts::explained(&format!("Switch to the {theme}"), "theme");
+    let button = button(ui, false, (icon, label), &sentence(&theme), &explanation);
     view.on_click(&button, SettingsCommand::SwitchTheme);
 }
 
@@ -295,31 +302,22 @@ pub(super) fn button(
         let font = FontId::proportional(size);
         ui.painter().layout_no_wrap(text, font, colour)
     };
-    let label = of_size(
-        label.to_owned(),
-        theme::HEADER_LABEL,
-        if is_on { colour } else { palette.weak },
-    );
+    let label_colour = if is_on { colour } else { palette.weak };
+    let label = of_size(label.to_owned(), theme::HEADER_LABEL, label_colour);
     let icon = of_size(icon.to_string(), theme::HEADER_ICON, colour);
     let width = label.size().x + 2.0 * theme::HEADER_BUTTON_MARGIN;
     let size = vec2(width, theme::HEADER_BUTTON_HEIGHT);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
     response.widget_info(|| WidgetInfo::selected(Role::Button, ui.is_enabled(), is_on, name));
     if is_on || response.hovered() || response.has_focus() {
-        let fill = if is_on {
-            palette.raised
-        } else {
-            palette.hovered
-        };
+        let fill = [palette.hovered, palette.raised][usize::from(is_on)];
         let corners = CornerRadius::same(theme::RADIUS);
         ui.painter().rect_filled(rect, corners, fill);
     }
     let centre = rect.center().x;
     let at = |galley: &Galley, y: f32| pos2(centre - galley.size().x / 2.0, y);
-    let (icon_at, label_at) = (
-        at(&icon, rect.top() + 3.0),
-        at(&label, rect.bottom() - label.size().y - 2.0),
-    );
+    let icon_at = at(&icon, rect.top() + 3.0);
+    let label_at = at(&label, rect.bottom() - label.size().y - 2.0);
     ui.painter().galley(icon_at, icon, colour);
     ui.painter().galley(label_at, label, colour);
     response.on_hover_text(explanation)

@@ -18,7 +18,11 @@ pub struct UiContext<'a> {
     pub panels: &'a mut PanelStates,
     pub drawn: DrawnFrame,
     pub commands: Vec<AppCommand>,
+    pub setters: Vec<AppSetter>,
 }
+
+/// Change of the app's state that needs no command, done when the frame is drawn.
+pub type AppSetter = Box<dyn FnOnce(&mut SafelightApp)>;
 
 /// State of the panels between frames: typed text, scrolling.
 #[derive(Default)]
@@ -39,6 +43,11 @@ pub struct PanelStates {
 impl<'a> UiContext<'a> {
     pub fn push(&mut self, command: impl Into<AppCommand>) {
         self.commands.push(command.into());
+    }
+
+    /// Changes a field of the app, which panels only read, once the frame is drawn.
+    pub fn set(&mut self, change: impl FnOnce(&mut SafelightApp) + 'static) {
+        self.setters.push(Box::new(change));
     }
 
     pub fn on_click(&mut self, response: &Response, command: impl Into<AppCommand>) {

@@ -82,7 +82,13 @@ fn use_network(bench: &mut Bench, path: &Path) {
         network: Some(path.to_owned()),
         ..ControlSettings::default()
     };
-    bench.run(InputsCommand::SetControl(0, settings));
+    set_control(bench, 0, settings);
+}
+
+fn set_control(bench: &mut Bench, index: usize, settings: ControlSettings) {
+    let inputs = &mut bench.app().inputs;
+    inputs.change(InputSlot::Control, index, |image| image.control = settings);
+    bench.settle();
 }
 
 fn take_over(bench: &mut Bench, request: &GenerateRequest, shown: &str) {
@@ -139,7 +145,7 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
         ..ControlSettings::default()
     };
     for (index, strength) in [(0, 0.6), (1, 1.2)] {
-        bench.run(InputsCommand::SetControl(index, settings(strength)));
+        set_control(&mut bench, index, settings(strength));
     }
     assert!(bench.has_node(Role::Slider, "Strength of control image 2"));
     let request = bench.request();
@@ -206,7 +212,7 @@ fn control_video_is_labelled_takes_a_video_as_mask_and_offers_no_edge_detection(
         made: Some(CannyThresholds::default()),
         ..ControlSettings::default()
     };
-    bench.run(InputsCommand::SetControl(0, settings));
+    set_control(&mut bench, 0, settings);
     bench.assert_shows("5 frames");
     assert!(bench.has("Strength of control image 1"));
     bench.assert_hides("Detect edges (Canny) of control image 1");

@@ -374,7 +374,7 @@ fn the_words_that_people_search_find_something_in_the_commands_and_the_settings(
     let mut bench = Bench::of(flux_spec());
     bench.search_commands("hires fix");
     bench.press_key(Key::Enter);
-    bench.assert_shows("Second pass");
+    bench.assert_shows("Hires fix");
     bench.push(AppCommand::Show(MainPage::Settings));
     bench.settle();
     bench.type_into("Search settings", "vram");

@@ -46,7 +46,7 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
     bench.say(sent.id, JobUpdate::Started(sent.request.recipe()));
     bench.say_stage(sent.id, Stage::Upscale);
     bench.say_step(sent.id, Stage::Upscale, 2, 3);
-    bench.assert_shows("Upscaling  ·  2 of 3");
+    bench.assert_shows("Upscaling  ·  frame 2 of 3");
     end_finish(&mut bench, &sent, 128, 3);
     assert!(bench.told().is_empty(), "{:?}", bench.told());
 }

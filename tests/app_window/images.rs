@@ -70,6 +70,17 @@ fn aspects_are_of_the_models_area_lying_and_standing() {
 }
 
 #[test]
+fn the_sliders_of_the_form_begin_at_one_edge_also_when_a_value_was_changed() {
+    let mut bench = Bench::of(flux_spec());
+    bench.drop_as("Start image", "boat.png");
+    for strength in [None, Some(0.3)] {
+        bench.edit(|form| form.sampling.strength = strength);
+        let left = |name| bench.node(Role::Slider, name).rect().left();
+        assert_eq!(left("Denoising strength"), left("Batch"), "{strength:?}");
+    }
+}
+
+#[test]
 fn the_strength_is_there_with_a_start_image_where_it_acts() {
     let mut bench = Bench::of(flux_spec());
     bench.assert_hides("Denoising strength");

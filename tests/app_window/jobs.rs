@@ -53,7 +53,7 @@ fn status_line_shows_the_stage_step_and_time_left() {
         bench.say_stage_ended(sent.id, stage, 1.0);
     }
     bench.say_step(sent.id, Stage::Denoise, 5, 12);
-    bench.assert_shows("Denoising  ·  5 of 12  ·  about 1 min 0 s left");
+    bench.assert_shows("Denoising  ·  step 5 of 12  ·  about 1 min 0 s left");
     let progress = |bench: &mut Bench| bench.app().queue.running.as_ref().unwrap().progress();
     let before = progress(&mut bench);
     let (stage, section, resumed) = (Stage::Decode, 0, true);
@@ -70,7 +70,7 @@ fn status_line_shows_the_stage_step_and_time_left() {
 #[test]
 fn preview_and_decoded_frames_are_shown_above_their_progress() {
     let (mut bench, sent) = Bench::at_work();
-    bench.assert_shows("The job is starting…");
+    bench.assert_shows("Starting the engine…");
     bench.say_stage(sent.id, Stage::Denoise);
     bench.say_step(sent.id, Stage::Denoise, 7, 25);
     bench.say_preview(sent.id, 0, 5, image(16, [90, 20, 10]));

@@ -76,6 +76,31 @@ fn models_are_in_one_list_with_installed_ones_first_and_search_can_be_reset() {
 }
 
 #[test]
+fn models_of_one_name_are_told_apart_and_separators_do_not_matter_to_a_search() {
+    let mut bench = Bench::with(|startup| {
+        let twin = |folder: &str| UnusableModel {
+            name: "z_image-Q4".into(),
+            path: PathBuf::from(format!("/{folder}/z_image-Q4.gguf")),
+            ailment: ModelProblem::Incomplete,
+            needs: Vec::new(),
+            summary: "a text encoder is missing".into(),
+            advice: String::new(),
+            fetch: None,
+        };
+        startup.models = Some(FoundModels {
+            unusable: vec![twin("a"), twin("b")],
+            ..found(vec![spec()])
+        });
+    });
+    open(&mut bench);
+    let twins = ["a", "b"].map(|folder| format!("z_image-Q4 (/{folder}/z_image-Q4.gguf)"));
+    search(&mut bench, "Z Image q4");
+    assert_eq!(names(&bench), twins);
+    search(&mut bench, " z-image_q4");
+    assert_eq!(names(&bench), twins);
+}
+
+#[test]
 fn words_and_keys_find_and_use_a_model_without_the_mouse() {
     let mut bench = bench();
     open(&mut bench);

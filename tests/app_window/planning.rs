@@ -47,7 +47,7 @@ fn fresh_with(
         let found = found(vec![spec]);
         startup.models = Some(found.clone());
         startup.library.load = Arc::new(move |_| found.clone());
-        startup.read_plan = Arc::new(move |settings, _| {
+        startup.read_plan = Arc::new(move |settings, _, _| {
             Some(PlanBasis {
                 weights: weights.clone(),
                 machine: TelemetryDevice {
@@ -322,9 +322,9 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
         bench.harness.step();
         assert_eq!(preserved(&mut bench), None);
     }
-    assert!(bench.app().memory.preserved_draft.is_some());
+    assert!(bench.app().memory.draft.is_some());
     bench.harness.event(primary_button(at(0.6), false));
     bench.settle();
     assert!(preserved(&mut bench).is_some());
-    assert!(bench.app().memory.preserved_draft.is_none());
+    assert!(bench.app().memory.draft.is_none());
 }

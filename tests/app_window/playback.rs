@@ -145,20 +145,20 @@ fn frames_are_stepped_and_scrubbed_while_paused() {
     assert_eq!(index(&mut bench), 2);
     bench.assert_shows("3 / 5");
     bench.press("Play");
-    assert!(player(&mut bench).is_playing());
+    assert!(player(&mut bench).playhead.is_playing());
 }
 
 #[test]
 fn keys_play_and_step_unless_something_is_typed() {
     let mut bench = finished(5);
     bench.press_key(Key::Space);
-    assert!(!player(&mut bench).is_playing());
+    assert!(!player(&mut bench).playhead.is_playing());
     let here = index(&mut bench);
     bench.press_key(Key::ArrowRight);
     assert_eq!(index(&mut bench), (here + 1) % 5);
     bench.write_prompt(" ");
     bench.press_key(Key::Space);
-    assert!(!player(&mut bench).is_playing());
+    assert!(!player(&mut bench).playhead.is_playing());
 }
 
 #[test]

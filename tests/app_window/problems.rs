@@ -84,10 +84,11 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
     bench.wait_for("38 MiB");
     // Neither in the form nor over the image.
     assert!(!bench.has("a tensor is missing in it") && !bench.has_cards());
-    let copied = bench.copied_by("Copy what is wrong with models");
-    assert!(copied.is_some_and(|text| text.contains("a tensor is missing in it")));
+    bench.assert_hides("Copy what is wrong with models");
     bench.press("1 incomplete model");
     assert_eq!(bench.app().cx.page, MainPage::Models);
+    let copied = bench.copied_by("Copy what is wrong with models");
+    assert!(copied.is_some_and(|text| text.contains("a tensor is missing in it")));
     bench.press("Close the models");
     bench.start_job();
 }

@@ -140,7 +140,9 @@ fn images_as_prompts_have_strengths_and_come_back_with_the_settings() {
     let place = SlotTarget::onto(Some(InputSlot::Prompt));
     bench.push(InputsCommand::Open(paths.clone(), place));
     bench.wait_for("Prompt image 3: c.png");
-    bench.run(InputsCommand::SetStrength(1, 0.5));
+    let inputs = &mut bench.app().inputs;
+    inputs.change(InputSlot::Prompt, 1, |image| image.strength = 0.5);
+    bench.settle();
     assert!(bench.has("Strength of prompt image 2"));
     bench.press("Remove prompt image 3");
     bench.press("Move prompt image 2 to the left");

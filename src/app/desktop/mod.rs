@@ -21,7 +21,7 @@ use crate::app::gallery::GalleryState;
 use crate::app::inputs::drops::{DroppedFiles, drop_files};
 use crate::app::player::ResultViewer;
 use crate::app::prelude::*;
-use crate::app::queue::{JobQueue, RunningJob};
+use crate::app::queue::JobQueue;
 use crate::app::state::PanelPlace;
 use instance::FirstInstance;
 pub use notification::DesktopMessage;
@@ -80,11 +80,11 @@ pub struct DesktopState {
     /// Jobs that ended since the window was last looked at.
     unseen: UnseenResults,
     /// Theme of the desktop, once requested.
-    looks: Option<TaskStream<ThemeChoice>>,
+    looks: Option<BackgroundTask<ThemeChoice>>,
     /// A notification was clicked: the user wants to see the window.
     clicks: BackgroundTask<()>,
     /// Files that later starts of the program were given.
-    handed: TaskStream<Vec<PathBuf>>,
+    handed: BackgroundTask<Vec<PathBuf>>,
     adding: BackgroundTask<io::Result<PathBuf>>,
     /// Keeps other starts from opening a second window.
     _instance: Option<instance::InstanceClaim>,
@@ -147,13 +147,12 @@ impl DesktopState {
             DesktopCommand::Back => cx.page = MainPage::Watch,
             DesktopCommand::AddToMenu => self.add_to_menu(cx),
             DesktopCommand::CopyText(text) => cx.ctx.copy_text(text),
-            DesktopCommand::ShowView(is_view) => cx.is_view_shown = is_view,
             DesktopCommand::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
         }
     }
 
     pub fn poll(&mut self, drops: &DroppedFiles, cx: &mut AppContext) {
-        while let Some(looks) = self.looks.as_mut().and_then(TaskStream::take) {
+        while let Some(looks) = self.looks.as_mut().and_then(BackgroundTask::take) {
             window_position::adopt(&cx.ctx, looks);
         }
         while self.clicks.take().is_some() {
@@ -205,7 +204,10 @@ impl DesktopState {
             self.running = running.map(|id| (id, Instant::now()));
         }
         let job = queue.running.as_ref();
-        let title = job.map_or_else(|| TITLE.to_owned(), title_of);
+        let title = job.map_or_else(
+            || TITLE.to_owned(),
+            |job| title_at(job.progress(), &job.request.title()),
+        );
         let is_new = title != self.title && !(self.title.is_empty() && title == TITLE);
         let is_due = running.is_none() || cx.now_secs - self.title_changed_at >= TITLE_EVERY_SECS;
         if is_new && is_due {
@@ -238,10 +240,6 @@ fn is_looked_at(ctx: &Context) -> bool {
 }
 
 /// `42 % · red boat… — Safelight`.
-fn title_of(job: &RunningJob) -> String {
-    title_at(job.progress(), &job.request.title())
-}
-
 fn title_at(progress: f32, prompt: &str) -> String {
     let percent = progress * 100.0;
     match short(prompt).as_str() {

@@ -173,16 +173,19 @@ impl UnseenResults {
 }
 
 fn done_text(num_videos: u32, num_images: u32) -> String {
-    match (num_videos, num_images) {
-        (1, 0) => "1 video is done".to_owned(),
-        (videos, 0) => format!("{videos} videos are done"),
-        (0, 1) => "1 image is done".to_owned(),
-        (0, images) => format!("{images} images are done"),
-        (1, 1) => "1 video and 1 image are done".to_owned(),
-        (1, images) => format!("1 video and {images} images are done"),
-        (videos, 1) => format!("{videos} videos and 1 image are done"),
-        (videos, images) => format!("{videos} videos and {images} images are done"),
-    }
+    let videos = counted(num_videos as usize, "1 video", "{} videos");
+    let images = counted(num_images as usize, "1 image", "{} images");
+    let made = match (num_videos, num_images) {
+        (_, 0) => videos,
+        (0, _) => images,
+        _ => format!("{videos} and {images}"),
+    };
+    let verb = if num_videos + num_images == 1 {
+        "is"
+    } else {
+        "are"
+    };
+    format!("{made} {verb} done")
 }
 
 impl DesktopState {

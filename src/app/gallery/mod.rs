@@ -118,7 +118,6 @@ impl GalleryState {
                 self.query = query;
                 self.ask(|query| IndexCommand::Ask(query.clone()));
             }
-            GalleryCommand::Resize(side) => self.look.side = side,
             GalleryCommand::Click(index, modifiers) => {
                 if let Some(listing) = &self.listing {
                     self.selection.click(&listing.items, index, modifiers);
@@ -262,7 +261,7 @@ impl GalleryState {
 struct GalleryThreads {
     index: Sender<IndexCommand>,
     scanner: Sender<ScanCommand>,
-    events: TaskStream<IndexEvent>,
+    events: BackgroundTask<IndexEvent>,
 }
 
 impl GalleryThreads {

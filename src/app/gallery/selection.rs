@@ -187,7 +187,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::app::gallery::{GalleryListing, GalleryState};
 
     fn items(names: &[&str]) -> Vec<Arc<GalleryItem>> {
         let files = names.iter().map(|name| FoundFile {
@@ -231,31 +230,6 @@ mod tests {
         assert_eq!(chosen(&selection, &items), "bcd");
         selection.step(&items, 9, false);
         assert_eq!(chosen(&selection, &items), "e");
-    }
-
-    #[test]
-    fn the_chosen_ones_are_looked_for_only_when_the_choice_or_the_list_changes() {
-        let list = items(&["a", "b"]);
-        let listing = |items: &[Arc<GalleryItem>]| GalleryListing {
-            items: items.to_vec(),
-            ..GalleryListing::default()
-        };
-        let mut page = GalleryState {
-            listing: Some(listing(&list)),
-            ..GalleryState::default()
-        };
-        page.selection.all(&list);
-        let both = page.chosen();
-        assert_eq!(both.len(), 2);
-        assert!(Arc::ptr_eq(&both, &page.chosen()));
-        page.selection.click(&list, 0, Modifiers::COMMAND);
-        assert_eq!(page.chosen().len(), 1);
-        page.selection.clear();
-        assert!(page.chosen().is_empty());
-        page.selection.all(&list);
-        assert_eq!(page.chosen().len(), 2);
-        (page.listing, page.generation) = (Some(listing(&list[..1])), 1);
-        assert_eq!(page.chosen().len(), 1);
     }
 
     #[test]

@@ -92,12 +92,6 @@ impl ControlNetChoice {
 }
 
 impl InputSlots {
-    pub(super) fn set_control_network(&mut self, index: usize, path: PathBuf) {
-        self.change(InputSlot::Control, index, |input| {
-            input.control.network = Some(path);
-        });
-    }
-
     /// Puts an opened file in the place of a part of a control; nowhere where the control is gone.
     pub(super) fn put_part(&mut self, part: ControlPart, opened: InputMedia) {
         let (ControlPart::Source(index) | ControlPart::Mask(index)) = part;

@@ -197,7 +197,8 @@ impl InputSlots {
         }
     }
 
-    fn change(&mut self, slot: InputSlot, index: usize, change: impl FnOnce(&mut ChosenInput)) {
+    /// Changes the settings of one input, if it is there.
+    pub fn change(&mut self, slot: InputSlot, index: usize, change: impl FnOnce(&mut ChosenInput)) {
         if let Some(input) = self.placed.of_mut(slot).get_mut(index) {
             change(input);
         }

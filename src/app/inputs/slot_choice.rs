@@ -64,13 +64,8 @@ impl InputSlots {
                 }
             }
             InputsCommand::LookForNetworks => self.control_networks.refresh(),
-            InputsCommand::SetControl(index, settings) => {
-                self.change(InputSlot::Control, index, |input| input.control = settings);
-            }
             InputsCommand::MoveOne(slot, from, to) => self.move_one(slot, from, to),
-            InputsCommand::SetStrength(index, strength) => {
-                self.change(InputSlot::Prompt, index, |input| input.strength = strength);
-            }
+
             InputsCommand::Swap => self.swap(),
         }
     }
@@ -88,7 +83,9 @@ impl InputSlots {
             let networks = &mut self.control_networks;
             networks.poll(cx.paths.as_ref(), &cx.settings, &cx.background);
             match networks.take_picked() {
-                Some((at, Ok(path))) => self.set_control_network(at, path),
+                Some((at, Ok(path))) => self.change(InputSlot::Control, at, |input| {
+                    input.control.network = Some(path);
+                }),
                 Some((_, Err(err))) => cx.notify(NoticeSeverity::Error, err),
                 None => {}
             }
@@ -113,18 +110,15 @@ impl InputSlots {
             }
             for folder in given.model_folders {
                 let text = format!("models are in {}", folder.display());
-                let err = JobError::new(JobErrorKind::InvalidRequest, text);
-                let err = err.advise("Add the folder to search it for models, now and later");
-                let notice = UserNotice::new(NoticeSeverity::Info, err);
+                let advice = "Add the folder to search it for models, now and later";
+                let actions = vec![NoticeAction::add_folder(folder)];
                 cx.notices
-                    .show(notice.with(vec![NoticeAction::add_folder(folder)]));
+                    .show(UserNotice::info(text, advice).with(actions));
             }
             for file in given.model_files {
                 let text = format!("{} is a model file", file.display());
-                let err = JobError::new(JobErrorKind::InvalidRequest, text);
                 let actions = vec![NoticeAction::use_model(file)];
-                cx.notices
-                    .show(UserNotice::new(NoticeSeverity::Info, err).with(actions));
+                cx.notices.show(UserNotice::info(text, "").with(actions));
             }
             if let Some(path) = given.played {
                 cx.push(PlayerCommand::PlayFile(path));
@@ -181,12 +175,10 @@ impl InputSlots {
                 .set_title(title)
                 .add_filter(name, &[&IMAGE_ENDINGS[..], videos].concat())
                 .add_filter("All files", &["*"]);
-            let paths = match slot {
-                _ if part.is_some() => vec![dialog.pick_file()?],
-                InputSlot::Reference | InputSlot::Control | InputSlot::Prompt => {
-                    dialog.pick_files()?
-                }
-                InputSlot::Start | InputSlot::End | InputSlot::Mask => vec![dialog.pick_file()?],
+            let paths = if part.is_none() && slot.is_list() {
+                dialog.pick_files()?
+            } else {
+                vec![dialog.pick_file()?]
             };
             Some((placing, paths))
         });
@@ -378,8 +370,7 @@ impl InputSlots {
                 let is_changed = cx.models.model_of(form).is_some_and(changes);
                 let verb = if is_changed { "changed" } else { "extended" };
                 let text = format!("{name} is a video: it is {verb}");
-                let notice = JobError::new(JobErrorKind::InvalidRequest, text);
-                cx.notify(NoticeSeverity::Info, notice.advise(why));
+                cx.notices.show(UserNotice::info(text, why));
             }
         }
         let is_image = self.video().is_none();
@@ -453,14 +444,13 @@ fn makes_images(form: &GenerateForm, spec: &ModelSpec) -> bool {
 
 fn offer_first_frame(video: SourceVideo, name: &str, model: &str, cx: &mut AppContext) {
     let text = format!("the video {name} is not used: {model} makes images");
-    let err = JobError::new(JobErrorKind::InvalidRequest, text)
-        .advise("Start from its first frame, or choose a video model and drop it again");
+    let advice = "Start from its first frame, or choose a video model and drop it again";
     let action = NoticeAction {
         label: "Use its first frame",
         explanation: "Save the first frame as an image, and start from that",
         command: InputsCommand::TakeFirst(video).into(),
     };
-    let notice = UserNotice::new(NoticeSeverity::Warning, err).with(vec![action]);
+    let notice = UserNotice::warning(text, advice).with(vec![action]);
     cx.notices.show(notice.about(NoticeCause::Inputs));
 }
 
@@ -492,7 +482,6 @@ fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mu
             taken.join(", ")
         ),
     };
-    let notice =
-        JobError::new(JobErrorKind::InvalidRequest, text).advise(format!("{reason}. {advice}"));
-    cx.notify(NoticeSeverity::Info, notice);
+    cx.notices
+        .show(UserNotice::info(text, format!("{reason}. {advice}")));
 }

@@ -59,9 +59,9 @@ pub struct LibraryState {
     looked_with: Settings,
     loading: BackgroundTask<FoundModels>,
     checking: BackgroundTask<Result<(), JobError>>,
-    surveying: TaskStream<SurveyNews>,
+    surveying: BackgroundTask<SurveyNews>,
     reading: BackgroundTask<(String, ModelCard)>,
-    changes: TaskStream<()>,
+    changes: BackgroundTask<()>,
     watching: Sender<FolderWatch>,
     /// Transformer's file whose model is selected as soon as it is found.
     wanted_file: Option<PathBuf>,

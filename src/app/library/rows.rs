@@ -2,11 +2,13 @@
 //!
 //! Each is in the list once, under the first heading that fits; a search leaves out what has not all of its words.
 
+use std::collections::HashMap;
+
 use safelight_core::catalog::{CatalogEntry, ModelProblem, UnusableModel};
 use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::units::{GIB, size_text};
 
-use crate::app::form::thing_of;
+use crate::app::form::result_word;
 
 /// Models that were used lately, above all others.
 const MAX_RECENT: usize = 3;
@@ -66,8 +68,24 @@ impl LibraryRows {
             .enumerate()
             .filter(|(_, entry)| !entry.sources.is_empty())
             .map(|(at, entry)| of_known(at, entry));
+        let mut models: Vec<ListedModel> = here.chain(broken).chain(known).collect();
+        let mut counts = HashMap::new();
+        for model in &models {
+            *counts.entry(model.name.clone()).or_insert(0) += 1;
+        }
+        // Of several with one name the file or the id tells which is which.
+        for model in models.iter_mut().filter(|model| counts[&model.name] > 1) {
+            model.name = match model.place {
+                ModelPosition::Here(at) => {
+                    format!("{} ({})", model.name, specs[at].files.transformer.display())
+                }
+                ModelPosition::Unusable(_) | ModelPosition::Known(_) => {
+                    format!("{} ({})", model.name, model.id)
+                }
+            };
+        }
         Self {
-            models: here.chain(broken).chain(known).collect(),
+            models,
             shown: Vec::new(),
         }
     }
@@ -88,8 +106,7 @@ impl LibraryRows {
                 ModelPosition::Known(_) => 4,
             }
         };
-        let headings = HEADINGS;
-        let mut found: Vec<Vec<usize>> = vec![Vec::new(); headings.len()];
+        let mut found: Vec<Vec<usize>> = vec![Vec::new(); HEADINGS.len()];
         for (at, model) in self.models.iter().enumerate() {
             if is_found(model) {
                 found[section(model)].push(at);
@@ -98,7 +115,7 @@ impl LibraryRows {
         // The last one used first.
         found[1].sort_by_key(|at| recent.iter().position(|id| **id == self.models[*at].id));
         self.shown.clear();
-        for (heading, models) in headings.into_iter().zip(found) {
+        for (heading, models) in HEADINGS.into_iter().zip(found) {
             if !models.is_empty() {
                 self.shown.push(LibraryRow::Heading(heading));
                 self.shown.extend(models.into_iter().map(LibraryRow::Model));
@@ -160,7 +177,8 @@ pub fn needs_text(spec: &ModelSpec) -> &'static str {
 
 fn of_spec(at: usize, spec: &ModelSpec) -> ListedModel {
     let family = spec.family.label;
-    let thing = thing_of(Some(spec));
+    let thing = result_word(spec.family.makes_images);
+    let kind = spec.family.kind_text(&spec.variant);
     let haystack = [
         &spec.name,
         &spec.id,
@@ -174,19 +192,10 @@ fn of_spec(at: usize, spec: &ModelSpec) -> ListedModel {
         id: spec.id.clone(),
         place: ModelPosition::Here(at),
         name: spec.name.clone(),
-        facts: facts_text(spec, needs_text(spec)),
+        facts: format!("{kind}  ·  {thing}s from {}", needs_text(spec)),
         size: size_text(spec.bytes),
         ailment: None,
         haystack: searchable(&haystack.join(" ")),
-    }
-}
-
-fn facts_text(spec: &ModelSpec, needs: &str) -> String {
-    let kind = spec.family.kind_text(&spec.variant);
-    if spec.family.makes_images {
-        format!("{kind}  ·  images from {needs}")
-    } else {
-        format!("{kind}  ·  videos from {needs}")
     }
 }
 

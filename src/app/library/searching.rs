@@ -41,7 +41,7 @@ impl LibraryState {
             looked_with: cx.settings.clone(),
             loading: BackgroundTask::default(),
             checking: BackgroundTask::default(),
-            surveying: TaskStream::default(),
+            surveying: BackgroundTask::default(),
             reading: BackgroundTask::default(),
             changes,
             watching,

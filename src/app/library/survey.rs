@@ -295,7 +295,6 @@ fn largest_part_text(largest_bytes: u64, free_bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::pending::TaskStream;
     use safelight_core::catalog::known_models;
     use safelight_core::memory::DeviceFacts;
 
@@ -349,27 +348,5 @@ mod tests {
         let whole = fit("flux1-dev", &machine);
         assert_eq!(whole.word, FitWord::TooLarge);
         assert_eq!(whole.ways[0], "Use fp8 or GGUF files of it");
-    }
-
-    #[test]
-    fn results_of_a_replaced_survey_are_ignored() {
-        let ctx = egui::Context::default();
-        let (earlier, mut surveying) = TaskStream::new(&ctx);
-        let fit = SurveyedFit {
-            word: FitWord::Fits,
-            text: "Fits".into(),
-            ways: Vec::new(),
-            secs: None,
-        };
-        let (later, other) = TaskStream::new(&ctx);
-        drop(std::mem::replace(&mut surveying, other));
-        earlier.post(SurveyNews::Fit("a".into(), fit.clone()));
-        later.post(SurveyNews::Fit("b".into(), fit));
-        let mut survey = ModelSurvey::default();
-        while let Some(news) = surveying.take() {
-            survey.take(news);
-        }
-        assert_eq!(survey.word("a"), FitWord::Unknown);
-        assert_eq!(survey.word("b"), FitWord::Fits);
     }
 }

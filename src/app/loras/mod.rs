@@ -12,8 +12,8 @@ use safelight_core::settings::{AppPaths, Settings};
 
 use crate::app::commands::LorasCommand;
 use crate::app::cx::AppContext;
-use crate::app::notices::{NoticeAction, NoticeSeverity, UserNotice};
-use crate::app::pending::{BackgroundTask, TaskStream};
+use crate::app::notices::{NoticeAction, UserNotice};
+use crate::app::pending::BackgroundTask;
 
 const AT_ONCE: usize = 24;
 
@@ -25,7 +25,7 @@ pub struct LoraLibrary {
     /// Reason why it is unknown which LoRAs fit.
     pub problem: Option<String>,
     /// More files, or at the end why it cannot be said what fits.
-    search: TaskStream<Result<Vec<FoundLora>, String>>,
+    search: BackgroundTask<Result<Vec<FoundLora>, String>>,
     /// Id of the model of the last search.
     model: Option<String>,
     /// Facts on chosen files, once they were read, and the model that they were matched to.
@@ -99,7 +99,6 @@ impl LoraLibrary {
                 self.is_open = true;
                 self.search(cx);
             }
-            LorasCommand::Close => self.is_open = false,
             LorasCommand::Look => {
                 self.model = None;
                 self.search(cx);
@@ -222,10 +221,8 @@ impl LoraLibrary {
                 "a LoRA needs a model, and none is selected: {}",
                 first.display()
             );
-            let err = JobError::new(JobErrorKind::InvalidRequest, text)
-                .advise("Choose a model, then add the LoRA again");
-            cx.notify(NoticeSeverity::Warning, err);
-            return;
+            let advice = "Choose a model, then add the LoRA again";
+            return cx.notices.show(UserNotice::warning(text, advice));
         };
         self.wanted.add(cx.background.run("loras", move || {
             let found = look_at(&spec, &paths);

@@ -65,8 +65,9 @@ pub struct MaskEditor {
     stroke: Option<([f32; 2], bool)>,
     pub(super) waiting: VecDeque<PaintCommand>,
     orders: Sender<PaintCommand>,
-    pub(super) said: TaskStream<MaskEvent>,
-    pub(super) view: Option<VisibleTiles>,
+    pub(super) said: BackgroundTask<MaskEvent>,
+    /// Visible area that the page has asked for.
+    pub view: Option<VisibleTiles>,
     sent_view: Option<VisibleTiles>,
 }
 
@@ -91,7 +92,7 @@ impl MaskEditor {
             stroke: None,
             waiting: VecDeque::new(),
             orders,
-            said: TaskStream::default(),
+            said: BackgroundTask::default(),
             view: None,
             sent_view: None,
         }
@@ -198,7 +199,6 @@ impl MaskEditor {
             MaskCommand::Undo => self.change(PaintCommand::Undo),
             MaskCommand::Redo => self.change(PaintCommand::Redo),
             MaskCommand::Open(_)
-            | MaskCommand::See(_)
             | MaskCommand::Extend(_)
             | MaskCommand::Use
             | MaskCommand::Discard => {}
@@ -215,16 +215,10 @@ impl MaskEditor {
                     }
                     self.painted = painted;
                 }
-                MaskEvent::Extended(extended) => {
-                    self.busy = self.busy.filter(|busy| *busy == MaskTask::Keeping);
-                    if let Err(err) = extended {
-                        cx.notify(NoticeSeverity::Warning, err);
-                    }
-                }
-                MaskEvent::Softened(softened) => {
+                MaskEvent::Done(done) => {
                     // It may be on its way to its file already.
                     self.busy = self.busy.filter(|busy| *busy == MaskTask::Keeping);
-                    if let Err(err) = softened {
+                    if let Err(err) = done {
                         cx.notify(NoticeSeverity::Warning, err);
                     }
                 }
@@ -328,11 +322,14 @@ mod tests {
     }
 
     fn all_orders(editor: &mut MaskEditor, taken: &Receiver<PaintCommand>) -> Vec<String> {
-        let next = || {
+        words(std::iter::from_fn(|| {
             editor.hand_over();
-            taken.try_recv().ok().map(|order| format!("{order:?}"))
-        };
-        std::iter::from_fn(next).collect()
+            taken.try_recv().ok()
+        }))
+    }
+
+    fn words(orders: impl Iterator<Item = PaintCommand>) -> Vec<String> {
+        orders.map(|order| format!("{order:?}")).collect()
     }
 
     #[test]
@@ -353,8 +350,7 @@ mod tests {
         });
         let expected = [PaintCommand::Begin].into_iter().chain(strokes);
         let expected = expected.chain([PaintCommand::Fill(255), PaintCommand::Undo]);
-        let expected: Vec<String> = expected.map(|order| format!("{order:?}")).collect();
-        assert_eq!(all_orders(&mut editor, &taken), expected);
+        assert_eq!(all_orders(&mut editor, &taken), words(expected));
     }
 
     #[test]
@@ -364,16 +360,10 @@ mod tests {
         for to in [0.01, 0.02, 0.03, 9.0, 0.03, 9.0, 9.01, 9.02] {
             editor.run(&MaskCommand::Move(at(to), BRUSH));
         }
-        let parts = [
-            (0.0, 0.03),
-            (0.03, 9.0),
-            (9.0, 0.03),
-            (0.03, 9.0),
-            (9.0, 9.02),
-        ];
-        let parts = parts.map(|(from, to)| PaintCommand::Stroke(at(from), at(to), BRUSH));
+        let places = [0.0, 0.03, 9.0, 0.03, 9.0, 9.02];
+        let parts = places.windows(2);
+        let parts = parts.map(|it| PaintCommand::Stroke(at(it[0]), at(it[1]), BRUSH));
         let expected = [PaintCommand::Begin].into_iter().chain(parts);
-        let expected: Vec<String> = expected.map(|order| format!("{order:?}")).collect();
-        assert_eq!(all_orders(&mut editor, &taken), expected);
+        assert_eq!(all_orders(&mut editor, &taken), words(expected));
     }
 }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use crossbeam_channel::bounded;
 use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::job::{self, margins_for};
-use safelight_core::media::{self, ExtendedImage, ImageMask, OutpaintMargins, OutpaintRequest};
+use safelight_core::media::{self, ImageMask, OutpaintRequest};
 use safelight_core::naming;
 
 use crate::app::background::survived;
@@ -31,8 +31,9 @@ const MAX_BYTES: usize = 512 << 20;
 enum MaskEvent {
     Opened(Result<Box<MaskEditor>, JobError>),
     Painted(PaintedMask),
-    Softened(Result<(), JobError>),
-    Extended(Result<(), JobError>),
+    /// The mask was softened, or its image extended.
+    Done(Result<(), JobError>),
+
     Kept(Result<KeptMask, JobError>),
     /// Nothing is painted, so there was nothing to keep.
     Empty,
@@ -90,7 +91,7 @@ fn can_extend(of: MaskOf, source: &InputMedia, spec: &ModelSpec) -> bool {
 pub struct MaskPage {
     pub editor: Option<MaskEditor>,
     /// Events of the mask that is being opened.
-    opening: TaskStream<MaskEvent>,
+    opening: BackgroundTask<MaskEvent>,
     /// Number of opened editors so far; the last one has this number.
     num_opened: u64,
     was_shown: bool,
@@ -124,11 +125,7 @@ impl MaskPage {
                     self.keep(true, inputs, cx);
                 }
             }
-            MaskCommand::See(view) => {
-                if let Some(editor) = &mut self.editor {
-                    editor.view = Some(view);
-                }
-            }
+
             other => {
                 let editor = self.editor.as_mut();
                 if let Some(editor) = editor.filter(|editor| editor.busy.is_none()) {
@@ -329,19 +326,6 @@ struct CanvasHistory {
 }
 
 impl CanvasHistory {
-    fn can_undo(&self) -> bool {
-        !self.done.is_empty()
-    }
-
-    fn can_redo(&self) -> bool {
-        !self.undone.is_empty()
-    }
-
-    /// Something was changed: what was taken back does not come again.
-    fn forget_undone(&mut self) {
-        self.undone.clear();
-    }
-
     fn push(&mut self, before: MaskCanvas) {
         self.undone.clear();
         self.done.push_back(before);
@@ -354,18 +338,21 @@ impl CanvasHistory {
         }
     }
 
-    /// The one before, after which comes what `swap` gives for it; whether there is one.
-    fn undo(&mut self, swap: impl FnOnce(MaskCanvas) -> MaskCanvas) -> bool {
-        let before = self.done.pop_back().map(swap);
-        let is_any = before.is_some();
-        self.undone.extend(before);
-        is_any
-    }
-
-    fn redo(&mut self, swap: impl FnOnce(MaskCanvas) -> MaskCanvas) -> bool {
-        let after = self.undone.pop().map(swap);
-        let is_any = after.is_some();
-        self.done.extend(after);
+    /// Takes the canvas before the last step back or forth, in whose place comes what `swap` gives for it; whether there
+    /// is one.
+    fn step(&mut self, is_back: bool, swap: impl FnOnce(MaskCanvas) -> MaskCanvas) -> bool {
+        let canvas = if is_back {
+            self.done.pop_back()
+        } else {
+            self.undone.pop()
+        };
+        let other = canvas.map(swap);
+        let is_any = other.is_some();
+        if is_back {
+            self.undone.extend(other);
+        } else {
+            self.done.extend(other);
+        }
         is_any
     }
 }
@@ -417,29 +404,6 @@ fn kept<T>(result: Result<T, impl std::error::Error>, folder: &Path) -> Result<T
             folder.display()
         ))
     })
-}
-
-/// Writes an outpainted image and its mask under new names; returns them in this order.
-fn keep_extended(
-    folder: &Path,
-    image: &Path,
-    extended: &ExtendedImage,
-) -> Result<(PathBuf, PathBuf), JobError> {
-    let stem = image.file_stem().unwrap_or_default().to_string_lossy();
-    kept(media::write_extended(folder, &stem, extended), folder)
-}
-
-/// Like `keep_extended`, for a control video, of which at most `num_frames` frames are written.
-fn keep_extended_control(
-    folder: &Path,
-    source: &InputMedia,
-    num_frames: u32,
-    margins: OutpaintMargins,
-    mask: &ImageMask,
-) -> Result<(InputMedia, PathBuf), JobError> {
-    let made = job::write_extended_video(folder, source, num_frames, margins, mask);
-    let (source, mask) = kept(made, folder)?;
-    Ok((source, mask.path))
 }
 
 fn opening_error(err: &MediaError) -> JobError {

@@ -9,15 +9,16 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+use safelight_core::job;
 use safelight_core::media::{
-    ExtendedImage, ImageMask, MaskBrush, OutpaintFill, OutpaintMargins, OutpaintRequest, PixelArea,
-    extend_image, softened,
+    self, ExtendedImage, ImageMask, MaskBrush, OutpaintFill, OutpaintMargins, OutpaintRequest,
+    PixelArea, extend_image, softened,
 };
 
 use super::tiles::{ImagePyramid, TileCache, VisibleTiles};
 use super::{
-    CanvasHistory, KeptMask, MaskCanvas, MaskEvent, OpenedMask, PaintedMask, keep, keep_extended,
-    keep_extended_control, opening_error,
+    CanvasHistory, KeptMask, MaskCanvas, MaskEvent, OpenedMask, PaintedMask, keep, kept,
+    opening_error,
 };
 use crate::app::background::survived;
 use crate::app::choices::ControlPart;
@@ -112,7 +113,7 @@ impl<'a> MaskPainter<'a> {
         | PaintCommand::Invert
         | PaintCommand::Soften(_) = order
         {
-            self.sizes.forget_undone();
+            self.sizes.undone.clear();
         }
         let touched = match order {
             PaintCommand::Begin => {
@@ -127,11 +128,11 @@ impl<'a> MaskPainter<'a> {
                 let extended = survived(|| self.extend(outpaint));
                 // Its size is known before any other request.
                 self.show(Instant::now());
-                self.postbox.post(MaskEvent::Extended(extended));
+                self.postbox.post(MaskEvent::Done(extended));
                 PixelArea::default()
             }
-            PaintCommand::Undo => self.undo(),
-            PaintCommand::Redo => self.redo(),
+            PaintCommand::Undo => self.step(true),
+            PaintCommand::Redo => self.step(false),
             PaintCommand::Keep {
                 folder,
                 place,
@@ -169,8 +170,8 @@ impl<'a> MaskPainter<'a> {
             own_size: own.map_or(size, |(image, _)| (image.width, image.height)),
             margins: self.outpaint.margins,
             shown: self.tiles.visible_tiles(),
-            can_undo: self.mask.can_undo() || self.sizes.can_undo(),
-            can_redo: self.mask.can_redo() || self.sizes.can_redo(),
+            can_undo: self.mask.can_undo() || !self.sizes.done.is_empty(),
+            can_redo: self.mask.can_redo() || !self.sizes.undone.is_empty(),
         };
         self.postbox.post(MaskEvent::Painted(painted));
         is_whole
@@ -181,38 +182,26 @@ impl<'a> MaskPainter<'a> {
         let soft = survived(|| Ok(softened(mask.width(), mask.height(), mask.values(), radius)));
         let touched = soft.map(|values| self.mask.replace(&values));
         let area = touched.as_ref().copied().unwrap_or_default();
-        self.postbox.post(MaskEvent::Softened(touched.map(drop)));
+        self.postbox.post(MaskEvent::Done(touched.map(drop)));
         area
     }
 
-    /// Undoes the last step: a change of the mask, else the extension before its first one.
-    fn undo(&mut self) -> PixelArea {
-        if self.mask.can_undo() {
+    /// Takes one step back or forth: a change of the mask, or the extension before its first one.
+    fn step(&mut self, is_back: bool) -> PixelArea {
+        if is_back && self.mask.can_undo() {
             return self.mask.undo();
         }
-        let mut sizes = std::mem::take(&mut self.sizes);
-        let is_resized = sizes.undo(|before| self.swap(before));
-        self.sizes = sizes;
-        self.tell_resized(is_resized);
-        PixelArea::default()
-    }
-
-    fn redo(&mut self) -> PixelArea {
-        if self.mask.can_redo() {
+        if !is_back && self.mask.can_redo() {
             return self.mask.redo();
         }
         let mut sizes = std::mem::take(&mut self.sizes);
-        let is_resized = sizes.redo(|after| self.swap(after));
+        let is_resized = sizes.step(is_back, |canvas| self.swap(canvas));
         self.sizes = sizes;
-        self.tell_resized(is_resized);
-        PixelArea::default()
-    }
-
-    /// Its size is known before any other request.
-    fn tell_resized(&mut self, is_resized: bool) {
         if is_resized {
+            // Its size is known before any other request.
             self.show(Instant::now());
         }
+        PixelArea::default()
     }
 
     /// Paints on this from now on; gives what was painted on.
@@ -276,8 +265,11 @@ impl<'a> MaskPainter<'a> {
                     image: self.tiles.image().clone(),
                     mask: self.mask.clone(),
                 };
-                let path = self.source.path();
-                let (image, mask) = keep_extended(folder, path, &extended)?;
+                let stem = self.source.path().file_stem().unwrap_or_default();
+                let stem = stem.to_string_lossy();
+                let written = media::write_extended(folder, &stem, &extended);
+                let (image, mask) = kept(written, folder)?;
+
                 let (width, height) = (self.mask.width(), self.mask.height());
                 let image = StartImage {
                     path: image,
@@ -288,7 +280,10 @@ impl<'a> MaskPainter<'a> {
             }
             MaskOf::Control(_) => {
                 let (margins, mask) = (self.outpaint.margins, &self.mask);
-                keep_extended_control(folder, &self.source, num_frames, margins, mask)
+                let source = &self.source;
+                let made = job::write_extended_video(folder, source, num_frames, margins, mask);
+                let (source, mask) = kept(made, folder)?;
+                Ok((source, mask.path))
             }
         });
         let kept = kept.map(|(source, mask)| {

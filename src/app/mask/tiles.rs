@@ -339,16 +339,6 @@ mod tests {
     }
 
     #[test]
-    fn the_coarsest_level_in_view_is_the_last_that_there_is() {
-        for side in [1, 511, 512, 513, 1024, 1025, 2049, 5001, 8192] {
-            let (tiles, _) = tiles_of(side, 1);
-            let view = VisibleTiles::from_view(side, 1, Rect::EVERYTHING, 1e-9);
-            assert_eq!(view.level as usize, tiles.levels.0.len() - 1, "{side}");
-            assert_eq!(view.keys().count(), 1, "{side}");
-        }
-    }
-
-    #[test]
     fn squares_are_made_one_by_one_while_the_old_ones_are_seen() {
         let (mut tiles, mut mask) = tiles_of(1024, 1024);
         let ctx = Context::default();
@@ -411,17 +401,5 @@ mod tests {
         tiles.look_at(view);
         assert!(tiles.renew(&ctx, &mask, Instant::now()));
         assert!(tiles.visible_tiles().is_empty());
-    }
-
-    #[test]
-    fn squares_out_of_view_are_forgotten() {
-        let (mut tiles, mask) = tiles_of(8, 512 * 120);
-        let ctx = Context::default();
-        for row in 0..120 {
-            let top = row as f32 * 512.0;
-            let seen = Rect::from_min_max(pos2(0.0, top), pos2(8.0, top + 500.0));
-            see(&mut tiles, &ctx, &mask, seen, 1.0);
-        }
-        assert!(tiles.tiles.len() <= MAX_TILES, "{}", tiles.tiles.len());
     }
 }

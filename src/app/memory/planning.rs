@@ -13,7 +13,7 @@ use safelight_core::plan::{
     MemoryPlan, MemoryPlanner, ModelAlternative, PeakCorrections, PlanChange, PlanSuggestion,
     suggestions,
 };
-use safelight_core::settings::{RuntimeSettings, own_runtime};
+use safelight_core::settings::{MemorySettings, RuntimeSettings, own_runtime};
 use safelight_core::units::{from_gib, in_gib};
 
 use crate::app::background::BackgroundThreads;
@@ -27,8 +27,10 @@ use crate::worker::TimeEstimates;
 
 const MAX_ALTERNATIVES: usize = 8;
 
-/// Reads the basis of plans, on a background thread; `None` if a model's headers cannot be read.
-pub type ReadPlan = Arc<dyn Fn(&Settings, &PlanRequest) -> Option<PlanBasis> + Send + Sync>;
+/// Reads the basis of plans, on a background thread, and smaller models for the same job; `None` if a model's headers
+/// cannot be read.
+pub type ReadPlan =
+    Arc<dyn Fn(&Settings, &PlanRequest, &[ModelSpec]) -> Option<PlanBasis> + Send + Sync>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanRequest {
@@ -37,8 +39,6 @@ pub struct PlanRequest {
     pub loras: Vec<LoraChoice>,
     pub controls: Vec<ControlInput>,
     pub device: DeviceChoice,
-    /// Smaller models for the same job.
-    pub others: Vec<ModelSpec>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,12 +63,6 @@ pub struct FormPlan {
     jobs_revision: u64,
 }
 
-impl FormPlan {
-    fn is_of(&self, request: &GenerateRequest, jobs: &FormJobs) -> bool {
-        self.request == *request && self.jobs_revision == jobs.revision
-    }
-}
-
 pub struct MemoryPlanning {
     read: ReadPlan,
     plan_request: Option<PlanRequest>,
@@ -78,10 +72,9 @@ pub struct MemoryPlanning {
     exporting: BackgroundTask<Option<Result<PathBuf, JobError>>>,
     basis: Option<(PlanRequest, PlanBasis)>,
     planned: Option<FormPlan>,
-    /// Preserved memory in GiB while the slider is dragged.
-    pub preserved_draft: Option<f64>,
-    /// Memory limit in GiB while it is dragged.
-    pub cap_draft: Option<f64>,
+    /// Settings while one of them is dragged.
+    pub draft: Option<MemorySettings>,
+
     /// True if the graph shows the form's job, not the last one.
     pub is_shown: bool,
 }
@@ -94,28 +87,6 @@ impl MemoryPlanning {
     /// Reads everything again: another program may use memory now, and a job may have stored times.
     pub(in crate::app) fn forget(&mut self) {
         self.plan_request = None;
-    }
-
-    fn with_drafts(&self, request: &GenerateRequest) -> GenerateRequest {
-        let mut request = request.clone();
-        if let Some(gib) = self.preserved_draft {
-            request.options.memory.preserved_bytes = Some(from_gib(gib));
-        }
-        if let Some(gib) = self.cap_draft {
-            request.options.memory.cap_bytes = Some(from_gib(gib));
-        }
-        request
-    }
-
-    fn keep_only(&mut self, is_of: impl Fn(&PlanRequest) -> bool) {
-        if self
-            .basis
-            .as_ref()
-            .is_some_and(|(plan_request, _)| !is_of(plan_request))
-        {
-            self.basis = None;
-            self.planned = None;
-        }
     }
 
     pub(in crate::app) fn course_of(
@@ -135,11 +106,8 @@ impl MemoryPlanning {
             self.planned = None;
             return;
         };
-        if self
-            .planned
-            .as_ref()
-            .is_some_and(|planned| planned.is_of(request, jobs))
-        {
+        let is_of = |it: &FormPlan| it.request == *request && it.jobs_revision == jobs.revision;
+        if self.planned.as_ref().is_some_and(is_of) {
             return;
         }
         let planner = MemoryPlanner {
@@ -177,8 +145,8 @@ impl MemoryPlanning {
             exporting: BackgroundTask::default(),
             basis: None,
             planned: None,
-            preserved_draft: None,
-            cap_draft: None,
+            draft: None,
+
             is_shown: false,
         }
     }
@@ -186,9 +154,6 @@ impl MemoryPlanning {
     pub fn update(&mut self, command: MemoryCommand, cx: &mut AppContext) {
         match command {
             MemoryCommand::Apply(change) => apply(&change, cx),
-            MemoryCommand::DraftPreserved(gib) => self.preserved_draft = gib,
-            MemoryCommand::DraftCap(gib) => self.cap_draft = gib,
-            MemoryCommand::ShowPlan(is_shown) => self.is_shown = is_shown,
             MemoryCommand::Export(id) => {
                 if let Some(paths) = &cx.paths {
                     self.exporting = export(&cx.background, paths.telemetry(), id);
@@ -224,39 +189,37 @@ impl MemoryPlanning {
             }
             return;
         };
-        let request = &self.with_drafts(request);
+        let mut request = request.clone();
+        if let Some(draft) = self.draft {
+            request.options.memory.preserved_bytes = draft.preserved_gib.map(from_gib);
+            request.options.memory.cap_bytes = draft.cap_gib.map(from_gib);
+        }
+
         let runtime = &cx.settings.runtime;
         if self.asked_with.0 != cx.models.number || self.asked_with.1 != *runtime {
             self.asked_with = (cx.models.number, runtime.clone());
             self.forget();
         }
-        let is_of = |plan_request: &PlanRequest| {
-            plan_request.files == request.files
-                && plan_request.loras == request.loras
-                && plan_request.controls == request.controls
-                && plan_request.device == runtime.device
+        let wanted = PlanRequest {
+            family: request.family,
+            files: request.files.clone(),
+            loras: request.loras.clone(),
+            controls: request.controls.clone(),
+            device: runtime.device,
         };
-        self.keep_only(is_of);
-        if !self.plan_request.as_ref().is_some_and(is_of) {
-            let plan_request = PlanRequest {
-                family: request.family,
-                files: request.files.clone(),
-                loras: request.loras.clone(),
-                controls: request.controls.clone(),
-                device: runtime.device,
-                others: ModelAlternative::specs(cx.models.all(), &request.model)
-                    .take(MAX_ALTERNATIVES)
-                    .cloned()
-                    .collect(),
-            };
+        self.basis = self.basis.take().filter(|(known, _)| *known == wanted);
+        if self.plan_request.as_ref() != Some(&wanted) {
+            let others = ModelAlternative::specs(cx.models.all(), &request.model);
+            let others: Vec<ModelSpec> = others.take(MAX_ALTERNATIVES).cloned().collect();
             let (read, settings) = (Arc::clone(&self.read), cx.settings.clone());
-            let wanted = plan_request.clone();
+            let asked = wanted.clone();
+            let read = move || read(&settings, &asked, &others);
             // Tried again with the next frame if the thread is busy.
-            if let Some(reading) = cx.background.search(move || read(&settings, &wanted)) {
-                (self.reading, self.plan_request) = (reading, Some(plan_request));
+            if let Some(reading) = cx.background.search(read) {
+                (self.reading, self.plan_request) = (reading, Some(wanted));
             }
         }
-        self.settle(request, jobs);
+        self.settle(&request, jobs);
     }
 }
 
@@ -265,7 +228,10 @@ fn apply(change: &PlanChange, cx: &mut AppContext) {
     let mut settings = cx.settings.clone();
     match change {
         PlanChange::DefaultCap => settings.memory.cap_gib = None,
-        PlanChange::Preserved { bytes } => settings.memory.preserved_gib = Some(rounded_up(*bytes)),
+        PlanChange::Preserved { bytes } => {
+            // Rounded up to one decimal.
+            settings.memory.preserved_gib = Some((in_gib(*bytes) * 10.0).ceil() / 10.0);
+        }
         PlanChange::UnloadBetween => settings.memory.keep_loaded = false,
         PlanChange::Batch { batch_size } => form.batch_size = Some(*batch_size),
         PlanChange::Tile { pixels } => form.options.vae_tile = Some(*pixels),
@@ -276,13 +242,8 @@ fn apply(change: &PlanChange, cx: &mut AppContext) {
     cx.push(SettingsCommand::Change(Box::new(settings)));
 }
 
-/// GiB, rounded up to one decimal.
-fn rounded_up(bytes: u64) -> f64 {
-    (in_gib(bytes) * 10.0).ceil() / 10.0
-}
-
 pub fn read_plan(paths: AppPaths) -> ReadPlan {
-    Arc::new(move |settings, plan_request| {
+    Arc::new(move |settings, plan_request, others| {
         let PlanRequest {
             files,
             loras,
@@ -292,9 +253,10 @@ pub fn read_plan(paths: AppPaths) -> ReadPlan {
         let weights = read_footprint(plan_request.family, files, loras, controls).ok()?;
         let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.map_or("cpu", |runtime| runtime.kind());
-        let alternatives = plan_request.others.iter();
+        let alternatives = others.iter();
         let alternatives =
             alternatives.filter_map(|spec| ModelAlternative::read(spec, loras, controls));
+
         Some(PlanBasis {
             machine: telemetry::device(
                 &SystemRoots::of_this_machine(),

@@ -10,7 +10,7 @@ use safelight_core::presets::QualityPreset;
 use serde_json::Value;
 
 use crate::app::choices::{ContinuedResult, PresetKey, RemakeKind};
-use crate::app::player::compare::ResultComparison;
+
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{ResultViewer, ViewerMode};
 use crate::app::prelude::*;
@@ -83,7 +83,6 @@ impl ResultViewer {
                     cx.say("Path copied");
                 }
             }
-            PlayerCommand::SetPlayback(playback) => self.playback = playback,
             PlayerCommand::NextRepeat => self.playback.repeat = self.playback.repeat.next(),
             PlayerCommand::ToggleFull => {
                 // On another page nothing of it is seen.
@@ -105,20 +104,29 @@ impl ResultViewer {
                 }
             }
             PlayerCommand::LeaveCompare => self.leave_compare(queue, cx),
-            PlayerCommand::CompareAs(mode) => self.compared(|compare| compare.mode = mode),
-            PlayerCommand::MoveDivider(by) => self.compared(|compare| {
-                compare.divider = (compare.divider + by).clamp(0.0, 1.0);
-            }),
-            PlayerCommand::Amplify(gain) => self.compared(|compare| compare.gain = gain),
-            PlayerCommand::SwapSides => self.compared(ResultComparison::swap),
+            PlayerCommand::MoveDivider(by) => {
+                if let Some(compare) = &mut self.compare {
+                    compare.divider = (compare.divider + by).clamp(0.0, 1.0);
+                }
+            }
             PlayerCommand::Finish(action) => {
                 if let Some(path) = self.shown_path() {
                     cx.push(FinishCommand::Make(path.to_path_buf(), action));
                 }
             }
             PlayerCommand::SaveFrame => self.save_frame(queue, cx),
-            PlayerCommand::CopyFrame => self.copy_frame(queue, cx),
-            PlayerCommand::UseFrame(slot) => self.use_frame(slot, queue, cx),
+            PlayerCommand::CopyFrame => {
+                if let Some(frame) = self.shown_frame(queue) {
+                    cx.ctx.copy_image(color_image(&frame.image));
+                    cx.say(format!("Frame {} copied", frame.index + 1));
+                }
+            }
+            PlayerCommand::UseFrame(slot) => {
+                if let Some(frame) = self.shown_frame(queue) {
+                    let folder = folder_for(&frame.path, cx);
+                    cx.push(InputsCommand::Take(slot, frame.image, folder));
+                }
+            }
             PlayerCommand::Delete => {
                 if let Some(media) = self.media() {
                     cx.push(GalleryCommand::Trash(
@@ -198,12 +206,6 @@ impl ResultViewer {
         }
     }
 
-    fn compared(&mut self, act: impl FnOnce(&mut ResultComparison)) {
-        if let Some(compare) = &mut self.compare {
-            act(compare);
-        }
-    }
-
     /// Extends a finished video, or makes the image that is shown the start image.
     fn continue_from(&self, id: JobId, queue: &JobQueue, cx: &mut AppContext) {
         let Some(item) = queue.result(id) else {
@@ -271,20 +273,6 @@ impl ResultViewer {
                 save(&frame).map(|path| (frame.index + 1, path))
             }));
     }
-
-    pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut AppContext) {
-        if let Some(frame) = self.shown_frame(queue) {
-            cx.ctx.copy_image(color_image(&frame.image));
-            cx.say(format!("Frame {} copied", frame.index + 1));
-        }
-    }
-
-    pub(super) fn use_frame(&self, slot: InputSlot, queue: &JobQueue, cx: &mut AppContext) {
-        if let Some(frame) = self.shown_frame(queue) {
-            let folder = folder_for(&frame.path, cx);
-            cx.push(InputsCommand::Take(slot, frame.image, folder));
-        }
-    }
 }
 
 fn is_of_frame(command: &PlayerCommand) -> bool {
@@ -324,9 +312,8 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut AppCont
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let text = format!("frame {number} is saved as {name}");
-    let notice = JobError::new(JobErrorKind::Internal, text);
-    let notice = notice.advise(format!("In the folder {}", folder.display()));
-    cx.notify(NoticeSeverity::Info, notice);
+    let advice = format!("In the folder {}", folder.display());
+    cx.notices.show(UserNotice::info(text, advice));
     cx.say(format!("Frame {number} saved: {}", path.display()));
 }
 
@@ -418,17 +405,5 @@ mod tests {
         assert_eq!((&settings["frame"], &settings["request"]["seed"]), expected);
         // Saving it again overwrites nothing.
         assert!(save(&frame).unwrap().ends_with("boat_frame_0002-2.png"));
-    }
-
-    #[test]
-    fn a_frame_whose_folder_is_gone_is_an_error_and_no_panic() {
-        let folder = tempfile::tempdir().unwrap();
-        let frame = ShownFrame {
-            image: Arc::new(RgbPixels::from_fn(4, 4, |_, _| [0; 3]).unwrap()),
-            index: 0,
-            path: folder.path().join("gone/away/boat.mp4"),
-        };
-        let err = save(&frame).unwrap_err();
-        assert!(!save_error(&err).advice.is_empty());
     }
 }

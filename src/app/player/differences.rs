@@ -8,101 +8,66 @@ use serde_json::{Map, Value};
 const MAX_CHARS: usize = 80;
 
 /// Setting: its key in files, its name, and its text if a result does not contain it.
-struct ComparedSetting {
-    key: &'static str,
-    name: &'static str,
-    none: &'static str,
-}
+type ComparedSetting = (&'static str, &'static str, &'static str);
 
 const SETTINGS: [ComparedSetting; 27] = [
-    setting("model", "model", "unknown model"),
-    setting("seed", "seed", "unknown seed"),
-    setting("num_steps", "steps", "default steps"),
-    setting("guidance_scale", "guidance", "default guidance"),
-    setting("true_cfg_scale", "CFG scale", "CFG off"),
-    setting("guider", "guider", "plain guidance"),
-    setting("guidance_range", "guidance range", "guided in all steps"),
-    setting("guidance_scale_2", "low-noise guidance", "one guidance"),
-    setting("sampler", "sampler", "default sampler"),
-    setting("sigma_schedule", "schedule", "default schedule"),
-    setting("shift", "shift", "automatic shift"),
-    setting("strength", "strength", "default strength"),
-    setting("start_step", "from step", "from the first step"),
-    setting("end_step", "to step", "to the last step"),
-    setting("step_cache", "step cache", "no step cache"),
-    setting("loras", "LoRAs", "no LoRAs"),
-    setting("num_frames", "frames", "default length"),
-    setting("fps", "fps", "default fps"),
-    setting("image", "start image", "no start image"),
-    setting("last_image", "end image", "no end image"),
-    setting("mask", "mask", "no mask"),
-    setting("references", "reference images", "no reference images"),
-    setting("controls", "control images", "no control images"),
-    setting("extend", "extends", "extends no video"),
-    setting("vae_tile", "decoded in tiles of", "decoded without tiles"),
-    setting("negative_prompt", "negative prompt", "no negative prompt"),
-    setting("prompt", "prompt", "no prompt"),
+    ("model", "model", "unknown model"),
+    ("seed", "seed", "unknown seed"),
+    ("num_steps", "steps", "default steps"),
+    ("guidance_scale", "guidance", "default guidance"),
+    ("true_cfg_scale", "CFG scale", "CFG off"),
+    ("guider", "guider", "plain guidance"),
+    ("guidance_range", "guidance range", "guided in all steps"),
+    ("guidance_scale_2", "low-noise guidance", "one guidance"),
+    ("sampler", "sampler", "default sampler"),
+    ("sigma_schedule", "schedule", "default schedule"),
+    ("shift", "shift", "automatic shift"),
+    ("strength", "strength", "default strength"),
+    ("start_step", "from step", "from the first step"),
+    ("end_step", "to step", "to the last step"),
+    ("step_cache", "step cache", "no step cache"),
+    ("loras", "LoRAs", "no LoRAs"),
+    ("num_frames", "frames", "default length"),
+    ("fps", "fps", "default fps"),
+    ("image", "start image", "no start image"),
+    ("last_image", "end image", "no end image"),
+    ("mask", "mask", "no mask"),
+    ("references", "reference images", "no reference images"),
+    ("controls", "control images", "no control images"),
+    ("extend", "extends", "extends no video"),
+    ("vae_tile", "decoded in tiles of", "decoded without tiles"),
+    ("negative_prompt", "negative prompt", "no negative prompt"),
+    ("prompt", "prompt", "no prompt"),
 ];
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SettingDifferences {
-    pub a: Vec<String>,
-    pub b: Vec<String>,
-}
-
-impl SettingDifferences {
-    /// In one line a side; a sentence where there is nothing to tell.
-    pub fn lines(&self) -> [String; 2] {
-        [&self.a, &self.b].map(|words| words.join("  ·  "))
-    }
-}
-
-/// Compares two requests; `None` is a file without settings.
-pub fn differences(a: Option<&Value>, b: Option<&Value>) -> SettingDifferences {
-    let (Some(a), Some(b)) = (a, b) else {
-        let all = |request: Option<&Value>| match request {
+/// Compares two requests, a line each; `None` is a file without settings.
+pub fn differences(a: Option<&Value>, b: Option<&Value>) -> [String; 2] {
+    let words = match (a, b) {
+        (Some(a), Some(b)) => {
+            let sizes = [size(a), size(b)];
+            let sizes = (sizes[0] != sizes[1]).then_some(sizes);
+            let differing = SETTINGS.iter().filter(|(key, ..)| a[key] != b[key]);
+            let settings = differing.map(|setting| [a, b].map(|it| described(setting, it)));
+            let all: Vec<[String; 2]> = sizes.into_iter().chain(settings).collect();
+            if all.is_empty() {
+                return ["same settings", "same settings"].map(str::to_owned);
+            }
+            [0, 1].map(|side| all.iter().map(|words| words[side].clone()).collect())
+        }
+        _ => [a, b].map(|request| match request {
             Some(request) => summary(request),
             None => vec!["settings unknown".to_owned()],
-        };
-        return SettingDifferences {
-            a: all(a),
-            b: all(b),
-        };
+        }),
     };
-    let mut found = SettingDifferences::default();
-    let sizes = [size(a), size(b)];
-    if sizes[0] != sizes[1] {
-        let [size_a, size_b] = sizes;
-        found.a.push(size_a);
-        found.b.push(size_b);
-    }
-    for setting in &SETTINGS {
-        let key = setting.key;
-        if a[key] != b[key] {
-            found.a.push(described(setting, &a[key]));
-            found.b.push(described(setting, &b[key]));
-        }
-    }
-    if found == SettingDifferences::default() {
-        let same = vec!["same settings".to_owned()];
-        return SettingDifferences {
-            a: same.clone(),
-            b: same,
-        };
-    }
-    found
-}
-
-const fn setting(key: &'static str, name: &'static str, none: &'static str) -> ComparedSetting {
-    ComparedSetting { key, name, none }
+    words.map(|words| words.join("  ·  "))
 }
 
 fn summary(request: &Value) -> Vec<String> {
     let main = ["model", "seed", "num_steps", "prompt"];
     SETTINGS
         .iter()
-        .filter(|setting| main.contains(&setting.key) && !request[setting.key].is_null())
-        .map(|setting| described(setting, &request[setting.key]))
+        .filter(|(key, ..)| main.contains(key) && !request[key].is_null())
+        .map(|setting| described(setting, request))
         .collect()
 }
 
@@ -114,17 +79,17 @@ fn size(request: &Value) -> String {
 }
 
 /// `seed 12`, `no mask`, `start image boat.png`.
-fn described(setting: &ComparedSetting, value: &Value) -> String {
-    match value {
-        Value::Null => setting.none.to_owned(),
-        Value::String(text) if text.trim().is_empty() => setting.none.to_owned(),
-        Value::Array(items) if items.is_empty() => setting.none.to_owned(),
+fn described((key, name, none): &ComparedSetting, request: &Value) -> String {
+    match &request[key] {
+        Value::Null => (*none).to_owned(),
+        Value::String(text) if text.trim().is_empty() => (*none).to_owned(),
+        Value::Array(items) if items.is_empty() => (*none).to_owned(),
         other => {
             let text = short(&value_text(other));
-            if matches!(setting.key, "prompt" | "negative_prompt") {
-                format!("{} “{text}”", setting.name)
+            if matches!(*key, "prompt" | "negative_prompt") {
+                format!("{name} “{text}”")
             } else {
-                format!("{} {text}", setting.name)
+                format!("{name} {text}")
             }
         }
     }
@@ -181,7 +146,7 @@ mod tests {
             "guidance_scale": 3.5, "prompt": "a boat", "mask": "/x/y/sky.png"});
         let b = json!({"model": "m", "seed": 13, "num_steps": 25, "width": 480, "height": 832,
             "guidance_scale": 3.5, "prompt": "a ship"});
-        let lines = differences(Some(&a), Some(&b)).lines();
+        let lines = differences(Some(&a), Some(&b));
         let expected = "832 × 480  ·  seed 12  ·  mask sky.png  ·  prompt “a boat”";
         assert_eq!(lines[0], expected);
         let expected = "480 × 832  ·  seed 13  ·  no mask  ·  prompt “a ship”";
@@ -193,20 +158,20 @@ mod tests {
         let lora = json!([{"path": "/l/film.safetensors", "strength": 0.800_000_01}]);
         let a = json!({"loras": lora, "prompt": "x".repeat(500)});
         let b = json!({"loras": [], "prompt": ""});
-        let found = differences(Some(&a), Some(&b));
-        assert_eq!(found.a[0], "LoRAs film.safetensors at 0.8");
-        assert_eq!(found.b, ["no LoRAs", "no prompt"]);
-        assert!(found.a[1].chars().count() < 100);
+        let [a, b] = differences(Some(&a), Some(&b));
+        assert!(a.starts_with("LoRAs film.safetensors at 0.8  ·  prompt “xxx"));
+        assert_eq!(b, "no LoRAs  ·  no prompt");
+        assert!(a.chars().count() < 140);
     }
 
     #[test]
     fn equal_and_unknown_settings_are_labelled_as_such() {
         let a = json!({"seed": 1});
         let same = differences(Some(&a), Some(&a));
-        assert_eq!(same.lines()[0], "same settings");
+        assert_eq!(same[0], "same settings");
         let unknown = differences(Some(&a), None);
         let expected = ["seed 1".to_owned(), "settings unknown".to_owned()];
-        assert_eq!(unknown.lines(), expected);
+        assert_eq!(unknown, expected);
         // Whatever a file holds.
         differences(Some(&json!([1, 2])), Some(&json!("text")));
     }

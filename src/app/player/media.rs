@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{SheetCells, Video};
-use safelight_core::media::{self, VideoReader};
+use safelight_core::media::{self, VideoFormat, VideoReader};
 use safelight_core::naming::numbered_path;
 use serde_json::{Value, json};
 
@@ -78,15 +78,18 @@ impl ViewedMedia {
         settings.as_ref()?.get("request")
     }
 
-    /// The files to delete: the video, all images of a batch of this session, or the image at `shown`.
+    /// The files to delete: the video, also one that was written as numbered images, all images of a batch of this
+    /// session, or the image at `shown`.
     pub fn trash_requests(&self, shown: usize) -> Vec<TrashRequest> {
-        if self.is_video {
-            vec![TrashRequest::video(self.path_of(shown))]
-        } else if self.job.is_some() {
-            let paths = self.paths.iter();
-            paths.map(|path| TrashRequest::image(path)).collect()
+        let request = |path: &Path| TrashRequest {
+            path: path.to_owned(),
+            is_frame: self.is_video
+                && VideoFormat::from_path(path).is_ok_and(VideoFormat::is_still),
+        };
+        if self.job.is_some() && !self.is_video {
+            self.paths.iter().map(|path| request(path)).collect()
         } else {
-            vec![TrashRequest::image(self.path_of(shown))]
+            vec![request(self.path_of(shown))]
         }
     }
 
@@ -343,19 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn missing_files_folders_and_unreadable_files_fail_to_open() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notes.mp4");
-        let wake: ViewerWake = Arc::new(|| {});
-        assert!(open(&path, 4096, &wake).is_err_and(|err| err.summary.contains("does not exist")));
-        assert!(open(folder.path(), 4096, &wake).is_err());
-        for text in ["just words", ""] {
-            std::fs::write(&path, text).unwrap();
-            assert!(open(&path, 4096, &wake).is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn images_larger_than_a_texture_are_scaled_down_and_report_their_true_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wide.png");
@@ -364,21 +354,5 @@ mod tests {
         let opened = open(&path, 256, &(Arc::new(|| {}) as ViewerWake)).unwrap();
         assert_eq!(opened.media.width, 600);
         assert_eq!(opened.frames.image(0).unwrap().width, 256);
-    }
-
-    #[test]
-    fn prompt_is_read_from_own_settings_and_foreign_settings_have_none() {
-        let mut file = ViewedMedia {
-            paths: vec!["/a/boat.mp4".into()],
-            settings: vec![Some(json!({"request": {"seed": 12, "prompt": "a boat"}}))],
-            ..ViewedMedia::default()
-        };
-        assert_eq!(file.prompt(0), Some("a boat"));
-        assert_eq!(file.name_of(0), "boat.mp4");
-        // Another program's settings have other names and kinds.
-        for settings in [None, Some(json!(["what", "is this"]))] {
-            file.settings = vec![settings];
-            assert_eq!(file.prompt(0), None);
-        }
     }
 }

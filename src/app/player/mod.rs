@@ -144,16 +144,8 @@ impl FramePlayer {
         self.playhead.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.playhead.is_empty()
-    }
-
     pub fn index(&self) -> usize {
         self.playhead.index()
-    }
-
-    pub fn is_playing(&self) -> bool {
-        self.playhead.is_playing()
     }
 
     fn path(&self) -> &Path {
@@ -232,71 +224,5 @@ impl FullScreen {
             cx.ctx.send_viewport_cmd(command);
         }
         is_wanted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn video(num_frames: usize, fps: f64) -> Arc<Video> {
-        let image = Arc::new(RgbPixels::new(1, 1, vec![0; 3]).unwrap());
-        Arc::new(Video {
-            frames: vec![image; num_frames],
-            fps,
-        })
-    }
-
-    #[test]
-    fn a_video_comes_round_after_its_length() {
-        let mut player = FramePlayer::of_video(video(17, 8.0));
-        let mut now = 0.0;
-        for frame in 0..34 {
-            assert_eq!(player.index(), frame % 17);
-            now += player.tick(now, PlaybackOptions::default()).unwrap();
-            // The window wakes a little early.
-            now -= 0.015;
-            player.tick(now, PlaybackOptions::default());
-        }
-        assert!((now - 34.0 / 8.0).abs() < 0.6, "{now}");
-    }
-
-    #[test]
-    fn a_paused_video_asks_for_no_time() {
-        let mut player = FramePlayer::of_video(video(5, 8.0));
-        player.playhead.toggle();
-        assert_eq!(player.tick(1.0, PlaybackOptions::default()), None);
-        player.playhead.step(-1);
-        assert_eq!(player.index(), 4);
-        player.playhead.step(1);
-        assert_eq!(player.index(), 0);
-        player.playhead.show(99);
-        assert_eq!(player.index(), 4);
-    }
-
-    #[test]
-    fn single_images_and_batches_do_not_play_but_batches_can_be_stepped() {
-        let mut image = FramePlayer::of_video(video(1, 8.0));
-        assert_eq!(image.tick(0.0, PlaybackOptions::default()), None);
-        image.playhead.toggle();
-        assert!(!image.is_playing());
-        let media = ViewedMedia {
-            fps: 8.0,
-            ..ViewedMedia::default()
-        };
-        let mut batch = FramePlayer::new(media, ViewerFrames::Memory(video(4, 8.0)), 0);
-        assert_eq!(batch.tick(1.0, PlaybackOptions::default()), None);
-        batch.playhead.step(-1);
-        assert_eq!((batch.index(), batch.can_play()), (3, false));
-    }
-
-    #[test]
-    fn a_section_in_front_leaves_the_frame_that_is_looked_at() {
-        let mut player = FramePlayer::of_video(video(10, 8.0));
-        player.playhead.show(3);
-        player.grow(video(25, 8.0), true);
-        assert_eq!((player.len(), player.index()), (25, 18));
-        player.grow(video(40, 8.0), false);
-        assert_eq!((player.len(), player.index()), (40, 18));
     }
 }

@@ -264,22 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn a_small_image_is_there_at_once_and_a_large_one_a_moment_later() {
-        let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
-        texture.show_image(&ctx, &small(8));
-        assert_eq!(width(&texture), Some(8));
-        let image = large(1024);
-        texture.begin(&ctx, &ViewerContent::Image(Arc::clone(&image)));
-        let next = texture.next.as_ref().map(|next| &next.image);
-        assert!(matches!(next, Some(NextImage::Coming(_))), "aside");
-        assert_eq!(width(&texture), Some(8), "what was there stays");
-        until(|| {
-            texture.show_image(&ctx, &image);
-            width(&texture) == Some(1024)
-        });
-    }
-
-    #[test]
     fn uploads_appear_in_order_and_the_last_image_stays() {
         let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
         let mut seen = Vec::new();

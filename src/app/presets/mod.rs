@@ -86,9 +86,8 @@ impl OwnPresets {
                     self.take(loaded, cx);
                     if let Some(aside) = aside {
                         let text = "the presets file was damaged, and a new one was started";
-                        let card = JobError::new(JobErrorKind::InvalidRequest, text);
-                        let card = card.advise(format!("The old one is kept as {aside}"));
-                        cx.notify(NoticeSeverity::Warning, card);
+                        let advice = format!("The old one is kept as {aside}");
+                        cx.notices.show(UserNotice::warning(text, advice));
                     }
                 }
                 Err(err) => {
@@ -144,31 +143,4 @@ pub struct PresetChoice {
     pub name: String,
     pub note: String,
     pub values: PresetValues,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn preset_commands_without_a_model_do_nothing_and_a_broken_file_warns_once() {
-        let (mut presets, mut cx) = (OwnPresets::default(), AppContext::alone());
-        let form = cx.form.clone();
-        for command in [
-            PresetsCommand::Undo,
-            PresetsCommand::Save("mine".to_owned()),
-        ] {
-            presets.update(command, &InputSlots::default(), &mut cx);
-        }
-        assert!(cx.form == form && cx.notices.all().is_empty());
-        let broken = || LoadedPresets {
-            problems: vec!["line 3 is no preset".to_owned()],
-            ..LoadedPresets::default()
-        };
-        presets.take(broken(), &mut cx);
-        presets.take(broken(), &mut cx);
-        assert_eq!(cx.notices.all().len(), 1);
-        presets.take(LoadedPresets::default(), &mut cx);
-        assert!(cx.notices.all().is_empty(), "it was mended");
-    }
 }

@@ -188,16 +188,6 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_name_takes_the_place_of_its_beginning() {
-        let mut prompt = "größe: __se on it".to_owned();
-        let mut typing = cursor_at(11);
-        typing.update(&prompt, NAMES.into_iter());
-        typing.accept(&mut prompt, 0);
-        assert_eq!(prompt, "größe: __seasons__ on it");
-        assert_eq!(typing.wanted_cursor, Some(18));
-    }
-
-    #[test]
     fn a_declined_offer_comes_back_with_the_next_name() {
         let mut typing = cursor_at(4);
         typing.update("__an", NAMES.into_iter());

@@ -78,10 +78,11 @@ impl PromptCounting {
         }
     }
 
-    fn due(&mut self, prompts: PromptsToCount, now: f64) -> CountDue {
+    /// Seconds until this is to be counted; `None` if it is counted, or another count runs.
+    fn due(&mut self, prompts: PromptsToCount, now: f64) -> Option<f64> {
         if self.prompts.as_ref() == Some(&prompts) {
             self.wanted = None;
-            return CountDue::Nothing;
+            return None;
         }
         let since = match &self.wanted {
             Some((wanted, since)) if *wanted == prompts => *since,
@@ -95,13 +96,7 @@ impl PromptCounting {
             }
         };
         let left = PAUSE_SECS - (now - since);
-        if self.running.is_busy() {
-            CountDue::Nothing
-        } else if left > 0.0 {
-            CountDue::In(left)
-        } else {
-            CountDue::Now
-        }
+        (!self.running.is_busy()).then_some(left.max(0.0))
     }
 
     /// Counts what the form says, if that is another text than the last one.
@@ -121,9 +116,9 @@ impl PromptCounting {
             return;
         }
         match self.due(prompts, cx.now_secs) {
-            CountDue::Nothing => {}
-            CountDue::In(secs) => cx.wake_in(secs),
-            CountDue::Now => self.start(cx),
+            Some(secs) if secs > 0.0 => cx.wake_in(secs),
+            Some(_) => self.start(cx),
+            None => {}
         }
     }
 
@@ -156,14 +151,6 @@ impl PromptCounting {
             }
         });
     }
-}
-
-#[derive(Debug, PartialEq)]
-enum CountDue {
-    Nothing,
-    Now,
-    /// After this number of seconds.
-    In(f64),
 }
 
 fn prompts_to_count(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
@@ -214,16 +201,16 @@ mod tests {
     #[test]
     fn counting_waits_for_a_pause_and_counts_nothing_twice() {
         let mut counting = PromptCounting::default();
-        assert_eq!(counting.due(prompts("a"), 1.0), CountDue::In(PAUSE_SECS));
-        assert_eq!(counting.due(prompts("ab"), 1.125), CountDue::In(PAUSE_SECS));
-        assert_eq!(counting.due(prompts("ab"), 1.5), CountDue::Now);
+        assert_eq!(counting.due(prompts("a"), 1.0), Some(PAUSE_SECS));
+        assert_eq!(counting.due(prompts("ab"), 1.125), Some(PAUSE_SECS));
+        assert_eq!(counting.due(prompts("ab"), 1.5), Some(0.0));
         counting.prompts = counting.wanted.take().map(|(prompts, _)| prompts);
         let (postbox, running) = BackgroundTask::new(&egui::Context::default());
         counting.running = running;
-        assert_eq!(counting.due(prompts("ab"), 2.0), CountDue::Nothing);
-        assert_eq!(counting.due(prompts("abc"), 2.0), CountDue::Nothing);
+        assert_eq!(counting.due(prompts("ab"), 2.0), None);
+        assert_eq!(counting.due(prompts("abc"), 2.0), None);
         drop(postbox);
         counting.poll();
-        assert_eq!(counting.due(prompts("abc"), 2.5), CountDue::Now);
+        assert_eq!(counting.due(prompts("abc"), 2.5), Some(0.0));
     }
 }

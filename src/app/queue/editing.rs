@@ -7,21 +7,13 @@ use crate::app::queue::jobs::{RemovedJob, WaitingJob};
 
 pub struct EditedJob {
     pub id: JobId,
-    form: GenerateForm,
-    inputs: InputSlots,
+    /// The user's form, which is restored afterwards.
+    pub(in crate::app) form: GenerateForm,
+    pub(in crate::app) inputs: InputSlots,
     is_seed_used: bool,
 }
 
 impl EditedJob {
-    /// The user's form, which is restored afterwards.
-    pub(in crate::app) fn own_form(&self) -> &GenerateForm {
-        &self.form
-    }
-
-    pub(in crate::app) fn own_inputs(&self) -> &InputSlots {
-        &self.inputs
-    }
-
     /// A file may still arrive for what stood there before.
     pub(super) fn poll(&mut self, cx: &mut AppContext) {
         self.inputs.poll_for(&mut self.form, false, cx);
@@ -41,10 +33,8 @@ impl JobQueue {
         };
         if cx.models.get(&request.model).is_none() {
             let text = format!("the model of this job is not here: {}", request.model);
-            let err = JobError::new(JobErrorKind::BadModel, text)
-                .advise("Search for models again, or remove the job");
-            cx.tell_about(NoticeCause::Models, NoticeSeverity::Warning, err);
-            return;
+            let notice = UserNotice::warning(text, "Search for models again, or remove the job");
+            return cx.notices.show(notice.about(NoticeCause::Models));
         }
         self.editing = Some(EditedJob {
             id,
@@ -62,7 +52,7 @@ impl JobQueue {
         }
     }
 
-    pub(in crate::app) fn end_edit(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) {
+    pub(super) fn end_edit(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) {
         if let Some(editing) = self.editing.take() {
             cx.replace_form(editing.form);
             *inputs = editing.inputs;
@@ -120,26 +110,5 @@ impl JobQueue {
         let at = at.map_or(self.waiting.len(), |at| at + 1);
         self.waiting.insert(at, copy);
         self.touch();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_whose_model_is_gone_is_not_changed_and_the_form_stays() {
-        let (mut queue, mut inputs) = (JobQueue::default(), InputSlots::default());
-        let mut cx = AppContext::alone();
-        cx.form.prompt = "mine".to_owned();
-        let mut request = crate::app::queue::tests::request("theirs");
-        request.model = "gone".to_owned();
-        queue.add(vec![request], &cx);
-        let id = queue.waiting[0].id;
-        queue.edit(id, &mut inputs, &mut cx);
-        assert!(queue.editing.is_none() && cx.form.prompt == "mine");
-        assert!(cx.notices.all()[0].summary.contains("is not here: gone"));
-        queue.duplicate(id, &cx);
-        assert_eq!(queue.waiting.len(), 2);
     }
 }

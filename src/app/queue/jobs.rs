@@ -9,7 +9,7 @@ use safelight_core::job::{
 use safelight_core::job_update::JobOutput;
 use safelight_core::media::{MediaError, open_rgb};
 
-use crate::app::choices::{QueueEndAction, StripResult};
+use crate::app::choices::StripResult;
 use crate::app::inputs::opening::continue_file;
 use crate::app::pending::BackgroundTask;
 use crate::app::thumbs::ThumbSource;
@@ -42,14 +42,6 @@ pub struct StoppedJob {
     pub why: StopReason,
     /// Text on its progress; empty if nothing of it exists.
     pub progress: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseScope {
-    /// Pauses this job only: it stops and others start.
-    Job,
-    /// With the whole queue: it is the first one again.
-    Queue,
 }
 
 #[derive(Clone, Debug)]
@@ -88,6 +80,9 @@ impl WaitingJob {
 }
 
 impl StoppedJob {
+    pub fn has_failed(&self) -> bool {
+        matches!(self.why, StopReason::Failed(_))
+    }
     pub fn is_interrupted(&self) -> bool {
         matches!(self.why, StopReason::Unfinished)
     }
@@ -194,14 +189,6 @@ impl ResultItem {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ActionCountdown {
-    pub action: QueueEndAction,
-    /// On the window's clock.
-    pub(super) ends_at: f64,
-    pub secs_left: u32,
-}
-
 pub type SuspendMachine = Arc<dyn Fn() -> Result<(), JobError> + Send + Sync>;
 
 /// Grids of this session that are remembered when all is done: an undo may bring a job of one back.
@@ -209,18 +196,13 @@ const MAX_DONE: usize = 100;
 
 #[derive(Default)]
 pub(super) struct GridSheets {
-    records: Vec<GridRecord>,
-    pub(super) making: BackgroundTask<SheetMade>,
+    pub(super) records: Vec<GridRecord>,
+    pub(super) making: BackgroundTask<(GridId, Result<PathBuf, MediaError>)>,
     /// The state of the queue that was looked at last.
     pub(super) looked: Option<u64>,
 }
 
-pub(super) struct SheetMade {
-    pub(super) id: GridId,
-    pub(super) written: Result<PathBuf, MediaError>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridProgress {
     pub num_made: usize,
     pub num_failed: usize,
@@ -231,10 +213,6 @@ impl GridSheets {
         let begun = grids.into_iter();
         let begun = begun.filter_map(|grid| GridRecord::begin(grid, requests));
         self.records.extend(begun);
-    }
-
-    pub fn restore(&mut self, records: Vec<GridRecord>) {
-        self.records.extend(records);
     }
 
     pub fn finish_cell(&mut self, request: &JobRequest, path: &Path) {
@@ -252,10 +230,6 @@ impl GridSheets {
     pub fn get_mut(&mut self, id: GridId) -> Option<&mut GridRecord> {
         let mut records = self.records.iter_mut();
         records.find(|record| record.grid.id == id)
-    }
-
-    pub fn all(&self) -> impl Iterator<Item = &GridRecord> {
-        self.records.iter()
     }
 
     pub fn forget_oldest(&mut self) {

@@ -22,7 +22,7 @@ impl JobQueue {
     pub(super) fn restore(&mut self, restored: RestoredQueue, cx: &mut AppContext) {
         self.keeping.lock = restored.lock.map(Arc::new);
         self.forgotten.extend(restored.file.forgotten);
-        self.grids.restore(restored.file.grids);
+        self.grids.records.extend(restored.file.grids);
         let has_old = !restored.waiting.is_empty() || !restored.stopped.is_empty();
         self.waiting.extend(restored.waiting);
         self.stopped.extend(restored.stopped);

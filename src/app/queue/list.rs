@@ -9,9 +9,7 @@ use crate::app::background::survived;
 use crate::app::choices::{MoveTarget, QueueEndAction, StripResult};
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
-use crate::app::queue::jobs::{
-    ActionCountdown, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
-};
+use crate::app::queue::jobs::{RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
 
 const COUNTDOWN_SECS: f64 = 30.0;
 /// So many can come back into the strip; of older ones the files alone come back.
@@ -163,21 +161,15 @@ impl JobQueue {
             self.countdown = None;
             return;
         }
-        let action = self.after;
-        let ends_at = match self.countdown {
-            Some(countdown) => countdown.ends_at,
-            None => cx.now_secs + COUNTDOWN_SECS,
-        };
+        let begun = self.countdown.map(|(ends_at, _)| ends_at);
+        let ends_at = begun.unwrap_or(cx.now_secs + COUNTDOWN_SECS);
         let secs_left = (ends_at - cx.now_secs).max(0.0);
-        self.countdown = Some(ActionCountdown {
-            action,
-            ends_at,
-            secs_left: secs_left.ceil() as u32,
-        });
+        self.countdown = Some((ends_at, secs_left.ceil() as u32));
         if secs_left > 0.0 {
             cx.wake_in(secs_left - (secs_left.ceil() - 1.0));
         } else if self.keeping.is_kept(self.revision()) {
-            (self.after, self.countdown) = (QueueEndAction::Nothing, None);
+            self.countdown = None;
+            let action = std::mem::take(&mut self.after);
             self.do_after(action, cx);
         }
     }

@@ -28,8 +28,8 @@ use crate::app::state::PanelPlace;
 use crate::app::undo::UndoAction;
 use crate::worker::UnfinishedJob;
 use editing::EditedJob;
-use jobs::{ActionCountdown, GridSheets, SuspendMachine};
-pub use jobs::{PauseScope, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
+use jobs::{GridSheets, SuspendMachine};
+pub use jobs::{RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
 use queue_saving::{QueueStore, RestoredQueue};
 pub use running::RunningJob;
 use submit::OpeningFiles;
@@ -72,10 +72,10 @@ pub struct JobQueue {
     pub several: Option<MultiFilePrompt>,
     /// Images on their way to become a job each.
     pub opening: Vec<OpeningFiles>,
-    /// Number of file groups so far: the number of the last one.
-    num_openings: u64,
+
     pub after: QueueEndAction,
-    pub countdown: Option<ActionCountdown>,
+    /// When `after` is done on the window's clock, and the seconds until then.
+    pub countdown: Option<(f64, u32)>,
     /// A job has ended since `after` was chosen.
     has_worked: bool,
     /// Sends the machine to sleep in another way than its own.
@@ -136,7 +136,6 @@ impl JobQueue {
                 cx.form.set_seed(random_seed());
                 cx.is_seed_used = false;
             }
-            QueueCommand::KeepSeed => cx.is_seed_used = false,
             QueueCommand::Open(is_open) => self.open(is_open, cx),
             QueueCommand::Toggle => self.open(cx.drawn.queue == PanelPlace::Nowhere, cx),
             QueueCommand::Move(id, place) => self.move_job(id, place),
@@ -153,7 +152,6 @@ impl JobQueue {
                 self.restart(id);
                 cx.notices.end(&NoticeCause::Job(id));
             }
-            QueueCommand::ReleaseHeld => self.release_held(),
             QueueCommand::ClearHeld => {
                 let ids: Vec<JobId> = self.held_jobs().collect();
                 self.remove_all(&ids, inputs, cx);
@@ -166,32 +164,15 @@ impl JobQueue {
             }
             QueueCommand::PauseAll => {
                 self.is_paused = true;
-                self.pause_running(PauseScope::Queue);
+                self.pause_running(false);
             }
-            QueueCommand::PauseAfter(pauses) => self.pauses_after = pauses,
-            QueueCommand::PauseRunning => self.pause_running(PauseScope::Job),
-            QueueCommand::WaitNoMore => {
-                if let Some(job) = &self.running {
-                    job.cancel.wait_no_more();
-                }
-            }
+            QueueCommand::PauseRunning => self.pause_running(true),
             QueueCommand::GoOn => {
                 self.is_paused = false;
                 self.pauses_after = false;
             }
             QueueCommand::Ask(several) => self.several = Some(several),
             QueueCommand::Take(choice) => self.take_several(choice, inputs, loras, cx),
-            QueueCommand::StopOpening(number) => {
-                if let Some(opening) = self.opening.iter().find(|it| it.number == number) {
-                    opening.stop.cancel();
-                }
-            }
-            QueueCommand::After(after) => {
-                (self.after, self.countdown, self.has_worked) = (after, None, false);
-            }
-            QueueCommand::StopCountdown => {
-                (self.after, self.countdown) = (QueueEndAction::Nothing, None);
-            }
         }
     }
 
@@ -267,11 +248,16 @@ impl JobQueue {
         cx.offer_undo(name, done, UndoAction::Jobs { jobs, was_paused });
     }
 
-    fn pause_running(&mut self, scope: PauseScope) {
+    /// Sets the action after the last job, which is not done for jobs that have ended already.
+    pub fn set_after(&mut self, after: QueueEndAction) {
+        (self.after, self.countdown, self.has_worked) = (after, None, false);
+    }
+
+    fn pause_running(&mut self, is_set_aside: bool) {
         if let Some(job) = &mut self.running
             && !job.cancel.is_cancelled()
         {
-            job.pause = Some(scope);
+            job.is_set_aside = is_set_aside;
             job.cancel.pause();
         }
     }
@@ -315,21 +301,5 @@ mod tests {
         // What is not there any more is nothing to take back.
         queue.remove_all(&[JobId(1)], &mut inputs, &mut cx);
         assert_eq!(cx.undo.last(), None);
-    }
-
-    #[test]
-    fn a_paused_queue_that_is_cleared_is_not_paused_any_more_until_that_is_undone() {
-        let (mut queue, mut inputs) = (JobQueue::default(), InputSlots::default());
-        let mut cx = AppContext::alone();
-        queue.add(["a", "b"].map(request).into(), &cx);
-        queue.is_paused = true;
-        let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
-        queue.remove_all(&ids[..1], &mut inputs, &mut cx);
-        assert!(queue.is_paused, "another job waits");
-        let loras = LoraLibrary::default();
-        queue.update(QueueCommand::Clear, &mut inputs, &loras, &mut cx);
-        assert!(!queue.is_paused && queue.waiting.is_empty());
-        put_back(&mut queue, &mut cx);
-        assert!(queue.is_paused && queue.waiting.len() == 1);
     }
 }

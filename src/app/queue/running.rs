@@ -11,7 +11,7 @@ use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::usual_share;
 use crate::app::player::FramePlayer;
 use crate::app::prelude::*;
-use crate::app::queue::jobs::{PauseScope, WaitingJob};
+use crate::app::queue::jobs::WaitingJob;
 
 #[derive(Debug)]
 pub struct RunningJob {
@@ -22,7 +22,8 @@ pub struct RunningJob {
     pub request: JobRequest,
     pub device: DeviceChoice,
     pub cancel: CancelToken,
-    pub pause: Option<PauseScope>,
+    /// It is paused alone and set aside: others start.
+    pub is_set_aside: bool,
     pub recipe: Option<Recipe>,
     pub device_line: Option<String>,
     pub stage: Option<Stage>,
@@ -51,7 +52,7 @@ impl RunningJob {
             request,
             device: DeviceChoice::default(),
             cancel,
-            pause: None,
+            is_set_aside: false,
             recipe: None,
             device_line: None,
             stage: None,
@@ -158,13 +159,10 @@ impl RunningJob {
 
     /// The image of one latent frame, counted around.
     pub fn preview(&self, turn: usize) -> Option<&Arc<RgbPixels>> {
-        let known = || self.previews.iter().flatten();
-        let count = known().count();
-        if count == 0 {
-            None
-        } else {
-            known().nth(turn % count)
-        }
+        self.previews
+            .iter()
+            .flatten()
+            .nth(turn % self.num_previews().max(1))
     }
 
     /// Number of latent frames with a preview.
@@ -187,7 +185,8 @@ impl RunningJob {
             }
             _ => 0.0,
         };
-        if let (true, Some((step, num_steps))) = (self.is_with_expert(), self.step) {
+        let is_with_expert = matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow));
+        if let (true, Some((step, num_steps))) = (is_with_expert, self.step) {
             // One count over both experts, of whom each makes an unknown part.
             let stages = recipe.stages.iter().copied();
             let before: f32 = stages
@@ -206,10 +205,6 @@ impl RunningJob {
             Some(sections) => sections.decoded(self.section).num_frames as usize,
             None => self.request.num_decoded(),
         }
-    }
-
-    fn is_with_expert(&self) -> bool {
-        matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
     }
 
     fn stage_progress(&self) -> f32 {

@@ -1,16 +1,12 @@
 //! Scheduling: a waiting job gets the worker, and at its end the next one follows.
 
-use std::path::Path;
-
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::duration_text;
 
 use crate::app::memory::planning::MemoryPlanning;
 use crate::app::prelude::*;
-use crate::app::queue::jobs::{
-    PauseScope, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
-};
+use crate::app::queue::jobs::{RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
 use crate::app::queue::{JobQueue, RunningJob};
 use crate::app::undo::UndoAction;
 use crate::worker::{WorkerCommand, WorkerHandle};
@@ -57,9 +53,12 @@ impl JobQueue {
     fn lose_worker(&mut self, job: WaitingJob, cx: &mut AppContext) {
         self.waiting.push_front(job);
         self.is_paused = true;
-        let log = cx.paths.as_ref().map(|paths| paths.log_file());
+        let mut advice = "Close Safelight and open it again: the queue is kept".to_owned();
+        if let Some(paths) = &cx.paths {
+            advice = format!("{advice}; the log says why: {}", paths.log_file().display());
+        }
         let text = "the worker of this window has ended";
-        let err = JobError::new(JobErrorKind::Internal, text).advise(reopen_advice(log.as_deref()));
+        let err = JobError::new(JobErrorKind::Internal, text).advise(advice);
         cx.notify(NoticeSeverity::Error, err);
     }
 
@@ -179,12 +178,12 @@ impl JobQueue {
             resume: folder.map(|jobs| jobs.join(job.id.to_string())),
             ..job.to_idle()
         };
-        if job.pause == Some(PauseScope::Queue) {
-            self.waiting.push_front(idle);
-        } else {
+        if job.is_set_aside {
             self.stop(StoppedJob::new(idle, StopReason::Paused));
             // Its folder contains its progress.
             self.find_left(cx);
+        } else {
+            self.waiting.push_front(idle);
         }
         cx.say("Paused; it can be resumed");
     }
@@ -192,15 +191,6 @@ impl JobQueue {
 
 fn job_text(prompt: &str) -> String {
     format!("The job: {}", one_line(prompt, MAX_PROMPT))
-}
-
-fn reopen_advice(log: Option<&Path>) -> String {
-    match log.map(Path::display) {
-        None => "Close Safelight and open it again: the queue is kept".to_owned(),
-        Some(log) => {
-            format!("Close Safelight and open it again: the queue is kept; the log says why: {log}")
-        }
-    }
 }
 
 /// A cancelled job can be put back, to be made from its beginning.

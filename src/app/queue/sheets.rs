@@ -1,6 +1,6 @@
 //! Grids of the queue: their open cells, cancelling, and the contact sheet at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safelight_core::job::{GridId, GridRecord, JobGrid, write_sheet};
 use safelight_core::naming;
@@ -8,7 +8,7 @@ use safelight_core::naming;
 use crate::app::inputs::InputSlots;
 use crate::app::prelude::*;
 use crate::app::queue::JobQueue;
-use crate::app::queue::jobs::{GridProgress, SheetMade, StopReason};
+use crate::app::queue::jobs::GridProgress;
 
 impl JobQueue {
     /// The grid that a job is a cell of, where it is known, and the cell's number from 0.
@@ -20,20 +20,17 @@ impl JobQueue {
     pub fn grid_progress(&self, id: GridId) -> GridProgress {
         let num_failed = self.failed_cells().filter(|(of, _)| *of == id).count();
         let record = self.grids.get(id);
-        record.map_or_else(GridProgress::default, |record| GridProgress {
-            num_made: record.made.len(),
+        GridProgress {
+            num_made: record.map_or(0, |record| record.made.len()),
             num_failed,
-        })
+        }
     }
 
     /// Cells whose jobs run, wait or can resume.
     fn open_cells(&self) -> impl Iterator<Item = (GridId, usize)> {
         let running = self.running.iter().map(|job| &job.request);
         let waiting = self.waiting.iter().map(|job| &job.request);
-        let stopped = self.stopped.iter().filter(|stopped| match stopped.why {
-            StopReason::Paused | StopReason::Unfinished => true,
-            StopReason::Failed(_) => false,
-        });
+        let stopped = self.stopped.iter().filter(|it| !it.has_failed());
         let stopped = stopped.map(|stopped| &stopped.job.request);
         running
             .chain(waiting)
@@ -42,10 +39,7 @@ impl JobQueue {
     }
 
     fn failed_cells(&self) -> impl Iterator<Item = (GridId, usize)> {
-        let failed = self
-            .stopped
-            .iter()
-            .filter(|stopped| matches!(stopped.why, StopReason::Failed(_)));
+        let failed = self.stopped.iter().filter(|it| it.has_failed());
         failed.filter_map(|stopped| stopped.job.request.cell())
     }
 
@@ -56,7 +50,7 @@ impl JobQueue {
             let mut cells = self.open_cells().chain(self.failed_cells());
             record.lacks_sheet() || cells.any(|(of, _)| of == id)
         };
-        let records = self.grids.all().filter(|record| is_open(record));
+        let records = self.grids.records.iter().filter(|record| is_open(record));
         records.cloned().collect()
     }
 
@@ -78,8 +72,8 @@ impl JobQueue {
 
     /// Has the sheets made of grids of which no cell is to come any more, one at a time.
     pub(super) fn tend_grids(&mut self, cx: &mut AppContext) {
-        if let Some(made) = self.grids.making.take() {
-            self.take_sheet(made, cx);
+        if let Some((id, written)) = self.grids.making.take() {
+            self.take_sheet(id, written, cx);
         }
         if self.grids.making.is_busy() || self.grids.looked == Some(self.revision()) {
             return;
@@ -89,7 +83,7 @@ impl JobQueue {
             let id = record.grid.id;
             record.lacks_sheet() && !self.open_cells().any(|(of, _)| of == id)
         };
-        let Some(record) = self.grids.all().find(is_due).cloned() else {
+        let Some(record) = self.grids.records.iter().find(is_due).cloned() else {
             self.grids.forget_oldest();
             return;
         };
@@ -103,7 +97,7 @@ impl JobQueue {
             let folder = record.folder().unwrap_or_else(|| Path::new(""));
             let out = folder.join(format!("{}_{}.png", naming::timestamp(), record.stem()));
             let written = write_sheet(&record, &|index| failed.contains(&index), &out);
-            SheetMade { id, written }
+            (id, written)
         });
         if let Some(making) = making {
             self.grids.making = making;
@@ -114,8 +108,12 @@ impl JobQueue {
         }
     }
 
-    fn take_sheet(&mut self, made: SheetMade, cx: &mut AppContext) {
-        let SheetMade { id, written } = made;
+    fn take_sheet(
+        &mut self,
+        id: GridId,
+        written: Result<PathBuf, MediaError>,
+        cx: &mut AppContext,
+    ) {
         // A failed sheet is not retried for ever: the next finished cell tries again.
         let Some(record) = self.grids.get_mut(id) else {
             return;
@@ -126,15 +124,14 @@ impl JobQueue {
         match written {
             Ok(path) => {
                 let text = format!("the contact sheet of the {name} is saved beside the results");
-                let notice = JobError::new(JobErrorKind::Internal, text)
-                    .advise("Click a cell to open that result");
+
                 let show = NoticeAction {
                     label: "Show",
                     explanation: "Look at the contact sheet",
                     command: PlayerCommand::PlayFile(path.clone()).into(),
                 };
-                cx.notices
-                    .show(UserNotice::new(NoticeSeverity::Info, notice).with(vec![show]));
+                let notice = UserNotice::info(text, "Click a cell to open that result");
+                cx.notices.show(notice.with(vec![show]));
                 cx.push(PlayerCommand::ShowSheet(path));
             }
             Err(err) => {

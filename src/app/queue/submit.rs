@@ -140,7 +140,7 @@ impl JobQueue {
         form.inputs = inputs.inputs_for(&cx.form, &spec);
         // Each image says which shape its own video has.
         form.size = SizeChoice::Auto;
-        self.num_openings += 1;
+
         let (num_files, stop) = (paths.len(), CancelToken::default());
         let is_stopped = stop.clone();
         let files = cx.background.stream("images", move |postbox| {
@@ -153,7 +153,6 @@ impl JobQueue {
             }
         });
         self.opening.push(OpeningFiles {
-            number: self.num_openings,
             num_files,
             num_done: 0,
             stop,
@@ -262,11 +261,10 @@ fn say_refused(errors: &[FieldError], cx: &mut AppContext) {
 }
 
 pub struct OpeningFiles {
-    pub number: u64,
     pub num_files: usize,
     pub num_done: usize,
     pub stop: CancelToken,
-    files: TaskStream<(PathBuf, Result<OpenedInput, JobError>)>,
+    files: BackgroundTask<(PathBuf, Result<OpenedInput, JobError>)>,
     num_jobs: usize,
     num_seeds: u64,
     problems: Vec<JobError>,
@@ -285,21 +283,18 @@ impl OpeningFiles {
         if problems.is_empty() {
             return;
         }
-        let summary = files_unused_text(problems.len(), self.num_files);
+        let all = self.num_files;
+        let summary = match problems.len() {
+            count if count == all => format!("none of the {all} files could be used"),
+            1 => format!("one of {all} files could not be used"),
+            count => format!("{count} of {all} files could not be used"),
+        };
         let named = problems.iter().take(MAX_NAMED);
         let mut lines: Vec<String> = named.map(|err| sentence(&err.summary)).collect();
         if problems.len() > MAX_NAMED {
             lines.push(format!("and {} more", problems.len() - MAX_NAMED));
         }
-        let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(lines.join("\n"));
-        cx.tell_about(NoticeCause::Inputs, NoticeSeverity::Warning, err);
-    }
-}
-
-fn files_unused_text(count: usize, all: usize) -> String {
-    match (count, all) {
-        (count, all) if count == all => format!("none of the {all} files could be used"),
-        (1, all) => format!("one of {all} files could not be used"),
-        (count, all) => format!("{count} of {all} files could not be used"),
+        let notice = UserNotice::warning(summary, lines.join("\n"));
+        cx.notices.show(notice.about(NoticeCause::Inputs));
     }
 }

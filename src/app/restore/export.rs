@@ -74,19 +74,15 @@ fn copy(path: PathBuf, workflow: &ComfyWorkflow, cx: &mut AppContext) {
     let text = workflow.to_text();
     cx.push(DesktopCommand::CopyText(text.clone()));
     let summary = format!("the workflow of {} is on the clipboard", name_of(&path));
-    let how = "Save it as a .json file and open that in ComfyUI".to_owned();
-    let lines: Vec<String> = [how].into_iter().chain(workflow.notes.clone()).collect();
-    let card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(lines.join(".\n"));
-    let severity = if workflow.notes.is_empty() {
-        NoticeSeverity::Info
-    } else {
-        NoticeSeverity::Warning
+    let how = "Save it as a .json file and open that in ComfyUI";
+    let notice = match workflow.notes.as_slice() {
+        [] => UserNotice::info(summary, how),
+        notes => UserNotice::warning(summary, format!("{how}.\n{}", notes.join(".\n"))),
     };
     let save = NoticeAction {
         label: "Save as file…",
         explanation: "Choose where to save the workflow as a .json file",
         command: RestoreCommand::SaveWorkflow(path, text).into(),
     };
-    let notice = UserNotice::new(severity, card).with(vec![save]);
-    cx.notices.show(notice);
+    cx.notices.show(notice.with(vec![save]));
 }

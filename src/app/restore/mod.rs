@@ -120,7 +120,6 @@ impl SettingsRestore {
         match command {
             RestoreCommand::OpenOutput(index) => self.open_output(index, cx),
             RestoreCommand::QueueOutputs => self.queue_outputs(cx),
-            RestoreCommand::CloseOutputs => self.offered = None,
             RestoreCommand::CopyWorkflow(path) => self.export.read(path, cx),
             RestoreCommand::SaveWorkflow(path, text) => self.export.save(&path, text, cx),
             RestoreCommand::Use(path) => self.read(path, cx),
@@ -410,7 +409,6 @@ fn offer_settings(offer: SettingsOffer, cx: &mut AppContext) {
         (false, _) => "It also contains its prompt and settings",
     };
     let summary = format!("{name} was made with {tool}");
-    let card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
     let mut actions = vec![NoticeAction {
         label: "Use settings",
         explanation: "Fill the form with the prompt, the seed and the settings of this file",
@@ -423,7 +421,7 @@ fn offer_settings(offer: SettingsOffer, cx: &mut AppContext) {
             command: InputsCommand::ContinueFrom(path.clone()).into(),
         });
     }
-    let notice = UserNotice::new(NoticeSeverity::Info, card).with(actions);
+    let notice = UserNotice::info(summary, advice).with(actions);
     cx.notices.show(notice.about(NoticeCause::SettingsOf(path)));
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{FormInputs, GenerateForm, GenerateRequest, JobError, JobErrorKind};
+use safelight_core::job::{FormInputs, GenerateForm, GenerateRequest};
 use safelight_core::model::ModelSpec;
 use safelight_core::restore::{FileSettings, ForeignSettings, match_model};
 
@@ -186,9 +186,8 @@ impl SettingsRestore {
             let count = left_out.len();
             let name = name_of(&offered.path);
             let text = format!("{count} of {all} results of {name} were not queued");
-            let err = JobError::new(JobErrorKind::InvalidRequest, text);
-            let err = err.advise(left_out.join("\n"));
-            cx.tell_about(NoticeCause::Restored, NoticeSeverity::Warning, err);
+            let notice = UserNotice::warning(text, left_out.join("\n"));
+            cx.notices.show(notice.about(NoticeCause::Restored));
         }
         cx.push(QueueCommand::Add(requests));
     }

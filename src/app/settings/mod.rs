@@ -36,7 +36,7 @@ pub struct SettingsKeeping {
     reported: HashSet<String>,
     /// Settings to save, and the file's content now.
     saving: BackgroundTask<(Settings, Result<Settings, SettingsError>)>,
-    news: TaskStream<SettingsNews>,
+    news: BackgroundTask<SettingsNews>,
     picking: BackgroundTask<Option<(FolderSetting, PathBuf)>>,
     /// The watching ends with it.
     watching: Option<Sender<()>>,
@@ -286,13 +286,9 @@ impl SettingsKeeping {
     fn tell_unknown_keys(&mut self, warnings: &[String], cx: &mut AppContext) {
         for text in warnings {
             if self.reported.insert(text.clone()) {
-                let err = JobError::new(JobErrorKind::InvalidRequest, text.as_str())
-                    .advise("It does nothing, and stays in the file");
-                cx.tell_about(
-                    NoticeCause::SettingsKey(text.clone()),
-                    NoticeSeverity::Info,
-                    err,
-                );
+                let notice = UserNotice::info(text, "It does nothing, and stays in the file");
+                cx.notices
+                    .show(notice.about(NoticeCause::SettingsKey(text.clone())));
             }
         }
         // One that was taken away is no news any more, and when it comes back it is news again.
@@ -336,7 +332,7 @@ fn apply(settings: Settings, cx: &mut AppContext) {
 fn start(
     background: &BackgroundThreads,
     file: SettingsFile,
-) -> (Sender<()>, TaskStream<SettingsNews>) {
+) -> (Sender<()>, BackgroundTask<SettingsNews>) {
     let (stop, stopped) = bounded(0);
     let news = background.stream("settings", move |postbox| {
         let mut watch = SettingsWatch::new(file);

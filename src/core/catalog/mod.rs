@@ -66,6 +66,8 @@ pub struct ModelCatalog {
     entries: Vec<ModelEntry>,
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
+    /// Transformers or folders of models with problems, and the sentences of those.
+    affected: Vec<(PathBuf, String)>,
     /// Components in the searched folders.
     known: KnownComponents,
 }
@@ -271,6 +273,7 @@ impl ModelCatalog {
             Ok(spec) => self.available.push(spec),
             Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
             Err(err) => {
+                self.affected.push((place.to_owned(), err.to_string()));
                 self.note(err);
                 if let Some(entry) = self.entries.iter().find(|entry| is_named(entry)) {
                     self.broken.push((entry.id.clone(), place.to_owned()));

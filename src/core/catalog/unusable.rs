@@ -42,26 +42,37 @@ pub struct UnusableModel {
 }
 
 impl ModelCatalog {
-    /// All files there and cannot be used.
+    /// All files there and cannot be used: each model once, by its transformer's file or its folder.
     pub fn unusable(&self) -> Vec<UnusableModel> {
         let problems = self.problems.iter().chain(&self.unsupported);
-        let models = problems.filter_map(|problem| {
-            let path = problem.path()?;
-            let ailment = ailment_of(problem)?;
-            let needs = needs_of(problem);
-            Some(UnusableModel {
-                name: name_of(path),
-                path: path.to_owned(),
-                ailment,
-                fetch: (ailment != ModelProblem::Unsupported)
-                    .then(|| self.remedy(path, &needs))
-                    .flatten(),
-                needs,
-                summary: problem.to_string(),
-                advice: advice_for(problem).into_owned(),
-            })
+        let models = problems.flat_map(|problem| {
+            let summary = problem.to_string();
+            let of_it = self.affected.iter().filter(|(_, text)| *text == summary);
+            let mut places: Vec<&Path> = of_it.map(|(place, _)| place.as_path()).collect();
+            if places.is_empty() {
+                places.extend(problem.path());
+            }
+            places
+                .into_iter()
+                .filter_map(|path| self.unusable_at(path, problem))
         });
         models.collect()
+    }
+
+    fn unusable_at(&self, path: &Path, problem: &CatalogError) -> Option<UnusableModel> {
+        let ailment = ailment_of(problem)?;
+        let needs = needs_of(problem);
+        Some(UnusableModel {
+            name: name_of(path),
+            path: path.to_owned(),
+            ailment,
+            fetch: (ailment != ModelProblem::Unsupported)
+                .then(|| self.remedy(path, &needs))
+                .flatten(),
+            needs,
+            summary: problem.to_string(),
+            advice: advice_for(problem).into_owned(),
+        })
     }
 
     /// Files that a download could add: those that the known model still lacks, else those of the needed names.

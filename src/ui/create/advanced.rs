@@ -85,27 +85,33 @@ fn steps_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let num_steps = form.sampling_for(spec).num_steps;
     let sampling = &mut form.sampling;
-    let part = (sampling.start_step.unwrap_or(0), sampling.end_step);
-    let (mut start, mut end) = (part.0, part.1.unwrap_or(num_steps));
-    let own = ResetValue::of("the part of the steps", &part, &(0, None), "all of them");
+    let whole = (0, num_steps);
+    let before = (
+        sampling.start_step.unwrap_or(0),
+        sampling.end_step.unwrap_or(num_steps),
+    );
+    let mut part = before;
+
     let hover = "Which part of the steps runs. Stopping early leaves noise, for another model to \
                 continue; starting late begins from noise as if earlier steps had run";
-    let reset = own_row(ui, "Run steps", hover, &own, |ui, _| {
-        let hovers = [
-            "The first step that runs, counted from 0",
-            "The step to stop before. The number of steps runs all of them",
-        ];
-        let values = [&mut start, &mut end].map(|value| DragValue::new(value).speed(0.1));
-        let [first, last] = number_pair(ui, RUN_TO, ["Start step", "End step"], hovers, values);
-        if first.changed() {
-            sampling.start_step = Some(start);
-        }
-        if last.changed() {
-            sampling.end_step = (end != num_steps).then_some(end);
-        }
-    });
-    if reset {
-        (sampling.start_step, sampling.end_step) = (None, None);
+    let names = ("Run steps", "the part of the steps", hover);
+    own_row(
+        ui,
+        names,
+        &mut part,
+        (whole, "all of them"),
+        |ui, _, part| {
+            let hovers = [
+                "The first step that runs, counted from 0",
+                "The step to stop before. The number of steps runs all of them",
+            ];
+            let values = [&mut part.0, &mut part.1].map(|value| DragValue::new(value).speed(0.1));
+            number_pair(ui, RUN_TO, ["Start step", "End step"], hovers, values);
+        },
+    );
+    if part != before {
+        sampling.start_step = Some(part.0).filter(|start| *start != whole.0);
+        sampling.end_step = Some(part.1).filter(|end| *end != whole.1);
     }
 }
 
@@ -201,7 +207,7 @@ fn prompt_weights_ui(ui: &mut Ui, form: &mut GenerateForm, default: bool) {
 
 pub(super) fn choice_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
-    names: (&str, &'static str, &str),
+    names: (&str, &str, &str),
     (value, default): (&mut Option<T>, T),
     choices: &[(T, &str, String)],
 ) {
@@ -210,13 +216,51 @@ pub(super) fn choice_ui<T: Copy + PartialEq>(
     let own = named(default).map_or("", |(_, name, _)| name);
     default_row(ui, names, value, (default, own), |ui, label, value| {
         let (name, text) = named(*value).map_or(("", ""), |(_, name, text)| (*name, text.as_str()));
-        let choices = choices
-            .iter()
-            .map(|(choice, name, text)| (*choice, *name, text.as_str()));
-        choose_from(list_box(ui, id, name), ui, value, choices)
-            .labelled_by(label)
-            .on_hover_text(format!("{explanation}. {name}: {text}"));
+        let hover = format!("{explanation}. {name}: {text}");
+        let choices = choices.iter();
+        let choices = choices.map(|(choice, name, text)| (*choice, *name, text.as_str()));
+        labelled_list(ui, (id, label, &hover), false, value, choices);
     });
+}
+
+/// A list of choices after its label; with a number, as wide as leaves room for that.
+fn labelled_list<'a, T: PartialEq, N: Into<String> + AsRef<str>>(
+    ui: &mut Ui,
+    (id, label, hover): (&str, Id, &str),
+    has_number: bool,
+    value: &mut T,
+    choices: impl IntoIterator<Item = (T, N, &'a str)>,
+) {
+    let choices: Vec<_> = choices.into_iter().collect();
+    let selected = choices.iter().find(|(choice, ..)| choice == value);
+    let selected = selected.map_or(String::new(), |(_, name, _)| name.as_ref().to_owned());
+    ui.scope(|ui| {
+        if has_number {
+            let gap = ui.spacing().item_spacing.x;
+            ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
+        }
+        let list = list_box(ui, id, &selected);
+        choose_from(list, ui, value, choices)
+            .labelled_by(label)
+            .on_hover_text(hover);
+    });
+}
+
+/// A list whose first choice is none of the others. Returns whether another one was chosen.
+fn off_list<T: Copy + PartialEq>(
+    ui: &mut Ui,
+    names: (&str, Id, &str),
+    has_number: bool,
+    value: &mut Option<T>,
+    choices: impl IntoIterator<Item = (T, String, &'static str)>,
+) -> bool {
+    let before = *value;
+    let choices = choices
+        .into_iter()
+        .map(|(choice, name, hover)| (Some(choice), name, hover));
+    let choices = [(None, OFF.to_owned(), "")].into_iter().chain(choices);
+    labelled_list(ui, names, has_number && before.is_some(), value, choices);
+    *value != before
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -226,69 +270,47 @@ enum ShiftChoice {
     Fixed,
 }
 
-impl ShiftChoice {
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Automatic => (SHIFT_AUTO, "The model's own schedule"),
-            Self::BySize => (
-                "By size",
-                "The larger the result, the more steps go into the composition",
-            ),
-            Self::Fixed => ("Fixed", "A number of your own"),
-        }
-    }
-}
-
 fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let default = spec.defaults.sampling.shift;
     let own = default.map_or_else(|| SHIFT_AUTO.to_owned(), |shift| shift.to_string());
-    let own = ResetValue::of("shift", &form.sampling.shift, &default, own);
-    let reset = own_row(ui, "Shift", SHIFT_HOVER, &own, |ui, label| {
-        let before = match form.sampling.shift {
+    let (width, height) = form.shown_size(spec, None);
+    let first = spec.defaults.shift_at(width, height).unwrap_or(USUAL_SHIFT);
+    let sampling = &mut form.sampling;
+    let is_dynamic = &mut sampling.dynamic_shift;
+    let names = ("Shift", "shift", SHIFT_HOVER);
+    let contents = |ui: &mut Ui, label, shift: &mut Option<f64>| {
+        let before = match shift {
             Some(_) => ShiftChoice::Fixed,
-            None if form.sampling.dynamic_shift => ShiftChoice::BySize,
+            None if *is_dynamic => ShiftChoice::BySize,
             None => ShiftChoice::Automatic,
         };
+        let by_size = "The larger the result, the more steps go into the composition";
+        let mut choices = vec![
+            (
+                ShiftChoice::Automatic,
+                SHIFT_AUTO,
+                "The model's own schedule",
+            ),
+            (ShiftChoice::BySize, "By size", by_size),
+            (ShiftChoice::Fixed, "Fixed", "A number of your own"),
+        ];
+        choices.retain(|it| it.0 != ShiftChoice::BySize || spec.family.has_dynamic_shift);
         let mut choice = before;
-        beside_number(ui, before == ShiftChoice::Fixed, |ui| {
-            let by_size = spec.family.has_dynamic_shift.then_some(ShiftChoice::BySize);
-            let offered = [
-                Some(ShiftChoice::Automatic),
-                by_size,
-                Some(ShiftChoice::Fixed),
-            ];
-            let offered = offered.into_iter().flatten().map(|choice| {
-                let (name, hover) = choice.words();
-                (choice, name, hover)
-            });
-            choose_from(
-                list_box(ui, "shift", before.words().0),
-                ui,
-                &mut choice,
-                offered,
-            )
-            .labelled_by(label)
-            .on_hover_text(SHIFT_HOVER);
-        });
+        let is_fixed = before == ShiftChoice::Fixed;
+        let texts = ("shift", label, SHIFT_HOVER);
+        labelled_list(ui, texts, is_fixed, &mut choice, choices);
         if choice != before {
-            let (width, height) = form.shown_size(spec, None);
-            let own = spec.defaults.shift_at(width, height).unwrap_or(USUAL_SHIFT);
-            form.sampling.shift = (choice == ShiftChoice::Fixed).then_some(own);
-            form.sampling.dynamic_shift = choice == ShiftChoice::BySize;
-        }
-        if let Some(shift) = form.sampling.shift.as_mut().filter(|_| choice == before) {
-            let value = DragValue::new(shift)
-                .range(0.01..=100.0)
-                .speed(0.05)
-                .max_decimals(2);
-            number(ui, ui.available_width(), value)
+            *shift = (choice == ShiftChoice::Fixed).then_some(first);
+            *is_dynamic = choice == ShiftChoice::BySize;
+        } else if let Some(shift) = shift {
+            let value = DragValue::new(shift).range(0.01..=100.0).speed(0.05);
+            number(ui, ui.available_width(), value.max_decimals(2))
                 .on_hover_text(SHIFT_HOVER)
                 .accessible_name("Shift value");
         }
-    });
-    if reset {
-        form.sampling.shift = default;
-        form.sampling.dynamic_shift = false;
+    };
+    if own_row(ui, names, &mut sampling.shift, (default, own), contents) {
+        sampling.dynamic_shift = false;
     }
 }
 
@@ -331,98 +353,55 @@ fn fps_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     }
 }
 
-/// Leaves room for a number at the end of the row where there is one.
-fn beside_number(ui: &mut Ui, has_number: bool, contents: impl FnOnce(&mut Ui)) {
-    ui.scope(|ui| {
-        if has_number {
-            let gap = ui.spacing().item_spacing.x;
-            ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
-        }
-        contents(ui);
-    });
-}
-
 fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let own = ResetValue::of("tiles", &form.options.vae_tile, &None, OFF);
     let hover = "Decodes latents tile by tile: needs much less memory, slightly slower";
-    let reset = own_row(ui, "Tiled VAE", hover, &own, |ui, label| {
-        let name = |tile: Option<u32>| {
-            tile.map_or_else(|| OFF.to_owned(), |pixels| format!("{pixels} px"))
-        };
-        // One of another size came with a preset or a file.
-        let other = form
-            .options
-            .vae_tile
-            .filter(|tile| !TILES_PX.contains(tile));
-        let tiles = TILES_PX.into_iter().chain(other).map(Some);
-        let tiles = [None]
-            .into_iter()
-            .chain(tiles)
-            .map(|tile| (tile, name(tile), ""));
-        choose_from(
-            list_box(ui, "tiles", &name(form.options.vae_tile)),
-            ui,
-            &mut form.options.vae_tile,
-            tiles,
-        )
-        .labelled_by(label)
-        .on_hover_text(hover);
+    let tile = &mut form.options.vae_tile;
+    // One of another size came with a preset or a file.
+    let other = tile.filter(|tile| !TILES_PX.contains(tile));
+    let sizes = TILES_PX.into_iter().chain(other);
+    let sizes = sizes.map(|pixels| (pixels, format!("{pixels} px"), ""));
+    let names = ("Tiled VAE", "tiles", hover);
+    own_row(ui, names, tile, (None, OFF), |ui, label, tile| {
+        off_list(ui, ("tiles", label, hover), false, tile, sizes);
     });
-    if reset {
-        form.options.vae_tile = None;
-    }
 }
 
 /// `offered`: step caches that the model supports.
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
     let hover = "Reuses results of similar steps: up to 2× faster with some quality loss. For \
-                drafts. A job that was paused begins its steps again";
-    let own = ResetValue::of("step cache", &form.options.step_cache, &None, OFF);
-    let reset = own_row(ui, "Step cache", hover, &own, |ui, label| {
-        let kind = form.options.step_cache.map(|cache| cache.kind);
-        let mut chosen = kind;
-        beside_number(ui, kind.is_some(), |ui| {
-            let list = list_box(ui, "step-cache", kind.map_or(OFF, StepCacheKind::label));
-            let offered = offered
-                .iter()
-                .map(|kind| (Some(*kind), kind.label(), step_cache_text(*kind)));
-            choose_from(
-                list,
-                ui,
-                &mut chosen,
-                [(None, OFF, "")].into_iter().chain(offered),
-            )
-            .labelled_by(label)
-            .on_hover_text(hover);
-        });
-        if chosen != kind {
-            form.options.step_cache = chosen.map(Into::into);
-        } else if let Some(cache) = &mut form.options.step_cache {
-            let is_interval = cache.kind == StepCacheKind::TaylorSeer;
-            let (speed, decimals) = if is_interval { (0.05, 0) } else { (0.005, 3) };
+                 drafts. A job that was paused begins its steps again";
+    let names = ("Step cache", "step cache", hover);
+    let value = &mut form.options.step_cache;
+    own_row(ui, names, value, (None, OFF), |ui, label, value| {
+        let mut kind = value.map(|cache| cache.kind);
+        let offered = offered.iter();
+        let offered = offered.map(|kind| (*kind, kind.label().to_owned(), step_cache_text(*kind)));
+        if off_list(ui, ("step-cache", label, hover), true, &mut kind, offered) {
+            *value = kind.map(Into::into);
+        } else if let Some(cache) = value {
+            let (name, hover, speed, decimals) = match cache.kind {
+                StepCacheKind::TaylorSeer => (
+                    "Step cache interval",
+                    "One step of so many is computed: higher is faster and worse",
+                    0.05,
+                    0,
+                ),
+                _ => (
+                    "Step cache threshold",
+                    "How much may change before a step is computed: higher is faster and worse",
+                    0.005,
+                    3,
+                ),
+            };
             let value = DragValue::new(&mut cache.threshold)
                 .speed(speed)
                 .max_decimals(decimals)
                 .range(cache.kind.thresholds());
-            let (name, hover) = if is_interval {
-                (
-                    "Step cache interval",
-                    "One step of so many is computed: higher is faster and worse",
-                )
-            } else {
-                (
-                    "Step cache threshold",
-                    "How much may change before a step is computed: higher is faster and worse",
-                )
-            };
             number(ui, ui.available_width(), value)
                 .on_hover_text(hover)
                 .accessible_name(name);
         }
     });
-    if reset {
-        form.options.step_cache = None;
-    }
 }
 
 fn step_cache_text(kind: StepCacheKind) -> &'static str {
@@ -441,43 +420,27 @@ fn step_cache_text(kind: StepCacheKind) -> &'static str {
 }
 
 fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let hover = "Hires fix: upscales the result and denoises it again for more detail. Takes as \
-                long as a result of that size, less what the strength saves";
-    let own = ResetValue::of("second pass", &form.second_pass, &None, OFF);
-    let reset = own_row(ui, "Second pass", hover, &own, |ui, label| {
-        let before = form.second_pass;
+    let hover = "Upscales the result and denoises it again for more detail. Takes as long as a \
+                 result of that size, less what the strength saves";
+    let names = ("Hires fix", "hires fix", hover);
+    let value = &mut form.second_pass;
+    own_row(ui, names, value, (None, OFF), |ui, label, value| {
+        let before = *value;
+
         let mut scale = before.map(|pass| pass.scale);
-        beside_number(ui, before.is_some(), |ui| {
-            let name = |scale: Option<f64>| {
-                scale.map_or_else(|| OFF.to_owned(), |scale| format!("{scale}×"))
-            };
-            let scales = [None].into_iter().chain(SECOND_PASS_SCALES.map(Some));
-            let scales = scales.map(|scale| (scale, name(scale), ""));
-            choose_from(
-                list_box(ui, "second-pass", &name(scale)),
-                ui,
-                &mut scale,
-                scales,
-            )
-            .labelled_by(label)
-            .on_hover_text(hover);
-        });
-        if scale != before.map(|pass| pass.scale) {
+        let other = scale.filter(|scale| !SECOND_PASS_SCALES.contains(scale));
+        let scales = SECOND_PASS_SCALES.into_iter().chain(other);
+        let scales = scales.map(|scale| (scale, format!("{scale}×"), ""));
+        if off_list(ui, ("second-pass", label, hover), true, &mut scale, scales) {
             let strength = before.map_or(SecondPass::STRENGTH, |pass| pass.strength);
-            form.second_pass = scale.map(|scale| SecondPass { scale, strength });
-        } else if let Some(pass) = &mut form.second_pass {
-            let value = DragValue::new(&mut pass.strength)
-                .speed(0.01)
-                .range(0.01..=1.0);
-            number(ui, ui.available_width(), value)
-                .on_hover_text(
-                    "Denoising strength of the second pass: 0.3 to 0.5 adds detail, more changes \
-                    the image",
-                )
-                .accessible_name("Second pass strength");
+            *value = scale.map(|scale| SecondPass { scale, strength });
+        } else if let Some(pass) = value {
+            let hover = "Denoising strength of hires fix: 0.3 to 0.5 adds detail, more changes \
+                         the image";
+            let value = DragValue::new(&mut pass.strength).speed(0.01);
+            number(ui, ui.available_width(), value.range(0.01..=1.0))
+                .on_hover_text(hover)
+                .accessible_name("Hires fix strength");
         }
     });
-    if reset {
-        form.second_pass = None;
-    }
 }

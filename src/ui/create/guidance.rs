@@ -61,41 +61,27 @@ fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
 fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let scales_of =
         |sampling: SamplingOptions| (sampling.guidance_scale, sampling.low_guidance_scale());
-    let (high, low) = scales_of(spec.defaults.sampling);
-    let own = ResetValue::of(
-        "guidance",
-        &scales_of(form.sampling_for(spec)),
-        &(high, low),
-        format!("{high} and {low}"),
-    );
+    let own = scales_of(spec.defaults.sampling);
+    let is_own = scales_of(form.sampling_for(spec)) == own;
     // The heading of both can put them back.
     let reset = ui.horizontal(|ui| {
         group_label(ui, GUIDANCE, GUIDANCE_HOVER);
-        reset_button(ui, &own)
+        !is_own && reset_button(ui, "guidance", &format!("{} and {}", own.0, own.1))
     });
     if reset.inner {
         form.sampling.guide_experts(None, None);
     }
     let before = scales_of(form.sampling_for(spec));
     let mut scales = before;
-    let experts = [
-        (
-            "High noise",
-            "Guidance, high noise",
-            "How strictly the expert for composition and motion follows the prompt",
-            &mut scales.0,
-        ),
-        (
-            "Low noise",
-            "Guidance, low noise",
-            "How strictly the expert for details follows the prompt",
-            &mut scales.1,
-        ),
-    ];
-    for (label, name, explanation, scale) in experts {
-        row(ui, label, explanation, |ui, _| {
+    for (noise, task, scale) in [
+        ("High noise", "composition and motion", &mut scales.0),
+        ("Low noise", "details", &mut scales.1),
+    ] {
+        let explanation = format!("How strictly the expert for {task} follows the prompt");
+        row(ui, noise, &explanation, |ui, _| {
             let slider = guidance_slider(scale, SCALES);
-            wide_slider(ui, slider, explanation).accessible_name(name);
+            wide_slider(ui, slider, &explanation)
+                .accessible_name(format!("Guidance, {}", noise.to_lowercase()));
         });
     }
     if scales != before {
@@ -253,17 +239,13 @@ fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, range: Range
 }
 
 fn range_ui(ui: &mut Ui, chosen: &mut Option<GuidanceRange>) {
-    let whole = GuidanceRange::default();
     let hover = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take \
                 half the time";
-    let mut range = chosen.unwrap_or_default();
-    let own = ResetValue::of("the guidance range", &range, &whole, "all steps");
-    let reset = own_row(ui, "Guidance range", hover, &own, |ui, _| {
-        part_ui(ui, &mut range, hover, ["Guided from", "Guided to"]);
-    });
-    if reset {
-        *chosen = None;
-    } else if range != chosen.unwrap_or_default() {
-        *chosen = Some(range);
-    }
+    default_row(
+        ui,
+        ("Guidance range", "the guidance range", hover),
+        chosen,
+        (GuidanceRange::default(), "all steps"),
+        |ui, _, range| part_ui(ui, range, hover, ["Guided from", "Guided to"]),
+    );
 }

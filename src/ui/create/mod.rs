@@ -54,10 +54,10 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else if view.app.cx.models.all().is_empty() {
         none_ui(ui, view);
     } else {
-        let chosen = view.model();
-        let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
-        let name = name.to_owned();
-        picker_ui(ui, view, &name, label.id);
+        let name = view
+            .model()
+            .map_or("Choose a model", |spec| spec.name.as_str());
+        picker_ui(ui, view, name, label.id);
         if let Some(spec) = view.model() {
             let mut text = format!(
                 "{}  ·  {}  ·  {}",
@@ -68,8 +68,12 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             if !matches!(spec.licence.as_str(), "" | "not stated") {
                 text = format!("{text}  ·  {}", spec.licence);
             }
-            ui.add(Label::new(RichText::new(text).small().color(palette(ui).weak)).truncate())
-                .on_hover_text(hover_text(spec));
+            let (about, needs) = (&spec.description, needs_text(spec));
+            let (bytes, folder) = (size_text(spec.bytes), spec.folder.display());
+            let (makes, licence) = (result_word(spec.family.makes_images), &spec.licence);
+            small_line(ui, text).on_hover_text(format!(
+    "{about}\nMakes {makes}s from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}"
+   ));
         }
     }
     problems_ui(ui, view);
@@ -94,19 +98,9 @@ fn picker_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, label: egui::Id)
         .labelled_by(label)
         .on_hover_text("All models: what they are, whether they fit, what is missing");
     if response.clicked() {
-        view.push(AppCommand::Show(if is_open {
-            MainPage::Watch
-        } else {
-            MainPage::Models
-        }));
+        let pages = [MainPage::Models, MainPage::Watch];
+        view.push(AppCommand::Show(pages[usize::from(is_open)]));
     }
-}
-
-fn hover_text(spec: &ModelSpec) -> String {
-    let (about, licence, needs) = (&spec.description, &spec.licence, needs_text(spec));
-    let (bytes, folder) = (size_text(spec.bytes), spec.folder.display());
-    let makes = result_word(spec.family.makes_images);
-    format!("{about}\nMakes {makes}s from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
 }
 
 /// Number of models that are on the disk and cannot be used: the page of models says what each needs.
@@ -117,30 +111,18 @@ fn problems_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     let title = counted(problems.len(), "1 incomplete model", "{} incomplete models");
     let summaries: Vec<&str> = problems.iter().map(|it| it.summary.as_str()).collect();
-    ui.horizontal(|ui| {
-        let text = RichText::new(&title).small().color(palette(ui).weak);
-        let response = flush(ui, Button::new(text).frame_when_inactive(false))
-            .on_hover_text(summaries.join("\n"))
-            .accessible_name(&title);
-        view.on_click(&response, AppCommand::Show(MainPage::Models));
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let hover = "Copy details for a bug report";
-            if icon_button(ui, icons::COPY, "Copy what is wrong with models", hover).clicked() {
-                let whole = problems
-                    .iter()
-                    .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
-                let text = whole.collect::<Vec<_>>().join("\n\n");
-                view.push(DesktopCommand::CopyText(text));
-            }
-        });
-    });
+    let text = RichText::new(&title).small().color(palette(ui).weak);
+    let response = flush(ui, Button::new(text).frame_when_inactive(false))
+        .on_hover_text(summaries.join("\n"))
+        .accessible_name(&title);
+    view.on_click(&response, AppCommand::Show(MainPage::Models));
 }
 
 fn none_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.label("No model was found");
     let text = "Safelight comes with one, but its assets folder is missing. Install Safelight again, \
                or add a folder with models in the settings.";
-    ui.label(RichText::new(text).small().color(palette(ui).weak));
+    ui.weak(RichText::new(text).small());
     searched_ui(ui, view);
     ui.horizontal(|ui| {
         let button = ui.button("Open settings…");
@@ -156,7 +138,7 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if view.app.cx.models.found.searched.is_empty() {
         return;
     }
-    ui.label(RichText::new("These folders were searched").small());
+    ui.small("These folders were searched");
     ScrollArea::vertical()
         .id_salt("searched-places")
         .max_height(theme::PROBLEMS_HEIGHT)
@@ -164,15 +146,8 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
             ui.spacing_mut().item_spacing.y = 2.0;
             for place in &view.app.cx.models.found.searched {
                 let folder = place.path.display().to_string();
-                wide_note(ui, &searched_text(&folder, place.exists), palette(ui).weak);
+                let missing = if place.exists { "" } else { " (not there)" };
+                wide_note(ui, &format!("{folder}{missing}"), palette(ui).weak);
             }
         });
-}
-
-fn searched_text(folder: &str, exists: bool) -> String {
-    if exists {
-        folder.to_owned()
-    } else {
-        format!("{folder} (not there)")
-    }
 }

@@ -66,11 +66,12 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let own_text = format!("The model's own  {own_width} × {own_height}");
     let follows = GenerateForm::default().shown_size(spec, view.inputs().size());
     let is_own_offered = view.form.size == SizeChoice::Own || follows != (own_width, own_height);
-    let own = ResetValue::of("size", &view.form.size, &SizeChoice::Auto, &auto);
-    let reset = own_row(ui, "Size", &explanation, &own, |ui, label| {
+    let names = ("Size", "size", explanation.as_str());
+    let default = (SizeChoice::Auto, auto.as_str());
+    let mut size = view.form.size;
+    own_row(ui, names, &mut size, default, |ui, label, size| {
         let before = view.form.shown_size(spec, view.inputs().size());
-        let form = &mut *view.form;
-        let selected = match form.size {
+        let selected = match *size {
             SizeChoice::Auto => auto.clone(),
             SizeChoice::Own => own_text.clone(),
             SizeChoice::Custom => format!("Custom  {} × {}", before.0, before.1),
@@ -79,24 +80,23 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
         let response = list_box(ui, "size", &selected)
             .height(theme::PICKER_HEIGHT)
             .show_ui(ui, |ui| {
-                ui.selectable_value(&mut form.size, SizeChoice::Auto, auto);
+                ui.selectable_value(size, SizeChoice::Auto, &auto);
                 if is_own_offered {
-                    ui.selectable_value(&mut form.size, SizeChoice::Own, own_text);
+                    ui.selectable_value(size, SizeChoice::Own, own_text);
                 }
                 if !spec.limits.fixed_size {
                     for (across, down, _) in ASPECTS {
                         let text = aspect_text(spec, across, down);
-                        ui.selectable_value(&mut form.size, SizeChoice::Aspect(across, down), text);
+                        ui.selectable_value(size, SizeChoice::Aspect(across, down), text);
                     }
                 }
-                if ui
-                    .selectable_label(form.size == SizeChoice::Custom, "Custom…")
-                    .clicked()
-                {
-                    form.set_size(before);
+                let custom = ui.selectable_value(size, SizeChoice::Custom, "Custom…");
+                if custom.clicked() {
+                    view.form.set_size(before);
                 }
                 if before.0 != before.1 && ui.button("Swap width and height").clicked() {
-                    form.set_size((before.1, before.0));
+                    view.form.set_size((before.1, before.0));
+                    *size = SizeChoice::Custom;
                 }
             });
         response
@@ -104,9 +104,7 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
             .labelled_by(label)
             .on_hover_text(&explanation);
     });
-    if reset {
-        view.form.size = SizeChoice::Auto;
-    }
+    view.form.size = size;
     if view.form.size == SizeChoice::Custom {
         custom_size_ui(ui, view.form, spec);
     }
@@ -165,17 +163,13 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
 }
 
 fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let (most, explanation) = if spec.takes_batches() {
-        (
-            spec.limits.max_batch,
-            "Images generated together, with consecutive seeds. Larger batches need more memory",
-        )
-    } else {
-        (
-            MAX_REPEATS,
-            "Videos generated one after the other, with consecutive seeds",
-        )
-    };
+    let mut most = MAX_REPEATS;
+    let mut explanation = "Videos generated one after the other, with consecutive seeds";
+    if spec.takes_batches() {
+        most = spec.limits.max_batch;
+        explanation = "Images generated together, with consecutive seeds. Larger batches need more \
+      memory";
+    }
     default_row(
         ui,
         ("Batch", "batch", explanation),
@@ -341,7 +335,7 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         });
         if response.changed() {
             view.form.type_seed(text);
-            view.push(QueueCommand::KeepSeed);
+            view.set(|app| app.cx.is_seed_used = false);
         }
         let mode = &mut view.form.seed_mode;
         let list = list_box(ui, "seed-mode", mode.label()).width(theme::SEED_MODE_WIDTH);

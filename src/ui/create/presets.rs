@@ -19,8 +19,10 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
         // An empty preset always matches.
         choice.values != PresetValues::default() && form.has_values(&choice.values, spec, source)
     });
-    let can_undo =
-        form.before_preset.is_some() || chosen.is_some_and(|at| !is_own_way(&choices[at]));
+    // Balanced equals the model's defaults: there is nothing to reset.
+    let balanced = PresetKey::Quality(QualityPreset::Balanced);
+    let has_other = chosen.is_some_and(|at| choices[at].key != balanced);
+    let can_undo = form.before_preset.is_some() || has_other;
     let mut command = None;
     row(
         ui,
@@ -32,8 +34,8 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
                 ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
                 for (index, preset) in choices.iter().enumerate() {
                     let is_chosen = chosen == Some(index);
-                    let hover = preset_sets_text(&preset.note, &preset.values.described());
-                    if choice(ui, is_chosen, &preset.name, &hover).clicked() {
+                    let hover = format!("{}\nSets {}", preset.note, preset.values.described());
+                    if choice(ui, is_chosen, &preset.name, hover.trim_start()).clicked() {
                         // A second click gives back what the first one took.
                         command = Some(if is_chosen {
                             PresetsCommand::Undo
@@ -61,19 +63,6 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
         field_hint(ui, preset.map_or(" ", |preset| preset.note.as_str()));
     }
     view.commands.extend(command.map(AppCommand::Presets));
-}
-
-/// Returns true if the preset equals the defaults of the model, so there is nothing to reset.
-fn is_own_way(preset: &PresetChoice) -> bool {
-    preset.key == PresetKey::Quality(QualityPreset::Balanced)
-}
-
-fn preset_sets_text(note: &str, values: &str) -> String {
-    if note.is_empty() {
-        format!("Sets {values}")
-    } else {
-        format!("{note}\nSets {values}")
-    }
 }
 
 fn menu_button(ui: &mut Ui, view: &mut UiContext<'_>) {

@@ -3,7 +3,7 @@
 use egui::{TextWrapMode, WidgetText};
 
 use crate::app::choices::MaskOf;
-use crate::app::inputs::ChosenInput;
+
 use crate::ui::create::images::slot_words::slot_words;
 use crate::ui::create::images::{self, PAINT_MASK_HOVER, paint_control_mask_hover};
 use crate::ui::prelude::*;
@@ -76,21 +76,12 @@ fn submit_hint(ui: &Ui, view: &UiContext<'_>) -> Option<SubmitHint> {
     let spec = view.model()?;
     let palette = palette(ui);
     if let Some(err) = view.app.cx.field_errors.first() {
-        let (help, text) = match help_with(err.field, view, spec) {
-            (help, Some(text)) => (help, text),
-            (help, None) => (help, sentence(&err.message)),
-        };
+        let (help, text) = help_with(err.field, view, spec).unzip();
+        let text = text.flatten().unwrap_or_else(|| sentence(&err.message));
         let is_missing = (err.field != "extend" && help.is_some())
             || (err.field == "control" && images::controls::is_incomplete(view));
-        return Some(SubmitHint {
-            text,
-            colour: if is_missing {
-                palette.amber
-            } else {
-                palette.error
-            },
-            help,
-        });
+        let colour = [palette.error, palette.amber][usize::from(is_missing)];
+        return Some(SubmitHint { text, colour, help });
     }
     let mut parked = parked(view, spec);
     if parked.is_empty() {
@@ -122,76 +113,54 @@ fn help_with(
     field: &str,
     view: &UiContext<'_>,
     spec: &ModelSpec,
-) -> (Option<HelpButton>, Option<String>) {
-    let has = |slot| view.app.inputs.get(slot).is_some();
+) -> Option<(HelpButton, Option<String>)> {
+    let inputs = &view.app.inputs;
+    let has = |slot| inputs.get(slot).is_some();
+    let choose = |slot| {
+        let hover = slot_words(slot, Some(spec)).choose;
+        HelpButton::new(CHOOSE, hover, InputsCommand::Pick(slot))
+    };
     let help = match field {
-        "image" if !has(InputSlot::Start) => {
-            let hover = slot_words(InputSlot::Start, Some(spec)).choose;
-            HelpButton::new(CHOOSE, hover, InputsCommand::Pick(InputSlot::Start))
-        }
-        "last-image" if !has(InputSlot::End) => {
-            let hover = slot_words(InputSlot::End, Some(spec)).choose;
-            HelpButton::new(CHOOSE, hover, InputsCommand::Pick(InputSlot::End))
-        }
+        "image" if !has(InputSlot::Start) => choose(InputSlot::Start),
+        "last-image" if !has(InputSlot::End) => choose(InputSlot::End),
         "mask" if !has(InputSlot::Mask) && has(InputSlot::Start) => {
             HelpButton::new(PAINT, PAINT_MASK_HOVER, MaskCommand::Open(MaskOf::Start))
         }
-        "control" if !has(InputSlot::Control) => {
-            let hover = slot_words(InputSlot::Control, Some(spec)).choose;
-            HelpButton::new(CHOOSE, hover, InputsCommand::Pick(InputSlot::Control))
-        }
+        "control" if !has(InputSlot::Control) => choose(InputSlot::Control),
         "control" => {
-            let inputs = &view.app.inputs;
-            let lacks_network = |input: &ChosenInput| input.control.network.is_none();
-            let Some(index) = inputs.lacks_control_mask(spec) else {
-                return (None, None);
-            };
-            if inputs
-                .inputs_in(InputSlot::Control)
-                .iter()
-                .any(lacks_network)
-            {
-                return (None, None);
+            let index = inputs.lacks_control_mask(spec)?;
+            let mut controls = inputs.inputs_in(InputSlot::Control).iter();
+            if controls.any(|input| input.control.network.is_none()) {
+                return None;
             }
-            HelpButton::new(
-                PAINT,
-                paint_control_mask_hover(Some(spec)),
-                MaskCommand::Open(MaskOf::Control(index)),
-            )
+            let paint = MaskCommand::Open(MaskOf::Control(index));
+            HelpButton::new(PAINT, paint_control_mask_hover(Some(spec)), paint)
         }
         "extend" if view.inputs().extend.is_some() => return extend_elsewhere(view, spec),
         "lora" => {
             let is_gone = |lora| view.app.loras.is_gone(lora);
-            let Some(at) = view.form.loras.iter().position(is_gone) else {
-                return (None, None);
-            };
+            let at = view.form.loras.iter().position(is_gone)?;
             HelpButton::new(REMOVE, REMOVE_HOVER, LorasCommand::Remove(at))
         }
-        _ => return (None, None),
+        _ => return None,
     };
-    (Some(help), None)
+    Some((help, None))
 }
 
 /// For a model that cannot extend a video: the installed one of its family that can.
 fn extend_elsewhere(
     view: &UiContext<'_>,
     spec: &ModelSpec,
-) -> (Option<HelpButton>, Option<String>) {
+) -> Option<(HelpButton, Option<String>)> {
     let can_extend = |other: &&ModelSpec| {
         other.family == spec.family && other.id != spec.id && other.can_extend()
     };
-    let other = view.app.cx.models.all().iter().find(can_extend);
-    let Some(other) = other.filter(|_| !spec.can_extend()) else {
-        return (None, None);
-    };
-    let command = LibraryCommand::Choose(other.id.clone());
-    let help = HelpButton::new(
-        "Switch",
-        &format!("Choose {}. The video and the prompt stay", other.name),
-        command,
-    );
+    let mut models = view.app.cx.models.all().iter();
+    let other = models.find(can_extend).filter(|_| !spec.can_extend())?;
+    let hover = format!("Choose {}. The video and the prompt stay", other.name);
+    let help = HelpButton::new("Switch", &hover, LibraryCommand::Choose(other.id.clone()));
     let text = format!("{} cannot continue a video. Use {}.", spec.name, other.name);
-    (Some(help), Some(text))
+    Some((help, Some(text)))
 }
 
 /// Inputs that the selected model does not use: name, reason, and the command that removes it.

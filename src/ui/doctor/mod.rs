@@ -1,6 +1,5 @@
 //! The doctor page: checks of this machine, and the report with measurements.
 
-use crate::app::doctor::ReportState;
 use crate::doctor::miopen::MIOPEN_CACHE;
 use crate::doctor::{CheckGroup, CheckResult, CheckStatus};
 use crate::ui::prelude::*;
@@ -57,22 +56,16 @@ fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
         }
         let (icon, colour) = verdict(ui, status);
         sign(ui, icon, 16.0, colour);
-        ui.label(count_text(status, count));
+        ui.label(match status {
+            CheckStatus::Ok => format!("{count} fine"),
+            CheckStatus::Warn => counted(count, "1 note", "{} notes"),
+            CheckStatus::Fail => counted(count, "1 problem", "{} problems"),
+        });
         ui.add_space(theme::SMALL_GAP);
     }
     if page.is_examining() {
         ui.label(RichText::new("Examining…").color(palette(ui).amber));
         ui.add_space(theme::SMALL_GAP);
-    }
-}
-
-fn count_text(status: CheckStatus, count: usize) -> String {
-    match (status, count) {
-        (CheckStatus::Ok, count) => format!("{count} fine"),
-        (CheckStatus::Warn, 1) => "1 note".to_owned(),
-        (CheckStatus::Warn, count) => format!("{count} notes"),
-        (CheckStatus::Fail, 1) => "1 problem".to_owned(),
-        (CheckStatus::Fail, count) => format!("{count} problems"),
     }
 }
 
@@ -99,12 +92,7 @@ fn group_ui(ui: &mut Ui, view: &mut UiContext<'_>, group: CheckGroup) {
         return;
     }
     group_label(ui, group.label(), "");
-    let frame = Frame::new()
-        .fill(palette(ui).panel)
-        .corner_radius(theme::CARD_RADIUS)
-        .inner_margin(Margin::symmetric(16, 12));
-    frame.show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, page_frame(ui, 12), |ui| {
         let mut last_name = "";
         for (index, check) in checks.iter().enumerate() {
             if index > 0 {
@@ -225,7 +213,7 @@ fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
                 ui.label(sentence(what));
             });
         }
-        ui.label(RichText::new(rate).strong());
+        ui.strong(rate);
         let details = RichText::new(details.trim_end_matches(')'))
             .small()
             .color(palette(ui).weak);
@@ -267,60 +255,65 @@ fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
 }
 
 fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let state = &view.app.doctor.report.state;
-    let (text, part) = match state {
-        ReportState::None => return,
-        ReportState::Running(progress) if progress.what.is_empty() => (
-            measuring_text("Looking at this machine"),
-            Some(progress.part),
-        ),
-        ReportState::Running(progress) => (measuring_text(&progress.what), Some(progress.part)),
-        ReportState::Stopping => ("Writing down what was measured…".to_owned(), None),
-        ReportState::Made(made) if made.is_whole => (
-            "Report ready. Nothing was sent: review it before you share it".to_owned(),
-            None,
-        ),
-        ReportState::Made(_) => (
-            "The report was stopped: what was measured until then is there".to_owned(),
-            None,
-        ),
+    let doctor = &view.app.doctor;
+    let (text, part) = if doctor.report.is_stopping() {
+        ("Writing down what was measured…".to_owned(), None)
+    } else if doctor.report.is_busy() {
+        let progress = doctor.report.progress.as_ref();
+        let what = progress.map_or("", |progress| progress.what.as_str());
+        let what = if what.is_empty() {
+            "Looking at this machine"
+        } else {
+            what
+        };
+        let part = progress.map_or(0.0, |progress| progress.part);
+        (format!("Making a report: {what}"), Some(part))
+    } else if let Some(made) = &doctor.made {
+        let text = if made.is_whole {
+            "Report ready. Nothing was sent: review it before you share it"
+        } else {
+            "The report was stopped: what was measured until then is there"
+        };
+        (text.to_owned(), None)
+    } else {
+        return;
     };
-    let is_made = matches!(state, ReportState::Made(_));
-    let frame = Frame::new()
-        .fill(palette(ui).panel)
-        .corner_radius(theme::CARD_RADIUS)
-        .inner_margin(Margin::symmetric(16, 10));
     ui.add_space(theme::SMALL_GAP);
-    frame.show(ui, |ui| {
+    page_frame(ui, 10).show(ui, |ui| {
         ui.set_width((ui.available_width() - 12.0).min(theme::PAGE_WIDTH));
-        ui.add(Label::new(RichText::new(text)).wrap());
+        ui.add(Label::new(text).wrap());
         if let Some(part) = part {
-            progress_bar(ui, ProgressBar::new(part).desired_height(theme::SMALL_GAP));
+            thin_progress(ui, part);
         }
         ui.horizontal(|ui| {
-            if is_made {
+            let hover = "Measure no more. What was measured until now is kept";
+            if !view.app.doctor.report.is_busy() {
                 made_ui(ui, view);
-            } else if part.is_some() {
-                let stop = ui
-                    .button("Cancel")
-                    .on_hover_text("Measure no more. What was measured until now is kept");
-                view.on_click(&stop, DoctorCommand::StopReport);
+            } else if part.is_some() && hint_button(ui, "Cancel", hover).clicked() {
+                view.app.doctor.report.stop();
             }
         });
     });
 }
 
-fn measuring_text(what: &str) -> String {
-    format!("Making a report: {what}")
+fn page_frame(ui: &Ui, margin: i8) -> Frame {
+    Frame::new()
+        .fill(palette(ui).panel)
+        .corner_radius(theme::CARD_RADIUS)
+        .inner_margin(Margin::symmetric(16, margin))
 }
 
 fn made_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let open = ui
-        .button("Open")
-        .on_hover_text("Open the page in your browser");
-    view.on_click(&open, DoctorCommand::OpenReport);
-    let show = ui
-        .button("Show folder")
-        .on_hover_text("Open the folder with the page and its figures as JSON");
-    view.on_click(&show, DoctorCommand::ShowReportFolder);
+    for (is_folder, name, explanation) in [
+        (false, "Open", "Open the page in your browser"),
+        (
+            true,
+            "Show folder",
+            "Open the folder with the page and its figures as JSON",
+        ),
+    ] {
+        if hint_button(ui, name, explanation).clicked() {
+            view.set(move |app| app.doctor.show_report(is_folder, &app.cx));
+        }
+    }
 }

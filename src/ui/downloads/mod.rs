@@ -35,7 +35,7 @@ pub(super) fn downloads_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let fetching = &view.app.fetching;
     if fetching.fetch.is_none() {
-        ui.label(RichText::new("Nothing is being downloaded.").color(palette(ui).weak));
+        ui.weak("Nothing is being downloaded.");
     }
     fetch_ui(ui, view);
     let parked = view.app.fetching.parked.clone();
@@ -43,9 +43,8 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.add_space(theme::GAP);
         group_label(ui, "Paused or failed", "");
         for fetch in &parked {
-            card(ui, palette(ui).line).show(ui, |ui| {
-                ui.set_width(ui.available_width());
-                ui.label(RichText::new(&fetch.entry.name).strong());
+            wide_frame(ui, card(ui, palette(ui).line), |ui| {
+                ui.strong(&fetch.entry.name);
                 let resume = FetchCommand::Resume(fetch.entry.id.clone());
                 let is_free = !view.app.fetching.is_busy();
                 ui.add_enabled_ui(is_free, |ui| stopped_ui(ui, view, fetch, resume));
@@ -72,7 +71,7 @@ pub(super) fn state(view: &UiContext<'_>) -> (Option<u32>, usize) {
     let is_running =
         |fetch: &&ModelDownload| matches!(fetch.state, FetchState::Running | FetchState::Pausing);
     let percent = fetching.fetch.as_ref().filter(is_running).map(|fetch| {
-        let progress = fetch.board.read();
+        let progress = fetch.progress.clone();
         progress.map_or(0, |progress| (share(&progress) * 100.0) as u32)
     });
     (percent, fetching.stopped().count())
@@ -88,11 +87,10 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     };
     let palette = palette(ui);
     ui.add_space(theme::SMALL_GAP);
-    card(ui, palette.line).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, palette.line), |ui| {
         let entry = &fetch.entry;
         let folder = fetch.folder.display().to_string();
-        ui.label(RichText::new(&entry.name).strong());
+        ui.strong(&entry.name);
         wide_note(ui, &entry.description, palette.weak);
         wide_note(ui, &format!("Licence: {}", entry.licence), palette.weak);
         for source in &entry.sources {
@@ -107,7 +105,7 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
             FetchState::Confirming(quoted) => confirm_ui(ui, view, &folder, *quoted),
             FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
-            FetchState::Running => running_ui(ui, view, fetch.board.read().as_ref()),
+            FetchState::Running => running_ui(ui, view, fetch.progress.as_ref()),
             FetchState::Stopped(_) => stopped_ui(ui, view, &fetch, FetchCommand::Begin),
         }
     });
@@ -150,7 +148,11 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
 }
 
 fn confirm_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: DownloadQuote) {
-    let text = question_text(quoted.left_bytes, folder, quoted.free_bytes);
+    let free = quoted
+        .free_bytes
+        .map(|free| format!(" {} are free there.", size_text(free)));
+    let (bytes, free) = (size_text(quoted.left_bytes), free.unwrap_or_default());
+    let text = format!("Download {bytes} into {folder}?{free}");
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
         button(ui, view, "Download now", "", FetchCommand::Begin);
@@ -158,20 +160,8 @@ fn confirm_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: Downl
     });
 }
 
-fn question_text(bytes: u64, folder: &str, free: Option<u64>) -> String {
-    let bytes = size_text(bytes);
-    match free {
-        Some(free) => format!(
-            "Download {bytes} into {folder}? {} are free there.",
-            size_text(free)
-        ),
-        None => format!("Download {bytes} into {folder}?"),
-    }
-}
-
 fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, progress: Option<&DownloadStatus>) {
-    let bar = ProgressBar::new(progress.map_or(0.0, share)).desired_height(theme::SMALL_GAP);
-    progress_bar(ui, bar)
+    thin_progress(ui, progress.map_or(0.0, share))
         .on_hover_text(PROGRESS)
         .accessible_name(PROGRESS);
     let text = progress.map_or_else(|| "Starting…".to_owned(), running_text);
@@ -214,7 +204,7 @@ fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload, agai
         }
         "Try again"
     } else {
-        let text = fetch.board.read();
+        let text = fetch.progress.clone();
         let text = text.map_or_else(
             || "Paused".to_owned(),
             |it| format!("Paused at {}", amount_text(&it)),

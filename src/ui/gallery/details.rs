@@ -30,7 +30,7 @@ const KEYS: [(&str, &str); 5] = [
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(entry) = view.app.gallery.current().map(Arc::clone) else {
-        ui.label(RichText::new("Select a result to see how it was made").color(palette(ui).weak));
+        ui.weak("Select a result to see how it was made");
         ui.add_space(theme::GAP);
         for (keys, what) in KEYS {
             fact_ui(ui, keys, what);
@@ -49,7 +49,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 );
                 let chosen = view.app.gallery.chosen();
                 let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
-                ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
+                ui.weak(size_text(bytes));
                 ui.add_space(theme::SMALL_GAP);
             } else {
                 image_ui(ui, view, &entry);
@@ -108,7 +108,7 @@ fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
         }
         ui.add_space(theme::SMALL_GAP);
         ui.horizontal(|ui| {
-            ui.label(RichText::new(name).color(palette(ui).weak));
+            ui.weak(name);
             let button = icon_button(ui, icons::COPY, copy, "Put it on the clipboard");
             if button.clicked() {
                 view.push(DesktopCommand::CopyText(text.clone()));
@@ -155,7 +155,7 @@ fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
         ("Shift", from.shift.clone()),
         ("Guidance", number(facts.guidance_scale)),
         ("Guider", from.guider.clone()),
-        ("Second pass", from.second_pass.clone()),
+        ("Hires fix", from.second_pass.clone()),
         ("Start image", from.start.clone()),
         ("Made from", from.source_video.clone()),
         ("Denoising strength", number(strength)),
@@ -182,10 +182,11 @@ fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
 fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done: &PostprocessInfo) {
     let network = done.work.network_name();
     let (name, text) = match done.work {
-        PostprocessKind::Upscale { .. } => (
-            "Upscaled",
-            enlarged_text(&network, &done.before, &done.after),
-        ),
+        PostprocessKind::Upscale { .. } => {
+            let size = |info: &VideoInfo| format!("{} × {}", info.width, info.height);
+            let sizes = format!("{} to {}", size(&done.before), size(&done.after));
+            ("Upscaled", format!("{network}: {sizes}"))
+        }
         PostprocessKind::Interpolate { .. } => (
             "More frames",
             retimed_text(&network, &done.before, &done.after),
@@ -211,12 +212,6 @@ fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done:
     });
 }
 
-/// With which network, and the size before and after: `4x-UltraSharp: 256 × 256 to 512 × 512`.
-fn enlarged_text(network: &str, before: &VideoInfo, after: &VideoInfo) -> String {
-    let size = |info: &VideoInfo| format!("{} × {}", info.width, info.height);
-    format!("{network}: {} to {}", size(before), size(after))
-}
-
 /// With which network, and the rate and length before and after: `rife: 8 to 16 frames a second, 17 to 33 frames`.
 fn retimed_text(network: &str, before: &VideoInfo, after: &VideoInfo) -> String {
     let fps = |info: &VideoInfo| (info.fps * 100.0).round() / 100.0;
@@ -232,11 +227,10 @@ fn retimed_text(network: &str, before: &VideoInfo, after: &VideoInfo) -> String 
 fn sampler_text(facts: &ResultMetadata) -> String {
     let sampler = facts.sampler.parse::<safelight_core::job::SamplerKind>();
     let label = sampler.map_or(facts.sampler.as_str(), |sampler| sampler.label());
-    match facts.num_steps {
-        Some(1) => format!("{label}, 1 step"),
-        Some(steps) => format!("{label}, {steps} steps"),
-        None => label.to_owned(),
-    }
+    facts.num_steps.map_or_else(
+        || label.to_owned(),
+        |steps| format!("{label}, {}", counted(steps as usize, "1 step", "{} steps")),
+    )
 }
 
 /// Nothing is said of what is not known.
@@ -273,12 +267,11 @@ fn main_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     match &chosen[..] {
         [] | [_] => main_actions(view, &ResultSubject::of_entry(entry)),
         [one, other] => {
-            let (a, b) = (one.path.clone(), other.path.clone());
-            let (name, explanation) = ("Compare", "Show both beside each other");
-            let compare = PlayerCommand::CompareFiles(a, b);
+            let compare = PlayerCommand::CompareFiles(one.path.clone(), other.path.clone());
+            let explanation = "Show both beside each other";
             vec![ResultAction::new(
                 icons::COLUMNS,
-                name,
+                "Compare",
                 explanation,
                 compare,
             )]
@@ -301,23 +294,15 @@ fn are_favourites(view: &UiContext<'_>) -> bool {
 }
 
 /// Makes the selected results favourites, or removes them if all of them are.
-fn favour(view: &UiContext<'_>) -> ResultAction {
+pub(super) fn favour(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
     let paths = chosen.iter().map(|entry| entry.path.clone()).collect();
     favourite_action(paths, are_favourites(view))
 }
 
-fn trash(view: &UiContext<'_>) -> ResultAction {
+pub(super) fn trash(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
     delete_action(chosen.iter().map(|entry| trash_request(entry)).collect(), 1)
-}
-
-pub(super) fn favour_command(view: &UiContext<'_>) -> Option<AppCommand> {
-    favour(view).command()
-}
-
-pub(super) fn trash_command(view: &UiContext<'_>) -> Option<AppCommand> {
-    trash(view).command()
 }
 
 pub(super) fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
@@ -337,7 +322,7 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &Gal
             } else {
                 icon_button(ui, icon, name, action.explanation).clicked()
             };
-            if let Some(command) = action.command().filter(|_| is_clicked) {
+            if let Some(command) = action.command.filter(|_| is_clicked) {
                 view.push(command);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Popup, Role, WidgetInfo};
 use safelight_core::gallery::{GalleryItem, ItemReading, THUMB_SIDE};
 
-use crate::ui::gallery::details::{favour_command, menu_ui, trash_command};
+use crate::ui::gallery::details::{favour, menu_ui, trash};
 use crate::ui::prelude::*;
 use crate::ui::results::{ResultSubject, drag_source};
 
@@ -142,10 +142,10 @@ pub(super) fn take_keys(ui: &Ui, view: &mut UiContext<'_>) {
     let is_it = |event: &Event| matches!(event, Event::Key { key, pressed: true, repeat: false, .. } if *key == Key::Delete);
     let is_fresh = ui.input(|input| input.events.iter().any(is_it));
     if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
-        view.commands.extend(trash_command(view));
+        view.commands.extend(trash(view).command);
     }
     if pressed(Modifiers::NONE, Key::B) {
-        view.commands.extend(favour_command(view));
+        view.commands.extend(favour(view).command);
     }
 }
 
@@ -223,18 +223,16 @@ pub(in crate::ui) fn name_of(entry: &GalleryItem) -> String {
     } else {
         prompt.chars().take(NAME_CHARS).collect()
     };
-    let kind = if matches!(entry.reading, ItemReading::Broken(_)) {
-        "unreadable"
-    } else if entry.is_video() {
-        "video"
-    } else {
-        "image"
+    let kind = match entry.reading {
+        ItemReading::Broken(_) => "unreadable",
+        _ => result_word(!entry.is_video()),
     };
-    if entry.is_favourite {
-        format!("{what}, {kind}, favourite")
+    let favourite = if entry.is_favourite {
+        ", favourite"
     } else {
-        format!("{what}, {kind}")
-    }
+        ""
+    };
+    format!("{what}, {kind}{favourite}")
 }
 
 /// The image in its own shape, or a quiet sign; tells why there is none.
@@ -261,11 +259,8 @@ pub(in crate::ui) fn image_ui(
             Some(why.to_owned())
         }
         None => {
-            sign(if entry.is_video() {
-                icons::FILM
-            } else {
-                icons::IMAGE
-            });
+            let icons = [icons::IMAGE, icons::FILM];
+            sign(icons[usize::from(entry.is_video())]);
             None
         }
     }
@@ -327,7 +322,6 @@ fn edge_ui(
 }
 
 pub(in crate::ui) fn hover_ui(ui: &mut Ui, entry: &GalleryItem, broken: Option<&str>) {
-    let palette = palette(ui);
     ui.set_max_width(theme::CARD_WIDTH * 0.8);
     let why = match &entry.reading {
         ItemReading::Broken(why) => Some(why.as_str()),
@@ -346,8 +340,7 @@ pub(in crate::ui) fn hover_ui(ui: &mut Ui, entry: &GalleryItem, broken: Option<&
             ui.label(prompt);
         }
     }
-    let weak = egui::RichText::new(entry.file_name()).small();
-    ui.label(weak.color(palette.weak));
+    ui.weak(RichText::new(entry.file_name()).small());
 }
 
 #[cfg(test)]

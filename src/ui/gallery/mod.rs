@@ -63,20 +63,19 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let words = count_text(view);
-    let palette = palette(ui);
     ui.horizontal(|ui| {
         ui.label(RichText::new("Gallery").heading().strong());
         ui.add_space(theme::SMALL_GAP);
-        ui.label(RichText::new(words).color(palette.weak));
+        ui.weak(words);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let button = icon_button(ui, icons::X, "Close the gallery", "Back to the image");
-            view.on_click(&button, AppCommand::Show(MainPage::Watch));
+            view.close_button(ui, "Close the gallery");
+
             let mut side = view.app.gallery.look.side;
             let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
             ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
             let slider = ui.add(slider).on_hover_text("How large the thumbnails are");
             if slider.accessible_name("Thumbnail size").changed() {
-                view.push(GalleryCommand::Resize(side));
+                view.set(move |app| app.gallery.look.side = side);
             }
         });
     });
@@ -88,7 +87,11 @@ fn count_text(view: &UiContext<'_>) -> String {
     let Some(listing) = &page.listing else {
         return LOADING.to_owned();
     };
-    let mut text = num_results_text(listing.items.len(), page.query.leaves_out());
+    let many = format!("{} results", grouped(listing.items.len()));
+    let mut text = counted(listing.items.len(), "1 result", &many);
+    if page.query.leaves_out() {
+        text.push_str(" found");
+    }
     if listing.is_looking {
         text = format!("{text}, looking for more…");
     } else if listing.num_unread > 0 {
@@ -97,16 +100,6 @@ fn count_text(view: &UiContext<'_>) -> String {
     match page.selection.len() {
         0 | 1 => text,
         more => format!("{text}, {} selected", grouped(more)),
-    }
-}
-
-fn num_results_text(count: usize, are_found: bool) -> String {
-    let number = grouped(count);
-    match (count, are_found) {
-        (1, false) => "1 result".to_owned(),
-        (1, true) => "1 result found".to_owned(),
-        (_, false) => format!("{number} results"),
-        (_, true) => format!("{number} results found"),
     }
 }
 
@@ -150,23 +143,17 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 query.words.clear();
             }
         });
-        for show in ShownKind::ALL {
-            if choice(ui, query.show == show, show.label(), show_hover(show)).clicked() {
+        for (show, hover) in [
+            (ShownKind::All, "Images and videos"),
+            (ShownKind::Images, "Only images"),
+            (ShownKind::Videos, "Only videos"),
+        ] {
+            if choice(ui, query.show == show, show.label(), hover).clicked() {
                 query.show = show;
             }
         }
-        let explanation = "Only favourites";
-        if icon_toggle(
-            ui,
-            query.only_favourites,
-            icons::STAR,
-            explanation,
-            explanation,
-        )
-        .clicked()
-        {
-            query.only_favourites = !query.only_favourites;
-        }
+        let (name, is_on) = ("Only favourites", query.only_favourites);
+        query.only_favourites ^= icon_toggle(ui, is_on, icons::STAR, name, name).clicked();
         let list = ComboBox::from_id_salt("sort")
             .icon(list_icon)
             .selected_text(query.sort.label());
@@ -177,14 +164,6 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
     if query != view.app.gallery.query {
         view.push(GalleryCommand::Ask(query));
-    }
-}
-
-fn show_hover(show: ShownKind) -> &'static str {
-    match show {
-        ShownKind::All => "Images and videos",
-        ShownKind::Images => "Only images",
-        ShownKind::Videos => "Only videos",
     }
 }
 
@@ -203,21 +182,14 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let advice = "Every image and video that you make appears here, newest first".to_owned();
         (icons::IMAGES, "Nothing here yet", advice)
     };
-    let palette = palette(ui);
     let area = ui.available_rect_before_wrap();
-    let middle = area.center() - vec2(0.0, 20.0);
-    let text = |up: f32, text: &dyn ToString, size: f32, colour| {
-        let at = middle - vec2(0.0, up);
-        let font = FontId::proportional(size);
-        ui.painter()
-            .text(at, Align2::CENTER_CENTER, text.to_string(), font, colour);
-    };
-    text(46.0, &icon, 50.0, palette.accent.gamma_multiply(0.85));
+    let colour = palette(ui).accent.gamma_multiply(0.85);
+    text_at(ui, area.center() - vec2(0.0, 66.0), icon, 50.0, colour);
     ui.add_space((area.height() / 2.0 - 24.0).max(0.0));
     ui.vertical_centered(|ui| {
         ui.label(RichText::new(title).size(18.0));
         if !advice.is_empty() {
-            ui.label(RichText::new(sentence(&advice)).color(palette.weak));
+            ui.weak(sentence(&advice));
         }
         if is_known && leaves_out {
             let all = Button::new(SHOW_ALL);
@@ -232,18 +204,21 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn no_matches_advice(query: &GalleryQuery) -> String {
-    let shown = match (query.show, query.only_favourites) {
-        (ShownKind::All, false) => "",
-        (ShownKind::All, true) => "Only favourites are shown",
-        (ShownKind::Images, false) => "Only images are shown",
-        (ShownKind::Videos, false) => "Only videos are shown",
-        (ShownKind::Images, true) => "Only images that are favourites are shown",
-        (ShownKind::Videos, true) => "Only videos that are favourites are shown",
+    let favourites = if query.only_favourites {
+        " that are favourites"
+    } else {
+        ""
     };
-    let advice = "Other words, or fewer of them, may find more";
-    match (query.words.trim().is_empty(), shown) {
-        (_, "") => advice.to_owned(),
-        (true, shown) => shown.to_owned(),
-        (false, shown) => format!("{shown}. {advice}"),
+    let shown = match query.show {
+        ShownKind::All if query.only_favourites => "Only favourites are shown".to_owned(),
+        ShownKind::All => String::new(),
+        ShownKind::Images => format!("Only images{favourites} are shown"),
+        ShownKind::Videos => format!("Only videos{favourites} are shown"),
+    };
+    let advice = "Other words, or fewer of them, may find more".to_owned();
+    match (query.words.trim().is_empty(), shown.is_empty()) {
+        (_, true) => advice,
+        (true, false) => shown,
+        (false, false) => format!("{shown}. {advice}"),
     }
 }

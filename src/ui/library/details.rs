@@ -51,8 +51,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &ModelSpec) {
     let is_used = view.form.model.as_ref() == Some(&spec.id);
     title_ui(ui, view, model);
-    card(ui, palette(ui).line).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, palette(ui).line), |ui| {
         if !spec.description.is_empty() {
             ui.add(Label::new(sentence(&spec.description)).wrap());
         }
@@ -78,7 +77,10 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
         view.push(LibraryCommand::Use(spec.id.clone()));
     }
     ui.add_space(theme::GAP);
-    parts_ui(ui, view, spec);
+    let parts = view.app.library.cards.get(&spec.id).cloned();
+    for (place, part) in parts.iter().flatten() {
+        ui.push_id(&part.name, |ui| part_ui(ui, view, place, part));
+    }
 }
 
 fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
@@ -113,11 +115,8 @@ fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
             wide_note(ui, &format!("• {way}"), palette(ui).text);
         }
     } else if let Some(secs) = fit.secs {
-        let (word, time) = (
-            result_word(makes_images(view, model)),
-            about_rough_text(secs),
-        );
-        let text = format!("A {word} takes {time}");
+        let word = result_word(makes_images(view, model));
+        let text = format!("A {word} takes {}", about_rough_text(secs));
         wide_note(ui, &text, palette(ui).weak);
     }
 }
@@ -138,7 +137,7 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
         let size = egui::vec2(theme::CHECK_NAME_WIDTH, 0.0);
         ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Min), |ui| {
             ui.set_min_width(theme::CHECK_NAME_WIDTH);
-            ui.label(RichText::new(name).small().color(palette(ui).weak));
+            ui.weak(RichText::new(name).small());
         });
         ui.add(Label::new(RichText::new(text).small()).wrap());
     });
@@ -189,48 +188,33 @@ fn oddities(spec: &ModelSpec) -> Vec<String> {
     odd
 }
 
-fn parts_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let Some(parts) = view.app.library.cards.get(&spec.id).cloned() else {
-        return;
-    };
-    for (place, part) in &parts {
-        ui.push_id(&part.name, |ui| part_ui(ui, view, place, part));
-    }
-}
-
 fn part_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path, part: &ComponentCard) {
-    let weak = palette(ui).weak;
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let what = part_text(&part.name);
+            let what = match part.name.as_str() {
+                "transformer" => "transformer",
+                "transformer_2" => "transformer for low noise",
+                "vae" => "VAE",
+                "text_encoder" => "text encoder",
+                "text_encoder_2" => "second text encoder",
+                _ => "image encoder",
+            };
             let copy = format!("Copy the path of the {what}");
             let button = icon_button(ui, icons::COPY, &copy, COPY_PATH_HOVER);
             let command = DesktopCommand::CopyText(place.display().to_string());
             view.on_click(&button, command);
-            ui.label(RichText::new(size_text(part.bytes)).small());
+            ui.small(size_text(part.bytes));
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.spacing_mut().item_spacing.y = 0.0;
                 ui.vertical(|ui| {
                     let text = format!("{}  ·  {}", sentence(what), storage_text(part));
                     ui.add(Label::new(RichText::new(text).small()).truncate());
-                    let files = part.files.join(", ");
-                    ui.add(Label::new(RichText::new(files).small().color(weak)).truncate())
+                    small_line(ui, part.files.join(", "))
                         .on_hover_text(place.display().to_string());
                 });
             });
         });
     });
-}
-
-fn part_text(name: &str) -> &'static str {
-    match name {
-        "transformer" => "transformer",
-        "transformer_2" => "transformer for low noise",
-        "vae" => "VAE",
-        "text_encoder" => "text encoder",
-        "text_encoder_2" => "second text encoder",
-        _ => "image encoder",
-    }
 }
 
 /// The types that most of its numbers have: `BF16`, `F8_E4M3 and F32`.
@@ -258,8 +242,7 @@ fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path) {
 
 fn unusable_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &UnusableModel) {
     ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
-    card(ui, palette(ui).amber.gamma_multiply(0.6)).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, palette(ui).amber.gamma_multiply(0.6)), |ui| {
         if !model.needs.is_empty() {
             ui.label("It needs");
             for needed in &model.needs {
@@ -308,7 +291,7 @@ fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &
     }
     ui.add_space(theme::SMALL_GAP);
     if is_other {
-        ui.label(RichText::new(&entry.name).strong());
+        ui.strong(&entry.name);
         wide_note(ui, &entry.description, palette(ui).weak);
         wide_note(ui, &format!("Licence: {}", entry.licence), palette(ui).weak);
         let note = "Another model is being downloaded. This one can be downloaded after it";

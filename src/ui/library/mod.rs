@@ -85,6 +85,17 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         "What was found, what this machine can run, what to download",
     );
     view.on_click(&button, AppCommand::Show(MainPage::Welcome));
+    let problems = &view.app.cx.models.found.problems;
+    let hover = "Copy details for a bug report";
+    if !problems.is_empty()
+        && icon_button(ui, icons::COPY, "Copy what is wrong with models", hover).clicked()
+    {
+        let whole = problems
+            .iter()
+            .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
+        let text = whole.collect::<Vec<_>>().join("\n\n");
+        view.push(DesktopCommand::CopyText(text));
+    }
     let is_free = !view.app.cx.background.is_asking();
     // Its words would need more than there is.
     let text = if ui.available_width() < theme::KEYS_WIDTH {
@@ -273,12 +284,9 @@ fn heading_ui(ui: &mut Ui, text: &str) {
     let size = vec2(ui.available_width(), theme::MODEL_ROW_HEIGHT);
     let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
     let below = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 24.0), rect.max);
-    ui.put(below, |ui: &mut Ui| {
-        ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
-            ui.label(RichText::new(text).small().color(palette(ui).weak))
-        })
-        .inner
-    });
+    let layout = Layout::left_to_right(Align::Center);
+    ui.new_child(UiBuilder::new().max_rect(below).layout(layout))
+        .weak(RichText::new(text).small());
 }
 
 fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
@@ -317,26 +325,22 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
     let fit = view.app.library.survey.fits.get(&model.id);
     let right = inside.right() - 8.0;
     let small = TextStyle::Small.resolve(ui.style());
-    let text_at = |at, align, text: &str, colour| {
-        ui.painter()
-            .text(at, align, text, small.clone(), colour)
-            .width()
+    let text_at = |at, text: &str, colour| {
+        let rect = ui
+            .painter()
+            .text(at, Align2::RIGHT_CENTER, text, small.clone(), colour);
+        rect.width()
     };
     let upper = inside.top() + 14.0;
     let lower = inside.bottom() - 14.0;
-    let size_width = text_at(
-        pos2(right, upper),
-        Align2::RIGHT_CENTER,
-        &model.size,
-        palette.weak,
-    );
+    let size_width = text_at(pos2(right, upper), &model.size, palette.weak);
     let (said, colour) = match model.ailment {
         Some(ModelProblem::Incomplete) => ("incomplete".to_owned(), palette.amber),
         Some(ModelProblem::Broken) => ("cannot be used".to_owned(), palette.error),
         Some(ModelProblem::Unsupported) => ("not supported".to_owned(), palette.weak),
         None => (fit.map_or_else(String::new, fit_text), fit_colour(ui, fit)),
     };
-    let said_width = text_at(pos2(right, lower), Align2::RIGHT_CENTER, &said, colour);
+    let said_width = text_at(pos2(right, lower), &said, colour);
     let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
     let star = format!("{}  ", icons::STAR);
     let star = if is_favourite { star.as_str() } else { "" };
@@ -358,12 +362,8 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
         ui.painter().galley(pos2(left, top), galley, palette.text);
     };
     let body = TextStyle::Body.resolve(ui.style());
-    line(
-        upper,
-        &[(star, palette.amber), (&model.name, ink)],
-        &body,
-        size_width,
-    );
+    let name = [(star, palette.amber), (&model.name, ink)];
+    line(upper, &name, &body, size_width);
     line(lower, &[(&model.facts, palette.weak)], &small, said_width);
     let response = match fit {
         Some(fit) if model.ailment.is_none() => {

@@ -64,13 +64,9 @@ fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.add_space(theme::SMALL_GAP);
     ui.scope(|ui| {
         ui.set_max_width(theme::FIRST_BUTTON_WIDTH);
-        let thing = model.as_ref().is_some_and(|spec| spec.family.makes_images);
-        let text = if thing {
-            "Make your first image"
-        } else {
-            "Make your first video"
-        };
-        if main_button(ui, is_ready, icons::SPARKLE, text).clicked() && is_ready {
+        let makes_images = model.as_ref().is_some_and(|spec| spec.family.makes_images);
+        let text = format!("Make your first {}", result_word(makes_images));
+        if main_button(ui, is_ready, icons::SPARKLE, &text).clicked() && is_ready {
             view.push(LibraryCommand::FirstVideo);
         }
     });
@@ -97,12 +93,12 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     };
     let amber = palette(ui).amber;
-    card(ui, amber).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, amber), |ui| {
         ui.label(RichText::new(sentence(&err.summary)).color(amber));
         wide_note(ui, &err.advice, palette(ui).text);
         ui.horizontal(|ui| {
-            let command = command_in(&err.advice);
+            // A shell command is between backquotes.
+            let command = err.advice.split('`').nth(1).filter(|text| !text.is_empty());
             if let Some(command) = command {
                 let copy = Button::new(with_icon(icons::COPY, command));
                 if pressed(
@@ -133,30 +129,20 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.add_space(theme::GAP);
 }
 
-/// Shell command that a sentence has between backquotes.
-fn command_in(advice: &str) -> Option<&str> {
-    advice.split('`').nth(1).filter(|text| !text.is_empty())
-}
-
 fn title(ui: &mut Ui, text: &str) {
     ui.label(RichText::new(text).size(15.0).strong());
 }
 
 fn machine_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let machine = view.app.library.survey.machine.clone();
-    card(ui, palette(ui).line).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, palette(ui).line), |ui| {
         title(ui, "This machine");
         let Some(machine) = machine else {
             wide_note(ui, "Looking…", palette(ui).weak);
             return;
         };
         let is_cpu = machine.device.facts.class == DeviceClass::Cpu;
-        let colour = if is_cpu {
-            palette(ui).amber
-        } else {
-            palette(ui).text
-        };
+        let colour = [palette(ui).text, palette(ui).amber][usize::from(is_cpu)];
         let has_idle_gpu = view.app.runtimes.idle_gpu().is_some();
         wide_note(ui, &device_text(&machine, has_idle_gpu), colour);
         if let Some(free) = machine.free_bytes {
@@ -197,8 +183,7 @@ fn device_text(machine: &MachineInfo, has_idle_gpu: bool) -> String {
 }
 
 fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    card(ui, palette(ui).line).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, palette(ui).line), |ui| {
         title(ui, "Found on this disk");
         let num_here = view.app.cx.models.all().len();
         let num_broken = view.app.cx.models.found.unusable.len();
@@ -235,7 +220,6 @@ fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
-    let weak = palette(ui).weak;
     let searched = view.app.cx.models.found.searched.iter();
     let there: Vec<String> = searched
         .filter(|place| place.exists)
@@ -244,7 +228,7 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if there.is_empty() {
         return;
     }
-    wide_note(ui, "Searched folders", weak);
+    wide_note(ui, "Searched folders", palette(ui).weak);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 2.0;
     ScrollArea::vertical()
         .id_salt("searched-folders")
@@ -253,7 +237,7 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
         .show_rows(ui, height, there.len(), |ui, seen| {
             ui.spacing_mut().item_spacing.y = 2.0;
             for path in &there[seen] {
-                ui.add(Label::new(RichText::new(path).small().color(weak)).truncate());
+                small_line(ui, path);
             }
         });
 }
@@ -261,8 +245,7 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
 /// Models that suit this machine and its disk: those that fit, the quick ones first.
 fn offers_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let offers = offers(view);
-    card(ui, palette(ui).line).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, palette(ui).line), |ui| {
         title(ui, "Models for this machine");
         let fetch = view.app.fetching.fetch.as_ref();
         let shown = fetch.map(|fetch| fetch.entry.id.clone());
@@ -304,9 +287,7 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
                 ui.vertical(|ui| {
                     ui.spacing_mut().item_spacing.y = 0.0;
                     ui.label(&entry.name);
-                    let weak = palette(ui).weak;
-                    let text = format!("{}. {}", entry.description, entry.licence);
-                    ui.add(Label::new(RichText::new(text).small().color(weak)).truncate());
+                    small_line(ui, format!("{}. {}", entry.description, entry.licence));
                 });
             });
         });

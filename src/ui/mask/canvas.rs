@@ -223,7 +223,11 @@ fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacem
     let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
     let tint = palette(ui).accent.gamma_multiply(view.panels.mask.opacity);
     if let Some(tiles) = editor.changed_view(seen, dots) {
-        view.push(MaskCommand::See(tiles));
+        view.set(|app| {
+            if let Some(editor) = &mut app.masking.editor {
+                editor.view = Some(tiles);
+            }
+        });
     }
     for tile in &editor.painted.shown {
         let rect = lie.to_screen(tile.rect);

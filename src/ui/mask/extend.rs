@@ -96,8 +96,7 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
     let mut request = panel.request;
     let is_applied = ui
         .horizontal_wrapped(|ui| {
-            ui.label(RichText::new("Extend").color(palette(ui).weak))
-                .on_hover_text(EXTEND_HOVER);
+            ui.weak("Extend").on_hover_text(EXTEND_HOVER);
             for side in ImageEdge::ALL {
                 let value = DragValue::new(side.of(&mut request.margins))
                     .range(0..=MAX_ROOM)

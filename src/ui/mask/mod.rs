@@ -84,14 +84,13 @@ fn none_ui(ui: &mut Ui, view: &UiContext<'_>) {
         } else {
             "Choose an image first, then paint a mask over it"
         };
-        ui.label(RichText::new(text).color(palette(ui).weak));
+        ui.weak(text);
     });
 }
 
 fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Paint a mask").heading().strong());
-        let weak = palette(ui).weak;
         let size = editor.size();
         let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -111,14 +110,15 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
                 .add_enabled(is_idle, Button::new("Discard"))
                 .on_hover_text("Discard your changes and keep the previous mask");
             view.on_click(&discard, MaskCommand::Discard);
-            match editor.busy {
-                Some(MaskTask::Extending) => drop(ui.label("Extending…")),
-                Some(MaskTask::Softening) => drop(ui.label("Softening…")),
-                Some(MaskTask::Keeping) => drop(ui.label("Saving…")),
-                None => {}
+            if let Some(task) = editor.busy {
+                ui.label(match task {
+                    MaskTask::Extending => "Extending…",
+                    MaskTask::Softening => "Softening…",
+                    MaskTask::Keeping => "Saving…",
+                });
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                ui.add(egui::Label::new(RichText::new(text).small().color(weak)).truncate());
+                small_line(ui, text);
             });
         });
     });
@@ -160,9 +160,7 @@ fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) 
     // Of a known size, so that a narrow window puts it into the next line whole.
     let size = egui::vec2(theme::TOOL_WIDTH, ui.spacing().interact_size.y);
     ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-        let label = ui
-            .label(RichText::new(name).color(palette(ui).weak))
-            .on_hover_text(explanation);
+        let label = ui.weak(name).on_hover_text(explanation);
         ui.spacing_mut().slider_width = theme::TOOL_SLIDER_WIDTH;
         ui.add(slider)
             .labelled_by(label.id)

@@ -18,28 +18,6 @@ use crate::ui::theme::ThemeColors;
 /// Distance from the pointer within which events are described, as a share of the axis.
 const NEAR: f64 = 0.012;
 
-#[derive(Clone, Copy)]
-struct GraphExtent {
-    end_secs: f64,
-    top_gib: f64,
-    /// Height of the line of the cap: the upper edge if the cap is far above.
-    cap_at: Option<f64>,
-}
-
-impl GraphExtent {
-    fn new(end_secs: f64, most: f64, cap: f64) -> Self {
-        // A cap far above everything would flatten the lines.
-        let is_cap_near = cap < most * 4.0;
-        let top = (if is_cap_near { cap.max(most) } else { most } * 1.25).max(1e-3);
-        let at = if is_cap_near { cap } else { top * 0.99 };
-        Self {
-            end_secs: end_secs.max(1.0),
-            top_gib: top,
-            cap_at: (cap > 0.0).then_some(at),
-        }
-    }
-}
-
 /// The graph of a job. Without samples it shows the expected memory.
 pub(super) fn plot_ui(
     ui: &mut Ui,
@@ -69,8 +47,12 @@ pub(super) fn plot_ui(
         None => Vec::new(),
     };
     let end = rest.last().and_then(|band| band.to_secs).unwrap_or(now);
-    let extent = GraphExtent::new(end, most, in_gib(cap));
-    let top = extent.top_gib;
+    let (end, cap) = (end.max(1.0), in_gib(cap));
+    // A cap far above everything would flatten the lines: its own is at the upper edge then.
+    let is_cap_near = cap <= most * 4.0;
+    let top = (if is_cap_near { cap.max(most) } else { most } * 1.25).max(1e-3);
+    let cap_at = if is_cap_near { cap } else { top * 0.99 };
+
     let shown = Plot::new("memory-graph")
         .height(height)
         .allow_drag(false)
@@ -80,7 +62,7 @@ pub(super) fn plot_ui(
         .allow_axis_zoom_drag(false)
         .show_background(false)
         .show_grid([false, true])
-        .default_x_bounds(0.0, extent.end_secs)
+        .default_x_bounds(0.0, end)
         .default_y_bounds(0.0, top)
         .y_grid_spacer(move |_| grid_marks(top))
         .y_axis_formatter(|mark, _| size_text(from_gib(mark.value)))
@@ -95,10 +77,10 @@ pub(super) fn plot_ui(
         .label_formatter(|position| {
             let (HoverPosition::NearDataPoint { position, .. }
             | HoverPosition::Elsewhere { position }) = position;
-            Some(text_at(history, series, position.x, extent.end_secs * NEAR))
+            Some(text_at(history, series, position.x, end * NEAR))
         })
         .show(ui, |plot| {
-            plot.set_plot_bounds_x(0.0..=extent.end_secs);
+            plot.set_plot_bounds_x(0.0..=end);
             plot.set_plot_bounds_y(0.0..=top);
             bands(plot, history, palette);
             for band in &rest {
@@ -108,7 +90,7 @@ pub(super) fn plot_ui(
             }
             lines(plot, history, series);
             marks(plot, history, palette);
-            limits(plot, history, extent, palette);
+            limits(plot, history, (top, cap_at), palette);
         });
     let text = graph_text(history);
     shown
@@ -259,10 +241,9 @@ pub(super) fn climb_text(climb: FallbackAttempt) -> String {
 fn limits(
     plot: &mut PlotUi<'_>,
     history: &MemoryHistory,
-    extent: GraphExtent,
+    (top, cap_at): (f64, f64),
     palette: &ThemeColors,
 ) {
-    let top = extent.top_gib;
     let mut dotted = |name: &str, at: f64, colour: Color32| {
         let line = HLine::new(name, at).color(colour);
         plot.hline(line.style(LineStyle::dotted_dense()));
@@ -278,11 +259,13 @@ fn limits(
             dotted("Available for tensors", available, palette.available);
         }
     }
-    let Some(at) = extent.cap_at else { return };
+    if cap_at <= 0.0 {
+        return;
+    }
     if history.last().is_none() {
-        dotted("Budget", at, palette.cap);
+        dotted("Budget", cap_at, palette.cap);
     } else {
-        let line = HLine::new("Cap", at).color(palette.cap);
+        let line = HLine::new("Cap", cap_at).color(palette.cap);
         plot.hline(line.style(LineStyle::dashed_dense()));
     }
 }
@@ -382,11 +365,5 @@ mod tests {
             ..climb
         };
         assert_eq!(climb_text(failed), "Decoding was tried again on the CPU");
-    }
-
-    #[test]
-    fn an_empty_graph_has_words_too() {
-        let text = graph_text(&MemoryHistory::default());
-        assert!(text.starts_with("Memory graph over 0 s"), "{text}");
     }
 }

@@ -12,15 +12,15 @@ pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
     if view.app.queue.running.is_some() || planning.planned().is_none() {
         return false;
     }
-    let is_dragged = planning.preserved_draft.is_some() || planning.cap_draft.is_some();
-    view.app.queue.memory().last().is_none() || planning.is_shown || is_dragged
+    let has_last = view.app.queue.memory().last().is_some();
+    !has_last || planning.is_shown || planning.draft.is_some()
 }
 
 pub(super) fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
     let planning = &view.app.memory;
     let has_last = view.app.queue.running.is_none() && view.app.queue.memory().last().is_some();
     if !has_last || planning.planned().is_none() {
-        ui.label(RichText::new(name).color(palette(ui).weak));
+        ui.weak(name);
         return;
     }
     let choices = [
@@ -32,8 +32,9 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
         ),
     ];
     for (is_next, name, explanation) in choices {
-        let button = choice(ui, planning.is_shown == is_next, name, explanation);
-        view.on_click(&button, MemoryCommand::ShowPlan(is_next));
+        if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
+            view.set(move |app| app.memory.is_shown = is_next);
+        }
     }
 }
 
@@ -85,18 +86,16 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSe
         }
         ui.add_space(theme::GAP);
         let text = format!("Peak used {}", size_text(history.peak_bytes()));
-        ui.label(RichText::new(text).small().color(palette.weak))
-            .on_hover_text(
-                "The highest value of Used in this job. It is more than Allocated, because not all \
+        ui.weak(RichText::new(text).small()).on_hover_text(
+            "The highest value of Used in this job. It is more than Allocated, because not all \
                 of it is tensors",
-            );
+        );
         if let Some(plan) = &history.plan {
             let text = predicted_peak_text(plan.peak_bytes);
-            ui.label(RichText::new(text).small().color(palette.weak))
-                .on_hover_text(
-                    "What the plan expects of Allocated: the dotted line, and the pale blocks \
+            ui.weak(RichText::new(text).small()).on_hover_text(
+                "What the plan expects of Allocated: the dotted line, and the pale blocks \
                     stage by stage",
-                );
+            );
         }
         export_ui(ui, view)
     });
@@ -132,54 +131,38 @@ pub(super) fn machine_ui(
     if *machine == MachineSample::default() {
         return;
     }
-    let weak = palette(ui).weak;
     ui.scope(|ui| {
         ui.spacing_mut().interact_size.y = 0.0;
         ui.horizontal_wrapped(|ui| {
-            ui.label(RichText::new("Machine").color(weak));
+            ui.weak("Machine");
             for line in series.iter().filter(|line| line.is_thin) {
                 series_ui(ui, history, last, line);
             }
-            if let Some(share) = cache_share(history, last) {
-                ui.label(RichText::new(share).small().color(weak))
-                    .on_hover_text(
-                        "The CPU and the GPU share one memory. Files that the system keeps in it \
+            if let Some(cache) = machine.page_cache_bytes.filter(|_| history.is_unified())
+                && last.total_bytes > 0
+            {
+                let percent = cache as f64 / last.total_bytes as f64 * 100.0;
+                let share = format!("Files have {percent:.0} % of the shared memory");
+                ui.weak(RichText::new(share).small()).on_hover_text(
+                    "The CPU and the GPU share one memory. Files that the system keeps in it \
                         make room when the job needs it",
-                    );
+                );
             }
-            let figures = [
-                (
-                    machine.busy_percent,
-                    "Busy",
-                    " %",
-                    "How much of the time the GPU computes",
-                ),
-                (
-                    machine.temperature_celsius,
-                    "",
-                    " °C",
-                    "The GPU's temperature",
-                ),
-                (machine.power_watts, "", " W", "The GPU's power"),
-            ];
-            for (figure, name, unit, explanation) in figures {
+            let busy = machine.busy_percent.map(|it| format!("Busy {it:.0} %"));
+            let temperature = machine.temperature_celsius.map(|it| format!("{it:.0} °C"));
+            let power = machine.power_watts.map(|it| format!("{it:.0} W"));
+            for (figure, explanation) in [
+                (busy, "How much of the time the GPU computes"),
+                (temperature, "The GPU's temperature"),
+                (power, "The GPU's power"),
+            ] {
                 let Some(figure) = figure else { continue };
                 ui.add_space(theme::SMALL_GAP);
-                let text = format!("{name} {figure:.0}{unit}");
-                ui.label(RichText::new(text.trim_start()).small().color(weak))
+                ui.weak(RichText::new(figure).small())
                     .on_hover_text(explanation);
             }
         });
     });
-}
-
-fn cache_share(history: &MemoryHistory, last: &MemorySample) -> Option<String> {
-    let cache = last.machine.page_cache_bytes?;
-    if !history.is_unified() || last.total_bytes == 0 {
-        return None;
-    }
-    let percent = cache as f64 / last.total_bytes as f64 * 100.0;
-    Some(format!("Files have {percent:.0} % of the shared memory"))
 }
 
 fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &GraphSeries) {

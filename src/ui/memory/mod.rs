@@ -29,11 +29,17 @@ struct GraphSeries {
 pub(super) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
     plan::plan_ui(ui, view);
     let series = series(palette(ui));
-    let room = PanelRoom::below(ui, height);
+    // The graph and the lines above it are as high before, during and after a job, so that the image above does not
+    // move.
+    let bottom = |ui: &Ui| ui.min_rect().height() + ui.spacing().item_spacing.y;
+    let top = bottom(ui);
+    let height = (height - top).clamp(theme::GRAPH_MIN_HEIGHT, theme::GRAPH_HEIGHT);
+    let left = |ui: &Ui| (top + height - bottom(ui)).max(theme::GRAPH_MIN_HEIGHT);
+
     if legend::shows_plan(view) {
         legend::expected_ui(ui, view);
         if let Some(planned) = view.app.memory.planned() {
-            graph::plot_ui(ui, &planned.expected, &series, room.left(ui), false);
+            graph::plot_ui(ui, &planned.expected, &series, left(ui), false);
         }
         return;
     }
@@ -45,9 +51,9 @@ pub(super) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
         if !is_running {
             last_job_ui(ui, history);
         }
-        graph::plot_ui(ui, history, &series, room.left(ui), is_running);
+        graph::plot_ui(ui, history, &series, left(ui), is_running);
     } else if is_running {
-        ui.add_space(room.left(ui));
+        ui.add_space(left(ui));
     }
 }
 
@@ -60,8 +66,7 @@ fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
         return;
     }
     let text = format!("Last job: {}", parts.join("  ·  "));
-    ui.add(Label::new(RichText::new(&text).small().color(palette(ui).weak)).truncate())
-        .on_hover_text(&text);
+    small_line(ui, &text).on_hover_text(&text);
 }
 
 fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
@@ -74,25 +79,6 @@ fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
         parts.push(format!("{} freed between stages", size_text(given)));
     }
     parts
-}
-
-/// Height of the graph and the lines above it, equal before, during and after a job, so that the image above does not move.
-struct PanelRoom {
-    top: f32,
-    height: f32,
-}
-
-impl PanelRoom {
-    fn below(ui: &Ui, height: f32) -> Self {
-        let top = ui.min_rect().height() + ui.spacing().item_spacing.y;
-        let height = (height - top).clamp(theme::GRAPH_MIN_HEIGHT, theme::GRAPH_HEIGHT);
-        Self { top, height }
-    }
-
-    fn left(&self, ui: &Ui) -> f32 {
-        let taken = ui.min_rect().height() + ui.spacing().item_spacing.y - self.top;
-        (self.height - taken).max(theme::GRAPH_MIN_HEIGHT)
-    }
 }
 
 fn series(palette: &ThemeColors) -> [GraphSeries; 5] {

@@ -22,30 +22,48 @@ pub(super) fn plan_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     };
     verdict_ui(ui, view, &planned);
+    let (before, settings) = (view.app.memory.draft, view.app.cx.settings.memory);
+    let mut memory = before.unwrap_or(settings);
     ui.horizontal_wrapped(|ui| {
-        preserved_ui(ui, view, &planned.plan);
+        preserved_ui(ui, &mut memory, &planned.plan);
         // In one piece, and its words as high as its field.
         if ui.available_size_before_wrap().x < CAP_WIDTH {
             ui.end_row();
         } else {
             ui.add_space(theme::GAP);
         }
-        ui.horizontal(|ui| cap_ui(ui, view, &planned.plan));
+        ui.horizontal(|ui| cap_ui(ui, &mut memory, &planned.plan));
     });
+    // Stored when the mouse button is released.
+    let (is_held, is_changed) = (
+        ui.input(|input| input.pointer.any_down()),
+        memory != settings,
+    );
+    let draft = (is_held && is_changed).then_some(memory);
+    if draft != before {
+        view.set(move |app| app.memory.draft = draft);
+    }
+    if is_changed && !is_held {
+        let mut settings = view.app.cx.settings.clone();
+        settings.memory = memory;
+        view.push(SettingsCommand::Change(Box::new(settings)));
+    }
     ui.add_space(theme::SMALL_GAP);
 }
 
 fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
     let palette = palette(ui);
-    let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
+    let colour = verdict_colour(ui, &planned.plan);
     ui.horizontal_wrapped(|ui| {
         let verdict = &planned.plan.verdict.text;
         ui.label(RichText::new(verdict).small().color(colour));
         let time = time_text(&planned.course);
-        ui.label(RichText::new(time).small().color(palette.weak))
+        ui.weak(RichText::new(time).small())
             .on_hover_text(TIME_HOVER);
-        if let Some(text) = all_jobs_text(planned) {
-            ui.label(RichText::new(text).small().color(palette.weak))
+        if planned.course.is_timed && planned.num_jobs > 1 {
+            let all = about_text(planned.all_secs);
+            let text = format!("All {} jobs take {all}", planned.num_jobs);
+            ui.weak(RichText::new(text).small())
                 .on_hover_text(TIME_HOVER);
         }
         for suggestion in &planned.suggestions {
@@ -60,13 +78,6 @@ fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
     });
 }
 
-/// Expected time of all jobs that one press makes; `None` for a single job.
-fn all_jobs_text(planned: &FormPlan) -> Option<String> {
-    let num_jobs = planned.num_jobs;
-    let is_shown = planned.course.is_timed && num_jobs > 1;
-    is_shown.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
-}
-
 /// The verdict in the status line, unless a job runs or the panel shows it.
 pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
@@ -76,8 +87,7 @@ pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let Some(planned) = view.app.memory.planned() else {
         return;
     };
-    let palette = palette(ui);
-    let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
+    let colour = verdict_colour(ui, &planned.plan);
     ui.add(Label::new(RichText::new(summary_text(planned)).small().color(colour)).truncate())
         .on_hover_text("Whether the job of the form fits. Press Memory for details");
 }
@@ -116,8 +126,7 @@ pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     else {
         return;
     };
-    let palette = palette(ui);
-    let colour = verdict_colour(palette.good, palette.amber, palette.error, plan);
+    let colour = verdict_colour(ui, plan);
     let verdict = &plan.verdict.text;
     let text = RichText::new(with_icon(icons::WARNING, verdict)).small();
     let button = Button::new(text.color(colour)).frame_when_inactive(false);
@@ -127,97 +136,68 @@ pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.on_click(&response, DesktopCommand::ToggleMemory);
 }
 
-/// Color by rank: fits, fits with streaming or tiles, does not fit.
-fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &MemoryPlan) -> Color32 {
-    [good, helped, bad][usize::from(plan.rank().min(2))]
+/// Colour by rank: fits, fits with streaming or tiles, does not fit.
+fn verdict_colour(ui: &Ui, plan: &MemoryPlan) -> Color32 {
+    let palette = palette(ui);
+    [palette.good, palette.amber, palette.error][usize::from(plan.rank().min(2))]
 }
 
-fn preserved_ui(ui: &mut Ui, view: &mut UiContext<'_>, plan: &MemoryPlan) {
-    let label = ui
-        .label(
-            RichText::new("Reserved for activations")
-                .small()
-                .color(palette(ui).weak),
-        )
-        .on_hover_text(KEEP_FREE_HOVER);
+fn preserved_ui(ui: &mut Ui, memory: &mut MemorySettings, plan: &MemoryPlan) {
+    let label = ui.weak(RichText::new("Reserved for activations").small());
+    let label = label.on_hover_text(KEEP_FREE_HOVER);
     let most = in_gib(plan.budget.cap_bytes).max(1.0);
     let suggested = in_gib(plan.suggested_preserved_bytes);
-    let set = view.app.cx.settings.memory.preserved_gib;
-    let draft = view.app.memory.preserved_draft;
     // Rounded before, because a slider that rounds says that it was changed.
-    let shown = rounded(draft.or(set).unwrap_or(suggested).min(most));
+    let shown = rounded(memory.preserved_gib.unwrap_or(suggested).min(most));
     let mut value = shown;
     ui.spacing_mut().slider_width = SLIDER_WIDTH;
     let slider = Slider::new(&mut value, 0.0..=most)
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
-    let response = ui.add(slider).on_hover_text(KEEP_FREE_HOVER);
-    let response = response.labelled_by(label.id);
-    if is_held(&response) {
-        view.push(MemoryCommand::DraftPreserved(Some(value)));
-    } else if draft.is_some() || (response.changed() && rounded(value) != rounded(shown)) {
-        // The slider's rounding of the computed value is no change.
-        view.push(MemoryCommand::DraftPreserved(None));
-        change(view, |memory| memory.preserved_gib = Some(rounded(value)));
+    ui.add(slider)
+        .on_hover_text(KEEP_FREE_HOVER)
+        .labelled_by(label.id);
+    if rounded(value) != shown {
+        memory.preserved_gib = Some(rounded(value));
     }
     let text = format!("Auto ({})", size_text(plan.suggested_preserved_bytes));
-    let is_own = set.is_none();
+    let is_own = memory.preserved_gib.is_none();
     let tick = Button::new(RichText::new(text).small().color(ink(ui, is_own))).selected(is_own);
-    if ui
-        .add(tick)
-        .on_hover_text("Calculated for each job: what it is estimated to need, and a margin")
-        .clicked()
-    {
-        view.push(MemoryCommand::DraftPreserved(None));
-        change(view, |memory| memory.preserved_gib = None);
+    let hover = "Calculated for each job: what it is estimated to need, and a margin";
+    if ui.add(tick).on_hover_text(hover).clicked() {
+        memory.preserved_gib = None;
     }
 }
 
-fn cap_ui(ui: &mut Ui, view: &mut UiContext<'_>, plan: &MemoryPlan) {
-    let weak = palette(ui).weak;
+fn cap_ui(ui: &mut Ui, memory: &mut MemorySettings, plan: &MemoryPlan) {
     let label = ui
-        .label(RichText::new("Memory cap").small().color(weak))
+        .weak(RichText::new("Memory cap").small())
         .on_hover_text(CAP_HOVER);
     let total = in_gib(plan.budget.total_bytes).max(1.0);
-    let set = view.app.cx.settings.memory.cap_gib;
-    let draft = view.app.memory.cap_draft;
-    let value = draft
-        .or(set)
-        .unwrap_or_else(|| in_gib(plan.budget.cap_bytes));
-    let mut value = rounded(value.min(total));
-    let drag = egui::DragValue::new(&mut value)
+    let cap = memory.cap_gib;
+    let mut value = rounded(
+        cap.unwrap_or_else(|| in_gib(plan.budget.cap_bytes))
+            .min(total),
+    );
+    let drag = DragValue::new(&mut value)
         .range(0.0..=total)
         .speed(0.1)
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
     let response = ui.add(drag).on_hover_text(CAP_HOVER).labelled_by(label.id);
-    // Stored when the mouse button is released.
-    if is_held(&response) {
-        view.push(MemoryCommand::DraftCap(Some(value)));
-    } else if response.changed() || draft.is_some() {
-        view.push(MemoryCommand::DraftCap(None));
-        change(view, |memory| memory.cap_gib = Some(rounded(value)));
+    if response.changed() {
+        memory.cap_gib = Some(rounded(value));
     }
-    if set.is_some() {
-        let button = Button::new(RichText::new("Default cap").small().color(weak));
-        if ui.add(button).clicked() {
-            change(view, |memory| memory.cap_gib = None);
+    if cap.is_some() {
+        let text = RichText::new("Default cap").small();
+        if ui.add(Button::new(text.color(palette(ui).weak))).clicked() {
+            memory.cap_gib = None;
         }
     }
 }
 
-fn is_held(response: &egui::Response) -> bool {
-    response.dragged() || response.is_pointer_button_down_on()
-}
-
 fn rounded(gib: f64) -> f64 {
     (gib * 10.0).round() / 10.0
-}
-
-fn change(view: &mut UiContext<'_>, change: impl FnOnce(&mut MemorySettings)) {
-    let mut settings = view.app.cx.settings.clone();
-    change(&mut settings.memory);
-    view.push(SettingsCommand::Change(Box::new(settings)));
 }

@@ -117,7 +117,11 @@ fn entry_ui(ui: &mut Ui, entry: &PaletteEntry, is_chosen: bool) -> bool {
             .selected(is_chosen)
             .frame_when_inactive(is_chosen)
             .min_size(size);
-        let name = entry_text(entry.kind, &entry.name, &entry.keys);
+        let keys = match entry.keys.as_str() {
+            "" => String::new(),
+            keys => format!(" ({keys})"),
+        };
+        let name = format!("{}: {}{keys}", entry.kind, entry.name);
         let response = ui.add(button).accessible_name(name);
         let inside = response.rect.shrink2(vec2(10.0, 0.0));
         let mut line = ui.new_child(
@@ -135,14 +139,6 @@ fn entry_ui(ui: &mut Ui, entry: &PaletteEntry, is_chosen: bool) -> bool {
     .inner
 }
 
-fn entry_text(kind: &str, name: &str, keys: &str) -> String {
-    if keys.is_empty() {
-        format!("{kind}: {name}")
-    } else {
-        format!("{kind}: {name} ({keys})")
-    }
-}
-
 pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if !view.app.palette.are_shortcuts_shown {
         return;
@@ -152,14 +148,9 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
         let is_closed = ui
             .horizontal(|ui| {
                 ui.heading("Keyboard shortcuts");
-                ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                    icon_button(
-                        ui,
-                        icons::X,
-                        "Close the shortcuts",
-                        "Back to the window (Escape)",
-                    )
-                    .clicked()
+                ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                    let explanation = "Back to the window (Escape)";
+                    icon_button(ui, icons::X, "Close the shortcuts", explanation).clicked()
                 })
                 .inner
             })
@@ -173,7 +164,7 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
                 }
                 let text = "Tab and Shift+Tab move between controls, Space presses a button, and \
                            the arrow keys move a slider.";
-                ui.label(RichText::new(text).color(palette(ui).weak));
+                ui.weak(text);
             });
         is_closed
     });
@@ -186,7 +177,7 @@ fn group_ui(ui: &mut Ui, group: ShortcutGroup) {
     let of_group =
         |shortcut: &&CommandShortcut| shortcut.group == group && !shortcut.keys.is_empty();
     ui.add_space(theme::SMALL_GAP);
-    ui.label(RichText::new(group.name()).strong());
+    ui.strong(group.name());
     if ui.available_width() < theme::STACK_WIDTH {
         for shortcut in SHORTCUTS.iter().filter(of_group) {
             ui.label(shortcut.name);

@@ -6,12 +6,12 @@ use egui::style::ScrollAnimation;
 use safelight_core::job::GridId;
 
 use crate::app::choices::MoveTarget;
-use crate::app::queue::jobs::GridProgress;
+
 use crate::app::queue::{JobQueue, StoppedJob};
 use crate::app::shortcuts::{alt, ctrl, key, keys_text};
 use crate::ui::prelude::*;
 use crate::ui::queue::row::{
-    RowLine, background, buttons_ui, facts_ui, grid_row_rect, sign_ui, thumb_rect, words_ui,
+    RowLine, buttons_ui, facts_ui, idle_background, row_rect, sign_ui, thumb_rect, words_ui,
 };
 
 pub(super) enum QueueRow<'a> {
@@ -82,20 +82,21 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
         return;
     };
     let (title, prompt) = (grid.to_string(), &*job.request.title());
-    let size = (grid.columns.len(), grid.rows.len());
+
     let progress = queue.grid_progress(waiting.id);
-    let (rect, response) = grid_row_rect(ui, waiting.id);
-    let palette = palette(ui);
-    let fill = if response.hovered() {
-        palette.raised
-    } else {
-        palette.field
-    };
-    background(ui, rect, response.has_focus().then_some(palette.text), fill);
+    let id = egui::Id::unique(("queued-grid", waiting.id.0));
+    let (rect, response) = row_rect(ui, id, Sense::click());
+    idle_background(ui, &response, None);
     sign_ui(ui, thumb_rect(rect), icons::ROWS);
+    let (columns, rows) = (grid.columns.len(), grid.rows.len());
+    let failed = match progress.num_failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
+    };
+    let (num_waiting, made) = (waiting.num_waiting, progress.num_made);
     let line = RowLine {
-        text: grid_left_text(size, waiting.num_waiting, &progress),
-        colour: palette.weak,
+        text: format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done{failed}"),
+        colour: palette(ui).weak,
     };
     words_ui(ui, rect, prompt, line, 56.0);
     let open = is_open(ui, waiting.id);
@@ -134,20 +135,6 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
     });
 }
 
-fn grid_left_text(
-    (columns, rows): (usize, usize),
-    num_waiting: usize,
-    progress: &GridProgress,
-) -> String {
-    let made = progress.num_made;
-    match progress.num_failed {
-        0 => format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done"),
-        failed => {
-            format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done, {failed} failed")
-        }
-    }
-}
-
 struct DraggedJob(JobId);
 
 pub(super) fn menu_button(
@@ -161,52 +148,33 @@ pub(super) fn menu_button(
     response.on_hover_text(explanation).accessible_name(name);
 }
 
-struct JobAction {
-    icon: char,
-    name: &'static str,
-    keys: Option<KeyboardShortcut>,
-    command: QueueCommand,
-}
+/// Icon, name, keys and what it does.
+type JobAction = (char, &'static str, Option<KeyboardShortcut>, QueueCommand);
 
 /// All that can be done with a job; `again` is what letting a stopped one run is called.
 fn actions(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
-    let action = |icon, name, keys, command| JobAction {
-        icon,
-        name,
-        keys,
-        command,
-    };
     let (edit, copy) = (QueueCommand::Edit(id), QueueCommand::Duplicate(id));
-    let (up, down) = (Key::ArrowUp, Key::ArrowDown);
     let to = |place| QueueCommand::Move(id, place);
+    let [top, up, down] = [Key::Home, Key::ArrowUp, Key::ArrowDown].map(|key| Some(alt(key)));
+
     let mut actions = match again {
-        Some(again) => vec![action(icons::PLAY, again, None, QueueCommand::Restart(id))],
+        Some(again) => vec![(icons::PLAY, again, None, QueueCommand::Restart(id))],
         None => vec![
-            action(
+            (
                 icons::ARROW_TO_TOP,
                 "Move to the top",
-                Some(alt(Key::Home)),
+                top,
                 to(MoveTarget::Top),
             ),
-            action(
-                icons::ARROW_UP,
-                "Move up",
-                Some(alt(up)),
-                to(MoveTarget::Up),
-            ),
-            action(
-                icons::ARROW_DOWN,
-                "Move down",
-                Some(alt(down)),
-                to(MoveTarget::Down),
-            ),
+            (icons::ARROW_UP, "Move up", up, to(MoveTarget::Up)),
+            (icons::ARROW_DOWN, "Move down", down, to(MoveTarget::Down)),
         ],
     };
     let delete = Some(key(Key::Delete));
     actions.extend([
-        action(icons::PENCIL, "Edit", Some(key(Key::Enter)), edit),
-        action(icons::COPY, "Duplicate", Some(ctrl(Key::D)), copy),
-        action(icons::TRASH, "Remove", delete, QueueCommand::Remove(id)),
+        (icons::PENCIL, "Edit", Some(key(Key::Enter)), edit),
+        (icons::COPY, "Duplicate", Some(ctrl(Key::D)), copy),
+        (icons::TRASH, "Remove", delete, QueueCommand::Remove(id)),
     ]);
     actions
 }
@@ -217,11 +185,11 @@ pub(super) fn menu_ui(
     id: JobId,
     again: Option<&'static str>,
 ) {
-    for action in actions(id, again) {
-        let keys = action.keys.map(keys_text).unwrap_or_default();
-        let button = Button::new(with_icon(action.icon, action.name)).shortcut_text(keys);
-        if ui.add(button).accessible_name(action.name).clicked() {
-            view.push(action.command);
+    for (icon, name, keys, command) in actions(id, again) {
+        let keys = keys.map(keys_text).unwrap_or_default();
+        let button = Button::new(with_icon(icon, name)).shortcut_text(keys);
+        if ui.add(button).accessible_name(name).clicked() {
+            view.push(command);
             ui.close();
         }
     }
@@ -237,7 +205,7 @@ pub(super) fn keys(
     if !response.has_focus() {
         return;
     }
-    for JobAction { keys, command, .. } in actions(id, again) {
+    for (.., keys, command) in actions(id, again) {
         if keys.is_some_and(|keys| ui.input_mut(|input| input.consume_shortcut(&keys))) {
             if let QueueCommand::Move(_, place) = command {
                 follow(ui, view, response.rect, id, place);

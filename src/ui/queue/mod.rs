@@ -5,17 +5,15 @@ pub(super) mod panel;
 mod row;
 
 use crate::app::choices::{DropChoice, MultiFilePrompt, QueueEndAction};
-use crate::app::queue::jobs::ActionCountdown;
+
 use crate::app::shortcuts::explained;
 use crate::ui::create::submit_hints;
 use crate::ui::memory;
 use crate::ui::prelude::*;
+use crate::ui::status::stopping_text;
 
 const RESUME_QUEUE_EXPLAINED: &str = "Start the waiting jobs, one after the other";
-const PAUSE_JOB: &str = "Pause job";
-const PAUSING: &str = "Pausing…";
-const CANCEL: &str = "Cancel";
-const CANCELLING: &str = "Cancelling…";
+
 const RESUME: &str = "Resume";
 /// With the margin inside.
 const WIDTH: (f32, i8) = (theme::QUESTION_WIDTH, 16);
@@ -94,11 +92,14 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     };
     let is_stopping = job.cancel.is_cancelled();
-    let (pause, cancel) = match (is_stopping, job.cancel.is_paused()) {
-        (false, _) => (PAUSE_JOB, CANCEL),
-        (true, true) => (PAUSING, CANCEL),
-        (true, false) => (PAUSE_JOB, CANCELLING),
-    };
+    let stopping = stopping_text(job);
+    let is_paused = job.cancel.is_paused();
+    let pausing = stopping.filter(|_| is_paused);
+    let cancelling = stopping.filter(|_| !is_paused);
+    let (pause, cancel) = (
+        pausing.unwrap_or("Pause job"),
+        cancelling.unwrap_or("Cancel"),
+    );
     let can_cancel = !is_stopping || job.cancel.is_paused();
     let has_next = !view.app.queue.waiting.is_empty();
     ui.columns(2 + usize::from(has_next), |columns| {
@@ -139,8 +140,8 @@ fn wide_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Respon
 }
 
 pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut UiContext<'_>) {
-    if let Some(countdown) = view.app.queue.countdown {
-        countdown_ui(ctx, view, countdown);
+    if let Some((_, secs)) = view.app.queue.countdown {
+        countdown_ui(ctx, view, secs);
     } else if let Some(several) = &view.app.queue.several {
         several_ui(ctx, view, several);
     }
@@ -156,13 +157,18 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
         let text = format!(
             "Each can become a {word} of its own, with the settings of the form and a size that fits it."
         );
-        ui.label(RichText::new(text).color(palette(ui).weak));
+        ui.weak(text);
         ui.add_space(theme::SMALL_GAP);
         let name = format!("Make {count} jobs, one for each");
         if main_button(ui, true, icons::IMAGES, &name).clicked() {
             choice = Some(DropChoice::Each);
         }
-        let form = into_form_text(several.takes, count);
+        let form = match (several.takes, count) {
+            (1, _) => "Put only the first into the form".to_owned(),
+            (2, 2) => "Put both into the form".to_owned(),
+            (2, _) => "Put the first two into the form".to_owned(),
+            (takes, _) => format!("Put the first {takes} into the form"),
+        };
         if button_ui(ui, icons::IMAGE, &form) {
             choice = Some(DropChoice::Form);
         }
@@ -177,21 +183,10 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
     view.commands.extend(take);
 }
 
-/// `takes`: number of the files for which the form has slots.
-fn into_form_text(takes: usize, count: usize) -> String {
-    match (takes, count) {
-        (1, _) => "Put only the first into the form".to_owned(),
-        (2, 2) => "Put both into the form".to_owned(),
-        (2, _) => "Put the first two into the form".to_owned(),
-        _ => format!("Put the first {takes} into the form"),
-    }
-}
-
-fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, countdown: ActionCountdown) {
+fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, secs: u32) {
     let mut is_stopped = false;
     let response = modal(ctx, "after-the-queue", WIDTH, |ui| {
-        let secs = countdown.secs_left;
-        let (text, name) = match countdown.action {
+        let (text, name) = match view.app.queue.after {
             QueueEndAction::Suspend => (
                 format!("The computer goes to sleep in {secs} s"),
                 "Stay awake",
@@ -201,24 +196,21 @@ fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, countdown: ActionCountd
             }
         };
         ui.heading(text);
-        let text = queue_done_text(view.app.queue.stopped.len());
-        ui.label(RichText::new(text).color(palette(ui).weak));
+        let text = match view.app.queue.stopped.len() {
+            0 => "The queue is done, and every result is saved.".to_owned(),
+            num_stopped => {
+                let stopped = counted(num_stopped, "1 stopped job", "{} stopped jobs");
+                format!("The queue is done except for {stopped}, kept for the next start.")
+            }
+        };
+        ui.weak(text);
         ui.add_space(theme::SMALL_GAP);
         is_stopped = main_button(ui, true, icons::STOP, name).clicked();
     });
     if is_stopped || response.should_close() {
-        view.push(QueueCommand::StopCountdown);
-    }
-}
-
-fn queue_done_text(num_stopped: usize) -> String {
-    match num_stopped {
-        0 => "The queue is done, and every result is saved.".to_owned(),
-        1 => "The queue is done except for 1 stopped job, which is kept for the next start."
-            .to_owned(),
-        count => format!(
-            "The queue is done except for {count} stopped jobs, which are kept for the next start."
-        ),
+        view.set(|app| {
+            (app.queue.after, app.queue.countdown) = (QueueEndAction::Nothing, None);
+        });
     }
 }
 

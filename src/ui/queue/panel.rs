@@ -150,7 +150,7 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .on_hover_text(explanation)
             .on_disabled_hover_text("No job is running, or the queue is paused");
         if checkbox.changed() {
-            view.push(QueueCommand::PauseAfter(pauses));
+            view.set(move |app| app.queue.pauses_after = pauses);
         }
     });
 }
@@ -162,8 +162,7 @@ fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     }
     let palette = palette(ui);
-    card(ui).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui), |ui| {
         ui.label(
             RichText::new(counted(
                 count,
@@ -175,7 +174,9 @@ fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.horizontal(|ui| {
             let explanation = "Start them, one after the other";
             let button = sign_button(ui, icons::PLAY, RESUME, explanation);
-            view.on_click(&button, QueueCommand::ReleaseHeld);
+            if button.clicked() {
+                view.set(|app| app.queue.release_held());
+            }
             let explanation = "Remove them from the queue. Ctrl+Z brings them back";
             let button = sign_button(ui, icons::TRASH, "Clear", explanation);
             view.on_click(&button, QueueCommand::ClearHeld);
@@ -186,14 +187,15 @@ fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn opening_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     for opening in &view.app.queue.opening {
         let (done, all) = (opening.num_done, opening.num_files);
-        card(ui).show(ui, |ui| {
-            ui.set_width(ui.available_width());
+        wide_frame(ui, card(ui), |ui| {
             ui.horizontal(|ui| {
                 ui.label(format!("Opening {} of {all} files…", (done + 1).min(all)));
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                     let explanation = "Open no more of them. Those in the queue stay there";
                     let button = icon_button(ui, icons::X, "Stop opening files", explanation);
-                    view.on_click(&button, QueueCommand::StopOpening(opening.number));
+                    if button.clicked() {
+                        opening.stop.cancel();
+                    }
                 });
             });
             let bar = ProgressBar::new(done as f32 / all.max(1) as f32).desired_height(6.0);
@@ -218,14 +220,13 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
     }
     ui.horizontal(|ui| {
         if num_waiting > 0 {
-            ui.label(RichText::new(format!("Waiting ({num_waiting})")).color(weak));
+            ui.weak(format!("Waiting ({num_waiting})"));
         }
         if num_stopped > 0 {
-            ui.label(RichText::new(format!("Stopped ({num_stopped})")).color(weak))
-                .on_hover_text(
-                    "Jobs that were interrupted come first, those that failed or were paused come \
+            ui.weak(format!("Stopped ({num_stopped})")).on_hover_text(
+                "Jobs that were interrupted come first, those that failed or were paused come \
                     after the waiting ones",
-                );
+            );
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let button = ui.button(RichText::new("Clear all").small()).on_hover_text(
@@ -260,9 +261,7 @@ fn after_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "What happens after the last job. You have half a minute to stop it; it \
                       applies until Safelight is closed";
     ui.horizontal(|ui| {
-        let label = ui
-            .label(RichText::new("Then").color(palette(ui).weak))
-            .on_hover_text(explanation);
+        let label = ui.weak("Then").on_hover_text(explanation);
         let before = view.app.queue.after;
         let mut after = before;
         let list = ComboBox::from_id_salt("after-the-queue")
@@ -274,7 +273,7 @@ fn after_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .labelled_by(label.id)
             .on_hover_text(explanation);
         if after != before {
-            view.push(QueueCommand::After(after));
+            view.set(move |app| app.queue.set_after(after));
         }
     });
 }

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use safelight_core::job::{GridId, JobRequest};
+use safelight_core::job::JobRequest;
 
 use crate::app::player::ViewerMode;
 use crate::app::queue::{RunningJob, StopReason, StoppedJob, WaitingJob};
 use crate::ui::prelude::*;
+use crate::ui::queue::RESUME;
 use crate::ui::queue::grid::{drag, keys, menu_button, menu_ui};
-use crate::ui::queue::{CANCELLING, PAUSING, RESUME};
-use crate::ui::status::stage_text;
+use crate::ui::status::{job_text, left_text, stopping_text};
 use crate::ui::theme::ThemeColors;
 
 /// The longer side of a row's image, sharp on a screen of double density.
@@ -17,26 +17,18 @@ const THUMB_PX: u32 = 112;
 
 pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
     let palette = palette(ui);
-    let text = if job.cancel.is_paused() {
-        PAUSING.to_owned()
-    } else if job.cancel.is_cancelled() {
-        CANCELLING.to_owned()
+    let text = if let Some(text) = stopping_text(job) {
+        text.to_owned()
     } else if job.waiting.is_some() {
         "Waiting for memory".to_owned()
     } else {
-        let left = job.secs_left;
-        let left = left.map(|secs| format!("about {} left", duration_text(secs.max(1.0))));
-        let stage = job
-            .stage
-            .map_or("Starting the engine…", |it| stage_text(job, it));
-        left.unwrap_or_else(|| stage.to_owned())
+        job.secs_left.map_or_else(|| job_text(job), left_text)
     };
     let text = match view.app.queue.grid_of(&job.request) {
         Some((grid, index)) => format!("Cell {} of {}: {text}", index + 1, grid.num_cells()),
         None => text,
     };
-    let (rect, _) =
-        ui.allocate_exact_size(vec2(ui.available_width(), theme::QUEUE_ROW), Sense::hover());
+    let (rect, response) = row_rect(ui, row_id(job.id), Sense::hover());
     background(ui, rect, Some(palette.accent), palette.field);
     let thumb = thumb_rect(rect);
     if job.request.image().is_some() {
@@ -54,7 +46,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
         text,
         colour: palette.amber,
     };
-    let response = ui.interact(rect, row_id(job.id), Sense::hover());
+
     let name = format!("Running: {}", job.request.title());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
     words_ui(ui, rect, &job.request.title(), line, 0.0);
@@ -110,19 +102,9 @@ fn idle_ui(
     again: Option<&'static str>,
     (name, line): (&str, RowLine),
 ) -> (Rect, Response) {
-    let (rect, response) = row_rect(ui, job.id);
-    let palette = palette(ui);
-    let edge = if view.app.queue.edited() == Some(job.id) {
-        Some(palette.amber)
-    } else {
-        response.has_focus().then_some(palette.text)
-    };
-    let fill = if response.hovered() {
-        palette.raised
-    } else {
-        palette.field
-    };
-    background(ui, rect, edge, fill);
+    let (rect, response) = row_rect(ui, row_id(job.id), Sense::click_and_drag());
+    let edited = (view.app.queue.edited() == Some(job.id)).then_some(palette(ui).amber);
+    idle_background(ui, &response, edited);
     thumb_ui(ui, view, &job.request, thumb_rect(rect));
     let room = if again.is_some() { 84.0 } else { 56.0 };
     words_ui(ui, rect, &job.request.title(), line, room);
@@ -182,7 +164,9 @@ fn waiting_line(view: &UiContext<'_>, job: &WaitingJob, palette: &ThemeColors) -
         "Its settings are in the form".to_owned()
     } else if let Some(path) = missing {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        missing_text(&name, job.missing.len())
+        let more = job.missing.len() - 1;
+        let many = format!("{name} and {more} more are missing");
+        counted(job.missing.len(), &format!("{name} is missing"), &many)
     } else if job.resume.is_some() {
         "Resumes where it stopped".to_owned()
     } else if job.is_held {
@@ -198,13 +182,6 @@ fn waiting_line(view: &UiContext<'_>, job: &WaitingJob, palette: &ThemeColors) -
         } else {
             palette.weak
         },
-    }
-}
-
-fn missing_text(first: &str, count: usize) -> String {
-    match count {
-        1 => format!("{first} is missing"),
-        count => format!("{first} and {} more are missing", count - 1),
     }
 }
 
@@ -232,21 +209,11 @@ pub(super) fn row_id(id: JobId) -> egui::Id {
     egui::Id::unique(("queued-job", id.0))
 }
 
-/// The row's id goes by its job, so that the focus moves with it.
-pub(super) fn row_rect(ui: &mut Ui, id: JobId) -> (Rect, Response) {
-    let rect = whole_row(ui);
-    (rect, ui.interact(rect, row_id(id), Sense::click_and_drag()))
-}
-
-pub(super) fn grid_row_rect(ui: &mut Ui, id: GridId) -> (Rect, Response) {
-    let rect = whole_row(ui);
-    let id = egui::Id::unique(("queued-grid", id.0));
-    (rect, ui.interact(rect, id, Sense::click()))
-}
-
-fn whole_row(ui: &mut Ui) -> Rect {
+/// Place of a row. Its id goes by its job or grid, so that the focus moves with it.
+pub(super) fn row_rect(ui: &mut Ui, id: egui::Id, sense: Sense) -> (Rect, Response) {
     let size = vec2(ui.available_width(), theme::QUEUE_ROW);
-    ui.allocate_space(size).1
+    let rect = ui.allocate_space(size).1;
+    (rect, ui.interact(rect, id, sense))
 }
 
 pub(super) fn thumb_rect(row: Rect) -> Rect {
@@ -262,6 +229,14 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
         ui.painter()
             .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
     }
+}
+
+/// Of a row that does not run; `edge` instead of that of the focus.
+pub(super) fn idle_background(ui: &Ui, response: &Response, edge: Option<Color32>) {
+    let palette = palette(ui);
+    let focused = response.has_focus().then_some(palette.text);
+    let fill = [palette.field, palette.raised][usize::from(response.hovered())];
+    background(ui, response.rect, edge.or(focused), fill);
 }
 
 pub(super) fn thumb_ui(ui: &Ui, view: &UiContext<'_>, request: &JobRequest, rect: Rect) {
@@ -321,18 +296,12 @@ pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, number: u64, contents: impl FnO
 /// `Little World · 256×256 · 2.1 s`.
 pub(super) fn short_facts(view: &UiContext<'_>, request: &JobRequest) -> String {
     let length = match request.num_frames() {
-        0 | 1 => images_text(request.batch_size()),
+        0 | 1 if request.batch_size() == 0 => "image".to_owned(),
+        0 | 1 => counted(request.batch_size() as usize, "image", "{} images"),
         frames => seconds_text(f64::from(frames) / request.fps().max(f64::EPSILON)),
     };
     let (model, (width, height)) = (model_name(view, request), request.size());
     format!("{model} · {width}×{height} · {length}")
-}
-
-fn images_text(count: u32) -> String {
-    match count {
-        0 | 1 => "image".to_owned(),
-        count => format!("{count} images"),
-    }
 }
 
 fn model_name<'a>(view: &'a UiContext<'_>, request: &'a JobRequest) -> Cow<'a, str> {
@@ -352,18 +321,15 @@ pub(super) fn facts_ui(
     ui.label(request.title());
     let short = short_facts(view, request);
     ui.label(match request.generate() {
-        Some(request) => facts_text(&short, request.seed, request.sampling.num_steps),
+        Some(request) => {
+            let num_steps = request.sampling.num_steps as usize;
+            let steps = counted(num_steps, "1 step", "{} steps");
+            format!("{short} · seed {} · {steps}", request.seed)
+        }
         None => short,
     });
     for path in missing {
         let text = format!("This file is missing: {}", path.display());
         ui.label(RichText::new(text).color(palette(ui).amber));
-    }
-}
-
-fn facts_text(short: &str, seed: u64, num_steps: u32) -> String {
-    match num_steps {
-        1 => format!("{short} · seed {seed} · 1 step"),
-        steps => format!("{short} · seed {seed} · {steps} steps"),
     }
 }

@@ -19,34 +19,26 @@ const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
 const TO_A_RATE_MORE: &str = "RIFE interpolates frames up to this rate. Duration stays the same";
 
 pub(super) fn upscale_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
+    let make =
+        |factor| FinishCommand::Make(subject.path.clone(), PostprocessAction::Upscale(factor));
     if view.app.finishing.upscalers.chosen().is_none() {
-        let make = PostprocessAction::Upscale(2);
-        return vec![missing(
+        // Pressed it says what to get.
+        return vec![ResultAction::new(
             icons::ARROWS_OUT,
             "Upscale",
             NO_UPSCALER,
-            subject,
-            make,
+            make(2),
         )];
     }
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
-    let factors = [
-        (
-            2,
-            "Upscale ×2",
-            "Queue a job that doubles width and height with the selected upscaler",
-        ),
-        (
-            4,
-            "Upscale ×4",
-            "Queue a job that quadruples width and height with the selected upscaler",
-        ),
-    ];
-    let action = |(factor, name, explanation)| {
-        let make = FinishCommand::Make(subject.path.clone(), PostprocessAction::Upscale(factor));
+    let twice = "Queue a job that doubles width and height with the selected upscaler";
+    let four_times = "Queue a job that quadruples width and height with the selected upscaler";
+    let action = |(factor, explanation)| {
+        let name = format!("Upscale ×{factor}");
+        let make = make(factor);
         ResultAction::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
     };
-    factors.into_iter().map(action).collect()
+    [(2, twice), (4, four_times)].map(action).into()
 }
 
 /// Nothing for images.
@@ -54,31 +46,22 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
     if !subject.is_video {
         return Vec::new();
     }
+    let make = |rate| FinishCommand::Make(subject.path.clone(), PostprocessAction::Frames(rate));
     if view.app.finishing.interpolators.chosen().is_none() {
-        let make = PostprocessAction::Frames(NewRate::Times(2));
-        return vec![missing(
+        let make = make(NewRate::Times(2));
+        return vec![ResultAction::new(
             icons::FILM,
             "Interpolate frames",
             NO_RIFE,
-            subject,
             make,
         )];
     }
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
-    let make = |rate| FinishCommand::Make(subject.path.clone(), PostprocessAction::Frames(rate));
-    let times = [
-        (
-            2,
-            "Interpolate frames ×2",
-            "RIFE adds a frame between every two: double the frame rate, same duration",
-        ),
-        (
-            4,
-            "Interpolate frames ×4",
-            "RIFE adds three frames between every two: four times the frame rate, same duration",
-        ),
-    ];
-    let times = times.map(|(times, name, explanation)| {
+    let twice = "RIFE adds a frame between every two: double the frame rate, same duration";
+    let four_times =
+        "RIFE adds three frames between every two: four times the frame rate, same duration";
+    let times = [(2, twice), (4, four_times)].map(|(times, explanation)| {
+        let name = format!("Interpolate frames ×{times}");
         ResultAction::new(icons::FILM, name, explanation, make(NewRate::Times(times)))
     });
     let rates = RATES.map(|fps| {
@@ -90,28 +73,12 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
     });
     let to_a_rate = ResultAction::of_several(
         icons::CLOCK,
-        "Interpolate to frame rate",
+        "Interpolate to frame rate".to_owned(),
         TO_A_RATE_MORE,
         rates.into(),
     );
     let all = times.into_iter().chain([to_a_rate]);
     all.map(|action| action.unless(unreadable)).collect()
-}
-
-/// An action whose network is not here: pressed it says what to get.
-fn missing(
-    icon: char,
-    name: &str,
-    advice: &'static str,
-    subject: &ResultSubject,
-    make: PostprocessAction,
-) -> ResultAction {
-    ResultAction::new(
-        icon,
-        name,
-        advice,
-        FinishCommand::Make(subject.path.clone(), make),
-    )
 }
 
 pub fn network_actions(view: &UiContext<'_>, is_video: bool) -> Vec<ResultAction> {
@@ -156,21 +123,17 @@ impl<C> NetworkChooser<'_, C> {
         }
         let of_network = |found: &InstalledNetwork<C>| {
             let is_chosen = found.path == chosen.path;
-            let icon = if is_chosen {
-                icons::CHECK_CIRCLE
-            } else {
-                icons::CIRCLE
-            };
+            let icon = [icons::CIRCLE, icons::CHECK_CIRCLE][usize::from(is_chosen)];
             let command = (self.choose)(found.path.clone());
             ResultAction::new(icon, (self.label)(found), self.explanation, command)
         };
         let first = self.networks.found.iter().take(MAX_NETWORKS);
-        let name = (self.name)(&chosen.name);
-        let choices = first.map(of_network).collect();
+        let (name, choices) = ((self.name)(&chosen.name), first.map(of_network).collect());
+        let explanation = self.explanation;
         Some(ResultAction::of_several(
             icons::LIST,
             name,
-            self.explanation,
+            explanation,
             choices,
         ))
     }
@@ -219,17 +182,9 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
                     continue;
                 };
                 let is_over = place.contains(pointer);
-                let colour = if is_over {
-                    palette.accent
-                } else {
-                    palette.amber
-                };
-                painter.rect_stroke(
-                    place,
-                    CornerRadius::same(theme::RADIUS),
-                    Stroke::new(2.0, colour),
-                    egui::StrokeKind::Inside,
-                );
+                let colour = [palette.amber, palette.accent][usize::from(is_over)];
+                let corners = CornerRadius::same(theme::RADIUS);
+                painter.rect_stroke(place, corners, Stroke::new(2.0, colour), StrokeKind::Inside);
                 if is_over {
                     target = Some(slot);
                 }

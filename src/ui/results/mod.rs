@@ -46,13 +46,10 @@ pub struct ResultAction {
     pub explanation: &'static str,
     /// Why not.
     pub obstacle: Option<&'static str>,
-    does: ActionEffect,
-}
-
-enum ActionEffect {
-    Push(AppCommand),
+    /// `None` for one with choices.
+    pub command: Option<AppCommand>,
     /// One of these is chosen first.
-    Offer(Vec<ResultAction>),
+    pub choices: Vec<Self>,
 }
 
 impl ResultAction {
@@ -67,36 +64,25 @@ impl ResultAction {
             name: name.into(),
             explanation,
             obstacle: None,
-            does: ActionEffect::Push(command.into()),
+            command: Some(command.into()),
+            choices: Vec::new(),
         }
     }
 
     /// One of which there are several kinds.
-    fn of_several(
-        icon: char,
-        name: impl Into<String>,
-        explanation: &'static str,
-        choices: Vec<Self>,
-    ) -> Self {
+    fn of_several(icon: char, name: String, explanation: &'static str, choices: Vec<Self>) -> Self {
         Self {
             icon,
-            name: name.into(),
+            name,
             explanation,
             obstacle: None,
-            does: ActionEffect::Offer(choices),
+            command: None,
+            choices,
         }
     }
 
     pub fn unless(self, obstacle: Option<&'static str>) -> Self {
         Self { obstacle, ..self }
-    }
-
-    /// `None` for an action with choices.
-    pub fn command(self) -> Option<AppCommand> {
-        match self.does {
-            ActionEffect::Push(command) => Some(command),
-            ActionEffect::Offer(_) => None,
-        }
     }
 
     pub fn wide_ui(self, ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -106,41 +92,31 @@ impl ResultAction {
     /// A button with its name; whether it, or one of its choices, was pressed.
     fn button_ui(self, ui: &mut Ui, view: &mut UiContext<'_>, min_width: f32) -> bool {
         let button = Button::new(with_icon(self.icon, &self.name)).min_size(vec2(min_width, 0.0));
-        let (response, command) = match self.does {
-            ActionEffect::Offer(choices) if self.obstacle.is_none() => {
-                let mut is_chosen = false;
-                let choices_ui = |ui: &mut Ui| {
-                    for choice in choices {
-                        is_chosen |= choice.button_ui(ui, view, 0.0);
-                    }
-                };
-                let response = if is_in_menu(ui) {
-                    let button = button.right_text(SubMenuButton::arrow_atom(None));
-                    SubMenuButton::from_button(button).ui(ui, choices_ui).0
-                } else {
-                    let button = button.right_text(icons::CARET_DOWN.to_string());
-                    MenuButton::from_button(button).ui(ui, choices_ui).0
-                };
-                response
-                    .on_hover_text(self.explanation)
-                    .accessible_name(&self.name);
-                return is_chosen;
+        let mut is_pressed = false;
+        let is_possible = self.obstacle.is_none();
+        let response = if self.choices.is_empty() || !is_possible {
+            ui.add_enabled(is_possible, button)
+        } else {
+            let choices_ui = |ui: &mut Ui| {
+                for choice in self.choices {
+                    is_pressed |= choice.button_ui(ui, view, 0.0);
+                }
+            };
+            if is_in_menu(ui) {
+                let button = button.right_text(SubMenuButton::arrow_atom(None));
+                SubMenuButton::from_button(button).ui(ui, choices_ui).0
+            } else {
+                let button = button.right_text(icons::CARET_DOWN.to_string());
+                MenuButton::from_button(button).ui(ui, choices_ui).0
             }
-            ActionEffect::Offer(_) => (ui.add_enabled(false, button), None),
-            ActionEffect::Push(command) => (
-                ui.add_enabled(self.obstacle.is_none(), button),
-                Some(command),
-            ),
         };
         let response = response
             .on_hover_text(self.explanation)
             .on_disabled_hover_text(self.obstacle.unwrap_or_default())
             .accessible_name(&self.name);
-        let command = command.filter(|_| response.clicked());
-        let is_pressed = command.is_some();
-        if let Some(command) = command {
-            view.push(command);
-        }
+        let command = self.command.filter(|_| response.clicked());
+        is_pressed |= command.is_some();
+        view.commands.extend(command);
         is_pressed
     }
 }
@@ -258,8 +234,12 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         );
         let mut choices: Vec<ResultAction> = choices.into();
         choices.push(workflow_action(subject));
-        let again = ResultAction::of_several(icons::SPARKLE, name, hover, choices);
-        actions.push(again);
+        actions.push(ResultAction::of_several(
+            icons::SPARKLE,
+            name.to_owned(),
+            hover,
+            choices,
+        ));
     }
     actions.push(start_action(view, subject));
     for (slot, icon, name, explanation) in other_places(view, subject) {
@@ -326,42 +306,47 @@ fn other_places(
     let Some(spec) = view.model() else {
         return Vec::new();
     };
-    let mut places = Vec::new();
+    let (icon, controls) = (icons::IMAGES, spec.limits.controls);
     if subject.is_video {
-        if spec.limits.controls.takes_videos {
-            let name = "Use as control video";
-            let explanation = "The next video follows this one, frame by frame";
-            places.push((InputSlot::Control, icons::IMAGES, name, explanation));
-        }
-        return places;
-    }
-    if spec.end_image.is_possible() {
-        let (name, explanation) = (
-            "Use as end image",
-            "Use this image as the last frame of the next video",
+        let explanation = "The next video follows this one, frame by frame";
+        let place = (
+            InputSlot::Control,
+            icon,
+            "Use as control video",
+            explanation,
         );
-        places.push((InputSlot::End, icons::FLAG, name, explanation));
+        return Vec::from_iter(controls.takes_videos.then_some(place));
     }
-    if spec.mask.is_possible() {
-        let (name, explanation) = ("Use as mask", "White is regenerated, black stays");
-        places.push((InputSlot::Mask, icons::BRUSH, name, explanation));
-    }
-    if spec.limits.max_references > 0 {
-        let name = "Use as reference";
-        let explanation = "Use this image as a reference for the next prompt";
-        places.push((InputSlot::Reference, icons::IMAGES, name, explanation));
-    }
-    if spec.limits.controls.is_possible() {
-        let name = "Use as control image";
-        let explanation = "The next result follows this image";
-        places.push((InputSlot::Control, icons::IMAGES, name, explanation));
-    }
-    if spec.prompt_images.is_some() && spec.files.image_prompts.is_some() {
-        let name = "Use as prompt";
-        let explanation = "Use this image as an image prompt, in addition to the text";
-        places.push((InputSlot::Prompt, icons::IMAGES, name, explanation));
-    }
-    places
+    let has_prompts = spec.prompt_images.is_some() && spec.files.image_prompts.is_some();
+    let end = "Use this image as the last frame of the next video";
+    let reference = "Use this image as a reference for the next prompt";
+    let prompt = "Use this image as an image prompt, in addition to the text";
+    let places = [
+        (InputSlot::End, icons::FLAG, "Use as end image", end),
+        (
+            InputSlot::Mask,
+            icons::BRUSH,
+            "Use as mask",
+            "White is regenerated, black stays",
+        ),
+        (InputSlot::Reference, icon, "Use as reference", reference),
+        (
+            InputSlot::Control,
+            icon,
+            "Use as control image",
+            "The next result follows this image",
+        ),
+        (InputSlot::Prompt, icon, "Use as prompt", prompt),
+    ];
+    let is_taken = |slot| match slot {
+        InputSlot::Start => false,
+        InputSlot::End => spec.end_image.is_possible(),
+        InputSlot::Mask => spec.mask.is_possible(),
+        InputSlot::Reference => spec.limits.max_references > 0,
+        InputSlot::Control => controls.is_possible(),
+        InputSlot::Prompt => has_prompts,
+    };
+    places.into_iter().filter(|it| is_taken(it.0)).collect()
 }
 
 pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
@@ -401,14 +386,11 @@ fn workflow_action(subject: &ResultSubject) -> ResultAction {
 
 /// Makes all of these favourites, or none of them if all are.
 pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultAction {
-    let (name, explanation) = if are_favourites {
-        ("Not a favourite", "Take the star away (B in the gallery)")
-    } else {
-        (
-            "Favourite",
-            "Mark it with a star, to find it again (B in the gallery)",
-        )
-    };
+    let mut name = "Favourite";
+    let mut explanation = "Mark it with a star, to find it again (B in the gallery)";
+    if are_favourites {
+        (name, explanation) = ("Not a favourite", "Take the star away (B in the gallery)");
+    }
     let command = GalleryCommand::Favour(paths, !are_favourites);
     ResultAction::new(icons::STAR, name, explanation, command)
 }
@@ -417,10 +399,7 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultActi
 pub fn delete_action(requests: Vec<TrashRequest>, num_files: usize) -> ResultAction {
     ResultAction::new(
         icons::TRASH,
-        match num_files {
-            0 | 1 => "Delete".to_owned(),
-            more => format!("Delete all {more} images"),
-        },
+        counted(num_files, "Delete", "Delete all {} images"),
         "Move it to the trash. Undo brings it back (Delete)",
         GalleryCommand::Trash(requests),
     )

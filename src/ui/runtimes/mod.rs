@@ -1,6 +1,6 @@
 //! Runtimes (libtorch): the card that offers one, and their section in the settings.
 
-use crate::app::runtimes::{RuntimeState, RuntimeTask};
+use crate::app::runtimes::RuntimeState;
 use crate::runtimes::{
     InstallProgress, PreviousRuntime, RuntimeAdvice, RuntimeBuild, RuntimeKind, RuntimeOverview,
     RuntimeRefusal, RuntimeRow, folder,
@@ -30,8 +30,7 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else {
         palette(ui).amber
     };
-    card(ui, colour).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, card(ui, colour), |ui| {
         match (&advice, is_done) {
             (_, true) => {
                 ui.label(RichText::new(DONE).color(colour));
@@ -40,7 +39,12 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
                 let folder = view.app.cx.paths.as_ref().map(folder).unwrap_or_default();
                 let folder = folder.join(&build.id).display().to_string();
-                wide_note(ui, &get_text(build, &folder), palette(ui).text);
+                let (name, licences) = (&build.name, &build.licences);
+                let size = size_text(build.download_mb * 1_000_000);
+                let text = format!(
+                    "{name} serves it: about {size} to download into {folder}. Licences: {licences}."
+                );
+                wide_note(ui, &text, palette(ui).text);
                 let note = "It is tried in a process of its own before jobs get it. The one in use \
                            stays on the disk.";
                 wide_note(ui, note, palette(ui).weak);
@@ -72,12 +76,6 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn on_cpu_text(gpu: &str) -> String {
     format!("{gpu}: Safelight runs on the CPU")
-}
-
-fn get_text(build: &RuntimeBuild, folder: &str) -> String {
-    let (name, licences) = (&build.name, &build.licences);
-    let size = size_text(build.download_mb * 1_000_000);
-    format!("{name} serves it: about {size} to download into {folder}. Licences: {licences}.")
 }
 
 /// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
@@ -112,12 +110,13 @@ fn failure_ui(ui: &mut Ui, view: &UiContext<'_>) {
 
 /// Progress of the task, with the button that stops it: on the right, away from the button that started it, so that a
 /// double click does not hit it.
-fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let RuntimeState::Running(progress) = &view.app.runtimes.state else {
+fn progress_ui(ui: &mut Ui, view: &UiContext<'_>) {
+    let work = &view.app.runtimes.work;
+    if work.is_stopping() {
         wide_note(ui, "Stopping…", palette(ui).weak);
         return;
-    };
-    let (text, share) = match progress {
+    }
+    let (text, share) = match &work.progress {
         Some(InstallProgress::Fetching {
             done_bytes,
             total_bytes,
@@ -131,16 +130,16 @@ fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         Some(InstallProgress::Asking { .. }) | None => ("Asking for sizes…".to_owned(), None),
     };
     ui.horizontal(|ui| {
-        ui.label(RichText::new(text).small());
+        ui.small(text);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let stop = ui
-                .button("Cancel")
-                .on_hover_text("What was downloaded is kept for the next time");
-            view.on_click(&stop, RuntimeCommand::Stop);
+            let hover = "What was downloaded is kept for the next time";
+            if hint_button(ui, "Cancel", hover).clicked() {
+                work.stop();
+            }
         });
     });
     if let Some(share) = share {
-        progress_bar(ui, ProgressBar::new(share).desired_height(theme::SMALL_GAP));
+        thin_progress(ui, share);
     }
 }
 
@@ -176,7 +175,7 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &
         return false;
     }
     ui.add_space(theme::GAP);
-    ui.label(RichText::new("Runtimes").strong());
+    ui.strong("Runtimes");
     ui.separator();
     let note = "A runtime is a folder with libtorch, which computes the jobs.";
     wide_note(ui, note, palette(ui).weak);
@@ -205,7 +204,7 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &
             "Try the runtime that jobs used before the one in use, and use it again",
         );
         if button.clicked() {
-            view.push(RuntimeCommand::Use(id.clone()));
+            view.push(RuntimeCommand::Begin(RuntimeTask::Use(id.clone())));
         }
     }
     fitting_ui(ui, view, &overview);
@@ -241,14 +240,13 @@ fn frame(ui: &Ui) -> Frame {
 
 fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let found = &row.found;
-    frame(ui).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, frame(ui), |ui| {
         ui.horizontal_wrapped(|ui| {
-            ui.label(RichText::new(&found.id).strong());
+            ui.strong(&found.id);
             if found.is_used {
                 ui.label(RichText::new("in use").small().color(palette(ui).good));
             } else if found.is_previous() {
-                ui.label(RichText::new("used before").small().color(palette(ui).weak));
+                ui.weak(RichText::new("used before").small());
             }
         });
         let facts = facts_text(row.kind, row.version.as_deref(), &row.targets, row.bytes);
@@ -299,7 +297,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
         let button = ui.button(USE).on_hover_text(USE_HOVER);
         let button = button.accessible_name(format!("Use {id}"));
         if button.clicked() {
-            view.push(RuntimeCommand::Use(id.clone()));
+            view.push(RuntimeCommand::Begin(RuntimeTask::Use(id.clone())));
         }
     }
     let has_failed =
@@ -324,7 +322,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     );
     let button = button.accessible_name(format!("Check {id}"));
     if button.clicked() {
-        view.push(RuntimeCommand::Check(id.clone()));
+        view.push(RuntimeCommand::Begin(RuntimeTask::Check(id.clone())));
     }
     if found.is_own && !found.is_used {
         let is_kept = found.before == PreviousRuntime::Kept;
@@ -353,7 +351,7 @@ fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
         ui.label(format!("Delete {id} and free {}?", size_text(row.bytes)));
         let remove = ui.add_enabled(is_possible, Button::new("Delete it"));
         if remove.on_hover_text("It can be installed again").clicked() {
-            view.push(RuntimeCommand::Remove(id.clone()));
+            view.push(RuntimeCommand::Begin(RuntimeTask::Remove(id.clone())));
             view.panels.settings.runtimes.confirming = None;
         }
         let keep = ui.button("Keep it").on_hover_text("Delete nothing");
@@ -373,10 +371,9 @@ fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview)
         return;
     }
     ui.add_space(theme::SMALL_GAP);
-    ui.label(RichText::new("For this machine").color(palette(ui).weak));
+    ui.weak("For this machine");
     if let RuntimeAdvice::Repair { refusal, .. } = &overview.advice {
-        frame(ui).show(ui, |ui| {
-            ui.set_width(ui.available_width());
+        wide_frame(ui, frame(ui), |ui| {
             repair_ui(ui, view, refusal);
         });
     }
@@ -386,10 +383,11 @@ fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview)
 }
 
 fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
-    frame(ui).show(ui, |ui| {
-        ui.set_width(ui.available_width());
-        ui.label(RichText::new(&build.name).strong());
-        wide_note(ui, &offer_text(build), palette(ui).text);
+    wide_frame(ui, frame(ui), |ui| {
+        ui.strong(&build.name);
+        let size = size_text(build.download_mb * 1_000_000);
+        let text = format!("About {size} to download. Licences: {}.", build.licences);
+        wide_note(ui, &text, palette(ui).text);
         if build.kind == RuntimeKind::Rocm {
             wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
         }
@@ -409,9 +407,4 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
             view.push(RuntimeCommand::Install(Box::new(build.clone())));
         }
     });
-}
-
-fn offer_text(build: &RuntimeBuild) -> String {
-    let size = size_text(build.download_mb * 1_000_000);
-    format!("About {size} to download. Licences: {}.", build.licences)
 }

@@ -15,69 +15,48 @@ use crate::ui::settings::SettingEdit;
 
 impl SettingEdit<'_> {
     pub(super) fn control(&mut self, ui: &mut Ui) {
-        let own = self.values.get(self.row.key).cloned();
-        let before = own.clone();
+        let own = self.values.get(self.row.key);
+        let text = own.and_then(Value::as_str).unwrap_or_default();
+        let mut number = own.and_then(Value::as_integer).unwrap_or_default();
+
         let after = match self.row.control {
             SettingControl::Switch(text) => {
-                let is_on = own.and_then(|value| value.as_bool()).unwrap_or_default();
-                Some(self.switch(ui, is_on, text).into())
+                let mut is_on = own.and_then(Value::as_bool).unwrap_or_default();
+                ui.checkbox(&mut is_on, text)
+                    .on_hover_text(self.row.explanation)
+                    .accessible_name(self.row.name);
+                Some(is_on.into())
             }
-            SettingControl::Choice(choices) => {
-                let text = own.as_ref().and_then(Value::as_str).unwrap_or_default();
-                Some(self.choice(ui, text, choices).into())
-            }
+            SettingControl::Choice(choices) => Some(self.choice(ui, text, choices).into()),
             SettingControl::Secs { least } => {
-                let mut secs = own.and_then(|value| value.as_integer()).unwrap_or_default();
                 let least = i64::try_from(least).unwrap_or_default();
-                let drag = DragValue::new(&mut secs).range(least..=86_400).suffix(" s");
-                self.called(ui.add(drag));
-                Some(secs.into())
+                let drag = DragValue::new(&mut number).range(least..=86_400);
+                self.called(ui.add(drag.suffix(" s")));
+                Some(number.into())
             }
             SettingControl::Gib(automatic) => {
-                let gib = own.and_then(|value| value.as_float());
+                let gib = own.and_then(Value::as_float);
                 self.gib(ui, gib, automatic).map(Value::from)
             }
             SettingControl::Quality => {
-                let mut crf = own.and_then(|value| value.as_integer()).unwrap_or_default();
-                self.quality(ui, &mut crf);
-                Some(crf.into())
+                self.quality(ui, &mut number);
+                Some(number.into())
             }
-            SettingControl::Scale => {
-                ui.horizontal_wrapped(|ui| self.scale(ui));
-                return;
-            }
-            SettingControl::Device => {
-                self.device(ui);
-                return;
-            }
-            SettingControl::Variables => {
-                self.variables(ui);
-                return;
-            }
-            SettingControl::Folder(hint) => {
-                let folder = own.as_ref().and_then(Value::as_str).unwrap_or_default();
-                Some(self.folder(ui, folder, hint).into())
-            }
-            SettingControl::Address(hint) => {
-                let address = own.as_ref().and_then(Value::as_str).unwrap_or_default();
-                Some(self.address(ui, address, hint).into())
-            }
+            SettingControl::Scale => return self.scale(ui),
+            SettingControl::Device => return self.device(ui),
+            SettingControl::Variables => return self.variables(ui),
+            SettingControl::Folder(hint) => Some(self.folder(ui, text, hint).into()),
+            SettingControl::Address(hint) => Some(self.address(ui, text, hint).into()),
             SettingControl::Folders => {
-                let folders = own.as_ref().and_then(Value::as_array);
+                let folders = own.and_then(Value::as_array);
                 let folders = folders.into_iter().flatten().filter_map(Value::as_str);
-                Some(
-                    self.folders(ui, folders.map(str::to_owned).collect())
-                        .into(),
-                )
+                let folders = folders.map(str::to_owned).collect();
+                Some(self.folders(ui, folders).into())
             }
         };
         // A path that is not set is nothing, and is written as an empty text.
-        let is_none = |value: &Option<Value>| {
-            value
-                .as_ref()
-                .is_none_or(|value| value.as_str() == Some(""))
-        };
-        if after != before && !(is_none(&after) && is_none(&before)) {
+        let is_none = |value: Option<&Value>| value.is_none_or(|value| value.as_str() == Some(""));
+        if after.as_ref() != own && !(is_none(after.as_ref()) && is_none(own)) {
             *self.settings = self.settings.with_value(self.row.key, after);
         }
     }
@@ -98,13 +77,6 @@ impl SettingEdit<'_> {
         .on_hover_text(self.row.explanation)
         .labelled_by(self.label);
         value.to_owned()
-    }
-
-    fn switch(&self, ui: &mut Ui, mut is_on: bool, text: &str) -> bool {
-        ui.checkbox(&mut is_on, text)
-            .on_hover_text(self.row.explanation)
-            .accessible_name(self.row.name);
-        is_on
     }
 
     /// GiB, or the text for none.
@@ -142,29 +114,31 @@ impl SettingEdit<'_> {
     fn scale(&mut self, ui: &mut Ui) {
         let current = f64::from(self.settings.interface.scale) * 100.0;
         let mut percent = self.page.scale_draft.unwrap_or(current);
-        let drag = DragValue::new(&mut percent)
-            .range(50.0..=300.0)
-            .fixed_decimals(0)
-            .update_while_editing(false)
-            .suffix(" %");
-        let response = ui.add(drag);
-        if response.dragged() {
-            self.page.scale_draft = Some(percent);
-        } else if response.drag_stopped() || response.changed() {
-            self.page.scale_draft = None;
-            self.settings.interface.scale = (percent / 100.0) as f32;
-        }
-        self.called(response);
-        // All of them in one row.
-        ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-        for choice in [100_u32, 125, 150, 200, 300] {
-            let is_chosen = (current - f64::from(choice)).abs() < 0.5;
-            let name = format!("Scale {choice} %");
-            let button = ui.selectable_label(is_chosen, choice.to_string());
-            if button.accessible_name(name).clicked() {
-                self.settings.interface.scale = choice as f32 / 100.0;
+        ui.horizontal_wrapped(|ui| {
+            let drag = DragValue::new(&mut percent)
+                .range(50.0..=300.0)
+                .fixed_decimals(0)
+                .update_while_editing(false)
+                .suffix(" %");
+            let response = ui.add(drag);
+            if response.dragged() {
+                self.page.scale_draft = Some(percent);
+            } else if response.drag_stopped() || response.changed() {
+                self.page.scale_draft = None;
+                self.settings.interface.scale = (percent / 100.0) as f32;
             }
-        }
+            self.called(response);
+            // All of them in one row.
+            ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+            for choice in [100_u32, 125, 150, 200, 300] {
+                let is_chosen = (current - f64::from(choice)).abs() < 0.5;
+                let name = format!("Scale {choice} %");
+                let button = ui.selectable_label(is_chosen, choice.to_string());
+                if button.accessible_name(name).clicked() {
+                    self.settings.interface.scale = choice as f32 / 100.0;
+                }
+            }
+        });
     }
 
     fn device(&mut self, ui: &mut Ui) {

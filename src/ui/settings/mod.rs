@@ -31,7 +31,8 @@ struct SettingEdit<'a> {
     /// Settings before the controls were drawn, by key.
     values: &'a BTreeMap<String, Value>,
     row: &'a SettingRow,
-    label: egui::Id,
+    is_default: bool,
+    label: Id,
 }
 
 pub(super) fn settings_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -82,10 +83,7 @@ fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ) {
             view.push(SettingsCommand::OpenFile);
         }
-        let path = RichText::new(&view.app.settings.path)
-            .small()
-            .color(palette.weak);
-        ui.add(egui::Label::new(path).truncate());
+        small_line(ui, &view.app.settings.path);
     });
     if view.app.settings.broken.is_some() {
         let text = "The file cannot be read at the moment. What you change here counts, and is \
@@ -114,27 +112,27 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         }
         is_any = true;
         ui.add_space(theme::GAP);
-        ui.label(RichText::new(section.name).strong());
+        ui.strong(section.name);
         ui.separator();
         for row in found {
-            let is_default = !changed.iter().any(|key| row.holds(key));
-            row_ui(
-                ui,
+            let edit = SettingEdit {
+                settings: &mut settings,
+                page: &mut view.panels.settings,
+                commands: &mut commands,
+                values: &values,
                 row,
-                is_default,
-                &values,
-                &mut settings,
-                &mut view.panels.settings,
-                &mut commands,
-            );
+                is_default: !changed.iter().any(|key| row.holds(key)),
+                label: Id::NULL,
+            };
+            edit.row_ui(ui);
         }
         if has_runtimes {
             section_ui(ui, view, &wanted);
         }
     }
     if !is_any {
-        let text = none_found_text(view.panels.settings.search.trim());
-        ui.label(RichText::new(text).color(palette(ui).weak));
+        let search = view.panels.settings.search.trim();
+        ui.weak(format!("No matches for \u{201c}{search}\u{201d}"));
     }
     if settings != view.app.cx.settings {
         view.push(SettingsCommand::Change(Box::new(settings)));
@@ -142,86 +140,60 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.commands.append(&mut commands);
 }
 
-fn none_found_text(search: &str) -> String {
-    format!("No matches for \u{201c}{search}\u{201d}")
-}
-
-/// The name, the control and the way back to the default; the control below its name where there is little room.
-fn row_ui(
-    ui: &mut Ui,
-    row: &SettingRow,
-    is_default: bool,
-    values: &BTreeMap<String, Value>,
-    settings: &mut Settings,
-    page: &mut SettingsPanel,
-    commands: &mut Vec<AppCommand>,
-) {
-    let is_narrow = ui.available_width() < theme::SETTINGS_NARROW;
-    let response = ui
-        .push_id(row.key, |ui| {
-            let mut contents = |ui: &mut Ui| {
-                let label = name_ui(ui, row, is_default);
-                let mut edit = SettingEdit {
-                    settings: &mut *settings,
-                    page: &mut *page,
-                    commands: &mut *commands,
-                    values,
-                    row,
-                    label,
-                };
-                if is_narrow {
-                    edit.control(ui);
-                } else {
-                    ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-                        reset_ui(ui, &mut edit, is_default);
-                        ui.with_layout(Layout::left_to_right(Align::TOP), |ui| {
-                            edit.control(ui);
-                        });
-                    });
-                    return;
-                }
-                reset_ui(ui, &mut edit, is_default);
-            };
+impl SettingEdit<'_> {
+    /// The name, the control and the way back to the default; the control below its name where there is little room.
+    fn row_ui(mut self, ui: &mut Ui) {
+        let is_narrow = ui.available_width() < theme::SETTINGS_NARROW;
+        let row = self.row;
+        let contents = |ui: &mut Ui| {
+            self.label = self.name_ui(ui);
             if is_narrow {
-                ui.vertical(|ui| contents(ui)).response
-            } else {
-                ui.horizontal_top(|ui| contents(ui)).response
+                self.control(ui);
+                return self.reset_ui(ui);
             }
+            ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
+                self.reset_ui(ui);
+                ui.with_layout(Layout::left_to_right(Align::TOP), |ui| self.control(ui));
+            });
+        };
+        let shown = ui.push_id(row.key, |ui| {
+            if is_narrow {
+                ui.vertical(contents).response
+            } else {
+                ui.horizontal_top(contents).response
+            }
+        });
+        if self.page.wanted.take_if(|key| *key == row.key).is_some() {
+            shown.inner.scroll_to_me(Some(Align::Center));
+        }
+    }
+
+    fn name_ui(&self, ui: &mut Ui) -> Id {
+        let palette = palette(ui);
+        let colour = [palette.text, palette.weak][usize::from(self.is_default)];
+        let width = theme::SETTINGS_NAME_WIDTH.min(ui.available_width());
+        let size = vec2(width, ui.spacing().interact_size.y);
+        let row = self.row;
+        ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
+            ui.set_min_width(width);
+            ui.add(Label::new(RichText::new(row.name).color(colour)).wrap())
+                .on_hover_text(format!("{}\n{}", row.explanation, row.key))
+                .id
         })
-        .inner;
-    if page.wanted.take_if(|key| *key == row.key).is_some() {
-        response.scroll_to_me(Some(Align::Center));
+        .inner
     }
-}
 
-fn name_ui(ui: &mut Ui, row: &SettingRow, is_default: bool) -> egui::Id {
-    let palette = palette(ui);
-    let colour = if is_default {
-        palette.weak
-    } else {
-        palette.text
-    };
-    let width = theme::SETTINGS_NAME_WIDTH.min(ui.available_width());
-    let size = vec2(width, ui.spacing().interact_size.y);
-    ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-        ui.set_min_width(width);
-        ui.add(egui::Label::new(RichText::new(row.name).color(colour)).wrap())
-            .on_hover_text(format!("{}\n{}", row.explanation, row.key))
-            .id
-    })
-    .inner
-}
-
-/// Its place stays when there is nothing to take back, so that no control moves.
-fn reset_ui(ui: &mut Ui, edit: &mut SettingEdit<'_>, is_default: bool) {
-    if is_default {
-        ui.allocate_space(vec2(theme::RESET_WIDTH, ui.spacing().interact_size.y));
-        return;
-    }
-    let name = format!("Reset: {}", edit.row.name);
-    if icon_button(ui, icons::RESET, &name, "Back to the default").clicked() {
-        edit.page.draft = None;
-        let reset = SettingsCommand::Reset(edit.row.key);
-        edit.commands.push(reset.into());
+    /// Its place stays when there is nothing to take back, so that no control moves.
+    fn reset_ui(&mut self, ui: &mut Ui) {
+        if self.is_default {
+            ui.allocate_space(vec2(theme::RESET_WIDTH, ui.spacing().interact_size.y));
+            return;
+        }
+        let name = format!("Reset: {}", self.row.name);
+        if icon_button(ui, icons::RESET, &name, "Back to the default").clicked() {
+            self.page.draft = None;
+            self.commands
+                .push(SettingsCommand::Reset(self.row.key).into());
+        }
     }
 }

@@ -38,44 +38,49 @@ fn contrast(one: Color32, other: Color32) -> f32 {
 
 #[test]
 fn text_colours_have_enough_contrast_on_every_background() {
-    for (look, palette) in [("dark", &DARKROOM), ("light", &DAYLIGHT)] {
-        let assert_readable = |ink: Color32, fill: Color32, least: f32, what: &str| {
+    for palette in [&DARKROOM, &DAYLIGHT] {
+        let assert_readable = |ink: Color32, fill: Color32, least: f32| {
             let found = contrast(ink, fill);
-            assert!(found >= least, "{look}: {what} has a contrast of {found}");
+            assert!(
+                found >= least,
+                "{ink:?} on {fill:?} has a contrast of {found}"
+            );
         };
-        let fills = [
-            ("panel", palette.panel),
-            ("stage", palette.stage),
-            ("field", palette.field),
-            ("raised", palette.raised),
-        ];
-        let inks = [
-            ("text", palette.text),
-            ("weak", palette.weak),
-            ("amber", palette.amber),
-            ("error", palette.error),
-            ("good", palette.good),
-        ];
-        for (name, fill) in fills {
-            for (ink_name, ink) in inks {
-                assert_readable(ink, fill, 4.5, &format!("{ink_name} on {name}"));
+        let ThemeColors {
+            panel,
+            stage,
+            field,
+            raised,
+            ..
+        } = *palette;
+        let ThemeColors {
+            text,
+            weak,
+            amber,
+            error,
+            good,
+            ..
+        } = *palette;
+        for fill in [panel, stage, field, raised] {
+            for ink in [text, weak, amber, error, good] {
+                assert_readable(ink, fill, 4.5);
             }
-            let chosen = fill.blend(selected(palette));
-            assert_readable(palette.text, chosen, 4.5, &format!("chosen on {name}"));
+            assert_readable(text, fill.blend(selected(palette)), 4.5);
         }
-        assert_readable(palette.text, palette.hovered, 4.5, "text on hovered");
+        assert_readable(text, palette.hovered, 4.5);
         // Large words only.
-        assert_readable(palette.on_accent, palette.accent, 3.0, "the main button");
-        let of_legend = [
-            ("used", palette.used),
-            ("allocated", palette.allocated),
-            ("reserved", palette.reserved),
-            ("cap", palette.cap),
-            ("cache", palette.cache),
-            ("available", palette.available),
-        ];
-        for (name, ink) in of_legend {
-            assert_readable(ink, palette.panel, 4.5, name);
+        assert_readable(palette.on_accent, palette.accent, 3.0);
+        let ThemeColors {
+            used,
+            allocated,
+            reserved,
+            cap,
+            cache,
+            available,
+            ..
+        } = *palette;
+        for ink in [used, allocated, reserved, cap, cache, available] {
+            assert_readable(ink, panel, 4.5);
         }
     }
 }

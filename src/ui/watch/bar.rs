@@ -4,7 +4,7 @@ use egui::{Area, Order, Popup};
 use safelight_core::units::clock_text;
 
 use crate::app::player::zoom::ZoomLevel;
-use crate::app::player::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS, ViewerMode};
+use crate::app::player::{PlaybackPosition, RepeatMode, SPEEDS, ViewerMode};
 use crate::ui::prelude::*;
 use crate::ui::view::FullBar;
 use crate::ui::watch::{ViewerCaption, caption, image_ui, more, playhead, stage};
@@ -54,10 +54,14 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&Vie
         });
     }
     let is_all = matches!(room, BarRoom::All | BarRoom::Snug) || !more::is_possible(view);
+    let watch = &view.app.watch;
+    // A batch from disk; one of this session has a row of thumbnails.
+    let has_several = watch.player.as_ref().is_some_and(|player| player.len() > 1);
+    let is_batch_file = watch.mode == ViewerMode::File && has_several;
     ui.horizontal(|ui| {
         if can_play {
             play_ui(ui, view);
-        } else if is_batch_file(view) {
+        } else if is_batch_file {
             turn_ui(ui, view);
         } else if view.app.watch.mode == ViewerMode::Compare {
             stage::modes_ui(ui, view);
@@ -108,8 +112,7 @@ pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&V
 }
 
 fn caption_ui(ui: &mut Ui, caption: &ViewerCaption) {
-    ui.add(Label::new(RichText::new(&caption.line).small().color(palette(ui).weak)).truncate())
-        .on_hover_text(&caption.more);
+    small_line(ui, &caption.line).on_hover_text(&caption.more);
 }
 
 fn play_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -118,30 +121,16 @@ fn play_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else {
         (icons::PLAY, "Play")
     };
-    let buttons = [
+    let (back, on) = (PlayerCommand::Step(-1), PlayerCommand::Step(1));
+    let first = "One frame back (Left; Home goes to the first)";
+    let last = "One frame forward (Right; End goes to the last)";
+    for (icon, name, explanation, command) in [
         (icon, name, "Play or pause (Space)", PlayerCommand::Toggle),
-        (
-            icons::CARET_LEFT,
-            "Previous frame",
-            "One frame back (Left; Home goes to the first)",
-            PlayerCommand::Step(-1),
-        ),
-        (
-            icons::CARET_RIGHT,
-            "Next frame",
-            "One frame forward (Right; End goes to the last)",
-            PlayerCommand::Step(1),
-        ),
-    ];
-    for (icon, name, explanation, command) in buttons {
+        (icons::CARET_LEFT, "Previous frame", first, back),
+        (icons::CARET_RIGHT, "Next frame", last, on),
+    ] {
         view.on_click(&icon_button(ui, icon, name, explanation), command);
     }
-}
-
-/// A batch from disk; one of this session has a row of thumbnails.
-fn is_batch_file(view: &UiContext<'_>) -> bool {
-    let player = view.app.watch.player.as_ref();
-    view.app.watch.mode == ViewerMode::File && player.is_some_and(|player| player.len() > 1)
 }
 
 fn turn_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -204,18 +193,15 @@ fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .on_hover_text(SPEED_MORE)
         .accessible_name(format!("Speed {}×", playback.speed));
     if speed != playback.speed {
-        let playback = PlaybackOptions { speed, ..playback };
-        view.push(PlayerCommand::SetPlayback(playback));
+        view.set(move |app| app.watch.playback.speed = speed);
     }
     let repeat = playback.repeat;
     let icon = match repeat {
         RepeatMode::Off | RepeatMode::Loop => icons::REPEAT,
         RepeatMode::PingPong => icons::SWAP,
     };
-    let (name, explanation) = (
-        format!("At the end: {}", repeat.label()),
-        at_the_end_hover(repeat),
-    );
+    let name = format!("At the end: {}", repeat.label());
+    let explanation = at_the_end_hover(repeat);
     let button = icon_toggle(ui, repeat != RepeatMode::Off, icon, &name, &explanation);
     view.on_click(&button, PlayerCommand::NextRepeat);
 }
@@ -232,20 +218,14 @@ pub(super) fn at_the_end_hover(repeat: RepeatMode) -> String {
 pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     let own_size = ZoomLevel::own_size(ui.ctx().pixels_per_point());
-    let choices = [
-        (
-            own_size,
-            "100 %",
-            "One pixel of the image for each of the screen (1). The wheel zooms, dragging moves",
-        ),
+    let explanation =
+        "One pixel of the image for each of the screen (1). The wheel zooms, dragging moves";
+    for (choice, name, explanation) in [
+        (own_size, "100 %", explanation),
         (ZoomLevel::Fit, "Fit", "Show the whole image (0)"),
-    ];
-    for (choice, name, explanation) in choices {
-        let colour = if view.app.watch.zoom == choice {
-            palette.amber
-        } else {
-            palette.weak
-        };
+    ] {
+        let is_chosen = view.app.watch.zoom == choice;
+        let colour = [palette.weak, palette.amber][usize::from(is_chosen)];
         let text = RichText::new(name).small().color(colour);
         let button = Button::new(text).frame_when_inactive(false);
         let response = ui.add(button).on_hover_text(explanation);

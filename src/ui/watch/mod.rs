@@ -7,22 +7,17 @@ mod more;
 mod stage;
 pub(super) mod strip;
 
-use std::fmt::Display;
 use std::path::PathBuf;
-
-use safelight_core::job::{Recipe, Stage};
 
 use crate::app::player::texture::ViewerTexture;
 use crate::app::player::zoom::ZoomLevel;
 use crate::app::player::{PlaybackPosition, ViewedMedia, ViewerMode};
-use crate::app::queue::RunningJob;
+
 use crate::ui::create::images::crop;
 use crate::ui::narrow;
 use crate::ui::prelude::*;
 use crate::ui::results::{ResultSubject, drag_source};
-use crate::ui::status::stage_text;
-
-const SEPARATOR: &str = "  ·  ";
+use crate::ui::status::{SEPARATOR, job_text};
 
 /// Returns the area of the image.
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
@@ -115,7 +110,12 @@ fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     };
     // A latent preview is coarse; the size of what will be made is known exactly. What has another shape is what was
     // looked at before, while the new image is made ready.
-    let requested = requested_size(view).filter(|it| is_of_shape(*it, size));
+    let is_of_its_shape = |it: &Vec2| {
+        let (a, b) = (it.x * size.y, size.x * it.y);
+        // But for what rounding does.
+        (a - b).abs() <= a.max(b) * 0.02
+    };
+    let requested = requested_size(view).filter(is_of_its_shape);
     let (response, shown) = stage::stage_ui(ui, view, area, requested.unwrap_or(size));
     stage::paint(ui, area, shown, &view.app.watch.texture, Color32::WHITE);
     let edge = if is_live && view.app.queue.running.is_some() {
@@ -131,13 +131,12 @@ fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let name = name_of(view);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
     let cell = cell_under(&response, view, shown);
-    let response = if cell.is_some() {
-        response
+    let mut response = response;
+    if cell.is_some() {
+        response = response
             .on_hover_cursor(CursorIcon::PointingHand)
-            .on_hover_text("Open this result of the grid")
-    } else {
-        response
-    };
+            .on_hover_text("Open this result of the grid");
+    }
     if !is_live && response.clicked() {
         view.push(cell.map_or(PlayerCommand::Toggle, PlayerCommand::PlayFile));
     }
@@ -163,12 +162,6 @@ fn cell_under(response: &Response, view: &UiContext<'_>, shown: Rect) -> Option<
     is_inside
         .then(|| media.cell_at(index, x as u32, y as u32))
         .flatten()
-}
-
-/// Returns whether they are as wide as high, but for what rounding does.
-fn is_of_shape(one: Vec2, other: Vec2) -> bool {
-    let (a, b) = (one.x * other.y, other.x * one.y);
-    (a - b).abs() <= a.max(b) * 0.02
 }
 
 fn inset_ui(ui: &Ui, area: Rect, inset: &ViewerTexture) {
@@ -223,7 +216,7 @@ fn caption(view: &UiContext<'_>) -> Option<ViewerCaption> {
     if watch.mode == ViewerMode::Live {
         let job = view.app.queue.running.as_ref()?;
         return Some(ViewerCaption {
-            line: stage_line(job),
+            line: job_text(job),
             more: job.request.title().into_owned(),
         });
     }
@@ -254,44 +247,6 @@ fn media_line(media: &ViewedMedia, shown: usize, num_frames: usize) -> String {
     facts.extend(media.secs.map(duration_text));
     facts.push(media.name_of(shown));
     facts.join(SEPARATOR)
-}
-
-/// `Denoising  ·  step 7 of 25  ·  section 2 of 5  ·  about 3 min left`
-fn stage_line(job: &RunningJob) -> String {
-    if let Some(crowded) = &job.waiting {
-        return crowded.to_string();
-    }
-    let Some(stage) = job.stage else {
-        return "The job is starting…".to_owned();
-    };
-    let mut facts = vec![stage_text(job, stage).to_owned()];
-    match job.step {
-        Some((step, num_steps)) if stage.is_denoising() => {
-            facts.push(format!("step {step} of {num_steps}"));
-        }
-        Some((frame, num_frames)) if matches!(stage, Stage::Upscale | Stage::Interpolate) => {
-            facts.push(frame_of_text(frame, num_frames));
-        }
-        Some((part, num_parts)) => facts.push(format!("part {part} of {num_parts}")),
-        None if stage == Stage::Decode && job.num_frames_decoded > 0 => {
-            let all = job.num_frames_of_stage();
-            facts.push(frame_of_text(job.num_frames_decoded, all));
-        }
-        None => {}
-    }
-    let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
-    if num_sections > 1 {
-        facts.push(format!("section {} of {num_sections}", job.section + 1));
-    }
-    facts.extend(
-        job.secs_left
-            .map(|secs| format!("about {} left", duration_text(secs.max(1.0)))),
-    );
-    facts.join(SEPARATOR)
-}
-
-fn frame_of_text(frame: impl Display, num_frames: impl Display) -> String {
-    format!("frame {frame} of {num_frames}")
 }
 
 #[cfg(test)]

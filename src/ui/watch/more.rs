@@ -1,6 +1,6 @@
 //! The menu of the viewer: actions on the result, the frame and the file.
 
-use crate::app::player::{PlaybackOptions, SPEEDS, ViewerMode};
+use crate::app::player::{SPEEDS, ViewerMode};
 use crate::ui::prelude::*;
 use crate::ui::results::{self, ResultAction, ResultSubject};
 use crate::ui::watch::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
@@ -108,15 +108,11 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
 fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| bar::zoom_ui(ui, view));
     ui.horizontal(|ui| {
-        let playback = view.app.watch.playback;
         for speed in SPEEDS {
             let name = speed_text(speed);
-            let button = Button::selectable(speed == playback.speed, &name);
+            let button = Button::selectable(speed == view.app.watch.playback.speed, &name);
             if ui.add(button).on_hover_text(SPEED_MORE).clicked() {
-                view.push(PlayerCommand::SetPlayback(PlaybackOptions {
-                    speed,
-                    ..playback
-                }));
+                view.set(move |app| app.watch.playback.speed = speed);
             }
         }
     });
@@ -139,7 +135,10 @@ fn compare_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .take(MAX_OFFERED)
         .map(|(index, item)| {
             let title: String = item.request.title().chars().take(PROMPT_CHARS).collect();
-            (item.id, other_result_text(index + 1, &title, item.seed()))
+            let seed = item
+                .seed()
+                .map_or(String::new(), |seed| format!(", seed {seed}"));
+            (item.id, format!("{}: {title}{seed}", index + 1))
         })
         .collect();
     let label = with_icon(icons::COLUMNS, COMPARE_WITH);
@@ -160,28 +159,13 @@ fn compare_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     menu.response.accessible_name(COMPARE_WITH);
 }
 
-/// A result in that list; numbers count from 1.
-fn other_result_text(number: usize, title: &str, seed: Option<u64>) -> String {
-    match seed {
-        Some(seed) => format!("{number}: {title}, seed {seed}"),
-        None => format!("{number}: {title}"),
-    }
-}
-
 pub(super) fn full_button(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let (icon, name, explanation) = if view.app.watch.is_full {
-        (
-            icons::CORNERS_IN,
-            "Leave full screen",
-            "Show the whole window again (F, F11 or Escape)",
-        )
+    let button = if view.app.watch.is_full {
+        let explanation = "Show the whole window again (F, F11 or Escape)";
+        icon_button(ui, icons::CORNERS_IN, "Leave full screen", explanation)
     } else {
-        (
-            icons::CORNERS_OUT,
-            "Full screen",
-            "Show only the image (F or F11)",
-        )
+        let explanation = "Show only the image (F or F11)";
+        icon_button(ui, icons::CORNERS_OUT, "Full screen", explanation)
     };
-    let button = icon_button(ui, icon, name, explanation);
     view.on_click(&button, PlayerCommand::ToggleFull);
 }

@@ -147,70 +147,57 @@ pub(super) fn modes_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     };
     for (mode, name, explanation) in MODES {
-        let button = choice(ui, compare.mode == mode, name, explanation);
-        view.on_click(&button, PlayerCommand::CompareAs(mode));
+        if choice(ui, compare.mode == mode, name, explanation).clicked() {
+            set(view, move |compare| compare.mode = mode);
+        }
     }
     match compare.mode {
         CompareMode::SideBySide => {}
         CompareMode::Wipe => divider_slider(ui, view, compare),
         CompareMode::Difference => gain_ui(ui, view, compare),
     }
-    for (icon, name, explanation, command) in [
-        (
-            icons::SWAP,
-            "Swap A and B",
-            "A and B change places",
-            PlayerCommand::SwapSides,
-        ),
-        (
-            icons::X,
-            "Close",
-            "Back to what was shown before (Escape)",
-            PlayerCommand::LeaveCompare,
-        ),
-    ] {
-        let button = ui.add(Button::new(with_icon(icon, name)));
-        let button = button.on_hover_text(explanation);
-        view.on_click(&button.accessible_name(name), command);
+    if sign_button(ui, icons::SWAP, "Swap A and B", "A and B change places").clicked() {
+        set(view, ResultComparison::swap);
     }
+    let explanation = "Back to what was shown before (Escape)";
+    let button = sign_button(ui, icons::X, "Close", explanation);
+    view.on_click(&button, PlayerCommand::LeaveCompare);
+}
+
+fn set(view: &mut UiContext<'_>, change: impl FnOnce(&mut ResultComparison) + 'static) {
+    view.set(|app| app.watch.compare.as_mut().map_or((), change));
 }
 
 fn divider_slider(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison) {
     let mut divider = compare.divider;
     ui.spacing_mut().slider_width = theme::LABEL_WIDTH * 1.5;
     let slider = Slider::new(&mut divider, 0.0..=1.0).show_value(false);
-    ui.add(slider)
-        .on_hover_text("Where A ends and B begins (keys [ and ])")
-        .accessible_name("Divider");
-    move_divider(view, compare, divider);
-}
-
-fn move_divider(view: &mut UiContext<'_>, compare: &ResultComparison, to: f32) {
-    if to != compare.divider {
-        view.push(PlayerCommand::MoveDivider(to - compare.divider));
+    let slider = ui
+        .add(slider)
+        .on_hover_text("Where A ends and B begins (keys [ and ])");
+    if slider.accessible_name("Divider").changed() {
+        set(view, move |compare| compare.divider = divider);
     }
 }
 
 fn gain_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison) {
     for gain in GAINS {
-        let (name, explanation) = (format!("{gain}×"), gain_hover(gain));
-        let button = choice(ui, compare.gain == gain, &name, &explanation);
-        view.on_click(&button, PlayerCommand::Amplify(gain));
-    }
-}
-
-fn gain_hover(gain: u8) -> String {
-    match gain {
-        1 => "Differences are shown as they are".to_owned(),
-        _ => format!("Differences are shown {gain} times as strong as they are"),
+        let explanation = match gain {
+            1 => "Differences are shown as they are".to_owned(),
+            _ => format!("Differences are shown {gain} times as strong as they are"),
+        };
+        if choice(ui, compare.gain == gain, &format!("{gain}×"), &explanation).clicked() {
+            set(view, move |compare| compare.gain = gain);
+        }
     }
 }
 
 /// Names of A and B, and the differences of their settings.
 fn lines_ui(ui: &mut Ui, compare: &ResultComparison) {
     let palette = palette(ui);
-    let lines = compare.differences.lines();
-    for ((letter, side), line) in ["A", "B"].into_iter().zip(&compare.sides).zip(&lines) {
+
+    let sides = compare.sides.iter().zip(&compare.differences);
+    for (letter, (side, line)) in ["A", "B"].into_iter().zip(sides) {
         ui.spacing_mut().interact_size.y = 0.0;
         ui.horizontal(|ui| {
             ui.label(RichText::new(letter).strong().color(palette.amber));
@@ -263,19 +250,16 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultCompar
 
 fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, area: Rect) {
     let (response, shown) = stage_ui(ui, view, area, size_of(&compare.sides[0].texture));
-    let names = format!(
-        "A: {}, B: {}",
-        compare.sides[0].title, compare.sides[1].title
-    );
-    named(&response, &names);
+    let [a, b] = &compare.sides;
+    named(&response, &format!("A: {}, B: {}", a.title, b.title));
     // B in A's place, each in its own shape.
-    let other = ZoomLevel::Fit.rect(shown, size_of(&compare.sides[1].texture));
+    let other = ZoomLevel::Fit.rect(shown, size_of(&b.texture));
     let visible = shown.intersect(area);
     let x = visible.left() + visible.width() * compare.divider;
     let left = Rect::from_min_max(area.min, pos2(x, area.max.y));
     let right = Rect::from_min_max(pos2(x, area.min.y), area.max);
-    paint(ui, left, shown, &compare.sides[0].texture, Color32::WHITE);
-    paint(ui, right, other, &compare.sides[1].texture, Color32::WHITE);
+    paint(ui, left, shown, &a.texture, Color32::WHITE);
+    paint(ui, right, other, &b.texture, Color32::WHITE);
     edge(ui, area, shown, palette(ui).line);
     let line = Rect::from_center_size(
         pos2(x, visible.center().y),
@@ -286,13 +270,10 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
     let grip = grip.on_hover_cursor(egui::CursorIcon::ResizeHorizontal);
     if let Some(pointer) = grip.interact_pointer_pos() {
         let at = (pointer.x - visible.left()) / visible.width().max(1.0);
-        move_divider(view, compare, at.clamp(0.0, 1.0));
+        set(view, move |compare| compare.divider = at.clamp(0.0, 1.0));
     }
-    let colour = if grip.hovered() || grip.dragged() {
-        palette(ui).accent
-    } else {
-        palette(ui).amber
-    };
+    let is_held = grip.hovered() || grip.dragged();
+    let colour = [palette(ui).amber, palette(ui).accent][usize::from(is_held)];
     ui.painter()
         .vline(x, visible.y_range(), Stroke::new(2.0, colour));
     let top = visible.top() + 6.0;
@@ -304,12 +285,6 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
 fn letter_ui(ui: &Ui, at: egui::Pos2, align: Align2, letter: &str) {
     let palette = palette(ui);
     let rect = align.anchor_size(at, Vec2::splat(theme::COUNT_SIZE * 1.2));
-    let ground = palette.stage.gamma_multiply(0.85);
-    badge(
-        ui,
-        rect,
-        ground,
-        letter,
-        (theme::COUNT_SIZE * 0.75, palette.text),
-    );
+    let ink = (theme::COUNT_SIZE * 0.75, palette.text);
+    badge(ui, rect, palette.stage.gamma_multiply(0.85), letter, ink);
 }

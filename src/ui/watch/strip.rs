@@ -55,18 +55,18 @@ fn thumb_size(item: &ResultItem) -> Vec2 {
 
 fn thumb_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, item: &ResultItem, inner: Vec2) {
     let palette = palette(ui);
-    let edge = if view.app.watch.shows(item) {
-        palette.accent
-    } else {
-        palette.line
-    };
+    let edge = [palette.line, palette.accent][usize::from(view.app.watch.shows(item))];
     ui.spacing_mut().button_padding = Vec2::splat(2.0);
     let button = thumb_button(view, item.middle(), inner);
     let button = button.stroke(Stroke::new(2.0, edge)).fill(palette.stage);
     let title = item.request.title();
+    let seed = item
+        .seed()
+        .map_or(String::new(), |seed| format!("Seed {seed}. "));
+    let hover = format!("{title}\n{seed}Ctrl-click compares, right-click shows a menu");
     let response = ui
         .add(button.sense(Sense::click_and_drag()))
-        .on_hover_text(result_hover(&title, item.seed()))
+        .on_hover_text(hover)
         .accessible_name(format!("Result {}: {title}", index + 1));
     if response.gained_focus() {
         response.scroll_to_me(None);
@@ -92,15 +92,6 @@ fn thumb_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, item: &ResultIt
     }
 }
 
-fn result_hover(title: &str, seed: Option<u64>) -> String {
-    match seed {
-        Some(seed) => {
-            format!("{title}\nSeed {seed}. Ctrl-click compares, right-click shows a menu")
-        }
-        None => format!("{title}\nCtrl-click compares, right-click shows a menu"),
-    }
-}
-
 /// A button with a thumbnail, which may load later.
 fn thumb_button<'a>(view: &UiContext<'a>, shown: Option<ThumbSource>, inner: Vec2) -> Button<'a> {
     let thumbs = &view.app.cx.thumbs;
@@ -114,14 +105,8 @@ fn count_badge(ui: &Ui, thumb: Rect, count: u32) {
     let palette = palette(ui);
     let size = Vec2::splat(theme::COUNT_SIZE);
     let rect = Rect::from_min_size(thumb.right_bottom() - size - vec2(4.0, 4.0), size);
-    let ground = palette.stage.gamma_multiply(0.85);
-    badge(
-        ui,
-        rect,
-        ground,
-        count,
-        (theme::COUNT_SIZE * 0.65, palette.text),
-    );
+    let ink = (theme::COUNT_SIZE * 0.65, palette.text);
+    badge(ui, rect, palette.stage.gamma_multiply(0.85), count, ink);
 }
 
 /// The images of a batch side by side; a click shows one.
@@ -141,11 +126,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem)
                 for (index, frame) in item.output.video.frames.iter().enumerate() {
                     let size = vec2(frame.width as f32, frame.height as f32);
                     let scale = theme::BATCH_SIDE / size.max_elem().max(1.0);
-                    let edge = if index == shown {
-                        palette.accent
-                    } else {
-                        palette.line
-                    };
+                    let edge = [palette.line, palette.accent][usize::from(index == shown)];
                     let button = thumb_button(view, item.shown(index), size * scale)
                         .stroke(Stroke::new(2.0, edge))
                         .fill(palette.stage);

@@ -21,98 +21,87 @@ pub fn row<R>(
     label_row(ui, label, explanation, None, contents).1
 }
 
-/// Like `row`, with a reset button if there is one; the first result is whether it was pressed.
+/// Like `row`, with room for a reset button: whether it is shown, the field's name and its default. The first result
+/// is whether it was pressed.
 fn label_row<R>(
     ui: &mut Ui,
     label: &str,
     explanation: &str,
-    own: Option<&ResetValue>,
+    own: Option<(bool, &str, &str)>,
     contents: impl FnOnce(&mut Ui, egui::Id) -> R,
 ) -> (bool, R) {
     ui.horizontal(|ui| {
-        let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
+        // With the gap before the controls, which a reset button may take.
+        let gap = std::mem::take(&mut ui.spacing_mut().item_spacing.x);
+        let width = theme::LABEL_WIDTH + gap;
+        let size = vec2(width, ui.spacing().interact_size.y);
         let label = ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-            ui.set_min_width(theme::LABEL_WIDTH);
-            let Some(own) = own else {
+            ui.set_min_width(width);
+            let Some((is_changed, name, value)) = own else {
                 return (group_label(ui, label, explanation), false);
             };
-            ui.set_max_width(theme::LABEL_WIDTH);
-            ui.spacing_mut().item_spacing.x = 0.0;
-            let name = group_label(ui, label, explanation);
+            ui.set_max_width(width);
+            // A long one is small, so that the button beside it fits and all controls begin at one edge.
+            let font = egui::TextStyle::Body.resolve(ui.style());
+            let text = ui
+                .painter()
+                .layout_no_wrap(label.to_owned(), font, palette(ui).weak);
+            let room = width - theme::SMALL_ICON - 2.0;
+            let is_long = text.size().x > room;
+            let text = RichText::new(label);
+            let text = if is_long { text.small() } else { text };
+            let label = group_label(ui, text, explanation);
             let to_left = Layout::right_to_left(Align::Center);
-            (
-                name,
-                ui.with_layout(to_left, |ui| reset_button(ui, own)).inner,
-            )
+            let reset = ui.with_layout(to_left, |ui| is_changed && reset_button(ui, name, value));
+            (label, reset.inner)
         });
-        let (name, is_reset) = label.inner;
-        (is_reset, contents(ui, name.id))
+        ui.spacing_mut().item_spacing.x = gap;
+        let (label, is_reset) = label.inner;
+        (is_reset, contents(ui, label.id))
     })
     .inner
 }
 
-/// Default to which a field can be reset.
-pub struct ResetValue {
-    /// Name of the field for screen readers, after "Reset".
-    pub name: &'static str,
-    /// Its own value, in words; nothing while the field has it.
-    pub value: Option<String>,
-}
-
-impl ResetValue {
-    /// Of a field whose value is what the model has it at, or is not.
-    pub fn of<T: PartialEq>(
-        name: &'static str,
-        value: &T,
-        own: &T,
-        words: impl Into<String>,
-    ) -> Self {
-        Self {
-            name,
-            value: (value != own).then(|| words.into()),
-        }
-    }
-}
-
-/// Like [`row`], with a small button next to the label while the field differs from its default. Returns whether it was
-/// pressed.
-pub fn own_row<R>(
+/// Like [`row`], for a value that a small button next to the label sets to its default. Returns whether it was pressed.
+///
+/// `name` is for screen readers, after "Reset"; `words` is the default.
+pub fn own_row<T: PartialEq>(
     ui: &mut Ui,
-    label: &str,
-    explanation: &str,
-    own: &ResetValue,
-    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
+    (label, name, explanation): (&str, &str, &str),
+    value: &mut T,
+    (default, words): (T, impl Into<String>),
+    contents: impl FnOnce(&mut Ui, egui::Id, &mut T),
 ) -> bool {
-    label_row(ui, label, explanation, Some(own), contents).0
+    let words = words.into();
+    let own = (*value != default, name, words.as_str());
+    let contents = |ui: &mut Ui, id| contents(ui, id, value);
+    let is_reset = label_row(ui, label, explanation, Some(own), contents).0;
+    if is_reset {
+        *value = default;
+    }
+    is_reset
 }
 
 /// Like [`own_row`], for a value with a default by the model: `contents` changes the shown value, which applies until
 /// it is reset.
 pub fn default_row<T: Clone + PartialEq>(
     ui: &mut Ui,
-    (label, name, explanation): (&str, &'static str, &str),
+    names: (&str, &str, &str),
     value: &mut Option<T>,
     (default, words): (T, impl Into<String>),
     contents: impl FnOnce(&mut Ui, egui::Id, &mut T),
 ) {
     let mut shown = value.clone().unwrap_or_else(|| default.clone());
     let before = shown.clone();
-    let own = ResetValue::of(name, &shown, &default, words);
-    let reset = own_row(ui, label, explanation, &own, |ui, label| {
-        contents(ui, label, &mut shown);
-    });
-    if reset {
+    if own_row(ui, names, &mut shown, (default, words), contents) {
         *value = None;
     } else if shown != before {
         *value = Some(shown);
     }
 }
 
-/// A quiet button that puts a field back; nothing while there is nothing to put back.
-pub fn reset_button(ui: &mut Ui, own: &ResetValue) -> bool {
-    let Some(value) = &own.value else {
-        return false;
-    };
+/// A quiet button that puts a field back to a value.
+pub fn reset_button(ui: &mut Ui, name: &str, value: &str) -> bool {
     let icon = RichText::new(icons::RESET)
         .size(theme::SMALL_ICON)
         .color(palette(ui).weak);
@@ -120,15 +109,14 @@ pub fn reset_button(ui: &mut Ui, own: &ResetValue) -> bool {
         ui.spacing_mut().button_padding.x = 1.0;
         ui.add(Button::new(icon).frame_when_inactive(false))
             .on_hover_text(format!("Back to {value}"))
-            .accessible_name(format!("Reset {}", own.name))
+            .accessible_name(format!("Reset {name}"))
             .clicked()
     })
     .inner
 }
 
-pub fn group_label(ui: &mut Ui, text: &str, explanation: &str) -> Response {
-    ui.label(RichText::new(text).color(palette(ui).weak))
-        .on_hover_text(explanation)
+pub fn group_label(ui: &mut Ui, text: impl Into<RichText>, explanation: &str) -> Response {
+    ui.weak(text.into()).on_hover_text(explanation)
 }
 
 pub fn field_error(ui: &mut Ui, message: &str) {
@@ -233,22 +221,8 @@ pub fn choose_from<'a, T: PartialEq>(
     shown.response
 }
 
-/// The width of the first of two numbers that share a row with a word between them.
-pub fn pair_width(ui: &Ui, word: &str) -> f32 {
-    let font = egui::TextStyle::Body.resolve(ui.style());
-    let colour = ui.visuals().text_color();
-    let word = ui.painter().layout_no_wrap(word.to_owned(), font, colour);
-    let gaps = 2.0 * ui.spacing().item_spacing.x;
-    ((ui.available_width() - word.size().x - gaps) / 2.0).floor()
-}
-
 pub fn rate(fps: f64) -> f64 {
     (fps * 100.0).round() / 100.0
-}
-
-/// Word for what a model makes.
-pub fn result_word(makes_images: bool) -> &'static str {
-    if makes_images { "image" } else { "video" }
 }
 
 /// Two numbers with a word between them; `names` are for screen readers.
@@ -258,16 +232,20 @@ pub fn number_pair(
     names: [&str; 2],
     hovers: [&str; 2],
     values: [DragValue<'_>; 2],
-) -> [Response; 2] {
-    let width = pair_width(ui, word);
+) {
+    let font = egui::TextStyle::Body.resolve(ui.style());
+    let colour = ui.visuals().text_color();
+    let text = ui.painter().layout_no_wrap(word.to_owned(), font, colour);
+    let gaps = 2.0 * ui.spacing().item_spacing.x;
+    let width = ((ui.available_width() - text.size().x - gaps) / 2.0).floor();
     let [first, second] = values;
-    let first = number(ui, width, first).on_hover_text(hovers[0]);
+    number(ui, width, first)
+        .on_hover_text(hovers[0])
+        .accessible_name(names[0]);
     ui.label(word);
-    let second = number(ui, ui.available_width(), second).on_hover_text(hovers[1]);
-    [
-        first.accessible_name(names[0]),
-        second.accessible_name(names[1]),
-    ]
+    number(ui, ui.available_width(), second)
+        .on_hover_text(hovers[1])
+        .accessible_name(names[1]);
 }
 
 /// Typed number without a range: "nan" and "inf" are refused.

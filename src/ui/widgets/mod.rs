@@ -4,9 +4,9 @@ mod fields;
 
 use egui::style::WidgetVisuals;
 use egui::{
-    Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, Layout, Margin,
-    Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, ScrollArea, Sense, Stroke,
-    TextEdit, TextureHandle, Ui, Vec2, WidgetText, pos2, vec2,
+    Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, InnerResponse, Label,
+    Layout, Margin, Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, ScrollArea,
+    Sense, Stroke, TextEdit, TextureHandle, Ui, Vec2, WidgetText, pos2, vec2,
 };
 
 use crate::ui::icons;
@@ -69,17 +69,7 @@ pub fn word_button(
     name: &str,
     explanation: &str,
 ) -> Response {
-    let colour = if is_on {
-        palette(ui).amber
-    } else {
-        palette(ui).weak
-    };
-    let button = Button::new(RichText::new(word).small().color(colour))
-        .frame_when_inactive(false)
-        .selected(is_on);
-    ui.add(button)
-        .on_hover_text(explanation)
-        .accessible_name(name)
+    quiet_switch(ui, is_on, RichText::new(word).small(), name, explanation)
 }
 
 pub fn icon_toggle(
@@ -89,15 +79,19 @@ pub fn icon_toggle(
     name: &str,
     explanation: &str,
 ) -> Response {
-    let colour = if is_on {
-        palette(ui).amber
-    } else {
-        palette(ui).weak
-    };
-    let button = Button::new(RichText::new(icon).size(17.0).color(colour))
-        .frame_when_inactive(false)
-        .selected(is_on);
-    ui.add(button)
+    quiet_switch(ui, is_on, RichText::new(icon).size(17.0), name, explanation)
+}
+
+fn quiet_switch(
+    ui: &mut Ui,
+    is_on: bool,
+    face: RichText,
+    name: &str,
+    explanation: &str,
+) -> Response {
+    let colour = [palette(ui).weak, palette(ui).amber][usize::from(is_on)];
+    let button = Button::new(face.color(colour)).frame_when_inactive(false);
+    ui.add(button.selected(is_on))
         .on_hover_text(explanation)
         .accessible_name(name)
 }
@@ -161,10 +155,8 @@ pub fn fitted(size: Vec2, place: Vec2, max_scale: f32) -> Vec2 {
 }
 
 pub fn texture_ui(ui: &Ui, texture: &TextureHandle, rect: Rect, max_scale: f32) {
-    let shown = Rect::from_center_size(
-        rect.center(),
-        fitted(texture.size_vec2(), rect.size(), max_scale),
-    );
+    let size = fitted(texture.size_vec2(), rect.size(), max_scale);
+    let shown = Rect::from_center_size(rect.center(), size);
     let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
     ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
 }
@@ -284,13 +276,8 @@ fn chevron(ui: &Ui, rect: Rect, colour: Color32, icon: char) {
 
 /// The sign before the heading of a part that folds.
 pub fn fold_icon(ui: &mut Ui, openness: f32, response: &Response) {
-    let icon = if openness > 0.5 {
-        icons::CARET_DOWN
-    } else {
-        icons::CARET_RIGHT
-    };
     let colour = ui.style().interact(response).fg_stroke.color;
-    chevron(ui, response.rect, colour, icon);
+    chevron(ui, response.rect, colour, caret(openness > 0.5));
 }
 
 /// Line of fixed height, present even if empty: content below it does not jump.
@@ -310,6 +297,37 @@ pub fn card(ui: &Ui, edge: Color32) -> Frame {
         .stroke(Stroke::new(1.0, edge))
         .corner_radius(CornerRadius::same(theme::CARD_RADIUS))
         .inner_margin(Margin::same(14))
+}
+
+/// A frame in the colour of fields, of an image or a LoRA.
+pub fn field_frame(ui: &Ui) -> Frame {
+    Frame::new()
+        .fill(palette(ui).field)
+        .corner_radius(theme::RADIUS)
+        .inner_margin(Margin::same(theme::TILE_MARGIN))
+}
+
+/// A frame over the whole width.
+pub fn wide_frame<R>(
+    ui: &mut Ui,
+    frame: Frame,
+    contents: impl FnOnce(&mut Ui) -> R,
+) -> InnerResponse<R> {
+    frame.show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        contents(ui)
+    })
+}
+
+/// Quiet small text of one line.
+pub fn small_line(ui: &mut Ui, text: impl Into<String>) -> Response {
+    let text = RichText::new(text).small().color(palette(ui).weak);
+    ui.add(Label::new(text).truncate())
+}
+
+/// Progress from 0 to 1 in a thin line.
+pub fn thin_progress(ui: &mut Ui, part: f32) -> Response {
+    progress_bar(ui, ProgressBar::new(part).desired_height(theme::SMALL_GAP))
 }
 
 /// So wide, or as wide as the window has room for a question over it.

@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use crate::catalog::{ModelProblem, UnusableModel};
-use crate::testing::made_up::{T2V_1_3B, comfy_tree, wan_in};
-use crate::testing::pipelines::catalog_in;
+use crate::catalog::{ModelCatalog, ModelProblem, UnusableModel};
+use crate::settings::Settings;
+use crate::testing::made_up::{T2V_1_3B, comfy_tree, transformer, vae, wan_in, write};
+use crate::testing::pipelines::{catalog_in, user};
 
 /// The only model that cannot be used when the parts of one are hidden.
 fn one_without(parts: &[&str], name: &str) -> UnusableModel {
@@ -41,6 +42,49 @@ fn incomplete_unknown_model_offers_to_download_its_missing_components() {
     names.sort_unstable();
     let text = "umt5_xxl_fp8_e4m3fn_scaled.safetensors";
     assert_eq!(names, [text, "wan_2.1_vae.safetensors"]);
+}
+
+#[test]
+fn a_model_beside_another_models_parts_is_named_and_its_part_is_missing() {
+    let (root, paths) = user();
+    let models = comfy_tree(&root.path().join("models"));
+    let place = models.join("diffusion_models/my_tune-Q4_K_M.safetensors");
+    write(&place, &transformer(T2V_1_3B), "F16");
+    // The autoencoder here is that of Wan 2.2.
+    let folder = models.join("vae");
+    for entry in fs::read_dir(&folder).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    write(&folder.join("other_vae.safetensors"), &vae(48), "F16");
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models];
+    let unusable = ModelCatalog::load(&paths, &settings).unusable();
+    let [one] = <[UnusableModel; 1]>::try_from(unusable).expect("one model is here");
+    assert_eq!((one.name.as_str(), &one.path), ("my_tune-Q4_K_M", &place));
+    assert_eq!(one.ailment, ModelProblem::Incomplete);
+    assert!(one.summary.contains("is missing"), "{}", one.summary);
+    assert!(!one.summary.contains("other_vae"), "{}", one.summary);
+}
+
+#[test]
+fn models_that_share_a_damaged_part_are_each_named_by_their_transformer() {
+    let (root, paths) = user();
+    let models = comfy_tree(&root.path().join("models"));
+    for name in ["first", "second"] {
+        let place = models.join(format!("diffusion_models/{name}.safetensors"));
+        write(&place, &transformer(T2V_1_3B), "F16");
+    }
+    for entry in fs::read_dir(models.join("vae")).unwrap() {
+        fs::write(entry.unwrap().path(), [0; 16]).unwrap();
+    }
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models];
+    let unusable = ModelCatalog::load(&paths, &settings).unusable();
+    let names: Vec<&str> = unusable.iter().map(|model| model.name.as_str()).collect();
+    assert!(
+        names.contains(&"first") && names.contains(&"second"),
+        "{names:?}"
+    );
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl ComponentQuery<'_> {
             other => other?,
         };
         if let Some(storage) = storage::unreadable(&weights) {
-            let found = format!("one stored as {storage}, which this version cannot run yet");
+            let found = format!("{UNREADABLE} {storage}, which this version cannot run yet");
             return Err(self.wrong(&found, place));
         }
         if !(self.is_in)(&weights) {
@@ -91,6 +91,9 @@ impl ComponentQuery<'_> {
         }
     }
 }
+
+/// Beginning of what a part is said to be whose storage cannot be read.
+pub(super) const UNREADABLE: &str = "one stored as";
 
 /// Refuses a part of another model: `what` was expected, and `found` says what this is.
 pub(crate) fn fits_transformer(

@@ -47,22 +47,18 @@ fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
         side_ui(ui, view, &choices, 1);
         if view.error_of("grid").is_none() {
             let count = view.form.num_results(spec);
-            field_hint(ui, &count_text(count, spec.family.makes_images));
+            let word = result_word(spec.family.makes_images);
+            let many = format!("{{}} jobs, one {word} each, and a contact sheet");
+            field_hint(
+                ui,
+                &counted(count, "1 job: write more values for a grid", &many),
+            );
         }
     }
     // The first of all errors is shown above Generate.
     let first = view.app.cx.field_errors.first();
     if first.is_none_or(|err| err.field != "grid") {
         said_ui(ui, view, &["grid"]);
-    }
-}
-
-/// `3 × 2 cells: 6 jobs`.
-fn count_text(num_jobs: usize, makes_images: bool) -> String {
-    let word = result_word(makes_images);
-    match num_jobs {
-        1 => "1 job: write more values for a grid".to_owned(),
-        jobs => format!("{jobs} jobs, one {word} each, and a contact sheet"),
     }
 }
 
@@ -84,7 +80,12 @@ fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
             GridSetting::Guidance => spec.guidance != GuidanceMode::None,
             // It is the guidance itself where the model was not trained with a number.
             GridSetting::TrueCfg => spec.guidance != GuidanceMode::Cfg,
-            GridSetting::Strength => has_strength(view, spec),
+            // Only what is changed in part has a strength.
+            GridSetting::Strength => {
+                let inputs = view.inputs();
+                let of_image = inputs.image.is_some() && spec.defaults.sampling.strength.is_some();
+                of_image || inputs.source_video.is_some()
+            }
             GridSetting::Model => view.app.cx.models.all().len() > 1,
             _ => true,
         };
@@ -97,13 +98,6 @@ fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
         }
     }
     choices
-}
-
-/// Returns whether something is changed as far as a strength says.
-fn has_strength(view: &UiContext<'_>, spec: &ModelSpec) -> bool {
-    let inputs = view.inputs();
-    let of_image = inputs.image.is_some() && spec.defaults.sampling.strength.is_some();
-    of_image || inputs.source_video.is_some()
 }
 
 fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: usize) {
@@ -121,39 +115,34 @@ fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: 
     let known = axis
         .as_ref()
         .and_then(|axis| choices.iter().position(|choice| choice.is_of(axis)));
-    let mut chosen = known;
-    let mut is_off = axis.is_none();
+    let before = axis.as_ref().map(|_| known.unwrap_or(usize::MAX));
+    let mut chosen = before;
     row(ui, name, explanation, |ui, label| {
         let selected = match (&axis, known) {
             (_, Some(at)) => choices[at].label.as_str(),
             (Some(axis), None) => axis.setting.label(),
             (None, None) => OFF,
         };
-        list_box(ui, name, selected)
-            .height(theme::PICKER_HEIGHT)
-            .show_ui(ui, |ui| {
-                if ui.selectable_label(axis.is_none(), OFF).clicked() {
-                    is_off = true;
-                }
-                for (at, choice) in choices.iter().enumerate() {
-                    let is_it = known == Some(at);
-                    if ui.selectable_label(is_it, &choice.label).clicked() {
-                        (chosen, is_off) = (Some(at), false);
-                    }
-                }
-            })
-            .response
-            .labelled_by(label)
-            .on_hover_text(explanation);
+        let list = list_box(ui, name, selected).height(theme::PICKER_HEIGHT);
+        let offered = choices.iter().enumerate();
+        let offered = offered.map(|(at, choice)| (Some(at), choice.label.as_str(), ""));
+        choose_from(
+            list,
+            ui,
+            &mut chosen,
+            [(None, OFF, "")].into_iter().chain(offered),
+        )
+        .labelled_by(label)
+        .on_hover_text(explanation);
     });
-    if is_off {
+    let Some(at) = chosen else {
         if axis.is_some() {
             view.form.grid.remove(side);
         }
         return;
-    }
-    let is_new = chosen != known;
-    if is_new && let Some(choice) = chosen.and_then(|at| choices.get(at)) {
+    };
+    let is_new = chosen != before;
+    if is_new && let Some(choice) = choices.get(at) {
         let axis = GridAxis {
             lora: choice.lora.clone(),
             ..GridAxis::new(choice.setting, "")

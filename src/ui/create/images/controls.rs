@@ -6,7 +6,7 @@ use safelight_core::library::FoundControl;
 use crate::app::inputs::ChosenInput;
 use crate::app::thumbs::EDGES_SIDE;
 use crate::ui::create::images::references::add_ui;
-use crate::ui::create::images::slot::{control_mask_ui, facts_ui, name_ui, thumb_ui, tile};
+use crate::ui::create::images::slot::{control_mask_ui, facts_ui, name_ui, thumb_ui};
 use crate::ui::create::images::slot_words::slot_words;
 use crate::ui::create::images::{REMOVE_IMAGE_HOVER, pixels_text};
 use crate::ui::prelude::*;
@@ -92,7 +92,10 @@ fn control_ui(
             edges_ui(ui, view, (count, input), &mut settings);
         }
         if settings != *before {
-            view.push(InputsCommand::SetControl(index, settings));
+            view.set(move |app| {
+                app.inputs
+                    .change(InputSlot::Control, index, |input| input.control = settings);
+            });
         }
         ui.add_space(theme::SMALL_GAP);
     });
@@ -101,8 +104,7 @@ fn control_ui(
 fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &ChosenInput)) {
     let number = index + 1;
     let place = Vec2::splat(theme::IMAGE_SIDE);
-    tile(ui).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    wide_frame(ui, field_frame(ui), |ui| {
         ui.horizontal(|ui| {
             let centred = Layout::centered_and_justified(egui::Direction::TopDown);
             let shown = ui.allocate_ui_with_layout(place, centred, |ui| {

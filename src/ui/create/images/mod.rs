@@ -83,31 +83,31 @@ fn is_shown(view: &UiContext<'_>, slot: InputSlot) -> bool {
 }
 
 fn input_use(view: &UiContext<'_>, slot: InputSlot) -> InputUse {
-    let form = &view.form;
-    let of = |spec: &ModelSpec| match slot {
-        InputSlot::Start if spec.start_image == InputUse::No && spec.video_strength().is_some() => {
+    let optional = |is_possible| {
+        if is_possible {
             InputUse::Optional
+        } else {
+            InputUse::No
+        }
+    };
+    let form = &view.form;
+    let Some(spec) = view.app.cx.models.model_of(form) else {
+        // Before the models are known, an image can be dropped already.
+        return optional(slot == InputSlot::Start);
+    };
+    match slot {
+        InputSlot::Start if spec.start_image == InputUse::No => {
+            optional(spec.video_strength().is_some())
         }
         InputSlot::Start => spec.start_image,
         InputSlot::End => form.end_image(spec),
         InputSlot::Mask if view.inputs().source_video.is_some() => InputUse::Optional,
         InputSlot::Mask => spec.mask,
-        InputSlot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
+        InputSlot::Reference => optional(spec.limits.max_references > 0),
         InputSlot::Control if spec.limits.controls.is_required => InputUse::Required,
-        InputSlot::Control if spec.limits.controls.is_possible() => InputUse::Optional,
-        InputSlot::Prompt if spec.prompt_images.is_some() => InputUse::Optional,
-        InputSlot::Reference | InputSlot::Control | InputSlot::Prompt => InputUse::No,
-    };
-    // Before the models are known, an image can be dropped already.
-    let unknown = match slot {
-        InputSlot::Start => InputUse::Optional,
-        InputSlot::End
-        | InputSlot::Mask
-        | InputSlot::Reference
-        | InputSlot::Control
-        | InputSlot::Prompt => InputUse::No,
-    };
-    view.app.cx.models.model_of(form).map_or(unknown, of)
+        InputSlot::Control => optional(spec.limits.controls.is_possible()),
+        InputSlot::Prompt => optional(spec.prompt_images.is_some()),
+    }
 }
 
 /// The model cannot do without, and there is none.
@@ -190,14 +190,15 @@ fn notes_ui(ui: &mut Ui, view: &UiContext<'_>, slots: &[InputSlot]) {
 }
 
 fn field_of(slot: InputSlot) -> &'static str {
-    match slot {
-        InputSlot::Start => "image",
-        InputSlot::End => "last-image",
-        InputSlot::Mask => "mask",
-        InputSlot::Reference => "reference",
-        InputSlot::Control => "control",
-        InputSlot::Prompt => "prompt-image",
-    }
+    const FIELDS: [&str; InputSlot::ALL.len()] = [
+        "image",
+        "last-image",
+        "mask",
+        "reference",
+        "control",
+        "prompt-image",
+    ];
+    FIELDS[slot as usize]
 }
 
 fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -385,7 +386,11 @@ fn drop_text(view: &UiContext<'_>) -> &'static str {
         (_, InputSlot::Reference) if num_files > 1 => "Drop them as reference images",
         (_, InputSlot::Reference | InputSlot::Prompt) => "Drop it as a reference image",
         (_, InputSlot::Control) => "Drop it as the control image",
-        (_, InputSlot::Start) => drop_start_text(spec.map(|spec| spec.image_role)),
+        (_, InputSlot::Start) => match spec.map(|spec| spec.image_role) {
+            Some(ImageRole::FirstFrame) | None => "Drop it to start the video from this image",
+            Some(ImageRole::Base) => "Drop it to start from this image",
+            Some(ImageRole::Canvas) => "Drop it to fill a part of this image",
+        },
     }
 }
 
@@ -399,12 +404,4 @@ pub(super) fn paint_control_mask_hover(spec: Option<&ModelSpec>) -> &'static str
 
 fn pixels_text(width: u32, height: u32) -> String {
     format!("{width} × {height} pixels")
-}
-
-fn drop_start_text(role: Option<ImageRole>) -> &'static str {
-    match role {
-        Some(ImageRole::FirstFrame) | None => "Drop it to start the video from this image",
-        Some(ImageRole::Base) => "Drop it to start from this image",
-        Some(ImageRole::Canvas) => "Drop it to fill a part of this image",
-    }
 }

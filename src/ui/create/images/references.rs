@@ -4,7 +4,7 @@ use safelight_core::job::PROMPT_STRENGTHS;
 
 use crate::app::inputs::{ChosenInput, SlotRules};
 use crate::ui::create::images::slot::{drop_target, thumb_ui};
-use crate::ui::create::images::slot_words::slot_words;
+use crate::ui::create::images::slot_words::{slot_noun, slot_words};
 use crate::ui::create::images::{DROP_IMAGE, REMOVE_IMAGE_HOVER, field_of, pixels_text};
 use crate::ui::prelude::*;
 
@@ -95,7 +95,10 @@ fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mut strength
         "Weight of this image prompt: 1 as trained, lower favours the text, 0 is off",
     );
     if changed {
-        view.push(InputsCommand::SetStrength(index, strength));
+        view.set(move |app| {
+            app.inputs
+                .change(InputSlot::Prompt, index, |input| input.strength = strength);
+        });
     }
 }
 
@@ -127,17 +130,10 @@ fn image_ui(
     let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);
     badge(ui, corner, palette.accent, index + 1, ink);
     let file = input.source.file_name();
-    let name = sentence(&format!("{} {}: {file}", kind_of(slot), index + 1));
+    let name = sentence(&format!("{} {}: {file}", slot_noun(slot), index + 1));
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     let (width, height) = input.source.size();
     response.on_hover_text(format!("{file}\n{}", pixels_text(width, height)))
-}
-
-fn kind_of(slot: InputSlot) -> &'static str {
-    match slot {
-        InputSlot::Prompt => "prompt image",
-        _ => "reference image",
-    }
 }
 
 fn buttons_ui(
@@ -147,7 +143,7 @@ fn buttons_ui(
     count: usize,
 ) {
     ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-    let (number, kind) = (index + 1, kind_of(slot));
+    let (number, kind) = (index + 1, slot_noun(slot));
     let moves = [
         (index.wrapping_sub(1), index > 0, icons::CARET_LEFT, "left"),
         (number, number < count, icons::CARET_RIGHT, "right"),

@@ -1,12 +1,12 @@
 //! The slot of an input image, and that of a control's mask.
 
-use egui::Direction;
+use egui::{Direction, TextureHandle};
 use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::InputMedia;
 
 use crate::app::choices::MaskOf;
 use crate::app::inputs::ChosenInput;
-use crate::ui::create::images::slot_words::slot_words;
+use crate::ui::create::images::slot_words::{slot_noun, slot_words};
 use crate::ui::create::images::{
     DROP_IMAGE, EDIT_MASK_HOVER, REMOVE_IMAGE_HOVER, VIDEO_MASK_UNPAINTED,
     paint_control_mask_hover, pixels_text,
@@ -35,11 +35,11 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: b
         "Opening…".to_owned()
     } else if is_narrow {
         let what = if slot == InputSlot::Mask {
-            "Drop a mask,\nor choose a file…"
+            "a mask"
         } else {
-            "Drop an image,\nor choose a file…"
+            "an image"
         };
-        with_icon(icons::UPLOAD, what)
+        with_icon(icons::UPLOAD, &format!("Drop {what},\nor choose a file…"))
     } else {
         with_icon(icons::UPLOAD, DROP_IMAGE)
     };
@@ -112,8 +112,7 @@ fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
 }
 
 fn wide_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) -> Rect {
-    let drawn = tile(ui).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    let drawn = wide_frame(ui, field_frame(ui), |ui| {
         ui.horizontal(|ui| {
             thumb_ui(ui, view, slot, input, Vec2::splat(theme::IMAGE_SIDE));
             ui.vertical(|ui| {
@@ -131,7 +130,7 @@ fn wide_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &Chose
 
 /// The image above, its name and buttons below, as high as an empty place.
 fn narrow_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) -> Rect {
-    let drawn = tile(ui).show(ui, |ui| {
+    let drawn = field_frame(ui).show(ui, |ui| {
         let inner = f32::from(theme::TILE_MARGIN) * 2.0;
         ui.set_width(ui.available_width());
         ui.set_height(theme::TILE_HEIGHT - inner);
@@ -153,13 +152,6 @@ fn narrow_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &Cho
     drawn.response.rect
 }
 
-pub(super) fn tile(ui: &Ui) -> Frame {
-    Frame::new()
-        .fill(palette(ui).field)
-        .corner_radius(CornerRadius::same(theme::RADIUS))
-        .inner_margin(Margin::same(theme::TILE_MARGIN))
-}
-
 pub(super) fn thumb_ui(
     ui: &mut Ui,
     view: &UiContext<'_>,
@@ -173,10 +165,9 @@ pub(super) fn thumb_ui(
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());
     };
-    let image = Image::new(thumb)
-        .fit_to_exact_size(size)
-        .corner_radius(CornerRadius::same(4))
-        .alt_text(thumb_text(slot, is_video, &input.source.file_name()));
+    let (file, noun) = (input.source.file_name(), slot_noun(slot));
+    let name = if is_video { "last frame of" } else { noun };
+    let image = thumb_image(thumb, size).alt_text(sentence(&format!("{name} {file}")));
     let response = ui.add(image);
     if is_video {
         // The image keeps its aspect in the middle of what it was given.
@@ -187,24 +178,16 @@ pub(super) fn thumb_ui(
     response
 }
 
-fn thumb_text(slot: InputSlot, is_video: bool, file: &str) -> String {
-    match (slot, is_video) {
-        (_, true) => format!("Last frame of {file}"),
-        (InputSlot::Start, _) => format!("Start image {file}"),
-        (InputSlot::End, _) => format!("End image {file}"),
-        (InputSlot::Mask, _) => format!("Mask {file}"),
-        (InputSlot::Reference, _) => format!("Reference image {file}"),
-        (InputSlot::Control, _) => format!("Control image {file}"),
-        (InputSlot::Prompt, _) => format!("Prompt image {file}"),
-    }
+fn thumb_image(thumb: &TextureHandle, size: Vec2) -> Image<'_> {
+    Image::new(thumb)
+        .fit_to_exact_size(size)
+        .corner_radius(CornerRadius::same(4))
 }
 
 fn video_badge(ui: &Ui, image: Rect) {
     let palette = palette(ui);
-    let rect = Rect::from_min_size(
-        image.left_bottom() + vec2(4.0, -theme::BADGE_SIZE - 4.0),
-        Vec2::splat(theme::BADGE_SIZE),
-    );
+    let corner = image.left_bottom() + vec2(4.0, -theme::BADGE_SIZE - 4.0);
+    let rect = Rect::from_min_size(corner, Vec2::splat(theme::BADGE_SIZE));
     let ink = (theme::BADGE_SIZE * 0.75, palette.on_accent);
     badge(ui, rect, palette.accent, icons::FILM, ink);
 }
@@ -216,61 +199,48 @@ pub(super) fn name_ui(ui: &mut Ui, input: &ChosenInput) {
 
 pub(super) fn facts_ui(ui: &mut Ui, input: &ChosenInput) {
     let (width, height) = input.source.size();
-    let small = |text: String| RichText::new(text).small().color(palette(ui).weak);
+    let pixels = pixels_text(width, height);
     match &input.source {
-        InputMedia::Image(_) => {
-            ui.add(Label::new(small(pixels_text(width, height))).truncate());
-        }
+        InputMedia::Image(_) => drop(small_line(ui, pixels)),
         InputMedia::Video(video) => {
-            let length = video_length_text(video.info.num_frames, video.info.fps);
-            ui.add(Label::new(small(length)).truncate())
-                .on_hover_text(pixels_text(width, height));
+            let (num_frames, fps) = (video.info.num_frames, video.info.fps);
+            let secs = seconds_text(f64::from(num_frames) / fps.max(f64::EPSILON));
+            let length = format!("{num_frames} frames, {secs} at {} fps", rate(fps));
+            small_line(ui, length).on_hover_text(pixels);
         }
     }
 }
 
-/// `81 frames, 5.1 s at 16 fps`.
-fn video_length_text(num_frames: u32, fps: f64) -> String {
-    let secs = seconds_text(f64::from(num_frames) / fps.max(f64::EPSILON));
-    format!("{num_frames} frames, {secs} at {} fps", rate(fps))
-}
-
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
+    let mut order = [0, 1, 2];
     if ui.layout().prefer_right_to_left() {
-        remove_button(ui, view, slot, input);
-        edit_button(ui, view, slot);
-        other_button(ui, view, slot);
-    } else {
-        other_button(ui, view, slot);
-        edit_button(ui, view, slot);
-        remove_button(ui, view, slot, input);
+        order.reverse();
+    }
+    for button in order {
+        match button {
+            0 => {
+                let name = format!("Choose another {}", slot_noun(slot));
+                let other = icon_button(ui, icons::FOLDER_OPEN, &name, "Choose another file…");
+                if other.clicked() && !view.app.cx.background.is_asking() {
+                    view.push(InputsCommand::Pick(slot));
+                }
+            }
+            1 if slot == InputSlot::Mask => {
+                paint_button(ui, view, "Edit mask", EDIT_MASK_HOVER);
+            }
+            1 => {}
+            _ => remove_button(ui, view, slot, input),
+        }
     }
 }
 
 fn remove_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
-    let words = slot_words(slot, view.model());
-    let (name, explanation) = match &input.source {
-        InputMedia::Video(_) if slot == InputSlot::Start => {
-            ("Remove video", "Go on without this video")
-        }
-        _ => (words.remove, REMOVE_IMAGE_HOVER),
+    let (noun, explanation) = match &input.source {
+        InputMedia::Video(_) if slot == InputSlot::Start => ("video", "Go on without this video"),
+        _ => (slot_noun(slot), REMOVE_IMAGE_HOVER),
     };
-    let button = icon_button(ui, icons::TRASH, name, explanation);
+    let button = icon_button(ui, icons::TRASH, &format!("Remove {noun}"), explanation);
     view.on_click(&button, InputsCommand::Remove(slot));
-}
-
-fn edit_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
-    if slot == InputSlot::Mask {
-        paint_button(ui, view, "Edit mask", EDIT_MASK_HOVER);
-    }
-}
-
-fn other_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
-    let words = slot_words(slot, view.model());
-    let other = icon_button(ui, icons::FOLDER_OPEN, words.other, "Choose another file…");
-    if other.clicked() && !view.app.cx.background.is_asking() {
-        view.push(InputsCommand::Pick(slot));
-    }
 }
 
 pub(super) fn paint_button(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
@@ -303,19 +273,15 @@ fn brush_button(
     });
 }
 
-/// True if a control shows a mask slot: the model uses one, or one is set.
-fn has_place(view: &UiContext<'_>, index: usize, input: &ChosenInput) -> bool {
-    let takes = |spec| view.app.inputs.takes_control_mask(index, spec);
-    input.control_mask.is_some() || view.model().is_some_and(takes)
-}
-
 pub(super) fn control_mask_ui(
     ui: &mut Ui,
     view: &mut UiContext<'_>,
     index: usize,
     input: &ChosenInput,
 ) {
-    if !has_place(view, index, input) {
+    // Shown where the model uses a mask, or one is set.
+    let takes = |spec| view.app.inputs.takes_control_mask(index, spec);
+    if input.control_mask.is_none() && !view.model().is_some_and(takes) {
         return;
     }
     row(ui, "Mask", CONTROL_MASK_HOVER, |ui, _| {
@@ -338,8 +304,7 @@ pub(super) fn control_mask_ui(
 }
 
 fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mask: &InputMedia) -> Rect {
-    let drawn = tile(ui).show(ui, |ui| {
-        ui.set_width(ui.available_width());
+    let drawn = wide_frame(ui, field_frame(ui), |ui| {
         ui.horizontal(|ui| {
             control_mask_thumb_ui(ui, view, mask);
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -368,11 +333,7 @@ fn control_mask_thumb_ui(ui: &mut Ui, view: &UiContext<'_>, mask: &InputMedia) {
         ui.allocate_response(size, Sense::hover());
         return;
     };
-    let image = Image::new(thumb)
-        .fit_to_exact_size(size)
-        .corner_radius(CornerRadius::same(4))
-        .alt_text(format!("Mask {}", mask.file_name()));
-    ui.add(image);
+    ui.add(thumb_image(thumb, size).alt_text(format!("Mask {}", mask.file_name())));
 }
 
 /// Empty mask slot of a control: accepts drops, and opens a file dialog on a click; next to it the brush.

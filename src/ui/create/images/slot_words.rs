@@ -7,9 +7,20 @@ use crate::ui::prelude::*;
 pub(in crate::ui::create) struct SlotWords {
     pub heading: &'static str,
     pub choose: &'static str,
-    pub remove: &'static str,
-    pub other: &'static str,
+
     pub explanation: &'static str,
+}
+
+/// Name of what is in a place, in a sentence.
+pub(in crate::ui::create) fn slot_noun(slot: InputSlot) -> &'static str {
+    match slot {
+        InputSlot::Start => "start image",
+        InputSlot::End => "end image",
+        InputSlot::Mask => "mask",
+        InputSlot::Reference => "reference image",
+        InputSlot::Control => "control image",
+        InputSlot::Prompt => "prompt image",
+    }
 }
 
 pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec>) -> SlotWords {
@@ -26,16 +37,12 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
             SlotWords {
                 heading,
                 choose: "Choose a start image",
-                remove: "Remove start image",
-                other: "Choose another image",
                 explanation,
             }
         }
         InputSlot::Mask => SlotWords {
             heading: "Mask",
             choose: "Choose a mask",
-            remove: "Remove mask",
-            other: "Choose another mask",
             explanation: match spec.map(|spec| spec.image_role) {
                 _ if spec.is_some_and(|spec| !spec.mask.is_possible()) => {
                     "Which part of the video is regenerated: white is, black stays as it is. An image holds for every frame; a mask that is a video goes with it frame by frame. Drop a file here, or choose one"
@@ -51,29 +58,21 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
         InputSlot::End => SlotWords {
             heading: "End image",
             choose: "Choose an end image",
-            remove: "Remove end image",
-            other: "Choose another end image",
             explanation: "The video ends with this image. Drop a second file, paste one, or choose a file",
         },
         InputSlot::Prompt => SlotWords {
             heading: "Images as prompts",
             choose: "Add images as prompts",
-            remove: "Remove prompt image",
-            other: "Choose another prompt image",
             explanation: "What is made has the look and the things of these images, beside what the prompt says. The lower an image's strength, the more the prompt counts. Drop files here, or choose some",
         },
         InputSlot::Reference if spec.is_some_and(ModelSpec::edits_reference) => SlotWords {
             heading: "Image to edit",
             choose: "Add an image to edit",
-            remove: "Remove the image to edit",
-            other: "Choose another image to edit",
             explanation: "The prompt says what to change in this image. Drop a file anywhere in the window, paste one, or choose a file",
         },
         InputSlot::Reference => SlotWords {
             heading: "Reference images",
             choose: "Add reference images",
-            remove: "Remove reference image",
-            other: "Choose another reference image",
             explanation: if spec.is_some_and(|spec| spec.limits.controls.takes_videos) {
                 "Persons and things that are to appear in the video, one an image, best before a plain background. Each takes as long as four frames. Drop files anywhere in the window, paste one, or choose some"
             } else {
@@ -84,8 +83,6 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
             SlotWords {
                 heading: "Control video",
                 choose: "Add a control video",
-                remove: "Remove control video",
-                other: "Choose another control video",
                 explanation: "The result follows this video frame by frame: its edges, its depths, the poses in it. An image holds for every frame. Drop a file here, or choose one",
             }
         }
@@ -94,8 +91,6 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
             SlotWords {
                 heading,
                 choose: "Add a control image",
-                remove: "Remove control image",
-                other: "Choose another control image",
                 explanation,
             }
         }
@@ -105,8 +100,6 @@ pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec
 const SOURCE_VIDEO: SlotWords = SlotWords {
     heading: "Video to change",
     choose: "Choose a video to change",
-    remove: "Remove start image",
-    other: "Choose another video",
     explanation: "The new video is made from this one; the strength says how much changes. Drop a video anywhere in the window, or choose a file. This model does not start from an image",
 };
 

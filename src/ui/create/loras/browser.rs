@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Modal, TextFormat, TextWrapMode};
+use egui::{TextFormat, TextWrapMode};
 use safelight_core::fitting::{FoundLora, LoraFit};
 
 use crate::ui::prelude::*;
@@ -43,32 +43,21 @@ pub(in crate::ui) fn lora_browser_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if !view.app.loras.is_open {
         return;
     }
-    let width = modal_width(ctx, theme::SHELF_WIDTH);
-    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(20));
-    let response = Modal::new(egui::Id::unique("loras"))
-        .frame(frame)
-        .show(ctx, |ui| {
-            ui.set_width(width);
-            ui.heading("Add a LoRA");
-            ui.add_space(theme::SMALL_GAP);
-            let only = only_for_text(view.model().map(|spec| spec.name.as_str()));
-            let panel = &mut view.panels.loras;
-            search_field(ui, &mut panel.search, "Search LoRAs");
-            ui.checkbox(&mut panel.hides_others, only)
-                .on_hover_text("LoRAs for other models are grey and say why they do not fit");
-            list_ui(ui, view);
-            ui.add_space(theme::SMALL_GAP);
-            buttons_ui(ui, view)
-        });
+    let response = modal(ctx, "loras", (theme::SHELF_WIDTH, 20), |ui| {
+        ui.heading("Add a LoRA");
+        ui.add_space(theme::SMALL_GAP);
+        let model = view.model().map_or("the model", |spec| spec.name.as_str());
+        let only = format!("Only those for {model}");
+        let panel = &mut view.panels.loras;
+        search_field(ui, &mut panel.search, "Search LoRAs");
+        ui.checkbox(&mut panel.hides_others, only)
+            .on_hover_text("LoRAs for other models are grey and say why they do not fit");
+        list_ui(ui, view);
+        ui.add_space(theme::SMALL_GAP);
+        buttons_ui(ui, view)
+    });
     if response.inner || response.should_close() {
-        view.push(LorasCommand::Close);
-    }
-}
-
-fn only_for_text(model: Option<&str>) -> String {
-    match model {
-        Some(model) => format!("Only those for {model}"),
-        None => "Only those for the model".to_owned(),
+        view.set(|app| app.loras.is_open = false);
     }
 }
 
@@ -106,17 +95,16 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 let chosen = &view.form.loras;
                 let is_chosen = chosen.iter().any(|known| known.path == lora.path);
                 if lora_ui(ui, lora, is_chosen) {
-                    clicked = Some((lora.path.clone(), is_chosen));
+                    clicked = Some(lora.path.clone());
                 }
             }
         });
-    if let Some((path, is_chosen)) = clicked {
+    if let Some(path) = clicked {
         let at = view.form.loras.iter().position(|lora| lora.path == path);
-        let command = match at.filter(|_| is_chosen) {
-            Some(at) => LorasCommand::Remove(at),
-            None => LorasCommand::Add(vec![path]),
-        };
-        view.push(command);
+        match at {
+            Some(at) => drop(view.form.loras.remove(at)),
+            None => view.push(LorasCommand::Add(vec![path])),
+        }
     }
 }
 
@@ -172,11 +160,7 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
         color,
         ..Default::default()
     };
-    let ink = if lora.fits() {
-        palette.text
-    } else {
-        palette.weak
-    };
+    let ink = ink(ui, lora.fits());
     let below = match &lora.fit {
         LoraFit::Yes(_) => facts_text(lora),
         LoraFit::No(reason) => sentence(reason),

@@ -35,14 +35,10 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let library = &view.app.loras;
     let form = view.form.clone();
     for (index, lora) in view.form.loras.iter_mut().enumerate() {
-        let frame = Frame::new()
-            .fill(palette(ui).field)
-            .corner_radius(theme::RADIUS)
-            .inner_margin(Margin::same(theme::TILE_MARGIN));
+        let frame = field_frame(ui);
         let wanted = ui.push_id(("lora", index), |ui| {
-            frame
-                .show(ui, |ui| lora_ui(ui, (index, lora), library, &form, &spec))
-                .inner
+            let shown = frame.show(ui, |ui| lora_ui(ui, (index, lora), library, &form, &spec));
+            shown.inner
         });
         command = wanted.inner.or(command);
     }
@@ -73,9 +69,7 @@ fn lora_ui(
                 command = Some(LorasCommand::Remove(index).into());
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let palette = palette(ui);
-                let is_idle = !lora.is_on || objection.is_some();
-                let colour = if is_idle { palette.weak } else { palette.text };
+                let colour = ink(ui, lora.is_on && objection.is_none());
                 ui.add(Label::new(RichText::new(&name).color(colour)).truncate())
                     .on_hover_text(about(lora, known));
             });
@@ -84,11 +78,7 @@ fn lora_ui(
     if let Some(objection) = objection {
         // One for another model is kept for that; one that is gone has to be taken out.
         let palette = palette(ui);
-        let colour = if library.is_gone(lora) {
-            palette.error
-        } else {
-            palette.weak
-        };
+        let colour = [palette.weak, palette.error][usize::from(library.is_gone(lora))];
         wide_note(ui, &objection, colour);
         return command;
     }
@@ -139,22 +129,13 @@ fn strengths_ui(
             Some(_) => LOW_NOISE,
             None => "Strength",
         };
-        strength_ui(
-            ui,
-            label,
-            &format!("Strength of {name}"),
-            explanation,
-            &mut lora.strength,
-        );
+        let name = format!("Strength of {name}");
+        strength_ui(ui, label, &name, explanation, &mut lora.strength);
         return;
     }
-    strength_ui(
-        ui,
-        HIGH_NOISE,
-        &format!("Strength of {name}, high noise"),
-        "How strongly it acts on the expert for composition and motion",
-        &mut lora.strength,
-    );
+    let label = format!("Strength of {name}, high noise");
+    let hover = "How strongly it acts on the expert for composition and motion";
+    strength_ui(ui, HIGH_NOISE, &label, hover, &mut lora.strength);
     let mut strength = lora.strength_2.unwrap_or(lora.strength);
     let label = format!("Strength of {name}, low noise");
     let hover = "How strongly it acts on the expert for details. It follows the other until you \
@@ -215,25 +196,20 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&LoraCoverag
             used,
             format!("{} of {} keys used", used.applied, used.total),
         ),
-        (None, Some(some)) => (some, promised_text(some)),
+        (None, Some(some)) => {
+            let (applied, total) = (some.applied, some.total);
+            let text = format!("Only {applied} of {total} keys fit this model");
+            (some, text)
+        }
         (None, None) => return,
     };
     let notice = coverage.notices.first();
     let text = notice.map_or(text, |notice| crate::app::notices::sentence(notice));
     let palette = palette(ui);
-    let colour = if coverage.is_poor() {
-        palette.amber
-    } else {
-        palette.weak
-    };
+    let colour = [palette.weak, palette.amber][usize::from(coverage.is_poor())];
     ui.scope(|ui| wide_note(ui, &text, colour))
         .response
         .on_hover_text(coverage.to_string());
-}
-
-fn promised_text(coverage: &LoraCoverage) -> String {
-    let (applied, total) = (coverage.applied, coverage.total);
-    format!("Only {applied} of {total} keys fit this model")
 }
 
 fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {

@@ -19,14 +19,41 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         view.panels.prompt.history_search.clear();
         view.push(PromptCommand::Begin);
     }
-    Popup::menu(&button)
+    list_popup(&button, HISTORY, |ui| list_ui(ui, view, &button));
+}
+
+fn list_popup(button: &Response, name: &str, contents: impl FnOnce(&mut Ui)) {
+    Popup::menu(button)
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
         .width(theme::LIST_WIDTH)
-        .accessible_name(HISTORY)
+        .accessible_name(name)
         .show(|ui| {
             ui.set_width(theme::LIST_WIDTH);
-            list_ui(ui, view, &button);
+            contents(ui);
         });
+}
+
+/// Rows of a list that scrolls; gives what the last clicked one asks for.
+fn rows_ui<T>(
+    ui: &mut Ui,
+    id: &str,
+    rows: &[&T],
+    mut row_ui: impl FnMut(&mut Ui, &T) -> Option<PromptCommand>,
+) -> Option<PromptCommand> {
+    if rows.is_empty() {
+        ui.weak(NO_MATCHES);
+    }
+    let mut command = None;
+    ScrollArea::vertical()
+        .id_salt(id)
+        .max_height(theme::PICKER_HEIGHT)
+        .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
+        .show_rows(ui, ui.spacing().interact_size.y, rows.len(), |ui, seen| {
+            for row in rows.get(seen).unwrap_or_default() {
+                command = row_ui(ui, row).or_else(|| command.take());
+            }
+        });
+    command
 }
 
 fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
@@ -38,7 +65,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
         } else {
             "Reading…"
         };
-        ui.label(RichText::new(text).color(palette(ui).weak));
+        ui.weak(text);
         return;
     }
     let name = "Search earlier prompts";
@@ -48,20 +75,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
     }
     let wanted = view.panels.prompt.history_search.trim().to_lowercase();
     let shown: Vec<&PromptEntry> = all.iter().filter(|entry| has(entry, &wanted)).collect();
-    if shown.is_empty() {
-        ui.label(RichText::new(NO_MATCHES).color(palette(ui).weak));
-    }
-    let mut command = None;
-    ScrollArea::vertical()
-        .id_salt("earlier-prompts")
-        .max_height(theme::PICKER_HEIGHT)
-        .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
-        .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
-            for entry in shown.get(rows).unwrap_or_default() {
-                command = entry_ui(ui, entry).or_else(|| command.take());
-            }
-        });
-    if let Some(command) = command {
+    if let Some(command) = rows_ui(ui, "earlier-prompts", &shown, entry_ui) {
         if matches!(command, PromptCommand::Use(_)) {
             ui.close();
         }
@@ -71,7 +85,8 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
 
 fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     let mut command = None;
-    let text = one_line(&entry.prompt);
+    let words: Vec<&str> = entry.prompt.split_whitespace().collect();
+    let text: String = words.join(" ").chars().take(MAX_SHOWN).collect();
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
     ui.allocate_ui_with_layout(size, Layout::right_to_left(egui::Align::Center), |ui| {
         let name = format!("Forget: {text}");
@@ -100,16 +115,8 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
 }
 
 fn has(entry: &PromptEntry, wanted: &str) -> bool {
-    if wanted.is_empty() {
-        return true;
-    }
     let prompt = entry.prompt.to_lowercase();
     wanted.split_whitespace().all(|word| prompt.contains(word))
-}
-
-fn one_line(prompt: &str) -> String {
-    let words = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
-    words.chars().take(MAX_SHOWN).collect()
 }
 
 pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -120,27 +127,19 @@ pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         view.panels.prompt.wildcard_search.clear();
         view.push(PromptCommand::LookAtWildcards);
     }
-    Popup::menu(&button)
-        .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
-        .width(theme::LIST_WIDTH)
-        .accessible_name(WILDCARDS)
-        .show(|ui| {
-            ui.set_width(theme::LIST_WIDTH);
-            wildcards_list_ui(ui, view);
-        });
+    list_popup(&button, WILDCARDS, |ui| wildcards_list_ui(ui, view));
 }
 
 fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let weak = palette(ui).weak;
     let mut command = None;
     match view.app.prompt.wildcards.clone() {
         None => {
-            ui.label(RichText::new("Looking…").color(weak));
+            ui.weak("Looking…");
         }
         Some(files) if files.is_empty() => {
             let note = "No wildcard files yet. A file colours.txt with one choice per line becomes \
                        __colours__ in the prompt";
-            wide_note(ui, note, weak);
+            wide_note(ui, note, palette(ui).weak);
         }
         Some(files) => {
             let search = &mut view.panels.prompt.wildcard_search;
@@ -150,20 +149,10 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 .iter()
                 .filter(|file| file.name.to_lowercase().contains(&wanted))
                 .collect();
-            if shown.is_empty() {
-                ui.label(RichText::new(NO_MATCHES).color(weak));
-            }
-            ScrollArea::vertical()
-                .id_salt("wildcards")
-                .max_height(theme::PICKER_HEIGHT)
-                .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
-                .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
-                    for file in shown.get(rows).unwrap_or_default() {
-                        if file_ui(ui, file) {
-                            command = Some(PromptCommand::Insert(format!("__{}__", file.name)));
-                        }
-                    }
-                });
+            command = rows_ui(ui, "wildcards", &shown, |ui, file| {
+                let insert = || PromptCommand::Insert(format!("__{}__", file.name));
+                file_ui(ui, file).then(insert)
+            });
         }
     }
     ui.separator();

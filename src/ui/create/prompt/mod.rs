@@ -63,21 +63,22 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let negative = view.form.negative_prompt.as_deref();
         let is_empty = negative.unwrap_or_default().trim().is_empty();
         let text = negative_idle_text(spec.guidance, is_empty);
-        wide_note(ui, text, palette(ui).weak);
+        wide_note(ui, &text, palette(ui).weak);
     }
 }
 
-fn negative_idle_text(guidance: GuidanceMode, is_empty: bool) -> &'static str {
-    match (guidance == GuidanceMode::Cfg, is_empty) {
-        (true, true) => "No negative prompt: it needs a guidance above 1 (see Advanced)",
-        (true, false) => {
-            "The negative prompt is kept but not used: it needs a guidance above 1 (see Advanced)"
-        }
-        (false, true) => "No negative prompt: it needs a CFG scale above 1 (see Advanced)",
-        (false, false) => {
-            "The negative prompt is kept but not used: it needs a CFG scale above 1 (see Advanced)"
-        }
-    }
+fn negative_idle_text(guidance: GuidanceMode, is_empty: bool) -> String {
+    let scale = if guidance == GuidanceMode::Cfg {
+        "guidance"
+    } else {
+        "CFG scale"
+    };
+    let what = if is_empty {
+        "No negative prompt"
+    } else {
+        "The negative prompt is kept but not used"
+    };
+    format!("{what}: it needs a {scale} above 1 (see Advanced)")
 }
 
 /// Examples replace the text of the prompt, so they are shown only while it is empty.
@@ -252,17 +253,11 @@ fn literal_ui(ui: &mut Ui, literal: Option<&LiteralPrompt>, name: &str) -> bool 
 }
 
 fn another(examples: &[String], current: &str) -> String {
-    let others: Vec<&String> = examples
-        .iter()
-        .filter(|example| *example != current)
-        .collect();
+    let others = examples.iter().filter(|example| *example != current);
+    let others: Vec<&String> = others.collect();
     let index = random_seed() as usize % others.len().max(1);
-    others
-        .get(index)
-        .copied()
-        .or_else(|| examples.first())
-        .cloned()
-        .unwrap_or_default()
+    let example = others.get(index).copied().or_else(|| examples.first());
+    example.cloned().unwrap_or_default()
 }
 
 fn count_ui(ui: &mut Ui, view: &UiContext<'_>) {
@@ -274,11 +269,7 @@ fn count_ui(ui: &mut Ui, view: &UiContext<'_>) {
             let Some(main) = count.encoders.first().filter(|_| count.num_prompts > 0) else {
                 return;
             };
-            let colour = if main.num_cut() > 0 {
-                palette.amber
-            } else {
-                palette.weak
-            };
+            let colour = [palette.weak, palette.amber][usize::from(main.num_cut() > 0)];
             wide_note(ui, &tokens_text(count), colour);
             if let Some(text) = second_encoder_text(count) {
                 wide_note(ui, &text, palette.weak);
@@ -303,15 +294,16 @@ fn tokens_text(count: &PromptCount) -> String {
         (_, parts @ 2..) => format!("{amount} in the longest of {parts} parts"),
         _ => amount,
     };
-    match (main.num_cut(), is_estimate) {
-        (0, false) => amount,
-        (0, true) => format!("{amount} (estimated: the model's tokenizer cannot be read)"),
-        (cut, false) => format!("{amount}: the last {cut} are truncated"),
-        (cut, true) => format!(
-            "{amount}: the last {cut} are truncated (estimated: the model's tokenizer cannot be \
-            read)"
-        ),
-    }
+    let cut = match main.num_cut() {
+        0 => String::new(),
+        cut => format!(": the last {cut} are truncated"),
+    };
+    let estimate = if is_estimate {
+        " (estimated: the model's tokenizer cannot be read)"
+    } else {
+        ""
+    };
+    format!("{amount}{cut}{estimate}")
 }
 
 /// Warning that the second text encoder truncates the prompt; `None` if it reads all of it.
@@ -321,27 +313,21 @@ fn second_encoder_text(count: &PromptCount) -> Option<String> {
     };
     let short = others.iter().find(|encoder| encoder.num_cut() > 0)?;
     let (name, limit, all, other) = (short.name, short.limit, short.tokens, main.name);
-    Some(if main.num_cut() > 0 {
-        format!(
-            "{name} reads only the first {limit} of its {all} tokens, so put what matters most first; {other} reads more"
-        )
+    let rest = if main.num_cut() > 0 {
+        "more"
     } else {
-        format!(
-            "{name} reads only the first {limit} of its {all} tokens, so put what matters most first; {other} reads all of it"
-        )
-    })
+        "all of it"
+    };
+    Some(format!(
+        "{name} reads only the first {limit} of its {all} tokens, so put what matters most first; {other} reads {rest}"
+    ))
 }
 
 /// Of the negative prompt only what is wrong with it.
 fn negative_count_ui(ui: &mut Ui, view: &UiContext<'_>) {
     match view.app.prompt.counting.negative() {
         Some(Err(problem)) => wide_note(ui, problem, palette(ui).error),
-        Some(Ok(count))
-            if count
-                .encoders
-                .first()
-                .is_some_and(|main| main.num_cut() > 0) =>
-        {
+        Some(Ok(count)) if count.encoders.first().is_some_and(|it| it.num_cut() > 0) => {
             wide_note(ui, &tokens_text(count), palette(ui).amber);
         }
         _ => {}
