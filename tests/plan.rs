@@ -91,7 +91,7 @@ fn a_model_that_is_not_downloaded_is_planned_by_the_sizes_of_its_files() {
 #[test]
 fn invalid_plan_arguments_are_refused_in_one_sentence() {
     let home = Home::new();
-    let classes = "is not a class of device: choose discrete, unified or cpu";
+    let classes = "expected a class of device (unified, discrete, cpu)";
     for (more, part) in [
         (["--class", "npu"], classes),
         (["--total", "much"], "is not a number of GiB"),

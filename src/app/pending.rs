@@ -72,12 +72,12 @@ impl<T> Drop for TaskChannel<T> {
 pub struct BackgroundTask<T>(Vec<Receiver<T>>);
 
 impl<T> BackgroundTask<T> {
-    /// Of work that brings one answer.
+    /// Task with one answer.
     pub(super) fn new(ctx: &Context) -> (TaskChannel<T>, Self) {
         Self::with_room(ctx, 1)
     }
 
-    /// Of work that brings any number of answers before its end.
+    /// Task with a stream of answers.
     pub(super) fn stream(ctx: &Context) -> (TaskChannel<T>, Self) {
         Self::with_room(ctx, ROOM)
     }

@@ -150,7 +150,7 @@ impl RuntimeFetching {
         self.state = RuntimeState::Idle;
         self.work = cx.background.long("runtime", move |cancel, tell| {
             fulfil(&task, &settings, cancel, &mut |progress| {
-                tell(progress.clone())
+                tell(progress.clone());
             })
         });
     }

@@ -202,10 +202,11 @@ fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, 
     Ok(PlannedForm {
         device: name.clone(),
         suggestions: suggestions(&planner, &request, &plan, &others),
-        table: args
-            .preserved_table
-            .then(|| preserved_table(&planner, &request, TABLE_GIB))
-            .unwrap_or_default(),
+        table: if args.preserved_table {
+            preserved_table(&planner, &request, TABLE_GIB)
+        } else {
+            Vec::new()
+        },
         largest: args
             .largest
             .then(|| largest(&planner, &request, &limits_of(&request, environment))),

@@ -62,15 +62,15 @@ pub struct TokenCounter {
 
 impl TokenCounter {
     /// Counts; fails for a template that could not be expanded.
-    pub fn count(&mut self, wish: &TokenCountRequest) -> Result<PromptCount, PromptError> {
-        self.settle(&wish.readers);
+    pub fn count(&mut self, request: &TokenCountRequest) -> Result<PromptCount, PromptError> {
+        self.settle(&request.readers);
         let mut count = PromptCount {
             num_parts: 1,
-            num_prompts: wish.prompts.len(),
-            encoders: wish.readers.iter().map(TokenCount::none).collect(),
+            num_prompts: request.prompts.len(),
+            encoders: request.readers.iter().map(TokenCount::none).collect(),
             ..PromptCount::default()
         };
-        let mut by_length: Vec<&String> = wish.prompts.iter().collect();
+        let mut by_length: Vec<&String> = request.prompts.iter().collect();
         by_length.sort_by_key(|prompt| std::cmp::Reverse(prompt.len()));
         for (index, template) in by_length.into_iter().enumerate() {
             // Each is looked through for what is wrong with it, even where it is too short to matter.
@@ -78,29 +78,29 @@ impl TokenCounter {
             let first = self.open.first().filter(|_| is_counted);
             let mut measure = |text: &str| match first {
                 Some((reader, tokenizer)) => {
-                    tokens_of(reader, tokenizer.as_ref(), wish.brackets, text)
+                    tokens_of(reader, tokenizer.as_ref(), request.brackets, text)
                 }
                 None => text.len(),
             };
-            let longest = if wish.is_literal {
+            let longest = if request.is_literal {
                 LongestText {
                     text: template.clone(),
                     varies: false,
                 }
             } else {
-                prompt::longest(template, &wish.wildcards, &mut measure)?
+                prompt::longest(template, &request.wildcards, &mut measure)?
             };
             count.varies |= longest.varies;
             if is_counted {
-                self.take(&mut count, &longest.text, wish);
+                self.take(&mut count, &longest.text, request);
             }
         }
         Ok(count)
     }
 
-    fn take(&self, count: &mut PromptCount, text: &str, wish: &TokenCountRequest) {
+    fn take(&self, count: &mut PromptCount, text: &str, request: &TokenCountRequest) {
         // The form reports invalid times.
-        let timeline = if wish.has_times {
+        let timeline = if request.has_times {
             PromptTimeline::parse(text).ok().flatten()
         } else {
             None
@@ -110,7 +110,7 @@ impl TokenCounter {
         for (encoder, (reader, tokenizer)) in count.encoders.iter_mut().zip(&self.open) {
             encoder.is_estimate = tokenizer.is_none();
             for text in &texts {
-                let tokens = tokens_of(reader, tokenizer.as_ref(), wish.brackets, text);
+                let tokens = tokens_of(reader, tokenizer.as_ref(), request.brackets, text);
                 encoder.tokens = encoder.tokens.max(tokens);
             }
         }

@@ -126,7 +126,7 @@ pub fn measured_text(secs: f64) -> String {
 
 /// Sentence on a number out of its range, such as `the strength must be between 0 and 1, not 2`; `None` if it is in it.
 /// `unit`: follows the range, such as ` seconds`.
-pub(crate) fn range_problem<T: PartialOrd + Display>(
+pub(crate) fn range_problem<T: PartialOrd + Display + Copy>(
     what: &str,
     range: &RangeInclusive<T>,
     unit: &str,

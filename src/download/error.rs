@@ -19,8 +19,8 @@ pub struct DownloadError {
 pub enum DownloadErrorKind {
     /// No answer for this reason.
     Unreachable(String),
-    /// An answer that may be better soon, with its fault as part of a sentence.
-    Passing(String),
+    /// A temporary fault of the server; its text continues a sentence.
+    Temporary(String),
     Gated,
     NoSpace,
     /// A fault of this machine's disk, or of a file on it.
@@ -43,8 +43,8 @@ impl DownloadError {
         Self::new(DownloadErrorKind::Unreachable(reason), sentence, url)
     }
 
-    pub(super) fn passing(fault: String, sentence: String, url: &str) -> Self {
-        Self::new(DownloadErrorKind::Passing(fault), sentence, url)
+    pub(super) fn temporary(fault: String, sentence: String, url: &str) -> Self {
+        Self::new(DownloadErrorKind::Temporary(fault), sentence, url)
     }
 
     pub(super) fn gated(url: &str) -> Self {
@@ -97,9 +97,9 @@ impl DownloadError {
     }
 
     /// Reason why the same request may succeed soon; `None` if it will not.
-    pub(super) fn passing_reason(&self) -> Option<&str> {
+    pub(super) fn retry_reason(&self) -> Option<&str> {
         match &self.kind {
-            DownloadErrorKind::Unreachable(reason) | DownloadErrorKind::Passing(reason) => {
+            DownloadErrorKind::Unreachable(reason) | DownloadErrorKind::Temporary(reason) => {
                 Some(reason)
             }
             _ => None,

@@ -219,7 +219,7 @@ fn ask(
     let facts = loop {
         match ask_once(order, remote, cancel) {
             None => return Ok(None),
-            Some(Err(err)) if err.passing_reason().is_some() && failures < options.retries => {
+            Some(Err(err)) if err.retry_reason().is_some() && failures < options.retries => {
                 failures += 1;
                 options.wait_after(failures, || cancel.is_cancelled());
             }

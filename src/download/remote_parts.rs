@@ -155,7 +155,7 @@ pub fn page(
             return Ok(None);
         }
         match remote.page(url) {
-            Err(err) if err.passing_reason().is_some() && failures < options.retries => {
+            Err(err) if err.retry_reason().is_some() && failures < options.retries => {
                 failures += 1;
                 options.wait_after(failures, || cancel.is_cancelled());
             }

@@ -169,7 +169,7 @@ impl RemoteServer {
                 let found = found.as_deref().unwrap_or("all or none");
                 let fault = format!("bytes {found} instead of {expected}");
                 let sentence = format!("the server sent {fault}");
-                return Err(DownloadError::passing(fault, sentence, url));
+                return Err(DownloadError::temporary(fault, sentence, url));
             }
         }
         // Never more than requested.
@@ -187,7 +187,7 @@ fn sound(status: StatusCode, url: &str) -> Result<(), DownloadError> {
             let fault = format!("error {status}");
             let sentence = format!("the server answered with {fault} instead of the file");
             match status {
-                408 | 429 | 500.. => Err(DownloadError::passing(fault, sentence, url)),
+                408 | 429 | 500.. => Err(DownloadError::temporary(fault, sentence, url)),
                 _ => refused(&sentence),
             }
         }

@@ -157,10 +157,10 @@ impl SharedTransfer {
             failures = if is_stuck { failures + 1 } else { 0 };
             match tried {
                 Ok(()) if !is_stuck => {}
-                Err(err) if err.passing_reason().is_none() => return Err(err),
+                Err(err) if err.retry_reason().is_none() => return Err(err),
                 tried if failures > self.options.retries => {
                     let err = tried.err();
-                    let reason = err.as_ref().and_then(DownloadError::passing_reason);
+                    let reason = err.as_ref().and_then(DownloadError::retry_reason);
                     return Err(self.broken(reason.unwrap_or(EARLY)));
                 }
                 _ => self.options.wait_after(failures, || self.is_stopped()),

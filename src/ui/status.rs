@@ -176,7 +176,8 @@ pub(super) fn job_text(job: &RunningJob) -> String {
         facts.push(format!("{unit} {number} of {count}"));
     }
     let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
-    if num_sections > 1 {
+    let is_of_section = stage.is_denoising() || matches!(stage, Stage::Unload | Stage::Decode);
+    if num_sections > 1 && is_of_section {
         facts.push(format!("section {} of {num_sections}", job.section + 1));
     }
     if job.has_resumed {
@@ -310,7 +311,11 @@ pub(super) fn button(
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
     response.widget_info(|| WidgetInfo::selected(Role::Button, ui.is_enabled(), is_on, name));
     if is_on || response.hovered() || response.has_focus() {
-        let fill = [palette.hovered, palette.raised][usize::from(is_on)];
+        let fill = if is_on {
+            palette.raised
+        } else {
+            palette.hovered
+        };
         let corners = CornerRadius::same(theme::RADIUS);
         ui.painter().rect_filled(rect, corners, fill);
     }

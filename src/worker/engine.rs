@@ -239,7 +239,8 @@ impl EngineManager {
             && !matches!(result, Ok(StageResult::Cancelled | StageResult::Yielded(_)))
         {
             let lost = result.as_ref().err();
-            let lost = lost.filter(|err| err.kind == JobErrorKind::EngineLost);
+            let is_lost = |err: &&JobError| err.kind == JobErrorKind::EngineLost;
+            let lost = lost.filter(|err| !watch.engine_lives && is_lost(err));
             let lost = lost.map(|err| err.details.as_str());
             let ran = (chosen.backend, *mode);
             self.conv_backends.count(key, ran, result.is_ok(), lost);

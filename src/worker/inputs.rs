@@ -15,9 +15,7 @@ use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, ResizeMode, SEEN_FRAMES, Video, disk_advice,
 };
 use safelight_core::lora::CheckedLora;
-use safelight_core::media::{
-    self, MAX_VIDEO_PIXELS, MediaError, RgbPixels, VideoReader,
-};
+use safelight_core::media::{self, MAX_VIDEO_PIXELS, MediaError, RgbPixels, VideoReader};
 use safelight_core::model::CatalogError;
 
 use super::fingerprints;

@@ -350,7 +350,8 @@ impl<'a> JobRun<'a> {
         // The plan assumes one latent frame at a time.
         let chunk = self.engine.compute_options().chunk;
         let is_as_planned = stage != Stage::Decode || chunk.frames() == 1;
-        if self.fallbacks.level(stage) == FallbackLevel::Ground && is_as_planned {
+        let is_ground = self.fallbacks.level(stage) == FallbackLevel::Ground;
+        if report.result.is_ok() && is_ground && is_as_planned {
             self.plan.measured(stage, report.allocated_bytes);
         }
         report.result

@@ -167,10 +167,10 @@ fn earlier_results_are_played_again_with_a_click() {
     let first = bench.app().queue.results[0].id;
     bench.form().prompt = "the second".into();
     bench.make_video(6);
-    assert_eq!(player(&mut bench).len(), 6);
+    assert_eq!(player(&mut bench).num_frames(), 6);
     bench.press(FIRST);
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(first));
-    assert_eq!(player(&mut bench).len(), 3);
+    assert_eq!(player(&mut bench).num_frames(), 3);
 }
 
 #[test]

@@ -61,10 +61,13 @@ fn the_video_so_far_plays_while_the_next_section_is_made() {
     let running = bench.app().queue.running.as_ref().unwrap();
     assert!(running.progress() > before && running.progress() < 0.5);
     let growing = running.growing.as_ref().unwrap();
-    assert_eq!((growing.len(), growing.playhead.is_playing()), (33, true));
+    assert_eq!(
+        (growing.num_frames(), growing.playhead.is_playing()),
+        (33, true)
+    );
     bench.say(sent.id, made(1, 69));
     let running = bench.app().queue.running.as_ref().unwrap();
-    assert_eq!(running.growing.as_ref().unwrap().len(), 69);
+    assert_eq!(running.growing.as_ref().unwrap().num_frames(), 69);
 }
 
 #[test]

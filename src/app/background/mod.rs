@@ -93,7 +93,7 @@ impl BackgroundThreads {
         stream
     }
 
-    /// Runs work that tells its progress and can be stopped.
+    /// Runs work that reports its progress and can be stopped.
     pub fn long<P: Send + 'static, T: Send + 'static>(
         &self,
         name: &str,
@@ -103,7 +103,7 @@ impl BackgroundThreads {
         let is_stopped = cancel.clone();
         let updates = self.stream(name, move |postbox| {
             let end = work(&is_stopped, &mut |progress| {
-                // A window that does not look holds up no work.
+                // Progress is dropped while the window is not drawn, so that the work never waits.
                 postbox.try_post(TaskUpdate::Progress(progress));
             });
             postbox.post(TaskUpdate::End(end));

@@ -65,7 +65,6 @@ impl InputSlots {
             }
             InputsCommand::LookForNetworks => self.control_networks.refresh(),
             InputsCommand::MoveOne(slot, from, to) => self.move_one(slot, from, to),
-
             InputsCommand::Swap => self.swap(),
         }
     }

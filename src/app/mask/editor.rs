@@ -66,7 +66,7 @@ pub struct MaskEditor {
     pub(super) waiting: VecDeque<PaintCommand>,
     orders: Sender<PaintCommand>,
     pub(super) said: BackgroundTask<MaskEvent>,
-    /// Visible area that the page has asked for.
+    /// Visible area that the page wants.
     pub view: Option<VisibleTiles>,
     sent_view: Option<VisibleTiles>,
 }

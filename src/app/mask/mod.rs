@@ -33,7 +33,6 @@ enum MaskEvent {
     Painted(PaintedMask),
     /// The mask was softened, or its image extended.
     Done(Result<(), JobError>),
-
     Kept(Result<KeptMask, JobError>),
     /// Nothing is painted, so there was nothing to keep.
     Empty,

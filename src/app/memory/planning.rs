@@ -146,7 +146,6 @@ impl MemoryPlanning {
             basis: None,
             planned: None,
             draft: None,
-
             is_shown: false,
         }
     }

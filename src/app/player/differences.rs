@@ -10,7 +10,7 @@ const MAX_CHARS: usize = 80;
 /// Setting: its key in files, its name, and its text if a result does not contain it.
 type ComparedSetting = (&'static str, &'static str, &'static str);
 
-const SETTINGS: [ComparedSetting; 27] = [
+const SETTINGS: [ComparedSetting; 28] = [
     ("model", "model", "unknown model"),
     ("seed", "seed", "unknown seed"),
     ("num_steps", "steps", "default steps"),
@@ -36,6 +36,7 @@ const SETTINGS: [ComparedSetting; 27] = [
     ("controls", "control images", "no control images"),
     ("extend", "extends", "extends no video"),
     ("vae_tile", "decoded in tiles of", "decoded without tiles"),
+    ("prompt_weights", "prompt weights", "prompt weights off"),
     ("negative_prompt", "negative prompt", "no negative prompt"),
     ("prompt", "prompt", "no prompt"),
 ];

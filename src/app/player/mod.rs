@@ -137,10 +137,10 @@ impl FramePlayer {
 
     /// True for a video of more than one frame.
     pub fn can_play(&self) -> bool {
-        self.media.is_video && self.len() > 1
+        self.media.is_video && self.num_frames() > 1
     }
 
-    pub fn len(&self) -> usize {
+    pub fn num_frames(&self) -> usize {
         self.playhead.len()
     }
 
@@ -164,7 +164,7 @@ impl FramePlayer {
 
     /// Replaces the video by a longer one, with the new frames before or after those there were.
     pub fn grow(&mut self, video: Arc<Video>, is_at_front: bool) {
-        let more = video.frames.len().saturating_sub(self.len());
+        let more = video.frames.len().saturating_sub(self.num_frames());
         let at_front = if is_at_front { more } else { 0 };
         self.playhead.grow(video.frames.len(), at_front);
         self.frames = ViewerFrames::Memory(video);

@@ -105,7 +105,9 @@ impl ResultViewer {
     /// Seconds that a new video plays before the next job is shown: once through.
     fn showing_secs(&self) -> f64 {
         let player = self.player.as_ref();
-        let secs = player.map_or(0.0, |player| player.len() as f64 / player.playhead.fps());
+        let secs = player.map_or(0.0, |player| {
+            player.num_frames() as f64 / player.playhead.fps()
+        });
         let secs = secs / self.playback.speed.max(SPEEDS[0]);
         secs.clamp(MIN_SHOWING_SECS, MAX_SHOWING_SECS)
     }

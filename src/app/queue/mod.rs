@@ -72,7 +72,6 @@ pub struct JobQueue {
     pub several: Option<MultiFilePrompt>,
     /// Images on their way to become a job each.
     pub opening: Vec<OpeningFiles>,
-
     pub after: QueueEndAction,
     /// When `after` is done on the window's clock, and the seconds until then.
     pub countdown: Option<(f64, u32)>,

@@ -41,16 +41,18 @@ pub(crate) struct ControlNets {
     pub footprint: fn(&Path) -> Result<NetworkFootprint, CatalogError>,
 }
 
+type FolderCheck = fn(
+    &Path,
+    &ModelIndex,
+    &ComponentOverrides,
+    &ComponentLibrary,
+) -> Result<(ModelFiles, ModelFacts), CatalogError>;
+
 /// Files of a family whose models may have two transformers, for steps of much noise and for the others.
 #[derive(Clone, Copy)]
 pub(crate) struct ExpertRules {
     /// See [`FamilyDef::check_folder`].
-    pub check_folder: fn(
-        &Path,
-        &ModelIndex,
-        &ComponentOverrides,
-        &ComponentLibrary,
-    ) -> Result<(ModelFiles, ModelFacts), CatalogError>,
+    pub check_folder: FolderCheck,
     /// See [`FamilyDef::assemble`].
     pub assemble:
         fn(&Path, &ComponentOverrides, &ComponentLibrary) -> Result<AssembledModel, CatalogError>,

@@ -72,18 +72,18 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
-    /// Of a file that says something about a model, not its weights.
+    /// Error of a config or another file beside the weights, without advice.
     pub fn config(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self::wrong_file(reason, "", path)
     }
 
-    /// Of a file that says something about a model, and is to be downloaded again.
+    /// Error of a file that is to be downloaded again.
     pub fn damaged(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         let advice = "The download may be incomplete: download this file again";
         Self::wrong_file(reason, advice, path)
     }
 
-    /// Of a LoRA that is none, or that is for another model.
+    /// Error of a LoRA that is none, or that is for another model.
     pub fn lora(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self::wrong_file(reason, "`safelight inspect` says what a LoRA is for", path)
     }

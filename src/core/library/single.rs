@@ -86,7 +86,7 @@ pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let is_part = matches!(kind.role, "vae" | "text_encoder" | "image_encoder");
     if kind.role == "lora" || (is_part && kind.is_supported) {
         let reason = format!("this is {what} alone: choose the transformer that it goes with");
-        CatalogError::config(reason, place)
+        CatalogError::wrong_file(reason, "", place)
     } else if is_part || is_other_model(kind) {
         CatalogError::unsupported(what, place)
     } else {

@@ -17,7 +17,8 @@ use crate::model::CatalogError;
 /// Returns an error with the sentence of these `format!` arguments unless a condition holds.
 macro_rules! ensure {
     ($holds:expr, $($sentence:tt)+) => {
-        if !$holds {
+        let holds: bool = $holds;
+        if !holds {
             return Err(format!($($sentence)+));
         }
     };

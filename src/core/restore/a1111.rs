@@ -23,6 +23,21 @@ const KEYWORDS: [(&str, &str); 2] = [
     ("AND", "combines several prompts with it"),
 ];
 
+/// First `[a:b:0.5]` or `[a|b]` of a prompt, with which A1111 changes it between steps.
+fn prompt_editing(words: &str) -> Option<&str> {
+    let mut ends = words.match_indices(']').map(|(end, _)| end);
+    ends.find_map(|end| {
+        let start = words[..end].rfind('[')?;
+        let mut depth = 0;
+        let is_edited = words[start..end].chars().any(|it| {
+            depth += i32::from(matches!(it, '(' | '<')) - i32::from(matches!(it, ')' | '>'));
+            depth == 0 && matches!(it, ':' | '|')
+        });
+        let is_text = words[..start].ends_with('\\');
+        (is_edited && !is_text).then(|| &words[start..=end])
+    })
+}
+
 /// Names and values of the settings, in order.
 pub(super) type A1111Settings = Vec<(String, String)>;
 
@@ -52,6 +67,12 @@ pub(super) fn read(text: &str) -> Option<ForeignSettings> {
                 "{keyword} is not used and stays in the prompt as a word: A1111 {what}"
             ));
         }
+    }
+    if let Some(edited) = prompt_editing(words) {
+        let edited = short(edited);
+        restored.note(format!(
+            "Prompt editing, such as {edited}, is not done and stays in the prompt as text"
+        ));
     }
     if words.lines().any(|line| is_settings(&pairs(line))) {
         restored.note("The file has several lines of settings: the last is used, and the others stay in the prompt");

@@ -12,7 +12,7 @@ struct A1111Bracket {
     /// Positions in the text without escapes.
     start: usize,
     end: usize,
-    /// Of an opening one.
+    /// Factor of an opening bracket.
     factor: Option<f64>,
 }
 

@@ -285,7 +285,7 @@ impl TextTokenizer {
         self.encode_parts(&[WeightedText::plain(text)])
     }
 
-    /// The ids of a text in parts, each of which is split into tokens by itself, as in `ComfyUI`.
+    /// The ids of a text in parts, each split into tokens separately, as in `ComfyUI`.
     pub fn encode_parts(&self, parts: &[WeightedText]) -> Result<TokenIds, CatalogError> {
         let mut tokens = guarded(&self.path, || self.encoded(parts))??;
         tokens.ids.resize(self.length, self.pad_id);

@@ -40,7 +40,7 @@ impl TokenBatch {
         })
     }
 
-    /// Those of a text within a template, for whose length the tokenizer was opened.
+    /// Ids of a text within a template, for whose length the tokenizer was opened.
     pub fn within(
         parts: &[WeightedText],
         template: &PromptTemplate,
@@ -51,6 +51,9 @@ impl TokenBatch {
             let end = Self::encode(template.behind, tokenizer)?.ids;
             let end = end.narrow(1, 0, template.ids_behind as i64);
             let start = tokens.ids.size()[1] - end.size()[1];
+            if let Some(weights) = &tokens.weights {
+                _ = weights.narrow(1, start, end.size()[1]).fill_(1.0);
+            }
             tokens.ids = Tensor::cat(&[tokens.ids.narrow(1, 0, start), end], 1);
         }
         Ok(tokens)

@@ -98,8 +98,12 @@ fn picker_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, label: egui::Id)
         .labelled_by(label)
         .on_hover_text("All models: what they are, whether they fit, what is missing");
     if response.clicked() {
-        let pages = [MainPage::Models, MainPage::Watch];
-        view.push(AppCommand::Show(pages[usize::from(is_open)]));
+        let page = if is_open {
+            MainPage::Watch
+        } else {
+            MainPage::Models
+        };
+        view.push(AppCommand::Show(page));
     }
 }
 

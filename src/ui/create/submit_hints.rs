@@ -80,7 +80,11 @@ fn submit_hint(ui: &Ui, view: &UiContext<'_>) -> Option<SubmitHint> {
         let text = text.flatten().unwrap_or_else(|| sentence(&err.message));
         let is_missing = (err.field != "extend" && help.is_some())
             || (err.field == "control" && images::controls::is_incomplete(view));
-        let colour = [palette.error, palette.amber][usize::from(is_missing)];
+        let colour = if is_missing {
+            palette.amber
+        } else {
+            palette.error
+        };
         return Some(SubmitHint { text, colour, help });
     }
     let mut parked = parked(view, spec);

@@ -142,7 +142,11 @@ fn machine_ui(ui: &mut Ui, view: &UiContext<'_>) {
             return;
         };
         let is_cpu = machine.device.facts.class == DeviceClass::Cpu;
-        let colour = [palette(ui).text, palette(ui).amber][usize::from(is_cpu)];
+        let colour = if is_cpu {
+            palette(ui).amber
+        } else {
+            palette(ui).text
+        };
         let has_idle_gpu = view.app.runtimes.idle_gpu().is_some();
         wide_note(ui, &device_text(&machine, has_idle_gpu), colour);
         if let Some(free) = machine.free_bytes {

@@ -184,7 +184,7 @@ fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
 }
 
-fn opening_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+fn opening_ui(ui: &mut Ui, view: &UiContext<'_>) {
     for opening in &view.app.queue.opening {
         let (done, all) = (opening.num_done, opening.num_files);
         wide_frame(ui, card(ui), |ui| {

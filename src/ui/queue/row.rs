@@ -164,9 +164,10 @@ fn waiting_line(view: &UiContext<'_>, job: &WaitingJob, palette: &ThemeColors) -
         "Its settings are in the form".to_owned()
     } else if let Some(path) = missing {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let more = job.missing.len() - 1;
-        let many = format!("{name} and {more} more are missing");
-        counted(job.missing.len(), &format!("{name} is missing"), &many)
+        match job.missing.len() - 1 {
+            0 => format!("{name} is missing"),
+            more => format!("{name} and {more} more are missing"),
+        }
     } else if job.resume.is_some() {
         "Resumes where it stopped".to_owned()
     } else if job.is_held {
@@ -235,7 +236,11 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
 pub(super) fn idle_background(ui: &Ui, response: &Response, edge: Option<Color32>) {
     let palette = palette(ui);
     let focused = response.has_focus().then_some(palette.text);
-    let fill = [palette.field, palette.raised][usize::from(response.hovered())];
+    let fill = if response.hovered() {
+        palette.raised
+    } else {
+        palette.field
+    };
     background(ui, response.rect, edge.or(focused), fill);
 }
 

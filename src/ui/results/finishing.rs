@@ -123,7 +123,11 @@ impl<C> NetworkChooser<'_, C> {
         }
         let of_network = |found: &InstalledNetwork<C>| {
             let is_chosen = found.path == chosen.path;
-            let icon = [icons::CIRCLE, icons::CHECK_CIRCLE][usize::from(is_chosen)];
+            let icon = if is_chosen {
+                icons::CHECK_CIRCLE
+            } else {
+                icons::CIRCLE
+            };
             let command = (self.choose)(found.path.clone());
             ResultAction::new(icon, (self.label)(found), self.explanation, command)
         };
@@ -182,7 +186,11 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
                     continue;
                 };
                 let is_over = place.contains(pointer);
-                let colour = [palette.amber, palette.accent][usize::from(is_over)];
+                let colour = if is_over {
+                    palette.accent
+                } else {
+                    palette.amber
+                };
                 let corners = CornerRadius::same(theme::RADIUS);
                 painter.rect_stroke(place, corners, Stroke::new(2.0, colour), StrokeKind::Inside);
                 if is_over {

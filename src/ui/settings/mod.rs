@@ -170,7 +170,11 @@ impl SettingEdit<'_> {
 
     fn name_ui(&self, ui: &mut Ui) -> Id {
         let palette = palette(ui);
-        let colour = [palette.text, palette.weak][usize::from(self.is_default)];
+        let colour = if self.is_default {
+            palette.weak
+        } else {
+            palette.text
+        };
         let width = theme::SETTINGS_NAME_WIDTH.min(ui.available_width());
         let size = vec2(width, ui.spacing().interact_size.y);
         let row = self.row;

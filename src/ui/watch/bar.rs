@@ -56,7 +56,10 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&Vie
     let is_all = matches!(room, BarRoom::All | BarRoom::Snug) || !more::is_possible(view);
     let watch = &view.app.watch;
     // A batch from disk; one of this session has a row of thumbnails.
-    let has_several = watch.player.as_ref().is_some_and(|player| player.len() > 1);
+    let has_several = watch
+        .player
+        .as_ref()
+        .is_some_and(|player| player.num_frames() > 1);
     let is_batch_file = watch.mode == ViewerMode::File && has_several;
     ui.horizontal(|ui| {
         if can_play {
@@ -225,7 +228,11 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         (ZoomLevel::Fit, "Fit", "Show the whole image (0)"),
     ] {
         let is_chosen = view.app.watch.zoom == choice;
-        let colour = [palette.weak, palette.amber][usize::from(is_chosen)];
+        let colour = if is_chosen {
+            palette.amber
+        } else {
+            palette.weak
+        };
         let text = RichText::new(name).small().color(colour);
         let button = Button::new(text).frame_when_inactive(false);
         let response = ui.add(button).on_hover_text(explanation);

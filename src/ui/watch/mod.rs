@@ -221,7 +221,7 @@ fn caption(view: &UiContext<'_>) -> Option<ViewerCaption> {
         });
     }
     let (media, shown) = (watch.media()?, watch.batch_index());
-    let num_frames = watch.player.as_ref()?.len();
+    let num_frames = watch.player.as_ref()?.num_frames();
     let path = media.path_of(shown).display().to_string();
     Some(ViewerCaption {
         line: media_line(media, shown, num_frames),

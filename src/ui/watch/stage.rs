@@ -273,7 +273,11 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
         set(view, move |compare| compare.divider = at.clamp(0.0, 1.0));
     }
     let is_held = grip.hovered() || grip.dragged();
-    let colour = [palette(ui).amber, palette(ui).accent][usize::from(is_held)];
+    let colour = if is_held {
+        palette(ui).accent
+    } else {
+        palette(ui).amber
+    };
     ui.painter()
         .vline(x, visible.y_range(), Stroke::new(2.0, colour));
     let top = visible.top() + 6.0;

@@ -55,7 +55,11 @@ fn thumb_size(item: &ResultItem) -> Vec2 {
 
 fn thumb_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, item: &ResultItem, inner: Vec2) {
     let palette = palette(ui);
-    let edge = [palette.line, palette.accent][usize::from(view.app.watch.shows(item))];
+    let edge = if view.app.watch.shows(item) {
+        palette.accent
+    } else {
+        palette.line
+    };
     ui.spacing_mut().button_padding = Vec2::splat(2.0);
     let button = thumb_button(view, item.middle(), inner);
     let button = button.stroke(Stroke::new(2.0, edge)).fill(palette.stage);
@@ -126,7 +130,11 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem)
                 for (index, frame) in item.output.video.frames.iter().enumerate() {
                     let size = vec2(frame.width as f32, frame.height as f32);
                     let scale = theme::BATCH_SIDE / size.max_elem().max(1.0);
-                    let edge = [palette.line, palette.accent][usize::from(index == shown)];
+                    let edge = if index == shown {
+                        palette.accent
+                    } else {
+                        palette.line
+                    };
                     let button = thumb_button(view, item.shown(index), size * scale)
                         .stroke(Stroke::new(2.0, edge))
                         .fill(palette.stage);

@@ -41,7 +41,7 @@ fn label_row<R>(
                 return (group_label(ui, label, explanation), false);
             };
             ui.set_max_width(width);
-            // A long one is small, so that the button beside it fits and all controls begin at one edge.
+            // A long one is small, so that the button next to it fits and all controls begin at one edge.
             let font = egui::TextStyle::Body.resolve(ui.style());
             let text = ui
                 .painter()

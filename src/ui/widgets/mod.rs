@@ -89,7 +89,11 @@ fn quiet_switch(
     name: &str,
     explanation: &str,
 ) -> Response {
-    let colour = [palette(ui).weak, palette(ui).amber][usize::from(is_on)];
+    let colour = if is_on {
+        palette(ui).amber
+    } else {
+        palette(ui).weak
+    };
     let button = Button::new(face.color(colour)).frame_when_inactive(false);
     ui.add(button.selected(is_on))
         .on_hover_text(explanation)

@@ -153,6 +153,7 @@ impl GenerateRequest {
         let (mut notices, mut errors) = (Vec::new(), Vec::new());
         let (brackets, label) = (self.options.bracket_use(self.family), self.family.label);
         let fail = |field, message| FieldError { field, message };
+        let is_guided = self.is_guided();
         for (field, text, template) in [
             ("prompt", &mut self.prompt, &mut self.prompt_template),
             (
@@ -168,7 +169,9 @@ impl GenerateRequest {
                         *text = expanded.prompt;
                         *template = expanded.template;
                         // The form has reported the others.
-                        let message = chooses.then(|| brackets.notice(text, label)).flatten();
+                        let acts = field == "prompt" || is_guided;
+                        let message = (chooses && acts).then(|| brackets.notice(text, label));
+                        let message = message.flatten();
                         notices.extend(message.map(|message| FormNotice { field, message }));
                     }
                     Err(err) => errors.push(fail(field, err.to_string())),

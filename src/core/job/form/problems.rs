@@ -41,7 +41,7 @@ impl FormProblems {
     }
 
     /// Fails where a number is out of its range, see [`range_problem`]. Returns whether it is in it.
-    pub fn within<T: PartialOrd + Display>(
+    pub fn within<T: PartialOrd + Display + Copy>(
         &mut self,
         field: &'static str,
         (what, unit): (&str, &str),

@@ -80,7 +80,7 @@ impl BracketUse {
     }
 }
 
-/// A text in which [`weighted_parts`] finds no weights.
+/// A text in which `weighted_parts` finds no weights.
 pub fn escaped(text: &str) -> String {
     text.replace('(', "\\(").replace(')', "\\)")
 }

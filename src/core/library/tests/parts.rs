@@ -42,7 +42,7 @@ fn a_missing_part_is_named_with_the_file_to_get() {
         fs::rename(&hidden, models.join(part)).unwrap();
     }
     fs::remove_file(models.join("vae/wan_2.1_vae.safetensors")).unwrap();
-    assert_not_opened(&place, &["needs a Wan 2.1 VAE", "not a Wan 2.2 VAE"]);
+    assert_not_opened(&place, &["a Wan 2.1 VAE (z_dim 16) is missing"]);
     // A text encoder without a tokenizer in it, and none around.
     write(&models.join("vae/wan_2.1_vae.safetensors"), &vae(16), "F32");
     let text = models.join("text_encoders/umt5_xxl_fp16.safetensors");

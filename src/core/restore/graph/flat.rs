@@ -34,15 +34,18 @@ impl ComfyGraph {
             };
             (flat.id.clone(), flat)
         });
+        let nodes = nodes.collect();
+        let is_cut = self.is_exhausted.get();
         Self {
-            nodes: nodes.collect(),
+            nodes,
             is_flat: true,
+            is_cut,
             ..self
         }
     }
 
     fn flat_link(&self, name: &str, input: &NodeInput, link: &NodeLink) -> NodeInput {
-        // Of a pipe the nearest bundle, which has members of its own.
+        // Of a pipe the nearest bundle, which has its members.
         let is_pipe = self.kind(name, link) == LinkKind::Pipe;
         let (from, slot) = match self.far_end(input, if is_pipe { "" } else { name }) {
             Some(InputSource::Value(value)) => return NodeInput::Value(value.clone()),

@@ -27,7 +27,8 @@ impl LinkKind {
             "IMAGE" | "VIDEO" => Self::Image,
             "STRING" => Self::Text,
             "RGTHREE_CONTEXT" | "BUS" => Self::Pipe,
-            kind if kind.contains("PIPE") => Self::Pipe,
+            // Not models' pipelines, such as PuLID's.
+            kind if kind.contains("PIPE") && !kind.contains("PIPELINE") => Self::Pipe,
             "HOOKS" => Self::Lora,
             kind if kind.contains("LORA") => Self::Lora,
             "INT" | "FLOAT" | "BOOLEAN" | "COMBO" => Self::Number,
@@ -45,7 +46,10 @@ impl LinkKind {
                 LinkKind::Other,
                 "upscale_model style_model sam_model patch vision control vae",
             ),
-            (LinkKind::Other, "mask sigmas guider segs bbox detector"),
+            (
+                LinkKind::Other,
+                "mask sigmas guider segs bbox detector pipeline",
+            ),
             (LinkKind::Pipe, "pipe ctx"),
             (LinkKind::Lora, "lora hooks"),
             (LinkKind::Conditioning, "cond positive negative text_embeds"),

@@ -31,6 +31,8 @@ pub(super) struct ComfyGraph {
     pub is_drawn: bool,
     /// Links lead to the nodes and values that they mean, see [`ComfyGraph::flattened`].
     pub is_flat: bool,
+    /// The budget did not suffice for flattening.
+    pub is_cut: bool,
     /// The budget did not suffice.
     pub is_exhausted: Cell<bool>,
     /// Node whose stored text was taken for a prompt.
@@ -117,6 +119,7 @@ impl ComfyGraph {
     pub fn start(&self, budget: usize) {
         self.read.take();
         self.left.set(budget);
+        self.is_exhausted.set(self.is_cut);
     }
 
     /// Returns whether there was budget for the steps.
@@ -195,7 +198,7 @@ impl ComfyNode {
 
     /// Returns whether the node only bundles or unbundles links, as contexts and pipes do.
     pub fn is_bundle(&self) -> bool {
-        self.is_called(BUNDLES) && !self.is_called("options")
+        self.is_called(BUNDLES) && !self.is_called("options window")
     }
 
     /// Returns whether the class contains one of these lowercase words, which spaces separate.

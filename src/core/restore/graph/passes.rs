@@ -24,11 +24,12 @@ impl<'g> SamplerParts<'g> {
         Self(parts)
     }
 
-    /// Without the nodes that split sigmas, whose numbers are of their halves.
+    /// Without the nodes that split or change sigmas, whose numbers are of the change.
     pub fn whole(&self) -> Self {
         let parts = self.0.iter().copied();
         Self(
             parts
+                .filter(|part| is_sampler(*part) || part.link("sigmas").is_none())
                 .filter(|part| !part.is_called(SIGMA_SPLITTERS))
                 .collect(),
         )
@@ -81,7 +82,10 @@ pub(super) fn restores_image(sampler: NodeRef<'_>) -> bool {
 
 /// Returns whether a sampler continues within the steps of the one before.
 pub(super) fn starts_within(sampler: NodeRef<'_>) -> bool {
-    adds_no_noise(sampler) || StepRange::new(sampler).is_some_and(|it| it.start > 0.0)
+    // A step that another node computes.
+    let has_unread_start = sampler.has(STARTS) && sampler.number(STARTS).is_none();
+    let starts_late = StepRange::new(sampler).is_some_and(|it| it.start > 0.0);
+    adds_no_noise(sampler) || has_unread_start || starts_late
 }
 
 pub(super) fn adds_no_noise(sampler: NodeRef<'_>) -> bool {
@@ -89,6 +93,9 @@ pub(super) fn adds_no_noise(sampler: NodeRef<'_>) -> bool {
     add_noise.is_some_and(|it| it == "disable" || it == false)
         || SamplerParts::new(sampler).is_called("disablenoise")
 }
+
+/// Inputs with the first step that a sampler runs.
+const STARTS: &str = "start_at_step, start_step";
 
 /// Steps from `start` to `end` that a sampler runs of a schedule.
 pub(super) struct StepRange {
@@ -101,13 +108,13 @@ impl StepRange {
     /// Steps that a sampler runs by its own numbers, and by the nodes that split its sigmas.
     pub fn new(sampler: NodeRef<'_>) -> Option<Self> {
         let parts = SamplerParts::new(sampler);
-        let total = parts.number("steps")?;
+        let total = parts.whole().number("steps")?;
         let step = |names| {
             parts
                 .number(names)
                 .filter(|step| (0.0..=total).contains(step))
         };
-        let mut start = step("start_at_step, start_step").unwrap_or(0.0);
+        let mut start = step(STARTS).unwrap_or(0.0);
         let mut end = step("end_at_step, end_step").unwrap_or(total);
         for part in &parts.0 {
             let Some(InputSource::Node(splitter, slot)) = part.source("sigmas") else {
@@ -133,6 +140,11 @@ pub(super) fn note_missing_steps(chain: &PassChain<'_>, restored: &mut ForeignSe
         let Some(StepRange { start, end, total }) = StepRange::new(node) else {
             continue;
         };
+        if index == 0 && adds_no_noise(node) {
+            restored.note(format!(
+                "No noise was added before the first step ({node}): here it is"
+            ));
+        }
         if index == 0 && start > 0.0 {
             restored.note(format!(
                 "The first {start} of {total} steps were not run ({node}): that is restored as a denoising strength"
@@ -153,7 +165,13 @@ pub(super) fn note_missing_steps(chain: &PassChain<'_>, restored: &mut ForeignSe
 pub(super) fn num_steps(sampler: NodeRef<'_>) -> Option<u32> {
     let parts = SamplerParts::new(sampler).whole();
     let steps = parts.number("steps")?;
-    let denoise = parts.number("denoise").filter(|it| 0.0 < *it && *it < 1.0);
+    // As in ComfyUI, the wrapper for Wan runs all its steps.
+    let name = if sampler.is_called("wanvideo") {
+        DENOISE
+    } else {
+        "denoise"
+    };
+    let denoise = parts.number(name).filter(|it| 0.0 < *it && *it < 1.0);
     fields::count(&(steps / denoise.unwrap_or(1.0)).floor().into())
 }
 

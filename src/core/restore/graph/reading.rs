@@ -215,7 +215,7 @@ fn read_sampler(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
         let why = if let Some(node) = parts.linked(names) {
             node.use_all();
             format!("{node} makes it")
-        } else if let Some(value) = parts.value(names) {
+        } else if let Some(value) = parts.value(names).filter(|value| *value != "") {
             format!("it is {}", short(&value.to_string()))
         } else {
             continue;
@@ -375,7 +375,12 @@ fn read_latents<'g>(
     let is_unread = |node: &NodeRef<'_>| !takes_image(*node) || node.is_called(RESIZERS);
     let last = last.filter(is_unread).filter(|_| restored.width.is_none());
     let is_first = !is_sampler(node) && node.links_of(LinkKind::Latent).is_empty();
+    // The wrapper for Wan is given the size apart from the video that it changes.
+    let is_changed = sampler
+        .linked("samples")
+        .is_some_and(|it| it.is_called("encode"));
     let is_empty = is_first && !is_encoded && !takes_image(node) && node.size().is_some();
+    let is_empty = is_empty && !is_changed;
     (last, is_empty)
 }
 

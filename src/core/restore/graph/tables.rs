@@ -37,7 +37,8 @@ pub(super) const MATHS: &str = "mathexpression simplemath";
 /// Give the opposite of their value.
 pub(super) const NEGATIONS: &str = "not neg inver opposite";
 /// Compute a number from one.
-pub(super) const FUNCTIONS: &str = "negat inver abs sqrt square math increment round ceil floor";
+pub(super) const FUNCTIONS: &str =
+    "negat inver abs sqrt square math increment round ceil floor tostep";
 /// Give their value, whatever else is in their names.
 pub(super) const HOLDERS: &str = "primitive constant note notif annot passthr display show preview";
 /// Hold or compute numbers.
@@ -54,8 +55,9 @@ pub(super) const IDLE: &str = "load decode preview display show debug note rerou
     blockswap torch accumulation getimagesize videocomponents createvideo trimvideolatent zeroout basicguider \
     disablenoise tokenizeroptions imagetomask masktoimage emptylatentaudio";
 /// Hand an image on as it is, with other ends that have an effect; whole classes.
-pub(super) const IMAGE_ENCODERS: [&str; 4] = [
+pub(super) const IMAGE_ENCODERS: [&str; 5] = [
     "vaeencode",
+    "vaeencodeadvanced",
     "vaeencodetiled",
     "clipvisionencode",
     "wanvideoencode",

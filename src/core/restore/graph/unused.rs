@@ -54,7 +54,12 @@ struct NodeVisit<'g> {
     role: Option<FileRole<'g>>,
     /// Of all that it gives only a text or a number has an effect.
     is_value: bool,
+    /// Lower ranks are visited first, whatever their depth: the first way to a file says what it was, as a reference rather
+    /// than as the latents of its size.
+    rank: usize,
 }
+
+const NUM_RANKS: usize = 6;
 
 /// Notes what feeds or follows the passes of `chain` and was not read. Must run after everything that reads.
 pub(super) fn note_unused(chain: &PassChain<'_>, restored: &mut ForeignSettings) {
@@ -72,10 +77,12 @@ pub(super) fn note_unused(chain: &PassChain<'_>, restored: &mut ForeignSettings)
         kind: "",
         role: None,
         is_value: false,
+        rank: 0,
     });
-    let mut stack: Vec<_> = roots.collect();
+    let mut stacks: [Vec<NodeVisit<'_>>; NUM_RANKS] = Default::default();
+    stacks[0].extend(roots);
     let (mut met, mut files, mut makers) = (Vec::new(), Vec::new(), Vec::new());
-    while let Some(visit) = stack.pop() {
+    while let Some(visit) = stacks.iter_mut().find_map(Vec::pop) {
         let node = visit.node;
         if !seen.insert(&node.node.id) || !node.graph.spend(1 + node.inputs.len()) {
             continue;
@@ -91,7 +98,9 @@ pub(super) fn note_unused(chain: &PassChain<'_>, restored: &mut ForeignSettings)
             continue;
         }
         let Some(name) = node.file_input() else {
-            stack.extend(visit.sources());
+            for source in visit.sources() {
+                stacks[source.rank].push(source);
+            }
             continue;
         };
         if !node.input(name).is_some_and(|input| node.is_read(input))
@@ -160,29 +169,32 @@ impl NodeVisit<'_> {
         let links = node
             .links()
             .map(|(name, link)| (name, link, node.graph.kind(name, link)));
-        let mut links: Vec<_> = links.collect();
-        // The first way to a file says what it was: as a reference rather than as the latents of its size.
-        links.sort_by_key(|(name, _, kind)| match kind {
+        let links: Vec<_> = links.collect();
+        let rank = |name: &str, kind| match kind {
             _ if node.is_inpaint_mask(name) => 5,
-            kind if is_value(name, *kind) => 4,
-            _ if has_word(name, "vision mask") => 2,
+            kind if is_value(name, kind) => 4,
             LinkKind::Latent => 3,
+            _ if has_word(name, "vision mask clip_embeds") => 2,
             LinkKind::Conditioning => 0,
             _ => 1,
-        });
+        };
         let visits = links.into_iter().rev().filter_map(|(name, link, by)| {
+            let rank = rank(name, by).max(self.rank);
             if node.is_inpaint_mask(name) {
                 node.use_input(name);
             }
             let is_value = is_value(name, by);
             let source = node.linked(name).filter(|_| is_used || !is_value)?;
-            let is_handed_on = is_idle || (is_pixels(self.by) && is_pixels(by));
+            let are_latents = [self.by, by] == [LinkKind::Latent; 2];
+            let are_pixels = is_pixels(self.by) && is_pixels(by);
+            let is_handed_on = is_idle || are_pixels || are_latents;
             Some(Self {
                 node: source,
                 by,
                 kind: node.graph.kind_name(link),
                 role: self.role.filter(|_| is_handed_on).or(Some((node, name))),
                 is_value: is_value || self.is_value,
+                rank,
             })
         });
         visits.collect()

@@ -24,6 +24,7 @@ LanPaint_KSampler: seed steps cfg sampler_name scheduler denoise LanPaint_NumSte
 LanPaint_KSamplerAdvanced: add_noise noise_seed steps cfg sampler_name scheduler start_at_step end_at_step return_with_leftover_noise LanPaint_NumSteps
 XlabsSampler: noise_seed steps timestep_to_start_cfg true_gs image_to_image_strength denoise_strength
 BasicScheduler: scheduler steps denoise
+ExtendIntermediateSigmas: steps start_at_sigma end_at_sigma spacing
 Flux2Scheduler: steps width height
 KSamplerSelect: sampler_name
 CFGGuider: cfg
@@ -51,6 +52,7 @@ LoadVideo: file
 LoadAudio: audio
 KSampler (Efficient): seed steps cfg sampler_name scheduler denoise preview_method vae_decode
 Efficient Loader: ckpt_name vae_name clip_skip lora_name lora_model_strength lora_clip_strength positive negative token_normalization weight_interpretation empty_latent_width empty_latent_height batch_size
+Lora Loader Stack (rgthree): lora_01 strength_01 lora_02 strength_02 lora_03 strength_03 lora_04 strength_04
 CR LoRA Stack: switch_1 lora_name_1 model_weight_1 clip_weight_1 switch_2 lora_name_2 model_weight_2 clip_weight_2 switch_3 lora_name_3 model_weight_3 clip_weight_3
 WanMoeKSampler: boundary add_noise noise_seed steps cfg_high_noise cfg_low_noise sampler_name scheduler sigma_shift start_at_step end_at_step return_with_leftover_noise
 UltimateSDUpscale: upscale_by seed steps cfg sampler_name scheduler denoise mode_type tile_width tile_height

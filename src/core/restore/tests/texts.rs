@@ -297,3 +297,26 @@ fn values_that_other_nodes_compute_are_named() {
         "Not used: node 20 (DetailDaemonSamplerNode) with detail_amount 0.1",
     );
 }
+
+#[test]
+fn prompt_editing_of_a1111_is_named_and_weights_in_brackets_are_not() {
+    for (words, expected) in [
+        ("a [red:blue:0.5] kite", Some("[red:blue:0.5]")),
+        ("a [red|blue] kite", Some("[red|blue]")),
+        ("a [red::0.4] kite", Some("[red::0.4]")),
+        ("a [red] kite [(big:1.2)]", None),
+        (r"a \[red:blue\] kite", None),
+    ] {
+        let text = format!("{words}\nSteps: 9, Sampler: Euler, Seed: 1");
+        let found = read_file("a.txt", text.as_bytes()).expect("it is read");
+        let note = found
+            .notes
+            .iter()
+            .find(|note| note.starts_with("Prompt editing"));
+        assert_eq!(note.is_some(), expected.is_some(), "{words}");
+        assert!(
+            expected.is_none_or(|it| note.unwrap().contains(it)),
+            "{words}"
+        );
+    }
+}

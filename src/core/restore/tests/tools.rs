@@ -197,9 +197,7 @@ fn prompt_weights_of_a1111_are_written_for_comfyui() {
         let found = read_png("parameters", &text);
         assert_eq!(found.prompt.as_deref(), Some(expected), "{prompt}");
         assert_eq!(found.negative_prompt.as_deref(), Some("(fog:0.9091)"));
-        let [note] = &found.notes[..] else {
-            panic!("one note is expected: {:?}", found.notes)
-        };
+        let note = found.notes.last().expect("a note");
         assert!(
             note.starts_with("Prompt weights act as in ComfyUI"),
             "{note}"

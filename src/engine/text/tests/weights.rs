@@ -27,7 +27,7 @@ fn facts() -> Value {
     json_of(&fixture("text/weights/facts.json"))
 }
 
-fn request(family: &str, files: Value, prompt: &str, has_weights: bool) -> GenerateRequest {
+fn request(family: &str, files: &Value, prompt: &str, has_weights: bool) -> GenerateRequest {
     let request = json!({
         "model": "tiny", "family": family, "files": files, "out": "a.png", "fps": 1.0, "num_frames": 1, "sampler": "euler",
         "prompt": prompt, "negative_prompt": "", "width": 32, "height": 32, "num_steps": 2, "guidance_scale": 1.0, "seed": 5,
@@ -63,7 +63,7 @@ fn umt5_states(prompt: &str, padding: PaddingMode, has_weights: bool) -> Tensor 
         "transformer": "", "vae": "", "text_encoder": folder.join("text_encoder"), "tokenizer": folder.join("tokenizer"),
         "tokenizer_class": "T5TokenizerFast", "expand_timesteps": false,
     });
-    let request = request("wan", files, prompt, has_weights);
+    let request = request("wan", &files, prompt, has_weights);
     let length = facts()["length"].as_u64().unwrap() as usize;
     read(&request, |texts, work| {
         let files = EncoderFiles::first(&request.files);
@@ -100,7 +100,7 @@ fn weights_scale_the_difference_to_the_empty_prompt_in_llama() {
     });
     for (number, prompt) in facts()["prompts"].as_array().unwrap().iter().enumerate() {
         let prompt = prompt.as_str().unwrap();
-        let request = request("framepack", files.clone(), prompt, true);
+        let request = request("framepack", &files, prompt, true);
         let found = read(&request, |texts, work| {
             let files = EncoderFiles::first(&request.files);
             read_language(&files, texts, (LANGUAGE, &HUNYUAN_PROMPT), work).unwrap()
@@ -136,7 +136,7 @@ fn the_pooled_vector_of_clip_has_no_weights_and_reads_no_brackets() {
             "transformer": "", "vae": "", "text_encoder": folder.path(), "tokenizer": fixture("text/flux"),
             "tokenizer_class": "CLIPTokenizer", "expand_timesteps": false,
         });
-        let request = request("flux", files, prompt, has_weights);
+        let request = request("flux", &files, prompt, has_weights);
         read(&request, |texts, work| {
             let pooled = read_clip(&EncoderFiles::first(&request.files), texts, work);
             let pooled = pooled.unwrap().into_iter();

@@ -190,15 +190,14 @@ fn notes_ui(ui: &mut Ui, view: &UiContext<'_>, slots: &[InputSlot]) {
 }
 
 fn field_of(slot: InputSlot) -> &'static str {
-    const FIELDS: [&str; InputSlot::ALL.len()] = [
-        "image",
-        "last-image",
-        "mask",
-        "reference",
-        "control",
-        "prompt-image",
-    ];
-    FIELDS[slot as usize]
+    match slot {
+        InputSlot::Start => "image",
+        InputSlot::End => "last-image",
+        InputSlot::Mask => "mask",
+        InputSlot::Reference => "reference",
+        InputSlot::Control => "control",
+        InputSlot::Prompt => "prompt-image",
+    }
 }
 
 fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {

@@ -130,7 +130,7 @@ fn image_ui(
     let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);
     badge(ui, corner, palette.accent, index + 1, ink);
     let file = input.source.file_name();
-    let name = sentence(&format!("{} {}: {file}", slot_noun(slot), index + 1));
+    let name = sentence(&format!("{} {}: {file}", slot_noun(slot, false), index + 1));
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     let (width, height) = input.source.size();
     response.on_hover_text(format!("{file}\n{}", pixels_text(width, height)))
@@ -143,7 +143,7 @@ fn buttons_ui(
     count: usize,
 ) {
     ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-    let (number, kind) = (index + 1, slot_noun(slot));
+    let (number, kind) = (index + 1, slot_noun(slot, false));
     let moves = [
         (index.wrapping_sub(1), index > 0, icons::CARET_LEFT, "left"),
         (number, number < count, icons::CARET_RIGHT, "right"),

@@ -165,7 +165,7 @@ pub(super) fn thumb_ui(
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());
     };
-    let (file, noun) = (input.source.file_name(), slot_noun(slot));
+    let (file, noun) = (input.source.file_name(), slot_noun(slot, is_video));
     let name = if is_video { "last frame of" } else { noun };
     let image = thumb_image(thumb, size).alt_text(sentence(&format!("{name} {file}")));
     let response = ui.add(image);
@@ -212,6 +212,7 @@ pub(super) fn facts_ui(ui: &mut Ui, input: &ChosenInput) {
 }
 
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
+    let is_video = matches!(input.source, InputMedia::Video(_));
     let mut order = [0, 1, 2];
     if ui.layout().prefer_right_to_left() {
         order.reverse();
@@ -219,7 +220,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &Ch
     for button in order {
         match button {
             0 => {
-                let name = format!("Choose another {}", slot_noun(slot));
+                let name = format!("Choose another {}", slot_noun(slot, is_video));
                 let other = icon_button(ui, icons::FOLDER_OPEN, &name, "Choose another file…");
                 if other.clicked() && !view.app.cx.background.is_asking() {
                     view.push(InputsCommand::Pick(slot));
@@ -235,9 +236,12 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &Ch
 }
 
 fn remove_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
-    let (noun, explanation) = match &input.source {
-        InputMedia::Video(_) if slot == InputSlot::Start => ("video", "Go on without this video"),
-        _ => (slot_noun(slot), REMOVE_IMAGE_HOVER),
+    let is_video = matches!(input.source, InputMedia::Video(_));
+    let noun = slot_noun(slot, is_video);
+    let explanation = if is_video && slot == InputSlot::Start {
+        "Go on without this video"
+    } else {
+        REMOVE_IMAGE_HOVER
     };
     let button = icon_button(ui, icons::TRASH, &format!("Remove {noun}"), explanation);
     view.on_click(&button, InputsCommand::Remove(slot));

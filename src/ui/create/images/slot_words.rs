@@ -7,13 +7,14 @@ use crate::ui::prelude::*;
 pub(in crate::ui::create) struct SlotWords {
     pub heading: &'static str,
     pub choose: &'static str,
-
     pub explanation: &'static str,
 }
 
 /// Name of what is in a place, in a sentence.
-pub(in crate::ui::create) fn slot_noun(slot: InputSlot) -> &'static str {
+pub(in crate::ui::create) fn slot_noun(slot: InputSlot, is_video: bool) -> &'static str {
     match slot {
+        InputSlot::Start if is_video => "video",
+        InputSlot::Control if is_video => "control video",
         InputSlot::Start => "start image",
         InputSlot::End => "end image",
         InputSlot::Mask => "mask",

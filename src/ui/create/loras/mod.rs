@@ -78,7 +78,11 @@ fn lora_ui(
     if let Some(objection) = objection {
         // One for another model is kept for that; one that is gone has to be taken out.
         let palette = palette(ui);
-        let colour = [palette.weak, palette.error][usize::from(library.is_gone(lora))];
+        let colour = if library.is_gone(lora) {
+            palette.error
+        } else {
+            palette.weak
+        };
         wide_note(ui, &objection, colour);
         return command;
     }
@@ -206,7 +210,11 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&LoraCoverag
     let notice = coverage.notices.first();
     let text = notice.map_or(text, |notice| crate::app::notices::sentence(notice));
     let palette = palette(ui);
-    let colour = [palette.weak, palette.amber][usize::from(coverage.is_poor())];
+    let colour = if coverage.is_poor() {
+        palette.amber
+    } else {
+        palette.weak
+    };
     ui.scope(|ui| wide_note(ui, &text, colour))
         .response
         .on_hover_text(coverage.to_string());

@@ -269,7 +269,11 @@ fn count_ui(ui: &mut Ui, view: &UiContext<'_>) {
             let Some(main) = count.encoders.first().filter(|_| count.num_prompts > 0) else {
                 return;
             };
-            let colour = [palette.weak, palette.amber][usize::from(main.num_cut() > 0)];
+            let colour = if main.num_cut() > 0 {
+                palette.amber
+            } else {
+                palette.weak
+            };
             wide_note(ui, &tokens_text(count), colour);
             if let Some(text) = second_encoder_text(count) {
                 wide_note(ui, &text, palette.weak);

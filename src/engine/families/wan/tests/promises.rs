@@ -180,9 +180,6 @@ fn configurations_that_cannot_work_are_refused() {
          transformer/config.json ffn_dim -> 1e30
          transformer/config.json patch_size -> [1, 0, 2]
          transformer/config.json patch_size -> [2, 2]
-         transformer/config.json in_channels -> 16
-         transformer/config.json text_dim -> 41
-         transformer/config.json image_dim -> 1280
          text_encoder/config.json feed_forward_proj -> \"relu\"
          text_encoder/config.json num_heads -> \"three\"
          text_encoder/config.json relative_attention_num_buckets -> 0
