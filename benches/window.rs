@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Bench, Sent, image, output, sample, spec};
+use harness::{Bench, SentJob, image, output, sample, spec};
 use rustix::time::{ClockId, clock_gettime};
 use safelight::app::choices::{InputSlot, MaskOf};
 use safelight::app::commands::{AppCommand, MaskCommand};
@@ -163,7 +163,7 @@ fn tell(scene: &str, frames: impl Iterator<Item = (Duration, Duration)>) {
 }
 
 /// As many results of this session as are kept.
-fn fill_strip(bench: &mut Bench, sent: &Sent) {
+fn fill_strip(bench: &mut Bench, sent: &SentJob) {
     for number in 0..NUM_IN_STRIP {
         let item = ResultItem {
             id: JobId(1_000_000 + number),
@@ -231,7 +231,7 @@ fn busy_time() -> Duration {
 
 /// Duration and processor time of one frame with a worker's messages, and with a wheel that turns over the page or a
 /// brush that paints.
-fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, Duration) {
+fn frame(bench: &mut Bench, sent: &SentJob, turn: u64, shows: Shows) -> (Duration, Duration) {
     let say = |update| {
         let event = WorkerEvent {
             id: sent.id,

@@ -331,7 +331,7 @@ impl SafelightApp {
             return Some(Box::new(change.undo(&mut self.inputs, &mut self.cx)));
         }
         let why = "the form now holds the settings of another job, so it was not changed";
-        let err = JobError::new(JobErrorKind::InvalidRequest, why);
+        let err = JobError::invalid(why);
         self.cx.notify(NoticeSeverity::Info, err);
         None
     }

@@ -102,11 +102,8 @@ pub struct StartupOptions {
 
 impl StartupOptions {
     pub fn new(loaded: LoadedSettings, paths: AppPaths) -> Self {
-        let mut problems: Vec<JobError> = loaded
-            .warnings
-            .into_iter()
-            .map(|text| JobError::new(JobErrorKind::InvalidRequest, text))
-            .collect();
+        let mut problems: Vec<JobError> =
+            loaded.warnings.into_iter().map(JobError::invalid).collect();
         let broken = loaded.error.map(|err| {
             JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(
                 "The defaults are used until you correct the file. Safelight does not change it",

@@ -56,7 +56,7 @@ pub struct ModelCall {
     pub num_steps: usize,
     pub timestep: f32,
     /// Timestep with diffusers' dtype: `()`
-    pub told: Tensor,
+    pub timestep_tensor: Tensor,
 }
 
 impl ModelCall {
@@ -254,9 +254,9 @@ pub fn walk(
             step: solver.step_of(index).saturating_sub(wanted.start),
             num_steps: wanted.len(),
             timestep: solver.timestep(index),
-            told: solver.timesteps().get(index as i64),
+            timestep_tensor: solver.timesteps().get(index as i64),
         };
-        capture.put(call.name("timestep"), &call.told);
+        capture.put(call.name("timestep"), &call.timestep_tensor);
         let Some(mut velocity) = model.velocity(&latents, &call, capture) else {
             return Err(stopped(unsaved, capture));
         };

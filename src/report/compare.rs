@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use safelight_core::files::read_text_bounded;
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::JobError;
 use serde_json::Value;
 
 use super::page::with_unit;
@@ -49,7 +49,7 @@ impl ReportFigures {
                 "there is nothing to compare in it: {why}: {}",
                 path.display()
             );
-            JobError::new(JobErrorKind::InvalidRequest, what)
+            JobError::invalid(what)
         };
         let text = read_text_bounded(path, 64 << 20).map_err(|err| bad(&err.to_string()))?;
         let is_report =

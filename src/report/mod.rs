@@ -132,7 +132,7 @@ impl MachineReport {
     pub fn read(path: &Path) -> Result<Self, JobError> {
         let bad = |why: String| {
             let what = format!("{why}: {}", path.display());
-            JobError::new(JobErrorKind::InvalidRequest, what)
+            JobError::invalid(what)
         };
         let text = read_text_bounded(path, 64 << 20).map_err(|err| bad(err.to_string()))?;
         let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();

@@ -101,7 +101,7 @@ pub fn install(
         fs::remove_dir_all(&staging).ok();
         let what = format!("{} is installed already: {}", build.id, to.display());
         let advice = format!("Use it with `safelight runtime use {}`", build.id);
-        return Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice));
+        return Err(JobError::invalid(what).advise(advice));
     }
     let job = RuntimeInstall {
         build,

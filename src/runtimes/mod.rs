@@ -164,8 +164,7 @@ pub fn previous(here: &[InstalledRuntime]) -> Result<InstalledRuntime, JobError>
     let mut before = here.iter().filter(|it| it.is_previous());
     before.next().cloned().ok_or_else(|| {
         let what = "there is no libtorch to go back to: none was used before, or it is gone";
-        JobError::new(JobErrorKind::InvalidRequest, what)
-            .advise("Choose one with `safelight runtime use ID`")
+        JobError::invalid(what).advise("Choose one with `safelight runtime use ID`")
     })
 }
 
@@ -193,7 +192,7 @@ pub fn named(word: &str, here: &[InstalledRuntime]) -> Result<InstalledRuntime, 
     } else {
         format!("Those that are here: {}", ids.join(", "))
     };
-    Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
+    Err(JobError::invalid(what).advise(advice))
 }
 
 /// Settings of the file; a broken one is an error rather than the defaults, as it may name a mirror.
@@ -226,16 +225,14 @@ pub fn choose(found: &InstalledRuntime, paths: &AppPaths) -> Result<(), JobError
     if used.is_ok_and(|used| used.lib != found.runtime.lib) {
         let what = "the variable SAFELIGHT_LIBTORCH names another libtorch and has the last word";
         let advice = "Remove it from your shell's start-up files";
-        return Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice));
+        return Err(JobError::invalid(what).advise(advice));
     }
     Ok(())
 }
 
 /// Deletes a runtime of Safelight's that no job would get.
 pub fn remove(found: &InstalledRuntime) -> Result<(), JobError> {
-    let refuse = |what: String, advice: &str| {
-        Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
-    };
+    let refuse = |what: String, advice: &str| Err(JobError::invalid(what).advise(advice));
     let (id, folder) = (&found.id, &found.runtime.folder);
     if !found.is_own {
         let what = format!(

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::JobError;
 use safelight_core::settings::{LibtorchRuntime, RuntimeSettings};
 use safelight_core::uri::is_address;
 use safelight_wheels::{is_wheel, of_folder};
@@ -25,9 +25,7 @@ pub enum WheelSource {
 impl WheelSource {
     /// Value of `--from`: an address, a folder of wheels, or a libtorch.
     pub fn parse(from: &str) -> Result<Self, JobError> {
-        let refuse = |what: String, advice: &str| {
-            Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
-        };
+        let refuse = |what: String, advice: &str| Err(JobError::invalid(what).advise(advice));
         if from.contains("://") {
             return if is_address(from) {
                 Ok(Self::Mirror(from.to_owned()))

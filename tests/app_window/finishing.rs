@@ -52,7 +52,7 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
 }
 
 /// The job has made a video of so many frames, which is shown.
-fn end_finish(bench: &mut Bench, sent: &Sent<PostprocessRequest>, side: u32, num_frames: u8) {
+fn end_finish(bench: &mut Bench, sent: &SentJob<PostprocessRequest>, side: u32, num_frames: u8) {
     let out = &sent.request.out;
     write_made(out, [side, side], num_frames, 24.0, None);
     let output = JobOutput {

@@ -19,7 +19,7 @@ fn with_grid(sides: &[&str]) -> Bench {
 }
 
 /// The job's file, as the worker leaves it, and its end.
-fn finish(bench: &mut Bench, sent: &Sent, colour: [u8; 3]) {
+fn finish(bench: &mut Bench, sent: &SentJob, colour: [u8; 3]) {
     let folder = sent.request.out.parent().expect("a result has a folder");
     fs::create_dir_all(folder).expect("a folder for results");
     let image = RgbPixels::from_fn(96, 96, |x, y| {

@@ -44,7 +44,7 @@ pub struct Bench {
 }
 
 /// What a job that the window sent consists of.
-pub struct Sent<R = GenerateRequest> {
+pub struct SentJob<R = GenerateRequest> {
     pub id: JobId,
     pub request: R,
     pub cancel: CancelToken,
@@ -52,7 +52,7 @@ pub struct Sent<R = GenerateRequest> {
     pub resume: Option<PathBuf>,
 }
 
-impl Sent {
+impl SentJob {
     /// The request without the name of its result, which has the time in it.
     pub fn unnamed(&self) -> GenerateRequest {
         GenerateRequest {
@@ -68,7 +68,7 @@ impl Bench {
     }
 
     /// A window that has begun a job, and that job.
-    pub fn at_work() -> (Self, Sent) {
+    pub fn at_work() -> (Self, SentJob) {
         let mut bench = Self::new();
         let sent = bench.start_job();
         (bench, sent)
@@ -338,7 +338,7 @@ pub fn image(side: u32, colour: [u8; 3]) -> Arc<RgbPixels> {
     Arc::new(RgbPixels::from_fn(side, side, |_, _| colour).expect("it has pixels"))
 }
 
-pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
+pub fn output(sent: &SentJob, num_frames: u8) -> JobOutput {
     let frames = (0..num_frames).map(|index| image(64, [index * 10, 40, 30]));
     JobOutput {
         seed: Some(sent.request.seed),

@@ -31,7 +31,7 @@ fn names(bench: &mut Bench) -> [Option<String>; 2] {
         .map(|slot| inputs.get(slot).map(|input| input.source.file_name()))
 }
 
-/// Opens an image of this name, behind all files that are on their way.
+/// Opens an image of this name after all files that are being opened.
 fn open_behind(bench: &mut Bench, name: &str) {
     let path = bench.image_file(name, 64, 64);
     run(bench, [open(&path)]);

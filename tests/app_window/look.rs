@@ -5,7 +5,7 @@
 use crate::app_window::prelude::*;
 
 /// A job in the middle of decoding, with a graph of three stages.
-fn running() -> (Bench, Sent) {
+fn running() -> (Bench, SentJob) {
     let mut bench = Bench::new();
     bench.form().seed = 1234;
     let sent = bench.start_job();

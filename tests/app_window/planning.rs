@@ -268,7 +268,7 @@ fn preserved_memory_and_cap_are_settings_of_the_user_that_the_next_job_carries()
     assert_eq!(bench.app().cx.settings.memory.cap_gib, None);
 }
 
-fn start_planned(bench: &mut Bench) -> Sent {
+fn start_planned(bench: &mut Bench) -> SentJob {
     let sent = bench.start_job();
     let plan = bench.app().memory.planned().unwrap().plan.clone();
     bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));

@@ -51,7 +51,7 @@ fn a_playing_video_is_painted_at_its_own_rate_and_not_faster() {
             wait
         });
         waits = next.collect::<Vec<Duration>>();
-        // A video of 8 frames a second: a window that waits as told wakes once a frame.
+        // A video of 8 frames a second: a window that waits as requested wakes once a frame.
         if waits.iter().all(|wait| *wait >= Duration::from_millis(60)) {
             return;
         }

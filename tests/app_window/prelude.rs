@@ -26,7 +26,7 @@ pub use safelight_core::model::{InputUse, ModelSpec};
 pub use safelight_core::settings::AppPaths;
 
 pub use crate::app_window::harness::{
-    Bench, Sent, experts_spec, flux_spec, found, framepack_spec, image, key_event, made_with,
+    Bench, SentJob, experts_spec, flux_spec, found, framepack_spec, image, key_event, made_with,
     output, output_file, pair_spec, primary_button, sample, spec, stage_update, step_update,
     write_made,
 };

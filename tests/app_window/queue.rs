@@ -5,7 +5,7 @@ use safelight::app::queue::WaitingJob;
 
 use crate::app_window::prelude::*;
 
-fn waiting(prompts: &[&str]) -> (Bench, Sent) {
+fn waiting(prompts: &[&str]) -> (Bench, SentJob) {
     let (mut bench, first) = Bench::at_work();
     bench.queue_prompts(prompts);
     (bench, first)

@@ -5,7 +5,7 @@ use safelight_core::job_update::SectionMade;
 
 use crate::app_window::prelude::*;
 
-fn bench() -> (Bench, Sent) {
+fn bench() -> (Bench, SentJob) {
     let mut bench = Bench::of(framepack_spec());
     bench.drop_image("dancer.png", 320, 240, "Start image dancer.png");
     let sent = bench.start_job();

@@ -9,7 +9,7 @@ use safelight_core::model::{
     SamplingPreset, SizeLimits,
 };
 
-/// A model that makes 256×256 videos of 17 frames, and 64-multiples when asked.
+/// A model that makes 256×256 videos of 17 frames by default, and any multiple of 64.
 pub fn spec() -> ModelSpec {
     ModelSpec {
         section_order: None,

@@ -7,7 +7,7 @@ use safelight::app::player::zoom::ZoomLevel;
 use crate::app_window::prelude::*;
 
 /// A bench with so many finished videos of three frames and more, whose files are there.
-fn finished(count: u8) -> (Bench, Vec<Sent>) {
+fn finished(count: u8) -> (Bench, Vec<SentJob>) {
     let mut bench = Bench::new();
     let sent = (0..count)
         .map(|index| {

@@ -7,7 +7,7 @@ use safelight_core::media::{open_rgb, read_settings};
 
 use crate::app_window::prelude::*;
 
-fn finished(count: usize) -> (Bench, Vec<Sent>) {
+fn finished(count: usize) -> (Bench, Vec<SentJob>) {
     let mut bench = Bench::of(experts_spec());
     let mut sent = Vec::new();
     for index in 0..count {

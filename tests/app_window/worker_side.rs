@@ -13,7 +13,7 @@ use safelight_core::job::{
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate, PreviewFrame, StageTime};
 use safelight_core::media::RgbPixels;
 
-use super::{Bench, Sent, output};
+use super::{Bench, SentJob, output};
 
 impl Bench {
     /// The next job that the worker gets, which settles it.
@@ -34,23 +34,23 @@ impl Bench {
         command
     }
 
-    pub fn next_job(&mut self) -> Sent {
+    pub fn next_job(&mut self) -> SentJob {
         self.next_sent(|request| match request {
             JobRequest::Generate(request) => Some(*request),
             JobRequest::Finish(_) => None,
         })
     }
 
-    pub fn next_finish(&mut self) -> Sent<PostprocessRequest> {
+    pub fn next_finish(&mut self) -> SentJob<PostprocessRequest> {
         self.next_sent(|request| match request {
             JobRequest::Finish(request) => Some(*request),
             JobRequest::Generate(_) => None,
         })
     }
 
-    fn next_sent<R>(&mut self, request_of: impl FnOnce(JobRequest) -> Option<R>) -> Sent<R> {
+    fn next_sent<R>(&mut self, request_of: impl FnOnce(JobRequest) -> Option<R>) -> SentJob<R> {
         let command = self.next_command();
-        Sent {
+        SentJob {
             id: command.id,
             request: request_of(command.request).expect("a job of this kind"),
             cancel: command.cancel,
@@ -105,7 +105,7 @@ impl Bench {
     }
 
     /// The folder that the worker makes for a job.
-    pub fn job_folder(&self, sent: &Sent) -> JobFolder {
+    pub fn job_folder(&self, sent: &SentJob) -> JobFolder {
         let request = sent.request.clone().into();
         JobFolder::create(&self.paths().jobs(), sent.id, &request).expect("a folder")
     }
@@ -114,11 +114,11 @@ impl Bench {
         self.say(id, JobUpdate::Ended(outcome));
     }
 
-    pub fn cancel_job(&mut self, sent: &Sent) {
+    pub fn cancel_job(&mut self, sent: &SentJob) {
         self.say_end(sent.id, JobOutcome::Cancelled);
     }
 
-    pub fn fail_job(&mut self, sent: &Sent, kind: JobErrorKind, summary: &str) {
+    pub fn fail_job(&mut self, sent: &SentJob, kind: JobErrorKind, summary: &str) {
         self.say_end(sent.id, JobOutcome::Failed(JobError::new(kind, summary)));
     }
 
@@ -152,7 +152,7 @@ impl Bench {
         }
     }
 
-    pub fn start_job(&mut self) -> Sent {
+    pub fn start_job(&mut self) -> SentJob {
         let app = self.app();
         let example = app.cx.model().and_then(|spec| spec.example_prompts.first());
         if let Some(example) = example.cloned().filter(|_| app.cx.form.prompt.is_empty()) {
@@ -167,18 +167,18 @@ impl Bench {
         sent
     }
 
-    pub fn finish_job(&mut self, sent: &Sent, num_frames: u8) {
+    pub fn finish_job(&mut self, sent: &SentJob, num_frames: u8) {
         let output = output(sent, num_frames);
         self.end_job(sent, output);
     }
 
-    pub fn make_video(&mut self, num_frames: u8) -> Sent {
+    pub fn make_video(&mut self, num_frames: u8) -> SentJob {
         let sent = self.start_job();
         self.finish_job(&sent, num_frames);
         sent
     }
 
-    pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
+    pub fn end_job(&mut self, sent: &SentJob, output: JobOutput) {
         self.say_end(sent.id, JobOutcome::Finished(output));
         self.until_image_is_shown();
     }

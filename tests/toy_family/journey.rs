@@ -19,7 +19,7 @@ use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
 use crate::common::{Home, assert_finished, events};
-use crate::worker_promises::{FakeState, Rig, finished};
+use crate::worker_promises::{FakeState, WorkerHarness, finished};
 
 /// A folder with a toy's config, weights, and colours for previews.
 fn toy_in(home: &Home) -> PathBuf {
@@ -163,7 +163,7 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
     let beside = Path::new(env!("CARGO_BIN_EXE_safelight")).with_file_name("safelight-engine");
     launcher.set_executable(beside);
     let (folder, patience) = (tempfile::tempdir().unwrap(), Duration::from_mins(2));
-    let rig = Rig::launching(patience, folder, launcher, FakeState::default());
+    let rig = WorkerHarness::launching(patience, folder, launcher, FakeState::default());
     rig.send(request.into(), DeviceChoice::Cpu, None);
     let (updates, outcome) = rig.hear();
     finished(outcome);

@@ -16,7 +16,7 @@ fn control_images_and_videos_are_copied_with_their_masks_and_remembered() {
     image(&depth, 10);
     image(&mask, 255);
     let video = old_video(folder.path(), 16, 16);
-    let rig = Rig::looking(folder, Stage::EncodeText, |job| {
+    let rig = WorkerHarness::looking(folder, Stage::EncodeText, |job| {
         let blues = (blue(&job.control(0)), blue(&job.control_mask(0)));
         assert_eq!(blues, (10, 255));
         assert!(!job.control_video(0).exists() && !job.control(1).exists());
@@ -42,7 +42,7 @@ fn control_images_and_videos_are_copied_with_their_masks_and_remembered() {
 
 #[test]
 fn a_control_network_that_is_none_fails_the_job_before_any_engine_starts() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let path = rig.folder.path().join("a.png");
     image(&path, 10);
     let err = rig.fails(|request| {

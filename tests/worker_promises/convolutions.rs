@@ -17,7 +17,7 @@ const TESTING: &str =
     "testing convolutions on this GPU, which happens seldom and can take some minutes";
 
 /// Replaces the engine by a program whose probe result for each backend is a branch of a shell's `case`.
-fn probe_with(rig: &Rig, cases: &str) {
+fn probe_with(rig: &WorkerHarness, cases: &str) {
     let path = rig.folder.path().join("probe");
     let answer = r#"echo "{\"backend\":\"$5\",\"shape\":\"$7\",\"convolutions\":\"$9\",\"dtype\":\"${11}\",\"end\":$1}""#;
     let script = format!(
@@ -29,7 +29,7 @@ fn probe_with(rig: &Rig, cases: &str) {
     *rig.probe.lock().unwrap() = Some(path);
 }
 
-fn calls(rig: &Rig) -> String {
+fn calls(rig: &WorkerHarness) -> String {
     fs::read_to_string(rig.folder.path().join("probe.calls")).unwrap_or_default()
 }
 
@@ -48,7 +48,7 @@ fn of_family(family: ModelFamily) -> impl FnOnce(&mut GenerateRequest) {
 }
 
 /// Returns the backends of the stages of autoencoders, and of the other stages.
-fn told(rig: &Rig) -> (Vec<ConvBackend>, Vec<ConvBackend>) {
+fn told(rig: &WorkerHarness) -> (Vec<ConvBackend>, Vec<ConvBackend>) {
     let told = rig.told.lock().unwrap();
     let is_of_vae = |stage: Stage| matches!(stage, Stage::Decode | Stage::EncodeImage);
     let backends = |of_vae: bool| {
@@ -62,7 +62,7 @@ fn told(rig: &Rig) -> (Vec<ConvBackend>, Vec<ConvBackend>) {
 fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder() {
     for direct in ["kill -SEGV $$;;", "wrong;;", "exit 1;;"] {
         for family in ModelFamily::all() {
-            let rig = Rig::working();
+            let rig = WorkerHarness::working();
             probe_with(&rig, &format!("no_miopen) right 0.2;;\n*) {direct}"));
             for job in ["the first", "the next"] {
                 rig.submit_with(GPU, of_family(family));
@@ -88,7 +88,7 @@ fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder()
 
 #[test]
 fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let cases =
         "direct) if [ $MODE = searching ]; then right 0.05; else right 0.1; fi;;\n*) right 0.3;;";
     probe_with(&rig, cases);
@@ -107,7 +107,7 @@ fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
 
 #[test]
 fn where_no_probe_is_needed_the_vendors_library_computes() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     rig.submit(GPU);
     rig.hear();
     assert_eq!(told(&rig).0, [ConvBackend::Direct]);
@@ -118,7 +118,7 @@ fn job_falls_back_to_the_cpu_with_a_warning_when_the_gpu_is_lost() {
     let problem = "libtorch_hip.so found no GPU that it can use";
     let next_launch = Arc::<OnceLock<Arc<Mutex<Option<String>>>>>::default();
     let lost = Arc::clone(&next_launch);
-    let rig = Rig::new(move |launch, stage| {
+    let rig = WorkerHarness::new(move |launch, stage| {
         if (launch, stage) == (0, Stage::Denoise) {
             *lost.get().unwrap().lock().unwrap() = Some(problem.to_owned());
             return Act::Die;
@@ -135,7 +135,7 @@ fn job_falls_back_to_the_cpu_with_a_warning_when_the_gpu_is_lost() {
 
 #[test]
 fn failed_job_names_the_device_and_libtorch_it_ran_on() {
-    let rig = Rig::new(always(Stage::Denoise, Act::Die));
+    let rig = WorkerHarness::new(always(Stage::Denoise, Act::Die));
     *rig.libtorch.lock().unwrap() = "2.11.0+rocm7.14.1".to_owned();
     rig.submit(GPU);
     let (_, outcome) = rig.hear();

@@ -38,7 +38,7 @@ fn images_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
     image(&start, 10);
     image(&end, 200);
     let sources = [start.clone(), end.clone()];
-    let rig = Rig::looking(folder, EncodeImage, move |job| {
+    let rig = WorkerHarness::looking(folder, EncodeImage, move |job| {
         assert_eq!(
             (blue(&job.start_image()), blue(&job.end_image())),
             (10, 200)
@@ -52,7 +52,7 @@ fn images_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
 
 #[test]
 fn an_image_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let missing = rig.folder.path().join("missing.png");
     let err = rig.fails(|request| request.last_image = Some(missing));
     assert_eq!(err.kind, JobErrorKind::InvalidRequest);
@@ -63,7 +63,7 @@ fn an_image_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
 #[test]
 fn an_extended_video_is_the_old_frames_and_the_new_ones_without_the_doubled_one() {
     for count in [0, 1] {
-        let rig = Rig::new(first(count, Stage::Decode, Act::Die));
+        let rig = WorkerHarness::new(first(count, Stage::Decode, Act::Die));
         let old = old_video(rig.folder.path(), 32, 32);
         let out = rig.folder.path().join("new.png");
         let target = out.clone();
@@ -91,7 +91,7 @@ fn framepack_f1_receives_the_last_video_frames_and_blends_over_them() {
     let options = VideoOptions::default();
     let path = folder.path().join("old.png");
     let old = media::write_video(&path, &frames(0..80), options).unwrap();
-    let rig = Rig::looking(folder, EncodeImage, |job| {
+    let rig = WorkerHarness::looking(folder, EncodeImage, |job| {
         assert_eq!(fs::read_dir(job.seen()).unwrap().count(), 73);
         let level = |index| blue(&job.seen_frame(index));
         assert_eq!((level(0), level(72)), (7, 79));
@@ -120,7 +120,7 @@ fn framepack_f1_receives_the_last_video_frames_and_blends_over_them() {
 
 #[test]
 fn a_video_is_extended_in_place_and_in_another_size() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let old = old_video(rig.folder.path(), 48, 24);
     let video = rig.folder.path().join("video.mp4");
     let frames = media::open_video(&old).unwrap().frames;
@@ -139,7 +139,7 @@ fn a_video_is_extended_in_place_and_in_another_size() {
 
 #[test]
 fn damaged_or_blocked_numbered_image_fails_before_the_engine_starts() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let old = old_video(rig.folder.path(), 32, 32);
     let damaged = rig.folder.path().join("old_0002.png");
     fs::write(damaged, b"\x89PNG\r\n\x1a\nnothing").unwrap();
@@ -156,7 +156,7 @@ fn damaged_or_blocked_numbered_image_fails_before_the_engine_starts() {
 #[test]
 fn job_with_two_experts_resumes_in_the_stage_where_its_engine_died() {
     for dying in [DenoiseHigh, DenoiseLow, EncodeVision] {
-        let rig = Rig::new(first(1, dying, Act::Die));
+        let rig = WorkerHarness::new(first(1, dying, Act::Die));
         let start = rig.folder.path().join("start.png");
         image(&start, 1);
         rig.finishes(|request| {
@@ -224,7 +224,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     }
     mark(&of_tomorrow, SystemTime::now() + Duration::from_hours(24));
 
-    let rig = Rig::in_folder(home, |_, _| Act::Work);
+    let rig = WorkerHarness::in_folder(home, |_, _| Act::Work);
     rig.finishes(|_| {});
     assert!(!old.exists());
     assert!(unmarked.join("old").exists());
@@ -241,7 +241,7 @@ fn mask_is_copied_to_the_job_folder_and_its_fingerprint_is_saved() {
     let (start, mask) = (folder.path().join("a.png"), folder.path().join("mask.png"));
     image(&start, 10);
     image(&mask, 200);
-    let rig = Rig::looking(folder, EncodeImage, |job| {
+    let rig = WorkerHarness::looking(folder, EncodeImage, |job| {
         assert_eq!(blue(&job.mask()), 200);
     });
     let output = rig.finishes(|request| {
@@ -260,7 +260,7 @@ fn reference_images_are_copied_in_their_order_and_remembered() {
     let paths = ["b.png", "a.png"].map(|name| folder.path().join(name));
     image(&paths[0], 20);
     image(&paths[1], 90);
-    let rig = Rig::looking(folder, EncodeImage, |job| {
+    let rig = WorkerHarness::looking(folder, EncodeImage, |job| {
         let blues = [0, 1].map(|index| blue(&job.reference(index)));
         assert_eq!(blues, [20, 90]);
         assert!(!job.reference(2).exists());
@@ -288,7 +288,7 @@ pub(crate) fn settings(path: &Path) -> serde_json::Value {
 
 #[test]
 fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let output = rig.finishes(|request| {
         as_image(request);
         (request.batch_size, request.seed, request.options.sidecar) = (3, 40, true);
@@ -315,7 +315,7 @@ fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
 #[test]
 fn unwritable_batch_output_fails_before_the_engine_starts() {
     for taken in ["video_0002.png", "video_0003.json"] {
-        let rig = Rig::working();
+        let rig = WorkerHarness::working();
         let path = rig.folder.path().join(taken);
         if taken.ends_with("json") {
             fs::write(&path, "{\"mine\": 1}").unwrap();

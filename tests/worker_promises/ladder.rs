@@ -10,17 +10,17 @@ use crate::worker_promises::prelude::*;
 const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 
 /// A rig on a GPU whose `stage` fails so below a rung.
-fn rig(stage: Stage, fault: ResourceFault, below: FallbackLevel) -> Rig {
-    Rig::new(always(stage, Act::FailBelow(fault, below)))
+fn rig(stage: Stage, fault: ResourceFault, below: FallbackLevel) -> WorkerHarness {
+    WorkerHarness::new(always(stage, Act::FailBelow(fault, below)))
 }
 
 /// A wide video, so that there are rungs for tiles too.
-fn run(rig: &Rig) -> (Vec<JobUpdate>, JobOutcome) {
+fn run(rig: &WorkerHarness) -> (Vec<JobUpdate>, JobOutcome) {
     rig.submit_with(GPU, |request| request.width = 640);
     rig.hear()
 }
 
-fn sent(rig: &Rig, stage: Stage) -> Vec<FallbackLevel> {
+fn sent(rig: &WorkerHarness, stage: Stage) -> Vec<FallbackLevel> {
     let orders = rig.told.lock().unwrap();
     let of_stage = orders.iter().filter(|(other, _)| *other == stage);
     of_stage.map(|(_, memory)| memory.rung).collect()
@@ -54,7 +54,7 @@ fn stage_falls_back_to_the_level_that_works_in_the_same_engine() {
 
 #[test]
 fn only_rungs_that_change_the_image_are_written_into_the_file() {
-    let settings = |rig: &Rig| {
+    let settings = |rig: &WorkerHarness| {
         let output = finished(run(rig).1);
         crate::worker_promises::inputs::settings(output.path())
     };
@@ -136,7 +136,7 @@ fn a_stage_that_leaves_the_gpu_is_announced_with_the_time_it_will_take() {
 #[test]
 fn a_cancel_on_a_rung_is_heeded_and_leaves_nothing() {
     let tries = AtomicU32::new(0);
-    let rig = Rig::new(move |_, stage| match stage {
+    let rig = WorkerHarness::new(move |_, stage| match stage {
         Stage::Decode if tries.fetch_add(1, Ordering::Relaxed) == 0 => {
             Act::FailBelow(DeviceMemory, OnCpu)
         }
@@ -159,7 +159,7 @@ fn a_cancel_on_a_rung_is_heeded_and_leaves_nothing() {
 
 #[test]
 fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_where_nothing_smaller_is_left() {
-    let rig = Rig::new(always(Stage::Decode, Act::Die));
+    let rig = WorkerHarness::new(always(Stage::Decode, Act::Die));
     rig.is_out_of_memory.store(true, Ordering::Relaxed);
     let err = rig.fails(|_| {});
     assert_eq!(err.kind, JobErrorKind::OutOfMemory);
@@ -169,14 +169,14 @@ fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_where_nothing_sma
 
 #[test]
 fn a_video_without_all_its_frames_is_never_called_finished() {
-    let rig = Rig::new(always(Stage::Decode, Act::LoseFrames));
+    let rig = WorkerHarness::new(always(Stage::Decode, Act::LoseFrames));
     let err = failed(rig.run().1);
     assert!(err.summary.contains("5 decoded frames, found 3"), "{err}");
 }
 
 #[test]
 fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
-    let rig = Rig::new(always(Stage::Denoise, Act::Fail));
+    let rig = WorkerHarness::new(always(Stage::Denoise, Act::Fail));
     assert_eq!(rig.fails(|_| {}).kind, JobErrorKind::BadModel);
     assert_eq!(rig.launches(), 1);
 }

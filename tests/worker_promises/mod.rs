@@ -49,7 +49,7 @@ fn failed(outcome: JobOutcome) -> JobError {
     }
 }
 
-fn paused(rig: &Rig, token: &CancelToken) -> PathBuf {
+fn paused(rig: &WorkerHarness, token: &CancelToken) -> PathBuf {
     rig.wait_for(Stage::Denoise);
     token.pause();
     let (_, outcome) = rig.hear();
@@ -108,14 +108,14 @@ fn resumed(updates: &[JobUpdate]) -> Vec<Stage> {
 }
 
 /// A worker with fake engines and a folder of its own.
-pub(crate) struct Rig {
+pub(crate) struct WorkerHarness {
     handle: WorkerHandle,
     thread: JoinHandle<()>,
     folder: tempfile::TempDir,
     state: FakeState,
 }
 
-impl Deref for Rig {
+impl Deref for WorkerHarness {
     type Target = FakeState;
 
     fn deref(&self) -> &FakeState {
@@ -123,7 +123,7 @@ impl Deref for Rig {
     }
 }
 
-impl Rig {
+impl WorkerHarness {
     fn new(script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static) -> Self {
         Self::in_folder(tempfile::tempdir().unwrap(), script)
     }
@@ -291,7 +291,7 @@ impl Rig {
 
 #[test]
 fn a_job_walks_its_recipe_and_ends_once() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let (updates, outcome) = rig.run();
     let output = finished(outcome);
     assert!(output.path().exists());
@@ -306,7 +306,7 @@ fn a_job_walks_its_recipe_and_ends_once() {
 #[test]
 fn engine_that_dies_in_any_stage_is_replaced_and_the_job_resumes_there() {
     for dying in [EncodeText, Denoise, Unload, Decode] {
-        let rig = Rig::new(first(1, dying, Act::Die));
+        let rig = WorkerHarness::new(first(1, dying, Act::Die));
         let (updates, outcome) = rig.run();
         let output = finished(outcome);
         assert_eq!(output.video.frames.len(), 5, "{dying:?}");
@@ -325,7 +325,7 @@ fn engine_that_dies_in_any_stage_is_replaced_and_the_job_resumes_there() {
 
 #[test]
 fn remaining_time_counts_only_steps_of_the_current_stage() {
-    let rig = Rig::new(|_, stage| match stage {
+    let rig = WorkerHarness::new(|_, stage| match stage {
         Stage::DenoiseLow => Act::GoOn,
         _ => Act::Work,
     });
@@ -347,7 +347,7 @@ fn remaining_time_counts_only_steps_of_the_current_stage() {
 
 #[test]
 fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works() {
-    let rig = Rig::new(first(2, Stage::Denoise, Act::Die));
+    let rig = WorkerHarness::new(first(2, Stage::Denoise, Act::Die));
     let err = rig.fails(|_| {});
     assert_eq!(err.kind, JobErrorKind::EngineLost);
     assert!(err.summary.contains("Denoising"), "{err}");
@@ -361,7 +361,7 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
 
 #[test]
 fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
-    let rig = Rig::new(always(Stage::Denoise, Act::UntilCancelled));
+    let rig = WorkerHarness::new(always(Stage::Denoise, Act::UntilCancelled));
     let cancel = rig.submit(DeviceChoice::Auto);
     rig.wait_for(Stage::Denoise);
     cancel.cancel();
@@ -375,7 +375,7 @@ fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
 
 #[test]
 fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_works() {
-    let rig = Rig::impatient(first(1, Stage::Denoise, Act::Hang));
+    let rig = WorkerHarness::impatient(first(1, Stage::Denoise, Act::Hang));
     let cancel = rig.submit(DeviceChoice::Auto);
     rig.wait_for(Stage::Denoise);
     cancel.cancel();
@@ -386,7 +386,7 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
 
 #[test]
 fn a_panic_fails_that_job_only() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     rig.submit(DeviceChoice::Cuda(99));
     let err = failed(rig.hear().1);
     assert_eq!(err.kind, JobErrorKind::Internal);
@@ -395,7 +395,7 @@ fn a_panic_fails_that_job_only() {
 
 #[test]
 fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
-    let rig = Rig::new(always(Stage::Denoise, Act::Flood));
+    let rig = WorkerHarness::new(always(Stage::Denoise, Act::Flood));
     rig.submit(DeviceChoice::Auto);
     // Nobody reads while 4,000 lossy updates arrive: the worker must not wait for room for them.
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -413,7 +413,7 @@ fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
 #[test]
 fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
     for act in [Act::UntilCancelled, Act::Hang] {
-        let rig = Rig::impatient(always(Stage::Denoise, act));
+        let rig = WorkerHarness::impatient(always(Stage::Denoise, act));
         rig.submit(DeviceChoice::Auto);
         rig.wait_for(Stage::Denoise);
         drop(rig.handle);
@@ -423,7 +423,7 @@ fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
 
 #[test]
 fn a_libtorch_chosen_between_two_jobs_counts_for_the_second() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     rig.run();
     rig.run();
     assert_eq!(rig.launches(), 1, "the engine is kept");
@@ -434,7 +434,7 @@ fn a_libtorch_chosen_between_two_jobs_counts_for_the_second() {
 
 #[test]
 fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     std::fs::create_dir(rig.folder.path().join("video.mp4")).unwrap();
     assert_eq!(rig.fails(|_| {}).kind, JobErrorKind::InvalidRequest);
     assert_eq!(rig.launches(), 0);
@@ -442,7 +442,7 @@ fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
 
 #[test]
 fn each_job_computed_on_the_cpu_instead_of_a_gpu_warns_once() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let problem = "libtorch_hip.so could not be loaded: libhipblas.so.3 is missing";
     *rig.gpu_problem.lock().unwrap() = Some(problem.to_owned());
     for _ in 0..2 {

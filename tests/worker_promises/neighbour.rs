@@ -19,12 +19,12 @@ fn taken_gib(proc: &Path, taken: u64) {
 
 /// A worker on a machine of which `taken` GiB are taken as soon as the first job is at this stage, where the engine does
 /// `act`; and where that machine tells of itself.
-fn crowded_at(full: Stage, taken: u64, act: Act) -> (Rig, PathBuf) {
+fn crowded_at(full: Stage, taken: u64, act: Act) -> (WorkerHarness, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let proc = folder.path().join("proc");
     taken_gib(&proc, 2);
     let (seen, script) = (proc.clone(), nth(full, 0, act));
-    let rig = Rig::in_folder(folder, move |launch, stage| {
+    let rig = WorkerHarness::in_folder(folder, move |launch, stage| {
         let act = script(launch, stage);
         if act != Act::Work {
             taken_gib(&seen, taken);
@@ -38,16 +38,16 @@ fn crowded_at(full: Stage, taken: u64, act: Act) -> (Rig, PathBuf) {
     (rig, proc)
 }
 
-fn crowded() -> (Rig, PathBuf) {
+fn crowded() -> (WorkerHarness, PathBuf) {
     crowded_at(Stage::Denoise, 10, Act::UntilCancelled)
 }
 
-fn until_it_waits(rig: &Rig) -> (CancelToken, String) {
+fn until_it_waits(rig: &WorkerHarness) -> (CancelToken, String) {
     let token = rig.submit(DeviceChoice::Auto);
     (token, hear_it_wait(rig))
 }
 
-fn hear_it_wait(rig: &Rig) -> String {
+fn hear_it_wait(rig: &WorkerHarness) -> String {
     loop {
         match rig.handle.wait().expect("the worker lives").update {
             JobUpdate::Waiting(crowded) => return crowded.to_string(),

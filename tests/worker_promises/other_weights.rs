@@ -26,13 +26,13 @@ fn change(file: &Path) -> Vec<u8> {
     old
 }
 
-fn paused(rig: &Rig, ask: impl FnOnce(&mut GenerateRequest)) -> PathBuf {
+fn paused(rig: &WorkerHarness, ask: impl FnOnce(&mut GenerateRequest)) -> PathBuf {
     let token = rig.submit_with(DeviceChoice::Auto, ask);
     super::paused(rig, &token)
 }
 
 /// Whether a paused job is refused after a file of it changed, and goes on when the file is as it was.
-fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, part: &str) {
+fn assert_refused_until_it_is_back(rig: &WorkerHarness, job: &Path, file: &Path, part: &str) {
     let old = change(file);
     let err = failed(rig.resume(job).1);
     assert_eq!(err.kind, JobErrorKind::BadModel);
@@ -45,7 +45,7 @@ fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, part: &st
 }
 
 /// A tiny model's transformer and a LoRA for it in the rig's folder; the LoRA.
-fn lora_in(rig: &Rig) -> LoraChoice {
+fn lora_in(rig: &WorkerHarness) -> LoraChoice {
     let name = "transformer/diffusion_pytorch_model.safetensors";
     let transformer = rig.folder.path().join(name);
     fs::create_dir(transformer.parent().unwrap()).unwrap();
@@ -123,7 +123,7 @@ fn new_engine_or_fallback_does_not_continue_with_a_changed_lora() {
     for act in [Act::Die, out_of_memory] {
         let folder = tempfile::tempdir().unwrap();
         let (path, changed) = (folder.path().join("style.safetensors"), Once::new());
-        let rig = Rig::in_folder(folder, move |launch, stage| {
+        let rig = WorkerHarness::in_folder(folder, move |launch, stage| {
             if launch == 0 && stage == Stage::Denoise {
                 changed.call_once(|| drop(change(&path)));
                 return act;

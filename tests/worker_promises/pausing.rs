@@ -5,8 +5,8 @@ use safelight_core::compute::{AttentionChoice, ComputeOptions};
 use crate::worker_promises::prelude::*;
 
 /// A worker whose first engine to denoise works on until it is stopped.
-pub(crate) fn rig() -> Rig {
-    Rig::new(nth(Stage::Denoise, 0, Act::UntilCancelled))
+pub(crate) fn rig() -> WorkerHarness {
+    WorkerHarness::new(nth(Stage::Denoise, 0, Act::UntilCancelled))
 }
 
 #[test]

@@ -10,5 +10,5 @@ pub use safelight_core::media;
 
 pub(super) use super::fake_engine::Act;
 pub(super) use super::{
-    Rig, always, failed, finished, first, nth, only_job, paused, resumed, warnings,
+    WorkerHarness, always, failed, finished, first, nth, only_job, paused, resumed, warnings,
 };

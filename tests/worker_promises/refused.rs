@@ -9,7 +9,7 @@ use crate::worker_promises::prelude::*;
 const LARGE: u32 = 16_000;
 
 /// Why the job that was asked for is refused.
-fn refusal(rig: &Rig) -> JobError {
+fn refusal(rig: &WorkerHarness) -> JobError {
     let err = failed(rig.hear().1);
     assert_eq!(rig.launches(), 0, "{err}");
     assert_eq!(rig.job_folders(), 0, "{err}");
@@ -18,7 +18,7 @@ fn refusal(rig: &Rig) -> JobError {
 
 #[test]
 fn a_job_that_no_disk_has_room_for_is_refused() {
-    let rig = Rig::new(|_, _| Act::Fail);
+    let rig = WorkerHarness::new(|_, _| Act::Fail);
     let out = rig.folder.path().join("large.webp");
     let asked = out.clone();
     rig.submit_with(DeviceChoice::Auto, |request| {
@@ -40,7 +40,7 @@ fn a_job_that_no_disk_has_room_for_is_refused() {
 
 #[test]
 fn a_video_too_long_for_the_results_size_is_refused_before_it_is_decoded() {
-    let rig = Rig::new(|_, _| Act::Fail);
+    let rig = WorkerHarness::new(|_, _| Act::Fail);
     let video = old_video(rig.folder.path(), 32, 32);
     // Whoever decodes it says so.
     let damaged = rig.folder.path().join("old_0002.png");

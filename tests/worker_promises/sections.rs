@@ -11,7 +11,7 @@ use safelight_core::job_update::SectionMade;
 
 use crate::worker_promises::prelude::*;
 
-impl Rig {
+impl WorkerHarness {
     pub(crate) fn resume(&self, folder: &Path) -> (Vec<JobUpdate>, JobOutcome) {
         self.resume_to(folder, |_| {})
     }
@@ -63,7 +63,7 @@ fn range(section: u8, frames: std::ops::Range<u8>) -> Vec<u8> {
 
 #[test]
 fn video_grows_back_to_front_and_is_saved_after_every_section() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let (updates, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
     let output = finished(outcome);
     let made = sections_of(&updates);
@@ -84,7 +84,7 @@ fn video_grows_back_to_front_and_is_saved_after_every_section() {
 
 #[test]
 fn a_video_grows_front_to_back_for_f1() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let (updates, outcome) = rig.run_with(in_sections(2, SectionOrder::F1));
     let output = finished(outcome);
     assert_eq!(greys(&sections_of(&updates)[0].video), range(0, 0..9));
@@ -94,7 +94,7 @@ fn a_video_grows_front_to_back_for_f1() {
 
 #[test]
 fn the_video_so_far_can_be_played_from_its_file_while_the_next_section_is_made() {
-    let rig = Rig::new(nth(Stage::Denoise, 2, Act::UntilCancelled));
+    let rig = WorkerHarness::new(nth(Stage::Denoise, 2, Act::UntilCancelled));
     let out = rig.folder.path().join("video.mp4");
     let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(4, SectionOrder::Original));
     wait_for_frames(&out, 13);
@@ -122,7 +122,7 @@ fn wait_for_frames(path: &Path, num_frames: usize) {
 
 #[test]
 fn a_job_that_is_cancelled_before_its_first_section_is_there_leaves_nothing() {
-    let rig = Rig::new(nth(Stage::Denoise, 0, Act::UntilCancelled));
+    let rig = WorkerHarness::new(nth(Stage::Denoise, 0, Act::UntilCancelled));
     let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(2, SectionOrder::F1));
     rig.wait_for(Stage::Denoise);
     cancel.cancel();
@@ -139,7 +139,7 @@ fn an_engine_that_dies_costs_the_running_section_alone() {
         (Unload, 1, &[(Unload, 1)]),
         (Decode, 1, &[(Unload, 1), (Decode, 1)]),
     ] {
-        let rig = Rig::new(nth(dying, time, Act::Die));
+        let rig = WorkerHarness::new(nth(dying, time, Act::Die));
         let output = rig.finishes(in_sections(3, SectionOrder::Original));
         let third = [range(2, 0..17), range(1, 5..13)].concat();
         assert_eq!(greys(&output.video), third, "{dying:?}");
@@ -155,7 +155,7 @@ fn an_engine_that_dies_costs_the_running_section_alone() {
 fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_not_two_in_one() {
     let dies_at = |times: &'static [u32]| {
         let count = AtomicU32::new(0);
-        Rig::new(move |_, asked| {
+        WorkerHarness::new(move |_, asked| {
             let is_denoise = asked == Stage::Denoise;
             let dies = is_denoise && times.contains(&count.fetch_add(1, Ordering::Relaxed));
             if dies { Act::Die } else { Act::Work }
@@ -169,11 +169,11 @@ fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_n
 
 #[test]
 fn job_resumes_from_its_last_section_after_a_program_restart() {
-    let rig = Rig::new(nth(Stage::Denoise, 2, Act::Fail));
+    let rig = WorkerHarness::new(nth(Stage::Denoise, 2, Act::Fail));
     rig.fails(in_sections(4, SectionOrder::Original));
     let folder = only_job(&rig.folder.path().join("jobs")).path().to_owned();
 
-    let next = Rig::in_folder(rig.folder, |_, _| Act::Work);
+    let next = WorkerHarness::in_folder(rig.folder, |_, _| Act::Work);
     let (updates, outcome) = next.resume(&folder);
     let output = finished(outcome);
     // What was denoised is only decoded again.
@@ -190,7 +190,7 @@ fn job_resumes_from_its_last_section_after_a_program_restart() {
 
 #[test]
 fn a_section_without_all_its_frames_is_never_called_finished() {
-    let rig = Rig::new(nth(Stage::Decode, 1, Act::LoseFrames));
+    let rig = WorkerHarness::new(nth(Stage::Decode, 1, Act::LoseFrames));
     let err = rig.fails(in_sections(3, SectionOrder::Original));
     let text = "expected 13 decoded frames of section 2 and 5 before, found 3 and 5";
     assert_eq!(err.summary, text);
@@ -198,7 +198,7 @@ fn a_section_without_all_its_frames_is_never_called_finished() {
 
 #[test]
 fn the_time_left_counts_the_sections_that_are_still_to_come() {
-    let rig = Rig::new(nth(Stage::Denoise, 0, Act::GoOn));
+    let rig = WorkerHarness::new(nth(Stage::Denoise, 0, Act::GoOn));
     let (updates, _) = rig.run_with(in_sections(3, SectionOrder::F1));
     let first = updates.iter().find_map(|update| match update {
         JobUpdate::Step {

@@ -6,7 +6,7 @@ use safelight_core::settings::AppPaths;
 use crate::worker_promises::pausing;
 use crate::worker_promises::prelude::*;
 
-fn wildcard(rig: &Rig, lines: &str) {
+fn wildcard(rig: &WorkerHarness, lines: &str) {
     let folder = AppPaths::under(rig.folder.path()).wildcards();
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("colour.txt"), lines).unwrap();
@@ -21,7 +21,7 @@ fn unsettled(request: &mut GenerateRequest) {
 
 #[test]
 fn prompts_and_names_are_settled_before_the_first_stage_and_reported() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     wildcard(&rig, "red");
     let (updates, outcome) = rig.run_with(unsettled);
     let JobUpdate::Settled { request, notices } = &updates[0] else {
@@ -45,7 +45,7 @@ fn prompts_and_names_are_settled_before_the_first_stage_and_reported() {
 
 #[test]
 fn a_job_that_cannot_be_settled_fails_before_an_engine_starts() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let err = rig.fails(unsettled);
     let said = "there is no wildcard file colour.txt";
     assert!(err.summary.starts_with(said), "{err}");
@@ -75,7 +75,7 @@ fn a_resumed_job_is_made_as_it_was_settled() {
 
 #[test]
 fn an_automatic_name_that_is_taken_is_numbered_and_a_given_one_is_kept() {
-    let rig = Rig::working();
+    let rig = WorkerHarness::working();
     let out = rig.folder.path().join("video.mp4");
     fs::write(&out, "of somebody").unwrap();
     let automatic = rig.finishes(|request| request.is_out_automatic = true);

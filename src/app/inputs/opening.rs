@@ -84,7 +84,7 @@ pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
     caught(read).unwrap_or_else(|| {
         let text = format!("{NOT_SURVIVED}: {}", path.display());
-        Err(JobError::new(JobErrorKind::InvalidRequest, text)
+        Err(JobError::invalid(text)
             .advise("Choose another file, or save this one again in another program"))
     })
 }
@@ -308,7 +308,7 @@ fn is_video_with_settings(path: &Path) -> bool {
 fn images_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     let refused = |what: String| {
         let text = format!("{what}: {}", folder.display());
-        JobError::new(JobErrorKind::InvalidRequest, text)
+        JobError::invalid(text)
     };
     let unreadable = |err: io::Error| refused(format!("the folder cannot be read ({err})"));
     let mut images = Vec::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::fitting::{FoundLora, LoraFit, LoraMatcher, find};
-use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError, JobErrorKind};
+use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError};
 use safelight_core::lora::{CheckedLora, LoraCoverage};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, Settings};
@@ -159,8 +159,8 @@ impl LoraLibrary {
             LoraFit::Gone => Some("there is no such file".to_owned()),
         };
         if let Some(reason) = reason {
-            let err = JobError::new(JobErrorKind::InvalidRequest, reason)
-                .advise(format!("The file is {}", found.path.display()));
+            let err =
+                JobError::invalid(reason).advise(format!("The file is {}", found.path.display()));
             let is_model = err.summary.contains("is not a LoRA, but")
                 && !err.summary.contains("no known model");
             let action = is_model.then(|| NoticeAction::use_model(found.path));

@@ -58,7 +58,7 @@ fn fitted(
     let MaskCommand::Extend(wanted) = command else {
         return Ok(command);
     };
-    let refused = |what: String| JobError::new(JobErrorKind::InvalidRequest, what);
+    let refused = |what: String| JobError::invalid(what);
     let Some(spec) = cx.model() else {
         return Err(refused(
             "choose a model first, which says what sizes can be made".to_owned(),

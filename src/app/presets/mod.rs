@@ -126,8 +126,8 @@ impl OwnPresets {
         let broken = loaded
             .error
             .map(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err));
-        let problems = (!loaded.problems.is_empty())
-            .then(|| JobError::new(JobErrorKind::InvalidRequest, loaded.problems.join("; ")));
+        let problems =
+            (!loaded.problems.is_empty()).then(|| JobError::invalid(loaded.problems.join("; ")));
         for card in broken.into_iter().chain(problems) {
             let card = card.advise(
                 "Correct the file, then open the preset menu. Safelight does not change the file \

@@ -223,7 +223,7 @@ impl JobQueue {
                 let first = errors.into_iter().next();
                 let why = first.map_or_else(String::new, |err| err.message);
                 let what = format!("{why}: {}", path.display());
-                JobError::new(JobErrorKind::InvalidRequest, what)
+                JobError::invalid(what)
             })?;
             Ok((made, input.thumb))
         });
@@ -255,7 +255,7 @@ fn say_refused(errors: &[FieldError], cx: &mut AppContext) {
         } else {
             "Nothing was added to the queue. Correct this in the form, then press Generate again"
         };
-        let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; ")).advise(advice);
+        let err = JobError::invalid(unsaid.join("; ")).advise(advice);
         cx.tell_about(NoticeCause::Form, NoticeSeverity::Error, err);
     }
 }

@@ -251,7 +251,7 @@ fn fill(
         )
     };
     let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
-    let mut card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
+    let mut card = JobError::invalid(summary).advise(said.join(".\n"));
     if notes.len() > MAX_SAID {
         card = card.detail(notes.join("\n"));
     }

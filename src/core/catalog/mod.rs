@@ -66,8 +66,8 @@ pub struct ModelCatalog {
     entries: Vec<ModelEntry>,
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
-    /// Transformers or folders of models with problems, and the sentences of those.
-    affected: Vec<(PathBuf, String)>,
+    /// Transformers or folders of models with problems, and the indices of those.
+    affected: Vec<(PathBuf, usize)>,
     /// Components in the searched folders.
     known: KnownComponents,
 }
@@ -273,8 +273,8 @@ impl ModelCatalog {
             Ok(spec) => self.available.push(spec),
             Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
             Err(err) => {
-                self.affected.push((place.to_owned(), err.to_string()));
-                self.note(err);
+                let problem = self.note(err);
+                self.affected.push((place.to_owned(), problem));
                 if let Some(entry) = self.entries.iter().find(|entry| is_named(entry)) {
                     self.broken.push((entry.id.clone(), place.to_owned()));
                 }
@@ -282,12 +282,16 @@ impl ModelCatalog {
         }
     }
 
-    /// Notes what is wrong with a model, once where several share a part that is.
-    fn note(&mut self, problem: CatalogError) {
+    /// Notes what is wrong with a model, once where several share a damaged part, and returns its index.
+    fn note(&mut self, problem: CatalogError) -> usize {
         let text = problem.to_string();
-        if !self.problems.iter().any(|noted| noted.to_string() == text) {
-            self.problems.push(problem);
-        }
+        let mut noted = self.problems.iter();
+        noted
+            .position(|noted| noted.to_string() == text)
+            .unwrap_or_else(|| {
+                self.problems.push(problem);
+                self.problems.len() - 1
+            })
     }
 
     /// Offers single transformer files, two experts as one model.
@@ -301,7 +305,7 @@ impl ModelCatalog {
         for place in foreign.iter().take(MAX_SINGLE_FILES) {
             match identify::foreign_file(place) {
                 err @ CatalogError::Unsupported { .. } => self.unsupported.push(err),
-                err => self.note(err),
+                err => _ = self.note(err),
             }
         }
         if transformers.len() > MAX_SINGLE_FILES {

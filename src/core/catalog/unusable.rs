@@ -45,9 +45,8 @@ impl ModelCatalog {
     /// All files there and cannot be used: each model once, by its transformer's file or its folder.
     pub fn unusable(&self) -> Vec<UnusableModel> {
         let problems = self.problems.iter().chain(&self.unsupported);
-        let models = problems.flat_map(|problem| {
-            let summary = problem.to_string();
-            let of_it = self.affected.iter().filter(|(_, text)| *text == summary);
+        let models = problems.enumerate().flat_map(|(index, problem)| {
+            let of_it = self.affected.iter().filter(|(_, own)| *own == index);
             let mut places: Vec<&Path> = of_it.map(|(place, _)| place.as_path()).collect();
             if places.is_empty() {
                 places.extend(problem.path());

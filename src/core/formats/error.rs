@@ -44,6 +44,8 @@ pub enum CatalogError {
         what: String,
         example: &'static str,
         found: String,
+        /// Its storage cannot be read.
+        is_unreadable: bool,
         path: PathBuf,
     },
     /// One of two experts is not there, or is of another kind.

@@ -112,11 +112,12 @@ mod tests {
         let info = video_info(&path).unwrap();
         let source = InputMedia::Video(SourceVideo { path, info });
         let first = first_of(&source).unwrap();
-        let wish: OutpaintRequest = "right=8,top=8,overlap=0".parse().unwrap();
-        let mask = extend_image(&first, None, wish, OutpaintFill::Gray)
+        let requested: OutpaintRequest = "right=8,top=8,overlap=0".parse().unwrap();
+        let mask = extend_image(&first, None, requested, OutpaintFill::Gray)
             .unwrap()
             .mask;
-        let made = write_extended_video(folder.path(), &source, 5, wish.margins, &mask).unwrap();
+        let made =
+            write_extended_video(folder.path(), &source, 5, requested.margins, &mask).unwrap();
         let (InputMedia::Video(video), mask_file) = made else {
             panic!("five frames are a video");
         };

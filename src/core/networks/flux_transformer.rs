@@ -5,7 +5,7 @@
 
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
-    SINGLE, StreamShape, ToldShape,
+    ModulationInputs, SINGLE, StreamShape,
 };
 use crate::networks::prelude::*;
 
@@ -92,7 +92,7 @@ impl FluxTransformerConfig {
         let dim = self.dim();
         schema.linear("img_in", dim, self.in_channels);
         schema.linear("txt_in", dim, self.joint_attention_dim);
-        schema.in_f32(|schema| stream_blocks::add_embedders(schema, dim, self.told()));
+        schema.in_f32(|schema| stream_blocks::add_embedders(schema, dim, self.modulation_inputs()));
         stream_blocks::add_blocks(schema, self.streams());
     }
 
@@ -107,11 +107,16 @@ impl FluxTransformerConfig {
 
     pub fn streams(&self) -> StreamShape {
         let blocks = [self.num_layers, self.num_single_layers];
-        StreamShape::own(self.dim(), self.attention_head_dim, blocks, self.told())
+        StreamShape::own(
+            self.dim(),
+            self.attention_head_dim,
+            blocks,
+            self.modulation_inputs(),
+        )
     }
 
-    pub fn told(&self) -> ToldShape {
-        ToldShape {
+    pub fn modulation_inputs(&self) -> ModulationInputs {
+        ModulationInputs {
             pooled: self.pooled_projection_dim,
             guidance_embeds: self.guidance_embeds,
         }

@@ -7,7 +7,8 @@
 
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
-    HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, ToldShape,
+    HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, ModulationInputs, SINGLE, SINUSOIDS,
+    StreamShape,
 };
 use crate::networks::prelude::*;
 
@@ -173,12 +174,17 @@ impl FramePackTransformerConfig {
         let blocks = [self.num_layers, self.num_single_layers];
         StreamShape {
             mlp_dim: (self.dim() as f64 * self.mlp_ratio) as i64,
-            ..StreamShape::own(self.dim(), self.attention_head_dim, blocks, self.told())
+            ..StreamShape::own(
+                self.dim(),
+                self.attention_head_dim,
+                blocks,
+                self.modulation_inputs(),
+            )
         }
     }
 
-    pub fn told(&self) -> ToldShape {
-        ToldShape {
+    pub fn modulation_inputs(&self) -> ModulationInputs {
+        ModulationInputs {
             pooled: self.pooled_projection_dim,
             guidance_embeds: self.guidance_embeds,
         }
@@ -214,7 +220,7 @@ impl FramePackTransformerConfig {
         schema.linear("image_projection.up", middle, self.image_proj_dim);
         schema.linear("image_projection.down", dim, middle);
         schema.in_f32(|schema| {
-            stream_blocks::add_embedders(schema, dim, self.told());
+            stream_blocks::add_embedders(schema, dim, self.modulation_inputs());
             schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
             let outputs = PATCH * PATCH * self.out_channels();
             schema.linear("final_layer.linear", outputs, dim);

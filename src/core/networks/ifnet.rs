@@ -44,7 +44,7 @@ pub struct IfnetConfig {
     /// Channels of a block's output: flows, a mask, and features for the next block.
     pub outputs: i64,
     /// Number of features for the next block.
-    pub told: i64,
+    pub carried: i64,
     /// Features of a frame besides its colours; none before 4.7.
     pub head: Option<IfnetHead>,
 }
@@ -122,10 +122,10 @@ impl IfnetConfig {
         let [_, later, ..] = sizes::<4>(weights, &name(1, "conv0.0.0"))?;
         check_sizes(&[("number of outputs", shuffled), ("number of inputs", later)])?;
         let outputs = shuffled / (SHUFFLE * SHUFFLE);
-        let told = later - LATER_INPUTS - seen;
+        let carried = later - LATER_INPUTS - seen;
         ensure!(
-            outputs >= LEAST_OUTPUTS && (told == 0 || told == outputs - LEAST_OUTPUTS),
-            "the blocks do not fit together: {outputs} channels come of one, {told} of them are for the next"
+            outputs >= LEAST_OUTPUTS && (carried == 0 || carried == outputs - LEAST_OUTPUTS),
+            "the blocks do not fit together: {outputs} channels come of one, {carried} of them are for the next"
         );
         Ok(Self {
             prefix: prefix.to_owned(),
@@ -133,7 +133,7 @@ impl IfnetConfig {
             groups: widths[0] / share.clamp(1, widths[0]),
             widths,
             outputs,
-            told,
+            carried,
             head,
         })
     }
@@ -148,7 +148,7 @@ impl IfnetConfig {
         let seen = 2 * self.head.as_ref().map_or(0, |head| head.features);
         match number {
             0 => FIRST_INPUTS + seen,
-            _ => LATER_INPUTS + seen + self.told,
+            _ => LATER_INPUTS + seen + self.carried,
         }
     }
 
@@ -178,7 +178,7 @@ impl IfnetConfig {
         let (width, end) = (self.widths[0], *self.widths.last()?);
         let head = self.head.as_ref();
         let head = head.map(|head| (head.layers.as_slice(), head.features));
-        Some(match (head, self.widths.len(), self.told) {
+        Some(match (head, self.widths.len(), self.carried) {
             (None, 4, 0) if self.outputs == LEAST_OUTPUTS => "4.5",
             (None, 4, 0) => "4.6",
             (Some(([_, _], _)), 4, 0) => "4.7 to 4.9",

@@ -4,8 +4,8 @@
 //! with those of Flux's double blocks, of which alone it is built.
 
 use super::stream_blocks::{
-    self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, HEAD_DIM, SINUSOIDS,
-    StreamShape, ToldShape,
+    self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, HEAD_DIM,
+    ModulationInputs, SINUSOIDS, StreamShape,
 };
 use crate::networks::prelude::*;
 
@@ -91,7 +91,7 @@ impl DenoiserConfig for QwenImageTransformerConfig {
 impl QwenImageTransformerConfig {
     pub fn streams(&self) -> StreamShape {
         // Of the timestep alone.
-        let told = ToldShape {
+        let modulation_inputs = ModulationInputs {
             pooled: 0,
             guidance_embeds: false,
         };
@@ -99,7 +99,7 @@ impl QwenImageTransformerConfig {
             self.dim(),
             self.attention_head_dim,
             [self.num_layers, 0],
-            told,
+            modulation_inputs,
         )
     }
 

@@ -28,7 +28,7 @@ pub struct StreamShape {
     /// Numbers of double and single blocks.
     pub blocks: [i64; 2],
     /// `None` where a network of the family's own makes all modulations.
-    pub told: Option<ToldShape>,
+    pub modulation_inputs: Option<ModulationInputs>,
     /// The blocks of a list share their modulations, nothing has a bias, and the feed-forward part is gated by SiLU: its
     /// first layer gives gates and values. Otherwise layers have biases, and the feed-forward part is of two layers with
     /// GELU.
@@ -37,7 +37,7 @@ pub struct StreamShape {
 
 /// Inputs of the blocks' modulation layers besides the timestep.
 #[derive(Clone, Copy, Debug)]
-pub struct ToldShape {
+pub struct ModulationInputs {
     /// Width of the pooled text.
     pub pooled: i64,
     /// Guidance is an input of the model.
@@ -57,14 +57,14 @@ impl StreamShape {
         dim: i64,
         head_dim: i64,
         blocks: [i64; 2],
-        told: impl Into<Option<ToldShape>>,
+        modulation_inputs: impl Into<Option<ModulationInputs>>,
     ) -> Self {
         Self {
             dim,
             head_dim,
             mlp_dim: 4 * dim,
             blocks,
-            told: told.into(),
+            modulation_inputs: modulation_inputs.into(),
             is_shared: false,
         }
     }
@@ -233,10 +233,10 @@ fn head_norms(schema: &mut Schema, name: &str, head_dim: i64) {
 }
 
 /// Adds the embedders of timestep, pooled text and guidance.
-pub(super) fn add_embedders(schema: &mut Schema, dim: i64, told: ToldShape) {
+pub(super) fn add_embedders(schema: &mut Schema, dim: i64, modulation_inputs: ModulationInputs) {
     embedder(schema, "time_in", dim, SINUSOIDS);
-    embedder(schema, "vector_in", dim, told.pooled);
-    if told.guidance_embeds {
+    embedder(schema, "vector_in", dim, modulation_inputs.pooled);
+    if modulation_inputs.guidance_embeds {
         embedder(schema, "guidance_in", dim, SINUSOIDS);
     }
 }
@@ -248,7 +248,7 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape) {
         head_dim,
         mlp_dim,
         blocks: [double, single],
-        told,
+        modulation_inputs,
         ..
     } = shape;
     let mlp_in = shape.mlp_in();
@@ -261,7 +261,7 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape) {
     schema.blocks(DOUBLE.own, double, |schema| {
         for stream in ["img", "txt"] {
             let name = |part: &str| format!("{stream}_{part}");
-            if told.is_some() {
+            if modulation_inputs.is_some() {
                 schema.modulation(&name("mod.lin"), 6 * dim, dim);
             }
             let parts = [("q", dim), ("k", dim), ("v", dim)];
@@ -273,7 +273,7 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape) {
         }
     });
     schema.blocks(SINGLE.own, single, |schema| {
-        if told.is_some() {
+        if modulation_inputs.is_some() {
             schema.modulation("modulation.lin", 3 * dim, dim);
         }
         if shape.is_shared {

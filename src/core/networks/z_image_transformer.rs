@@ -15,7 +15,7 @@ pub(super) const PATCH: i64 = 2;
 pub const SINUSOIDS: i64 = 256;
 pub const TIME_WIDTH: i64 = 1024;
 /// Width of the timestep's embedding that modulates blocks, in networks that are at least as wide.
-const TOLD_WIDTH: i64 = 256;
+const MODULATION_WIDTH: i64 = 256;
 /// Tokens of an image and of a text are padded to multiples of this.
 pub const TOKENS_MULTIPLE: i64 = 32;
 
@@ -108,7 +108,7 @@ impl TransformerConfig for ZImageTransformerConfig {
     }
 
     fn add_tensors(&self, schema: &mut Schema) {
-        let (dim, told) = (self.dim, self.told_dim());
+        let (dim, modulation_dim) = (self.dim, self.modulation_dim());
         schema.linear("x_embedder", dim, self.token_numbers());
         schema.vector("cap_embedder.0.weight", self.cap_feat_dim);
         // Used once for each text, like the context refiner.
@@ -118,7 +118,7 @@ impl TransformerConfig for ZImageTransformerConfig {
         }
         schema.in_f32(|schema| {
             schema.linear("t_embedder.mlp.0", TIME_WIDTH, SINUSOIDS);
-            schema.linear("t_embedder.mlp.2", told, TIME_WIDTH);
+            schema.linear("t_embedder.mlp.2", modulation_dim, TIME_WIDTH);
         });
         for (list, count) in LISTS.iter().zip(self.block_counts()) {
             // A block that no timestep modulates is used once for each text.
@@ -129,7 +129,7 @@ impl TransformerConfig for ZImageTransformerConfig {
             };
             schema.blocks(list.own, count, |schema| add_block(schema, self, role));
         }
-        schema.modulation("final_layer.adaLN_modulation.1", dim, told);
+        schema.modulation("final_layer.adaLN_modulation.1", dim, modulation_dim);
         schema.linear("final_layer.linear", self.token_numbers(), dim);
     }
 }
@@ -160,8 +160,8 @@ impl ZImageTransformerConfig {
     }
 
     /// Width of the timestep's embedding that modulates blocks.
-    pub fn told_dim(&self) -> i64 {
-        self.dim.min(TOLD_WIDTH)
+    pub fn modulation_dim(&self) -> i64 {
+        self.dim.min(MODULATION_WIDTH)
     }
 }
 
@@ -213,6 +213,6 @@ pub(super) fn add_block(schema: &mut Schema, config: &ZImageTransformerConfig, r
     schema.vector("ffn_norm1.weight", dim);
     schema.vector("ffn_norm2.weight", dim);
     if role == TensorRole::Matrix {
-        schema.modulation("adaLN_modulation.0", 4 * dim, config.told_dim());
+        schema.modulation("adaLN_modulation.0", 4 * dim, config.modulation_dim());
     }
 }

@@ -258,8 +258,12 @@ mod tests {
             let tile = stage.tile.unwrap();
             assert!(tile < last, "{tile} {last}");
             assert!(stage.peak_bytes < stage.whole_bytes);
-            let told = format!("the network runs in tiles of {tile} pixels");
-            assert!(plan.verdict.text.contains(&told), "{}", plan.verdict.text);
+            let carried = format!("the network runs in tiles of {tile} pixels");
+            assert!(
+                plan.verdict.text.contains(&carried),
+                "{}",
+                plan.verdict.text
+            );
             last = tile;
         }
         assert!(!plan_within(Some(GIB)).fits());

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::formats::weights::without_content;
-use crate::job::{JobError, JobErrorKind};
+use crate::job::JobError;
 use crate::media::{self, MediaError, MetadataText};
 
 pub use comfy_export::ComfyWorkflow;
@@ -125,21 +125,21 @@ pub fn says_nothing(path: &Path) -> JobError {
         let maker = graph::unread_maker(&graphs(&values));
         let maker = maker.map_or_else(String::new, |node| format!(": {node} makes its result"));
         let summary = format!("the file {name} holds {UNREAD_GRAPH}{maker}");
-        return JobError::new(JobErrorKind::InvalidRequest, summary)
+        return JobError::invalid(summary)
             .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like. One inside a group node of an older ComfyUI is not read: convert that to a subgraph first");
     }
     if let Some((found, advice)) = without_content(path) {
         let summary = format!("the file {name} is {found}");
-        return JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
+        return JobError::invalid(summary).advise(advice);
     }
     let texts = media::read_texts(path).unwrap_or_default();
     if let Some(fault) = texts.iter().find_map(|text| fields::fault(&text.text)) {
         let summary = format!("the settings in the file {name} are not valid JSON: {fault}");
-        return JobError::new(JobErrorKind::InvalidRequest, summary)
+        return JobError::invalid(summary)
             .advise("Save or download the file again, or correct it in a text editor");
     }
     let summary = format!("the file {name} does not say how it was made");
-    JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files from Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, unless another program or a web site has saved them again")
+    JobError::invalid(summary).advise("Files from Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, unless another program or a web site has saved them again")
 }
 
 /// Settings of the first file next to it that has any.

@@ -32,7 +32,7 @@ fn call(index: usize, step: usize) -> ModelCall {
         step,
         num_steps: STEPS,
         timestep: 0.0,
-        told: Tensor::from(0.0),
+        timestep_tensor: Tensor::from(0.0),
     }
 }
 

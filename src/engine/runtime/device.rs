@@ -182,9 +182,9 @@ impl DeviceRuntime {
             format!("cuda:{index} could not be used: {line}")
         })?);
         let library = gpu_half().ok().map(|(_, library)| library);
-        let told = library.and_then(|library| driver_facts(half, library, index));
+        let reported = library.and_then(|library| driver_facts(half, library, index));
         let DriverFacts { name, pci, class } =
-            facts(half, told, &SystemRoots::of_this_machine().sysfs);
+            facts(half, reported, &SystemRoots::of_this_machine().sysfs);
         OPENED.set((index, class)).ok(); // A process opens one device.
         let total_bytes = memory_counts(device).total;
         Ok(Self {
@@ -205,8 +205,8 @@ impl DeviceRuntime {
 
 /// The version of the libtorch that this process runs on, such as `2.11.0+cu130`.
 pub fn libtorch_version() -> String {
-    let told = libtorch_folder().and_then(|folder| version_of(&folder));
-    told.unwrap_or_else(|| LIBTORCH_VERSION.to_owned())
+    let reported = libtorch_folder().and_then(|folder| version_of(&folder));
+    reported.unwrap_or_else(|| LIBTORCH_VERSION.to_owned())
 }
 
 fn libtorch_words() -> String {
@@ -300,8 +300,8 @@ pub(super) struct DriverFacts {
 }
 
 /// Facts of the opened device: from its driver, completed from the kernel's tables.
-pub(super) fn facts(half: &GpuHalf, told: Option<DriverFacts>, sysfs: &Path) -> DriverFacts {
-    let mut facts = told.unwrap_or_default();
+pub(super) fn facts(half: &GpuHalf, reported: Option<DriverFacts>, sysfs: &Path) -> DriverFacts {
+    let mut facts = reported.unwrap_or_default();
     if half.is_amds()
         && (facts.name.is_empty() || facts.class.is_none())
         && let Some(card) = amdgpu::card_of(sysfs, &facts.pci)

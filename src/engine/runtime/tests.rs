@@ -52,13 +52,13 @@ fn amds_runtime_is_the_one_that_libtorch_runs_on_and_no_second_is_loaded() {
         stubs::compile(&torch.join(name), &stray, &[], false);
     }
     let (half, library) = load_gpu_half(&torch).unwrap();
-    let told = driver_facts(half, &library, 0).unwrap();
+    let reported = driver_facts(half, &library, 0).unwrap();
     let expected = DriverFacts {
         name: "made-up Radeon of the wheel".to_owned(),
         pci: "0000:c4:00.0".to_owned(),
         class: Some(DeviceClass::Unified),
     };
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 
     let libraries = hip_libraries(&torch);
     let mut name = [0; 64];
@@ -120,13 +120,13 @@ fn kernel_tables_supply_gpu_facts_missing_from_the_amd_runtime() {
         class: Some(DeviceClass::Unified),
     };
     assert_eq!(of_kernel, expected);
-    let told = || DriverFacts {
+    let reported = || DriverFacts {
         name: "its own name".to_owned(),
         ..DriverFacts::default()
     };
-    let half_told = facts(hip, Some(told()), root.path());
-    assert_eq!(half_told.name, "its own name");
-    assert_eq!(half_told.class, Some(DeviceClass::Unified));
+    let half_reported = facts(hip, Some(reported()), root.path());
+    assert_eq!(half_reported.name, "its own name");
+    assert_eq!(half_reported.class, Some(DeviceClass::Unified));
     // The card next to an NVIDIA GPU reports nothing of that.
-    assert_eq!(facts(cuda, Some(told()), root.path()), told());
+    assert_eq!(facts(cuda, Some(reported()), root.path()), reported());
 }

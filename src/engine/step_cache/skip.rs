@@ -33,13 +33,13 @@ impl<'a> BlockSkipper<'a> {
     pub fn start(&mut self, xs: &Tensor, modulated: &Tensor) -> Option<Tensor> {
         self.cache?;
         self.before = Some(xs.copy());
-        self.asked(modulated, xs, false)
+        self.cached_hidden(modulated, xs, false)
     }
 
     /// `xs`: what comes of the first block -> what comes of all of them, where that is known without running others
     pub fn first(&mut self, xs: &Tensor) -> Option<Tensor> {
         self.cache.filter(|(cache, _)| cache.runs_first_block())?;
-        let hidden = self.asked(xs, xs, true);
+        let hidden = self.cached_hidden(xs, xs, true);
         if hidden.is_none() {
             self.before = Some(xs.copy());
         }
@@ -53,7 +53,7 @@ impl<'a> BlockSkipper<'a> {
         }
     }
 
-    fn asked(&self, modulated: &Tensor, now: &Tensor, is_first: bool) -> Option<Tensor> {
+    fn cached_hidden(&self, modulated: &Tensor, now: &Tensor, is_first: bool) -> Option<Tensor> {
         let runs_first = |(cache, _): &(&ContextCache, usize)| cache.runs_first_block() == is_first;
         let (cache, call) = self.cache.filter(runs_first)?;
         let signals = BlockSignals {

@@ -4,7 +4,7 @@
 //! Shapes: as in [`streams`](super); `N` timesteps.
 
 use safelight_core::networks::stream_blocks::{
-    SHARED_MODULATIONS, SINUSOIDS, StreamShape, ToldShape,
+    ModulationInputs, SHARED_MODULATIONS, SINUSOIDS, StreamShape,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -39,7 +39,7 @@ impl StreamModulation {
     /// the final layer, in its dtype
     pub fn new(
         shape: &StreamShape,
-        inputs: Option<ToldShape>,
+        inputs: Option<ModulationInputs>,
         w: &Weights,
         last: Option<&Weights>,
     ) -> Result<Self, WeightsError> {

@@ -15,17 +15,20 @@ pub(super) fn settle(
     found: &mut FormProblems,
 ) {
     let name = &spec.name;
-    let wish = &form.sampling;
+    let requested = &form.sampling;
     let default = spec.defaults.sampling.guidance_scale;
     if spec.guidance == GuidanceMode::None {
-        if wish.guidance_scale.is_some_and(|scale| scale != default) {
+        if requested
+            .guidance_scale
+            .is_some_and(|scale| scale != default)
+        {
             let why = format!("The guidance is not used: {name} works without it");
             found.note("guidance", why);
         }
         sampling.guidance_scale = default;
     }
     if !spec.has_two_experts() {
-        if wish.guidance_scale_2.is_some() {
+        if requested.guidance_scale_2.is_some() {
             let why = format!("The low-noise guidance is not used: {name} has only one expert");
             found.note("guidance-2", why);
         }

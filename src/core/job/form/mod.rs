@@ -65,8 +65,8 @@ impl GenerateForm {
             shift: spec.defaults.shift_at(first.0, first.1),
             ..spec.defaults.sampling
         };
-        let wish = preset.map_or(self.sampling, |preset| self.sampling.or(preset.sampling));
-        let mut sampling = wish.over(defaults);
+        let requested = preset.map_or(self.sampling, |preset| self.sampling.or(preset.sampling));
+        let mut sampling = requested.over(defaults);
         guidance::settle(self, spec, &mut sampling, &mut found);
         sampling.dynamic_shift = ranges::dynamic_shift(self, spec, &mut found);
         sampling.strength = images::strength(self, spec, sampling.num_steps, &mut found);

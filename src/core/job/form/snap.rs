@@ -10,27 +10,34 @@ use crate::model::{ModelSpec, SizeLimits, nearest_multiple, usable_aspect};
 /// Width and height. Given edges snap; those that are not given come from the aspect of the image or video where the
 /// model can make that, else from the model's defaults.
 pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> (u32, u32) {
-    let wish = wish(form, spec);
+    let requested = requested_size(form, spec);
     let before = found.errors.len();
-    for (field, edge) in [("width", wish.0), ("height", wish.1)] {
+    for (field, edge) in [("width", requested.0), ("height", requested.1)] {
         if let Some(message) = edge_problem(spec, field, edge) {
             found.fail(field, message);
         }
     }
     if found.errors.len() > before {
-        return wish;
+        return requested;
     }
     let limits = &spec.limits;
-    if pixels(wish) > limits.max_pixels {
+    if pixels(requested) > limits.max_pixels {
         let text = format!(
             "the size must be at most {} pixels for {}, not {}×{}",
-            limits.max_pixels, spec.name, wish.0, wish.1
+            limits.max_pixels, spec.name, requested.0, requested.1
         );
         found.fail("width", text);
-        return wish;
+        return requested;
     }
-    let snapped = snapped(wish, (spec.defaults.width, spec.defaults.height), limits);
-    for (field, from, to) in [("width", wish.0, snapped.0), ("height", wish.1, snapped.1)] {
+    let snapped = snapped(
+        requested,
+        (spec.defaults.width, spec.defaults.height),
+        limits,
+    );
+    for (field, from, to) in [
+        ("width", requested.0, snapped.0),
+        ("height", requested.1, snapped.1),
+    ] {
         if from != to {
             let multiple = limits.size_multiple.max(1);
             let text = format!(
@@ -78,7 +85,7 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
 }
 
 /// Requested size, before the model's rules.
-fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
+fn requested_size(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     let source = form.inputs.size();
     let default = (spec.defaults.width, spec.defaults.height);
     let aspect = source.map(|(width, height)| f64::from(width) / f64::from(height.max(1)));
@@ -152,7 +159,7 @@ fn edge_problem(spec: &ModelSpec, field: &str, edge: u32) -> Option<String> {
 /// The nearest size within the limits: of the two multiples on either side of each edge the nearer one, and never more
 /// pixels than permitted. Of pairs that are as near, the model's default size in either orientation, then the one that
 /// keeps the aspect, then the smaller one.
-fn snapped(wish: (u32, u32), default: (u32, u32), limits: &SizeLimits) -> (u32, u32) {
+fn snapped(requested: (u32, u32), default: (u32, u32), limits: &SizeLimits) -> (u32, u32) {
     let candidates = |edge: u32| {
         let multiple = limits.size_multiple.max(1);
         let largest = largest_edge(limits).max(multiple);
@@ -165,15 +172,15 @@ fn snapped(wish: (u32, u32), default: (u32, u32), limits: &SizeLimits) -> (u32, 
     };
     let aspect = |size: (u32, u32)| f64::from(size.0) / f64::from(size.1.max(1));
     let distance = |size: (u32, u32)| {
-        let moved = wish.0.abs_diff(size.0) + wish.1.abs_diff(size.1);
+        let moved = requested.0.abs_diff(size.0) + requested.1.abs_diff(size.1);
         let is_default = size == default || (size.1, size.0) == default;
         // In twentieths: smaller differences between aspect ratios are invisible.
-        let stretched = ((aspect(size) / aspect(wish)).ln().abs() * 20.0).round();
+        let stretched = ((aspect(size) / aspect(requested)).ln().abs() * 20.0).round();
         (moved, !is_default, stretched, pixels(size))
     };
     let mut best = None;
-    for width in candidates(wish.0) {
-        for height in candidates(wish.1) {
+    for width in candidates(requested.0) {
+        for height in candidates(requested.1) {
             let size = (width, height);
             let is_better = best.is_none_or(|best| distance(size) < distance(best));
             if pixels(size) <= limits.max_pixels && is_better {
@@ -181,7 +188,7 @@ fn snapped(wish: (u32, u32), default: (u32, u32), limits: &SizeLimits) -> (u32, 
             }
         }
     }
-    best.unwrap_or(wish)
+    best.unwrap_or(requested)
 }
 
 /// The number of frames: as given, else one for a `.png` or `.jpg`, else the model's default; of the form that
@@ -200,25 +207,25 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProb
         Some(frames) => frames.min(spec.defaults.num_frames),
         None => spec.defaults.num_frames,
     };
-    let wish = form.num_frames.unwrap_or(default);
+    let requested = form.num_frames.unwrap_or(default);
     let stride = spec.limits.frame_stride.max(1);
     let largest = spec.limits.max_frames.saturating_sub(1) / stride * stride + 1;
-    if wish == 0 || wish >= largest.saturating_add(stride) {
+    if requested == 0 || requested >= largest.saturating_add(stride) {
         let text = format!(
-            "the number of frames must be {stride}n+1 and at most {largest} for {}, not {wish}",
+            "the number of frames must be {stride}n+1 and at most {largest} for {}, not {requested}",
             spec.name
         );
         found.fail("frames", text);
-        return wish;
+        return requested;
     }
-    let times = (wish - 1).saturating_add(stride / 2) / stride;
+    let times = (requested - 1).saturating_add(stride / 2) / stride;
     let nearest = (times * stride + 1).min(largest);
     if let Some(frames) = source {
-        return of_source(frames, (wish, nearest), spec, found);
+        return of_source(frames, (requested, nearest), spec, found);
     }
-    if nearest != wish {
+    if nearest != requested {
         let text = format!(
-            "The number of frames was changed from {wish} to {nearest}: {} makes {stride}n+1 of them, up to {largest}",
+            "The number of frames was changed from {requested} to {nearest}: {} makes {stride}n+1 of them, up to {largest}",
             spec.name
         );
         found.note("frames", text);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::formats::sorted_entries;
 use crate::formats::weights::{WeightSet, is_pickle, pickle_instead};
-use crate::library::component_search::wanted::{ComponentQuery, UNREADABLE, WantedTokenizer};
+use crate::library::component_search::wanted::{ComponentQuery, WantedTokenizer};
 use crate::library::names::{model_words, possible_side};
 use crate::library::{ComponentCandidate, ComponentLibrary, WeightFileRole, place_of, tokenizer};
 use crate::model::{CatalogError, ComponentOverrides, ModelComponent, ModelFiles};
@@ -128,8 +128,10 @@ impl<'a> ComponentSearch<'a> {
                 match wanted.check(&place) {
                     Ok(()) => return Ok(place),
                     // Of another model, whose folder is shared: this model's part is missing.
-                    Err(CatalogError::WrongCompanion { found, .. })
-                        if !found.starts_with(UNREADABLE) => {}
+                    Err(CatalogError::WrongCompanion {
+                        is_unreadable: false,
+                        ..
+                    }) => {}
                     Err(err) => first_error = first_error.or(Some(err)),
                 }
             }

@@ -69,20 +69,21 @@ impl ComponentQuery<'_> {
             other => other?,
         };
         if let Some(storage) = storage::unreadable(&weights) {
-            let found = format!("{UNREADABLE} {storage}, which this version cannot run yet");
-            return Err(self.wrong(&found, place));
+            let found = format!("one stored as {storage}, which this version cannot run yet");
+            return Err(self.wrong(&found, true, place));
         }
         if !(self.is_in)(&weights) {
-            return Err(self.wrong(&tensor_kind::of_tensors(&weights).text, place));
+            return Err(self.wrong(&tensor_kind::of_tensors(&weights).text, false, place));
         }
         (self.fits)(&weights, place)
     }
 
-    fn wrong(&self, found: &str, place: &Path) -> CatalogError {
+    fn wrong(&self, found: &str, is_unreadable: bool, place: &Path) -> CatalogError {
         CatalogError::WrongCompanion {
             what: self.what.clone(),
             example: self.example,
             found: found.to_owned(),
+            is_unreadable,
             path: if is_index(place) {
                 place.parent().unwrap_or(place).to_owned()
             } else {
@@ -91,9 +92,6 @@ impl ComponentQuery<'_> {
         }
     }
 }
-
-/// Beginning of what a part is said to be whose storage cannot be read.
-pub(super) const UNREADABLE: &str = "one stored as";
 
 /// Refuses a part of another model: `what` was expected, and `found` says what this is.
 pub(crate) fn fits_transformer(
@@ -110,6 +108,7 @@ pub(crate) fn fits_transformer(
         what: what.to_owned(),
         example,
         found: found(),
+        is_unreadable: false,
         path: place.to_owned(),
     })
 }

@@ -62,12 +62,12 @@ fn a_version_is_known_by_its_tensors() {
 #[test]
 fn older_versions_and_other_files_are_refused_in_a_sentence() {
     let file = &files()["4.6"];
-    let told = |shapes: &Shapes| IfnetConfig::of_header(&header(shapes)).unwrap_err();
+    let problem = |shapes: &Shapes| IfnetConfig::of_header(&header(shapes)).unwrap_err();
     let mut old = renamed(file, |key| key.replace(".0.conv.", ".0.0."));
     old.retain(|key, _| key.rsplit('.').next() != Some("beta"));
-    assert!(told(&old).contains("get 4.6 or a newer one"));
+    assert!(problem(&old).contains("get 4.6 or a newer one"));
     let other = Shapes::from([("weight".to_owned(), vec![1])]);
-    assert!(told(&other).contains("expected a RIFE network"));
+    assert!(problem(&other).contains("expected a RIFE network"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod samplers;
 
 use serde_json::{Map, Value, json};
 
-use crate::job::{GenerateRequest, JobError, JobErrorKind};
+use crate::job::{GenerateRequest, JobError};
 use crate::model::family::ComfyNodes;
 use crate::model::{GuidanceRange, Guider, ModelFiles, ModelSpec};
 
@@ -32,7 +32,7 @@ impl ComfyWorkflow {
         let label = request.family.label;
         let comfy = request.family.comfy.ok_or_else(|| {
             let text = format!("ComfyUI has no standard nodes for {label} models");
-            JobError::new(JobErrorKind::InvalidRequest, text)
+            JobError::invalid(text)
                 .advise("Share the result itself instead: it contains its settings")
         })?;
         let mut writer = WorkflowWriter {

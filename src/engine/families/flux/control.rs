@@ -46,7 +46,7 @@ impl FluxControl {
         let table = |modes| (w / MODES).table("weight", [modes, own.dim()]);
         Ok(Self {
             entry: SequenceEmbedder::new(&shape, own.in_channels, own.joint_attention_dim, w)?,
-            modulation: StreamModulation::new(&shape, Some(own.told()), w, None)?,
+            modulation: StreamModulation::new(&shape, Some(own.modulation_inputs()), w, None)?,
             blocks: StreamBlocks::new(&shape, w)?,
             control: ControlNetBlocks::new(&shape, own.in_channels, w)?,
             modes: config.num_mode.map(table).transpose()?,

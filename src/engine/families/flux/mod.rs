@@ -111,7 +111,12 @@ impl ImageModel for FluxTransformer {
         let axes = (&config.axes_dims_rope[..], ROPE_THETA);
         Ok(Self {
             backbone: FluxBackbone::new(&shape, channels, axes, keys.final_shift_and_scale(), w)?,
-            modulation: StreamModulation::new(&shape, Some(config.told()), w, Some(last))?,
+            modulation: StreamModulation::new(
+                &shape,
+                Some(config.modulation_inputs()),
+                w,
+                Some(last),
+            )?,
             config: config.clone(),
         })
     }

@@ -236,7 +236,7 @@ impl Denoiser for SectionDenoiser<'_> {
         call: &ModelCall,
         capture: &mut StageCapture,
     ) -> Option<Tensor> {
-        let timestep = call.told.view([1]).to_kind(Kind::Float);
+        let timestep = call.timestep_tensor.view([1]).to_kind(Kind::Float);
         for (part, xs) in [("hidden_states", latents), ("timestep", &timestep)] {
             capture.put(call.name(&format!("transformer.in.{part}")), xs);
         }

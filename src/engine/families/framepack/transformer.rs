@@ -37,7 +37,7 @@ pub struct FramePackTransformer {
     txt_in: TokenRefiner,
     image_projection: Mlp,
     streams: MmditBackbone,
-    told: StreamModulation,
+    modulation: StreamModulation,
     config: FramePackTransformerConfig,
 }
 
@@ -101,7 +101,12 @@ impl FramePackTransformer {
                 // In f32 as in FramePack, where diffusers uses the transformer's kind: it costs nothing.
                 (last, true),
             )?,
-            told: StreamModulation::new(&shape, Some(config.told()), w, Some(last))?,
+            modulation: StreamModulation::new(
+                &shape,
+                Some(config.modulation_inputs()),
+                w,
+                Some(last),
+            )?,
             config: config.clone(),
         })
     }
@@ -150,7 +155,7 @@ impl FramePackTransformer {
         FramePackContext {
             image,
             text,
-            vec: self.told.vec(pooled, distilled_guidance),
+            vec: self.modulation.vec(pooled, distilled_guidance),
             rope: Rope::of_turns(&cos, &sin, self.device()),
         }
     }
@@ -193,9 +198,11 @@ impl FramePackTransformer {
         timesteps: &[f32],
         context: &FramePackContext,
     ) -> Vec<FramePackModulations> {
-        let sinusoids = self.told.sinusoids(timesteps);
+        let sinusoids = self.modulation.sinusoids(timesteps);
         let refiner = self.txt_in.gates(&sinusoids, &context.text);
-        let streams = self.told.modulations(&sinusoids, context.vec.as_ref());
+        let streams = self
+            .modulation
+            .modulations(&sinusoids, context.vec.as_ref());
         (0..)
             .zip(streams)
             .map(|(i, streams)| FramePackModulations {

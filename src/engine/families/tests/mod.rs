@@ -228,7 +228,7 @@ fn first_call() -> ModelCall {
         step: 0,
         num_steps: 1,
         timestep: 0.0,
-        told: Tensor::from(0.0),
+        timestep_tensor: Tensor::from(0.0),
     }
 }
 

@@ -291,12 +291,12 @@ impl Denoiser for WanDenoiser<'_> {
         }
         if capture.is_on() {
             capture.put(call.name("transformer.in.hidden_states"), &input);
-            let told = if self.has_token_timesteps {
+            let timestep = if self.has_token_timesteps {
                 timesteps.per_token()
             } else {
-                call.told.unsqueeze(0)
+                call.timestep_tensor.unsqueeze(0)
             };
-            capture.put(call.name("transformer.in.timestep"), &told);
+            capture.put(call.name("transformer.in.timestep"), &timestep);
         }
         let acts = |how: &ControlSettings| how.acts_in(call.step, call.num_steps);
         let control = self.control.as_ref().filter(|(_, how)| acts(how));

@@ -77,7 +77,7 @@ fn retained(walk: CalibrationKey, takes_images: bool) -> usize {
 }
 
 /// Returns whether the signal is the blocks' modulation rather than the timestep's embedding before it.
-pub(super) fn is_told(config: &WanTransformerConfig) -> bool {
+pub(super) fn signal_is_modulation(config: &WanTransformerConfig) -> bool {
     config.condition_channels() > 0 || config.dim() >= NARROW
 }
 
@@ -98,7 +98,7 @@ fn polynomial(config: &WanTransformerConfig, is_large: bool) -> MovementPolynomi
             -13.5890334,
             0.132517977,
         ],
-        (false, _) if is_told(config) => [
+        (false, _) if signal_is_modulation(config) => [
             -303_318.725,
             49053.7029,
             -2655.30556,
@@ -116,7 +116,11 @@ fn polynomial(config: &WanTransformerConfig, is_large: bool) -> MovementPolynomi
     };
     MovementPolynomial {
         coefficients,
-        retained: if is_told(config) { RETAINED_BY_TEA } else { 1 },
+        retained: if signal_is_modulation(config) {
+            RETAINED_BY_TEA
+        } else {
+            1
+        },
     }
 }
 

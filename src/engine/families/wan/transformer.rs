@@ -13,7 +13,7 @@ use safelight_core::networks::WanTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::control_blocks::{ControlVideo, VaceBlocks};
-use super::measured::is_told;
+use super::measured::signal_is_modulation;
 use super::prepare::TokenTimesteps;
 use crate::fault::FaultSite;
 use crate::nn::{
@@ -197,7 +197,7 @@ impl WanTransformer {
         let mut normed = layer_norm(&xs, &FusedNorm::modulated(rows(0), 0), self.config.eps);
         let mut skip = BlockSkipper::of(skip);
         // Signal that the calibration was measured on.
-        let signal = if is_told(&self.config) {
+        let signal = if signal_is_modulation(&self.config) {
             &modulation
         } else {
             &time

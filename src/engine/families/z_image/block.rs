@@ -49,7 +49,7 @@ impl ZImageBlock {
         let names = ["q_norm.weight", "k_norm.weight"];
         let modulation = || {
             let w = (w / "adaLN_modulation" / 0).seldom();
-            Linear::new(config.told_dim(), 4 * dim, &w)
+            Linear::new(config.modulation_dim(), 4 * dim, &w)
         };
         Ok(Self {
             qkv: Linear::fused(false, dim, &parts, &(&attn / "qkv"))?,

@@ -106,7 +106,7 @@ impl ImageModel for ZImageTransformer {
 
     fn new(config: &ZImageTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let w = &Self::dialect(w).weights;
-        let (dim, time_dim) = (config.dim, config.told_dim());
+        let (dim, time_dim) = (config.dim, config.modulation_dim());
         let time = &w.with_kind(Kind::Float) / "t_embedder" / "mlp";
         // Run once for each text, or once for all steps.
         let seldom = &w.seldom();

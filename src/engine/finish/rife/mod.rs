@@ -53,7 +53,7 @@ struct FrameMotion {
     /// `(1, 1, H, W)`: the first frame counts where it is large.
     mask: Tensor,
     /// `(1, C, H, W)`
-    told: Tensor,
+    carried: Tensor,
 }
 
 /// libtorch's numbers for how pixels between others are made, and those beyond the border.
@@ -183,8 +183,8 @@ impl IfnetNetwork {
         seen.push(time.shallow_clone());
         if let Some(motion) = &motion {
             seen.push(motion.mask.shallow_clone());
-            if self.config.told > 0 {
-                seen.push(motion.told.shallow_clone());
+            if self.config.carried > 0 {
+                seen.push(motion.carried.shallow_clone());
             }
         }
         let flow = motion.as_ref().map(|motion| &motion.flow);
@@ -200,7 +200,7 @@ impl IfnetNetwork {
         FrameMotion {
             flow: before.flow + found.flow,
             mask,
-            told: found.told,
+            carried: found.carried,
         }
     }
 }
@@ -379,7 +379,7 @@ impl FlowBlock {
         FrameMotion {
             flow: made.narrow(1, 0, FLOWS) * scale as f64,
             mask: made.narrow(1, FLOWS, 1),
-            told: made.narrow(1, FLOWS + 1, rest),
+            carried: made.narrow(1, FLOWS + 1, rest),
         }
     }
 }

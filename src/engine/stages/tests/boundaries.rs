@@ -23,9 +23,9 @@ fn a_video_passes_every_boundary_of_its_stages_in_order() {
     for stage in Recipe::from_request(&request).stages {
         if stage != Stage::Save {
             let order = order_in(folder.path(), (stage, 0), &request);
-            let (done, told) = try_stage(&order, &|_, _| {});
+            let (done, output) = try_stage(&order, &|_, _| {});
             done.unwrap();
-            passed.extend(told.boundaries);
+            passed.extend(output.boundaries);
         }
     }
     let expected = [
@@ -79,7 +79,7 @@ fn until_end(messages: &Receiver<OutgoingMessage>) -> (Vec<String>, StageEnd) {
 #[test]
 fn a_job_begins_with_a_clean_slate_and_one_that_ends_early_leaves_one() {
     let (commands, received) = bounded(4);
-    let (messages, told) = bounded(4096);
+    let (messages, output) = bounded(4096);
     let engine = thread::Builder::new().name("engine".to_owned());
     let engine = engine.spawn(move || serve(DeviceChoice::Cpu, &received, messages));
     let engine = engine.unwrap();
@@ -94,7 +94,7 @@ fn a_job_begins_with_a_clean_slate_and_one_that_ends_early_leaves_one() {
         commands
             .send(EngineCommand::RunStage(Box::new(order)))
             .unwrap();
-        until_end(&told)
+        until_end(&output)
     };
     let behind = ["post-unload/text-enc", "post-text-encoding"];
     let (passed, end) = run(1, &request);

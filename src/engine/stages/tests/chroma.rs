@@ -46,7 +46,7 @@ impl TinyJobs for ImageFamily<ChromaTransformer> {
         write_t5_json(place, pieces["t5_pieces"].as_array_mut().unwrap());
     }
 
-    fn asked(&self) -> Value {
+    fn request_fields(&self) -> Value {
         json!({"max_sequence_length": 12})
     }
 

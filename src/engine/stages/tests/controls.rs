@@ -12,7 +12,7 @@ use super::*;
 use crate::families::family::EngineFamily;
 use crate::families::tests::ControlFixture;
 
-/// Puts the networks, which the request names by their kinds, beside the model, and gives it its control images.
+/// Copies the networks that the request names by kind into the model's folder, and adds its control images.
 fn with_networks<'a>(
     family: &dyn EngineFamily,
     mut job: Job,
@@ -63,7 +63,7 @@ const FLUX: Family = Family {
 };
 
 impl Family {
-    /// A job with one control of each kind at a strength; those that must be told see a depth map.
+    /// A job with one control of each kind at a strength; those whose kind must be stated see a depth map.
     fn controlled(
         &self,
         variant: &str,

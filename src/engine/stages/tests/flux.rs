@@ -104,7 +104,7 @@ fn write_model(variant: &str, folder: &Path) {
 }
 
 impl Job {
-    /// `facts`: what the request has beside the model; images by their pixels, `(H, W, 3)`.
+    /// `facts`: fields of the request besides the model; images as pixels, `(H, W, 3)`.
     pub(super) fn new(
         variant: &str,
         facts: &Value,

@@ -130,7 +130,7 @@ impl Job {
         stage: Stage,
         section: u32,
         cancel: &CancelToken,
-    ) -> (Result<(), EngineError>, Told) {
+    ) -> (Result<(), EngineError>, StageOutput) {
         let folder = self.folder();
         let order = StageOrder {
             capture: self.capture,
@@ -139,7 +139,7 @@ impl Job {
         try_stage_with(&order, cancel, &|_, _| {})
     }
 
-    fn run(&self, stage: Stage, section: u32) -> Told {
+    fn run(&self, stage: Stage, section: u32) -> StageOutput {
         let (done, sent) = self.try_run(stage, section, &CancelToken::default());
         done.unwrap();
         assert_eq!(sent.warnings, [""; 0], "{}", stage.name());

@@ -63,7 +63,7 @@ pub(super) trait TinyJobs: TinyFamily {
     }
 
     /// What requests for the tiny model ask for beside what all do.
-    fn asked(&self) -> Value {
+    fn request_fields(&self) -> Value {
         json!({})
     }
 
@@ -72,7 +72,7 @@ pub(super) trait TinyJobs: TinyFamily {
         false
     }
 
-    /// What stands before the text encoder's names in a file with everything.
+    /// Prefix of the text encoder's names in a whole checkpoint.
     fn text_prefix(&self) -> &'static str;
 }
 
@@ -143,7 +143,7 @@ fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
     }
 }
 
-/// `facts`: what the request has beside the model; images by their pixels, `(H, W, 3)`.
+/// `facts`: fields of the request besides the model; images as pixels, `(H, W, 3)`.
 pub(super) fn job(
     family: &dyn TinyJobs,
     variant: &str,
@@ -155,13 +155,13 @@ pub(super) fn job(
         "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,
         "num_steps": 2, "guidance_scale": 1.0, "seed": 5,
     });
-    merge(&mut request, family.asked());
+    merge(&mut request, family.request_fields());
     merge(&mut request, facts.clone());
     let write = |folder: &Path| write_model(family, variant, folder);
     Job::of(write, request, image, mask)
 }
 
-/// Makes a job of what its request has beside the model, an image and a mask.
+/// Makes a job from the other fields of its request, an image and a mask.
 pub(super) type Make<'a> = &'a dyn Fn(&Value, [Option<&Tensor>; 2]) -> Job;
 
 /// The same job as a recorded run of the reference.
@@ -256,7 +256,7 @@ pub(super) fn one_image(job: &Job) -> Vec<u8> {
     frames.remove(0).2
 }
 
-/// Pixels of an image that nobody else has.
+/// Pixels of an image that no other test uses.
 pub(super) fn pixels(name: &str, height: i64, width: i64) -> Tensor {
     let unit = made_up(name, &[height, width, 3]).clamp(-1.0, 1.0);
     ((unit + 1.0) * 127.5).to_kind(Kind::Uint8)
@@ -281,11 +281,11 @@ pub(super) fn assert_batches(family: &dyn TinyJobs) {
                 "guidance_scale": guidance, "negative_prompt": "grey",
             });
             let job = job(family, family.variants()[1], &facts, [Some(&image), mask]);
-            let told = job.run(false);
-            (job.latents(), told)
+            let output = job.run(false);
+            (job.latents(), output)
         };
-        let (batch, told) = made(u64::MAX - 1, 3);
-        assert_eq!(told.frames.len(), 3);
+        let (batch, output) = made(u64::MAX - 1, 3);
+        assert_eq!(output.frames.len(), 3);
         for index in 0..3 {
             // Seeds go round.
             let (alone, _) = made((u64::MAX - 1).wrapping_add(index), 1);
@@ -302,9 +302,9 @@ pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
     let facts = json!({"width": 48, "num_steps": 3, "strength": 1.0, "batch_size": 2});
     let given = [Some(&image), Some(&mask)];
     let job = job(family, family.variants()[0], &facts, given);
-    let told = job.run(false);
-    assert_eq!(told.frames.len(), 2);
-    for (_, _, bytes) in &told.frames {
+    let output = job.run(false);
+    assert_eq!(output.frames.len(), 2);
+    for (_, _, bytes) in &output.frames {
         let made = Tensor::from_slice(bytes).view([32, 48, 3]);
         let half = |xs: &Tensor, from: i64| xs.narrow(1, from, 24).copy();
         assert_eq!(half(&made, 0), half(&image, 0));
@@ -312,7 +312,7 @@ pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
         let share = changed.to_kind(Kind::Float).mean(Kind::Float);
         assert!(share.double_value(&[]) > 0.5);
     }
-    assert_ne!(told.frames[0].2, told.frames[1].2);
+    assert_ne!(output.frames[0].2, output.frames[1].2);
 }
 
 /// Asserts that every stage of a guided job with an image and a mask can be cancelled.
@@ -338,7 +338,7 @@ pub(super) fn assert_streams(family: &dyn TinyJobs) {
 pub(super) fn assert_second_pass(make: Make<'_>, is_exact: bool) {
     let first_size = json!({"width": 32, "height": 48, "num_steps": 4});
     let alone = make(&first_size, [None; 2]);
-    let told = alone.run(false);
+    let output = alone.run(false);
     let both = json!({
         "width": 48, "height": 80, "num_steps": 4,
         "second_pass": {"scale": 1.6, "strength": 0.5, "first_width": 32, "first_height": 48},
@@ -358,7 +358,7 @@ pub(super) fn assert_second_pass(make: Make<'_>, is_exact: bool) {
     assert_eq!(latents(&behind), second);
     let num_made = told_again.steps.len();
     assert!((1..4).contains(&num_made), "{num_made} of 4 steps");
-    let image = Tensor::from_slice(&told.frames[0].2).view([48, 32, 3]);
+    let image = Tensor::from_slice(&output.frames[0].2).view([48, 32, 3]);
     let other = json!({"width": 48, "height": 80, "num_steps": 4, "strength": 0.5});
     let other = make(&other, [Some(&image), None]);
     other.run(false);

@@ -45,9 +45,9 @@ pub(super) struct Job {
     pub(super) model: TempDir,
 }
 
-/// What a stage told while it ran.
+/// Messages of a stage while it ran.
 #[derive(Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct StageOutput {
     pub(super) frames: Vec<(u32, u32, Vec<u8>)>,
     pub(super) previews: Vec<(u32, u32)>,
     pub(super) steps: Vec<(u32, u32)>,
@@ -55,7 +55,7 @@ pub(super) struct Told {
     pub(super) boundaries: Vec<String>,
 }
 
-impl Told {
+impl StageOutput {
     /// The only warning.
     pub(super) fn warning(&self) -> &str {
         assert_eq!(self.warnings.len(), 1, "{:?}", self.warnings);
@@ -146,23 +146,27 @@ impl Job {
         on_its_rung(StageOrder { capture, ..order })
     }
 
-    pub(super) fn stage(&self, stage: Stage, capture: bool) -> Told {
+    pub(super) fn stage(&self, stage: Stage, capture: bool) -> StageOutput {
         self.stage_of((stage, 0), capture)
     }
 
-    fn stage_of(&self, (stage, section): (Stage, u32), capture: bool) -> Told {
+    fn stage_of(&self, (stage, section): (Stage, u32), capture: bool) -> StageOutput {
         let order = self.order_of((stage, section), capture);
-        let (done, told) = try_stage(&order, &|_, _| {});
+        let (done, output) = try_stage(&order, &|_, _| {});
         done.unwrap_or_else(|err| panic!("{stage:?}: {err}"));
         // Recorded runs read fewer tokens than their prompts have, to be small.
         let is_known = |text: &String| text.ends_with("are cut off");
-        assert!(told.warnings.iter().all(is_known), "{:?}", told.warnings);
-        told
+        assert!(
+            output.warnings.iter().all(is_known),
+            "{:?}",
+            output.warnings
+        );
+        output
     }
 
-    /// All stages that the worker orders of the engine -> what the last one told.
-    pub(super) fn run(&self, capture: bool) -> Told {
-        let mut last = Told::default();
+    /// All stages that the worker orders of the engine -> the messages of the last one.
+    pub(super) fn run(&self, capture: bool) -> StageOutput {
+        let mut last = StageOutput::default();
         let recipe = Recipe::from_request(&self.request);
         for (position, &stage) in recipe.stages.iter().enumerate() {
             if stage != Stage::Save {
@@ -203,7 +207,7 @@ impl Job {
 pub(super) fn try_stage(
     order: &StageOrder,
     watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
-) -> (Result<(), EngineError>, Told) {
+) -> (Result<(), EngineError>, StageOutput) {
     try_stage_with(order, &CancelToken::default(), watch)
 }
 
@@ -211,7 +215,7 @@ pub(super) fn try_stage_with(
     order: &StageOrder,
     cancel: &CancelToken,
     watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
-) -> (Result<(), EngineError>, Told) {
+) -> (Result<(), EngineError>, StageOutput) {
     // A message is taken only when the one before it has been seen.
     let (messages, received) = crossbeam_channel::bounded(0);
     let context = StageContext {
@@ -225,33 +229,33 @@ pub(super) fn try_stage_with(
         messages,
     };
     std::thread::scope(|scope| {
-        let told = scope.spawn(move || {
-            let mut told = Told::default();
+        let output = scope.spawn(move || {
+            let mut output = StageOutput::default();
             for (message, payload) in received {
                 watch(&message, cancel);
                 match message {
                     EngineMessage::Frame(header) => {
-                        told.frames.push((header.index, header.count, payload));
+                        output.frames.push((header.index, header.count, payload));
                     }
                     EngineMessage::Preview(header) => {
-                        told.previews.push((header.index, header.count));
+                        output.previews.push((header.index, header.count));
                     }
                     EngineMessage::Step { step, num_steps } => {
-                        told.steps.push((step, num_steps));
+                        output.steps.push((step, num_steps));
                     }
-                    EngineMessage::Warning { text } => told.warnings.push(text),
-                    EngineMessage::Reclaimed(reclaim) => told.boundaries.push(reclaim.boundary),
+                    EngineMessage::Warning { text } => output.warnings.push(text),
+                    EngineMessage::Reclaimed(reclaim) => output.boundaries.push(reclaim.boundary),
                     _ => {}
                 }
             }
-            told
+            output
         });
         let done = run(&context, families::run);
         let ticks = Arc::clone(&context.ticks);
         drop(context);
         let is_stopped = matches!(done, Err(EngineError::Cancelled));
         assert!(!is_stopped || ticks.load(Ordering::Relaxed) > 0);
-        (done, told.join().unwrap())
+        (done, output.join().unwrap())
     })
 }
 
@@ -262,11 +266,11 @@ pub(super) fn assert_goes_on(job: &Job, what: &str) {
     if !job.request.controls.is_empty() {
         job.stage(Stage::EncodeImage, false);
     }
-    let told = job.stage(Stage::Denoise, false);
+    let output = job.stage(Stage::Denoise, false);
     let steps: Vec<_> = (1..=7).map(|step| (step, 7)).collect();
-    assert_eq!(told.steps, steps, "{what}");
+    assert_eq!(output.steps, steps, "{what}");
     // The first and the last step show all images, those between where anybody would see them.
-    let all = told.previews.chunks(2);
+    let all = output.previews.chunks(2);
     assert!((2..=7).contains(&all.len()), "{what}");
     assert!(all.into_iter().all(|both| both == [(0, 2), (1, 2)]));
     let whole = job.latents();
@@ -284,9 +288,9 @@ pub(super) fn assert_goes_on(job: &Job, what: &str) {
         }
     };
     let order = job.order(Stage::Denoise, false);
-    let (done, told) = try_stage(&order, &stop);
+    let (done, output) = try_stage(&order, &stop);
     assert!(matches!(done, Err(EngineError::Cancelled)), "{what}");
-    let num_made = told.steps.len() as u32;
+    let num_made = output.steps.len() as u32;
     assert!((5..=6).contains(&num_made), "{what}");
     assert!(!folder.result(Stage::Denoise).unwrap().exists());
 
@@ -296,9 +300,9 @@ pub(super) fn assert_goes_on(job: &Job, what: &str) {
             fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
             fs::write(&checkpoint, state).unwrap();
         }
-        let told = job.stage(Stage::Denoise, false);
+        let output = job.stage(Stage::Denoise, false);
         let steps: Vec<_> = (from..=7).map(|step| (step, 7)).collect();
-        assert_eq!(told.steps, steps, "{what}");
+        assert_eq!(output.steps, steps, "{what}");
         assert_eq!(job.latents(), whole, "{what}");
     }
     assert!(!folder.section_checkpoint(0).exists());
@@ -401,7 +405,7 @@ pub(super) fn check(fixture: &str, job: impl Fn(&Run) -> Job) {
 fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
     let run = Run::open(fixture.to_owned());
     let job = job(&run);
-    let told = job.run(true);
+    let output = job.run(true);
     let found = job.captured();
     let names: BTreeSet<_> = found.keys().map(String::as_str).collect();
     let all = run.names();
@@ -417,7 +421,7 @@ fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
             assert_close(&what, found, expected, run.limit_of(key));
             continue;
         }
-        let [(0, 1, bytes)] = &told.frames[..] else {
+        let [(0, 1, bytes)] = &output.frames[..] else {
             panic!("{fixture}: not one image");
         };
         assert_eq!(*bytes, sent_bytes(&job, found), "{what}");

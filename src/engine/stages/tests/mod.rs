@@ -27,7 +27,7 @@ use super::*;
 use crate::families;
 use crate::families::wan::WanConfig;
 use crate::tensor_files;
-use jobs::{Told, order_in, try_stage};
+use jobs::{StageOutput, order_in, try_stage};
 
 #[test]
 fn a_copy_onto_a_full_disk_leaves_the_old_file_and_no_leftover() {
@@ -53,11 +53,11 @@ fn video_decodes_with_a_warning_if_its_capture_cannot_be_written() {
     let job = tempfile::tempdir().unwrap();
     let file = job.path().join("a file");
     fs::write(&file, b"").unwrap();
-    let asked = json!({ "capture": file.join("not a folder") });
-    let (done, told) = decode(job.path(), &asked, [0.0; 2]);
+    let fields = json!({ "capture": file.join("not a folder") });
+    let (done, output) = decode(job.path(), &fields, [0.0; 2]);
     done.unwrap();
-    assert_eq!(frames(&told), [0, 1, 2, 3, 4]);
-    let warning = told.warning();
+    assert_eq!(frames(&output), [0, 1, 2, 3, 4]);
+    let warning = output.warning();
     assert!(warning.starts_with("the capture could not be written: "));
     assert!(!job.path().join("frames.safetensors").exists());
 }
@@ -66,10 +66,10 @@ fn video_decodes_with_a_warning_if_its_capture_cannot_be_written() {
 fn decode_with_nan_in_f16_is_repeated_in_f32_with_a_warning() {
     let job = tempfile::tempdir().unwrap();
     // The first frame comes out well, those behind it do not.
-    let (done, told) = decode(job.path(), &json!({ "dtype": "f16" }), [0.0, 1e6]);
+    let (done, output) = decode(job.path(), &json!({ "dtype": "f16" }), [0.0, 1e6]);
     done.unwrap();
-    assert_eq!(frames(&told), [0, 0, 1, 2, 3, 4]);
-    let warning = told.warning();
+    assert_eq!(frames(&output), [0, 0, 1, 2, 3, 4]);
+    let warning = output.warning();
     let said = "invalid pixels (NaN) in f16, so it decodes once more in f32";
     assert!(warning.contains(said), "{warning}");
 }
@@ -78,12 +78,12 @@ fn decode_with_nan_in_f16_is_repeated_in_f32_with_a_warning() {
 fn a_decode_that_gives_no_numbers_in_f32_either_fails_after_that_one_try() {
     for (dtype, num_warnings) in [("f16", 1), ("f32", 0)] {
         let job = tempfile::tempdir().unwrap();
-        let (done, told) = decode(job.path(), &json!({ "dtype": dtype }), [f64::NAN; 2]);
+        let (done, output) = decode(job.path(), &json!({ "dtype": dtype }), [f64::NAN; 2]);
         let err = done.unwrap_err();
         assert!(matches!(err, EngineError::InvalidPixels), "{err}");
         assert!(err.to_string().starts_with("the VAE gave invalid pixels"));
-        assert_eq!(told.warnings.len(), num_warnings, "{dtype}");
-        assert_eq!(told.frames, [], "no black image goes out");
+        assert_eq!(output.warnings.len(), num_warnings, "{dtype}");
+        assert_eq!(output.frames, [], "no black image goes out");
         // The job can go on from them.
         let latents = JobFolder::open(job.path()).result(Stage::Denoise).unwrap();
         assert!(latents.exists());
@@ -102,11 +102,11 @@ fn tiny_wan(with: &Value) -> GenerateRequest {
     serde_json::from_value(request).unwrap()
 }
 
-/// Decodes a video of five frames with the tiny Wan. `asked`: fields of the request; `latents`: value of all elements of
+/// Decodes a video of five frames with the tiny Wan. `fields`: fields of the request; `latents`: value of all elements of
 /// the first latent frame and of the second.
-fn decode(job: &Path, asked: &Value, latents: [f64; 2]) -> (Result<(), EngineError>, Told) {
-    let mut order = order_in(job, (Stage::Decode, 0), &tiny_wan(asked));
-    order.capture = asked.get("capture").is_some();
+fn decode(job: &Path, fields: &Value, latents: [f64; 2]) -> (Result<(), EngineError>, StageOutput) {
+    let mut order = order_in(job, (Stage::Decode, 0), &tiny_wan(fields));
+    order.capture = fields.get("capture").is_some();
     let config = WanConfig::read(&order.request.generate().unwrap().files).unwrap();
     let side = 32 / config.vae.spatial_factor();
     let frames = latents.map(|value| {
@@ -119,6 +119,6 @@ fn decode(job: &Path, asked: &Value, latents: [f64; 2]) -> (Result<(), EngineErr
 }
 
 /// The numbers of the frames that were sent.
-fn frames(told: &Told) -> Vec<u32> {
-    told.frames.iter().map(|(index, ..)| *index).collect()
+fn frames(output: &StageOutput) -> Vec<u32> {
+    output.frames.iter().map(|(index, ..)| *index).collect()
 }

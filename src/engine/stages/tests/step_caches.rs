@@ -40,12 +40,12 @@ fn step_cache_changes_the_result_only_above_a_zero_threshold() {
         let exact = cache(StepCacheKind::FirstBlock, 0.0);
         assert_eq!(latents(&mut job, exact), whole, "{name}");
         // Made-up weights change much from step to step: all but the first and the last are skipped.
-        for wish in [
+        for choice in [
             cache(StepCacheKind::FirstBlock, 1e9),
             cache(StepCacheKind::TaylorSeer, 3.0),
         ] {
-            let far = distance(&latents(&mut job, wish), &whole);
-            assert!(far > 1e-6 && far.is_finite(), "{name} {wish:?}: {far}");
+            let far = distance(&latents(&mut job, choice), &whole);
+            assert!(far > 1e-6 && far.is_finite(), "{name} {choice:?}: {far}");
         }
     }
 }

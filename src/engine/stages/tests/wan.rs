@@ -28,11 +28,11 @@ fn job(image: &Tensor, mask: &Tensor) -> Job {
 #[test]
 fn unmasked_area_equals_the_start_image_in_every_frame() {
     let (image, mask) = (pixels("pixels", 32, 64), mask(32, 64));
-    let told = job(&image, &mask).run(false);
-    assert_eq!(told.frames.len(), 9);
+    let output = job(&image, &mask).run(false);
+    assert_eq!(output.frames.len(), 9);
     let half = |xs: &Tensor, from: i64| xs.narrow(1, from, 32).copy();
     let mut made_anew = Vec::new();
-    for (index, count, bytes) in &told.frames {
+    for (index, count, bytes) in &output.frames {
         assert_eq!(*count, 9);
         let frame = Tensor::from_slice(bytes).view([32, 64, 3]);
         assert_eq!(half(&frame, 0), half(&image, 0), "frame {index}");

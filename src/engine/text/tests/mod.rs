@@ -95,7 +95,7 @@ fn a_text_encoder_is_read_in_the_names_of_its_authors_and_of_transformers() {
 
 /// Checks that what was asked for is what a schema says.
 #[track_caller]
-pub(crate) fn assert_asked(weights: &Weights, schema: Vec<TensorSpec>) {
+pub(crate) fn assert_keys_read(weights: &Weights, schema: Vec<TensorSpec>) {
     let size = |size: u64| i64::try_from(size).unwrap();
     let schema = schema.into_iter().map(|tensor| {
         let shape: Vec<i64> = tensor.shape.into_iter().map(size).collect();
@@ -114,12 +114,12 @@ fn text_encoders_request_exactly_the_tensors_of_their_schema() {
         config.model_type = Some(kind);
         let weights = Weights::outline(Kind::Float);
         T5Encoder::new(&config, &weights).unwrap();
-        assert_asked(&weights, config.schema(&T5Keys::default()));
+        assert_keys_read(&weights, config.schema(&T5Keys::default()));
     }
     let config: ClipTextConfig = serde_json::from_value(json("text_encoder.json")).unwrap();
     let weights = Weights::outline(Kind::Float);
     ClipTextEncoder::new(&config, &weights).unwrap();
-    assert_asked(&weights, config.schema(clip_text::USUAL_PREFIX));
+    assert_keys_read(&weights, config.schema(clip_text::USUAL_PREFIX));
     let config = json("../llama/text_encoder.json");
     let mut config: LanguageConfig = serde_json::from_value(config).unwrap();
     for model_type in ["llama", "qwen2", "qwen3"] {
@@ -132,7 +132,7 @@ fn text_encoders_request_exactly_the_tensors_of_their_schema() {
             config.tap = tap;
             let weights = Weights::outline(Kind::Float);
             LanguageEncoder::new(&config, &weights).unwrap();
-            assert_asked(&weights, config.schema(&LanguageKeys::default()));
+            assert_keys_read(&weights, config.schema(&LanguageKeys::default()));
         }
     }
 }

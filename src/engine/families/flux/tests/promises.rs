@@ -90,10 +90,10 @@ fn real_guidance_wants_a_scale_above_one_and_a_negative_prompt() {
 
 #[test]
 fn distilled_guidance_affects_flux_dev_but_not_schnell() {
-    for (name, is_told) in [("dev", true), ("schnell", false)] {
+    for (name, has_guidance) in [("dev", true), ("schnell", false)] {
         let run = Run::open(name);
         let [low, high] = [1.0, 8.0].map(|scale| run.first_prediction(&run.transformer, scale));
-        assert_eq!(distance(&low, &high) > 1e-3, is_told, "{name}");
+        assert_eq!(distance(&low, &high) > 1e-3, has_guidance, "{name}");
     }
 }
 

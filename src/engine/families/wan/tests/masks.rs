@@ -8,7 +8,7 @@ use super::source::{VideoRun, frame, latents_of};
 use super::variants::{VariantRun, denoise_all};
 use super::*;
 
-/// The video's own size of an image that nobody else has, and a mask that is white in its right half.
+/// An image of the video's size, and a mask that is white in its right half.
 fn given(run: &Run) -> (Vec<u8>, RgbPixels) {
     let (width, height) = (run.request.width, run.request.height);
     let made = |x: u32, y: u32| [x * 3, y * 5, x * y].map(|value| (value % 256) as u8);

@@ -33,11 +33,11 @@ fn every_image_of_a_batch_is_the_one_that_its_seed_alone_makes() {
             let start = Some(&image).filter(|_| begins);
             let job = Job::new(variant, &facts, start, mask.as_ref());
             let job = job.with_controls(Some(&image).filter(|_| is_controlled).into_iter());
-            let told = job.run(false);
-            (job.latents(), told)
+            let output = job.run(false);
+            (job.latents(), output)
         };
-        let (batch, told) = made(u64::MAX - 1, 3);
-        let sent = told.frames.iter().map(|(i, count, _)| (*i, *count));
+        let (batch, output) = made(u64::MAX - 1, 3);
+        let sent = output.frames.iter().map(|(i, count, _)| (*i, *count));
         assert!(sent.eq([(0, 3), (1, 3), (2, 3)]));
         for index in 0..3 {
             // Seeds go round.
@@ -93,8 +93,8 @@ fn a_second_pass_follows_the_control_image_at_its_own_size() {
         "second_pass": {"scale": 2.0, "strength": 0.5, "first_width": 32, "first_height": 32},
     });
     let job = Job::new("control", &facts, None, None).with_controls([&control].into_iter());
-    let told = job.run(false);
-    assert_eq!(told.frames[0].2.len(), 64 * 64 * 3);
+    let output = job.run(false);
+    assert_eq!(output.frames[0].2.len(), 64 * 64 * 3);
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn fill_keeps_unmasked_pixels_only_if_requested() {
         let facts = json!({
             "width": 48, "image_role": "canvas", "num_steps": 2, "keeps_unmasked": keeps,
         });
-        let told = Job::new("fill", &facts, Some(&image), Some(&mask)).run(false);
-        let made = Tensor::from_slice(&told.frames[0].2).view([32, 48, 3]);
+        let output = Job::new("fill", &facts, Some(&image), Some(&mask)).run(false);
+        let made = Tensor::from_slice(&output.frames[0].2).view([32, 48, 3]);
         let half = |xs: &Tensor, from: i64| xs.narrow(1, from, 24).copy();
         assert_ne!(half(&made, 24), half(&image, 24));
         half(&made, 0)
@@ -130,8 +130,8 @@ fn tiles_of_the_autoencoder_change_nothing_but_rounding() {
     let made = |tile: Option<u32>| {
         let facts = json!({"width": 96, "height": 64, "vae_tile": tile, "image_role": "base"});
         let job = Job::new("dev", &facts, Some(&image), None);
-        let told = job.run(true);
-        assert_eq!(told.frames.len(), 1);
+        let output = job.run(true);
+        assert_eq!(output.frames.len(), 1);
         let found = job.captured();
         ["vae.encode.0.mean", "pixels"].map(|name| found[name].shallow_clone())
     };
@@ -197,10 +197,10 @@ fn an_image_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32()
     let size = [1, channels.as_i64().unwrap(), side, side];
     let latents = Tensor::full(size, 1e6, (Kind::Float, Device::Cpu));
     tensor_files::write_one(&job.result(Stage::Denoise), "latents", &latents).unwrap();
-    let (done, told) = try_stage(&job.order(Stage::Decode, false), &|_, _| {});
+    let (done, output) = try_stage(&job.order(Stage::Decode, false), &|_, _| {});
     done.unwrap();
-    assert_eq!(told.frames.len(), 1);
-    assert!(told.warning().contains("once more in f32"));
+    assert_eq!(output.frames.len(), 1);
+    assert!(output.warning().contains("once more in f32"));
 }
 
 #[test]
