@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 
 use harness::{Bench, SentJob, image, output, sample, spec};
 use rustix::time::{ClockId, clock_gettime};
-use safelight::app::choices::{InputSlot, MaskOf};
-use safelight::app::commands::{AppCommand, MaskCommand};
-use safelight::app::models::FoundModels;
-use safelight::app::queue::ResultItem;
-use safelight::app::state::MainPage;
-use safelight::ui::mask::MAX_BRUSH;
+use safelight::window::commands::{AppCommand, MaskCommand};
+use safelight::window::create::choices::{InputSlot, MaskOf};
+use safelight::window::library::models::FoundModels;
+use safelight::window::mask::panel::MAX_BRUSH;
+use safelight::window::queue::ResultItem;
+use safelight::window::state::MainPage;
 use safelight::worker::WorkerEvent;
 use safelight_core::job::{JobId, Stage, Video};
 use safelight_core::job_update::{JobOutcome, JobUpdate, PreviewFrame};

@@ -1,14 +1,13 @@
 //! Safelight: a native desktop app that makes images and videos on your own GPU.
 //!
 //! Reading order: [`safelight_core`] says what a job is; [`worker`] walks its recipe and owns the
-//! engine process; [`app`], [`ui`] and [`window`] are the window, [`cli`] the command line: two fronts on the
+//! engine process; [`window`] is the window, a folder a feature, [`cli`] the command line: two fronts on the
 //! same path. [`telemetry`] watches the device.
 //!
 //! Invariant: no tensors here; everything with `tch` lives in the engine process.
 //! Invariant: every job ends exactly once.
 //! Invariant: the window's thread never blocks.
 
-pub mod app;
 pub mod child;
 pub mod cli;
 pub mod doctor;
@@ -16,6 +15,5 @@ pub mod download;
 pub mod report;
 pub mod runtimes;
 pub mod telemetry;
-pub mod ui;
 pub mod window;
 pub mod worker;

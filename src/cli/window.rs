@@ -1,6 +1,6 @@
 //! The program without a subcommand: the window, in front of a worker thread.
 //!
-//! Only puts the parts together; what the window does is in [`crate::app`] and [`crate::ui`].
+//! Only puts the parts together; what the window does is in [`crate::window::app`] and [`crate::window::layout`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,8 +11,8 @@ use safelight_core::settings::LiveSettings;
 
 use super::CliEnvironment;
 use super::generate::ended;
-use crate::app::StartupOptions;
-use crate::app::desktop::instance::{self, InstanceStart};
+use crate::window::app::StartupOptions;
+use crate::window::desktop::instance::{self, InstanceStart};
 use crate::{window, worker};
 
 /// Opens the window with these files and returns when it is closed; or gives them to the window that is open.

@@ -44,7 +44,7 @@ fn found(name: &str) -> FoundControl {
 const MASK: &str = "Choose a mask for control image 1";
 
 pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
-    let placing = safelight::app::choices::SlotTarget::onto(Some(InputSlot::Control));
+    let placing = safelight::window::create::choices::SlotTarget::onto(Some(InputSlot::Control));
     bench.push(InputsCommand::OpenHere(vec![file.to_path_buf()], placing));
     let name = file.file_name().expect("it has a name").to_string_lossy();
     bench.wait_for(&name);

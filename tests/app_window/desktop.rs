@@ -3,9 +3,10 @@
 use std::sync::Mutex;
 
 use egui::{ViewportCommand, ViewportId};
-use safelight::app::desktop::instance::{self, InstanceStart};
-use safelight::app::desktop::{DesktopLinks, DesktopMessage, window_position};
-use safelight::app::shortcuts::{SHORTCUTS, keys_text};
+use safelight::window::desktop::instance::{self, InstanceStart};
+use safelight::window::desktop::window_position;
+use safelight::window::desktop::{DesktopLinks, DesktopMessage};
+use safelight::window::shortcuts::{SHORTCUTS, keys_text};
 use safelight_core::settings::{ProgramPaths, ThemeChoice};
 
 use crate::app_window::prelude::*;

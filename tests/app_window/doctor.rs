@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicU32;
 
-use safelight::app::doctor::MadeReport;
 use safelight::doctor::{CheckGroup, CheckResult, CheckStatus};
 use safelight::report::{ReportPath, ReportProgress};
+use safelight::window::doctor::MadeReport;
 use safelight_core::job_update::{MemoryReclaim, MemorySample};
 
 use crate::app_window::prelude::*;

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::AtomicBool;
 
-use safelight::app::choices::QueueEndAction;
-use safelight::app::commands::FetchCommand;
-use safelight::app::model_fetch::FetchState;
 use safelight::download::ModelHub;
+use safelight::window::commands::FetchCommand;
+use safelight::window::create::choices::QueueEndAction;
+use safelight::window::downloads::FetchState;
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::settings::Settings;
 

@@ -2,8 +2,8 @@
 
 mod trash;
 
-use safelight::app::commands::GalleryCommand;
-use safelight::app::thumbs::{ThumbCache, ThumbSource};
+use safelight::window::commands::GalleryCommand;
+use safelight::window::thumbnails::{ThumbCache, ThumbSource};
 
 use crate::app_window::prelude::*;
 

@@ -17,12 +17,12 @@ use std::time::Duration;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, Node};
-use safelight::app::commands::AppCommand;
-use safelight::app::desktop::DesktopLinks;
-use safelight::app::models::FoundModels;
-use safelight::app::{SafelightApp, StartupOptions};
 use safelight::runtimes::RuntimeOverview;
 use safelight::window::AppWindow;
+use safelight::window::app::{SafelightApp, StartupOptions};
+use safelight::window::commands::AppCommand;
+use safelight::window::desktop::DesktopLinks;
+use safelight::window::library::models::FoundModels;
 use safelight::worker::{WorkerFarEnd, WorkerHandle};
 use safelight_core::job::{CancelToken, GenerateForm, GenerateRequest, JobId, Stage, Video};
 use safelight_core::job_update::{JobOutput, JobUpdate, MemorySample, StageTime};
@@ -158,7 +158,7 @@ impl Bench {
         self.app().cx.push(command);
     }
 
-    pub fn panels(&mut self) -> &mut safelight::ui::PanelStates {
+    pub fn panels(&mut self) -> &mut safelight::window::layout::view::PanelStates {
         &mut self.harness.state_mut().panels
     }
 

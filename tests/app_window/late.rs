@@ -4,9 +4,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use safelight::app::choices::SlotTarget;
-use safelight::app::commands::RestoreCommand;
-use safelight::app::state::SavedState;
+use safelight::window::commands::RestoreCommand;
+use safelight::window::create::choices::SlotTarget;
+use safelight::window::state::SavedState;
 
 use crate::app_window::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Choosing a model: searched by words, by keys, with its card, and with what another one lacks.
 
-use safelight::app::library::survey::{FitWord, SurveyNews, SurveyedFit};
+use safelight::window::library::survey::{FitWord, SurveyNews, SurveyedFit};
 use safelight_core::catalog::{ModelProblem, NeededFile, UnusableModel, known_models};
 
 use crate::app_window::prelude::*;

@@ -1,6 +1,6 @@
 //! LoRAs of the form: found, fitted, weighed, dropped, and what a job says of them.
 
-use safelight::app::commands::LorasCommand;
+use safelight::window::commands::LorasCommand;
 use safelight_core::fitting::LoraFit;
 use safelight_core::formats::weights::WeightSet;
 use safelight_core::job::{ChosenLora, LoraChoice};

@@ -184,7 +184,7 @@ fn another_start_image_clears_the_mask_and_strength_of_the_one_before_and_undo_r
         margins,
         overlap: 0,
     };
-    bench.run(safelight::app::commands::MaskCommand::Extend(outpaint));
+    bench.run(safelight::window::commands::MaskCommand::Extend(outpaint));
     bench.press("Use this mask");
     bench.until_input(InputSlot::Mask);
     bench.until("it is extended", |bench| {

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use egui::{Rect, vec2};
-use safelight::app::choices::QueueEndAction;
-use safelight::app::notices::NoticeSeverity;
+use safelight::window::create::choices::QueueEndAction;
+use safelight::window::notices::NoticeSeverity;
 
 use crate::app_window::prelude::*;
 

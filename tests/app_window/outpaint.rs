@@ -1,7 +1,7 @@
 //! Extending an image where its mask is painted: edges, numbers, and the files that a job gets.
 
 use egui::{PointerButton, Vec2};
-use safelight::app::commands::MaskCommand;
+use safelight::window::commands::MaskCommand;
 use safelight_core::media::{OutpaintMargins, OutpaintRequest, open_rgb, open_video};
 
 use crate::app_window::controls::{add_control, videos_spec};

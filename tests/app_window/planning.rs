@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use egui::vec2;
-use safelight::app::memory::planning::PlanBasis;
 use safelight::telemetry::TelemetryDevice;
+use safelight::window::memory::planning::PlanBasis;
 use safelight::worker::TimeEstimates;
 use safelight_core::families::{read_footprint, wan};
 use safelight_core::job_update::FallbackAttempt;

@@ -1,6 +1,6 @@
 //! Finished videos: playing, pausing, stepping, and when the window is painted.
 
-use safelight::app::player::FramePlayer;
+use safelight::window::viewer::FramePlayer;
 
 use crate::app_window::prelude::*;
 

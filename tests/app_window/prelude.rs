@@ -9,13 +9,13 @@ pub use std::time::Duration;
 pub use egui::accesskit::Role;
 pub use egui::{Key, Modifiers};
 pub use egui_kittest::kittest::{NodeT as _, Queryable as _};
-pub use safelight::app::choices::InputSlot;
-pub use safelight::app::commands::{
+pub use safelight::window::commands::{
     AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand,
 };
-pub use safelight::app::models::FoundModels;
-pub use safelight::app::player::ViewerMode;
-pub use safelight::app::state::MainPage;
+pub use safelight::window::create::choices::InputSlot;
+pub use safelight::window::library::models::FoundModels;
+pub use safelight::window::state::MainPage;
+pub use safelight::window::viewer::ViewerMode;
 pub use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, SamplerKind, SeedMode, SizeChoice,
     Stage,

@@ -43,7 +43,7 @@ fn warnings_of_a_finished_video_are_shown_with_it() {
 fn missing_engine_or_libtorch_is_an_error_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let paths = AppPaths::under(folder.path());
-    let check = safelight::app::library::searching::check_runtime(paths);
+    let check = safelight::window::library::searching::check_runtime(paths);
     let mut settings = Settings::default();
     settings.runtime.libtorch = Some(folder.path().join("nowhere"));
     // Whichever is missing here, the engine or the libtorch that the settings name.

@@ -1,7 +1,7 @@
 //! The queue's panel: what runs next, changing and doubling jobs, pausing, several images at once, and the end.
 
-use safelight::app::choices::QueueEndAction;
-use safelight::app::queue::WaitingJob;
+use safelight::window::create::choices::QueueEndAction;
+use safelight::window::queue::WaitingJob;
 
 use crate::app_window::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Jobs that come back: one that failed is saved elsewhere, a cancelled one is put back, and an end with jobs left over.
 
-use safelight::app::choices::QueueEndAction;
+use safelight::window::create::choices::QueueEndAction;
 
 use crate::app_window::prelude::*;
 

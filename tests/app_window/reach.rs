@@ -1,8 +1,8 @@
 //! Small windows, the keyboard, and what a screen reader is told.
 
 use egui::{Vec2, vec2};
-use safelight::app::state::PanelPlace;
-use safelight::ui::theme;
+use safelight::window::state::PanelPlace;
+use safelight::window::widgets::theme;
 
 use crate::app_window::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Reference images: how they come into the form, their order, and what is sent of them.
 
-use safelight::app::choices::SlotTarget;
+use safelight::window::create::choices::SlotTarget;
 use safelight_core::model::ReduxFiles;
 
 use crate::app_window::prelude::*;

@@ -1,6 +1,6 @@
 //! What the window remembers: it outlives a close and a crash.
 
-use safelight::app::choices::SlotTarget;
+use safelight::window::create::choices::SlotTarget;
 use safelight_core::job::ControlBy;
 
 use crate::app_window::mask::{CANVAS, paint, set_brush};

@@ -1,6 +1,6 @@
 //! Settings from files: dropped, offered on a card, and told where they cannot be taken over.
 
-use safelight::app::commands::RestoreCommand;
+use safelight::window::commands::RestoreCommand;
 use safelight_core::job::SigmaSchedule;
 
 use crate::app_window::prelude::*;

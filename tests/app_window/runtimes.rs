@@ -2,11 +2,11 @@
 //! and what their buttons do.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use safelight::app::runtimes::{RuntimeState, RuntimeTask};
 use safelight::runtimes::{
     InstallProgress, InstalledRuntime, MachineGpu, PreviousRuntime, RuntimeAdvice, RuntimeBuild,
     RuntimeKind, RuntimeOverview, RuntimeRefusal, RuntimeRow,
 };
+use safelight::window::runtimes::{RuntimeState, RuntimeTask};
 use safelight_core::settings::{LibtorchRuntime, ThemeChoice};
 
 use crate::app_window::prelude::*;

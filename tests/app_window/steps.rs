@@ -6,9 +6,9 @@ use egui::accesskit::Role;
 use egui::{Key, Modifiers, Pos2, Rect};
 use egui_kittest::Node;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::choices::InputSlot;
-use safelight::app::commands::AppCommand;
-use safelight::app::player::ViewerMode;
+use safelight::window::commands::AppCommand;
+use safelight::window::create::choices::InputSlot;
+use safelight::window::viewer::ViewerMode;
 use safelight_core::job::SizeChoice;
 use safelight_core::settings::Settings;
 
@@ -41,9 +41,9 @@ impl Bench {
     pub fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
         let mut settings = self.app().cx.settings.clone();
         change(&mut settings);
-        self.run(safelight::app::commands::SettingsCommand::Change(Box::new(
-            settings,
-        )));
+        self.run(safelight::window::commands::SettingsCommand::Change(
+            Box::new(settings),
+        ));
     }
 
     pub fn set_model(&mut self, id: &str) {

@@ -1,7 +1,7 @@
 //! The results of this session: the strip with many of them, and large ones that come a moment later.
 
 use crate::app_window::prelude::*;
-use safelight::app::choices::CompareMode;
+use safelight::window::create::choices::CompareMode;
 
 /// A bench with so many results; gives how many were forgotten meanwhile.
 fn results(count: u64) -> (Bench, usize) {

@@ -1,8 +1,8 @@
 //! The viewer and the strip: one row and a menu, full screen, deleting, what a new video does, and dragging results.
 
 use egui::{Event, MouseWheelUnit, ViewportCommand, vec2};
-use safelight::app::choices::CompareMode;
-use safelight::app::player::zoom::ZoomLevel;
+use safelight::window::create::choices::CompareMode;
+use safelight::window::viewer::zoom::ZoomLevel;
 
 use crate::app_window::prelude::*;
 

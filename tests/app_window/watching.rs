@@ -1,8 +1,8 @@
 //! Watching: files from disk, two results beside each other, saved frames, zoom, and what stays while a job runs.
 
-use safelight::app::choices::CompareMode;
-use safelight::app::player::zoom::ZoomLevel;
-use safelight::app::player::{PlaybackOptions, RepeatMode};
+use safelight::window::create::choices::CompareMode;
+use safelight::window::viewer::zoom::ZoomLevel;
+use safelight::window::viewer::{PlaybackOptions, RepeatMode};
 use safelight_core::media::{open_rgb, read_settings};
 
 use crate::app_window::prelude::*;

@@ -1,7 +1,7 @@
 //! The first page: what was found, what this machine can run, and a way on from every state.
 
-use safelight::app::library::survey::{FitWord, MachineInfo, SurveyNews, SurveyedFit};
 use safelight::telemetry::TelemetryDevice;
+use safelight::window::library::survey::{FitWord, MachineInfo, SurveyNews, SurveyedFit};
 use safelight_core::catalog::known_models;
 use safelight_core::memory::{DeviceClass, DeviceFacts};
 

@@ -1,6 +1,6 @@
 //! Workflows: those with several results are offered, and a result is copied as one.
 
-use safelight::app::commands::RestoreCommand;
+use safelight::window::commands::RestoreCommand;
 use safelight_core::restore::{FileSettings, ForeignSettings};
 
 use crate::app_window::prelude::*;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::code;
 
-/// A file as a path of modules: `app/queue/mod.rs` is `[app, queue]`.
+/// A file as a path of modules: `window/queue/mod.rs` is `[window, queue]`.
 type Module = Vec<String>;
 
 /// Files by their modules, each with those that it imports.

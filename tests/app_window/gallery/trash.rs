@@ -1,7 +1,7 @@
 //! Results go to the trash without a question, and come back from it.
 
-use safelight::app::choices::TrashRequest;
-use safelight::app::commands::GalleryCommand;
+use safelight::window::commands::GalleryCommand;
+use safelight::window::create::choices::TrashRequest;
 
 use super::{opened, result, results, three_results, window};
 use crate::app_window::prelude::*;

@@ -1,0 +1,301 @@
+//! Threads for everything that the window must not wait for: files, dialogs, other programs.
+//!
+//! One thread does file work in order and one searches; what waits for people or takes long has a separate thread.
+//! Results come over [`crate::window::pending`]. Work that panics still reports an error.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use egui::Context;
+use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+
+use crate::window::pending::{BackgroundTask, LongTask, TaskChannel, TaskUpdate};
+
+/// Tasks that may wait for a background thread.
+const TASK_ROOM: usize = 64;
+/// Time that quitting waits for pending saves, above all of the settings.
+pub(in crate::window) const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// A dialog that ends sooner was never shown: there is no file chooser on this machine.
+const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
+/// Error of a file whose decoder panicked.
+pub(in crate::window) const NOT_SURVIVED: &str = "the file is damaged and cannot be opened";
+
+type BackgroundWork = Box<dyn FnOnce() + Send>;
+
+/// While it lives, quitting waits.
+#[derive(Clone)]
+pub struct QuitGuard {
+    _end: Sender<()>,
+}
+
+pub struct BackgroundThreads {
+    ctx: Context,
+    files: Option<Sender<BackgroundWork>>,
+    searches: Sender<BackgroundWork>,
+    /// Closed when nothing is left that quitting waits for.
+    end: Receiver<()>,
+    /// `None` once quitting has begun.
+    hold: Option<QuitGuard>,
+    is_asking: Arc<AtomicBool>,
+    problem_box: TaskChannel<JobError>,
+    problems: Receiver<JobError>,
+}
+
+impl BackgroundThreads {
+    pub fn start(ctx: &Context) -> Self {
+        let (problem_box, problems) = TaskChannel::new(ctx, TASK_ROOM);
+        let (files, waiting_files) = bounded::<BackgroundWork>(TASK_ROOM);
+        let (searches, waiting_searches) = bounded::<BackgroundWork>(TASK_ROOM);
+        let (hold, end) = bounded::<()>(1);
+        let hold = QuitGuard { _end: hold };
+        let (of_files, of_searches) = (problem_box.clone(), problem_box.clone());
+        let held = hold.clone();
+        spawn("files", move || {
+            do_all(&waiting_files, &of_files);
+            drop(held);
+        });
+        spawn("searches", move || do_all(&waiting_searches, &of_searches));
+        Self {
+            ctx: ctx.clone(),
+            files: Some(files),
+            searches,
+            end,
+            hold: Some(hold),
+            is_asking: Arc::default(),
+            problem_box,
+            problems,
+        }
+    }
+
+    pub fn run<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> BackgroundTask<T> {
+        let (postbox, pending) = BackgroundTask::new(&self.ctx);
+        spawn(name, move || postbox.post(work()));
+        pending
+    }
+
+    pub fn stream<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&TaskChannel<T>) + Send + 'static,
+    ) -> BackgroundTask<T> {
+        let (postbox, stream) = BackgroundTask::stream(&self.ctx);
+        spawn(name, move || work(&postbox));
+        stream
+    }
+
+    /// Runs work that reports its progress and can be stopped.
+    pub fn long<P: Send + 'static, T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&CancelToken, &mut dyn FnMut(P)) -> T + Send + 'static,
+    ) -> LongTask<P, T> {
+        let cancel = CancelToken::default();
+        let is_stopped = cancel.clone();
+        let updates = self.stream(name, move |postbox| {
+            let end = work(&is_stopped, &mut |progress| {
+                // Progress is dropped while the window is not drawn, so that the work never waits.
+                postbox.try_post(TaskUpdate::Progress(progress));
+            });
+            postbox.post(TaskUpdate::End(end));
+        });
+        LongTask {
+            progress: None,
+            cancel,
+            updates,
+        }
+    }
+
+    /// Guard for a thread that writes something until its owner is gone.
+    pub fn hold(&self) -> Option<QuitGuard> {
+        self.hold.clone()
+    }
+
+    /// Runs file work after everything queued before; `None` if too much is queued already.
+    pub fn on_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<BackgroundTask<T>> {
+        self.hand_over(self.files.as_ref()?, work)
+    }
+
+    /// Runs slow searches, so that no save waits for them.
+    pub fn search<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<BackgroundTask<T>> {
+        self.hand_over(&self.searches, work)
+    }
+
+    fn hand_over<T: Send + 'static>(
+        &self,
+        thread: &Sender<BackgroundWork>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<BackgroundTask<T>> {
+        let (postbox, pending) = BackgroundTask::new(&self.ctx);
+        let work = Box::new(move || {
+            postbox.post(work());
+        });
+        let sent = thread.try_send(work);
+        if sent.is_err() {
+            tracing::warn!("a file task was not taken");
+        }
+        sent.ok().map(|()| pending)
+    }
+
+    /// Runs a task and reports only its failure.
+    pub fn attempt(
+        &self,
+        name: &str,
+        task: impl FnOnce() -> Result<(), JobError> + Send + 'static,
+    ) {
+        let problems = self.problem_box.clone();
+        spawn(name, move || {
+            if let Err(err) = task() {
+                problems.post(err);
+            }
+        });
+    }
+
+    /// Failures of tasks, and of work that ended in the middle.
+    pub fn problems(&self) -> impl Iterator<Item = JobError> + '_ {
+        self.problems.try_iter()
+    }
+
+    pub fn open_folder(&self, folder: PathBuf) {
+        self.attempt("open-folder", move || {
+            open_outside(&folder).map_err(|why| {
+                JobError::new(JobErrorKind::Disk, "no file manager could be opened")
+                    .advise(format!("The folder is {}", folder.display()))
+                    .detail(why)
+            })
+        });
+    }
+
+    /// Drops large values on a separate thread: freeing half a gigabyte takes a tenth of a second.
+    pub fn free(&self, what: impl Send + 'static) {
+        spawn("free", move || drop(what));
+    }
+
+    pub fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> BackgroundTask<Option<T>> {
+        self.ask_or(
+            "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity",
+            ask,
+        )
+    }
+
+    /// Like [`Self::ask`], with other advice if there is no file chooser.
+    pub fn ask_or<T: Send + 'static>(
+        &self,
+        instead: impl Into<String>,
+        ask: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> BackgroundTask<Option<T>> {
+        let (problems, instead) = (self.problem_box.clone(), instead.into());
+        let is_asking = Arc::clone(&self.is_asking);
+        is_asking.store(true, Ordering::Relaxed);
+        self.run("dialog", move || {
+            let begin = Instant::now();
+            let chosen = guarded(ask).flatten();
+            is_asking.store(false, Ordering::Relaxed);
+            if chosen.is_none() && begin.elapsed() < NO_DIALOG_WITHIN {
+                let text = "this desktop has no file chooser";
+                problems.post(JobError::new(JobErrorKind::Internal, text).advise(instead));
+            }
+            chosen
+        })
+    }
+
+    pub fn is_asking(&self) -> bool {
+        self.is_asking.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for BackgroundThreads {
+    /// Lets the file thread and all that has a [`QuitGuard`] finish what they have, but not for ever.
+    fn drop(&mut self) {
+        (self.files, self.hold) = (None, None);
+        let ended = self.end.recv_timeout(FINISH_WITHIN);
+        if ended.is_err_and(|err| err.is_timeout()) {
+            tracing::warn!("file work was still going on when the window closed");
+        }
+    }
+}
+
+/// Runs the work of one thread until all senders are gone. Other work needs this thread, so a panic ends only its task.
+fn do_all(waiting: &Receiver<BackgroundWork>, problems: &TaskChannel<JobError>) {
+    for work in waiting {
+        if guarded(work).is_none() {
+            let text = "the last action on a file was not finished";
+            let err = JobError::new(JobErrorKind::Internal, text)
+                .advise("Do it again. The log says what went wrong");
+            problems.post(err);
+        }
+    }
+}
+
+/// A named thread; `None`, and a line of the log, where it cannot start.
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<JoinHandle<T>> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
+    spawned
+        .inspect_err(|err| tracing::error!("the thread {name} could not start: {err}"))
+        .ok()
+}
+
+/// Opens a file or folder with the desktop's default application; the error is its reason.
+pub fn open_outside(path: &Path) -> Result<(), String> {
+    let output = Command::new("xdg-open").arg(path).output();
+    let output = output.map_err(|err| format!("xdg-open: {err}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let is_done = output.status.success();
+    let why = || format!("xdg-open: {said}");
+    is_done.then_some(()).ok_or_else(why)
+}
+
+/// Does the work; `None` where it panics, which the panic hook has logged.
+pub(in crate::window) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// Runs work that opens a file; a panic becomes an error.
+pub(in crate::window) fn survived<T>(
+    work: impl FnOnce() -> Result<T, JobError>,
+) -> Result<T, JobError> {
+    guarded(work).unwrap_or_else(|| {
+        let err = JobError::new(JobErrorKind::Internal, NOT_SURVIVED);
+        Err(err.advise("Try another file. Nothing else is lost"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panicking_task_is_reported_and_the_next_task_still_runs() {
+        let background = BackgroundThreads::start(&Context::default());
+        let panics: Option<BackgroundTask<u8>> = background.on_files(|| panic!("on purpose"));
+        let behind = background.on_files(|| 3);
+        let (mut panics, mut behind) = panics.zip(behind).expect("there is room");
+        let problem = background.problems.recv();
+        assert!(
+            problem.is_ok_and(|err| err.summary == "the last action on a file was not finished")
+        );
+        drop(background);
+        assert_eq!((panics.take(), behind.take()), (None, Some(3)));
+    }
+}

@@ -1,0 +1,416 @@
+//! Commands of panels and shortcuts: one enum per part, and [`AppCommand`] for any of them.
+//!
+//! [`crate::window::app::SafelightApp`] hands each to its part between two frames.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use egui::Modifiers;
+use safelight_core::catalog::CatalogEntry;
+use safelight_core::finish::NewRate;
+use safelight_core::gallery::GalleryQuery;
+use safelight_core::job::{GenerateRequest, GridId, JobId, SourceVideo};
+use safelight_core::media::{MaskBrush, OutpaintRequest, RgbPixels};
+use safelight_core::plan::PlanChange;
+use safelight_core::prompts::PromptEntry;
+use safelight_core::settings::Settings;
+
+use crate::window::create::choices::{
+    ContinuedResult, DropChoice, InputSlot, MaskOf, MoveTarget, MultiFilePrompt, PresetKey,
+    RemakeKind, SlotTarget, TrashRequest,
+};
+
+use crate::runtimes::RuntimeBuild;
+use crate::window::state::MainPage;
+use crate::window::viewer::zoom::ZoomLevel;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderSetting {
+    Output,
+    Images,
+    Libtorch,
+    Models,
+    Wildcards,
+}
+
+impl FolderSetting {
+    pub fn of_key(key: &str) -> Option<Self> {
+        Some(match key {
+            "output.folder" => Self::Output,
+            "output.images_folder" => Self::Images,
+            "runtime.libtorch" => Self::Libtorch,
+            "models.folders" => Self::Models,
+            "models.wildcards" => Self::Wildcards,
+            _ => return None,
+        })
+    }
+}
+
+macro_rules! app_command {
+    ($($part:ident($command:ident)),* $(,)?) => {
+        #[derive(Clone, Debug)]
+        pub enum AppCommand {
+            /// Another page, for which several parts get ready.
+            Show(MainPage),
+            /// Undoes the entry with this number, or the last one.
+            Undo(Option<u64>),
+            /// Does again what was undone last.
+            Redo,
+            /// Empties the form, its input images included.
+            ClearForm,
+            /// Unfolds the advanced settings of the form.
+            ShowAdvanced,
+            DismissNotice(u64),
+            DismissNotices,
+            $($part($command),)*
+        }
+
+        $(impl From<$command> for AppCommand {
+            fn from(command: $command) -> Self {
+                Self::$part(command)
+            }
+        })*
+    };
+}
+
+app_command! {
+    Queue(QueueCommand),
+    Library(LibraryCommand),
+    Fetch(FetchCommand),
+    Inputs(InputsCommand),
+    Mask(MaskCommand),
+    Loras(LorasCommand),
+    Presets(PresetsCommand),
+    Prompt(PromptCommand),
+    Restore(RestoreCommand),
+    Memory(MemoryCommand),
+    Player(PlayerCommand),
+    Gallery(GalleryCommand),
+    Doctor(DoctorCommand),
+    Runtime(RuntimeCommand),
+    Settings(SettingsCommand),
+    Desktop(DesktopCommand),
+    Palette(PaletteCommand),
+    Finish(FinishCommand),
+}
+
+#[derive(Clone, Debug)]
+pub enum QueueCommand {
+    Submit,
+    /// Like `Submit`, once all files of the form are open.
+    SubmitOpened,
+    /// Adds jobs that were not made from the form.
+    Add(Vec<GenerateRequest>),
+    Cancel,
+    RollSeed,
+    Ask(MultiFilePrompt),
+    Open(bool),
+    /// Show it when it is not on the screen, else hide it.
+    Toggle,
+    Move(JobId, MoveTarget),
+    Edit(JobId),
+    CancelEdit,
+    /// Queues a copy directly after the job.
+    Duplicate(JobId),
+    Remove(JobId),
+    /// Removes all waiting jobs of a grid and cancels the one that runs.
+    CancelGrid(GridId),
+    Restart(JobId),
+    ClearHeld,
+    /// Take all jobs out that do not run.
+    Clear,
+    /// Pauses the running job, and starts no other.
+    PauseAll,
+    /// Pauses the running job; others start.
+    PauseRunning,
+    GoOn,
+    Take(DropChoice),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LibraryCommand {
+    /// Work with this model, with its own values for everything but the prompt and the LoRAs.
+    Choose(String),
+    ResetForm,
+    Reload,
+    Search(String),
+    /// Selects the model this number of rows further.
+    Step(i64),
+    Look(String),
+    /// Selects the model with this id for the form, if it can be used.
+    Use(String),
+    /// Selects the model of a transformer's file, whose folder is added to the model folders where needed.
+    UseFile(PathBuf),
+    Favour(String, bool),
+    /// Show the files of one that lacks some to be fetched.
+    Complete(String),
+    ShowFolder(PathBuf),
+    /// Make the first video with what ships with the app.
+    FirstVideo,
+    Leave,
+}
+
+#[derive(Clone, Debug)]
+pub enum FetchCommand {
+    /// Shows the model with this id, or none.
+    Show(Option<String>),
+    Offer(Box<CatalogEntry>),
+    /// Another model was chosen.
+    Leave,
+    Ask,
+    Begin,
+    Pause,
+    /// Id of a download that was paused or failed.
+    Resume(String),
+    /// Say nothing more of one that was paused or failed; what has come stays on the disk.
+    Forget(String),
+}
+
+#[derive(Clone, Debug)]
+pub enum InputsCommand {
+    Pick(InputSlot),
+    Open(Vec<PathBuf>, SlotTarget),
+    /// Open files for the form that is shown, as many as it has places for.
+    OpenHere(Vec<PathBuf>, SlotTarget),
+    Continue(ContinuedResult),
+    /// Put an image there, which becomes a file in this folder.
+    Take(InputSlot, Arc<RgbPixels>, PathBuf),
+    /// Fill the form with what a result was made of.
+    TakeOver(Box<GenerateRequest>),
+    /// First frame of a video as the start image.
+    TakeFirst(SourceVideo),
+    /// Continues from this video; a numbered image represents all of its video.
+    ContinueFrom(PathBuf),
+    Remove(InputSlot),
+    RemoveOne(InputSlot, usize),
+    MoveOne(InputSlot, usize, usize),
+    PickControlMask(usize),
+    /// Choose the ControlNet of a control image from a file.
+    PickControlNet(usize),
+    RemoveControlMask(usize),
+    LookForNetworks,
+    Swap,
+}
+
+#[derive(Clone, Debug)]
+pub enum FinishCommand {
+    Look,
+    UseUpscaler(PathBuf),
+    UseInterpolator(PathBuf),
+    Make(PathBuf, PostprocessAction),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PostprocessAction {
+    /// So many times as wide and high.
+    Upscale(u32),
+    Frames(NewRate),
+}
+
+#[derive(Clone, Debug)]
+pub enum LorasCommand {
+    Open,
+    Look,
+    /// Take those files into the form that are LoRAs and fit.
+    Add(Vec<PathBuf>),
+    Pick,
+    Remove(usize),
+}
+
+#[derive(Clone, Debug)]
+pub enum PresetsCommand {
+    Apply(PresetKey),
+    Undo,
+    Save(String),
+    Rename {
+        from: String,
+        to: String,
+    },
+    Delete(String),
+    /// Read the file again: it may have been changed by hand.
+    Reload,
+}
+
+#[derive(Clone, Debug)]
+pub enum PromptCommand {
+    Focus,
+    Remember(PromptEntry),
+    UseExample(String),
+    Begin,
+    Use(PromptEntry),
+    Older,
+    /// The prompt submitted after the one in the field, and finally the unsubmitted one.
+    Newer,
+    Forget(PromptEntry),
+    Insert(String),
+    LookAtWildcards,
+    /// Like `LookAtWildcards`, unless they were just read.
+    GlanceAtWildcards,
+    /// Shows the wildcard folder in the file manager; creates it if it is missing.
+    OpenWildcardFolder,
+}
+
+#[derive(Clone, Debug)]
+pub enum RestoreCommand {
+    Use(PathBuf),
+    /// Offer what files say of how they were made; these were given for a place, or for none.
+    LookAt(Vec<PathBuf>, bool),
+    Pick,
+    /// Fills the form with one of the offered results of a workflow, counted from 0.
+    OpenOutput(usize),
+    /// Makes a job of each offered result.
+    QueueOutputs,
+    /// Copies the workflow of `ComfyUI` for a result of Safelight.
+    CopyWorkflow(PathBuf),
+    /// Asks for a file and writes the text of the workflow for this result.
+    SaveWorkflow(PathBuf, String),
+}
+
+#[derive(Clone, Debug)]
+pub enum MemoryCommand {
+    Apply(PlanChange),
+    Export(JobId),
+}
+
+#[derive(Clone, Debug)]
+pub enum PlayerCommand {
+    ShowResult(JobId),
+    ShowLive,
+    FollowJobs,
+    LeaveFull,
+    PlayFile(PathBuf),
+    /// Look at a contact sheet that was just made, unless something else is looked at on purpose.
+    ShowSheet(PathBuf),
+    /// Look at an image that came into the form, unless a job runs.
+    ShowInput(PathBuf),
+    /// The file left the form and is no longer shown as an input.
+    LeaveInput(PathBuf),
+    CompareFiles(PathBuf, PathBuf),
+    Toggle,
+    /// Moves this number of frames forwards, or backwards if negative, and stops there.
+    Step(i64),
+    ShowFrame(usize),
+    UseSettingsOf(JobId),
+    Remake(JobId, RemakeKind),
+    ContinueFrom(JobId),
+    CopyPath,
+    NextRepeat,
+    ToggleFull,
+    Zoom(ZoomLevel),
+    /// One pixel of the image for each pixel of the screen.
+    OwnSize,
+    CompareWith(JobId),
+    /// Shows more of A, or of B, by a share of the image.
+    MoveDivider(f32),
+    LeaveCompare,
+    /// Upscales or interpolates what is shown.
+    Finish(PostprocessAction),
+    SaveFrame,
+    CopyFrame,
+    UseFrame(InputSlot),
+    Delete,
+    /// Of what was thrown away these files are not there now, and this one is looked at next.
+    Gone(Vec<PathBuf>, Option<PathBuf>),
+}
+
+#[derive(Clone, Debug)]
+pub enum GalleryCommand {
+    Ask(GalleryQuery),
+    Click(usize, Modifiers),
+    /// Moves the selection by this number; true extends it from the anchor.
+    Step(isize, bool),
+    ChooseAll,
+    /// True makes them favourites; false removes them from the favourites.
+    Favour(Vec<PathBuf>, bool),
+    Trash(Vec<TrashRequest>),
+    OpenFolder(PathBuf),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeTask {
+    Get {
+        build: Box<RuntimeBuild>,
+        has_gpu: bool,
+    },
+    Use(String),
+    /// Tests it without using it.
+    Check(String),
+    Remove(String),
+}
+
+impl RuntimeTask {
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Get { build, .. } => &build.id,
+            Self::Use(id) | Self::Check(id) | Self::Remove(id) => id,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeCommand {
+    /// Follows the advice: installs a runtime, or uses the one that is present.
+    Follow,
+    Install(Box<RuntimeBuild>),
+    Begin(RuntimeTask),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoctorCommand {
+    Examine,
+    ClearMiopen,
+    MakeReport,
+}
+
+#[derive(Clone, Debug)]
+pub enum SettingsCommand {
+    Change(Box<Settings>),
+    PickFolder(FolderSetting),
+    AddModelFolder(PathBuf),
+    /// Resets one key, such as `interface.theme`.
+    Reset(&'static str),
+    Show(&'static str),
+    OpenFile,
+    Larger,
+    Smaller,
+    NormalSize,
+    SwitchTheme,
+}
+
+#[derive(Clone, Debug)]
+pub enum DesktopCommand {
+    ToggleMemory,
+    /// Closes the topmost layer: selection, comparison or full view, else the page.
+    Back,
+    AddToMenu,
+    Quit,
+    CopyText(String),
+}
+
+#[derive(Clone, Debug)]
+pub enum PaletteCommand {
+    Toggle,
+    ToggleShortcuts,
+    /// Id of the chosen entry, and its command.
+    Run(String, Box<AppCommand>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum MaskCommand {
+    Open(MaskOf),
+    /// The pointer went down here; pixels of the image.
+    Begin([f32; 2], MaskBrush),
+    Move([f32; 2], MaskBrush),
+    End,
+    Fill,
+    Clear,
+    Invert,
+    /// Softens all edges by this number of pixels.
+    Soften(u32),
+    /// Outpaints these margins; none removes them again.
+    Extend(OutpaintRequest),
+    Undo,
+    Redo,
+    Use,
+    Discard,
+}

@@ -1,0 +1,251 @@
+//! Guidance: its scale or scales, the guider with its settings, and the range of steps.
+
+use std::ops::RangeInclusive;
+
+use egui::SliderClamping;
+use safelight_core::job::{BlockSet, GuidanceRange, Guider, GuiderKind, SamplingOptions};
+use safelight_core::model::GuidanceMode;
+
+use crate::window::create::panel::advanced::choice_ui;
+use crate::window::layout::prelude::*;
+
+const GUIDANCE: &str = "Guidance";
+const GUIDANCE_HOVER: &str = "CFG scale: how strictly the prompt is followed. Above 1 each step takes twice as long; too high looks harsh";
+const CFG: &str = "CFG scale";
+const CFG_HOVER: &str = "True classifier-free guidance, which steers away from the negative prompt. Above 1 each step takes twice as long";
+const SCALES: RangeInclusive<f64> = 0.0..=15.0;
+const ZERO_STEPS_HOVER: &str =
+    "The first steps change nothing, because guidance is least sure there";
+
+pub(super) fn guidance_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
+    match spec.guidance {
+        GuidanceMode::Cfg if spec.has_two_experts() => experts_ui(ui, form, spec),
+        GuidanceMode::Cfg => own_ui(ui, form, spec, GUIDANCE_HOVER),
+        GuidanceMode::Distilled => {
+            let explanation = "How strictly the prompt is followed. The model was trained with \
+                              this number, so it costs no time; too high looks harsh";
+            own_ui(ui, form, spec, explanation);
+            real_ui(ui, form);
+        }
+        GuidanceMode::None => real_ui(ui, form),
+    }
+}
+
+fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, explanation: &str) {
+    let default = spec.defaults.sampling.guidance_scale;
+    default_row(
+        ui,
+        (GUIDANCE, "guidance", explanation),
+        &mut form.sampling.guidance_scale,
+        (default, default.to_string()),
+        |ui, label, scale| {
+            wide_slider(ui, guidance_slider(scale, SCALES), explanation).labelled_by(label);
+        },
+    );
+}
+
+fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
+    default_row(
+        ui,
+        (CFG, CFG, CFG_HOVER),
+        &mut form.sampling.true_cfg_scale,
+        (1.0, "1"),
+        |ui, label, scale| {
+            let slider = guidance_slider(scale, 1.0..=10.0);
+            wide_slider(ui, slider, CFG_HOVER).labelled_by(label);
+        },
+    );
+    field_hint(ui, "1 = off; higher values use the negative prompt");
+}
+
+fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
+    let scales_of =
+        |sampling: SamplingOptions| (sampling.guidance_scale, sampling.low_guidance_scale());
+    let own = scales_of(spec.defaults.sampling);
+    let is_own = scales_of(form.sampling_for(spec)) == own;
+    // The heading of both can put them back.
+    let reset = ui.horizontal(|ui| {
+        group_label(ui, GUIDANCE, GUIDANCE_HOVER);
+        !is_own && reset_button(ui, "guidance", &format!("{} and {}", own.0, own.1))
+    });
+    if reset.inner {
+        form.sampling.guide_experts(None, None);
+    }
+    let before = scales_of(form.sampling_for(spec));
+    let mut scales = before;
+    for (noise, task, scale) in [
+        ("High noise", "composition and motion", &mut scales.0),
+        ("Low noise", "details", &mut scales.1),
+    ] {
+        let explanation = format!("How strictly the expert for {task} follows the prompt");
+        row(ui, noise, &explanation, |ui, _| {
+            let slider = guidance_slider(scale, SCALES);
+            wide_slider(ui, slider, &explanation)
+                .accessible_name(format!("Guidance, {}", noise.to_lowercase()));
+        });
+    }
+    if scales != before {
+        // One that is changed alone does not change the other.
+        let (high, low) = scales;
+        form.sampling.guide_experts(Some(high), Some(low));
+    }
+}
+
+fn guidance_slider(scale: &mut f64, range: RangeInclusive<f64>) -> Slider<'_> {
+    Slider::new(scale, range)
+        .step_by(0.1)
+        .max_decimals(2)
+        .custom_parser(typed_number)
+        .clamping(SliderClamping::Never)
+}
+
+pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
+    let is_guided = form.is_guided(spec);
+    kind_ui(ui, &mut form.sampling.guider, is_guided);
+    match &mut form.sampling.guider {
+        Some(Guider::CfgZero { zero_steps }) => {
+            let slider = Slider::new(zero_steps, 0..=10).clamping(SliderClamping::Never);
+            row(ui, "Zero-init steps", ZERO_STEPS_HOVER, |ui, label| {
+                wide_slider(ui, slider, ZERO_STEPS_HOVER).labelled_by(label);
+            });
+        }
+        Some(Guider::Apg {
+            eta,
+            longest,
+            momentum,
+        }) => {
+            let explanation = "Share kept of the parallel guidance component, which oversaturates: \
+                              0 removes it, 1 keeps it";
+            number_ui(ui, "APG eta", explanation, eta, Guider::ETA);
+            let explanation = "How far guidance may push a step; large results need more, and 0 \
+                              sets no limit";
+            number_ui(ui, "Norm threshold", explanation, longest, Guider::LONGEST);
+            let explanation = "How much of the earlier steps' guidance is added: below 0 it is \
+                              taken off, which gives each step a fresh direction";
+            number_ui(ui, "Momentum", explanation, momentum, Guider::MOMENTUM);
+        }
+        Some(Guider::SkipLayers {
+            blocks,
+            scale,
+            part,
+        }) => {
+            blocks_ui(ui, blocks);
+            let explanation = "How far each step moves away from the answer with skipped blocks: \
+                              higher is firmer, and too high looks harsh";
+            number_ui(ui, "Skip scale", explanation, scale, Guider::SKIP_SCALE);
+            let hover = "The part of the steps with the extra pass, from 0 to 1; its first step \
+                        runs without. Each step with it takes one more pass";
+            row(ui, "Skipping part", hover, |ui, _| {
+                part_ui(ui, part, hover, ["Skipping from", "Skipping to"]);
+            });
+        }
+        Some(Guider::Cfg) | None => {}
+    }
+    if is_guided {
+        range_ui(ui, &mut form.sampling.guidance_range);
+    }
+}
+
+fn kind_ui(ui: &mut Ui, guider: &mut Option<Guider>, is_guided: bool) {
+    // One that needs the negative prompt is hidden until there is guidance.
+    let acts = |kind: GuiderKind| {
+        is_guided || kind == GuiderKind::Cfg || !Guider::from(kind).needs_negative()
+    };
+    let before = guider.map(Guider::kind).filter(|kind| acts(*kind));
+    let mut kind = before;
+    choice_ui(
+        ui,
+        (
+            "Guider",
+            "guider",
+            "How the conditional and unconditional predictions are combined",
+        ),
+        (&mut kind, GuiderKind::Cfg),
+        &GuiderKind::ALL
+            .into_iter()
+            .filter(|kind| acts(*kind))
+            .map(|kind| (kind, kind.label(), guider_text(kind).to_owned()))
+            .collect::<Vec<_>>(),
+    );
+    if kind != before {
+        *guider = kind.map(Guider::from);
+    }
+}
+
+fn guider_text(guider: GuiderKind) -> &'static str {
+    match guider {
+        GuiderKind::Cfg => "The difference of both answers, times the scale",
+        GuiderKind::CfgZero => {
+            "Scales the negative answer to fit, and leaves out the first steps: better composition with the same time"
+        }
+        GuiderKind::Apg => "Removes oversaturation: natural colours at high scales (APG)",
+        GuiderKind::SkipLayers => {
+            "Steers away from a worse answer, made without some blocks: firmer bodies and structure for one more pass (skip-layer guidance)"
+        }
+    }
+}
+
+/// A list of numbers, which takes effect as soon as it can be parsed.
+fn blocks_ui(ui: &mut Ui, blocks: &mut BlockSet) {
+    let hover = "Which blocks of the transformer the extra pass skips: numbers from 0 with commas \
+                between them. Blocks near the first third, such as 9 or 10, are the usual choice";
+    row(ui, "Blocks", hover, |ui, label| {
+        let id = label.with("blocks");
+        let draft = ui.data(|data| data.get_temp::<String>(id));
+        let mut text = draft.unwrap_or_else(|| blocks.to_string());
+        let edit = TextEdit::singleline(&mut text)
+            .id(id)
+            .desired_width(ui.available_width());
+        let response = ui.add(edit).on_hover_text(hover).labelled_by(label);
+        if let Ok(typed) = text.parse() {
+            *blocks = typed;
+        }
+        let is_typed = response.has_focus();
+        ui.data_mut(|data| {
+            if is_typed {
+                data.insert_temp(id, text);
+            } else {
+                data.remove::<String>(id);
+            }
+        });
+    });
+}
+
+/// Two fractions of the steps; `names` are for screen readers.
+fn part_ui(ui: &mut Ui, part: &mut GuidanceRange, hover: &str, names: [&str; 2]) {
+    let values = [&mut part.start, &mut part.end].map(fraction);
+    number_pair(ui, RUN_TO, names, [hover; 2], values);
+}
+
+/// A number from 0 to 1.
+fn fraction(value: &mut f64) -> DragValue<'_> {
+    DragValue::new(value)
+        .range(0.0..=1.0)
+        .speed(0.005)
+        .max_decimals(2)
+}
+
+fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, range: RangeInclusive<f64>) {
+    let speed = if *range.end() > 1.0 { 0.5 } else { 0.01 };
+    row(ui, name, hover, |ui, label| {
+        let value = DragValue::new(value)
+            .range(range)
+            .speed(speed)
+            .max_decimals(2);
+        number(ui, ui.available_width(), value)
+            .on_hover_text(hover)
+            .labelled_by(label);
+    });
+}
+
+fn range_ui(ui: &mut Ui, chosen: &mut Option<GuidanceRange>) {
+    let hover = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take \
+                half the time";
+    default_row(
+        ui,
+        ("Guidance range", "the guidance range", hover),
+        chosen,
+        (GuidanceRange::default(), "all steps"),
+        |ui, _, range| part_ui(ui, range, hover, ["Guided from", "Guided to"]),
+    );
+}

@@ -1,0 +1,234 @@
+//! Downloads: the card of one model that is looked at or on its way, the page with all of them, and the badge in the
+//! header.
+//!
+//! Fetches nothing: the work is [`crate::window::downloads`]'s.
+
+use safelight_core::catalog::{CatalogEntry, DownloadSource};
+
+use crate::download::{DownloadPhase, DownloadStatus};
+use crate::window::downloads::{DownloadQuote, FetchState, ModelDownload};
+use crate::window::layout::prelude::*;
+
+const CLOSE: &str = "Close";
+const KEPT: &str = "What has been downloaded is kept, and is not downloaded again";
+const PROGRESS: &str = "Download progress";
+
+pub(crate) fn downloads_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    Frame::new()
+        .inner_margin(theme::PAGE_MARGIN)
+        .show(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.label(RichText::new("Downloads").heading().strong());
+                at_right(ui, "downloads", |ui| {
+                    view.close_button(ui, "Close the downloads");
+                    ui.add_space(theme::GAP);
+                });
+            });
+            ui.add_space(theme::SMALL_GAP);
+            page_column(ui, "downloads", |ui| {
+                list_ui(ui, view);
+                ui.add_space(theme::GAP);
+            });
+        });
+}
+
+fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let fetching = &view.app.fetching;
+    if fetching.fetch.is_none() {
+        ui.weak("Nothing is being downloaded.");
+    }
+    fetch_ui(ui, view);
+    let parked = view.app.fetching.parked.clone();
+    if !parked.is_empty() {
+        ui.add_space(theme::GAP);
+        group_label(ui, "Paused or failed", "");
+        for fetch in &parked {
+            wide_frame(ui, card(ui, palette(ui).line), |ui| {
+                ui.strong(&fetch.entry.name);
+                let resume = FetchCommand::Resume(fetch.entry.id.clone());
+                let is_free = !view.app.fetching.is_busy();
+                ui.add_enabled_ui(is_free, |ui| stopped_ui(ui, view, fetch, resume));
+            });
+        }
+    }
+    let arrived = &view.app.fetching.arrived;
+    if !arrived.is_empty() {
+        ui.add_space(theme::GAP);
+        group_label(ui, "Downloaded since Safelight was opened", "");
+        for name in arrived {
+            ui.label(name);
+        }
+    }
+    ui.add_space(theme::GAP);
+    let models = ui.button("See all models");
+    let button = models.on_hover_text("Models that can be downloaded, and whether they fit");
+    view.on_click(&button, AppCommand::Show(MainPage::Models));
+}
+
+/// Progress of the running download in percent, and the number of stopped ones.
+pub(crate) fn state(view: &UiContext<'_>) -> (Option<u32>, usize) {
+    let fetching = &view.app.fetching;
+    let is_running =
+        |fetch: &&ModelDownload| matches!(fetch.state, FetchState::Running | FetchState::Pausing);
+    let percent = fetching.fetch.as_ref().filter(is_running).map(|fetch| {
+        let progress = fetch.progress.clone();
+        progress.map_or(0, |progress| (share(&progress) * 100.0) as u32)
+    });
+    (percent, fetching.stopped().count())
+}
+
+fn share(progress: &DownloadStatus) -> f32 {
+    progress.done_bytes as f32 / progress.total_bytes.max(1) as f32
+}
+
+pub(crate) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let Some(fetch) = view.app.fetching.fetch.clone() else {
+        return;
+    };
+    let palette = palette(ui);
+    ui.add_space(theme::SMALL_GAP);
+    wide_frame(ui, card(ui, palette.line), |ui| {
+        let entry = &fetch.entry;
+        let folder = fetch.folder.display().to_string();
+        ui.strong(&entry.name);
+        wide_note(ui, &entry.description, palette.weak);
+        wide_note(ui, &format!("Licence: {}", entry.licence), palette.weak);
+        for source in &entry.sources {
+            source_ui(ui, source);
+        }
+        wide_note(ui, &format!("Goes into {folder}"), palette.weak);
+        match &fetch.state {
+            FetchState::Shown => shown_ui(ui, view, entry),
+            FetchState::Asking => {
+                wide_note(ui, "Asking the server for sizes…", palette.text);
+                button(ui, view, "Cancel", "", FetchCommand::Pause);
+            }
+            FetchState::Confirming(quoted) => confirm_ui(ui, view, &folder, *quoted),
+            FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
+            FetchState::Running => running_ui(ui, view, fetch.progress.as_ref()),
+            FetchState::Stopped(_) => stopped_ui(ui, view, &fetch, FetchCommand::Begin),
+        }
+    });
+}
+
+fn source_ui(ui: &mut Ui, source: &DownloadSource) {
+    let (part, name) = (source.component.label(), &source.name);
+    let text = match (&source.here, source.bytes) {
+        (Some(_), _) => format!("{part}: {name}, already on this disk"),
+        (None, Some(bytes)) => format!("{part}: {name}, {}", size_text(bytes)),
+        (None, None) => format!("{part}: {name}, size not known yet"),
+    };
+    let place = match &source.here {
+        Some(here) => here.display().to_string(),
+        None => format!("From {} on huggingface.co", source.repository),
+    };
+    ui.scope(|ui| wide_note(ui, &text, palette(ui).text))
+        .response
+        .on_hover_text(place);
+}
+
+fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
+    let count = entry.to_fetch().count();
+    if count == 0 {
+        let note = "All files are present. The problem is shown below";
+        wide_note(ui, note, palette(ui).amber);
+        button(ui, view, CLOSE, "", FetchCommand::Show(None));
+        return;
+    }
+    let text = entry.bytes_to_fetch().map_or_else(
+        || counted(count, "1 file to download", "{} files to download"),
+        |bytes| format!("{} to download", size_text(bytes)),
+    );
+    wide_note(ui, &text, palette(ui).text);
+    ui.horizontal(|ui| {
+        let explanation = "Asks the server for the sizes first";
+        button(ui, view, "Download…", explanation, FetchCommand::Ask);
+        button(ui, view, CLOSE, "", FetchCommand::Show(None));
+    });
+}
+
+fn confirm_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: DownloadQuote) {
+    let free = quoted
+        .free_bytes
+        .map(|free| format!(" {} are free there.", size_text(free)));
+    let (bytes, free) = (size_text(quoted.left_bytes), free.unwrap_or_default());
+    let text = format!("Download {bytes} into {folder}?{free}");
+    wide_note(ui, &text, palette(ui).text);
+    ui.horizontal(|ui| {
+        button(ui, view, "Download now", "", FetchCommand::Begin);
+        button(ui, view, CLOSE, "", FetchCommand::Show(None));
+    });
+}
+
+fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, progress: Option<&DownloadStatus>) {
+    thin_progress(ui, progress.map_or(0.0, share))
+        .on_hover_text(PROGRESS)
+        .accessible_name(PROGRESS);
+    let text = progress.map_or_else(|| "Starting…".to_owned(), running_text);
+    wide_note(ui, &text, palette(ui).text);
+    button(ui, view, "Pause", KEPT, FetchCommand::Pause);
+}
+
+fn running_text(progress: &DownloadStatus) -> String {
+    let DownloadStatus { phase, name, .. } = progress;
+    let amount = amount_text(progress);
+    match (phase, progress.secs_left()) {
+        (DownloadPhase::Asking, _) => format!("Asking for {name}"),
+        (DownloadPhase::Checking, _) => format!("Checking {name}"),
+        (DownloadPhase::Fetching, None) => {
+            format!("Downloading {name}: {amount}, waiting for the server")
+        }
+        (DownloadPhase::Fetching, Some(secs)) => {
+            let speed = size_text(progress.bytes_per_sec as u64);
+            let left = duration_text(secs);
+            format!("Downloading {name}: {amount}, {speed}/s, {left} left")
+        }
+    }
+}
+
+/// `4 MiB of 6 MiB`
+fn amount_text(progress: &DownloadStatus) -> String {
+    let (done, total) = (progress.done_bytes, progress.total_bytes);
+    format!("{} of {}", size_text(done), size_text(total))
+}
+
+fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload, again: FetchCommand) {
+    let palette = palette(ui);
+    let FetchState::Stopped(err) = &fetch.state else {
+        return;
+    };
+    let name = if let Some(err) = err {
+        wide_note(ui, &err.summary, palette.error);
+        if !err.advice.is_empty() {
+            wide_note(ui, &err.advice, palette.weak);
+        }
+        "Try again"
+    } else {
+        let text = fetch.progress.clone();
+        let text = text.map_or_else(
+            || "Paused".to_owned(),
+            |it| format!("Paused at {}", amount_text(&it)),
+        );
+        wide_note(ui, &text, palette.text);
+        "Continue"
+    };
+    ui.horizontal(|ui| {
+        button(ui, view, name, KEPT, again);
+        let forget = FetchCommand::Forget(fetch.entry.id.clone());
+        button(ui, view, CLOSE, KEPT, forget);
+    });
+}
+
+fn button(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    name: &str,
+    explanation: &str,
+    command: FetchCommand,
+) {
+    let mut button = ui.button(name);
+    if !explanation.is_empty() {
+        button = button.on_hover_text(explanation);
+    }
+    view.on_click(&button, command);
+}

@@ -1,0 +1,329 @@
+//! The gallery: all results in their folders, the selection, and the actions on it.
+//!
+//! Folders and files are read on threads.
+
+mod index_thread;
+pub mod panel;
+mod selection;
+mod trashing;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded};
+use safelight_core::gallery::{GalleryItem, GalleryQuery};
+use safelight_core::settings::OutputSettings;
+
+use crate::window::background::{BackgroundThreads, FINISH_WITHIN};
+use crate::window::create::choices::{GalleryLook, TrashRequest};
+use crate::window::prelude::*;
+use crate::window::queue::JobQueue;
+pub use index_thread::GalleryListing;
+use index_thread::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanCommand};
+pub use selection::GallerySelection;
+use trashing::{RemovedFiles, TrashBin};
+
+/// Commands that may wait for the index thread; readers block, the window keeps its own.
+const COMMAND_ROOM: usize = 256;
+
+/// The chosen results, as of these revisions of the choice and of the list.
+type KnownChoice = ((u64, u64), Arc<[Arc<GalleryItem>]>);
+
+#[derive(Default)]
+pub struct GalleryState {
+    pub look: GalleryLook,
+    folders: Vec<PathBuf>,
+    output: OutputSettings,
+    pub query: GalleryQuery,
+    /// `None` before the first answer.
+    pub listing: Option<GalleryListing>,
+    pub selection: GallerySelection,
+    /// The chosen ones, of the choice and the list with these numbers.
+    chosen: RefCell<Option<KnownChoice>>,
+    /// Number of lists so far.
+    pub generation: u64,
+    /// Counts how often the choice went to where it may not be seen.
+    pub num_moves: u64,
+    bin: TrashBin,
+    gone: RemovedFiles,
+    is_open: bool,
+    is_following: bool,
+    /// True if the neighbour of a deleted result is to be selected.
+    moves_on: bool,
+    threads: Option<GalleryThreads>,
+}
+
+impl GalleryState {
+    pub fn new(look: GalleryLook) -> Self {
+        Self {
+            look,
+            ..Self::default()
+        }
+    }
+
+    pub fn items(&self) -> &[Arc<GalleryItem>] {
+        self.listing.as_ref().map_or(&[], |listing| &listing.items)
+    }
+
+    /// True once the folders were scanned to the end.
+    fn is_listed(&self) -> bool {
+        let listing = self.listing.as_ref();
+        listing.is_some_and(|listing| !listing.is_looking)
+    }
+
+    /// At most `count` results, the newest first.
+    pub fn newest(&self, count: usize) -> Vec<Arc<GalleryItem>> {
+        let mut items: Vec<&Arc<GalleryItem>> = self.items().iter().collect();
+        items.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.stamp.modified_ns));
+        items.into_iter().take(count).map(Arc::clone).collect()
+    }
+
+    pub fn current(&self) -> Option<&Arc<GalleryItem>> {
+        let cursor = self.selection.cursor_at();
+        let at_cursor = cursor.and_then(|at| self.items().get(at));
+        at_cursor
+            .filter(|entry| self.selection.contains(&entry.path))
+            .or_else(|| self.selection.entries(self.items()).next())
+    }
+
+    /// Path of a result relative to its result folder.
+    pub fn place_of<'a>(&self, path: &'a Path) -> &'a Path {
+        let mut below = self
+            .folders
+            .iter()
+            .filter_map(|folder| path.strip_prefix(folder).ok());
+        below.next().unwrap_or(path)
+    }
+
+    /// The chosen ones, in the order of the page; looked for when the choice or the list is another one.
+    pub fn chosen(&self) -> Arc<[Arc<GalleryItem>]> {
+        let now = (self.selection.revision(), self.generation);
+        let mut known = self.chosen.borrow_mut();
+        if let Some((then, chosen)) = &*known
+            && *then == now
+        {
+            return Arc::clone(chosen);
+        }
+        let chosen: Arc<[_]> = self.selection.entries(self.items()).cloned().collect();
+        *known = Some((now, Arc::clone(&chosen)));
+        chosen
+    }
+
+    pub fn update(&mut self, command: GalleryCommand, queue: &JobQueue, cx: &mut AppContext) {
+        match command {
+            GalleryCommand::Ask(query) => {
+                self.look.sort = query.sort;
+                self.query = query;
+                self.ask(|query| IndexCommand::Ask(query.clone()));
+            }
+            GalleryCommand::Click(index, modifiers) => {
+                if let Some(listing) = &self.listing {
+                    self.selection.click(&listing.items, index, modifiers);
+                }
+            }
+            GalleryCommand::Step(by, extends) => {
+                if let Some(listing) = &self.listing {
+                    self.selection.step(&listing.items, by, extends);
+                    self.num_moves += 1;
+                }
+            }
+            GalleryCommand::ChooseAll => {
+                if let Some(listing) = &self.listing {
+                    self.selection.all(&listing.items);
+                }
+            }
+            GalleryCommand::Favour(paths, is_favourite) => {
+                self.ask(|_| IndexCommand::Favour(paths, is_favourite));
+            }
+            GalleryCommand::Trash(requests) => {
+                self.gone.follow(&requests, self.next_to(&requests));
+                self.trash(requests, queue, cx);
+            }
+            GalleryCommand::OpenFolder(path) => {
+                if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+                    cx.background.open_folder(folder.to_path_buf());
+                }
+            }
+        }
+    }
+
+    pub fn poll(&mut self, queue: &JobQueue, cx: &mut AppContext) {
+        while let Some(event) = self.threads.as_mut().and_then(|it| it.events.take()) {
+            match event {
+                // An older question is not waited for any more.
+                IndexEvent::Listed(query, listing) if query == self.query => self.take(listing),
+                IndexEvent::Listed(..) => {}
+                IndexEvent::Favoured(Ok(())) => cx.notices.end(&NoticeCause::FavouritesFile),
+                IndexEvent::Favoured(Err(err)) => {
+                    cx.tell_about(NoticeCause::FavouritesFile, NoticeSeverity::Warning, err);
+                }
+            }
+        }
+        self.gone.is_due |= self.bin.is_busy();
+        self.poll_trash(queue, cx);
+        if !self.bin.is_busy() {
+            self.gone.poll(cx);
+        }
+    }
+
+    /// Result after the first of these in the list, or else before it.
+    fn next_to(&self, requests: &[TrashRequest]) -> Option<PathBuf> {
+        let is_requested =
+            |entry: &&Arc<GalleryItem>| requests.iter().any(|request| request.path == entry.path);
+        let items = self.items();
+        let at = items.iter().position(|entry| is_requested(&entry))?;
+        let (before, behind) = items.split_at(at);
+        let mut others = behind.iter().chain(before.iter().rev());
+        others
+            .find(|entry| !is_requested(entry))
+            .map(|entry| entry.path.clone())
+    }
+
+    fn take(&mut self, listing: GalleryListing) {
+        self.num_moves += u64::from(self.selection.settle(&listing.items, self.moves_on));
+        self.listing = Some(listing);
+        self.generation += 1;
+        // Files on their way to the trash may still be listed.
+        self.moves_on &= self.bin.is_busy();
+    }
+
+    /// Watches the folders while the page is shown, however it came about; and looks at them once where there is nothing
+    /// else to watch, for the newest results.
+    pub(super) fn follow(&mut self, has_nothing_to_watch: bool, cx: &AppContext) {
+        self.is_open = cx.page == MainPage::Gallery;
+        let is_empty = cx.page == MainPage::Watch && has_nothing_to_watch;
+        let is_wanted = self.is_open || (is_empty && !self.is_listed());
+        let is_elsewhere = self.is_open && self.output != cx.settings.output;
+        if is_wanted && (!self.is_following || is_elsewhere) {
+            self.open(cx);
+        } else if !is_wanted && self.is_following {
+            self.close();
+        }
+        self.is_following = is_wanted;
+    }
+
+    /// Clears the selection; false if it was empty.
+    pub(super) fn unchoose(&mut self) -> bool {
+        let had_any = self.is_open && !self.selection.is_empty();
+        if had_any {
+            self.selection.clear();
+        }
+        had_any
+    }
+
+    fn open(&mut self, cx: &AppContext) {
+        self.output = cx.settings.output.clone();
+        let Some(paths) = &cx.paths else {
+            self.listing = Some(GalleryListing::default());
+            return;
+        };
+        self.query.sort = self.look.sort;
+        self.folders = cx.settings.result_folders(paths);
+        let threads = self
+            .threads
+            .get_or_insert_with(|| GalleryThreads::start(&cx.background, paths));
+        send(&threads.scanner, ScanCommand::Watch(self.folders.clone()));
+        self.ask(|query| IndexCommand::Ask(query.clone()));
+    }
+
+    fn close(&self) {
+        if let Some(threads) = &self.threads {
+            send(&threads.scanner, ScanCommand::Rest);
+        }
+    }
+
+    /// Runs when the window closes: completes pending deletions, and saves the index. Waits for deletions, with a time
+    /// limit.
+    pub(super) fn finish(&mut self, queue: &JobQueue, cx: &mut AppContext) {
+        let begin = Instant::now();
+        while self.bin.has_work() && begin.elapsed() < FINISH_WITHIN {
+            self.poll_trash(queue, cx);
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.threads = None;
+    }
+
+    fn ask(&self, command: impl FnOnce(&GalleryQuery) -> IndexCommand) {
+        if let Some(threads) = &self.threads {
+            send(&threads.index, command(&self.query));
+        }
+    }
+
+    fn look_again(&self) {
+        if let Some(threads) = &self.threads {
+            send(&threads.scanner, ScanCommand::Look);
+        }
+    }
+}
+
+struct GalleryThreads {
+    index: Sender<IndexCommand>,
+    scanner: Sender<ScanCommand>,
+    events: BackgroundTask<IndexEvent>,
+}
+
+impl GalleryThreads {
+    fn start(background: &BackgroundThreads, paths: &AppPaths) -> Self {
+        let (index, queries) = bounded(COMMAND_ROOM);
+        let (reporter, commands) = bounded(COMMAND_ROOM);
+        let (scanner, orders) = bounded(COMMAND_ROOM);
+        let (readers, unread) = bounded(NUM_READERS);
+        let (paths, hold) = (paths.clone(), background.hold());
+        let events = background.stream("gallery", move |postbox| {
+            ResultIndex::run(&paths, &queries, &commands, readers, postbox);
+            drop(hold);
+        });
+        // The others have nothing to tell anybody else.
+        for _ in 0..NUM_READERS {
+            let (unread, reporter) = (unread.clone(), reporter.clone());
+            drop(background.run("gallery-reader", move || {
+                index_thread::read(&unread, &reporter);
+            }));
+        }
+        drop(background.run("gallery-folders", move || {
+            index_thread::scan(&orders, &reporter);
+        }));
+        Self {
+            index,
+            scanner,
+            events,
+        }
+    }
+}
+
+/// Hands something over without waiting. There is room for far more than a person does at once; should it be gone, a
+/// thread hangs at a disk.
+fn send<T>(thread: &Sender<T>, what: T) {
+    if thread.try_send(what).is_err() {
+        tracing::warn!("a thread of the gallery does not answer");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::commands::AppCommand;
+    use crate::window::create::undo::UndoAction;
+    use TrashRequest;
+
+    #[test]
+    fn deletion_can_be_undone_as_soon_as_it_is_requested() {
+        let (mut gallery, queue) = (GalleryState::default(), JobQueue::default());
+        let mut cx = AppContext::alone();
+        let requests = ["/r/a.png", "/r/b.png"].map(|name| TrashRequest {
+            path: PathBuf::from(name),
+            is_frame: false,
+        });
+        gallery.update(GalleryCommand::Trash(requests.into()), &queue, &mut cx);
+        assert_eq!(cx.undo.last(), Some("delete 2 results"));
+        let entry = cx.undo.take(None).unwrap();
+        assert!(matches!(entry.what, UndoAction::Results(_)));
+        // Nothing went without a home folder: what was done before is meant.
+        gallery.bring_back(entry.id, &queue, &mut cx);
+        let next = cx.next_command();
+        assert!(matches!(next, Some(AppCommand::Undo(None))));
+    }
+}

@@ -1,0 +1,224 @@
+//! Gallery page: search at the top, results below, details of the selected one next to them.
+//!
+//! Reads no files: the app's threads do, and [`crate::window::gallery`] keeps their results.
+
+mod details;
+pub mod grid;
+
+use egui::CentralPanel;
+use safelight_core::gallery::{GalleryQuery, ShownKind, SortOrder};
+
+use crate::window::layout::prelude::*;
+
+const LOADING: &str = "Loading…";
+const SHOW_ALL: &str = "Show all results";
+
+pub(crate) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    grid::take_keys(ui, view);
+    let stage = Frame::new().fill(palette(ui).stage);
+    Panel::top("gallery-bar")
+        .frame(stage.inner_margin(Margin {
+            left: 16,
+            right: 12,
+            top: 14,
+            bottom: 6,
+        }))
+        .resizable(false)
+        .show_separator_line(false)
+        .show(ui, |ui| {
+            header_ui(ui, view);
+            search_ui(ui, view);
+            let listing = view.app.gallery.listing.as_ref();
+            for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
+                wide_note(ui, problem, palette(ui).amber);
+            }
+        });
+    if !view.app.gallery.items().is_empty() {
+        Panel::right("gallery-details")
+            .frame(Frame::new().fill(palette(ui).panel).inner_margin(Margin {
+                left: 14,
+                right: 4,
+                top: 12,
+                bottom: 8,
+            }))
+            .resizable(false)
+            .exact_size(theme::DETAILS_WIDTH)
+            .show(ui, |ui| details::details_ui(ui, view));
+    }
+    CentralPanel::default()
+        .frame(stage.inner_margin(Margin {
+            left: 16,
+            right: 4,
+            top: 4,
+            bottom: 4,
+        }))
+        .show(ui, |ui| {
+            if view.app.gallery.items().is_empty() {
+                empty_ui(ui, view);
+            } else {
+                grid::grid_ui(ui, view);
+            }
+        });
+}
+
+fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let words = count_text(view);
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Gallery").heading().strong());
+        ui.add_space(theme::SMALL_GAP);
+        ui.weak(words);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            view.close_button(ui, "Close the gallery");
+
+            let mut side = view.app.gallery.look.side;
+            let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
+            ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
+            let slider = ui.add(slider).on_hover_text("How large the thumbnails are");
+            if slider.accessible_name("Thumbnail size").changed() {
+                view.set(move |app| app.gallery.look.side = side);
+            }
+        });
+    });
+}
+
+/// `1,234 results, 3 still to read…`
+fn count_text(view: &UiContext<'_>) -> String {
+    let page = &view.app.gallery;
+    let Some(listing) = &page.listing else {
+        return LOADING.to_owned();
+    };
+    let many = format!("{} results", grouped(listing.items.len()));
+    let mut text = counted(listing.items.len(), "1 result", &many);
+    if page.query.leaves_out() {
+        text.push_str(" found");
+    }
+    if listing.is_looking {
+        text = format!("{text}, looking for more…");
+    } else if listing.num_unread > 0 {
+        text = format!("{text}, {} still to read…", grouped(listing.num_unread));
+    }
+    match page.selection.len() {
+        0 | 1 => text,
+        more => format!("{text}, {} selected", grouped(more)),
+    }
+}
+
+/// `12,345`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let mut query = view.app.gallery.query.clone();
+    ui.horizontal_wrapped(|ui| {
+        let hint = with_icon(icons::SEARCH, "Search");
+        let field = TextEdit::singleline(&mut query.words)
+            .id_salt(grid::SEARCH_FIELD)
+            .hint_text(hint)
+            .desired_width(theme::GALLERY_SEARCH.min(ui.available_width()));
+        let field = ui
+            .add(field)
+            .on_hover_text(
+                "Words from the prompt, the model, the file name or the seed. All of them must \
+                match (Ctrl+F)",
+            )
+            .accessible_name("Search results");
+        if std::mem::take(&mut view.panels.gallery.is_search_wanted) {
+            field.request_focus();
+        }
+        // Its space is fixed, so that nothing after it moves while typing.
+        ui.scope(|ui| {
+            if query.words.is_empty() {
+                ui.set_invisible();
+            }
+            if icon_button(ui, icons::X, "Clear the search", "Show all results again").clicked() {
+                query.words.clear();
+            }
+        });
+        for (show, hover) in [
+            (ShownKind::All, "Images and videos"),
+            (ShownKind::Images, "Only images"),
+            (ShownKind::Videos, "Only videos"),
+        ] {
+            if choice(ui, query.show == show, show.label(), hover).clicked() {
+                query.show = show;
+            }
+        }
+        let (name, is_on) = ("Only favourites", query.only_favourites);
+        query.only_favourites ^= icon_toggle(ui, is_on, icons::STAR, name, name).clicked();
+        let list = ComboBox::from_id_salt("sort")
+            .icon(list_icon)
+            .selected_text(query.sort.label());
+        let orders = SortOrder::ALL.map(|sort| (sort, sort.label(), ""));
+        choose_from(list, ui, &mut query.sort, orders)
+            .on_hover_text("Which results come first")
+            .accessible_name("Sort results");
+    });
+    if query != view.app.gallery.query {
+        view.push(GalleryCommand::Ask(query));
+    }
+}
+
+fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let page = &view.app.gallery;
+    let is_known = page
+        .listing
+        .as_ref()
+        .is_some_and(|listing| !listing.is_looking);
+    let leaves_out = page.query.leaves_out();
+    let (icon, title, advice) = if !is_known {
+        (icons::IMAGES, LOADING, String::new())
+    } else if leaves_out {
+        (icons::SEARCH, "No matches", no_matches_advice(&page.query))
+    } else {
+        let advice = "Every image and video that you make appears here, newest first".to_owned();
+        (icons::IMAGES, "Nothing here yet", advice)
+    };
+    let area = ui.available_rect_before_wrap();
+    let colour = palette(ui).accent.gamma_multiply(0.85);
+    text_at(ui, area.center() - vec2(0.0, 66.0), icon, 50.0, colour);
+    ui.add_space((area.height() / 2.0 - 24.0).max(0.0));
+    ui.vertical_centered(|ui| {
+        ui.label(RichText::new(title).size(18.0));
+        if !advice.is_empty() {
+            ui.weak(sentence(&advice));
+        }
+        if is_known && leaves_out {
+            let all = Button::new(SHOW_ALL);
+            if pressed(ui.add(all), "Clear the search and all filters", SHOW_ALL) {
+                view.push(GalleryCommand::Ask(GalleryQuery {
+                    sort: page.query.sort,
+                    ..GalleryQuery::default()
+                }));
+            }
+        }
+    });
+}
+
+fn no_matches_advice(query: &GalleryQuery) -> String {
+    let favourites = if query.only_favourites {
+        " that are favourites"
+    } else {
+        ""
+    };
+    let shown = match query.show {
+        ShownKind::All if query.only_favourites => "Only favourites are shown".to_owned(),
+        ShownKind::All => String::new(),
+        ShownKind::Images => format!("Only images{favourites} are shown"),
+        ShownKind::Videos => format!("Only videos{favourites} are shown"),
+    };
+    let advice = "Other words, or fewer of them, may find more".to_owned();
+    match (query.words.trim().is_empty(), shown.is_empty()) {
+        (_, true) => advice,
+        (true, false) => shown,
+        (false, false) => format!("{shown}. {advice}"),
+    }
+}

@@ -1,0 +1,392 @@
+//! Moves results to the trash and back, and reports to the viewer and the strip which are gone or restored.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use safelight_core::gallery::files_of;
+use safelight_core::trash::{TrashCan, TrashError, TrashedFile};
+
+use crate::window::create::choices::TrashRequest;
+use crate::window::create::undo::UndoAction;
+use crate::window::gallery::GalleryState;
+use crate::window::gallery::index_thread::IndexCommand;
+use crate::window::prelude::*;
+use crate::window::queue::JobQueue;
+
+/// So many deletions are followed; more cannot be taken back anyway.
+const MAX_FOLLOWED: usize = 500;
+
+#[derive(Debug)]
+pub struct TrashedResult {
+    /// The name by which it was listed.
+    path: PathBuf,
+    files: Vec<TrashedFile>,
+}
+
+#[derive(Default)]
+pub struct TrashedResults {
+    trashed: Vec<TrashedResult>,
+    /// Files that are not there any more, under the names by which they are listed.
+    gone: Vec<PathBuf>,
+    /// Reasons why other files stayed, a sentence each.
+    problems: Vec<String>,
+}
+
+#[derive(Default)]
+pub struct RestoredResults {
+    /// Under the names by which they are listed.
+    restored: Vec<PathBuf>,
+    /// They are still in the trash.
+    failed: Vec<TrashedResult>,
+    problems: Vec<String>,
+}
+
+/// Pending task, with the deletion's number in the undo history.
+enum TrashTask {
+    Put(u64, Vec<TrashRequest>),
+    Undo(u64),
+}
+
+#[derive(Default)]
+pub struct TrashBin {
+    /// By undo number: files deleted together are restored together.
+    batches: BTreeMap<u64, Vec<TrashedResult>>,
+    waiting: VecDeque<TrashTask>,
+    trashing: BackgroundTask<(u64, TrashedResults)>,
+    restoring: BackgroundTask<RestoredResults>,
+}
+
+impl TrashBin {
+    pub(super) fn is_busy(&self) -> bool {
+        self.trashing.is_busy() || self.restoring.is_busy()
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.is_busy() || !self.waiting.is_empty()
+    }
+}
+
+impl GalleryState {
+    pub(super) fn trash(
+        &mut self,
+        requests: Vec<TrashRequest>,
+        queue: &JobQueue,
+        cx: &mut AppContext,
+    ) {
+        let id = cx.undo.push(
+            counted(requests.len(), "delete a result", "delete {} results"),
+            UndoAction::Results(requests.clone()),
+        );
+        self.do_with_trash(TrashTask::Put(id, requests), queue, cx);
+    }
+
+    /// Brings back what went with this entry of the window's history.
+    pub(in crate::window) fn bring_back(&mut self, id: u64, queue: &JobQueue, cx: &mut AppContext) {
+        self.do_with_trash(TrashTask::Undo(id), queue, cx);
+    }
+
+    fn do_with_trash(&mut self, task: TrashTask, queue: &JobQueue, cx: &mut AppContext) {
+        self.bin.waiting.push_back(task);
+        self.go_on_with_trash(queue, cx);
+    }
+
+    pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
+        if let Some((id, results)) = self.bin.trashing.take() {
+            self.take_trashed(id, results, queue, cx);
+        }
+        if let Some(results) = self.bin.restoring.take() {
+            self.take_restored(results, cx);
+        }
+        self.go_on_with_trash(queue, cx);
+    }
+
+    fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
+        while !self.bin.is_busy() {
+            let Some(task) = self.bin.waiting.pop_front() else {
+                return;
+            };
+            match task {
+                TrashTask::Put(id, requests) => self.begin_to_trash(id, requests, queue, cx),
+                TrashTask::Undo(id) => self.begin_to_restore(id, cx),
+            }
+        }
+    }
+
+    fn begin_to_trash(
+        &mut self,
+        id: u64,
+        requests: Vec<TrashRequest>,
+        queue: &JobQueue,
+        cx: &AppContext,
+    ) {
+        let Some(paths) = &cx.paths else {
+            return;
+        };
+        let mut results = TrashedResults::default();
+        let running = queue.running.as_ref();
+        let is_being_written =
+            |path: &Path| running.is_some_and(|job| is_written(job.request.out(), path));
+        let (written, free): (Vec<_>, Vec<_>) = requests
+            .into_iter()
+            .partition(|request| is_being_written(&request.path));
+        for request in written {
+            results.problems.push(format!(
+                "the running job writes this file: {}",
+                request.path.display()
+            ));
+        }
+        let trash = TrashCan::new(paths.trash());
+        let needed: HashSet<PathBuf> = queue
+            .unfinished()
+            .flat_map(JobRequest::inputs)
+            .cloned()
+            .collect();
+        self.moves_on = true;
+        self.bin.trashing = cx.background.run("trash", move || {
+            for request in free {
+                results.put(&trash, request, &needed);
+            }
+            (id, results)
+        });
+    }
+
+    fn begin_to_restore(&mut self, id: u64, cx: &mut AppContext) {
+        let Some(batch) = self.bin.batches.remove(&id) else {
+            // Nothing had gone with it: what was done before is meant.
+            cx.push(AppCommand::Undo(None));
+            return;
+        };
+        self.bin.restoring = cx.background.run("trash", move || {
+            let mut results = RestoredResults::default();
+            for result in batch {
+                results.bring_back(result);
+            }
+            results
+        });
+    }
+
+    fn take_trashed(
+        &mut self,
+        id: u64,
+        results: TrashedResults,
+        queue: &JobQueue,
+        cx: &mut AppContext,
+    ) {
+        let num_results = results.trashed.len();
+        // Notices about their jobs are obsolete.
+        let is_gone = |path: &PathBuf| results.trashed.iter().any(|result| result.path == *path);
+        let mut items = queue.results.iter();
+        while let Some(item) = items.find(|item| item.output.paths.iter().any(is_gone)) {
+            cx.notices.end(&NoticeCause::Job(item.id));
+        }
+        if num_results > 0 {
+            self.bin.batches.insert(id, results.trashed);
+            cx.notices.show_undo(
+                id,
+                counted(
+                    num_results,
+                    "1 result is in the trash",
+                    "{} results are in the trash",
+                ),
+            );
+        } else {
+            // It may be on its way back already, of which nothing comes.
+            drop(cx.undo.take(Some(id)));
+        }
+        if !results.gone.is_empty() {
+            self.moves_on = true;
+            self.ask(|_| IndexCommand::Gone(results.gone));
+            self.look_again();
+        }
+        let what = match results.problems.as_slice() {
+            [] => return,
+            [one] => format!("not deleted: {one}"),
+            [first, ..] => format!("{} files were not deleted: {first}", results.problems.len()),
+        };
+        let notice = notice_of(
+            what,
+            "Nothing else was changed",
+            &results.problems,
+            num_results,
+        );
+        cx.notices.show(notice);
+    }
+
+    fn take_restored(&mut self, results: RestoredResults, cx: &mut AppContext) {
+        let num_results = results.restored.len();
+        let mut again = Vec::new();
+        let mut advice = "The trash was emptied, or another program took the file";
+        if !results.failed.is_empty() {
+            // They can be retried, and do not precede earlier undo actions.
+            let id = cx.undo.push_behind(
+                counted(results.failed.len(), "delete a result", "delete {} results"),
+                UndoAction::Results(Vec::new()),
+            );
+            self.bin.batches.insert(id, results.failed);
+            again.push(NoticeAction {
+                label: "Try again",
+                ..NoticeAction::undo(id)
+            });
+            advice = "It is still in the desktop's trash";
+        }
+        if num_results > 0 {
+            self.selection.expect(results.restored);
+            cx.say("Restored from the trash");
+            self.look_again();
+        }
+        if let Some(first) = results.problems.first() {
+            let what = format!("not restored: {first}");
+            let notice = notice_of(what, advice, &results.problems, num_results);
+            cx.notices.show(notice.with(again));
+        }
+    }
+}
+
+fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> UserNotice {
+    let severity = if num_done == 0 {
+        NoticeSeverity::Error
+    } else {
+        NoticeSeverity::Warning
+    };
+    let err = JobError::new(JobErrorKind::Disk, what).advise(advice);
+    UserNotice::new(severity, err.detail(problems.join("\n")))
+}
+
+impl TrashedResults {
+    fn put(&mut self, trash: &TrashCan, request: TrashRequest, needed: &HashSet<PathBuf>) {
+        let files = files_of(&request.path, request.is_frame);
+        if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
+            self.problems.push(format!(
+                "a job in the queue uses this file: {}",
+                file.display()
+            ));
+            return;
+        }
+        let mut trashed = Vec::new();
+        for file in files {
+            match trash.put(&file) {
+                Ok(one) => trashed.push(one),
+                // Deleted twice, or by another program: as requested.
+                Err(TrashError::Gone { .. }) => {}
+                Err(err) => {
+                    self.problems.push(err.to_string());
+                    break;
+                }
+            }
+            self.gone.push(file);
+        }
+        if !trashed.is_empty() {
+            let (path, files) = (request.path, trashed);
+            self.trashed.push(TrashedResult { path, files });
+        }
+    }
+}
+
+impl RestoredResults {
+    fn bring_back(&mut self, result: TrashedResult) {
+        let TrashedResult { path, mut files } = result;
+        let mut is_whole = true;
+        files.retain(|file| {
+            let Err(err) = file.restore() else {
+                return false;
+            };
+            is_whole = false;
+            // If the trash was emptied there is nothing to retry.
+            let is_there = file.file.exists();
+            let problem = if is_there {
+                err.to_string()
+            } else {
+                format!(
+                    "this file is not in the trash any more: {}",
+                    file.from.display()
+                )
+            };
+            self.problems.push(problem);
+            is_there
+        });
+        if is_whole {
+            self.restored.push(path);
+        } else if !files.is_empty() {
+            self.failed.push(TrashedResult { path, files });
+        }
+    }
+}
+
+/// Returns whether a job writes this file: its own, or a numbered one of it.
+fn is_written(out: &Path, path: &Path) -> bool {
+    let (Some(stem), Some(name)) = (out.file_stem(), path.file_stem()) else {
+        return false;
+    };
+    let (stem, name) = (stem.to_string_lossy(), name.to_string_lossy());
+    let rest = name.strip_prefix(stem.as_ref());
+    let is_number = |rest: &str| {
+        let digits = rest.strip_prefix('_').unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    out.parent() == path.parent()
+        && out.extension() == path.extension()
+        && rest.is_some_and(|rest| rest.is_empty() || is_number(rest))
+}
+
+#[derive(Default)]
+pub(super) struct RemovedFiles {
+    requested: Vec<PathBuf>,
+    next: Option<PathBuf>,
+    /// The trash has done something since files were looked for.
+    pub is_due: bool,
+    looking: BackgroundTask<Vec<PathBuf>>,
+}
+
+impl RemovedFiles {
+    /// `next`: the neighbour of these in the list.
+    pub fn follow(&mut self, requests: &[TrashRequest], next: Option<PathBuf>) {
+        for request in requests {
+            if !self.requested.contains(&request.path) {
+                self.requested.push(request.path.clone());
+            }
+        }
+        let too_many = self.requested.len().saturating_sub(MAX_FOLLOWED);
+        self.requested.drain(..too_many);
+        self.next = next;
+    }
+
+    /// While the trash does nothing: looks for the files when it has done something.
+    pub fn poll(&mut self, cx: &mut AppContext) {
+        if let Some(gone) = self.looking.take() {
+            cx.push(PlayerCommand::Gone(gone, self.next.take()));
+        }
+        if !self.is_due || self.requested.is_empty() || self.looking.is_busy() {
+            return;
+        }
+        let requested = self.requested.clone();
+        let looking = cx.background.on_files(move || {
+            requested
+                .into_iter()
+                .filter(|path| !path.exists())
+                .collect()
+        });
+        if let Some(looking) = looking {
+            (self.looking, self.is_due) = (looking, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_running_jobs_file_and_its_numbered_files_count_as_being_written() {
+        let out = Path::new("/r/boat.png");
+        for (path, expected) in [
+            ("/r/boat.png", true),
+            ("/r/boat_0003.png", true),
+            ("/r/boat_x.png", false),
+            ("/r/boat.mp4", false),
+            ("/r/boats.png", false),
+            ("/s/boat.png", false),
+        ] {
+            assert_eq!(is_written(out, Path::new(path)), expected, "{path}");
+        }
+    }
+}

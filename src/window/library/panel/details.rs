@@ -1,0 +1,311 @@
+//! Card of one model: description, fit, paths of its files, peculiarities and missing parts.
+
+use std::path::Path;
+
+use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
+use safelight_core::units::about_rough_text;
+
+use crate::window::downloads::panel::fetch_ui;
+use crate::window::layout::prelude::*;
+use crate::window::library::panel::{ASKS_FIRST, WAYS, fit_colour};
+use crate::window::library::rows::{ListedModel, ModelPosition, needs_text};
+
+const COPY_PATH_HOVER: &str = "Copy the path to the clipboard";
+
+pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let Some(model) = view.app.library.listed().cloned() else {
+        ui.label(
+            RichText::new("Choose a model in the list to see what it is").color(palette(ui).weak),
+        );
+        fetch_ui(ui, view);
+        return;
+    };
+    ScrollArea::vertical()
+        .id_salt("model-card")
+        .auto_shrink([false, false])
+        .show(ui, |ui| {
+            ui.set_max_width(ui.available_width() - theme::GAP);
+            match model.place {
+                ModelPosition::Here(at) => {
+                    if let Some(spec) = view.app.cx.models.all().get(at).cloned() {
+                        here_ui(ui, view, &model, &spec);
+                    }
+                }
+                ModelPosition::Unusable(at) => {
+                    if let Some(unusable) = view.app.cx.models.found.unusable.get(at).cloned() {
+                        unusable_ui(ui, view, &unusable);
+                    }
+                }
+                ModelPosition::Known(at) => {
+                    if let Some(entry) = view.app.cx.models.found.missing.get(at).cloned() {
+                        known_ui(ui, view, &model, &entry);
+                    }
+                }
+            }
+            if !matches!(model.place, ModelPosition::Known(_)) {
+                fetch_ui(ui, view);
+            }
+        });
+}
+
+fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &ModelSpec) {
+    let is_used = view.form.model.as_ref() == Some(&spec.id);
+    title_ui(ui, view, model);
+    wide_frame(ui, card(ui, palette(ui).line), |ui| {
+        if !spec.description.is_empty() {
+            ui.add(Label::new(sentence(&spec.description)).wrap());
+        }
+        fit_ui(ui, view, model);
+        for (name, text) in facts(spec) {
+            fact_ui(ui, name, &text);
+        }
+        for odd in oddities(spec) {
+            wide_note(ui, &odd, palette(ui).amber);
+        }
+        place_ui(ui, view, &spec.folder);
+    });
+    ui.add_space(theme::GAP);
+    // Above the files, which are there a moment later: nothing moves under the pointer.
+    let text = if is_used {
+        "Continue with this model"
+    } else {
+        "Use this model"
+    };
+    let button = second_button(ui, true, icons::CHECK_CIRCLE, text)
+        .on_hover_text("Fills in its default size and steps; your prompt stays (Enter)");
+    if button.clicked() {
+        view.push(LibraryCommand::Use(spec.id.clone()));
+    }
+    ui.add_space(theme::GAP);
+    let parts = view.app.library.cards.get(&spec.id).cloned();
+    for (place, part) in parts.iter().flatten() {
+        ui.push_id(&part.name, |ui| part_ui(ui, view, place, part));
+    }
+}
+
+fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
+    ui.horizontal(|ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
+            let explanation = if is_favourite {
+                "Listed first; click to remove from favourites"
+            } else {
+                "List it first"
+            };
+            let name = "Favourite";
+            let button = icon_toggle(ui, is_favourite, icons::STAR, name, explanation);
+            let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
+            view.on_click(&button, command);
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
+            });
+        });
+    });
+}
+
+fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
+    let survey = &view.app.library.survey;
+    let Some(fit) = survey.fits.get(&model.id) else {
+        return;
+    };
+    wide_note(ui, &sentence(&fit.text), fit_colour(ui, Some(fit)));
+    if !fit.ways.is_empty() {
+        wide_note(ui, WAYS, palette(ui).text);
+        for way in &fit.ways {
+            wide_note(ui, &format!("• {way}"), palette(ui).text);
+        }
+    } else if let Some(secs) = fit.secs {
+        let word = result_word(makes_images(view, model));
+        let text = format!("A {word} takes {}", about_rough_text(secs));
+        wide_note(ui, &text, palette(ui).weak);
+    }
+}
+
+fn makes_images(view: &UiContext<'_>, model: &ListedModel) -> bool {
+    let models = &view.app.cx.models;
+    let family = match model.place {
+        ModelPosition::Here(at) => models.all().get(at).map(|spec| spec.family),
+        ModelPosition::Known(at) => models.found.missing.get(at).map(|entry| entry.family),
+        ModelPosition::Unusable(_) => None,
+    };
+    family.is_some_and(|family| family.makes_images)
+}
+
+fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
+    ui.horizontal_top(|ui| {
+        ui.spacing_mut().interact_size.y = 0.0;
+        let size = egui::vec2(theme::CHECK_NAME_WIDTH, 0.0);
+        ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Min), |ui| {
+            ui.set_min_width(theme::CHECK_NAME_WIDTH);
+            ui.weak(RichText::new(name).small());
+        });
+        ui.add(Label::new(RichText::new(text).small()).wrap());
+    });
+}
+
+fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
+    let word = result_word(spec.family.makes_images);
+    vec![
+        ("Kind", spec.family.kind_text(&spec.variant)),
+        ("Makes", format!("{word}s from {}", needs_text(spec))),
+        ("Defaults", defaults_text(spec)),
+        ("On disk", size_text(spec.bytes)),
+        (
+            "Licence",
+            if spec.licence.is_empty() {
+                "not stated".to_owned()
+            } else {
+                spec.licence.clone()
+            },
+        ),
+    ]
+}
+
+/// `832 × 480, 5.1 s at 16 fps, 30 steps`.
+fn defaults_text(spec: &ModelSpec) -> String {
+    let defaults = &spec.defaults;
+    let (width, height) = (defaults.width, defaults.height);
+    let (steps, fps) = (defaults.sampling.num_steps, defaults.fps);
+    if spec.family.makes_images {
+        return format!("{width} × {height}, {steps} steps");
+    }
+    let secs = seconds_text(f64::from(defaults.num_frames) / fps.max(f64::EPSILON));
+    format!("{width} × {height}, {secs} at {fps} fps, {steps} steps")
+}
+
+fn oddities(spec: &ModelSpec) -> Vec<String> {
+    let mut odd = Vec::new();
+    if spec.licence.to_lowercase().contains("non-commercial") {
+        odd.push("Its licence does not allow commercial use".to_owned());
+    }
+    if spec.limits.fixed_size {
+        let (width, height) = (spec.defaults.width, spec.defaults.height);
+        odd.push(format!("It makes one size only: {width} × {height}"));
+    }
+    if spec.files.transformer_2.is_some() {
+        odd.push("It has two transformers: one for high noise, then one for low noise".to_owned());
+    }
+    odd
+}
+
+fn part_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path, part: &ComponentCard) {
+    ui.horizontal(|ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let what = match part.name.as_str() {
+                "transformer" => "transformer",
+                "transformer_2" => "transformer for low noise",
+                "vae" => "VAE",
+                "text_encoder" => "text encoder",
+                "text_encoder_2" => "second text encoder",
+                _ => "image encoder",
+            };
+            let copy = format!("Copy the path of the {what}");
+            let button = icon_button(ui, icons::COPY, &copy, COPY_PATH_HOVER);
+            let command = DesktopCommand::CopyText(place.display().to_string());
+            view.on_click(&button, command);
+            ui.small(size_text(part.bytes));
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.spacing_mut().item_spacing.y = 0.0;
+                ui.vertical(|ui| {
+                    let text = format!("{}  ·  {}", sentence(what), storage_text(part));
+                    ui.add(Label::new(RichText::new(text).small()).truncate());
+                    small_line(ui, part.files.join(", "))
+                        .on_hover_text(place.display().to_string());
+                });
+            });
+        });
+    });
+}
+
+/// The types that most of its numbers have: `BF16`, `F8_E4M3 and F32`.
+fn storage_text(part: &ComponentCard) -> String {
+    let mut types: Vec<(&String, u64)> = part.dtypes.iter().map(|(name, n)| (name, *n)).collect();
+    types.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let names: Vec<&str> = types
+        .iter()
+        .take(2)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    names.join(" and ")
+}
+
+fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path) {
+    fact_ui(ui, "Folder", &place.display().to_string());
+    ui.horizontal(|ui| {
+        let button = hint_button(ui, "Show folder", "Open it in the file manager");
+        view.on_click(&button, LibraryCommand::ShowFolder(place.to_path_buf()));
+        let button = hint_button(ui, "Copy path", COPY_PATH_HOVER);
+        let command = DesktopCommand::CopyText(place.display().to_string());
+        view.on_click(&button, command);
+    });
+}
+
+fn unusable_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &UnusableModel) {
+    ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
+    wide_frame(ui, card(ui, palette(ui).amber.gamma_multiply(0.6)), |ui| {
+        if !model.needs.is_empty() {
+            ui.label("It needs");
+            for needed in &model.needs {
+                wide_note(ui, &needed.what, palette(ui).text);
+                wide_note(ui, &format!("Get {}", needed.example), palette(ui).amber);
+            }
+            ui.add_space(theme::SMALL_GAP);
+        }
+        wide_note(ui, &model.summary, palette(ui).weak);
+        if !model.advice.is_empty() {
+            wide_note(ui, &model.advice, palette(ui).weak);
+        }
+        place_ui(ui, view, &model.path);
+        if model.fetch.is_some() && view.app.fetching.fetch.is_none() {
+            let button = ui.add(Button::new("Download what is missing…"));
+            let button = button.on_hover_text(ASKS_FIRST);
+            let command = LibraryCommand::Complete(model.path.display().to_string());
+            view.on_click(&button, command);
+        }
+    });
+}
+
+fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &CatalogEntry) {
+    let is_other = view
+        .app
+        .fetching
+        .fetch
+        .as_ref()
+        .is_some_and(|fetch| fetch.entry.id != entry.id);
+    // The fit precedes the download.
+    fit_ui(ui, view, model);
+    if let Some(machine) = &view.app.library.survey.machine
+        && let Some(free) = machine.free_bytes
+        && let bytes = entry.about_bytes_to_fetch()
+        && bytes > free
+    {
+        wide_note(
+            ui,
+            &format!(
+                "It takes about {} on the disk, and {} are free",
+                size_text(bytes),
+                size_text(free)
+            ),
+            palette(ui).error,
+        );
+    }
+    ui.add_space(theme::SMALL_GAP);
+    if is_other {
+        ui.strong(&entry.name);
+        wide_note(ui, &entry.description, palette(ui).weak);
+        wide_note(ui, &format!("Licence: {}", entry.licence), palette(ui).weak);
+        let note = "Another model is being downloaded. This one can be downloaded after it";
+        wide_note(ui, note, palette(ui).amber);
+        fetch_ui(ui, view);
+        return;
+    }
+    fetch_ui(ui, view);
+    if view.app.fetching.fetch.is_none() {
+        let files = ui.button("Show its files…");
+        let button =
+            files.on_hover_text("What would be downloaded, how large it is, and where it goes");
+        if button.clicked() {
+            view.push(LibraryCommand::Look(entry.id.clone()));
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! LoRAs on this computer, searched on a thread, and what jobs reported of those in the form.
+
+pub mod panel;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use safelight_core::fitting::{FoundLora, LoraFit, LoraMatcher, find};
+use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError};
+use safelight_core::lora::{CheckedLora, LoraCoverage};
+use safelight_core::model::ModelSpec;
+use safelight_core::settings::{AppPaths, Settings};
+
+use crate::window::commands::LorasCommand;
+use crate::window::context::AppContext;
+use crate::window::notices::{NoticeAction, UserNotice};
+use crate::window::pending::BackgroundTask;
+
+const AT_ONCE: usize = 24;
+
+#[derive(Default)]
+pub struct LoraLibrary {
+    pub is_open: bool,
+    /// Results of the last search so far: fitting ones first.
+    pub found: Arc<Vec<Arc<FoundLora>>>,
+    /// Reason why it is unknown which LoRAs fit.
+    pub problem: Option<String>,
+    /// More files, or at the end why it cannot be said what fits.
+    search: BackgroundTask<Result<Vec<FoundLora>, String>>,
+    /// Id of the model of the last search.
+    model: Option<String>,
+    /// Facts on chosen files, once they were read, and the model that they were matched to.
+    chosen: HashMap<PathBuf, Option<FoundLora>>,
+    chosen_for: Option<String>,
+    looking: BackgroundTask<Vec<FoundLora>>,
+    wanted: BackgroundTask<(String, Vec<FoundLora>)>,
+    picking: BackgroundTask<Option<Vec<PathBuf>>>,
+    coverage: HashMap<PathBuf, LoraCoverage>,
+}
+
+impl LoraLibrary {
+    pub fn is_looking(&self) -> bool {
+        self.search.is_busy()
+    }
+
+    pub fn chosen(&self, path: &Path) -> Option<&FoundLora> {
+        self.chosen.get(path)?.as_ref()
+    }
+
+    /// Coverage of a file in the last job with it.
+    pub fn used(&self, path: &Path) -> Option<&LoraCoverage> {
+        self.coverage.get(path)
+    }
+
+    /// Problems of chosen files that are enabled. A file for another model is kept unused instead.
+    pub(in crate::window) fn errors(&self, form: &GenerateForm) -> Vec<FieldError> {
+        let gone = form.acting_loras().filter(|lora| self.is_gone(lora));
+        gone.map(|lora| FieldError {
+            field: "lora",
+            message: format!("the file of the LoRA {} is gone", lora.name()),
+        })
+        .collect()
+    }
+
+    /// True if its file no longer exists.
+    pub fn is_gone(&self, lora: &ChosenLora) -> bool {
+        let known = self.chosen(&lora.path);
+        known.is_some_and(|known| matches!(known.fit, LoraFit::Gone))
+    }
+
+    /// A chosen LoRA is for another model: it is kept, and not sent.
+    pub fn is_parked(&self, lora: &ChosenLora) -> bool {
+        let known = self.chosen(&lora.path);
+        lora.is_on && known.is_some_and(|known| matches!(known.fit, LoraFit::No(_)))
+    }
+
+    /// The form without the LoRAs that do not fit the model.
+    pub(in crate::window) fn acting(&self, form: &GenerateForm) -> GenerateForm {
+        let mut form = form.clone();
+        form.loras.retain(|lora| !self.is_parked(lora));
+        form
+    }
+
+    /// Reason why a chosen LoRA has no effect, in a sentence.
+    pub fn objection(&self, lora: &ChosenLora) -> Option<String> {
+        match &self.chosen(&lora.path)?.fit {
+            LoraFit::Yes(_) => None,
+            LoraFit::No(reason) => Some(reason.clone()),
+            LoraFit::Gone => Some(format!("its file is gone: {}", lora.path.display())),
+        }
+    }
+
+    pub(in crate::window) fn take_checked(&mut self, checked: CheckedLora) {
+        self.coverage.insert(checked.lora.path, checked.coverage);
+    }
+
+    pub fn update(&mut self, command: LorasCommand, cx: &mut AppContext) {
+        match command {
+            LorasCommand::Open => {
+                self.is_open = true;
+                self.search(cx);
+            }
+            LorasCommand::Look => {
+                self.model = None;
+                self.search(cx);
+            }
+            LorasCommand::Add(paths) => self.want(paths, cx),
+            LorasCommand::Pick => {
+                self.picking = cx.background.ask(|| {
+                    let dialog = rfd::FileDialog::new().set_title("Choose LoRA files");
+                    dialog.add_filter("LoRAs", &["safetensors"]).pick_files()
+                });
+            }
+            LorasCommand::Remove(index) => {
+                let loras = &mut cx.form.loras;
+                if index < loras.len() {
+                    loras.remove(index);
+                }
+            }
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut AppContext) {
+        while let Some(found) = self.search.take() {
+            match found {
+                Ok(more) => {
+                    let found = Arc::make_mut(&mut self.found);
+                    found.extend(more.into_iter().map(Arc::new));
+                    // Fitting ones come first; otherwise the order of names is kept.
+                    found.sort_by_key(|lora| (!lora.fits(), lora.card.is_none()));
+                }
+                Err(problem) => self.problem = Some(problem),
+            }
+        }
+        while let Some(found) = self.looking.take() {
+            let known = found
+                .into_iter()
+                .map(|lora| (lora.path.clone(), Some(lora)));
+            self.chosen.extend(known);
+        }
+        if let Some(Some(paths)) = self.picking.take() {
+            self.want(paths, cx);
+        }
+        while let Some((model, found)) = self.wanted.take() {
+            if cx.form.model.as_ref() == Some(&model) {
+                for lora in found {
+                    self.add(lora, cx);
+                }
+            } else {
+                // Files matched to another model are matched again.
+                self.want(found.into_iter().map(|lora| lora.path).collect(), cx);
+            }
+        }
+    }
+
+    fn add(&mut self, found: FoundLora, cx: &mut AppContext) {
+        let reason = match &found.fit {
+            LoraFit::Yes(_) => None,
+            LoraFit::No(reason) => Some(reason.clone()),
+            LoraFit::Gone => Some("there is no such file".to_owned()),
+        };
+        if let Some(reason) = reason {
+            let err =
+                JobError::invalid(reason).advise(format!("The file is {}", found.path.display()));
+            let is_model = err.summary.contains("is not a LoRA, but")
+                && !err.summary.contains("no known model");
+            let action = is_model.then(|| NoticeAction::use_model(found.path));
+            let notice = UserNotice::of_input(err).with(action.into_iter().collect());
+            cx.notices.show(notice);
+            return;
+        }
+        // One of few steps is as strong as its authors say.
+        let preset = cx.model().and_then(|spec| spec.preset_for(&found.path));
+        let strength = preset
+            .and_then(|preset| preset.lora_strength)
+            .unwrap_or(1.0);
+        let loras = &mut cx.form.loras;
+        if let Some(known) = loras.iter_mut().find(|lora| lora.path == found.path) {
+            known.is_on = true;
+        } else {
+            let mut lora = ChosenLora::new(found.path.clone());
+            lora.strength = strength;
+            loras.push(lora);
+            cx.say(format!("Added the LoRA {}", found.name()));
+        }
+        self.chosen.insert(found.path.clone(), Some(found));
+    }
+
+    pub(in crate::window) fn follow(&mut self, cx: &mut AppContext) {
+        if self.chosen_for != cx.form.model {
+            self.chosen_for.clone_from(&cx.form.model);
+            self.chosen.clear();
+            self.looking = BackgroundTask::default();
+        }
+        let control = self.control(&cx.form).map(Path::to_owned);
+        cx.models.follow_control(&cx.form, control.as_deref());
+        let paths = cx.form.loras.iter().map(|lora| &lora.path);
+        let unknown = paths.filter(|path| !self.chosen.contains_key(*path));
+        let unknown: Vec<PathBuf> = unknown.cloned().collect();
+        let Some(spec) = cx.model().filter(|_| !unknown.is_empty()).cloned() else {
+            return;
+        };
+        let requested = unknown.iter().map(|path| (path.clone(), None));
+        self.chosen.extend(requested);
+        let work = move || look_at(&spec, &unknown);
+        self.looking.add(cx.background.run("loras", work));
+    }
+
+    /// The first LoRA with which the form's model sees a control image.
+    fn control<'a>(&self, form: &'a GenerateForm) -> Option<&'a Path> {
+        let acting = form.acting_loras().filter(|lora| lora.strength != 0.0);
+        let mut paths = acting.map(|lora| lora.path.as_path());
+        paths.find(|path| self.chosen(path).is_some_and(|known| known.is_of_control))
+    }
+
+    fn want(&mut self, paths: Vec<PathBuf>, cx: &mut AppContext) {
+        let Some(first) = paths.first() else {
+            return;
+        };
+        let Some(spec) = cx.model().cloned() else {
+            let text = format!(
+                "a LoRA needs a model, and none is selected: {}",
+                first.display()
+            );
+            let advice = "Choose a model, then add the LoRA again";
+            return cx.notices.show(UserNotice::warning(text, advice));
+        };
+        self.wanted.add(cx.background.run("loras", move || {
+            let found = look_at(&spec, &paths);
+            (spec.id, found)
+        }));
+    }
+
+    fn search(&mut self, cx: &AppContext) {
+        let Some(spec) = cx.model().cloned() else {
+            return;
+        };
+        if self.model.as_ref() == Some(&spec.id) {
+            return;
+        }
+        self.model = Some(spec.id.clone());
+        self.found = Arc::default();
+        self.problem = None;
+        // The chosen files may have changed, too.
+        self.chosen_for = None;
+        let Some(paths) = cx.paths.clone() else {
+            return;
+        };
+        let settings = cx.settings.clone();
+        self.search = cx.background.stream("loras", move |postbox| {
+            let looked = look_for(&spec, &paths, &settings, |found| {
+                postbox.post(Ok(found));
+            });
+            if let Err(problem) = looked {
+                postbox.post(Err(problem));
+            }
+        });
+    }
+}
+
+fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
+    match LoraMatcher::of(spec) {
+        Ok(fitting) => paths.iter().map(|path| fitting.look(path)).collect(),
+        Err(err) => {
+            let unknown = |path: &PathBuf| unknown(path, &err.to_string());
+            paths.iter().map(unknown).collect()
+        }
+    }
+}
+
+/// A file of which nothing can be said, because the model itself cannot be read.
+fn unknown(path: &Path, reason: &str) -> FoundLora {
+    FoundLora::new(path, 0, None, LoraFit::No(reason.to_owned()))
+}
+
+/// Tells of all LoRAs on this machine, some at a time. Fails where the model itself cannot be read.
+fn look_for(
+    spec: &ModelSpec,
+    paths: &AppPaths,
+    settings: &Settings,
+    mut tell: impl FnMut(Vec<FoundLora>),
+) -> Result<(), String> {
+    let fitting = LoraMatcher::of(spec).map_err(|err| err.to_string())?;
+    for some in find(paths, settings).chunks(AT_ONCE) {
+        tell(some.iter().map(|path| fitting.look(path)).collect());
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! Outpainting of the painted image: the row with its numbers, and the dragged edges.
+//!
+//! Core defines the allowed margins, and the app applies them.
+
+use egui::PointerButton;
+use safelight_core::media::{MAX_OVERLAP, OutpaintMargins, OutpaintRequest};
+
+use crate::window::layout::prelude::*;
+use crate::window::layout::view::{DraggedEdge, ExtendPanel, ImageEdge};
+use crate::window::mask::MaskEditor;
+use crate::window::mask::panel::canvas::ImagePlacement;
+
+/// As much as is offered on one side.
+const MAX_ROOM: u32 = 4096;
+/// Distance outside of an edge at which it can be dragged, in points.
+const HOLD: f32 = 12.0;
+/// The bar in the middle of an edge that shows that.
+const GRIP: Vec2 = vec2(40.0, 4.0);
+const EXTEND_HOVER: &str = "Outpaint: add margins that are generated, in every frame of a video. Write pixels here, or drag an edge of the image. Edges grow to what the model takes";
+
+impl ImageEdge {
+    const ALL: [Self; 4] = [Self::Left, Self::Top, Self::Right, Self::Bottom];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left ",
+            Self::Top => "top ",
+            Self::Right => "right ",
+            Self::Bottom => "bottom ",
+        }
+    }
+
+    fn of(self, margins: &mut OutpaintMargins) -> &mut u32 {
+        match self {
+            Self::Left => &mut margins.left,
+            Self::Top => &mut margins.top,
+            Self::Right => &mut margins.right,
+            Self::Bottom => &mut margins.bottom,
+        }
+    }
+
+    /// Unit vector out of the image.
+    fn outwards(self) -> Vec2 {
+        match self {
+            Self::Left => vec2(-1.0, 0.0),
+            Self::Top => vec2(0.0, -1.0),
+            Self::Right => vec2(1.0, 0.0),
+            Self::Bottom => vec2(0.0, 1.0),
+        }
+    }
+
+    /// Strip outside of this edge, `by` wide.
+    fn strip(self, image: Rect, by: f32) -> Rect {
+        let out = self.outwards();
+        let edge = match self {
+            Self::Left => Rect::from_min_max(image.left_top(), image.left_bottom()),
+            Self::Top => Rect::from_min_max(image.left_top(), image.right_top()),
+            Self::Right => Rect::from_min_max(image.right_top(), image.right_bottom()),
+            Self::Bottom => Rect::from_min_max(image.left_bottom(), image.right_bottom()),
+        };
+        edge.union(edge.translate(out * by))
+    }
+
+    fn cursor(self) -> CursorIcon {
+        match self {
+            Self::Left | Self::Right => CursorIcon::ResizeHorizontal,
+            Self::Top | Self::Bottom => CursorIcon::ResizeVertical,
+        }
+    }
+}
+
+impl DraggedEdge {
+    pub(super) fn move_to(&mut self, to: [f32; 2]) {
+        let moved = vec2(to[0] - self.from[0], to[1] - self.from[1]);
+        let room = self.at + moved.dot(self.side.outwards());
+        self.room = room.clamp(0.0, MAX_ROOM as f32);
+    }
+}
+
+impl ExtendPanel {
+    /// The applied margins may exceed the requested ones.
+    fn follow(&mut self, editor: &MaskEditor) {
+        if self.known != editor.painted.margins {
+            self.known = editor.painted.margins;
+            self.request.margins = self.known;
+        }
+    }
+}
+
+pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
+    if !editor.can_extend {
+        return;
+    }
+    let panel = &mut view.panels.mask.extend;
+    panel.follow(editor);
+    let mut request = panel.request;
+    let is_applied = ui
+        .horizontal_wrapped(|ui| {
+            ui.weak("Extend").on_hover_text(EXTEND_HOVER);
+            for side in ImageEdge::ALL {
+                let value = DragValue::new(side.of(&mut request.margins))
+                    .range(0..=MAX_ROOM)
+                    .prefix(side.name())
+                    .suffix(" px");
+                ui.add(value)
+                    .on_hover_text(EXTEND_HOVER)
+                    .accessible_name(format!("Extend {}", side.name().trim()));
+            }
+            let overlap = DragValue::new(&mut request.overlap)
+                .range(0..=MAX_OVERLAP)
+                .prefix("overlap ")
+                .suffix(" px");
+            ui.add(overlap)
+                .on_hover_text(
+                    "How far the mask fades into the image at an extended side: half of that is \
+                    generated anew, so that no seam is seen. 0 keeps every pixel of the image",
+                )
+                .accessible_name("Overlap");
+            ui.add_enabled(editor.busy.is_none(), Button::new("Extend the image"))
+                .on_hover_text(
+                    "Make the room. What you painted on the image stays; 0 on all sides takes \
+                    the room away",
+                )
+                .clicked()
+        })
+        .inner;
+    panel.request = request;
+    if is_applied {
+        view.push(MaskCommand::Extend(request));
+    }
+}
+
+/// Draggable edges of the image; returns whether they use the pointer.
+///
+/// The position of the press decides, not that of the pointer when egui reports it: in a long frame it may have left
+/// the edge already.
+pub(super) fn edges_ui(
+    ui: &Ui,
+    view: &mut UiContext<'_>,
+    editor: &MaskEditor,
+    lie: ImagePlacement,
+    area: Rect,
+) -> bool {
+    view.panels.mask.extend.hovered = None;
+    if !editor.can_extend || editor.busy.is_some() {
+        view.panels.mask.extend.dragged = None;
+        return false;
+    }
+    let image = on_screen(editor, lie);
+    for side in ImageEdge::ALL {
+        let strip = side.strip(image, HOLD).intersect(area);
+        if !strip.is_positive() {
+            continue;
+        }
+        let id = Id::unique(("extend-edge", side));
+        let response = ui
+            .interact(strip, id, Sense::drag())
+            .on_hover_cursor(side.cursor())
+            .on_hover_text(
+                "Drag outwards to extend the image on this side; drag back to take the room \
+                away. What is new is generated",
+            );
+        let name = format!("Drag the {} edge", side.name().trim());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Splitter, true, &name));
+        if response.hovered() {
+            view.panels.mask.extend.hovered = Some(side);
+        }
+    }
+    drag(ui, view, editor, lie, area) || view.panels.mask.extend.hovered.is_some()
+}
+
+/// Takes hold of an edge where the button goes down on one, and lets it go with the button; whether one was held.
+fn drag(
+    ui: &Ui,
+    view: &mut UiContext<'_>,
+    editor: &MaskEditor,
+    lie: ImagePlacement,
+    area: Rect,
+) -> bool {
+    let panel = &mut view.panels.mask.extend;
+    let (events, is_down, origin) = ui.input(|input| {
+        let pointer = &input.pointer;
+        let origin = pointer.press_origin().filter(|_| pointer.primary_down());
+        (input.events.clone(), pointer.primary_down(), origin)
+    });
+    let image = on_screen(editor, lie);
+    let take_hold = |at: Pos2| {
+        let is_seen = ui.ctx().layer_id_at(at) == Some(ui.layer_id());
+        let mut sides = ImageEdge::ALL.into_iter().filter(|_| is_seen);
+        let side = sides.find(|side| side.strip(image, HOLD).intersect(area).contains(at))?;
+        let room = *side.of(&mut { editor.painted.margins }) as f32;
+        let from = lie.to_image(at);
+        Some(DraggedEdge {
+            side,
+            from,
+            at: room,
+            room,
+            at_border_since: None,
+        })
+    };
+    let mut was_held = panel.dragged.is_some();
+    let mut let_go = None;
+    for event in &events {
+        match *event {
+            Event::PointerMoved(at) => {
+                if let Some(held) = &mut panel.dragged {
+                    held.move_to(lie.to_image(at));
+                }
+            }
+            Event::PointerButton {
+                pos,
+                button: PointerButton::Primary,
+                pressed: true,
+                ..
+            } if panel.dragged.is_none() => {
+                panel.dragged = take_hold(pos);
+            }
+            Event::PointerButton {
+                pos,
+                button: PointerButton::Primary,
+                pressed: false,
+                ..
+            } => {
+                if let Some(mut held) = panel.dragged.take() {
+                    held.move_to(lie.to_image(pos));
+                    let_go = Some(held);
+                }
+            }
+            _ => {}
+        }
+        was_held |= panel.dragged.is_some();
+    }
+    if !is_down {
+        // The window was left with the button down.
+        let_go = let_go.or_else(|| panel.dragged.take());
+    } else if !was_held && let Some(origin) = origin {
+        // It was busy when the button went down.
+        panel.dragged = take_hold(origin);
+        was_held = panel.dragged.is_some();
+    }
+    if let Some(DraggedEdge { side, room, .. }) = let_go {
+        let mut margins = editor.painted.margins;
+        let room = room.round() as u32;
+        if *side.of(&mut margins) != room {
+            *side.of(&mut margins) = room;
+            let request = panel.request;
+            view.push(MaskCommand::Extend(OutpaintRequest { margins, ..request }));
+        }
+    }
+    was_held
+}
+
+pub(super) fn draw_edges(
+    ui: &Ui,
+    view: &UiContext<'_>,
+    editor: &MaskEditor,
+    lie: ImagePlacement,
+    area: Rect,
+) {
+    if !editor.can_extend {
+        return;
+    }
+    let palette = palette(ui);
+    let painter = ui.painter().with_clip_rect(area);
+    let image = on_screen(editor, lie);
+    let panel = &view.panels.mask.extend;
+    let held = panel.dragged;
+    for side in ImageEdge::ALL {
+        let out = side.outwards();
+        let middle = side.strip(image, HOLD).center();
+        let is_held = held.is_some_and(|held| held.side == side);
+        let is_hovered = held.is_none() && panel.hovered == Some(side);
+        let (grip, colour) = if is_held || is_hovered {
+            (GRIP + Vec2::splat(2.0), palette.accent)
+        } else {
+            (GRIP, palette.weak)
+        };
+        let size = if out.x == 0.0 {
+            grip
+        } else {
+            vec2(grip.y, grip.x)
+        };
+        painter.rect_filled(
+            Rect::from_center_size(middle, size),
+            CornerRadius::same(2),
+            colour,
+        );
+    }
+    if let Some(DraggedEdge { side, room, .. }) = held {
+        let mut margins = editor.painted.margins;
+        let by = (room - *side.of(&mut margins) as f32) * lie.scale;
+        let strip = side.strip(image, by);
+        painter.rect_filled(
+            strip,
+            CornerRadius::ZERO,
+            palette.accent.gamma_multiply(0.35),
+        );
+        let stroke = Stroke::new(1.5, palette.accent);
+        painter.rect_stroke(strip, CornerRadius::ZERO, stroke, StrokeKind::Inside);
+        let font = TextStyle::Body.resolve(ui.style());
+        let text = format!("+{} px", room.round() as u32);
+        painter.text(
+            strip.center(),
+            Align2::CENTER_CENTER,
+            text,
+            font,
+            palette.text,
+        );
+    }
+}
+
+fn on_screen(editor: &MaskEditor, lie: ImagePlacement) -> Rect {
+    lie.to_screen(Rect::from_min_size(Pos2::ZERO, editor.size()))
+}

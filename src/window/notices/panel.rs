@@ -1,0 +1,166 @@
+//! Notices as cards: a sentence, advice, buttons, and details to copy.
+//!
+//! They cover only the image. Elsewhere they have separate space, so that they cover no control.
+
+use egui::{Area, Order};
+
+use crate::window::layout::prelude::*;
+use crate::window::notices::{NoticeSeverity, UserNotice};
+
+/// Cards seen at once; older ones follow when these are gone.
+const MAX_SHOWN: usize = 3;
+const MARGIN: f32 = 16.0;
+/// So much of them is seen over the smallest image.
+const MIN_HEIGHT: f32 = 96.0;
+/// Below other things they have at most this share of the height.
+const MAX_SHARE: f32 = 0.4;
+
+pub(crate) fn over_ui(ctx: &Context, view: &mut UiContext<'_>, area: Rect) {
+    if view.app.cx.notices.all().is_empty() {
+        return;
+    }
+    let room = area.shrink(MARGIN);
+    Area::new(Id::unique("notices"))
+        .order(Order::Middle)
+        .pivot(Align2::RIGHT_TOP)
+        .fixed_pos(room.right_top())
+        .show(ctx, |ui| {
+            ui.set_width(theme::CARD_WIDTH.min(room.width()));
+            scrolled_ui(ui, view, room.height().max(MIN_HEIGHT));
+        });
+}
+
+pub(crate) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    if view.app.cx.notices.all().is_empty() {
+        return;
+    }
+    let height = ui.available_height() * MAX_SHARE;
+    let frame = Frame::new()
+        .fill(palette(ui).stage)
+        .inner_margin(Margin::from(vec2(MARGIN, theme::SMALL_GAP)));
+    Panel::bottom("notices")
+        .frame(frame)
+        .resizable(false)
+        .show(ui, |ui| {
+            scrolled_ui(ui, view, height);
+        });
+}
+
+fn scrolled_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
+    ScrollArea::vertical()
+        .id_salt("notices")
+        .max_height(height)
+        .min_scrolled_height(height)
+        .show(ui, |ui| cards_ui(ui, view));
+}
+
+fn cards_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let notices = view.app.cx.notices.all();
+    let now = ui.input(|input| input.time);
+    if notices.len() > 1 {
+        all_ui(ui, view, notices.len());
+    }
+    for notice in notices.iter().rev().take(MAX_SHOWN) {
+        let response = notice_ui(ui, view, notice);
+        let is_held = response.contains_pointer() || has_keyboard(ui, response.rect);
+        match notice.secs_left(now, is_held) {
+            None => {}
+            Some(secs) if secs > 0.0 => {
+                ui.ctx().request_repaint_after_secs(secs as f32);
+            }
+            Some(_) => view.push(AppCommand::DismissNotice(notice.id)),
+        }
+        ui.add_space(theme::SMALL_GAP);
+    }
+}
+
+fn has_keyboard(ui: &Ui, place: Rect) -> bool {
+    let focused = ui.ctx().memory(egui::Memory::focused);
+    let response = focused.and_then(|id| ui.ctx().read_response(id));
+    response.is_some_and(|it| it.layer_id == ui.layer_id() && place.contains_rect(it.rect))
+}
+
+fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
+    let palette = palette(ui);
+    let frame = card(ui, palette.line).inner_margin(Margin::symmetric(14, 4));
+    wide_frame(ui, frame, |ui| {
+        ui.horizontal(|ui| {
+            let text = match count.saturating_sub(MAX_SHOWN) {
+                0 => format!("{count} notices"),
+                unseen => format!("{count} notices, {unseen} more below"),
+            };
+            ui.weak(RichText::new(text).small());
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                let button = ui.button("Close all");
+                let button = button.on_hover_text("Close all notices");
+                view.on_click(&button, AppCommand::DismissNotices);
+            });
+        });
+    });
+    ui.add_space(theme::SMALL_GAP);
+}
+
+fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Response {
+    let palette = palette(ui);
+    let (icon, colour) = match notice.severity {
+        NoticeSeverity::Info => (icons::INFO, palette.weak),
+        NoticeSeverity::Warning => (icons::WARNING, palette.amber),
+        NoticeSeverity::Error => (icons::WARNING, palette.error),
+    };
+    let shown = wide_frame(ui, card(ui, colour), |ui| {
+        ui.horizontal(|ui| {
+            ui.label(RichText::new(icon).size(20.0).color(colour));
+            ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
+                let button = icon_button(ui, icons::X, "Dismiss", "Close this notice");
+                view.on_click(&button, AppCommand::DismissNotice(notice.id));
+                ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
+                    ui.strong(sentence(&notice.summary));
+                    if !notice.advice.is_empty() {
+                        ui.weak(&notice.advice);
+                    }
+                });
+            });
+        });
+        if !notice.actions.is_empty() || !notice.details.is_empty() {
+            ui.push_id(notice.id, |ui| {
+                ui.horizontal_wrapped(|ui| {
+                    actions_ui(ui, view, notice);
+                    copy_ui(ui, view, notice);
+                });
+                details_ui(ui, notice);
+            });
+        }
+    });
+    shown.response
+}
+
+fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {
+    for action in &notice.actions {
+        let button = ui.button(action.label).on_hover_text(action.explanation);
+        if button.clicked() {
+            view.push(action.command.clone());
+            view.push(AppCommand::DismissNotice(notice.id));
+        }
+    }
+}
+
+fn copy_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {
+    if notice.details.is_empty() {
+        return;
+    }
+    if sign_button(ui, icons::COPY, "Copy details", "For a bug report").clicked() {
+        let text = format!("{}\n{}\n{}", notice.summary, notice.advice, notice.details);
+        view.push(DesktopCommand::CopyText(text));
+    }
+}
+
+fn details_ui(ui: &mut Ui, notice: &UserNotice) {
+    if notice.details.is_empty() {
+        return;
+    }
+    ui.collapsing("Details", |ui| {
+        ScrollArea::vertical().max_height(160.0).show(ui, |ui| {
+            ui.label(RichText::new(&notice.details).monospace().small());
+        });
+    });
+}

@@ -1,0 +1,148 @@
+//! Presets: those of all models, of the selected model and of the user.
+
+pub mod panel;
+
+use safelight_core::presets::{
+    self, LoadedPresets, OwnPreset, PresetEdit, PresetValues, PresetsError, QualityPreset,
+};
+
+use crate::window::create::choices::PresetKey;
+use crate::window::inputs::InputSlots;
+use crate::window::prelude::*;
+
+#[derive(Debug, Default)]
+pub struct OwnPresets {
+    pub list: Vec<OwnPreset>,
+    /// Content of the file, and the new path of a broken one; or the reason why it was not changed.
+    coming: BackgroundTask<Result<(LoadedPresets, Option<String>), PresetsError>>,
+}
+
+impl OwnPresets {
+    pub(super) fn open(cx: &AppContext) -> Self {
+        let mut own = Self::default();
+        own.load(cx);
+        own
+    }
+
+    /// All that can be chosen for a model: those of every model, the model's, the user's.
+    pub fn choices(&self, spec: &ModelSpec) -> Vec<PresetChoice> {
+        let qualities = QualityPreset::ALL.into_iter().map(|quality| PresetChoice {
+            key: PresetKey::Quality(quality),
+            name: quality.label().to_owned(),
+            note: quality.note().to_owned(),
+            values: quality.values(spec),
+        });
+        let models = spec.presets.iter().map(|preset| PresetChoice {
+            key: PresetKey::Model(preset.id.clone()),
+            name: preset.name.clone(),
+            note: preset.note.clone(),
+            values: PresetValues::of_model(preset, spec),
+        });
+        let own = self.list.iter().map(|preset| PresetChoice {
+            key: PresetKey::Own(preset.name.clone()),
+            name: preset.name.clone(),
+            note: match &preset.model {
+                Some(model) if *model != spec.id => format!("Saved with {model}"),
+                _ => String::new(),
+            },
+            values: preset.values.clone(),
+        });
+        qualities.chain(models).chain(own).collect()
+    }
+
+    pub fn update(&mut self, command: PresetsCommand, inputs: &InputSlots, cx: &mut AppContext) {
+        let model = cx.model().cloned();
+        match (command, model) {
+            (PresetsCommand::Apply(key), Some(spec)) => {
+                let mut choices = self.choices(&spec).into_iter();
+                if let Some(choice) = choices.find(|choice| choice.key == key) {
+                    let source = inputs.inputs_for(&cx.form, &spec).size();
+                    cx.form.apply_preset(&choice.values, &spec, source);
+                }
+            }
+            (PresetsCommand::Undo, Some(spec)) => cx.form.undo_preset(&spec),
+            (PresetsCommand::Save(name), Some(spec)) => {
+                let values = cx.form.values(&spec);
+                let model = Some(spec.id);
+                let preset = OwnPreset {
+                    name,
+                    model,
+                    values,
+                };
+                self.edit(PresetEdit::Save(Box::new(preset)), cx);
+            }
+            (PresetsCommand::Rename { from, to }, _) => {
+                self.edit(PresetEdit::Rename { from, to }, cx);
+            }
+            (PresetsCommand::Delete(name), _) => self.edit(PresetEdit::Delete(name), cx),
+            (PresetsCommand::Reload, _) => self.load(cx),
+            // Without a model there is nothing to set or to keep.
+            (PresetsCommand::Apply(_) | PresetsCommand::Undo | PresetsCommand::Save(_), None) => {}
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut AppContext) {
+        while let Some(come) = self.coming.take() {
+            match come {
+                Ok((loaded, aside)) => {
+                    self.take(loaded, cx);
+                    if let Some(aside) = aside {
+                        let text = "the presets file was damaged, and a new one was started";
+                        let advice = format!("The old one is kept as {aside}");
+                        cx.notices.show(UserNotice::warning(text, advice));
+                    }
+                }
+                Err(err) => {
+                    let card = JobError::from_error(JobErrorKind::Disk, &err)
+                        .advise("The presets are unchanged");
+                    cx.tell_about(NoticeCause::PresetsFile, NoticeSeverity::Error, card);
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, cx: &AppContext) {
+        if let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) {
+            let load = move || Ok((presets::load(&path), None));
+            if let Some(loading) = cx.background.on_files(load) {
+                self.coming.add(loading);
+            }
+        }
+    }
+
+    fn edit(&mut self, edit: PresetEdit, cx: &mut AppContext) {
+        let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) else {
+            return;
+        };
+        self.coming
+            .add(cx.on_files("the presets were not changed", move || {
+                let aside = presets::edit(&path, &edit)?;
+                let aside = aside.map(|aside| aside.display().to_string());
+                Ok((presets::load(&path), aside))
+            }));
+    }
+
+    fn take(&mut self, loaded: LoadedPresets, cx: &mut AppContext) {
+        self.list = loaded.presets;
+        cx.notices.end(&NoticeCause::PresetsFile);
+        let broken = loaded
+            .error
+            .map(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err));
+        let problems =
+            (!loaded.problems.is_empty()).then(|| JobError::invalid(loaded.problems.join("; ")));
+        for card in broken.into_iter().chain(problems) {
+            let card = card.advise(
+                "Correct the file, then open the preset menu. Safelight does not change the file \
+                until then",
+            );
+            cx.tell_about(NoticeCause::PresetsFile, NoticeSeverity::Warning, card);
+        }
+    }
+}
+
+pub struct PresetChoice {
+    pub key: PresetKey,
+    pub name: String,
+    pub note: String,
+    pub values: PresetValues,
+}

@@ -1,0 +1,173 @@
+//! Presets: values that go together, taken over with one click and given back with another; and the menu in which the
+//! user's own are kept.
+
+use egui::PopupCloseBehavior;
+use egui::containers::menu::{MenuButton, MenuConfig};
+use safelight_core::presets::{PresetValues, QualityPreset};
+
+use crate::window::create::choices::PresetKey;
+use crate::window::layout::prelude::*;
+use crate::window::presets::PresetChoice;
+
+const FROM_FILE: &str = "From a file…";
+
+pub(crate) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
+    let choices = view.app.presets.choices(spec);
+    let source = view.inputs().size();
+    let form = &view.form;
+    let chosen = choices.iter().position(|choice| {
+        // An empty preset always matches.
+        choice.values != PresetValues::default() && form.has_values(&choice.values, spec, source)
+    });
+    // Balanced equals the model's defaults: there is nothing to reset.
+    let balanced = PresetKey::Quality(QualityPreset::Balanced);
+    let has_other = chosen.is_some_and(|at| choices[at].key != balanced);
+    let can_undo = form.before_preset.is_some() || has_other;
+    let mut command = None;
+    row(
+        ui,
+        "Preset",
+        "Values that go together: steps, guidance, size and more at once",
+        |ui, _| {
+            ui.horizontal_wrapped(|ui| {
+                // Close together, so that all fit into a form of default width.
+                ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+                for (index, preset) in choices.iter().enumerate() {
+                    let is_chosen = chosen == Some(index);
+                    let hover = format!("{}\nSets {}", preset.note, preset.values.described());
+                    if choice(ui, is_chosen, &preset.name, hover.trim_start()).clicked() {
+                        // A second click gives back what the first one took.
+                        command = Some(if is_chosen {
+                            PresetsCommand::Undo
+                        } else {
+                            PresetsCommand::Apply(preset.key.clone())
+                        });
+                    }
+                }
+                // It stays when a value was changed since, and its place is kept for it.
+                let (name, hover) = ("Reset", "Back to the values before the preset");
+                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                let reset = |ui: &mut Ui| icon_button(ui, icons::RESET, name, hover).clicked();
+                if ui.add_enabled_ui(can_undo, reset).inner {
+                    command = Some(PresetsCommand::Undo);
+                }
+                // The menu stays open while presets before it come and go.
+                ui.push_id("preset-menu", |ui| menu_button(ui, view));
+            });
+        },
+    );
+    // A distilled model's presets are listed in the row, which has room for them; hover text explains the others.
+    let of_model = |preset: &&PresetChoice| matches!(preset.key, PresetKey::Model(_));
+    if choices.iter().any(|preset| of_model(&preset)) {
+        let preset = chosen.map(|index| &choices[index]).filter(of_model);
+        field_hint(ui, preset.map_or(" ", |preset| preset.note.as_str()));
+    }
+    view.commands.extend(command.map(AppCommand::Presets));
+}
+
+fn menu_button(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let icon = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
+    let button = Button::new(icon).frame_when_inactive(false);
+    let config = MenuConfig::new().close_behavior(PopupCloseBehavior::CloseOnClickOutside);
+    let (response, _) = MenuButton::from_button(button)
+        .config(config)
+        .ui(ui, |ui| menu_ui(ui, view));
+    let response = response
+        .on_hover_text("Save these settings as a preset of your own, or load them from a file")
+        .accessible_name("Preset menu");
+    view.on_click(&response, PresetsCommand::Reload);
+}
+
+fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    ui.set_width(theme::MENU_WIDTH);
+    if pressed(
+        ui.button(with_icon(icons::FOLDER_OPEN, FROM_FILE)),
+        "Use the settings stored in an image, a video or a JSON file, made here or by another \
+            program",
+        FROM_FILE,
+    ) {
+        view.push(RestoreCommand::Pick);
+        ui.close();
+    }
+    ui.separator();
+    save_ui(ui, view);
+    for own in &view.app.presets.list {
+        own_ui(ui, view, &own.name);
+    }
+}
+
+fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let mut is_wanted = false;
+    ui.horizontal(|ui| {
+        let name = &mut view.panels.presets.new_name;
+        let edit = TextEdit::singleline(name)
+            .hint_text("A name for these settings")
+            .desired_width(theme::MENU_WIDTH - 76.0);
+        let response = ui
+            .add(edit)
+            .on_hover_text(
+                "Saves size, length, steps, guidance and the like; not the prompts, the images, \
+                the LoRAs and the seed. A preset of the same name is replaced",
+            )
+            .accessible_name("Preset name");
+        let is_entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
+        let is_named = !name.trim().is_empty();
+        let save = ui
+            .add_enabled(is_named, Button::new("Save"))
+            .on_hover_text("Save these settings under this name")
+            .accessible_name("Save preset");
+        is_wanted = is_named && (is_entered || save.clicked());
+    });
+    if is_wanted {
+        let name = std::mem::take(&mut view.panels.presets.new_name);
+        view.push(PresetsCommand::Save(name));
+    }
+}
+
+fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
+    let mut command = None;
+    ui.horizontal(|ui| {
+        if let Some((from, to)) = &mut view.panels.presets.renaming
+            && from == name
+        {
+            let edit = TextEdit::singleline(to).desired_width(theme::MENU_WIDTH - 90.0);
+            let response = ui
+                .add(edit)
+                .on_hover_text("The preset's new name")
+                .accessible_name("New preset name");
+            let is_entered =
+                response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
+            let done = ui.button("Rename").on_hover_text("Use this name");
+            if is_entered || done.clicked() {
+                command = Some(PresetsCommand::Rename {
+                    from: from.clone(),
+                    to: to.clone(),
+                });
+            }
+            return;
+        }
+        let label = ui.add(egui::Label::new(name).truncate());
+        label.on_hover_text(name);
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            let delete = format!("Delete preset {name}");
+            if icon_button(ui, icons::TRASH, &delete, "Delete this preset").clicked() {
+                command = Some(PresetsCommand::Delete(name.to_owned()));
+            }
+            let rename = format!("Rename preset {name}");
+            if icon_button(ui, icons::PENCIL, &rename, "Rename this preset").clicked() {
+                view.panels.presets.renaming = Some((name.to_owned(), name.to_owned()));
+            }
+            let update = format!("Update preset {name}");
+            let explanation = "Replace its values with those of the form";
+            if icon_button(ui, icons::SAVE, &update, explanation).clicked() {
+                command = Some(PresetsCommand::Save(name.to_owned()));
+            }
+        });
+    });
+    if let Some(command) = command {
+        if matches!(command, PresetsCommand::Rename { .. }) {
+            view.panels.presets.renaming = None;
+        }
+        view.push(command);
+    }
+}

@@ -1,0 +1,324 @@
+//! The prompt: its history, wildcards, and the token count.
+
+pub mod panel;
+pub mod prompt_cursor;
+pub mod token_count;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use safelight_core::files::make_private_folder;
+use safelight_core::job::prompt::WildcardFile;
+use safelight_core::prompts::{self, PromptEntry};
+
+use token_count::PromptCounting;
+
+use crate::window::prelude::*;
+
+/// Interval of reading wildcards again while the user types one.
+const GLANCE_SECS: f64 = 2.0;
+
+/// Id of the prompt field, by which the rest of the window recognises typing.
+pub fn field_id() -> egui::Id {
+    egui::Id::unique("prompt-field")
+}
+
+#[derive(Default)]
+pub struct PromptDesk {
+    pub history: PromptHistory,
+    /// `None` until the first search.
+    pub wildcards: Option<Arc<Vec<WildcardFile>>>,
+    pub counting: PromptCounting,
+    has_begun: bool,
+    /// All prompts that are remembered, newest first, or why none can be.
+    keeping: BackgroundTask<Result<Vec<PromptEntry>, JobError>>,
+    /// That the history cannot be kept was said.
+    is_broken: bool,
+    looked_at: Option<f64>,
+    looking: BackgroundTask<Vec<WildcardFile>>,
+    making: BackgroundTask<Result<PathBuf, JobError>>,
+}
+
+impl PromptDesk {
+    pub fn update(&mut self, command: PromptCommand, cx: &mut AppContext) {
+        match command {
+            PromptCommand::Focus => {
+                cx.is_view_shown = false;
+                cx.typing.is_focus_wanted = true;
+            }
+            PromptCommand::UseExample(prompt) => self.use_example(prompt, cx),
+            PromptCommand::Remember(entry) => self.remember(entry, cx),
+            PromptCommand::Begin => self.begin(cx),
+            PromptCommand::Use(entry) => {
+                self.history.leave();
+                self.put(&entry, cx);
+            }
+            PromptCommand::Older => self.step(PromptHistory::older, cx),
+            PromptCommand::Newer => self.step(PromptHistory::newer, cx),
+            PromptCommand::Forget(entry) => {
+                self.change_history(move |entries| entries.retain(|known| *known != entry), cx);
+            }
+            PromptCommand::Insert(text) => {
+                cx.typing.insert(&mut cx.form.prompt, &text);
+                self.counting.begin();
+            }
+            PromptCommand::LookAtWildcards => self.look_at_wildcards(cx),
+            PromptCommand::GlanceAtWildcards => {
+                let looked = self.looked_at;
+                let is_fresh = looked.is_some_and(|at| cx.now_secs - at < GLANCE_SECS);
+                if !is_fresh && !self.looking.is_busy() {
+                    self.look_at_wildcards(cx);
+                }
+            }
+            PromptCommand::OpenWildcardFolder => self.open_wildcard_folder(cx),
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut AppContext) {
+        while let Some(kept) = self.keeping.take() {
+            match kept {
+                Ok(entries) => {
+                    self.is_broken = false;
+                    cx.notices.end(&NoticeCause::PromptsFile);
+                    self.history.take(entries);
+                }
+                // Told once, not with every prompt.
+                Err(err) if !std::mem::replace(&mut self.is_broken, true) => {
+                    cx.tell_about(NoticeCause::PromptsFile, NoticeSeverity::Warning, err);
+                }
+                Err(_) => {}
+            }
+        }
+        if let Some(found) = self.looking.take() {
+            self.wildcards = Some(Arc::new(found));
+            cx.typing.is_stale = true;
+            // One that was missing may be there now.
+            self.counting.forget();
+        }
+        match self.making.take() {
+            Some(Ok(folder)) => cx.background.open_folder(folder),
+            Some(Err(err)) => cx.notify(NoticeSeverity::Warning, err),
+            None => {}
+        }
+        self.counting.poll();
+    }
+
+    fn remember(&mut self, entry: PromptEntry, cx: &mut AppContext) {
+        if !entry.prompt.is_empty() {
+            self.history.leave();
+            self.change_history(move |entries| prompts::remember(entries, entry), cx);
+        }
+    }
+
+    /// Puts an example into the field. The previous text stays in the history.
+    fn use_example(&mut self, example: String, cx: &mut AppContext) {
+        let written = cx.form.prompt.trim();
+        let mut specs = cx.models.all().iter();
+        let is_example = specs.any(|spec| spec.example_prompts.iter().any(|it| it == written));
+        if let Some(spec) = cx.model().filter(|_| !is_example) {
+            self.remember(PromptEntry::from_form(&cx.form, spec), cx);
+        }
+        cx.form.prompt = example;
+    }
+
+    fn begin(&mut self, cx: &mut AppContext) {
+        self.counting.begin();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.change_history(|_| {}, cx);
+        }
+    }
+
+    /// Changes the file of prompts, which other windows may have changed meanwhile, and shows what is in it then.
+    fn change_history(
+        &mut self,
+        change: impl FnOnce(&mut Vec<PromptEntry>) + Send + 'static,
+        cx: &mut AppContext,
+    ) {
+        let Some(paths) = &cx.paths else {
+            self.history.change(change);
+            return;
+        };
+        let path = paths.data.join("prompts.jsonl");
+        let keeping = cx.on_files("the list of earlier prompts was not changed", move || {
+            prompts::change(&path, change).map_err(|err| {
+                let text = "the prompt could not be added to the earlier prompts";
+                JobError::new(JobErrorKind::Disk, text)
+                    .advise(format!("Make this file writable: {}", path.display()))
+                    .detail(err.to_string())
+            })
+        });
+        self.keeping.add(keeping);
+    }
+
+    fn step(
+        &mut self,
+        step: fn(&mut PromptHistory, &PromptEntry) -> Option<PromptEntry>,
+        cx: &mut AppContext,
+    ) {
+        self.begin(cx);
+        let current = PromptEntry::from(&cx.form);
+        if let Some(entry) = step(&mut self.history, &current) {
+            self.put(&entry, cx);
+        }
+    }
+
+    fn put(&mut self, entry: &PromptEntry, cx: &mut AppContext) {
+        entry.put(&mut cx.form);
+        cx.typing.go_to_end(&cx.form.prompt);
+        self.counting.begin();
+    }
+
+    fn look_at_wildcards(&mut self, cx: &AppContext) {
+        self.looked_at = Some(cx.now_secs);
+        let folders = cx.wildcard_folders();
+        self.looking = cx.background.run("wildcards", move || folders.list());
+    }
+
+    fn open_wildcard_folder(&mut self, cx: &mut AppContext) {
+        let Some(folder) = cx.wildcard_folders().first().map(PathBuf::from) else {
+            let text = "there is no folder for wildcard files";
+            let notice = UserNotice::warning(text, "Choose one in the settings");
+            return cx.notices.show(notice);
+        };
+        let making = cx.background.on_files(move || {
+            let made = make_private_folder(&folder).map_err(|err| {
+                let text = format!(
+                    "the folder for wildcard files could not be made: {}",
+                    folder.display()
+                );
+                JobError::new(JobErrorKind::Disk, text)
+                    .advise("Choose another folder in the settings")
+                    .detail(err.to_string())
+            });
+            made.map(|()| folder)
+        });
+        self.making = making.unwrap_or_default();
+    }
+}
+
+#[derive(Default)]
+pub struct PromptHistory {
+    entries: Arc<Vec<PromptEntry>>,
+    /// Index of the prompt in the field; `None` for a draft.
+    at: Option<usize>,
+    /// Prompt that was being written before the first step back.
+    draft: PromptEntry,
+    /// True once the file has been read.
+    pub is_known: bool,
+}
+
+impl PromptHistory {
+    pub fn entries(&self) -> &Arc<Vec<PromptEntry>> {
+        &self.entries
+    }
+
+    fn take(&mut self, entries: Vec<PromptEntry>) {
+        let shown = self.at.and_then(|at| self.entries.get(at).cloned());
+        self.at = shown.and_then(|shown| entries.iter().position(|entry| *entry == shown));
+        self.entries = Arc::new(entries);
+        self.is_known = true;
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Vec<PromptEntry>)) {
+        let mut entries = self.entries.to_vec();
+        change(&mut entries);
+        self.take(entries);
+    }
+
+    /// Makes the next text a draft.
+    fn leave(&mut self) {
+        self.at = None;
+    }
+
+    /// The prompt before the one in the field; `None` when there is none.
+    fn older(&mut self, current: &PromptEntry) -> Option<PromptEntry> {
+        self.settle(current);
+        let next = match self.at {
+            None => {
+                self.draft = current.clone();
+                // The newest often still is in the field.
+                usize::from(self.is_shown(0, current))
+            }
+            Some(at) => at + 1,
+        };
+        let entry = self.entries.get(next)?.clone();
+        self.at = Some(next);
+        Some(entry)
+    }
+
+    /// Prompt after the one in the field, and after the newest the draft.
+    fn newer(&mut self, current: &PromptEntry) -> Option<PromptEntry> {
+        self.settle(current);
+        let at = self.at?;
+        let newer = at.checked_sub(1);
+        let is_draft = |at: usize| self.is_shown(at, &self.draft);
+        self.at = newer.filter(|newer| !is_draft(*newer));
+        let entry = self.at.and_then(|at| self.entries.get(at));
+        Some(entry.unwrap_or(&self.draft).clone())
+    }
+
+    /// A changed prompt becomes a separate draft.
+    fn settle(&mut self, current: &PromptEntry) {
+        self.at = self.at.filter(|at| self.is_shown(*at, current));
+    }
+
+    fn is_shown(&self, at: usize, current: &PromptEntry) -> bool {
+        let entry = self.entries.get(at);
+        entry.is_some_and(|entry| entry.prompt == current.prompt.trim())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::prompts::{PromptEntry, change, remember};
+
+    use super::*;
+
+    fn entry(prompt: &str) -> PromptEntry {
+        PromptEntry {
+            prompt: prompt.to_owned(),
+            ..PromptEntry::default()
+        }
+    }
+
+    #[test]
+    fn two_threads_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompts.jsonl");
+        std::thread::scope(|scope| {
+            for side in ["a", "b"] {
+                let path = &path;
+                scope.spawn(move || {
+                    for i in 0..20 {
+                        change(path, |all| remember(all, entry(&format!("{side}{i}")))).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(change(&path, |_| {}).unwrap().len(), 40);
+    }
+
+    fn history(prompts: &[&str]) -> PromptHistory {
+        let mut history = PromptHistory::default();
+        history.take(prompts.iter().map(|prompt| entry(prompt)).collect());
+        history
+    }
+
+    #[test]
+    fn newest_history_entry_is_skipped_while_it_is_in_the_field() {
+        let mut history = history(&["c", "b"]);
+        assert_eq!(history.older(&entry("c")), Some(entry("b")));
+        assert_eq!(history.newer(&entry("b")), Some(entry("c")));
+        assert_eq!(history.newer(&entry("c")), None);
+    }
+
+    #[test]
+    fn edited_history_prompt_becomes_the_new_draft() {
+        let mut history = history(&["c", "b"]);
+        history.older(&entry("x"));
+        let expected = Some(entry("c"));
+        assert_eq!(history.older(&entry("c, changed")), expected);
+        let expected = Some(entry("c, changed"));
+        assert_eq!(history.newer(&entry("c")), expected);
+    }
+}

@@ -1,0 +1,236 @@
+//! The job that the worker has, with all that it said.
+//!
+//! Plain bookkeeping of what the worker reports.
+
+use std::sync::Arc;
+
+use safelight_core::job::{DeviceChoice, Recipe, SectionOrder, Stage};
+use safelight_core::job_update::{JobUpdate, MemoryWait, PreviewFrame};
+
+use crate::window::memory::MemoryHistory;
+use crate::window::memory::course::usual_share;
+use crate::window::prelude::*;
+use crate::window::queue::jobs::WaitingJob;
+use crate::window::viewer::FramePlayer;
+
+#[derive(Debug)]
+pub struct RunningJob {
+    pub id: JobId,
+    /// As the queue held it.
+    queued: JobRequest,
+    /// As it is made: settled by the worker.
+    pub request: JobRequest,
+    pub device: DeviceChoice,
+    pub cancel: CancelToken,
+    /// It is paused alone and set aside: others start.
+    pub is_set_aside: bool,
+    pub recipe: Option<Recipe>,
+    pub device_line: Option<String>,
+    pub stage: Option<Stage>,
+    /// Run number of the stage, from 0.
+    pub section: u32,
+    pub has_resumed: bool,
+    pub waiting: Option<MemoryWait>,
+    /// Step and number of steps of the running stage.
+    pub step: Option<(u32, u32)>,
+    pub secs_left: Option<f64>,
+    pub num_frames_decoded: u32,
+    /// The latents as images, by latent frame.
+    previews: Vec<Option<Arc<RgbPixels>>>,
+    /// The newest decoded frame, as opposed to a preview.
+    pub frame: Option<PreviewFrame>,
+    /// The video so far, where it grows section by section: it plays while the next section is made.
+    pub growing: Option<FramePlayer>,
+    pub memory: MemoryHistory,
+}
+
+impl RunningJob {
+    pub fn new(id: JobId, request: JobRequest, cancel: CancelToken) -> Self {
+        Self {
+            id,
+            queued: request.clone(),
+            request,
+            device: DeviceChoice::default(),
+            cancel,
+            is_set_aside: false,
+            recipe: None,
+            device_line: None,
+            stage: None,
+            section: 0,
+            has_resumed: false,
+            waiting: None,
+            step: None,
+            secs_left: None,
+            num_frames_decoded: 0,
+            previews: Vec::new(),
+            frame: None,
+            growing: None,
+            memory: MemoryHistory::default(),
+        }
+    }
+
+    /// The job as it is queued when it does not run.
+    pub(in crate::window) fn to_idle(&self) -> WaitingJob {
+        WaitingJob {
+            id: self.id,
+            ..WaitingJob::new(self.queued.clone(), self.device)
+        }
+    }
+
+    /// Applies an update of the worker. The app handles the end and warnings.
+    pub fn apply(&mut self, update: JobUpdate) {
+        match update {
+            JobUpdate::Settled { request, .. } => self.request = *request,
+            JobUpdate::Started(recipe) => self.recipe = Some(recipe),
+            JobUpdate::Device(line) => self.device_line = Some(line),
+            JobUpdate::Plan(plan) => self.memory.plan = Some(plan),
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            } => {
+                self.stage = Some(stage);
+                self.section = section;
+                self.waiting = None;
+                if stage == Stage::Denoise {
+                    // The last section's are not this one's.
+                    self.previews.clear();
+                }
+                self.num_frames_decoded = 0;
+                self.has_resumed |= resumed;
+                if stage != Stage::DenoiseLow {
+                    // The second expert counts on where the first one stopped.
+                    self.step = None;
+                }
+                self.memory.begin(stage, section);
+            }
+            JobUpdate::StageEnded(_) => self.memory.end(),
+            JobUpdate::Step {
+                stage,
+                step,
+                num_steps,
+                secs_left,
+            } => {
+                if self.stage == Some(stage) {
+                    self.step = Some(self.whole_step(stage, step, num_steps));
+                }
+                self.secs_left = (secs_left.is_finite() && secs_left >= 0.0).then_some(secs_left);
+            }
+            JobUpdate::Preview(frame) => self.keep_preview(frame),
+            JobUpdate::Frame(frame) => {
+                self.num_frames_decoded = frame.index.saturating_add(1);
+                self.frame = Some(frame);
+            }
+            JobUpdate::Memory(sample) => self.memory.push(sample),
+            JobUpdate::Waiting(crowded) => {
+                self.secs_left = None;
+                self.waiting = Some(crowded);
+            }
+            JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
+            JobUpdate::Section(made) => {
+                let sections = self.request.generate().and_then(|it| it.sections);
+                let is_at_front =
+                    sections.is_some_and(|sections| sections.order == SectionOrder::Original);
+                match &mut self.growing {
+                    Some(video) => video.grow(made.video, is_at_front),
+                    None => self.growing = Some(FramePlayer::of_video(made.video)),
+                }
+            }
+            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+        }
+    }
+
+    /// A step as one of all that both experts make, whether the engine counts over both or in each.
+    fn whole_step(&self, stage: Stage, step: u32, num_steps: u32) -> (u32, u32) {
+        let Some(request) = self.request.generate() else {
+            return (step, num_steps);
+        };
+        let end = request
+            .sampling
+            .end_step
+            .unwrap_or(request.sampling.num_steps);
+        let all = end.saturating_sub(request.sampling.start_step);
+        match stage {
+            Stage::DenoiseHigh if num_steps < all => (step, all),
+            Stage::DenoiseLow if num_steps < all => (step + (all - num_steps), all),
+            _ => (step, num_steps),
+        }
+    }
+
+    /// The image of one latent frame, counted around.
+    pub fn preview(&self, turn: usize) -> Option<&Arc<RgbPixels>> {
+        self.previews
+            .iter()
+            .flatten()
+            .nth(turn % self.num_previews().max(1))
+    }
+
+    /// Number of latent frames with a preview.
+    pub fn num_previews(&self) -> usize {
+        self.previews.iter().flatten().count()
+    }
+
+    /// Progress of the whole job, from 0 to 1: stages weighted by their usual durations.
+    pub fn progress(&self) -> f32 {
+        let Some(recipe) = &self.recipe else {
+            return 0.0;
+        };
+        let running = self
+            .stage
+            .and_then(|stage| recipe.position(stage, self.section));
+        let mut done = match (running, self.stage) {
+            (Some(position), Some(stage)) => {
+                let before = recipe.stages.iter().take(position).copied();
+                before.map(weight).sum::<f32>() + weight(stage) * self.stage_progress()
+            }
+            _ => 0.0,
+        };
+        let is_with_expert = matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow));
+        if let (true, Some((step, num_steps))) = (is_with_expert, self.step) {
+            // One count over both experts, of whom each makes an unknown part.
+            let stages = recipe.stages.iter().copied();
+            let before: f32 = stages
+                .take_while(|stage| *stage != Stage::DenoiseHigh)
+                .map(weight)
+                .sum();
+            let both = weight(Stage::DenoiseHigh) + weight(Stage::DenoiseLow);
+            done = before + both * step as f32 / num_steps.max(1) as f32;
+        }
+        let total: f32 = recipe.stages.iter().copied().map(weight).sum();
+        (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
+    }
+
+    pub fn num_frames_of_stage(&self) -> usize {
+        match self.request.generate().and_then(|it| it.sections) {
+            Some(sections) => sections.decoded(self.section).num_frames as usize,
+            None => self.request.num_decoded(),
+        }
+    }
+
+    fn stage_progress(&self) -> f32 {
+        match (self.stage, self.step) {
+            (Some(Stage::Decode), None) => {
+                self.num_frames_decoded as f32 / self.num_frames_of_stage().max(1) as f32
+            }
+            (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
+            _ => 0.0,
+        }
+        .clamp(0.0, 1.0)
+    }
+
+    fn keep_preview(&mut self, frame: PreviewFrame) {
+        // At most this number of latent frames: the worker's count is not trusted as a list size.
+        let index = frame.index as usize;
+        if index >= self.request.num_decoded().max(1) {
+            return;
+        }
+        if self.previews.len() <= index {
+            self.previews.resize(index + 1, None);
+        }
+        self.previews[index] = Some(frame.image);
+    }
+}
+
+fn weight(stage: Stage) -> f32 {
+    usual_share(stage) as f32
+}

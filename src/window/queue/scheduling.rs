@@ -1,0 +1,210 @@
+//! Scheduling: a waiting job gets the worker, and at its end the next one follows.
+
+use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
+use safelight_core::sanitize::one_line;
+use safelight_core::units::duration_text;
+
+use crate::window::create::undo::UndoAction;
+use crate::window::memory::planning::MemoryPlanning;
+use crate::window::prelude::*;
+use crate::window::queue::jobs::{RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
+use crate::window::queue::{JobQueue, RunningJob};
+use crate::worker::{WorkerCommand, WorkerHandle};
+
+/// Maximum number of characters of a prompt that names a job.
+const MAX_PROMPT: usize = 80;
+
+impl JobQueue {
+    pub(in crate::window) fn start_next(&mut self, worker: &WorkerHandle, cx: &mut AppContext) {
+        if self.running.is_some() || self.is_paused {
+            return;
+        }
+        let next = self.next(self.edited());
+        let Some(job) = next.and_then(|at| self.waiting.remove(at)) else {
+            return;
+        };
+        let cancel = CancelToken::default();
+        let command = WorkerCommand {
+            id: job.id,
+            request: job.request.clone(),
+            device: job.device,
+            cancel: cancel.clone(),
+            resume: job.resume.clone(),
+        };
+        if worker.try_send(command).is_err() {
+            self.lose_worker(job, cx);
+            return;
+        }
+        // Notices of its earlier run.
+        cx.notices.end(&NoticeCause::Job(job.id));
+        let mut running = RunningJob::new(job.id, job.request, cancel);
+        running.device = job.device;
+        self.running = Some(running);
+        self.touch();
+    }
+
+    /// Returns true if another job starts without a click.
+    pub(in crate::window) fn will_go_on(&self) -> bool {
+        let has_more = self.next(self.edited()).is_some() || !self.opening.is_empty();
+        has_more && !self.is_paused && !self.pauses_after
+    }
+
+    /// The jobs stay for the next start of the program.
+    fn lose_worker(&mut self, job: WaitingJob, cx: &mut AppContext) {
+        self.waiting.push_front(job);
+        self.is_paused = true;
+        let mut advice = "Close Safelight and open it again: the queue is kept".to_owned();
+        if let Some(paths) = &cx.paths {
+            advice = format!("{advice}; the log says why: {}", paths.log_file().display());
+        }
+        let text = "the worker of this window has ended";
+        let err = JobError::new(JobErrorKind::Internal, text).advise(advice);
+        cx.notify(NoticeSeverity::Error, err);
+    }
+
+    /// Takes in what the worker says of the running job, but not its end.
+    pub(in crate::window) fn take_update(
+        &mut self,
+        update: JobUpdate,
+        planning: &MemoryPlanning,
+        cx: &mut AppContext,
+    ) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if let JobUpdate::Warning(text) = update {
+            warn(running, text, cx);
+            return;
+        }
+        if let JobUpdate::Settled { request, notices } = &update {
+            cx.notices.show_changes(&request.model(), notices);
+        }
+        if let JobUpdate::Device(line) = &update {
+            self.device_line.clone_from(line);
+        }
+        let planned = match &update {
+            JobUpdate::Plan(plan) => {
+                let request = running.request.generate();
+                request.map(|request| planning.course_of(request, plan))
+            }
+            _ => None,
+        };
+        running.apply(update);
+        if let Some(course) = planned {
+            running.memory.course = Some(course);
+        }
+    }
+
+    /// The running job has ended, and is among the finished, stopped or cancelled ones now.
+    pub(in crate::window) fn end(
+        &mut self,
+        mut job: RunningJob,
+        outcome: JobOutcome,
+        cx: &mut AppContext,
+    ) {
+        let output = outcome.output();
+        let plan = output.and_then(|output| output.plan.clone());
+        let climbs = output.map_or_else(Vec::new, |output| output.rungs.clone());
+        match outcome {
+            JobOutcome::Finished(output) => {
+                self.grids.finish_cell(&job.request, output.path());
+                self.keep_result(&job, output, cx);
+            }
+            JobOutcome::Cancelled => {
+                offer_cancelled(job.to_idle(), cx);
+                cx.say("Cancelled; Ctrl+Z puts it back");
+            }
+            JobOutcome::Kept(output) => {
+                self.keep_result(&job, output, cx);
+                offer_cancelled(job.to_idle(), cx);
+                cx.say("Cancelled; what was made is kept");
+            }
+            JobOutcome::Paused => self.put_off(&job, cx),
+            JobOutcome::Failed(err) => {
+                cx.say("The last job failed");
+                self.fail(&job, err.clone());
+                let job_of_it = job_text(&job.request.title());
+                cx.notices
+                    .show(UserNotice::of_failed(job.id, err, &job_of_it));
+                self.find_left(cx);
+            }
+        }
+        self.has_worked = true;
+        if std::mem::take(&mut self.pauses_after) {
+            self.is_paused = true;
+        }
+        self.touch();
+        self.last_memory = std::mem::take(&mut job.memory);
+        self.last_job = Some(job.id);
+        self.last_memory.conclude(plan, climbs);
+        // It may hold the whole video.
+        cx.background.free(job);
+    }
+
+    fn keep_result(&mut self, job: &RunningJob, output: JobOutput, cx: &mut AppContext) {
+        cx.say(format!("Done in {}", duration_text(output.secs)));
+        for text in &output.warnings {
+            warn(job, text.clone(), cx);
+        }
+        let request = job.request.clone();
+        if output.video.frames.is_empty() && request.generate().is_some() {
+            let text = "the finished job came without frames";
+            let err = JobError::new(JobErrorKind::Internal, text)
+                .advise(format!("The file is {}", output.path().display()));
+            cx.tell_about(NoticeCause::Job(job.id), NoticeSeverity::Warning, err);
+            return;
+        }
+        let item = ResultItem {
+            id: job.id,
+            is_in_memory: request.generate().is_some(),
+            request,
+            output,
+        };
+        cx.background.free(self.keep(item));
+    }
+
+    fn fail(&mut self, job: &RunningJob, err: JobError) {
+        let idle = WaitingJob {
+            resume: err.kept.clone(),
+            ..job.to_idle()
+        };
+        self.stop(StoppedJob::new(idle, StopReason::Failed(err)));
+    }
+
+    /// A paused job becomes the first again, or is set aside if only it was paused.
+    fn put_off(&mut self, job: &RunningJob, cx: &mut AppContext) {
+        let folder = cx.paths.as_ref().map(|paths| paths.jobs());
+        let idle = WaitingJob {
+            resume: folder.map(|jobs| jobs.join(job.id.to_string())),
+            ..job.to_idle()
+        };
+        if job.is_set_aside {
+            self.stop(StoppedJob::new(idle, StopReason::Paused));
+            // Its folder contains its progress.
+            self.find_left(cx);
+        } else {
+            self.waiting.push_front(idle);
+        }
+        cx.say("Paused; it can be resumed");
+    }
+}
+
+fn job_text(prompt: &str) -> String {
+    format!("The job: {}", one_line(prompt, MAX_PROMPT))
+}
+
+/// A cancelled job can be put back, to be made from its beginning.
+fn offer_cancelled(mut job: WaitingJob, cx: &mut AppContext) {
+    // The old number has had its end.
+    job.id = JobId::next();
+    let done = format!("Cancelled: {}", job.request.title());
+    let (jobs, was_paused) = (vec![RemovedJob::Cancelled(job)], false);
+    cx.offer_undo("cancel a job", done, UndoAction::Jobs { jobs, was_paused });
+}
+
+/// A job's warning stays for whoever comes back to a queue that ran alone.
+fn warn(job: &RunningJob, text: String, cx: &mut AppContext) {
+    let warning = JobError::new(JobErrorKind::Internal, text);
+    let warning = warning.advise(job_text(&job.request.title()));
+    cx.tell_about(NoticeCause::Job(job.id), NoticeSeverity::Warning, warning);
+}

@@ -1,0 +1,304 @@
+//! Submitting jobs: from the form, and one for each of several files.
+
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{ExpandedJobs, SeedMode, SizeChoice};
+use safelight_core::prompts::PromptEntry;
+
+use crate::window::create::choices::{DropChoice, MultiFilePrompt};
+use crate::window::create::form::{whole_form, window_jobs};
+use crate::window::inputs::InputSlots;
+use crate::window::inputs::opening::{OpenedInput, open_input};
+use crate::window::loras::LoraLibrary;
+use crate::window::notices::sentence;
+use crate::window::prelude::*;
+use crate::window::queue::JobQueue;
+use crate::window::queue::jobs::WaitingJob;
+use crate::window::thumbnails::ThumbSource;
+
+/// So many broken files are named in the card; the others are counted.
+const MAX_NAMED: usize = 12;
+
+impl JobQueue {
+    pub(super) fn submit(
+        &mut self,
+        inputs: &mut InputSlots,
+        loras: &LoraLibrary,
+        cx: &mut AppContext,
+    ) {
+        let Some(spec) = cx.model().cloned() else {
+            return;
+        };
+        if inputs.is_opening() {
+            cx.say("The image is still being opened");
+            return;
+        }
+        let mut errors = loras.errors(&cx.form);
+        errors.extend(inputs.control_errors(&spec, None));
+        if !errors.is_empty() {
+            say_refused(&errors, cx);
+            return;
+        }
+        if std::mem::take(&mut cx.is_seed_used) {
+            cx.form.advance_seed(cx.num_seeds_used);
+        }
+        let inputs_of_form = inputs.inputs_for(&cx.form, &spec);
+        let form = whole_form(&loras.acting(&cx.form), &spec, inputs_of_form, &cx.settings);
+        let ExpandedJobs {
+            jobs,
+            num_seeds,
+            grids,
+        } = match window_jobs(&form, &spec, &cx.models) {
+            Ok(made) => made,
+            Err(errors) => {
+                say_refused(&errors, cx);
+                return;
+            }
+        };
+        let mut notices = Vec::new();
+        let mut requests = Vec::new();
+        for job in jobs {
+            requests.push(job.request);
+            for notice in job.notices {
+                // Equal notices of several jobs are shown once.
+                if !notices.contains(&notice) {
+                    notices.push(notice);
+                }
+            }
+        }
+        cx.notices.end(&NoticeCause::Form);
+        cx.push(PromptCommand::Remember(PromptEntry::from_form(
+            &cx.form, &spec,
+        )));
+        self.grids.begin(grids, &requests);
+        if self.editing.is_some() {
+            let device = cx.settings.runtime.device;
+            let jobs = requests.into_iter();
+            let jobs = jobs.map(|request| WaitingJob::new(request, device));
+            self.replace_edited(jobs, inputs, cx);
+            cx.notices.show_changes(&spec.name, &notices);
+            return;
+        }
+        if let Some(first) = requests.first() {
+            cx.form.settle(first);
+        }
+        self.add(requests, cx);
+        cx.is_seed_used = true;
+        cx.num_seeds_used = num_seeds;
+        cx.page = MainPage::Watch;
+        cx.is_view_shown = true;
+        cx.last_word.clear();
+        // Notices about an earlier one are obsolete.
+        cx.notices.clear_hints();
+        cx.notices.show_changes(&spec.name, &notices);
+    }
+
+    /// Puts new jobs after those that wait, and before those of an earlier run that were not resumed.
+    pub(in crate::window) fn add<R: Into<JobRequest>>(
+        &mut self,
+        requests: Vec<R>,
+        cx: &AppContext,
+    ) {
+        let had_waiting = !self.waiting.is_empty();
+        let held = self.waiting.iter().position(|job| job.is_held);
+        for (at, request) in (held.unwrap_or(self.waiting.len())..).zip(requests) {
+            let job = WaitingJob::new(request, cx.settings.runtime.device);
+            self.waiting.insert(at, job);
+        }
+        self.touch();
+        let must_wait = self.running.is_some() || self.waiting.len() > 1;
+        if must_wait && !had_waiting && !self.was_closed {
+            self.panel.is_open = true;
+        }
+    }
+
+    pub(super) fn take_several(
+        &mut self,
+        choice: DropChoice,
+        inputs: &InputSlots,
+        loras: &LoraLibrary,
+        cx: &mut AppContext,
+    ) {
+        let Some(MultiFilePrompt { paths, placing, .. }) = self.several.take() else {
+            return;
+        };
+        match choice {
+            DropChoice::None => {}
+            // As many as there are places, and broken ones take none.
+            DropChoice::Form => cx.push(InputsCommand::OpenHere(paths, placing)),
+            DropChoice::Each => self.open_each(paths, inputs, loras, cx),
+        }
+    }
+
+    fn open_each(
+        &mut self,
+        paths: Vec<PathBuf>,
+        inputs: &InputSlots,
+        loras: &LoraLibrary,
+        cx: &mut AppContext,
+    ) {
+        let Some(spec) = cx.model().cloned() else {
+            return;
+        };
+        let mut form = loras.acting(&cx.form);
+        form.inputs = inputs.inputs_for(&cx.form, &spec);
+        // Each image says which shape its own video has.
+        form.size = SizeChoice::Auto;
+
+        let (num_files, stop) = (paths.len(), CancelToken::default());
+        let is_stopped = stop.clone();
+        let files = cx.background.stream("images", move |postbox| {
+            for path in paths {
+                if is_stopped.is_cancelled() {
+                    break;
+                }
+                let opened = open_input(&path);
+                postbox.post((path, opened));
+            }
+        });
+        self.opening.push(OpeningFiles {
+            num_files,
+            num_done: 0,
+            stop,
+            files,
+            num_jobs: 0,
+            num_seeds: 0,
+            problems: Vec::new(),
+            form,
+            spec,
+        });
+        self.reveal(cx);
+    }
+
+    pub(super) fn take_opened(&mut self, cx: &mut AppContext) {
+        for mut opening in std::mem::take(&mut self.opening) {
+            while let Some((path, opened)) = opening.files.take() {
+                opening.num_done += 1;
+                if !opening.stop.is_cancelled() {
+                    self.make_jobs(&mut opening, &path, opened, cx);
+                }
+            }
+            if opening.files.is_busy() {
+                self.opening.push(opening);
+            } else {
+                opening.tell_end(cx);
+            }
+        }
+    }
+
+    fn make_jobs(
+        &mut self,
+        opening: &mut OpeningFiles,
+        path: &Path,
+        opened: Result<OpenedInput, JobError>,
+        cx: &mut AppContext,
+    ) {
+        let mut form = opening.form.clone();
+        if form.seed_mode == SeedMode::Random || opening.num_seeds > 0 {
+            form.advance_seed(opening.num_seeds);
+        }
+        let max_references = opening.spec.limits.max_references as usize;
+        let made = opened.and_then(|input| {
+            let changes_video = form.changes_video(&opening.spec);
+            let mut inputs = form.inputs.clone();
+            (inputs.image, inputs.extend, inputs.source_video) = (None, None, None);
+            match input.source {
+                // The first of the references that the model sees, where it sees any.
+                InputMedia::Image(image) if max_references > 0 => {
+                    inputs.references.insert(0, image);
+                    inputs.references.truncate(max_references);
+                }
+                InputMedia::Image(image) => {
+                    inputs.image = Some(image);
+                    inputs.references.clear();
+                }
+                InputMedia::Video(video) => {
+                    inputs.references.clear();
+                    let place = if changes_video {
+                        &mut inputs.source_video
+                    } else {
+                        &mut inputs.extend
+                    };
+                    *place = Some(video);
+                }
+            }
+            let whole = whole_form(&form, &opening.spec, inputs, &cx.settings);
+            let made = window_jobs(&whole, &opening.spec, &cx.models).map_err(|errors| {
+                let first = errors.into_iter().next();
+                let why = first.map_or_else(String::new, |err| err.message);
+                let what = format!("{why}: {}", path.display());
+                JobError::invalid(what)
+            })?;
+            Ok((made, input.thumb))
+        });
+        match made {
+            Ok((made, thumb)) => {
+                opening.num_jobs += made.jobs.len();
+                opening.num_seeds += made.num_seeds;
+                cx.thumbs
+                    .put(&cx.ctx, &ThumbSource::Input(path.to_owned()), &thumb);
+                let requests: Vec<_> = made.jobs.into_iter().map(|job| job.request).collect();
+                self.grids.begin(made.grids, &requests);
+                self.add(requests, cx);
+            }
+            Err(err) => opening.problems.push(err),
+        }
+    }
+}
+
+/// A card for what no field says: of several prompts one is wrong.
+fn say_refused(errors: &[FieldError], cx: &mut AppContext) {
+    let unsaid: Vec<&str> = errors
+        .iter()
+        .filter(|err| !cx.field_errors.contains(err))
+        .map(|err| err.message.as_str())
+        .collect();
+    if !unsaid.is_empty() {
+        let advice = if errors.iter().all(|err| err.field == "prompt") {
+            "Nothing was added to the queue. Correct the prompt, then press Generate again"
+        } else {
+            "Nothing was added to the queue. Correct this in the form, then press Generate again"
+        };
+        let err = JobError::invalid(unsaid.join("; ")).advise(advice);
+        cx.tell_about(NoticeCause::Form, NoticeSeverity::Error, err);
+    }
+}
+
+pub struct OpeningFiles {
+    pub num_files: usize,
+    pub num_done: usize,
+    pub stop: CancelToken,
+    files: BackgroundTask<(PathBuf, Result<OpenedInput, JobError>)>,
+    num_jobs: usize,
+    num_seeds: u64,
+    problems: Vec<JobError>,
+    form: GenerateForm,
+    spec: ModelSpec,
+}
+
+impl OpeningFiles {
+    fn tell_end(self, cx: &mut AppContext) {
+        cx.say(counted(
+            self.num_jobs,
+            "1 job was added to the queue",
+            "{} jobs were added to the queue",
+        ));
+        let problems = self.problems;
+        if problems.is_empty() {
+            return;
+        }
+        let all = self.num_files;
+        let summary = match problems.len() {
+            count if count == all => format!("none of the {all} files could be used"),
+            1 => format!("one of {all} files could not be used"),
+            count => format!("{count} of {all} files could not be used"),
+        };
+        let named = problems.iter().take(MAX_NAMED);
+        let mut lines: Vec<String> = named.map(|err| sentence(&err.summary)).collect();
+        if problems.len() > MAX_NAMED {
+            lines.push(format!("and {} more", problems.len() - MAX_NAMED));
+        }
+        let notice = UserNotice::warning(summary, lines.join("\n"));
+        cx.notices.show(notice.about(NoticeCause::Inputs));
+    }
+}

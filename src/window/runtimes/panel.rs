@@ -1,0 +1,410 @@
+//! Runtimes (libtorch): the card that offers one, and their section in the settings.
+
+use crate::runtimes::{
+    InstallProgress, PreviousRuntime, RuntimeAdvice, RuntimeBuild, RuntimeKind, RuntimeOverview,
+    RuntimeRefusal, RuntimeRow, folder,
+};
+use crate::window::layout::prelude::*;
+use crate::window::runtimes::RuntimeState;
+
+const DONE: &str = "The new libtorch is installed. The next job uses it";
+const GET_HOVER: &str =
+    "Download it, run the self-test and use it. The current runtime stays installed";
+const USE: &str = "Use it";
+const USE_HOVER: &str =
+    "Try whether it computes right, and use it. The one in use stays on the disk";
+const NEVER_ON_AMD: &str = "Safelight has not yet run on any AMD GPU.";
+/// Setting below which the section is shown.
+pub(in crate::window) const KEY: &str = "runtime.libtorch";
+
+pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let Some(advice) = view.app.runtimes.advice().cloned() else {
+        return;
+    };
+    let is_done = view.app.runtimes.has_changed();
+    if advice.idle_gpu().is_none() && !is_done {
+        return;
+    }
+    let colour = if is_done {
+        palette(ui).good
+    } else {
+        palette(ui).amber
+    };
+    wide_frame(ui, card(ui, colour), |ui| {
+        match (&advice, is_done) {
+            (_, true) => {
+                ui.label(RichText::new(DONE).color(colour));
+            }
+            (RuntimeAdvice::Get { gpu, build }, _) => {
+                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
+                let folder = view.app.cx.paths.as_ref().map(folder).unwrap_or_default();
+                let folder = folder.join(&build.id).display().to_string();
+                let (name, licences) = (&build.name, &build.licences);
+                let size = size_text(build.download_mb * 1_000_000);
+                let text = format!(
+                    "{name} serves it: about {size} to download into {folder}. Licences: {licences}."
+                );
+                wide_note(ui, &text, palette(ui).text);
+                let note = "It is tried in a process of its own before jobs get it. The one in use \
+                           stays on the disk.";
+                wide_note(ui, note, palette(ui).weak);
+                if build.kind == RuntimeKind::Rocm {
+                    wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
+                }
+                follow_ui(ui, view, "Get it", GET_HOVER);
+            }
+            (RuntimeAdvice::Use { gpu, id }, _) => {
+                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
+                let text = format!("The libtorch “{id}” on this disk serves it.");
+                wide_note(ui, &text, palette(ui).text);
+                follow_ui(ui, view, USE, USE_HOVER);
+            }
+            (RuntimeAdvice::Repair { gpu, refusal }, _) => {
+                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
+                repair_ui(ui, view, refusal);
+            }
+            (RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen | RuntimeAdvice::Served { .. }, _) => {
+            }
+        }
+        let button = ui
+            .link("All runtimes")
+            .on_hover_text("See in the settings what is on this disk and what fits this machine");
+        view.on_click(&button, SettingsCommand::Show(KEY));
+    });
+    ui.add_space(theme::GAP);
+}
+
+fn on_cpu_text(gpu: &str) -> String {
+    format!("{gpu}: Safelight runs on the CPU")
+}
+
+/// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
+pub(in crate::window) fn idle_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let is_wanted = !view.app.runtimes.has_changed() && view.app.cx.page != MainPage::Welcome;
+    let Some(gpu) = view.app.runtimes.idle_gpu().filter(|_| is_wanted) else {
+        return;
+    };
+    let text = RichText::new(format!("{} is not used", gpu.name)).small();
+    let button = Button::new(text.color(palette(ui).amber)).frame_when_inactive(false);
+    let button = ui
+        .add(button)
+        .on_hover_text("See how jobs get onto this GPU");
+    view.on_click(&button, AppCommand::Show(MainPage::Welcome));
+}
+
+fn follow_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
+    failure_ui(ui, view);
+    if view.app.runtimes.is_busy() {
+        progress_ui(ui, view);
+    } else if hint_button(ui, name, explanation).clicked() {
+        view.push(RuntimeCommand::Follow);
+    }
+}
+
+fn failure_ui(ui: &mut Ui, view: &UiContext<'_>) {
+    if let RuntimeState::Failed(err) = &view.app.runtimes.state {
+        wide_note(ui, &sentence(&err.summary), palette(ui).error);
+        wide_note(ui, &err.advice, palette(ui).text);
+    }
+}
+
+/// Progress of the task, with the button that stops it: on the right, away from the button that started it, so that a
+/// double click does not hit it.
+fn progress_ui(ui: &mut Ui, view: &UiContext<'_>) {
+    let work = &view.app.runtimes.work;
+    if work.is_stopping() {
+        wide_note(ui, "Stopping…", palette(ui).weak);
+        return;
+    }
+    let (text, share) = match &work.progress {
+        Some(InstallProgress::Fetching {
+            done_bytes,
+            total_bytes,
+        }) => (
+            format!("{} of {}", size_text(*done_bytes), size_text(*total_bytes)),
+            Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
+        ),
+        Some(InstallProgress::Unpacking { .. }) => ("Unpacking…".to_owned(), None),
+        Some(InstallProgress::Comparing { .. }) => ("Verifying files…".to_owned(), None),
+        Some(InstallProgress::Trying) => ("Trying whether it computes right…".to_owned(), None),
+        Some(InstallProgress::Asking { .. }) | None => ("Asking for sizes…".to_owned(), None),
+    };
+    ui.horizontal(|ui| {
+        ui.small(text);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let hover = "What was downloaded is kept for the next time";
+            if hint_button(ui, "Cancel", hover).clicked() {
+                work.stop();
+            }
+        });
+    });
+    if let Some(share) = share {
+        thin_progress(ui, share);
+    }
+}
+
+fn repair_ui(ui: &mut Ui, view: &mut UiContext<'_>, refusal: &RuntimeRefusal) {
+    wide_note(ui, &sentence(&refusal.what), palette(ui).text);
+    wide_note(ui, &refusal.advice, palette(ui).text);
+    if refusal.command.is_empty() {
+        return;
+    }
+    let copy = Button::new(with_icon(icons::COPY, &refusal.command));
+    if pressed(
+        ui.add(copy),
+        "Copy this command, and run it in a terminal",
+        "Copy the command that helps",
+    ) {
+        view.push(DesktopCommand::CopyText(refusal.command.clone()));
+    }
+}
+
+/// Returns whether the section is meant by these words of a search, in lower case.
+fn is_meant(search: &str) -> bool {
+    let mut wanted = search.split_whitespace();
+    wanted.all(|word| {
+        "runtimes libtorch gpu rocm cuda cpu device engine install use check repair delete remove \
+        go back"
+            .contains(word)
+    })
+}
+
+/// `search`: what is looked for in the settings. The answer is whether it was shown.
+pub(in crate::window) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &str) -> bool {
+    if !is_meant(search) {
+        return false;
+    }
+    ui.add_space(theme::GAP);
+    ui.strong("Runtimes");
+    ui.separator();
+    let note = "A runtime is a folder with libtorch, which computes the jobs.";
+    wide_note(ui, note, palette(ui).weak);
+    let Some(overview) = view.app.runtimes.overview.clone() else {
+        wide_note(ui, "Looking at this machine…", palette(ui).weak);
+        return true;
+    };
+    let here = overview.here.iter().map(|row| &row.found.id);
+    let mut shown = here.chain(overview.offers.iter().map(|build| &build.id));
+    // One that is deleted has no row any more.
+    if !shown.any(|id| is_about(view, id)) {
+        ended_ui(ui, view);
+    }
+    for row in &overview.here {
+        row_ui(ui, view, row);
+    }
+    if overview.here.is_empty() {
+        wide_note(ui, "No runtime was found.", palette(ui).amber);
+    }
+    if let Some(before) = overview.previous()
+        && !view.app.runtimes.is_busy()
+    {
+        let id = &before.found.id;
+        let button = ui.button(format!("Go back to {id}"));
+        let button = button.on_hover_text(
+            "Try the runtime that jobs used before the one in use, and use it again",
+        );
+        if button.clicked() {
+            view.push(RuntimeCommand::Begin(RuntimeTask::Use(id.clone())));
+        }
+    }
+    fitting_ui(ui, view, &overview);
+    true
+}
+
+fn ended_ui(ui: &mut Ui, view: &UiContext<'_>) {
+    failure_ui(ui, view);
+    let runtimes = &view.app.runtimes;
+    if runtimes.state != RuntimeState::Done {
+        return;
+    }
+    let text = match &runtimes.task {
+        Some(RuntimeTask::Get { .. } | RuntimeTask::Use(_)) => DONE.to_owned(),
+        Some(RuntimeTask::Check(id)) => format!("The check passed: {id} computes right."),
+        Some(RuntimeTask::Remove(id)) => format!("Deleted: {id}."),
+        None => return,
+    };
+    wide_note(ui, &text, palette(ui).good);
+}
+
+fn is_about(view: &UiContext<'_>, id: &str) -> bool {
+    let task = view.app.runtimes.task.as_ref();
+    task.is_some_and(|it| it.id() == id)
+}
+
+fn frame(ui: &Ui) -> Frame {
+    Frame::new()
+        .fill(palette(ui).panel)
+        .corner_radius(theme::RADIUS)
+        .inner_margin(theme::SMALL_GAP)
+}
+
+fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
+    let found = &row.found;
+    wide_frame(ui, frame(ui), |ui| {
+        ui.horizontal_wrapped(|ui| {
+            ui.strong(&found.id);
+            if found.is_used {
+                ui.label(RichText::new("in use").small().color(palette(ui).good));
+            } else if found.is_previous() {
+                ui.weak(RichText::new("used before").small());
+            }
+        });
+        let facts = facts_text(row.kind, row.version.as_deref(), &row.targets, row.bytes);
+        wide_note(ui, &facts, palette(ui).text);
+        if let Some(device) = &row.device {
+            let text = format!("When it was last checked it computed on {device}");
+            wide_note(ui, &text, palette(ui).text);
+        }
+        let folder = found.runtime.folder.display().to_string();
+        wide_note(ui, &folder, palette(ui).weak);
+        for concern in &row.concerns {
+            wide_note(ui, &sentence(concern), palette(ui).amber);
+        }
+        let is_idle = !view.app.runtimes.is_busy();
+        let is_about_it = is_about(view, &found.id);
+        if is_about_it && !is_idle {
+            progress_ui(ui, view);
+        } else {
+            if is_about_it {
+                ended_ui(ui, view);
+            }
+            ui.add_enabled_ui(is_idle, |ui| {
+                ui.horizontal_wrapped(|ui| buttons_ui(ui, view, row));
+            });
+        }
+        question_ui(ui, view, row);
+    });
+}
+
+fn facts_text(kind: RuntimeKind, version: Option<&str>, targets: &[String], bytes: u64) -> String {
+    let kind = match kind {
+        RuntimeKind::Cpu => "CPU",
+        RuntimeKind::Cuda => "CUDA",
+        RuntimeKind::Rocm => "ROCm",
+    };
+    let version = version.unwrap_or("version unknown");
+    let mut facts = vec![kind.to_owned(), format!("libtorch {version}")];
+    if !targets.is_empty() {
+        facts.push(targets.join(" "));
+    }
+    facts.push(size_text(bytes));
+    facts.join(" · ")
+}
+
+fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
+    let (found, id) = (&row.found, &row.found.id);
+    if !found.is_used {
+        let button = ui.button(USE).on_hover_text(USE_HOVER);
+        let button = button.accessible_name(format!("Use {id}"));
+        if button.clicked() {
+            view.push(RuntimeCommand::Begin(RuntimeTask::Use(id.clone())));
+        }
+    }
+    let has_failed =
+        matches!(view.app.runtimes.state, RuntimeState::Failed(_)) && is_about(view, id);
+    if let Some(build) = row
+        .build
+        .as_ref()
+        .filter(|_| has_failed || row.is_incomplete)
+    {
+        let button = ui.button("Repair").on_hover_text(
+            "Download the files that are missing or damaged, try whether it computes right, and \
+            use it",
+        );
+        let button = button.accessible_name(format!("Repair {id}"));
+        if button.clicked() {
+            view.push(RuntimeCommand::Install(Box::new(build.clone())));
+        }
+    }
+    let button = ui.button("Check").on_hover_text(
+        "Compare its files with those that were installed, and a matrix product, a convolution and \
+        attention with the CPU, in a process of its own",
+    );
+    let button = button.accessible_name(format!("Check {id}"));
+    if button.clicked() {
+        view.push(RuntimeCommand::Begin(RuntimeTask::Check(id.clone())));
+    }
+    if found.is_own && !found.is_used {
+        let is_kept = found.before == PreviousRuntime::Kept;
+        let explanation = if is_kept {
+            "Kept until a job has finished on the runtime in use, so that you can go back to it"
+        } else {
+            "Delete its folder. Another runtime is used"
+        };
+        let button = ui.add_enabled(!is_kept, Button::new("Delete…"));
+        let button = button
+            .on_hover_text(explanation)
+            .on_disabled_hover_text(explanation);
+        if button.accessible_name(format!("Delete {id}")).clicked() {
+            view.panels.settings.runtimes.confirming = Some(id.clone());
+        }
+    }
+}
+
+fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
+    let id = &row.found.id;
+    if view.panels.settings.runtimes.confirming.as_ref() != Some(id) {
+        return;
+    }
+    let is_possible = row.found.can_be_removed() && !view.app.runtimes.is_busy();
+    ui.horizontal_wrapped(|ui| {
+        ui.label(format!("Delete {id} and free {}?", size_text(row.bytes)));
+        let remove = ui.add_enabled(is_possible, Button::new("Delete it"));
+        if remove.on_hover_text("It can be installed again").clicked() {
+            view.push(RuntimeCommand::Begin(RuntimeTask::Remove(id.clone())));
+            view.panels.settings.runtimes.confirming = None;
+        }
+        let keep = ui.button("Keep it").on_hover_text("Delete nothing");
+        if keep.clicked() {
+            view.panels.settings.runtimes.confirming = None;
+        }
+    });
+}
+
+fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview) {
+    let is_refused = matches!(overview.advice, RuntimeAdvice::Repair { .. });
+    if overview.offers.is_empty() && !is_refused {
+        if overview.machine.gpus.is_empty() && overview.advice == RuntimeAdvice::NoGpu {
+            let note = "No GPU was found: jobs run on the CPU.";
+            wide_note(ui, note, palette(ui).weak);
+        }
+        return;
+    }
+    ui.add_space(theme::SMALL_GAP);
+    ui.weak("For this machine");
+    if let RuntimeAdvice::Repair { refusal, .. } = &overview.advice {
+        wide_frame(ui, frame(ui), |ui| {
+            repair_ui(ui, view, refusal);
+        });
+    }
+    for build in &overview.offers {
+        offer_ui(ui, view, build);
+    }
+}
+
+fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
+    wide_frame(ui, frame(ui), |ui| {
+        ui.strong(&build.name);
+        let size = size_text(build.download_mb * 1_000_000);
+        let text = format!("About {size} to download. Licences: {}.", build.licences);
+        wide_note(ui, &text, palette(ui).text);
+        if build.kind == RuntimeKind::Rocm {
+            wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
+        }
+        let is_idle = !view.app.runtimes.is_busy();
+        if is_about(view, &build.id) {
+            if !is_idle {
+                progress_ui(ui, view);
+                return;
+            }
+            ended_ui(ui, view);
+        }
+        let button = ui.add_enabled(is_idle, Button::new("Install"));
+        let name = format!("Install {}", build.name);
+        let button = button.on_hover_text(GET_HOVER);
+        let button = button.accessible_name(name);
+        if button.clicked() {
+            view.push(RuntimeCommand::Install(Box::new(build.clone())));
+        }
+    });
+}

@@ -1,0 +1,365 @@
+//! Thumbnails of files and results: requested while drawing, created on separate threads, and cached as textures in a
+//! bounded amount of memory.
+//!
+//! Requests of one frame are valid until the next one is drawn.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use egui::{ColorImage, Context, TextureHandle};
+use safelight_core::gallery::{FileStamp, GalleryItem, THUMB_SIDE, ThumbFolder, ThumbKey};
+use safelight_core::job::{CannyThresholds, JobId};
+use safelight_core::media::{RgbPixels, canny, open_rgb, thumbnail};
+
+use crate::window::background::BackgroundThreads;
+use crate::window::background::{NOT_SURVIVED, guarded};
+use crate::window::inputs::opening::open_input;
+use crate::window::pending::{BackgroundTask, TaskChannel};
+use crate::window::state::color_image;
+
+/// Two, so that one large file does not hold up the screen.
+const NUM_THREADS: usize = 2;
+/// So many are handed to the threads at once: what is scrolled past meanwhile is not made.
+const MAX_IN_WORK: usize = 8;
+/// Memory limit of all textures. Visible ones stay regardless.
+const MAX_BYTES: usize = 192 << 20;
+
+#[derive(Clone, Debug)]
+pub enum ThumbSource {
+    /// A result's file: its first frame, which is kept on the disk, too.
+    Result(Arc<GalleryItem>),
+    /// Input of a job: for a video its last frame.
+    Input(PathBuf),
+    /// The edges of a control image, or of a video's first frame.
+    Edges(PathBuf, CannyThresholds),
+    /// One of the images that a job of this session made, or a frame of its video.
+    Made(JobId, usize, Arc<RgbPixels>),
+}
+
+/// Tells one small image from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum ThumbId {
+    Result(ThumbKey),
+    Input(ThumbKey),
+    Edges(ThumbKey, u16, u16),
+    Made(JobId, usize),
+}
+
+impl ThumbSource {
+    /// A file that has changed is another one to the gallery.
+    fn id(&self) -> ThumbId {
+        match self {
+            Self::Result(entry) => ThumbId::Result(entry.thumb),
+            Self::Input(path) => ThumbId::Input(ThumbKey::new(path, FileStamp::default())),
+            Self::Edges(path, CannyThresholds { low, high }) => {
+                ThumbId::Edges(ThumbKey::new(path, FileStamp::default()), *low, *high)
+            }
+            Self::Made(job, index, _) => ThumbId::Made(*job, *index),
+        }
+    }
+
+    /// Opened on a thread; `folder` has those of results.
+    fn image(self, folder: Option<&ThumbFolder>, side: u32) -> Result<ColorImage, String> {
+        let image = match self {
+            Self::Result(entry) => {
+                let kept = folder.map(|folder| folder.get(&entry.path, entry.thumb));
+                let opened = kept.unwrap_or_else(|| open_rgb(&entry.path));
+                Arc::new(opened.map_err(|err| err.to_string())?)
+            }
+            Self::Input(path) => Arc::new(open_input(&path).map_err(|err| err.summary)?.thumb),
+            Self::Edges(path, edges) => Arc::new(edges_of(&path, edges)?),
+            Self::Made(_, _, image) => image,
+        };
+        let is_small = image.width.max(image.height) <= side;
+        let small = (!is_small).then(|| thumbnail(&image, side, side).ok());
+        Ok(color_image(small.flatten().as_ref().unwrap_or(&image)))
+    }
+}
+
+/// Size at which lines can be distinguished, in pixels.
+pub const EDGES_SIDE: u32 = 512;
+
+fn edges_of(path: &Path, edges: CannyThresholds) -> Result<RgbPixels, String> {
+    let drawn = open_rgb(path).and_then(|image| {
+        let small = thumbnail(&image, EDGES_SIDE, EDGES_SIDE)?;
+        canny(&small, edges.low, edges.high)
+    });
+    drawn.map_err(|err| err.to_string())
+}
+
+/// One to be made, with its longer side in pixels.
+struct ThumbRequest {
+    id: ThumbId,
+    side: u32,
+    what: ThumbSource,
+}
+
+type MadeThumb = (ThumbId, u32, Result<ColorImage, String>);
+
+struct ThumbState {
+    /// Texture, or a sentence on why there is none.
+    texture: Result<TextureHandle, String>,
+    bytes: usize,
+    /// Requested size in pixels.
+    side: u32,
+    /// In which round it was drawn last.
+    drawn: Cell<u64>,
+}
+
+/// The near end of the threads.
+struct ThumbThreads {
+    requests: Sender<ThumbRequest>,
+    made: Vec<BackgroundTask<MadeThumb>>,
+}
+
+#[derive(Default)]
+pub struct ThumbCache {
+    folder: Option<ThumbFolder>,
+    thumbs: HashMap<ThumbId, ThumbState>,
+    bytes: usize,
+    max_bytes: usize,
+    round: Cell<u64>,
+    requests: RefCell<Vec<ThumbRequest>>,
+    in_work: HashSet<(ThumbId, u32)>,
+    threads: Option<ThumbThreads>,
+}
+
+impl ThumbCache {
+    /// `folder` is where those of results are kept between runs.
+    pub fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            folder: folder.map(ThumbFolder::new),
+            max_bytes: MAX_BYTES,
+            ..Self::default()
+        }
+    }
+
+    /// Starts a new frame: earlier requests are dropped.
+    pub fn begin_round(&self) {
+        self.round.set(self.round.get() + 1);
+        self.requests.borrow_mut().clear();
+    }
+
+    /// Texture, or the reason why there is none. A missing one, or one smaller than `side` pixels at its longer side,
+    /// is requested.
+    pub fn get(&self, what: ThumbSource, side: u32) -> Option<Result<&TextureHandle, &str>> {
+        let id = what.id();
+        self.want(what, side);
+        let thumb = self.thumbs.get(&id)?;
+        thumb.drawn.set(self.round.get());
+        Some(thumb.texture.as_ref().map_err(String::as_str))
+    }
+
+    pub fn want(&self, what: ThumbSource, side: u32) {
+        let id = what.id();
+        if !self.is_there(id, side) {
+            self.requests
+                .borrow_mut()
+                .push(ThumbRequest { id, side, what });
+        }
+    }
+
+    /// Returns whether there is one of this size, or a word on why there is none.
+    pub fn has(&self, what: &ThumbSource, side: u32) -> bool {
+        self.is_there(what.id(), side)
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !self.in_work.is_empty() || !self.requests.borrow().is_empty()
+    }
+
+    /// Shows an image that was opened just now, in place of what its file looked like before.
+    pub fn put(&mut self, ctx: &Context, what: &ThumbSource, image: &RgbPixels) {
+        let id = what.id();
+        if let Some(old) = self.thumbs.remove(&id) {
+            self.bytes -= old.bytes;
+        }
+        self.keep(ctx, (id, THUMB_SIDE, Ok(color_image(image))));
+    }
+
+    pub(super) fn poll(&mut self, ctx: &Context, background: &BackgroundThreads) {
+        let made = self
+            .threads
+            .iter_mut()
+            .flat_map(|threads| &mut threads.made);
+        let made: Vec<MadeThumb> = made
+            .flat_map(|made| std::iter::from_fn(|| made.take()))
+            .collect();
+        for made in made {
+            self.in_work.remove(&(made.0, made.1));
+            self.keep(ctx, made);
+        }
+        let mut left = Vec::new();
+        for request in self.requests.take() {
+            let key = (request.id, request.side);
+            if self.is_there(request.id, request.side) || self.in_work.contains(&key) {
+                continue;
+            }
+            let folder = self.folder.as_ref();
+            let threads = self
+                .threads
+                .get_or_insert_with(|| ThumbThreads::start(background, folder));
+            if self.in_work.len() >= MAX_IN_WORK {
+                left.push(request);
+            } else if threads.requests.try_send(request).is_ok() {
+                self.in_work.insert(key);
+            }
+        }
+        self.requests.replace(left);
+    }
+
+    fn is_there(&self, id: ThumbId, side: u32) -> bool {
+        let thumb = self.thumbs.get(&id);
+        thumb.is_some_and(|thumb| thumb.side >= side)
+    }
+
+    fn keep(&mut self, ctx: &Context, (id, side, made): MadeThumb) {
+        if self.is_there(id, side) {
+            // A smaller one that took longer.
+            return;
+        }
+        let bytes = made.as_ref().map_or(0, |image| image.pixels.len() * 4);
+        let thumb = ThumbState {
+            texture: made.map(|image| ctx.load_texture("thumbnail", image, Default::default())),
+            bytes,
+            side,
+            drawn: self.round.clone(),
+        };
+        self.bytes += bytes;
+        if let Some(old) = self.thumbs.insert(id, thumb) {
+            self.bytes -= old.bytes;
+        }
+        if self.bytes > self.max_bytes {
+            self.make_room();
+        }
+    }
+
+    /// Drops those that were not drawn for the longest time, to nine tenths.
+    fn make_room(&mut self) {
+        let mut old: Vec<(u64, ThumbId)> = self
+            .thumbs
+            .iter()
+            .filter(|(_, thumb)| thumb.drawn < self.round)
+            .map(|(id, thumb)| (thumb.drawn.get(), *id))
+            .collect();
+        old.sort_unstable();
+        for (_, id) in old {
+            if self.bytes <= self.max_bytes / 10 * 9 {
+                break;
+            }
+            if let Some(thumb) = self.thumbs.remove(&id) {
+                self.bytes -= thumb.bytes;
+            }
+        }
+    }
+}
+
+impl ThumbThreads {
+    fn start(background: &BackgroundThreads, folder: Option<&ThumbFolder>) -> Self {
+        let (requests, requested) = bounded(MAX_IN_WORK);
+        let threads = (0..NUM_THREADS).map(|_| {
+            let (requested, folder) = (requested.clone(), folder.cloned());
+            background.stream("thumbnails", move |postbox| {
+                make_all(&requested, folder.as_ref(), postbox);
+            })
+        });
+        let made = threads.collect();
+        Self { requests, made }
+    }
+}
+
+/// Creates requested thumbnails until the sender is gone. Files are untrusted, so a decoder's panic must affect no
+/// other.
+fn make_all(
+    requested: &Receiver<ThumbRequest>,
+    folder: Option<&ThumbFolder>,
+    postbox: &TaskChannel<MadeThumb>,
+) {
+    for ThumbRequest { id, side, what } in requested {
+        let made = guarded(|| what.image(folder, side));
+        postbox.post((id, side, made.unwrap_or_else(|| Err(NOT_SURVIVED.into()))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::window::context::AppContext;
+
+    fn image(side: u32) -> Arc<RgbPixels> {
+        Arc::new(RgbPixels::from_fn(side, side, |_, _| [9, 9, 9]).unwrap())
+    }
+
+    #[test]
+    fn textures_that_were_not_drawn_lately_go_first() {
+        let (ctx, image) = (Context::default(), image(16));
+        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&image));
+        let image = || Ok(ColorImage::filled([16, 16], egui::Color32::RED));
+        let mut thumbs = ThumbCache {
+            max_bytes: 10 * 16 * 16 * 4,
+            ..ThumbCache::new(None)
+        };
+        for index in 0..10 {
+            thumbs.begin_round();
+            thumbs.keep(&ctx, (of(index).id(), 16, image()));
+        }
+        thumbs.begin_round();
+        assert!(matches!(thumbs.get(of(0), 16), Some(Ok(_))));
+        thumbs.keep(&ctx, (of(10).id(), 16, image()));
+        assert!(thumbs.has(&of(0), 16) && thumbs.has(&of(10), 16));
+        assert!(!thumbs.has(&of(1), 16) && !thumbs.has(&of(0), 17));
+        assert!(thumbs.bytes <= thumbs.max_bytes);
+        thumbs.keep(&ctx, (of(10).id(), 8, image()));
+        assert!(thumbs.has(&of(10), 16), "a smaller one came later");
+        thumbs.keep(&ctx, (of(11).id(), 16, Err("it is broken".to_owned())));
+        let shown = thumbs.get(of(11), 16);
+        assert!(matches!(shown, Some(Err("it is broken"))));
+        assert!(thumbs.get(of(1), 16).is_none());
+    }
+
+    #[test]
+    fn thumbnails_are_drawn_once_per_size_and_only_while_visible() {
+        let (mut cx, image) = (AppContext::alone(), image(64));
+        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&image));
+        // What the frame before asked for.
+        cx.thumbs.want(of(8), 16);
+        cx.thumbs.begin_round();
+        for side in [16, 32, 16] {
+            assert!(cx.thumbs.get(of(0), side).is_none());
+        }
+        cx.poll_thumbs();
+        assert_eq!(cx.thumbs.in_work.len(), 2);
+        while cx.thumbs.is_busy() {
+            std::thread::sleep(Duration::from_millis(1));
+            cx.poll_thumbs();
+        }
+        assert!(cx.thumbs.has(&of(0), 32) && !cx.thumbs.has(&of(8), 16));
+        let Some(Ok(texture)) = cx.thumbs.get(of(0), 32) else {
+            panic!("it is there");
+        };
+        assert_eq!(texture.size(), [32, 32]);
+    }
+
+    #[test]
+    fn reopened_input_updates_its_thumbnail_and_a_broken_input_shows_its_error() {
+        let mut cx = AppContext::alone();
+        let boat = || ThumbSource::Input(PathBuf::from("/nowhere/boat.png"));
+        assert!(cx.thumbs.get(boat(), 16).is_none());
+        cx.poll_thumbs();
+        while cx.thumbs.is_busy() {
+            std::thread::sleep(Duration::from_millis(1));
+            cx.poll_thumbs();
+        }
+        let shown = cx.thumbs.get(boat(), 16);
+        assert!(matches!(shown, Some(Err(why)) if why.contains("boat.png")));
+        let ctx = cx.ctx.clone();
+        cx.thumbs.put(&ctx, &boat(), &image(8));
+        let shown = cx.thumbs.get(boat(), 16);
+        assert!(matches!(shown, Some(Ok(_))));
+    }
+}

@@ -1,0 +1,411 @@
+//! One round of the window between two frames: parts take their results, commands run, changes are saved.
+//!
+//! Nothing here draws, waits or touches a file.
+
+use safelight_core::job_update::{JobOutcome, JobUpdate};
+
+use crate::window::app::SafelightApp;
+use crate::window::create::form::{clear_form, whole_form};
+use crate::window::inputs::InputSlots;
+use crate::window::prelude::*;
+use crate::window::viewer::ViewerMode;
+
+use crate::window::create::undo::{FormChange, FormSnapshot, RedoAction, UndoAction, UndoEntry};
+use crate::window::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutScope, take_shortcuts};
+use crate::worker::WorkerEvent;
+
+impl SafelightApp {
+    /// One round, before each frame and also while the window is hidden.
+    pub fn step(&mut self) {
+        self.cx.read_clock();
+        self.drops.poll(&mut self.inputs, &mut self.cx);
+        self.num_submits += take_shortcuts(self.palette.is_covered(&self.cx.ctx), &mut self.cx);
+        let events: Vec<WorkerEvent> = self.worker.drain().collect();
+        for event in events {
+            self.take_event(event);
+        }
+        self.cx.poll_thumbs();
+        for problem in self.cx.background.problems() {
+            self.cx
+                .notices
+                .show(UserNotice::new(NoticeSeverity::Warning, problem));
+        }
+        self.inputs.poll(self.queue.editing.is_some(), &mut self.cx);
+        if let Some((form, inputs)) = self.inputs.replaced.take() {
+            let before = FormSnapshot { form, inputs };
+            let edited = self.queue.edited();
+            self.cx.undo.push_form("replace an image", before, edited);
+        }
+        self.queue.poll(&mut self.cx);
+        self.finishing.poll(&mut self.queue, &mut self.cx);
+        self.library.poll(&mut self.cx);
+        let own_model = self.own_form().model.clone();
+        let is_editing = self.queue.editing.is_some();
+        self.fetching
+            .poll(own_model.as_deref(), is_editing, &mut self.cx);
+        self.library.settle(is_editing, &mut self.cx);
+        self.memory.poll(&mut self.cx);
+        self.doctor.poll(&mut self.cx);
+        self.runtimes.poll(&self.cx);
+        self.gallery.poll(&self.queue, &mut self.cx);
+        self.settings.poll(&mut self.cx);
+        self.watch.poll(&mut self.cx);
+        self.loras.poll(&mut self.cx);
+        self.presets.poll(&mut self.cx);
+        let edited = self.queue.edited();
+        self.restoring.poll(&mut self.inputs, edited, &mut self.cx);
+        self.masking.poll(&mut self.cx);
+        let is_due = self.queue.submits_when_opened && !self.inputs.is_opening();
+        self.queue.submits_when_opened &= !is_due;
+        if is_due || self.masking.is_submit_due(&self.inputs) {
+            self.cx.push(QueueCommand::Submit);
+        }
+        self.prompt.poll(&mut self.cx);
+        self.desktop.poll(&self.drops, &mut self.cx);
+        while let Some(command) = self.cx.next_command() {
+            self.run_command(command);
+        }
+        if is_editing && self.queue.editing.is_none() {
+            self.library.settle_form(&mut self.cx);
+        }
+        self.library.follow_settings(&mut self.cx);
+        if self.cx.undo.unsettled().next().is_some() && !self.inputs.is_opening() {
+            let after = FormSnapshot::new(&self.inputs, &self.cx);
+            self.cx.undo.settle(&after, self.queue.edited());
+        }
+        self.masking.follow(&mut self.inputs, &mut self.cx);
+        self.queue.start_next(&self.worker, &mut self.cx);
+        // Nothing takes the place of a running job.
+        self.memory.is_shown &= self.queue.running.is_none();
+        self.watch.follow(&self.queue, &self.cx);
+        let has_nothing = self.watch.is_empty(&self.queue);
+        self.gallery.follow(has_nothing, &self.cx);
+        self.queue.tend(self.fetching.is_busy(), &mut self.cx);
+        self.loras.follow(&mut self.cx);
+        self.check_form();
+        self.prompt.counting.follow(&self.cx);
+        self.settings.save_when_due(&self.cx);
+        self.remembering.follow(self.remembered(), &self.cx);
+        self.desktop.follow(&self.queue, &self.cx);
+        self.watch.show(&mut self.queue, &mut self.cx);
+    }
+
+    fn take_event(&mut self, event: WorkerEvent) {
+        let running = self.queue.running.as_ref();
+        if running.is_none_or(|job| job.id != event.id) {
+            tracing::warn!("an event of job {} came when it was not running", event.id);
+            return;
+        }
+        match event.update {
+            JobUpdate::Ended(outcome) => self.end_running(outcome),
+            JobUpdate::Lora(checked) => self.loras.take_checked(checked),
+            update => {
+                self.queue.take_update(update, &self.memory, &mut self.cx);
+            }
+        }
+    }
+
+    fn end_running(&mut self, outcome: JobOutcome) {
+        let Some(job) = self.queue.running.take() else {
+            return;
+        };
+        // The graph shows what happened, where memory ran short.
+        self.cx.folds.is_graph_open |= ran_short(&outcome);
+        let goes_on = self.queue.will_go_on();
+        self.desktop.notify_ended(&job, &outcome, goes_on, &self.cx);
+        self.queue.end(job, outcome, &mut self.cx);
+        self.memory.forget();
+        // Its duration is known now.
+        self.library.renew_survey(&self.cx);
+    }
+
+    /// Form to save: the user's, also while a job is edited or its model is not found.
+    pub(super) fn own_form(&self) -> &GenerateForm {
+        let editing = self.queue.editing.as_ref();
+        let form = editing.map_or(&self.cx.form, |edited| &edited.form);
+        self.library.own_form(form)
+    }
+
+    pub(super) fn own_inputs(&self) -> &InputSlots {
+        let editing = self.queue.editing.as_ref();
+        editing.map_or(&self.inputs, |edited| &edited.inputs)
+    }
+
+    fn check_form(&mut self) {
+        let painted = self.masking.pending(&self.inputs, &self.cx);
+        let checked = self.cx.model().map(|spec| {
+            let mut inputs = self.inputs.inputs_for(&self.cx.form, spec);
+            // An unfinished mask counts: the jobs get it.
+            match &painted {
+                Some((MaskOf::Start, mask)) => {
+                    inputs.mask = inputs.mask.or_else(|| Some(mask.clone()));
+                }
+                Some((MaskOf::Control(index), mask)) => {
+                    if let Some(control) = inputs.controls.get_mut(*index) {
+                        let mask = InputMedia::Image(mask.clone());
+                        control.mask.get_or_insert(mask);
+                    }
+                }
+                None => {}
+            }
+            let form = self.loras.acting(&self.cx.form);
+            let models = &self.cx.models;
+            let form = whole_form(&form, spec, inputs, &self.cx.settings);
+            let checked = form.first_job(spec, &|name| models.find(name));
+            if let Ok(first) = &checked {
+                self.form_jobs.follow(&form, &first.request, spec, models);
+            }
+            checked
+        });
+        let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
+        let request = request.map(|checked| checked.request.clone());
+        self.memory
+            .plan(request.as_ref(), &self.form_jobs, &self.cx);
+        (self.cx.field_errors, self.cx.field_notices) = match checked {
+            None => (Vec::new(), Vec::new()),
+            Some(Ok(checked)) => (self.form_jobs.errors.clone(), checked.notices),
+            Some(Err(errors)) => (errors, Vec::new()),
+        };
+        let painted = painted.map(|(of, _)| of);
+        let spec = self.cx.model();
+        let of_controls = spec.map(|spec| self.inputs.control_errors(spec, painted));
+        self.cx.field_errors.extend(of_controls.unwrap_or_default());
+        let of_loras = self.loras.errors(&self.cx.form);
+        self.cx.field_errors.extend(of_loras);
+    }
+
+    fn run_command(&mut self, command: AppCommand) {
+        match command {
+            AppCommand::Show(page) => self.show_page(page),
+            AppCommand::Undo(id) => self.undo(id),
+            AppCommand::Redo => self.redo(),
+            AppCommand::ShowAdvanced => {
+                self.cx.num_advanced_shown += 1;
+                self.cx.is_view_shown = false;
+            }
+            AppCommand::ClearForm => self.change_form("clear the form", |app| {
+                clear_form(&mut app.inputs, &mut app.cx);
+            }),
+            AppCommand::Queue(QueueCommand::Submit)
+                if self.masking.holds_up_jobs(&mut self.inputs, &mut self.cx) => {}
+            AppCommand::Queue(command) => {
+                let (inputs, loras) = (&mut self.inputs, &self.loras);
+                self.queue.update(command, inputs, loras, &mut self.cx);
+            }
+            AppCommand::Library(LibraryCommand::ResetForm) => {
+                self.change_form("reset the form", |app| {
+                    app.library.update(LibraryCommand::ResetForm, &mut app.cx);
+                });
+            }
+            AppCommand::Library(command) => self.library.update(command, &mut self.cx),
+            AppCommand::Fetch(command) => self.fetching.update(command, &mut self.cx),
+            AppCommand::Inputs(command) => {
+                let name = match command {
+                    InputsCommand::Remove(_) | InputsCommand::RemoveOne(..) => "remove an image",
+                    InputsCommand::TakeOver(_) => "use the settings of a result",
+                    InputsCommand::RemoveControlMask(_) => "remove a mask",
+                    InputsCommand::Swap | InputsCommand::MoveOne(..) => "move an image",
+                    _ => {
+                        if let Some(command) = self.drops.keep_early(command, &self.cx) {
+                            self.inputs.update(command, &mut self.cx);
+                        }
+                        return;
+                    }
+                };
+                self.change_form(name, |app| app.inputs.update(command, &mut app.cx));
+            }
+            AppCommand::Mask(command) => {
+                self.masking.update(command, &mut self.inputs, &mut self.cx);
+            }
+            AppCommand::Loras(command) => self.loras.update(command, &mut self.cx),
+            AppCommand::Presets(command) => {
+                let name = match command {
+                    PresetsCommand::Undo => "take back a preset",
+                    _ => "apply a preset",
+                };
+                self.change_form(name, |app| {
+                    app.presets.update(command, &app.inputs, &mut app.cx);
+                });
+            }
+            AppCommand::Prompt(command) => self.prompt.update(command, &mut self.cx),
+            AppCommand::Restore(command) => self.restoring.update(command, &mut self.cx),
+            AppCommand::Memory(command) => self.memory.update(command, &mut self.cx),
+            AppCommand::Player(command) => {
+                self.watch.update(command, &mut self.queue, &mut self.cx);
+            }
+            AppCommand::Gallery(command) => {
+                self.gallery.update(command, &self.queue, &mut self.cx);
+            }
+            AppCommand::Doctor(command) => {
+                let is_idle = self.queue.running.is_none();
+                self.doctor.update(command, is_idle, &mut self.cx);
+            }
+            AppCommand::Runtime(command) => self.runtimes.update(command, &self.cx),
+            AppCommand::Settings(command) => self.settings.update(command, &mut self.cx),
+            AppCommand::Desktop(command) => {
+                let (gallery, watch, queue) = (&mut self.gallery, &mut self.watch, &self.queue);
+                self.desktop
+                    .update(command, gallery, watch, queue, &mut self.cx);
+            }
+            AppCommand::Palette(command) => {
+                let possible = SHORTCUTS.iter().filter(|shortcut| self.can_run(shortcut));
+                let possible: Vec<&CommandShortcut> = possible.collect();
+                let (presets, settings) = (&self.presets, &self.settings);
+                self.palette
+                    .update(command, &possible, presets, settings, &mut self.cx);
+            }
+            AppCommand::Finish(command) => self.finishing.update(command, &mut self.cx),
+            AppCommand::DismissNotice(id) => self.cx.notices.dismiss(id),
+            AppCommand::DismissNotices => self.cx.notices.clear(),
+        }
+    }
+
+    /// Does what may set many fields of the form at once, so that it can be taken back.
+    fn change_form(&mut self, name: &str, change: impl FnOnce(&mut Self)) {
+        let before = FormSnapshot::new(&self.inputs, &self.cx);
+        change(self);
+        if FormSnapshot::new(&self.inputs, &self.cx) != before {
+            let edited = self.queue.edited();
+            self.cx.undo.push_form(name, before, edited);
+        }
+    }
+
+    fn undo(&mut self, id: Option<u64>) {
+        let Some(UndoEntry { id, name, what }) = self.cx.undo.take(id) else {
+            self.cx.say("There is nothing to undo");
+            return;
+        };
+        self.cx.notices.end(&NoticeCause::Undo(id));
+        let redo = match what {
+            UndoAction::Jobs { jobs, was_paused } => {
+                let ids = jobs.iter().map(|job| job.job().id).collect();
+                self.queue.put_all_back(jobs, was_paused);
+                RedoAction::Jobs(ids)
+            }
+            UndoAction::Results(results) => {
+                self.gallery.bring_back(id, &self.queue, &mut self.cx);
+                RedoAction::Results(results)
+            }
+            UndoAction::Form(change) => match self.change_back(*change) {
+                Some(redo) => RedoAction::Form(redo),
+                None => return,
+            },
+        };
+        self.cx.say(format!("Undone: {name}"));
+        self.cx.undo.undone.push((name, redo));
+    }
+
+    fn redo(&mut self) {
+        // Doing one again pushes an entry, which the others survive.
+        let mut undone = std::mem::take(&mut self.cx.undo.undone);
+
+        let Some((name, what)) = undone.pop() else {
+            self.cx.say("There is nothing to redo");
+            return;
+        };
+        self.cx.say(format!("Redone: {name}"));
+        match what {
+            RedoAction::Jobs(mut ids) => {
+                ids.retain(|id| self.queue.idle_job(*id).is_some());
+                if ids.is_empty() {
+                    self.cx
+                        .say(format!("Not redone: {name}. No such job waits"));
+                }
+                self.queue.remove_all(&ids, &mut self.inputs, &mut self.cx);
+            }
+            RedoAction::Results(results) => {
+                self.cx.push(GalleryCommand::Trash(results));
+            }
+            RedoAction::Form(change) => {
+                if let Some(undo) = self.change_back(*change) {
+                    self.cx.undo.push(name, UndoAction::Form(undo));
+                }
+            }
+        }
+        self.cx.undo.undone = undone;
+    }
+
+    /// Returns how to take that back; `None` where the form is another job's now, which a notice says.
+    fn change_back(&mut self, change: FormChange) -> Option<Box<FormChange>> {
+        if change.edited == self.queue.edited() {
+            return Some(Box::new(change.undo(&mut self.inputs, &mut self.cx)));
+        }
+        let why = "the form now holds the settings of another job, so it was not changed";
+        let err = JobError::invalid(why);
+        self.cx.notify(NoticeSeverity::Info, err);
+        None
+    }
+
+    pub(super) fn show_page(&mut self, page: MainPage) {
+        self.cx.show(page);
+        match page {
+            MainPage::Watch
+            | MainPage::Mask
+            | MainPage::Settings
+            | MainPage::Gallery
+            | MainPage::Downloads => {}
+            MainPage::Models => self.library.open(&self.cx),
+            MainPage::Welcome => self.library.look_around(&self.cx),
+            MainPage::Doctor => {
+                self.doctor.open(self.queue.running.is_none(), &mut self.cx);
+            }
+        }
+    }
+
+    pub fn can_paint_mask(&self, of: MaskOf) -> bool {
+        self.masking.is_free() && self.masking.can_open(of, &self.inputs, &self.cx)
+    }
+
+    /// Returns whether a mask of this is painted and in no place yet: the jobs get it.
+    pub fn is_being_masked(&self, of: MaskOf) -> bool {
+        let painted = self.masking.pending(&self.inputs, &self.cx);
+        painted.is_some_and(|(painted, _)| painted == of)
+    }
+
+    pub(super) fn can_run(&self, shortcut: &CommandShortcut) -> bool {
+        let (cx, queue, watch) = (&self.cx, &self.queue, &self.watch);
+        let model = cx.model();
+        let is_shown = cx.page == MainPage::Watch && !watch.is_empty(queue);
+        let has_frame = matches!(watch.mode, ViewerMode::Result(_) | ViewerMode::File);
+        let is_running = queue.running.is_some();
+        let has_idle = !queue.waiting.is_empty() || !queue.stopped.is_empty();
+        match shortcut.id {
+            "generate" => model.is_some() && cx.field_errors.is_empty(),
+            "cancel" | "live" => is_running,
+            "pause-queue" => !queue.is_paused && (is_running || has_idle),
+            "go-on" => queue.is_paused,
+            "clear-queue" => has_idle,
+            "loras" | "seed" | "reset-form" | "advanced" => model.is_some(),
+            "open" => model.is_some_and(|spec| {
+                spec.start_image.is_possible() || spec.video_strength().is_some()
+            }),
+            "control" => model.is_some_and(|spec| spec.limits.controls.is_possible()),
+            "interpolate" => is_shown && watch.media().is_some_and(|media| media.is_video),
+            "paint-mask" => self.can_paint_mask(MaskOf::Start),
+            "swap" => {
+                self.inputs.can_swap() && model.is_some_and(|spec| spec.end_image.is_possible())
+            }
+            "more-of-a" | "more-of-b" => is_shown && watch.mode == ViewerMode::Compare,
+            "save-frame"
+            | "copy-frame"
+            | "upscale"
+            | "continue-from-frame"
+            | "end-on-frame"
+            | "copy-path" => is_shown && has_frame,
+            "undo" => cx.undo.last().is_some(),
+            "redo" => cx.undo.last_undone().is_some(),
+            "settings-file" => cx.paths.is_some(),
+            _ if shortcut.scope == ShortcutScope::Watching => is_shown,
+            _ => true,
+        }
+    }
+}
+
+/// True if memory ran out in a job, even if a fallback helped.
+fn ran_short(outcome: &JobOutcome) -> bool {
+    match outcome {
+        JobOutcome::Finished(output) => !output.rungs.is_empty(),
+        JobOutcome::Failed(err) => err.kind == JobErrorKind::OutOfMemory,
+        _ => false,
+    }
+}

@@ -1,0 +1,301 @@
+//! Two results in step in time: side by side, one over the other, or their difference.
+//!
+//! Lengths, rates and sizes may differ.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::window::create::choices::CompareMode;
+use crate::window::prelude::*;
+use crate::window::viewer::differences::differences;
+use crate::window::viewer::media::ViewedMedia;
+use crate::window::viewer::playhead::{PlaybackOptions, PlaybackPosition, playable_fps};
+use crate::window::viewer::reading::ViewerFrames;
+use crate::window::viewer::texture::{ViewerContent, ViewerTexture, show_together};
+
+pub const GAINS: [u8; 4] = [1, 4, 8, 16];
+
+pub struct ComparedSide {
+    pub title: String,
+    pub request: Option<Value>,
+    frames: ViewerFrames,
+    fps: f64,
+    is_video: bool,
+    /// Index of the image in its batch, or 0.
+    first: usize,
+    pub texture: ViewerTexture,
+}
+
+impl ComparedSide {
+    pub(super) fn new(media: &ViewedMedia, frames: ViewerFrames, index: usize) -> Self {
+        Self {
+            title: media.name_of(index),
+            request: media.request_of(index).cloned(),
+            fps: media.fps,
+            is_video: media.is_video,
+            first: if media.is_video { 0 } else { index },
+            frames,
+            texture: ViewerTexture::default(),
+        }
+    }
+
+    /// Frames and rate on the common time line; an image fills all of it.
+    fn length(&self) -> (usize, f64) {
+        let len = self.frames.len();
+        match self.frames.starts() {
+            _ if !self.is_video => (1, 0.0),
+            Some(starts) => {
+                // Fine enough for its shortest frame.
+                let fps = playable_fps(starts.peak_fps());
+                ((starts.secs(len) * fps - 1e-6).ceil() as usize, fps)
+            }
+            None => (len, playable_fps(self.fps)),
+        }
+    }
+
+    fn index(&self, secs: f64) -> usize {
+        let len = self.frames.len();
+        match self.frames.starts() {
+            _ if !self.is_video => self.first,
+            Some(starts) => starts.frame_at(secs).min(len.saturating_sub(1)),
+            None => index_at(secs, playable_fps(self.fps), len),
+        }
+    }
+
+    /// The frame of a moment, when it is there.
+    fn exact(&self, secs: f64) -> Option<Arc<RgbPixels>> {
+        self.frames.exact(self.index(secs))
+    }
+
+    /// The frame of a moment will come. Of a file without frames it never does.
+    fn is_awaited(&self, secs: f64) -> bool {
+        self.frames.len() > 0 && self.exact(secs).is_none()
+    }
+}
+
+pub struct ResultComparison {
+    pub sides: [ComparedSide; 2],
+    pub mode: CompareMode,
+    /// Position of the line between A and B, from 0 to 1.
+    pub divider: f32,
+    pub gain: u8,
+    pub difference: ViewerTexture,
+    /// Of the settings, in a line a side.
+    pub differences: [String; 2],
+    pub playhead: PlaybackPosition,
+}
+
+impl ResultComparison {
+    pub fn new(a: ComparedSide, b: ComparedSide) -> Self {
+        let (len, fps) = timeline(a.length(), b.length());
+        Self {
+            differences: differences(a.request.as_ref(), b.request.as_ref()),
+            playhead: PlaybackPosition::new(len, fps),
+            sides: [a, b],
+            mode: CompareMode::SideBySide,
+            divider: 0.5,
+            gain: GAINS[1],
+            difference: ViewerTexture::default(),
+        }
+    }
+
+    /// True if both are images.
+    pub fn is_still(&self) -> bool {
+        self.playhead.len() <= 1
+    }
+
+    pub fn swap(&mut self) {
+        self.differences.swap(0, 1);
+
+        self.sides.swap(0, 1);
+    }
+
+    /// Advances to this moment, both sides in step. Returns the seconds until the next frame.
+    pub fn tick(&mut self, now_secs: f64, playback: PlaybackOptions) -> Option<f64> {
+        self.playhead.set_playback(playback);
+        let (len, _) = timeline(self.sides[0].length(), self.sides[1].length());
+        if len < self.playhead.len() {
+            self.playhead.grow(len, 0);
+        }
+        let secs = self.playhead.secs();
+        // Before it is needed: the thread that reads it wakes the window only for the current frame.
+        self.look_at(secs);
+        let wait = if self.sides.iter().any(|side| side.is_awaited(secs)) {
+            self.playhead.hold();
+            None
+        } else {
+            self.playhead.tick(now_secs)
+        };
+        self.look_at(self.playhead.secs());
+        wait
+    }
+
+    fn look_at(&self, secs: f64) {
+        for side in &self.sides {
+            let index = side.index(secs);
+            side.frames.look_at(index, self.playhead.is_backward());
+        }
+    }
+
+    /// Shows both frames of this moment, or their difference: what is not seen is not converted.
+    pub fn show(&mut self, ctx: &Context) {
+        let secs = self.playhead.secs();
+        if self.mode == CompareMode::Difference {
+            let [a, b] = &self.sides;
+            if let (Some(a), Some(b)) = (a.exact(secs), b.exact(secs)) {
+                let gain = self.gain;
+                self.difference
+                    .show(ctx, ViewerContent::Difference { a, b, gain });
+            }
+            return;
+        }
+        let wanted = self.sides.iter_mut().filter_map(|side| {
+            let image = side.frames.image(side.index(secs))?;
+            Some((&mut side.texture, ViewerContent::Image(image)))
+        });
+        show_together(ctx, &mut wanted.collect::<Vec<_>>());
+    }
+
+    pub(super) fn take_failure(&self) -> Option<MediaError> {
+        self.sides
+            .iter()
+            .find_map(|side| side.frames.take_failure())
+    }
+}
+
+/// Frames and rate of a time line for both: the longer duration at the faster rate.
+fn timeline(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
+    let fps = a.1.max(b.1);
+    let frames = [a, b].map(|(len, own)| {
+        if own > 0.0 && len > 1 {
+            (len as f64 / own * fps - 1e-6).ceil() as usize
+        } else {
+            1
+        }
+    });
+    (frames[0].max(frames[1]).max(1), fps)
+}
+
+/// The frame of a video at a moment; after its end the last one.
+fn index_at(secs: f64, fps: f64, len: usize) -> usize {
+    // A hundredth of a frame, because times are rounded.
+    let index = (secs * fps + 0.01).floor().max(0.0) as usize;
+    index.min(len.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::job::Video;
+    use safelight_core::media::{FrameStarts, VideoOptions, VideoReader, write_video};
+
+    use super::*;
+    use crate::window::viewer::reading::FileFrames;
+
+    fn video(num_frames: usize, fps: f64) -> ComparedSide {
+        let image = |index| Arc::new(RgbPixels::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
+        let frames = ViewerFrames::Memory(Arc::new(Video {
+            frames: (0..num_frames).map(image).collect(),
+            fps,
+        }));
+        ComparedSide {
+            title: "a".into(),
+            request: None,
+            is_video: num_frames > 1,
+            frames,
+            fps,
+            first: 0,
+            texture: ViewerTexture::default(),
+        }
+    }
+
+    fn indices(compare: &ResultComparison) -> [usize; 2] {
+        let secs = compare.playhead.secs();
+        [compare.sides[0].index(secs), compare.sides[1].index(secs)]
+    }
+
+    fn assert_shows(
+        compare: &mut ResultComparison,
+        rows: impl IntoIterator<Item = (usize, [usize; 2])>,
+    ) {
+        for (at, expected) in rows {
+            compare.playhead.show(at);
+            assert_eq!(indices(compare), expected, "{at}");
+        }
+    }
+
+    #[test]
+    fn videos_of_other_rates_are_in_step_in_time() {
+        let mut compare = ResultComparison::new(video(16, 8.0), video(48, 24.0));
+        assert_eq!((compare.playhead.len(), compare.playhead.fps()), (48, 24.0));
+        assert_shows(
+            &mut compare,
+            [(0, [0, 0]), (2, [0, 2]), (3, [1, 3]), (47, [15, 47])],
+        );
+    }
+
+    #[test]
+    fn a_video_of_uneven_frame_times_is_in_step_with_an_even_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.webp");
+        let frames = [40, 90, 140].map(|grey| RgbPixels::from_fn(8, 8, |_, _| [grey; 3]).unwrap());
+        let options = VideoOptions {
+            starts: Some(FrameStarts::from_micros([0, 100_000, 150_000, 1_000_000])),
+            ..VideoOptions::default()
+        };
+        write_video(&path, &frames, options).unwrap();
+        let reader = VideoReader::open(&path).unwrap();
+        let file = FileFrames::start(reader, 4096, Arc::new(|| {})).unwrap();
+        let uneven = ComparedSide {
+            frames: ViewerFrames::File(Arc::new(file)),
+            ..video(3, 3.0)
+        };
+        let mut compare = ResultComparison::new(uneven, video(10, 10.0));
+        assert_eq!((compare.playhead.len(), compare.playhead.fps()), (20, 20.0));
+        assert_shows(
+            &mut compare,
+            [(0, [0, 0]), (2, [1, 1]), (3, [2, 1]), (19, [2, 9])],
+        );
+    }
+
+    #[test]
+    fn rates_that_no_video_is_played_at_leave_no_frame_out() {
+        for fps in [0.25, 600.0] {
+            let mut compare = ResultComparison::new(video(10, fps), video(10, fps));
+            assert_eq!(compare.playhead.len(), 10, "{fps}");
+            assert_shows(&mut compare, (0..10).map(|at| (at, [at, at])));
+        }
+    }
+
+    #[test]
+    fn both_wait_for_the_frame_that_one_has_not_read_yet() {
+        let image = Arc::new(RgbPixels::from_fn(2, 2, |_, _| [9; 3]).unwrap());
+        let file = |held: usize, len: usize| ComparedSide {
+            frames: ViewerFrames::File(Arc::new(FileFrames::unread(len, held, &image))),
+            ..video(len, 10.0)
+        };
+        let mut compare = ResultComparison::new(video(10, 10.0), file(3, 10));
+        for step in 0..20 {
+            compare.tick(f64::from(step) * 0.1, PlaybackOptions::default());
+        }
+        assert_eq!(indices(&compare), [3, 3]);
+        // A damaged file has fewer frames, or none: the other one goes on.
+        let mut compare = ResultComparison::new(video(10, 10.0), file(0, 0));
+        for step in 0..6 {
+            compare.tick(f64::from(step) * 0.1, PlaybackOptions::default());
+        }
+        assert!(compare.playhead.index() > 3);
+    }
+
+    #[test]
+    fn image_stays_at_its_frame_next_to_a_video_and_two_images_do_not_play() {
+        let mut compare = ResultComparison::new(video(1, 8.0), video(10, 8.0));
+        assert_eq!(compare.playhead.len(), 10);
+        assert_shows(&mut compare, [(9, [0, 9])]);
+        compare.swap();
+        assert_eq!(indices(&compare), [9, 0]);
+        let mut still = ResultComparison::new(video(1, 8.0), video(1, 24.0));
+        assert!(still.is_still());
+        assert_eq!(still.tick(1.0, PlaybackOptions::default()), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! The viewer: the running job, a result, a file or a comparison, and its playback.
+//!
+//! Timing: [`playhead`]; frames of files: `reading`. The panels are in `ui::watch`.
+
+pub(super) mod commands;
+pub mod compare;
+pub mod differences;
+mod media;
+pub mod panel;
+pub mod playhead;
+mod reading;
+mod showing;
+pub mod texture;
+mod window;
+pub mod zoom;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use egui::ViewportCommand;
+use safelight_core::job::Video;
+
+use compare::ResultComparison;
+use media::OpenedFile;
+pub use media::ViewedMedia;
+pub use playhead::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS};
+use reading::ViewerFrames;
+use texture::ViewerTexture;
+use zoom::ZoomLevel;
+
+use crate::window::prelude::*;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ViewerMode {
+    #[default]
+    Live,
+    Result(JobId),
+    File,
+    Compare,
+}
+
+#[derive(Default)]
+pub struct ResultViewer {
+    pub mode: ViewerMode,
+    /// Of a result or a file; kept during a comparison.
+    pub player: Option<FramePlayer>,
+    pub compare: Option<ResultComparison>,
+    pub texture: ViewerTexture,
+    /// Latents of the running job, while its video so far plays.
+    pub inset: ViewerTexture,
+    pub zoom: ZoomLevel,
+    pub is_full: bool,
+    full: FullScreen,
+    pub playback: PlaybackOptions,
+    /// An input image that is shown because it was put into the form.
+    input: Option<PathBuf>,
+    /// A file that is shown because a job has made it.
+    made: Option<PathBuf>,
+    /// The user chose what is shown; the next job does not replace it.
+    is_chosen: bool,
+    /// The job that ran in the last frame.
+    running: Option<JobId>,
+    /// A new video plays until this time, also while the next job runs; then that job is shown.
+    live_at: Option<f64>,
+    /// The file that was shown when it went to the trash.
+    thrown: Option<PathBuf>,
+    opening: Option<OpeningMedia>,
+    /// The mode that a comparison returns to.
+    before_compare: ViewerMode,
+    /// Number of a saved frame, from 1, and its file.
+    saving: BackgroundTask<Result<(usize, PathBuf), MediaError>>,
+}
+
+struct OpeningMedia {
+    name: String,
+    files: BackgroundTask<Result<Vec<OpenedFile>, JobError>>,
+    /// True for an input image, which the user did not choose to see.
+    is_input: bool,
+}
+
+impl ResultViewer {
+    pub fn new(playback: PlaybackOptions) -> Self {
+        Self {
+            playback,
+            ..Self::default()
+        }
+    }
+
+    pub fn opening(&self) -> Option<&str> {
+        self.opening.as_ref().map(|opening| opening.name.as_str())
+    }
+
+    /// `None` for a running job and a comparison.
+    pub fn media(&self) -> Option<&ViewedMedia> {
+        let is_one = matches!(self.mode, ViewerMode::Result(_) | ViewerMode::File);
+        let player = self.player.as_ref().filter(|_| is_one)?;
+        Some(&player.media)
+    }
+
+    /// Index in the batch of the image that is shown; 0 for everything else.
+    pub fn batch_index(&self) -> usize {
+        let player = self.player.as_ref().filter(|player| !player.can_play());
+        player.map_or(0, FramePlayer::index)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct FramePlayer {
+    pub media: ViewedMedia,
+    pub playhead: PlaybackPosition,
+    frames: ViewerFrames,
+}
+
+impl FramePlayer {
+    /// Plays from the first frame. Images do not play: the one at `first` is shown.
+    fn new(media: ViewedMedia, frames: ViewerFrames, first: usize) -> Self {
+        let mut playhead =
+            PlaybackPosition::new(frames.len(), media.fps).with_starts(frames.starts().cloned());
+        if !media.is_video || first > 0 {
+            playhead.show(first);
+        }
+        Self {
+            media,
+            playhead,
+            frames,
+        }
+    }
+
+    /// Plays a video of which more is to come.
+    pub fn of_video(video: Arc<Video>) -> Self {
+        let media = ViewedMedia {
+            fps: video.fps,
+            is_video: true,
+            ..ViewedMedia::default()
+        };
+        Self::new(media, ViewerFrames::Memory(video), 0)
+    }
+
+    /// True for a video of more than one frame.
+    pub fn can_play(&self) -> bool {
+        self.media.is_video && self.num_frames() > 1
+    }
+
+    pub fn num_frames(&self) -> usize {
+        self.playhead.len()
+    }
+
+    pub fn index(&self) -> usize {
+        self.playhead.index()
+    }
+
+    fn path(&self) -> &Path {
+        self.media.path_of(self.index())
+    }
+
+    /// The current frame; of a file the nearest one while it is being read.
+    pub fn image(&self) -> Option<Arc<RgbPixels>> {
+        self.frames.image(self.index())
+    }
+
+    /// The current frame; `None` while it is being read.
+    pub fn exact(&self) -> Option<Arc<RgbPixels>> {
+        self.frames.exact(self.index())
+    }
+
+    /// Replaces the video by a longer one, with the new frames before or after those there were.
+    pub fn grow(&mut self, video: Arc<Video>, is_at_front: bool) {
+        let more = video.frames.len().saturating_sub(self.num_frames());
+        let at_front = if is_at_front { more } else { 0 };
+        self.playhead.grow(video.frames.len(), at_front);
+        self.frames = ViewerFrames::Memory(video);
+    }
+
+    /// Advances to the frame of this moment. Returns the seconds until the next one; `None` while paused, and while no
+    /// frame is there.
+    pub fn tick(&mut self, now_secs: f64, playback: PlaybackOptions) -> Option<f64> {
+        self.playhead.set_playback(playback);
+        let len = self.frames.len();
+        if len < self.playhead.len() {
+            self.playhead.grow(len, 0);
+        }
+        if self.image().is_none() {
+            // The thread that reads them wakes the window.
+            self.playhead.hold();
+            self.frames.look_at(self.index(), false);
+            return None;
+        }
+        let wait = self.playhead.tick(now_secs);
+        self.frames
+            .look_at(self.index(), self.playhead.is_backward());
+        wait
+    }
+}
+
+#[derive(Default)]
+struct FullScreen {
+    is_on: bool,
+    /// The window had the whole screen before, and keeps it.
+    was_before: bool,
+    /// The desktop has made the window that large.
+    is_seen: bool,
+}
+
+impl FullScreen {
+    /// Changes the window as needed. Returns whether the image still has the whole screen: the desktop's keys can end
+    /// that, and so does another page.
+    fn follow(&mut self, is_wanted: bool, cx: &AppContext) -> bool {
+        let is_wanted = is_wanted && cx.page == MainPage::Watch;
+        let has_screen = cx.ctx.input(|input| input.viewport().fullscreen);
+        if is_wanted == self.is_on {
+            let is_ended = self.is_seen && has_screen == Some(false);
+            self.is_seen |= self.is_on && has_screen == Some(true);
+            if is_ended {
+                *self = Self::default();
+            }
+            return self.is_on;
+        }
+        self.is_on = is_wanted;
+        self.is_seen = false;
+        if is_wanted {
+            self.was_before = has_screen == Some(true);
+        }
+        if !self.was_before {
+            let command = ViewportCommand::Fullscreen(is_wanted);
+            cx.ctx.send_viewport_cmd(command);
+        }
+        is_wanted
+    }
+}

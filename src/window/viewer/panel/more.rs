@@ -1,0 +1,173 @@
+//! The menu of the viewer: actions on the result, the frame and the file.
+
+use crate::window::layout::prelude::*;
+use crate::window::results;
+
+use crate::window::results::panel::{ResultAction, ResultSubject};
+use crate::window::viewer::panel::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
+use crate::window::viewer::panel::playhead;
+use crate::window::viewer::{SPEEDS, ViewerMode};
+
+/// Most results that are offered for a comparison.
+const MAX_OFFERED: usize = 30;
+const PROMPT_CHARS: usize = 40;
+const MORE: &str = "More";
+const COMPARE_WITH: &str = "Compare with";
+
+pub(super) fn is_possible(view: &UiContext<'_>) -> bool {
+    match view.app.watch.mode {
+        ViewerMode::Live => playhead(view).is_some(),
+        ViewerMode::Result(_) | ViewerMode::File => true,
+        ViewerMode::Compare => false,
+    }
+}
+
+pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, room: BarRoom) {
+    if !is_possible(view) {
+        return;
+    }
+    let label = match room {
+        BarRoom::All => RichText::new(with_icon(icons::DOTS, MORE)),
+        _ => RichText::new(icons::DOTS).size(17.0),
+    };
+    let has_pace = matches!(room, BarRoom::Narrow | BarRoom::Tiny);
+    let menu = ui.menu_button(label, |ui| menu_ui(ui, view, has_pace));
+    menu.response
+        .on_hover_text("More actions for this result")
+        .accessible_name(MORE);
+}
+
+pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, has_pace: bool) {
+    results::panel::menu_ui(ui, |ui| {
+        if has_pace && playhead(view).is_some() {
+            pace_ui(ui, view);
+            ui.separator();
+        }
+        let Some(subject) = ResultSubject::from_view(view) else {
+            return results::panel::entries_ui(ui, view, vec![frame_actions(view)]);
+        };
+        compare_ui(ui, view);
+        let groups = vec![
+            results::panel::main_actions(view, &subject),
+            results::panel::network_actions(view, subject.is_video),
+            frame_actions(view),
+            results::panel::file_actions(&subject),
+        ];
+        results::panel::entries_ui(ui, view, groups);
+    });
+}
+
+fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
+    if playhead(view).is_none() {
+        return Vec::new();
+    }
+    let spec = view.model();
+    let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
+    let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
+    let unless = |is_possible: bool| {
+        (!is_possible).then_some("The selected model does not support this input")
+    };
+    let mut actions = vec![
+        ResultAction::new(
+            icons::CAMERA,
+            "Save this frame",
+            "Write it as a PNG beside the video, with the video's settings inside (S)",
+            PlayerCommand::SaveFrame,
+        ),
+        ResultAction::new(
+            icons::COPY,
+            "Copy this frame",
+            "Put the image on the clipboard (C)",
+            PlayerCommand::CopyFrame,
+        ),
+        ResultAction::new(
+            icons::ARROW_RIGHT,
+            "Use frame as start image",
+            "The next result starts from this frame",
+            PlayerCommand::UseFrame(InputSlot::Start),
+        )
+        .unless(unless(can_start)),
+        ResultAction::new(
+            icons::FLAG,
+            "Use frame as end image",
+            "The next video ends on this frame",
+            PlayerCommand::UseFrame(InputSlot::End),
+        )
+        .unless(unless(can_end)),
+    ];
+    if spec.is_some_and(|spec| spec.limits.max_references > 0) {
+        actions.push(ResultAction::new(
+            icons::IMAGES,
+            "Use frame as reference",
+            "The model sees this frame beside the next prompt",
+            PlayerCommand::UseFrame(InputSlot::Reference),
+        ));
+    }
+    actions
+}
+
+/// Speed, repeat and zoom, where the bar has no room for them.
+fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    ui.horizontal(|ui| bar::zoom_ui(ui, view));
+    ui.horizontal(|ui| {
+        for speed in SPEEDS {
+            let name = speed_text(speed);
+            let button = Button::selectable(speed == view.app.watch.playback.speed, &name);
+            if ui.add(button).on_hover_text(SPEED_MORE).clicked() {
+                view.set(move |app| app.watch.playback.speed = speed);
+            }
+        }
+    });
+    let repeat = view.app.watch.playback.repeat;
+    let name = format!("At the end: {}", repeat.label());
+    let button = ui.add(Button::new(with_icon(icons::REPEAT, &name)));
+    let button = button.on_hover_text(at_the_end_hover(repeat));
+    view.on_click(&button.accessible_name(&name), PlayerCommand::NextRepeat);
+}
+
+/// Submenu of the other results of this session to compare with what is shown.
+fn compare_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let shown = match view.app.watch.mode {
+        ViewerMode::Result(id) => Some(id),
+        _ => None,
+    };
+    let results = view.app.queue.results.iter().enumerate().rev();
+    let others: Vec<(JobId, String)> = results
+        .filter(|(_, item)| Some(item.id) != shown)
+        .take(MAX_OFFERED)
+        .map(|(index, item)| {
+            let title: String = item.request.title().chars().take(PROMPT_CHARS).collect();
+            let seed = item
+                .seed()
+                .map_or(String::new(), |seed| format!(", seed {seed}"));
+            (item.id, format!("{}: {title}{seed}", index + 1))
+        })
+        .collect();
+    let label = with_icon(icons::COLUMNS, COMPARE_WITH);
+    if others.is_empty() {
+        ui.add_enabled(false, Button::new(label))
+            .on_disabled_hover_text("There is no other result yet")
+            .accessible_name(COMPARE_WITH);
+        return;
+    }
+    let menu = ui.menu_button(label, |ui| {
+        for (id, text) in &others {
+            if ui.button(text).clicked() {
+                view.push(PlayerCommand::CompareWith(*id));
+                ui.close();
+            }
+        }
+    });
+    menu.response.accessible_name(COMPARE_WITH);
+}
+
+pub(super) fn full_button(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let button = if view.app.watch.is_full {
+        let explanation = "Show the whole window again (F, F11 or Escape)";
+        icon_button(ui, icons::CORNERS_IN, "Leave full screen", explanation)
+    } else {
+        let explanation = "Show only the image (F or F11)";
+        icon_button(ui, icons::CORNERS_OUT, "Full screen", explanation)
+    };
+    view.on_click(&button, PlayerCommand::ToggleFull);
+}
