@@ -283,7 +283,7 @@ fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
         ("sampler", text_of(restored.sampler)),
         ("schedule", text_of(restored.sigma_schedule)),
         ("strength", text_of(restored.strength)),
-        ("second pass", second),
+        ("hires fix", second),
         ("order of sections", text_of(restored.section_order)),
         ("latent frames of a section", text_of(restored.window)),
         ("step cache", cache),

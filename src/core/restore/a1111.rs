@@ -482,7 +482,7 @@ fn take_resize(restored: &mut ForeignSettings, size: &str) -> Option<f64> {
     let is_cropped = by_width.min(by_height) > 0.0 && (by_width - by_height).abs() > 0.02 * scale;
     if is_cropped {
         restored.note(format!(
-            "The second pass was cropped to {width} × {height}: Safelight's keeps the shape of the first"
+            "The hires fix was cropped to {width} × {height}: Safelight's keeps the shape of the first pass"
         ));
     }
     Some(scale).filter(|scale| *scale > 0.0)

@@ -178,7 +178,7 @@ impl ForeignSettings {
         }
     }
 
-    /// The second pass, and the control images that the model cannot take.
+    /// The hires fix, and the control images that the model cannot take.
     fn refine(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
         let name = &spec.name;
         if let Some(pass) = self.second_pass {
@@ -200,7 +200,7 @@ impl ForeignSettings {
             };
             if form.second_pass.is_none() {
                 notes.push(format!(
-                    "Its second pass at scale {} and denoising strength {} is not used: {name} {why}",
+                    "Its hires fix at scale {} and denoising strength {} is not used: {name} {why}",
                     pass.scale, pass.strength
                 ));
             }

@@ -126,7 +126,7 @@ pub fn says_nothing(path: &Path) -> JobError {
         let maker = maker.map_or_else(String::new, |node| format!(": {node} makes its result"));
         let summary = format!("the file {name} holds {UNREAD_GRAPH}{maker}");
         return JobError::invalid(summary)
-            .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like. One inside a group node of an older ComfyUI is not read: convert that to a subgraph first");
+            .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like. A group node of an older ComfyUI that hides some of its values is not read: convert it to a subgraph first");
     }
     if let Some((found, advice)) = without_content(path) {
         let summary = format!("the file {name} is {found}");

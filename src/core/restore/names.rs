@@ -23,6 +23,10 @@ pub(super) fn is_automatic(name: &str) -> bool {
 
 /// Our sampler for a name, and the schedule that may follow it (`DPM++ 2M Karras`).
 pub(super) fn sampler(name: &str) -> (Option<SamplerKind>, Option<SigmaSchedule>) {
+    // RES4LYF's kinds, as in `exponential/res_2s`.
+    let kind = name.split_once('/');
+    let kind = kind.filter(|(kind, _)| ["linear", "exponential", "multistep"].contains(kind));
+    let name = kind.map_or(name, |(_, name)| name);
     // NovelAI's `k_euler`, and InvokeAI's `euler_k` with Karras' schedule.
     let name = name.strip_prefix("k_").unwrap_or(name);
     let name = name
@@ -56,10 +60,9 @@ pub(super) fn sampler(name: &str) -> (Option<SamplerKind>, Option<SigmaSchedule>
     (sampler, schedule)
 }
 
-/// As `sampler`, for `ComfyUI`, whose `uni_pc` is the gentler of two; RES4LYF writes the kind before the name, as in
-/// `exponential/res_2s`.
+/// As `sampler`, for `ComfyUI`, whose `uni_pc` is the gentler of two.
 pub(super) fn comfy_sampler(name: &str) -> &str {
-    match name.rsplit('/').next().unwrap_or(name) {
+    match name {
         "uni_pc" => "unipc_bh1",
         name => name,
     }

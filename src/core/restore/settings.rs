@@ -127,7 +127,7 @@ impl ForeignSettings {
         self.num_steps.is_some() || self.cfg_scale.is_some() || self.distilled_guidance.is_some()
     }
 
-    /// Takes over a second pass, or names it. `described` is what made it, `differences` its settings that differ from
+    /// Takes over a hires fix, or names it. `described` is what made it, `differences` its settings that differ from
     /// those of the first pass.
     pub(super) fn add_second_pass(
         &mut self,
@@ -142,7 +142,7 @@ impl ForeignSettings {
                 self.second_pass = Some(SecondPass { scale, strength });
                 if !differences.is_empty() {
                     self.note(format!(
-                        "The second pass had settings of its own: {differences}. Safelight's has those of the first"
+                        "The hires fix had settings of its own: {differences}. Safelight's has those of the first pass"
                     ));
                 }
             }
@@ -151,7 +151,7 @@ impl ForeignSettings {
                     scale.map_or_else(|| "an unknown scale".to_owned(), |it| format!("scale {it}"));
                 let (least, most) = scales.into_inner();
                 self.note(format!(
-                    "Another pass at {scale} is not used ({described}): Safelight has one second pass, at {least} to {most} times the size"
+                    "Another pass at {scale} is not used ({described}): Safelight has one hires fix, at {least} to {most} times the size"
                 ));
             }
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::broadcasts::{BroadcastLinks, is_broadcaster};
+use super::group_nodes;
 use super::nodes::{ComfyGraph, ComfyNode, Id, MAX_NODES, NodeInput, NodeLink, NodeSlot, id_of};
 use super::widgets;
 use crate::restore::fields::JsonFields;
@@ -12,9 +13,9 @@ use crate::restore::fields::JsonFields;
 /// Subgraphs within each other.
 const MAX_DEPTH: usize = 16;
 /// Id of the node within a subgraph for the inputs of the subgraph.
-const INPUTS_ID: &str = "-10";
+pub(super) const INPUTS_ID: &str = "-10";
 /// As `INPUTS_ID`, for the outputs.
-const OUTPUTS_ID: &str = "-20";
+pub(super) const OUTPUTS_ID: &str = "-20";
 
 /// The canvas that a value is.
 pub(super) fn of(value: &Value) -> Option<&Map<String, Value>> {
@@ -33,6 +34,8 @@ pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value
 
 /// Reads a canvas: the nodes of a subgraph get ids such as `20:3`, as in the other form.
 pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
+    let expanded = group_nodes::as_subgraphs(object);
+    let object = expanded.as_ref().unwrap_or(object);
     let inner = definitions(object).into_iter().filter_map(|inner| {
         let inner = JsonFields::new(inner);
         Some((inner.text("id")?, CanvasGraph::new(inner)))

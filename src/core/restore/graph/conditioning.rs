@@ -112,6 +112,12 @@ impl<'g> EncodedPrompt<'g> {
             // The text before it has no effect.
             let before = node.links().filter_map(|(name, _)| node.linked(name));
             before.for_each(NodeRef::use_all);
+            if side == "positive" {
+                self.note(
+                    node,
+                    format!("was replaced by zeros ({node}): it is empty here"),
+                );
+            }
             return Ok(String::new());
         }
         let side = side_at(node, slot, side);
@@ -138,14 +144,12 @@ impl<'g> EncodedPrompt<'g> {
         // The base is listed before the addition.
         names.sort_by_key(|name| name.ends_with("_from"));
         if let Some(share @ (0.0 | 1.0)) = node.number("conditioning_to_strength") {
-            let (acting, idle) = names
-                .into_iter()
-                .partition(|name| name.ends_with("_from") == (share == 0.0));
-            names = acting;
-            let idle: Vec<&str> = idle;
-            idle.into_iter()
-                .filter_map(|name| node.linked(name))
-                .for_each(NodeRef::use_all);
+            names.retain(|name| {
+                let acts = name.ends_with("_from") == (share == 0.0);
+                let idle = node.linked(name).filter(|_| !acts);
+                idle.into_iter().for_each(NodeRef::use_all);
+                acts
+            });
         }
         if !names.is_empty() {
             return self.combined(node, names, side);

@@ -1,12 +1,11 @@
 //! Flattening: each link of a graph is followed to the node or value that it means, through reroutes, bypassed nodes, Set
 //! and Get nodes, subgraphs, switches, contexts and pipes.
 
-use serde_json::Value;
-
 use super::link_kind::LinkKind;
 use super::nodes::{ComfyGraph, ComfyNode, InputSource, NodeInput, NodeLink, NodeRef, has_word};
 use super::results::is_sampler;
 use super::tables::SELECTORS;
+use super::values::is_on;
 use crate::restore::fields;
 
 /// Links in a row.
@@ -175,15 +174,6 @@ impl<'g> NodeRef<'g> {
         let is_selector = |name: &str| SELECTORS.split(", ").any(|it| it == name);
         let chosen = inputs.find(|(name, _)| !is_selector(name) && is_chosen(name));
         chosen.map(|(_, input)| input)
-    }
-}
-
-fn is_on(value: &Value) -> Option<bool> {
-    match (value, value.as_str().map(str::to_lowercase).as_deref()) {
-        (Value::Bool(is_on), _) => Some(*is_on),
-        (_, Some("true" | "on")) => Some(true),
-        (_, Some("false" | "off")) => Some(false),
-        _ => None,
     }
 }
 

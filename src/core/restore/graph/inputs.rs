@@ -164,7 +164,10 @@ fn input_named(node: NodeRef<'_>, name: &str, file: &str) -> Option<String> {
             .map(|it| format!(" at strength {it}"))
     };
     let what = match &*lower {
-        name if node.is_called(REFERENCES) || name.contains("reference") => {
+        name if node.is_called(REFERENCES)
+            || name.contains("reference")
+            || name.starts_with("ref_") =>
+        {
             node.use_input(name);
             "reference image"
         }

@@ -44,14 +44,12 @@ impl LinkKind {
             (LinkKind::Number, "strength weight"),
             (
                 LinkKind::Other,
-                "upscale_model style_model sam_model patch vision control vae",
-            ),
-            (
-                LinkKind::Other,
-                "mask sigmas guider segs bbox detector pipeline",
+                "upscale_model style_model sam_model patch vision control vae mask sigmas guider segs bbox detector \
+                 pipeline",
             ),
             (LinkKind::Pipe, "pipe ctx"),
             (LinkKind::Lora, "lora hooks"),
+            (LinkKind::Text, "_prompt"),
             (LinkKind::Conditioning, "cond positive negative text_embeds"),
             (LinkKind::Model, "model unet"),
             (LinkKind::Latent, "latent samples image_embeds"),

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::link_kind::LinkKind;
 use super::nodes::{NodeInput, NodeRef, has_word};
 use super::tables::{LORA_SWITCHES, STRENGTHS};
+use super::values::is_on;
 use crate::job::prompt::TaggedPrompt;
 use crate::restore::fields::{self, JsonFields};
 use crate::restore::names::file_name;
@@ -130,7 +131,7 @@ impl<'g> NodeLoras<'g> {
             let is_switch = letters == "on" || has_word(&letters, LORA_SWITCHES);
             let is_its_own = [String::new(), number.clone()].contains(&digits(name));
             let value = || node.value(name);
-            (is_switch && is_its_own && value().is_some_and(|it| is_false(&it)))
+            (is_switch && is_its_own && value().is_some_and(|it| is_on(&it) == Some(false)))
                 || (letters == "bypass" && value() == Some(true.into()))
         };
         let count = names
@@ -171,7 +172,7 @@ impl<'g> NodeLoras<'g> {
             return lora.has("lora") || lora.has("name");
         };
         let mut switches = ["on", "active", "enabled", "toggle"].iter();
-        let is_off = switches.any(|key| lora.get(key).is_some_and(is_false));
+        let is_off = switches.any(|key| lora.get(key).and_then(is_on) == Some(false));
         if !is_off && name != "None" && self.found.len() <= MAX_LORAS {
             let strengths =
                 "strength, strength_model, strengthModel, model_strength, model_weight, weight";
@@ -226,14 +227,6 @@ fn digits(name: &str) -> String {
     match digits.trim_start_matches('0') {
         "" if !digits.is_empty() => "0".to_owned(),
         rest => rest.to_owned(),
-    }
-}
-
-fn is_false(value: &Value) -> bool {
-    match value {
-        Value::Bool(is_on) => !is_on,
-        Value::String(text) => matches!(text.to_lowercase().as_str(), "off" | "false" | "no"),
-        _ => false,
     }
 }
 

@@ -16,6 +16,7 @@ mod broadcasts;
 mod canvas;
 mod conditioning;
 mod flat;
+mod group_nodes;
 mod inputs;
 mod link_kind;
 mod loras;

@@ -4,6 +4,7 @@ use super::link_kind::LinkKind;
 use super::loras::NodeLoras;
 use super::nodes::{InputSource, NodeRef, has_word};
 use super::tables::MODEL_NAMES;
+use super::values::number_or_note;
 use crate::restore::names::file_name;
 use crate::restore::{ForeignSettings, short};
 
@@ -62,7 +63,7 @@ fn read_model<'g>(
             restored.shift = if node.has("base_shift") && node.has("width") {
                 shift_by_size(*node, restored)
             } else {
-                node.number_or_note("shift", "shift", restored)
+                number_or_note(&[*node], "shift", "shift", restored)
             };
         }
         let others = node.links_of(LinkKind::Model).into_iter().skip(1);
@@ -101,7 +102,7 @@ fn read_model<'g>(
 fn shift_by_size(node: NodeRef<'_>, restored: &mut ForeignSettings) -> Option<f64> {
     let size = ["width", "height"].map(|name| node.count(name));
     let names = ["width", "height", "base_shift", "max_shift"];
-    let values = names.map(|name| node.number_or_note(name, "shift", restored));
+    let values = names.map(|name| number_or_note(&[node], name, "shift", restored));
     let [width, height, least, most] = values.map(|it| it.unwrap_or(f64::NAN));
     let is_own = (least, most) == (0.5, 1.15) && size == [restored.width, restored.height];
     if is_own && restored.distilled_guidance.is_some() {

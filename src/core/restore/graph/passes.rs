@@ -1,11 +1,12 @@
-//! Passes of samplers: an expert's part of the steps, a second pass at a larger size, or a pass that is not restored.
-
-use serde_json::{Value, json};
+//! Passes of samplers: an expert's part of the steps, a hires fix at a larger size, or a pass that is not restored.
 
 use super::link_kind::LinkKind;
 use super::nodes::{InputSource, NodeRef};
 use super::results::{PassChain, SamplerPass, is_sampler};
-use super::tables::{DENOISE, ENLARGERS, INTERPOLATORS, RATES, SCALES, SIGMA_SPLITTERS};
+use super::tables::{
+    CHAINED_SAMPLERS, DENOISE, ENLARGERS, INTERPOLATORS, RATES, SCALES, SIGMA_SPLITTERS,
+};
+use super::values::is_on;
 use crate::restore::names::file_name;
 use crate::restore::{ForeignSettings, RestoredLora, fields, short};
 
@@ -35,22 +36,12 @@ impl<'g> SamplerParts<'g> {
         )
     }
 
-    pub fn value(&self, names: &str) -> Option<Value> {
-        self.0.iter().find_map(|part| part.value(names))
-    }
-
     pub fn number(&self, names: &str) -> Option<f64> {
         self.0.iter().find_map(|part| part.number(names))
     }
 
     pub fn name(&self, names: &str) -> Option<String> {
         self.0.iter().find_map(|part| part.name(names))
-    }
-
-    /// Node that one of these inputs is linked to.
-    pub fn linked(&self, names: &str) -> Option<NodeRef<'g>> {
-        let linked = |name| self.0.iter().find_map(|part| part.linked(name));
-        names.split(", ").find_map(linked)
     }
 
     pub fn is_called(&self, words: &str) -> bool {
@@ -90,7 +81,8 @@ pub(super) fn starts_within(sampler: NodeRef<'_>) -> bool {
 
 pub(super) fn adds_no_noise(sampler: NodeRef<'_>) -> bool {
     let add_noise = sampler.value("add_noise");
-    add_noise.is_some_and(|it| it == "disable" || it == false)
+    sampler.is_called(CHAINED_SAMPLERS)
+        || add_noise.is_some_and(|it| is_on(&it) == Some(false))
         || SamplerParts::new(sampler).is_called("disablenoise")
 }
 
@@ -115,7 +107,7 @@ impl StepRange {
                 .filter(|step| (0.0..=total).contains(step))
         };
         let mut start = step(STARTS).unwrap_or(0.0);
-        let mut end = step("end_at_step, end_step").unwrap_or(total);
+        let mut end = step("end_at_step, end_step, steps_to_run").unwrap_or(total);
         for part in &parts.0 {
             let Some(InputSource::Node(splitter, slot)) = part.source("sigmas") else {
                 continue;
@@ -209,7 +201,7 @@ pub(super) fn read_refinement(
     for node in &pass.before {
         if let Some((width, height)) = node.size().filter(|own| !is_alike(*own, size)) {
             restored.note(format!(
-                "The second pass had another shape, {width} × {height} ({node}): Safelight's keeps that of the first"
+                "The hires fix had another shape, {width} × {height} ({node}): Safelight's keeps that of the first pass"
             ));
         }
     }
@@ -235,37 +227,34 @@ pub(super) fn differences(
     // The first pass has a value for these where a later one says nothing.
     const INHERITED: [&str; 4] = ["steps", "seed", "negative prompt", "shift"];
     let cfg_scale = own.cfg_scale.filter(|it| Some(*it) != first.cfg_scale);
+    let guidance = cfg_scale.or(own.distilled_guidance);
     let values = |it: &ForeignSettings| {
+        let guidances = (it.cfg_scale, it.distilled_guidance);
         [
-            ("steps", json!(it.num_steps)),
-            ("seed", json!(it.seed)),
-            ("prompt", json!(it.prompt)),
-            ("negative prompt", json!(it.negative_prompt)),
-            ("model", json!(it.model)),
-            ("LoRAs", json!(RestoredLora::listed(&it.loras))),
-            ("sampler", json!(it.sampler)),
-            ("schedule", json!(it.sigma_schedule)),
-            ("guidance", json!([it.cfg_scale, it.distilled_guidance])),
-            ("shift", json!(it.shift)),
+            ("steps", it.num_steps.map(|it| it.to_string())),
+            ("seed", it.seed.map(|it| it.to_string())),
+            ("prompt", it.prompt.clone()),
+            ("negative prompt", it.negative_prompt.clone()),
+            ("model", it.model.clone()),
+            ("LoRAs", Some(RestoredLora::listed(&it.loras))),
+            ("sampler", it.sampler.map(|it| it.name().to_owned())),
+            ("schedule", it.sigma_schedule.map(|it| it.name().to_owned())),
+            ("guidance", Some(format!("{guidances:?}"))),
+            ("shift", it.shift.map(|it| it.to_string())),
         ]
     };
     let pairs = values(own).into_iter().zip(values(first));
     let differing = pairs.filter(|((name, own), (_, first))| {
-        let is_inherited = own.is_null() && INHERITED.contains(name);
+        let is_inherited = own.is_none() && INHERITED.contains(name);
         own != first && !is_inherited && !ignored.contains(name)
     });
     let described = differing.map(|((name, value), _)| {
-        let number = match name {
+        let value = match name {
             "steps" => return format!("{} steps", own.run_steps().unwrap_or_default()),
-            "guidance" => cfg_scale.or(own.distilled_guidance),
-            _ => value.as_f64().filter(|_| value.is_f64()),
+            "guidance" => guidance.map(|it| it.to_string()),
+            _ => value.map(|it| short(&it)),
         };
-        let value = match (number, value) {
-            (Some(number), _) => number.to_string(),
-            (None, Value::String(text)) => short(&text),
-            (None, Value::Null | Value::Array(_)) => String::new(),
-            (None, value) => value.to_string(),
-        };
+        let value = value.unwrap_or_default();
         format!("{name} {value}").trim_end().to_owned()
     });
     described.collect()

@@ -11,10 +11,11 @@ use super::passes::{
 };
 use super::results::{MAX_RESULTS, PassChain, SamplerPass, is_sampler, results};
 use super::tables::{
-    DENOISE, DETAILERS, FINISHERS, LATENTS, OWN_SCHEDULERS, RATES, RESHAPERS, RESIZERS, SAMPLERS,
-    SEEDS,
+    CHAINED_SAMPLERS, DENOISE, DETAILERS, FINISHERS, LATENTS, OWN_SCHEDULERS, RATES, RESHAPERS,
+    RESIZERS, SAMPLERS, SEEDS,
 };
 use super::unused::note_unused;
+use super::values::{note_unread, number_or_note};
 use crate::job::SigmaSchedule;
 use crate::restore::{ForeignSettings, fields, names, short};
 
@@ -23,18 +24,6 @@ const BUDGET: usize = 100_000;
 /// As `BUDGET`, for all results.
 const ALL_BUDGET: usize = 400_000;
 const MAX_BROADCASTERS: usize = 16;
-/// Settings of a sampler that are named where they cannot be read, with the names of their inputs.
-const SETTINGS: [(&str, &str); 8] = [
-    ("seed", SEEDS),
-    ("number of steps", "steps, sigmas"),
-    ("guidance", "cfg"),
-    ("guidance", "guidance_scale, guidance"),
-    ("shift", "shift, sigma_shift"),
-    ("denoising strength", DENOISE),
-    ("sampler", SAMPLERS),
-    ("schedule", "scheduler, sigmas"),
-];
-
 /// Settings of the result that most passes made.
 pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
     graph.start(BUDGET);
@@ -135,8 +124,7 @@ fn read_result(graph: &ComfyGraph, chain: &PassChain<'_>) -> ForeignSettings {
     restored
 }
 
-/// Reads the first pass. An upscaler or detailer of a loaded image says nothing of how that image was made but words
-/// and model.
+/// Reads the first pass, which may upscale or detail a loaded image.
 fn read_first(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
     read_sampler(sampler, restored);
     let is_detailer = sampler.is_called(DETAILERS) && takes_image(sampler);
@@ -146,21 +134,14 @@ fn read_first(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
         }
         return;
     }
-    sampler.use_all();
-    let own = std::mem::take(restored);
-    *restored = ForeignSettings {
-        tool: own.tool,
-        output: own.output,
-        model: own.model,
-        loras: own.loras,
-        prompt: own.prompt,
-        negative_prompt: own.negative_prompt,
-        unread_prompt: own.unread_prompt,
-        notes: own.notes,
-        ..ForeignSettings::default()
-    };
+    (restored.width, restored.height, restored.unread_size) = (None, None, None);
+    if restored.strength.is_none() && !sampler.has(DENOISE) {
+        restored.note(format!(
+            "The denoising strength could not be read: {sampler} has none. Set one yourself"
+        ));
+    }
     restored.note_input(format!(
-        "A finished image was upscaled or detailed by {sampler}, whose seed, steps and strength are not used: the image is not in the file"
+        "A finished image was upscaled or detailed by {sampler}, in parts or at another size: here the image that you add is denoised as a whole. Draw a mask to change a part alone"
     ));
 }
 
@@ -182,50 +163,32 @@ fn read_sampler(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
         .links()
         .for_each(|(name, _)| sampler.use_input(name));
     let parts = SamplerParts::new(sampler);
-    let seeds: Vec<_> = parts
-        .0
-        .iter()
-        .filter_map(|part| part.value(SEEDS))
-        .collect();
-    let usable = seeds.iter().find(|it| fields::seed(it).is_some());
-    let seed = usable.or_else(|| seeds.first());
-    let is_seed_known = seed.is_some_and(|seed| restored.take_seed(seed));
-    restored.num_steps = passes::num_steps(sampler);
-    restored.cfg_scale = parts.number("cfg, cfg_conds");
-    let shift = parts.number("shift, sigma_shift");
-    // 0 of a sampler leaves it to the model.
-    restored.shift = shift.filter(|shift| *shift != 0.0);
-    restored.distilled_guidance = parts.number("guidance_scale, guidance");
-    restored.secs = parts.number("total_second_length");
     read_names(&parts, restored);
-    let has_schedule = parts.name("scheduler").is_some()
-        || parts.is_called(OWN_SCHEDULERS)
-        || restored.sigma_schedule.is_some();
-    let are_read = [
-        is_seed_known,
-        restored.num_steps.is_some(),
-        restored.cfg_scale.is_some(),
-        restored.distilled_guidance.is_some(),
-        shift.is_some(),
-        parts.number(DENOISE).is_some(),
-        parts.name(SAMPLERS).is_some(),
-        has_schedule,
-    ];
-    for ((what, names), _) in SETTINGS.iter().zip(are_read).filter(|it| !it.1) {
-        let why = if let Some(node) = parts.linked(names) {
-            node.use_all();
-            format!("{node} makes it")
-        } else if let Some(value) = parts.value(names).filter(|value| *value != "") {
-            format!("it is {}", short(&value.to_string()))
-        } else {
-            continue;
-        };
-        let instead = match *what {
-            "seed" => "The form keeps its own",
-            "denoising strength" => "1 is used",
-            _ => "The model's own is used",
-        };
-        restored.note(format!("The {what} could not be read: {why}. {instead}"));
+    let seeds = parts.0.iter().filter_map(|part| part.value(SEEDS));
+    let (usable, others): (Vec<_>, Vec<_>) = seeds.partition(|it| fields::seed(it).is_some());
+    let seed = usable.first().or_else(|| others.first());
+    if !seed.is_some_and(|seed| restored.take_seed(seed)) {
+        note_unread(&parts.0, SEEDS, "seed", restored);
+    }
+    restored.num_steps = passes::num_steps(sampler);
+    if restored.num_steps.is_none() {
+        note_unread(&parts.0, "steps, sigmas", "number of steps", restored);
+    }
+    let mut number = |names, what| number_or_note(&parts.0, names, what, restored);
+    let cfg_scale = number("cfg, cfg_conds", "guidance");
+    let guidance = number("guidance_scale, guidance", "guidance");
+    // 0 of a sampler leaves it to the model.
+    let shift = number("shift, sigma_shift", "shift").filter(|shift| *shift != 0.0);
+    number(DENOISE, "denoising strength");
+    (restored.cfg_scale, restored.shift) = (cfg_scale, shift);
+    restored.distilled_guidance = guidance;
+    restored.secs = parts.number("total_second_length");
+    if parts.name(SAMPLERS).is_none() {
+        note_unread(&parts.0, SAMPLERS, "sampler", restored);
+    }
+    let has_schedule = parts.name("scheduler").is_some() || parts.is_called(OWN_SCHEDULERS);
+    if !has_schedule && restored.sigma_schedule.is_none() {
+        note_unread(&parts.0, "scheduler, sigmas", "schedule", restored);
     }
     let guider = sampler.linked("guider");
     let guided = guider.filter(|guider| guider.has("model, conditioning"));
@@ -280,7 +243,8 @@ fn read_prompts(guided: NodeRef<'_>, restored: &mut ForeignSettings) {
     let mut positive = EncodedPrompt::read(guided, "positive", restored);
     for node in &positive.visited {
         if restored.distilled_guidance.is_none() {
-            restored.distilled_guidance = node.number_or_note("guidance", "guidance", restored);
+            restored.distilled_guidance =
+                number_or_note(&[*node], "guidance", "guidance", restored);
         }
         if node.is_called("conditioning") {
             restored.fps = restored.fps.or_else(|| node.number(RATES));
@@ -319,7 +283,7 @@ fn read_size(node: NodeRef<'_>, restored: &mut ForeignSettings) {
     }
     // A part of a batch is not a video.
     if restored.num_frames.is_none() && !node.is_called("frombatch") {
-        let found = node.number_or_note("length, num_frames", "number of frames", restored);
+        let found = number_or_note(&[node], "length, num_frames", "number of frames", restored);
         restored.num_frames = found.and_then(|it| fields::count(&it.into()));
     }
 }
@@ -413,6 +377,9 @@ fn read_later(first: NodeRef<'_>, pass: &SamplerPass<'_>, restored: &mut Foreign
     let sampler = pass.sampler;
     let mut own = ForeignSettings::default();
     read_sampler(sampler, &mut own);
+    if sampler.is_called(CHAINED_SAMPLERS) {
+        own = own.filled_from(restored.clone());
+    }
     let is_scaled = pass.before.iter().any(|node| node.is_called("scale"));
     let is_split = starts_within(sampler) || (first.has("sigmas") && own.model != restored.model);
     if !is_split || is_scaled || takes_image(sampler) {

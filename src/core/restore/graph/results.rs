@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::link_kind::LinkKind;
 use super::nodes::{ComfyGraph, NodeRef};
 use super::passes::{MAX_PASSES, continues, takes_image};
-use super::tables::{LATENTS, PREVIEWS, SAVERS};
+use super::tables::{CHAINED_SAMPLERS, LATENTS, PREVIEWS, SAVERS};
 use super::unused::is_idle;
 
 /// Nodes that save a result, of which more are not looked at.
@@ -150,8 +150,9 @@ pub(super) fn unread_maker(graph: &ComfyGraph) -> Option<NodeRef<'_>> {
 pub(super) fn is_sampler(node: NodeRef<'_>) -> bool {
     let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
     let has_linked_steps = node.is_called("sampler") && node.link("scheduler").is_some();
-    node.has("seed, noise_seed, noise, main_seed")
-        && (node.has("steps, sigmas") || has_linked_steps)
+    let has_noise = node.has("seed, noise_seed, noise, main_seed");
+    (has_noise && (node.has("steps, sigmas") || has_linked_steps)
+        || node.is_called(CHAINED_SAMPLERS))
         && !(hands_on || node.has("base_ctx"))
 }
 

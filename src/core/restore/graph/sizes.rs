@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::link_kind::LinkKind;
 use super::nodes::{NodeInput, NodeRef, has_word};
 use super::tables::{HEIGHTS, SIZE_PRESETS, SIZE_READERS, WIDTHS};
+use super::values::is_on;
 use crate::restore::fields;
 
 impl NodeRef<'_> {
@@ -33,11 +34,11 @@ impl NodeRef<'_> {
             }
         };
         let mut swaps = self.node.inputs.keys();
-        if let Some(swap) = swaps.find(|name| has_word(name, "swap flip invert")) {
-            let is_on = self.value(swap)?;
-            if is_on == true || is_on == "On" || is_on == "true" {
-                found = found.map(|(width, height)| (height, width));
-            }
+        let swap = swaps.find(|name| has_word(name, "swap flip invert"));
+        if let Some(swap) = swap
+            && is_on(&self.value(swap)?) == Some(true)
+        {
+            found = found.map(|(width, height)| (height, width));
         }
         if self.has("prescale_factor") {
             let scale = self.number("prescale_factor")?;

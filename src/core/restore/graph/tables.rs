@@ -8,6 +8,8 @@ pub(super) const PREVIEWS: &str = "preview combine";
 pub(super) const FINISHERS: &str = "upscale interpol vfi facerestore";
 pub(super) const INTERPOLATORS: &str = "interpol vfi rife";
 pub(super) const DETAILERS: &str = "upscale detail";
+/// Run the steps that the sampler before them has left, with its noise.
+pub(super) const CHAINED_SAMPLERS: &str = "chainsampler";
 pub(super) const RESIZERS: &str = "scale resize crop pad fit stitch";
 /// Resizers that change the shape.
 pub(super) const RESHAPERS: &str = "pad crop stitch";
@@ -33,7 +35,7 @@ pub(super) const DISPLAYS: &str = "showtext showany display preview debug";
 pub(super) const TEXT_GENERATORS: &str = "llm gpt ollama generat caption describe enhance translat random wildcard load style \
     upper lower case split append prepend slice substr truncat extract remove filter sort shuffle reverse regex schedul \
     format pars";
-pub(super) const MATHS: &str = "mathexpression simplemath";
+pub(super) const MATHS: &str = "mathexpression simplemath easymath";
 /// Give the opposite of their value.
 pub(super) const NEGATIONS: &str = "not neg inver opposite";
 /// Compute a number from one.
@@ -48,12 +50,12 @@ pub(super) const CONTROLNETS: &str = "controlnet";
 /// Make a control image of another image in a way that Safelight does not have.
 pub(super) const PREPROCESSORS: &str =
     "preprocessor pose depth normal lineart hed scribble segment keypoint";
-pub(super) const INPAINTERS: &str = "inpaint latentnoisemask";
-pub(super) const REFERENCES: &str = "referencelatent qwenimageedit";
+pub(super) const INPAINTERS: &str = "inpaint latentnoisemask maskdetailer";
+pub(super) const REFERENCES: &str = "referencelatent qwenimageedit fluximageedit";
 /// Have no effect on the result, or one that follows from the rest.
 pub(super) const IDLE: &str = "load decode preview display show debug note reroute primitive save pipe vram memory sage compile \
     blockswap torch accumulation getimagesize videocomponents createvideo trimvideolatent zeroout basicguider \
-    disablenoise tokenizeroptions imagetomask masktoimage emptylatentaudio";
+    disablenoise imagetomask masktoimage emptylatentaudio";
 /// Hand an image on as it is, with other ends that have an effect; whole classes.
 pub(super) const IMAGE_ENCODERS: [&str; 5] = [
     "vaeencode",

@@ -95,11 +95,19 @@ impl<'g> NodeRef<'g> {
         match texts[..] {
             [name] if is_display || self.is_literal(name) => {
                 let text = self.text(name).map_err(|inner| inner.or(Some(self)))?;
-                let lines = text.lines().filter(|it| !it.trim_start().starts_with('#'));
-                Ok(match &*self.plain_class {
-                    "textmultiline" => lines.collect::<Vec<_>>().join("\n"),
-                    _ => text,
-                })
+                let lines = text.lines().map(str::trim);
+                let is_stripped = self.value("strip_newlines") == Some(true.into());
+                let lines: Vec<&str> = match &*self.plain_class {
+                    "textmultiline" => text
+                        .lines()
+                        .filter(|it| !it.trim_start().starts_with('#'))
+                        .collect(),
+                    "stringconstantmultiline" if is_stripped => {
+                        lines.filter(|it| !it.is_empty()).collect()
+                    }
+                    _ => return Ok(text),
+                };
+                Ok(lines.join("\n"))
             }
             _ => Err(Some(self)),
         }

@@ -6,8 +6,17 @@ use super::link_kind::LinkKind;
 use super::maths::compute;
 use super::nodes::{InputSource, NodeInput, NodeRef, has_word};
 use super::tables::{FUNCTIONS, HOLDERS, MATHS, NEGATIONS};
-use crate::restore::{ForeignSettings, fields};
+use crate::restore::{ForeignSettings, fields, short};
 
+/// Operations of two numbers, and their signs.
+const OPERATIONS: [(&str, &str); 6] = [
+    ("add", "+"),
+    ("subtract", "-"),
+    ("multiply", "*"),
+    ("divide", "/"),
+    ("modulo", "%"),
+    ("power", "**"),
+];
 /// Pixels of an edge.
 const MIN_EDGE: f64 = 16.0;
 
@@ -48,8 +57,8 @@ impl<'g> NodeRef<'g> {
             let is_height = self.is_height(slot, name);
             return Some(if is_height { height } else { width }.into());
         }
-        if self.is_switch() {
-            // It did not choose.
+        // A switch that did not choose, and what is measured of a file.
+        if self.is_switch() || self.file_input().is_some() {
             return None;
         }
         if self.has("Xi, Xf") {
@@ -109,14 +118,20 @@ impl<'g> NodeRef<'g> {
         if !self.is_called(MATHS) {
             return None;
         }
-        let text = self.name("expression, value")?;
+        let of_operation = || {
+            let operation = self.name("operation")?;
+            let mut signs = OPERATIONS.iter();
+            let (_, sign) = signs.find(|(name, _)| *name == operation)?;
+            Some(format!("a {sign} b"))
+        };
+        let text = self.name("expression, value").or_else(of_operation)?;
         let result = compute(&text, |name| self.number(&format!("{name}, values.{name}")))?;
         self.use_all();
         let is_whole = match self.node.output(slot).map(|slot| &*slot.kind) {
             Some("FLOAT") => false,
             Some("INT") => true,
             // ComfyUI's own node gives the whole number second.
-            _ => (slot == 0) != self.is_called("comfymath"),
+            _ => (slot == 0) != self.is_called("comfymath mathfloat"),
         };
         let result = match is_whole {
             true if self.is_called("simplemath") => result.round_ties_even(),
@@ -137,25 +152,62 @@ impl<'g> NodeRef<'g> {
     pub fn count(self, names: &str) -> Option<u32> {
         fields::count(&self.value(names)?)
     }
+}
 
-    /// Reads a number, and names it where other nodes make it in a way that is not followed.
-    pub fn number_or_note(
-        self,
-        names: &str,
-        what: &str,
-        restored: &mut ForeignSettings,
-    ) -> Option<f64> {
-        let found = self.number(names);
-        let mut makers = names.split(", ");
-        let maker = makers.find_map(|name| Some((name, self.linked(name)?)));
-        if let Some((name, maker)) = maker.filter(|_| found.is_none()) {
+/// Reads a number of the first of these nodes that has it, or names the one that cannot be read.
+pub(super) fn number_or_note(
+    nodes: &[NodeRef<'_>],
+    names: &str,
+    what: &str,
+    restored: &mut ForeignSettings,
+) -> Option<f64> {
+    let found = nodes.iter().find_map(|node| node.number(names));
+    if found.is_none() {
+        note_unread(nodes, names, what, restored);
+    }
+    found
+}
+
+/// Notes a setting that one of these nodes has in a way that is not understood.
+pub(super) fn note_unread(
+    nodes: &[NodeRef<'_>],
+    names: &str,
+    what: &str,
+    restored: &mut ForeignSettings,
+) {
+    let names = names.split(", ");
+    let mut inputs = names.flat_map(|name| nodes.iter().map(move |node| (*node, name)));
+    let maker = inputs.clone().find_map(|(node, name)| {
+        node.use_input(name);
+        node.linked(name)
+    });
+    let why = if let Some(maker) = maker {
+        if maker.file_input().is_none() {
             maker.use_all();
-            self.use_input(name);
-            restored.note(format!(
-                "The {what} could not be read: {maker} makes it. The model's own is used"
-            ));
         }
-        found
+        format!("{maker} makes it")
+    } else if let Some(value) = inputs.find_map(|(node, name)| node.value(name))
+        && value != ""
+    {
+        format!("it is {}", short(&value.to_string()))
+    } else {
+        return;
+    };
+    let instead = match what {
+        "seed" => "The form keeps its own",
+        "denoising strength" => "1 is used",
+        _ => "The model's own is used",
+    };
+    restored.note(format!("The {what} could not be read: {why}. {instead}"));
+}
+
+/// State of a switch, as a boolean or a word.
+pub(super) fn is_on(value: &Value) -> Option<bool> {
+    match (value, value.as_str().map(str::to_lowercase).as_deref()) {
+        (Value::Bool(is_on), _) => Some(*is_on),
+        (_, Some("true" | "on" | "yes" | "enable")) => Some(true),
+        (_, Some("false" | "off" | "no" | "disable")) => Some(false),
+        _ => None,
     }
 }
 

@@ -322,3 +322,77 @@ fn an_old_canvas_of_the_wan_wrapper_is_read_by_the_order_of_its_values() {
         "notes": ["Its start image, boat.png, is not in the file: add it separately", "Not used: noise_aug_strength 0.03 of node 4 (WanVideoImageToVideoEncode)"]
     });
 }
+
+#[test]
+fn a_group_node_is_read_with_its_own_values_and_stays_where_they_do_not_fit() {
+    let slots = |inputs: &[&str], outputs: &[&str]| {
+        let slot = |kind: &&str| json!({"name": kind, "type": kind});
+        let all = |kinds: &[&str]| kinds.iter().map(slot).collect::<Vec<_>>();
+        (all(inputs), all(outputs))
+    };
+    let inner = |class: &str, slots: (Vec<Value>, Vec<Value>), values: Value| json!({"type": class, "inputs": slots.0, "outputs": slots.1, "widgets_values": values});
+    let load = inner(
+        "UNETLoader",
+        slots(&[], &["MODEL"]),
+        json!(["old.safetensors", "default"]),
+    );
+    let latents = inner(
+        "EmptySD3LatentImage",
+        slots(&[], &["LATENT"]),
+        json!([1, 1, 1]),
+    );
+    let inputs = ["MODEL", "positive", "negative", "latent_image"];
+    let mut sampler = slots(&inputs, &["LATENT"]);
+    sampler.0[0]["name"] = json!("model");
+    let sampler = inner(
+        "KSampler",
+        sampler,
+        json!([1, "fixed", 1, 1, "heun", "beta", 1]),
+    );
+    let decode = inner(
+        "VAEDecode",
+        slots(&["samples", "vae"], &["IMAGE"]),
+        json!([]),
+    );
+    let make = json!({"nodes": [load, latents, sampler, decode],
+        "links": [[0, 0, 2, 0, 4, "MODEL"], [1, 0, 2, 3, 5, "LATENT"], [2, 0, 3, 0, 3, "LATENT"], [null, 0, 3, 1, 9, "VAE"]],
+        "external": [[2, 0, "LATENT"], [3, 0, "IMAGE"]]});
+    let names = ["positive", "CLIPTextEncode negative", "vae"];
+    let (_, outputs) = slots(&[], &["LATENT", "IMAGE"]);
+    let read = |values: Value| {
+        let links = names.iter().zip([Some(1), Some(2), None]);
+        let inputs = links.map(|(name, link)| json!({"name": name, "type": "*", "link": link}));
+        let group = json!({"id": 20, "type": "workflow>make", "inputs": inputs.collect::<Vec<_>>(), "outputs": outputs,
+            "widgets_values": values});
+        let nodes = [
+            node(3, "CLIPTextEncode", &[], &json!(["a red barn"])),
+            node(8, "CLIPTextEncode", &[], &json!(["ugly"])),
+            group,
+            node(10, "SaveImage", &[("images", 3)], &json!(["x"])),
+        ];
+        let links = [[1, 3, 0], [2, 8, 0], [3, 20, 1]];
+        let links = links.map(|[id, from, slot]| json!([id, from, slot, 0, 0, "*"]));
+        let canvas =
+            json!({"nodes": nodes, "links": links, "extra": {"groupNodes": {"make": make}}});
+        read_file("a.json", canvas.to_string().as_bytes())
+    };
+    let mut values = json!([
+        "flux1-dev.safetensors",
+        "default",
+        896,
+        640,
+        1,
+        555,
+        "fixed",
+        21,
+        1.2,
+        "euler",
+        "simple",
+        1
+    ]);
+    let found = read(values.clone()).unwrap();
+    assert_barn(&found);
+    assert_fields!(found, {"model": "flux1-dev.safetensors", "sampler": "euler"});
+    values.as_array_mut().unwrap().pop();
+    assert_eq!(read(values), None);
+}

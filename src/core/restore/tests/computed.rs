@@ -37,6 +37,17 @@ fn numbers_of_maths_nodes_are_computed_as_python_does() {
     let rounded = json!({"value": "a / 4", "a": 15});
     let found = read_with(&json!({"20": node("SimpleMath+", rounded), "7.steps": ["20", 0]}));
     assert_eq!(found.num_steps, Some(4));
+    for (class, operation, value) in [
+        ("easy mathInt", "add", 17),
+        ("easy mathInt", "divide", 1),
+        ("easy mathFloat", "divide", 1),
+        ("easy mathFloat", "power", 100),
+    ] {
+        let b = if operation == "power" { 2 } else { 7 };
+        let maths = node(class, json!({"a": 10, "b": b, "operation": operation}));
+        let found = read_with(&json!({"20": maths, "7.steps": ["20", 0]}));
+        assert_eq!(found.num_steps, Some(value), "{class} {operation}");
+    }
     let deep = format!("{}a{}", "(".repeat(240), ")".repeat(240));
     assert_eq!(steps(&deep), None);
     assert_eq!(steps(&format!("{}a", "-".repeat(400))), None);

@@ -328,3 +328,34 @@ fn context_windows_missing_noise_and_extended_sigmas_are_named() {
         assert!(said.contains(name), "{name} is named: {said}");
     }
 }
+
+#[test]
+fn texts_in_a_row_of_the_wan_wrapper_and_of_constants_are_read() {
+    let found = read_drawing(&[
+        (
+            1,
+            "WanVideoModelLoader",
+            &[],
+            r#"["Wan2_1-T2V-14B.safetensors"]"#,
+        ),
+        (
+            7,
+            "WanVideoSampler",
+            &[("model", 1), ("text_embeds", 4), ("image_embeds", 6)],
+            r#"[20, 6, 5, 11, "fixed", true, "unipc", 0, 1]"#,
+        ),
+        (
+            4,
+            "WanVideoTextEncodeCached",
+            &[("positive_prompt", 5)],
+            r#"["umt5.safetensors", "bf16", "", "a blur", "disabled", true, "gpu"]"#,
+        ),
+        (
+            5,
+            "StringConstantMultiline",
+            &[],
+            r#"["  two cows\n\nin a field ", true]"#,
+        ),
+    ]);
+    assert_fields!(found, {"prompt": "two cows\nin a field", "negative_prompt": "a blur"});
+}

@@ -281,7 +281,7 @@ fn a_second_pass_of_the_same_size_is_named_and_left_out() {
     let found = run(&graph);
     assert_fields!(found, {
         "seed": 77, "num_steps": 22,
-        "notes": ["Another pass at scale 1 is not used (node 20 (KSampler) with its own seed 1, 5 steps, denoising strength 0.3): Safelight has one second pass, at 1.1 to 4 times the size"]
+        "notes": ["Another pass at scale 1 is not used (node 20 (KSampler) with its own seed 1, 5 steps, denoising strength 0.3): Safelight has one hires fix, at 1.1 to 4 times the size"]
     });
 }
 

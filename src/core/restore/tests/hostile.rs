@@ -254,3 +254,16 @@ fn missing_nodes_numbers_that_are_none_and_ids_that_occur_twice_end_in_a_sentenc
     assert_eq!(found.seed, Some(5));
     assert_note(&found, "Several nodes have the id 1");
 }
+
+#[test]
+fn group_nodes_within_themselves_end() {
+    use serde_json::json;
+    let group =
+        |count: usize| json!({"nodes": vec![json!({"type": "workflow>a"}); count], "links": []});
+    for (count, nodes) in [(1, 1), (9, 1), (1, 20_000)] {
+        let own = json!({"id": 5, "type": "workflow>a"});
+        let canvas = json!({"nodes": vec![own; nodes], "links": [], "extra": {"groupNodes": {"a": group(count)}}});
+        let found = read_file("a.json", canvas.to_string().as_bytes());
+        assert_eq!(found, None, "{count}");
+    }
+}

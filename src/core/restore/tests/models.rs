@@ -255,7 +255,7 @@ fn second_pass_and_controls_are_restored_only_if_the_model_supports_them() {
     assert_eq!(
         notes,
         [
-            "Its second pass at scale 2 and denoising strength 0.4 is not used: Test model does not make results as large",
+            "Its hires fix at scale 2 and denoising strength 0.4 is not used: Test model does not make results as large",
             "Test model takes no control images: leave them out"
         ]
     );

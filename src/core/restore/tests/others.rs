@@ -25,7 +25,7 @@ fn a_hires_fix_is_read_with_its_size_and_in_the_words_of_sd_next() {
             2.0,
             0.4,
             Some(
-                "The second pass was cropped to 1024 × 1024: Safelight's keeps the shape of the first",
+                "The hires fix was cropped to 1024 × 1024: Safelight's keeps the shape of the first pass",
             ),
         ),
         ("Hires strength: 0.3, Hires scale: 1.5", 1.5, 0.3, None),

@@ -35,7 +35,7 @@ fn an_upscale_between_two_samplers_is_a_second_pass() {
         (
             1.25,
             &[
-                "The second pass had another shape, 1120 × 1120 (node 20 (LatentUpscale)): Safelight's keeps that of the first",
+                "The hires fix had another shape, 1120 × 1120 (node 20 (LatentUpscale)): Safelight's keeps that of the first pass",
             ],
             json!({"20": {"class_type": "LatentUpscale", "inputs": {"width": 1120, "height": 1120, "samples": ["7", 0]}},
             "21": second_sampler("20")}),
@@ -65,7 +65,7 @@ fn an_upscale_between_two_samplers_is_a_second_pass() {
             ", upscaler 4x-UltraSharp.pth"
         };
         let own = format!(
-            "The second pass had settings of its own: 10 steps, seed 6{upscaler}. Safelight's has those of the first"
+            "The hires fix had settings of its own: 10 steps, seed 6{upscaler}. Safelight's has those of the first pass"
         );
         assert_eq!(found.notes, [notes, &[&*own]].concat());
     }
@@ -96,7 +96,7 @@ fn upscalers_and_detailers_are_later_passes() {
         &json!({"20": upscaler, "11": encoder("a barn"), "8": load, "10.images": ["20", 0]}),
     );
     assert_fields!(found, {
-        "seed": null, "num_steps": null, "strength": null, "prompt": "a barn", "from_image": true
+        "seed": 5, "num_steps": 40, "strength": 0.2, "prompt": "a barn", "from_image": true, "width": null
     });
     assert_note(
         &found,
@@ -255,7 +255,7 @@ fn an_upscaler_of_an_encoded_image_is_a_later_pass() {
     let mut loaded = parts;
     loaded["8"] = json!({"class_type": "LoadImage", "inputs": {"image": "barn.png"}});
     let found = read_with(&loaded);
-    assert_eq!((found.seed, found.from_image), (None, true));
+    assert_eq!((found.seed, found.from_image), (Some(42), true));
 }
 
 #[test]
@@ -324,4 +324,32 @@ fn the_frame_rate_is_that_of_the_models_frames() {
     );
     assert_eq!(found.fps, Some(16.0));
     assert!(found.notes.iter().all(|it| !it.contains("frame rate")));
+}
+
+#[test]
+fn samplers_of_res4lyf_that_finish_the_steps_are_one_pass_and_differences_are_named() {
+    let read_part = |parts: Value| {
+        let sampler = json!({"seed": 9, "steps": 20, "steps_to_run": 14, "cfg": 3.0, "sampler_name": "multistep/res_2m",
+            "scheduler": "simple", "denoise": 1.0, "model": ["1", 0], "positive": ["4", 0], "negative": ["5", 0],
+            "latent_image": ["6", 0]});
+        let mut all = json!({"7": node("ClownsharKSampler_Beta", sampler)});
+        all.as_object_mut()
+            .unwrap()
+            .extend(parts.as_object().unwrap().clone());
+        read_with(&all)
+    };
+    let chained = |cfg: f64| {
+        let inputs = json!({"eta": 0.0, "sampler_name": "multistep/res_2m", "steps_to_run": -1, "cfg": cfg, "latent_image": ["7", 0]});
+        read_part(
+            json!({"20": node("ClownsharkChainsampler_Beta", inputs), "8.samples": ["20", 0]}),
+        )
+    };
+    let unknown = "Safelight has no sampler multistep/res_2m: the model's default is used";
+    let found = chained(3.0);
+    assert_fields!(found, {"seed": 9, "num_steps": 20, "prompt": "a red barn", "notes": [unknown]});
+    let found = chained(1.5);
+    assert_fields!(found, {"notes": [unknown,
+        "Some of the steps had settings of their own (node 20 (ClownsharkChainsampler_Beta)): guidance 1.5. Those of the first sampler are used for all"]});
+    let found = read_part(json!({"8.samples": ["7", 0]}));
+    assert_note(&found, "The last 6 of 20 steps were not run");
 }

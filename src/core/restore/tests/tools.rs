@@ -269,7 +269,7 @@ fn a_hires_fix_is_a_second_pass_and_not_image_to_image() {
         (2.0, 0.4, None)
     );
     assert!(!found.from_image);
-    let note = "The second pass had settings of its own: steps 10, upscaler 4x-UltraSharp, prompt a fox, \"lit\": late. Safelight's has those of the first";
+    let note = "The hires fix had settings of its own: steps 10, upscaler 4x-UltraSharp, prompt a fox, \"lit\": late. Safelight's has those of the first pass";
     assert_eq!(found.notes, [note]);
     let found = read_text(
         "a fox\nSteps: 20, CFG scale: 7, Seed: 3, Size: 512x768, Denoising strength: 0.5, Hires resize: 768x1152",

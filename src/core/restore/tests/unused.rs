@@ -179,6 +179,51 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
 }
 
 #[test]
+fn references_zeros_and_files_of_a_length_are_named() {
+    let photo = node("LoadImage", &json!({"image": "cat.png"}));
+    let video = node("VHS_LoadVideo", &json!({"video": "cat.mp4"}));
+    let size = json!({"width": 896, "height": 640, "length": 81, "ref_image": ["20", 0]});
+    let mut counted = size.clone();
+    (counted["length"], counted["input_frames"]) = (json!(["21", 1]), json!(["21", 0]));
+    let zeros = node("ConditioningZeroOut", &json!({"conditioning": ["3", 0]}));
+    let options = node(
+        "T5TokenizerOptions",
+        &json!({"clip": ["2", 0], "min_padding": 1, "min_length": 0}),
+    );
+    for (parts, note) in [
+        (
+            json!({"6": node("Wan22FunControlToVideo", &size)}),
+            "Its reference image, cat.png,",
+        ),
+        (
+            json!({"11": node("PainterFluxImageEdit", &json!({"prompt": "a cow", "image1": ["20", 0], "width": 896, "height": 640})),
+                "7.positive": ["11", 0], "7.latent_image": ["11", 1]}),
+            "Its reference image, cat.png,",
+        ),
+        (
+            json!({"6": node("WanVideoVACEEncode", &counted)}),
+            "cat.mp4 (input_frames of node 6",
+        ),
+        (
+            json!({"11": zeros, "7.positive": ["11", 0]}),
+            "The prompt was replaced by zeros (node 11",
+        ),
+        (
+            json!({"11": options, "3.clip": ["11", 0]}),
+            "Not used: node 11 (T5TokenizerOptions)",
+        ),
+    ] {
+        let mut all = json!({"20": photo, "21": video});
+        all.as_object_mut()
+            .unwrap()
+            .extend(parts.as_object().unwrap().clone());
+        let found = read_with(&all);
+        assert_note(&found, note);
+        assert!(!has_note(&found, "start image"), "{:?}", found.notes);
+    }
+}
+
+#[test]
 fn nodes_without_an_effect_and_values_that_change_nothing_are_not_named() {
     let found = read_with(&json!({
         "20": node("Reroute", &json!({"": ["8", 0]})), "10.images": ["20", 0],
