@@ -14,6 +14,7 @@ pub mod alpha;
 pub mod doubling;
 pub mod edges;
 pub mod gguf;
+pub mod grow;
 pub mod hash;
 pub mod palette;
 pub mod planes;

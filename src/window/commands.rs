@@ -10,7 +10,7 @@ use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::GalleryQuery;
 use safelight_core::job::{GenerateRequest, GridId, JobId, SourceVideo};
-use safelight_core::media::{MaskBrush, OutpaintRequest, RgbPixels};
+use safelight_core::media::{MaskBrush, MaskFilter, OutpaintRequest, RgbPixels, VideoFormat};
 use safelight_core::plan::PlanChange;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
@@ -197,6 +197,8 @@ pub enum FinishCommand {
     Look,
     UseUpscaler(PathBuf),
     UseInterpolator(PathBuf),
+    /// Chooses the network for this from a file.
+    Pick(PostprocessAction),
     Make(PathBuf, PostprocessAction),
 }
 
@@ -290,6 +292,14 @@ pub enum PlayerCommand {
     /// Moves this number of frames forwards, or backwards if negative, and stops there.
     Step(i64),
     ShowFrame(usize),
+    /// Plays from or to this frame only; `None` leaves an end where it is.
+    Trim(Option<usize>, Option<usize>),
+    /// True makes the frame that is shown the first one that plays, false the last one.
+    TrimHere(bool),
+    ResetTrim,
+    /// Writes the frames that play beside the result, or to a place that is chosen then.
+    Export(Option<VideoFormat>),
+    CancelExport,
     UseSettingsOf(JobId),
     Remake(JobId, RemakeKind),
     ContinueFrom(JobId),
@@ -308,6 +318,8 @@ pub enum PlayerCommand {
     SaveFrame,
     CopyFrame,
     UseFrame(InputSlot),
+    /// True is the last one of the frames that play, false the first one.
+    UseEnd(InputSlot, bool),
     Delete,
     /// Of what was thrown away these files are not there now, and this one is looked at next.
     Gone(Vec<PathBuf>, Option<PathBuf>),
@@ -395,18 +407,25 @@ pub enum PaletteCommand {
     Run(String, Box<AppCommand>),
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MaskTool {
+    #[default]
+    Brush,
+    Rectangle,
+    Lasso,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum MaskCommand {
     Open(MaskOf),
     /// The pointer went down here; pixels of the image.
-    Begin([f32; 2], MaskBrush),
+    Begin([f32; 2], MaskBrush, MaskTool),
     Move([f32; 2], MaskBrush),
     End,
     Fill,
     Clear,
     Invert,
-    /// Softens all edges by this number of pixels.
-    Soften(u32),
+    Filter(MaskFilter),
     /// Outpaints these margins; none removes them again.
     Extend(OutpaintRequest),
     Undo,

@@ -112,6 +112,10 @@ shortcuts! {
     Watch Watching "next-frame" "Next frame" [key(Key::ArrowRight)] => PlayerCommand::Step(1);
     Watch Watching "first-frame" "First frame" [key(Key::Home)] => PlayerCommand::ShowFrame(0);
     Watch Watching "last-frame" "Last frame" [key(Key::End)] => PlayerCommand::ShowFrame(usize::MAX);
+    Watch Watching "trim-start" "Trim: play from this frame" [key(Key::I)] => PlayerCommand::TrimHere(true);
+    Watch Watching "trim-end" "Trim: play to this frame" [key(Key::O)] => PlayerCommand::TrimHere(false);
+    Watch Watching "reset-trim" "Trim: play all frames again" [] => PlayerCommand::ResetTrim;
+    Watch Watching "export" "Export video to a chosen place" [] => PlayerCommand::Export(None);
     Watch Watching "repeat" "Change repeat: loop, back and forth, play once" [key(Key::L)] => PlayerCommand::NextRepeat;
     Watch Watching "full-view" "Full screen" [key(Key::F)] => PlayerCommand::ToggleFull;
     Watch Anywhere "full-screen" "Full screen, also while a field has the keyboard" [key(Key::F11)]
@@ -124,6 +128,8 @@ shortcuts! {
     Watch Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
     Watch Watching "continue-from-frame" "Use frame as start image" [] => PlayerCommand::UseFrame(InputSlot::Start);
     Watch Watching "end-on-frame" "Use frame as end image" [] => PlayerCommand::UseFrame(InputSlot::End);
+    Watch Watching "start-from-last" "Use last frame as start image" [] => PlayerCommand::UseEnd(InputSlot::Start, true);
+    Watch Watching "end-on-first" "Use first frame as end image" [] => PlayerCommand::UseEnd(InputSlot::End, false);
     Watch Anywhere "upscale" "Upscale ×2" [] => PlayerCommand::Finish(PostprocessAction::Upscale(2));
     Watch Anywhere "interpolate" "Interpolate frames ×2" []
         => PlayerCommand::Finish(PostprocessAction::Frames(NewRate::Times(2)));

@@ -242,6 +242,7 @@ impl SafelightApp {
             }
             AppCommand::Runtime(command) => self.runtimes.update(command, &self.cx),
             AppCommand::Settings(command) => self.settings.update(command, &mut self.cx),
+            AppCommand::Desktop(DesktopCommand::Back) if self.masking.cancel_outline() => {}
             AppCommand::Desktop(command) => {
                 let (gallery, watch, queue) = (&mut self.gallery, &mut self.watch, &self.queue);
                 self.desktop

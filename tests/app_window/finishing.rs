@@ -166,7 +166,7 @@ fn missing_upscaler_or_rife_model_and_unreadable_video_are_reported() {
     bench.app().cx.notices.clear();
     bench.search_commands("upscale");
     bench.press_key(Key::Enter);
-    bench.wait_for("There is no upscaler yet");
+    bench.wait_for("There is no upscaler yet|From a file…");
 
     let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &[]);
     fs::write(&video, b"no video any more").unwrap();

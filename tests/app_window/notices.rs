@@ -86,6 +86,21 @@ fn cards_cover_neither_the_queue_nor_the_settings() {
 }
 
 #[test]
+fn cards_cover_no_part_of_the_image_and_its_controls_stay_where_they_are() {
+    let mut bench = Bench::new();
+    bench.make_video(4);
+    bench.wait_for("Position");
+    bench.app().cx.notices.clear();
+    bench.settle();
+    let controls = bench.labelled("Position").rect();
+    tell(&mut bench, NoticeSeverity::Warning, "one");
+    let card = bench.rect(Role::Button, "Dismiss");
+    let image = bench.rect(Role::Image, "Finished video");
+    assert!(card.bottom() < image.top(), "{card:?} {image:?}");
+    assert_eq!(bench.labelled("Position").rect(), controls);
+}
+
+#[test]
 fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
     let mut bench = Bench::new();
     // 1240 by 820 pixels at a scale of 3.

@@ -167,9 +167,11 @@ fn images_as_prompts_have_strengths_and_come_back_with_the_settings() {
 fn image_prompts_without_their_encoder_show_the_file_to_install() {
     let mut spec = prompt_spec();
     spec.files.image_prompts = None;
-    let bench = Bench::of(spec);
+    let mut bench = Bench::of(spec);
     bench.assert_shows("Get the file that reads images");
     bench.assert_hides("Add images as prompts");
+    bench.scroll_and_press("Get FLUX.1 Redux dev…");
+    bench.wait_for("flux1-redux-dev.safetensors|sigclip_vision_patch14_384.safetensors|Download…");
     let mut bench = Bench::of(flux_spec());
     bench.assert_hides("Images as prompts");
     assert!(bench.request().prompt_images.is_empty());

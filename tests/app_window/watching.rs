@@ -32,7 +32,7 @@ fn a_file_from_disk_plays_with_the_same_buttons_as_a_result() {
     let path = play(&mut bench, "walk.mp4", 12);
     bench.labelled("The file walk.mp4");
     bench.assert_shows("48 × 32  ·  12 frames  ·  walk.mp4");
-    bench.press_until("More", "Open folder|Use settings|Save this frame");
+    bench.press_until("More", "Open folder|Use settings|Export");
     bench.press_key(Key::Escape);
     bench.press("Pause");
     bench.press_key(Key::End);
@@ -156,7 +156,8 @@ fn saved_frame_is_written_next_to_its_video_and_its_name_is_shown() {
     bench.until("the frame is there", |bench| {
         bench.has("4 / 6") && bench.app().watch.player.as_ref().unwrap().exact().is_some()
     });
-    bench.press_more_until("Save this frame", "Frame 4 is saved as walk_frame_0004.png");
+    bench.press_more("Export");
+    bench.press_until("Save this frame", "Frame 4 is saved as walk_frame_0004.png");
     let saved = path.with_file_name("walk_frame_0004.png");
     let shown: RgbPixels = (*bench.app().watch.player.as_ref().unwrap().exact().unwrap()).clone();
     assert_eq!(open_rgb(&saved).unwrap(), shown);

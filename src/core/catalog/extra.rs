@@ -4,8 +4,11 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::entry::BUILT_IN;
-use crate::model::ModelFamily;
+use super::details::PartialDefaults;
+use super::entry::{BUILT_IN, CatalogEntry};
+use super::source::DownloadSource;
+use crate::model::{ModelComponent, ModelFamily};
+use crate::naming;
 use crate::units::size_text;
 
 #[derive(Deserialize)]
@@ -46,6 +49,34 @@ impl DownloadableRedux {
         ALL.iter().find(|it| it.family == family)
     }
 
+    /// Its files as an entry that can be downloaded. Their sizes are not known to the byte.
+    fn entry(&self) -> CatalogEntry {
+        let source = |file: &ExtraFile| DownloadSource {
+            component: ModelComponent::ImageEncoder,
+            repository: file.repository.clone(),
+            path: file.name.clone(),
+            folder: file.folder.clone(),
+            name: file.name.clone(),
+            bytes: None,
+            here: None,
+        };
+        CatalogEntry {
+            id: naming::slug(&self.name),
+            name: self.name.clone(),
+            description: "Images as prompts, in addition to the text".to_owned(),
+            licence: self.licence.clone(),
+            family: self.family,
+            variant: String::new(),
+            repository: self.files.first().map(|file| file.repository.clone()),
+            what: "networks that read images as prompts".to_owned(),
+            download_bytes: self.files.iter().map(|file| file.bytes).sum(),
+            sources: self.files.iter().map(source).collect(),
+            transformer_numbers: 0,
+            shape: None,
+            defaults: PartialDefaults::default(),
+        }
+    }
+
     /// File to download if it is not on this disk.
     pub(super) fn to_get(&self) -> String {
         let files = self.files.iter().map(|file| {
@@ -65,6 +96,11 @@ impl DownloadableRedux {
             files.join(" and ")
         )
     }
+}
+
+/// Networks that read images as prompts for the models of a family, as an entry that can be downloaded.
+pub fn image_prompts_entry(family: ModelFamily) -> Option<CatalogEntry> {
+    DownloadableRedux::for_family(family).map(DownloadableRedux::entry)
 }
 
 #[cfg(test)]
@@ -87,6 +123,20 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(DownloadableRedux::for_family(wan::FAMILY).is_none());
+        assert!(image_prompts_entry(wan::FAMILY).is_none());
+        let entry = image_prompts_entry(flux::FAMILY).unwrap();
+        let places = entry
+            .sources
+            .iter()
+            .map(|source| source.place_below("models".as_ref()));
+        let places: Vec<_> = places.collect();
+        assert_eq!(
+            places,
+            [
+                "models/style_models/flux1-redux-dev.safetensors",
+                "models/clip_vision/sigclip_vision_patch14_384.safetensors",
+            ]
+            .map(std::path::PathBuf::from)
+        );
     }
 }

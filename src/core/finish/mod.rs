@@ -11,6 +11,6 @@ pub use form::{
 };
 pub use networks::{
     FoundInterpolator, FoundUpscaler, InstalledNetwork, chosen_interpolator, chosen_upscaler,
-    find_interpolators, find_upscalers,
+    find_interpolators, find_upscalers, read_interpolator, read_upscaler,
 };
 pub use retiming::{FramePlace, FrameRetiming, MAX_FPS, TIMES};

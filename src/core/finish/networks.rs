@@ -1,10 +1,11 @@
 //! Networks for post-processing on this disk: upscalers and RIFE.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::job::{JobError, JobErrorKind};
 pub use crate::library::networks::InstalledNetwork;
 use crate::library::networks::{ListedFolders, NetworkFolders, find};
+use crate::model::CatalogError;
 use crate::networks::{IfnetConfig, UpscalerConfig};
 use crate::settings::{AppPaths, Settings};
 
@@ -56,6 +57,16 @@ pub fn find_upscalers(paths: &AppPaths, settings: &Settings) -> Vec<FoundUpscale
 /// All RIFE networks, sorted by name.
 pub fn find_interpolators(paths: &AppPaths, settings: &Settings) -> Vec<FoundInterpolator> {
     find(IfnetConfig::read, &INTERPOLATORS.files(paths, settings))
+}
+
+/// The upscaler in a file.
+pub fn read_upscaler(path: &Path) -> Result<FoundUpscaler, CatalogError> {
+    InstalledNetwork::read(UpscalerConfig::read, path)
+}
+
+/// The RIFE network in a file.
+pub fn read_interpolator(path: &Path) -> Result<FoundInterpolator, CatalogError> {
+    InstalledNetwork::read(IfnetConfig::read, path)
 }
 
 /// The file of an upscaler by its path or name, else the only one that is found.

@@ -8,6 +8,7 @@ mod colour;
 mod edges;
 mod endings;
 mod error;
+mod export;
 mod ffmpeg_images;
 mod fingerprint;
 mod look;
@@ -33,9 +34,12 @@ pub use alpha::AlphaChannel;
 pub use edges::canny;
 pub use endings::{IMAGE_ENDINGS, VIDEO_ENDINGS, has_image_name, has_video_name};
 pub use error::{MAX_SETTINGS_BYTES, MediaError, MediaErrorKind};
+pub use export::{ExportedVideo, VideoExport};
 pub use fingerprint::{component_fingerprint, image_fingerprint, video_fingerprint};
 pub use look::{describe_media, media_info, video_or_image_info};
-pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_image, open_mask, softened, write_mask};
+pub use mask::{
+    ImageMask, MaskBrush, MaskFilter, PixelArea, mask_of_image, open_mask, softened, write_mask,
+};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
 pub use metadata::{MetadataText, read_settings, read_texts};

@@ -44,6 +44,9 @@ pub(super) struct SoundPacket {
     pub lasts: u32,
 }
 
+/// Sound before a place that a decoder needs to begin there, in seconds.
+#[cfg(feature = "h264")]
+const DECODER_START_SECS: f64 = 0.1;
 /// Notice where a file has several tracks.
 pub(super) const SEVERAL: &str = "Only the first of the sound tracks is kept";
 
@@ -75,6 +78,37 @@ impl SoundTrack {
     #[cfg(feature = "h264")]
     pub(super) fn num_units(&self) -> u64 {
         self.packets.iter().map(|it| u64::from(it.lasts)).sum()
+    }
+
+    /// Keeps what is heard between two times of the video, in seconds; `None` if that is nothing. Packets just before,
+    /// which decoders begin with, stay unheard.
+    #[cfg(feature = "h264")]
+    pub(super) fn cut(mut self, from: f64, to: f64) -> Option<Self> {
+        let scale = f64::from(self.timescale);
+        let units = |secs: f64| ((secs - self.delay_secs).max(0.0) * scale).round() as u64;
+        let rest = self.num_units().saturating_sub(self.skipped);
+        let heard = self.heard.map_or(rest, |heard| heard.min(rest));
+        let (begin, end) = (units(from).min(heard), units(to).min(heard));
+        let (begin, end) = (self.skipped + begin, self.skipped + end);
+        let needed = begin.saturating_sub((scale * DECODER_START_SECS) as u64);
+        let (mut at, mut dropped) = (0, 0);
+        self.packets.retain(|packet| {
+            let start = at;
+            at += u64::from(packet.lasts);
+            if at <= needed {
+                dropped = at;
+            }
+            at > needed && start < end
+        });
+        self.skipped = begin - dropped;
+        self.heard = Some(end - begin);
+        self.delay_secs = (self.delay_secs - from).max(0.0);
+        (begin < end).then_some(self)
+    }
+
+    #[cfg(not(feature = "h264"))]
+    pub(super) fn cut(self, _from: f64, _to: f64) -> Option<Self> {
+        Some(self)
     }
 
     /// Gives the packets one after the other.

@@ -79,6 +79,15 @@ impl FrameStarts {
         (starts.fps(), Some(starts))
     }
 
+    /// Of the frames from `first` to `last`, the first of which starts at 0.
+    #[must_use]
+    pub(super) fn cut(&self, first: usize, last: usize) -> Self {
+        let end = self.0.len() - 1;
+        let (first, last) = (first.min(end), (last + 1).min(end));
+        let starts = &self.0[first..=last.max(first)];
+        Self::from_micros(starts.iter().map(|start| start - starts[0]))
+    }
+
     /// Number of frames, at least 1.
     #[must_use]
     pub fn num_frames(&self) -> usize {

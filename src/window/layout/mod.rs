@@ -59,16 +59,13 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         node.set_label("Safelight");
     });
     let palette = palette(ui);
-    let image = if view.app.watch.is_full && view.app.cx.page == MainPage::Watch {
+    if view.app.watch.is_full && view.app.cx.page == MainPage::Watch {
         let shown = CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| viewer::panel::watch_ui(ui, view));
-        Some(shown.inner)
+        notices::panel::over_ui(ui.ctx(), view, shown.inner);
     } else {
-        whole_ui(ui, view)
-    };
-    if let Some(area) = image {
-        notices::panel::over_ui(ui.ctx(), view, area);
+        whole_ui(ui, view);
     }
     queue::panel::questions_ui(ui.ctx(), view);
     restore::panel::outputs_ui(ui.ctx(), view);
@@ -91,8 +88,8 @@ fn close_menus(ctx: &Context) {
     }
 }
 
-/// Form, pages, memory and the status line; gives the place of the image, where it is seen.
-fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Option<Rect> {
+/// Form, pages, memory and the status line.
+fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     let bar = Frame::new()
         .fill(palette.panel)
@@ -117,12 +114,12 @@ fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Option<Rect> {
         CentralPanel::default()
             .frame(form)
             .show(ui, |ui| create::panel::create_ui(ui, view));
-        return None;
+        return;
     }
     if !is_narrow {
         form_ui(ui, view, form);
     }
-    beside_form_ui(ui, view, bar)
+    beside_form_ui(ui, view, bar);
 }
 
 fn form_ui(ui: &mut Ui, view: &mut UiContext<'_>, frame: Frame) {
@@ -148,15 +145,15 @@ fn form_ui(ui: &mut Ui, view: &mut UiContext<'_>, frame: Frame) {
     }
 }
 
-/// View, with the memory graph below it; returns the rectangle of the image, if it is visible.
-fn beside_form_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) -> Option<Rect> {
+/// View, with the memory graph below it.
+fn beside_form_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) {
     let palette = palette(ui);
     let queue = queue::panel::list::place(ui.available_width(), view);
     view.drawn.queue = queue;
     if queue == PanelPlace::Over {
         notices::panel::below_ui(ui, view);
         queue::panel::list::whole_ui(ui, view);
-        return None;
+        return;
     }
     view.drawn.memory = narrow::memory_place(ui.available_height(), view);
     match view.drawn.memory {
@@ -165,37 +162,35 @@ fn beside_form_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) -> Option<R
         PanelPlace::Over => {
             notices::panel::below_ui(ui, view);
             narrow::memory_page_ui(ui, view, bar);
-            return None;
+            return;
         }
     }
     // Beside what is watched: the memory needs the whole width.
     if queue == PanelPlace::Beside {
         queue::panel::list::panel_ui(ui, view);
     }
-    if view.app.cx.page != MainPage::Watch {
+    if view.app.cx.page == MainPage::Watch {
+        notices::panel::above_ui(ui, view);
+    } else {
         notices::panel::below_ui(ui, view);
     }
-    let shown = CentralPanel::default()
+    CentralPanel::default()
         .frame(
             Frame::new()
                 .fill(palette.stage)
                 .inner_margin(Margin::same(0)),
         )
-        .show(ui, |ui| {
-            match view.app.cx.page {
-                MainPage::Watch => {
-                    viewer::panel::strip::strip_ui(ui, view);
-                    return Some(viewer::panel::watch_ui(ui, view));
-                }
-                MainPage::Models => library::panel::library_ui(ui, view),
-                MainPage::Welcome => library::panel::welcome::welcome_ui(ui, view),
-                MainPage::Mask => mask::panel::mask_ui(ui, view),
-                MainPage::Gallery => gallery::panel::gallery_ui(ui, view),
-                MainPage::Doctor => doctor::panel::doctor_ui(ui, view),
-                MainPage::Downloads => downloads::panel::downloads_ui(ui, view),
-                MainPage::Settings => settings::panel::settings_ui(ui, view),
+        .show(ui, |ui| match view.app.cx.page {
+            MainPage::Watch => {
+                viewer::panel::strip::strip_ui(ui, view);
+                viewer::panel::watch_ui(ui, view);
             }
-            None
+            MainPage::Models => library::panel::library_ui(ui, view),
+            MainPage::Welcome => library::panel::welcome::welcome_ui(ui, view),
+            MainPage::Mask => mask::panel::mask_ui(ui, view),
+            MainPage::Gallery => gallery::panel::gallery_ui(ui, view),
+            MainPage::Doctor => doctor::panel::doctor_ui(ui, view),
+            MainPage::Downloads => downloads::panel::downloads_ui(ui, view),
+            MainPage::Settings => settings::panel::settings_ui(ui, view),
         });
-    shown.inner
 }

@@ -202,10 +202,14 @@ pub struct MaskPanel {
     pub diameter: f32,
     /// The part of the brush's radius over which it fades, in percent.
     pub softness: f32,
+    pub tool: MaskTool,
     pub is_erasing: bool,
     /// Of the overlay, from 0 to 1.
     pub opacity: f32,
-    /// Radius of softening in pixels.
+    /// Index in [`theme::MASK_COLOURS`]; `None` is the first that differs from the image.
+    pub colour: Option<usize>,
+    /// Distance of growing and shrinking, and that of softening, in pixels of the image.
+    pub grow_by: u32,
     pub soften_by: u32,
     /// Points per pixel of the image; `None` fits the whole image.
     pub scale: Option<f32>,
@@ -220,6 +224,8 @@ pub struct ExtendPanel {
     pub request: OutpaintRequest,
     /// Margins of the form from which `request` was set.
     pub known: OutpaintMargins,
+    /// The view was fitted before a drag zoomed it out.
+    pub fits_again: bool,
     pub hovered: Option<ImageEdge>,
     pub dragged: Option<DraggedEdge>,
 }

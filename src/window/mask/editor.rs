@@ -31,9 +31,17 @@ pub struct PaintedMask {
 /// Tasks during which painting is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskTask {
-    Softening,
+    Filtering,
     Extending,
     Keeping,
+}
+
+/// Drawing while the pointer is down.
+struct MaskStroke {
+    tool: MaskTool,
+    erases: bool,
+    /// Last position of the brush, two corners of a rectangle, all places of a lasso.
+    points: Vec<[f32; 2]>,
 }
 
 pub struct MaskEditor {
@@ -45,6 +53,8 @@ pub struct MaskEditor {
     mask_file: Option<PathBuf>,
     width: u32,
     height: u32,
+    /// Mean colour of the image, from which the overlay has to differ.
+    pub mean_rgb: [u8; 3],
     /// True if the image can be outpainted.
     pub can_extend: bool,
     /// The control that gets it, before, and how many of its frames.
@@ -61,8 +71,7 @@ pub struct MaskEditor {
     pub(super) idle_since: Option<f64>,
     /// Mask that the slot had when the editor opened.
     pub(super) mask_before: Option<InputMedia>,
-    /// Last position of the current stroke, and whether it erases.
-    stroke: Option<([f32; 2], bool)>,
+    stroke: Option<MaskStroke>,
     pub(super) waiting: VecDeque<PaintCommand>,
     orders: Sender<PaintCommand>,
     pub(super) said: BackgroundTask<MaskEvent>,
@@ -80,6 +89,7 @@ impl MaskEditor {
             mask_file: opened.mask_file.clone(),
             width: opened.mask.width(),
             height: opened.mask.height(),
+            mean_rgb: opened.levels.mean_rgb(),
             can_extend: false,
             extending: None,
             painted: PaintedMask::default(),
@@ -120,6 +130,25 @@ impl MaskEditor {
 
     pub fn is_painting(&self) -> bool {
         self.stroke.is_some()
+    }
+
+    /// Corners of the outline that is being drawn, in pixels of the image, and whether it erases.
+    pub fn outline(&self) -> Option<(Vec<[f32; 2]>, bool)> {
+        let stroke = self.stroke.as_ref()?;
+        let corners = match (stroke.tool, stroke.points.as_slice()) {
+            (MaskTool::Rectangle, &[[x, y], [to_x, to_y]]) => {
+                vec![[x, y], [to_x, y], [to_x, to_y], [x, to_y]]
+            }
+            (MaskTool::Lasso, points) if points.len() > 1 => points.to_vec(),
+            _ => return None,
+        };
+        Some((corners, stroke.erases))
+    }
+
+    /// Drops the outline that is being drawn. Returns whether there was one.
+    pub(super) fn cancel_outline(&mut self) -> bool {
+        let is_outline = |stroke: &mut MaskStroke| stroke.tool != MaskTool::Brush;
+        self.stroke.take_if(is_outline).is_some()
     }
 
     /// New visible area where this part of the image is shown, at `dots_a_pixel` screen dots per pixel; `None` if it is
@@ -172,24 +201,48 @@ impl MaskEditor {
 
     pub(super) fn run(&mut self, command: &MaskCommand) {
         match *command {
-            MaskCommand::Begin(at, brush) => {
-                self.change(PaintCommand::Begin);
-                self.stroke = Some((at, brush.erases));
-                self.draw(at, at, brush);
-            }
-            MaskCommand::Move(to, brush) => {
-                if let Some((from, erases)) = self.stroke {
-                    self.draw(from, to, MaskBrush { erases, ..brush });
-                    self.stroke = Some((to, erases));
+            MaskCommand::Begin(at, brush, tool) => {
+                self.stroke = Some(MaskStroke {
+                    tool,
+                    erases: brush.erases,
+                    points: vec![at],
+                });
+                if tool == MaskTool::Brush {
+                    self.change(PaintCommand::Begin);
+                    self.draw(at, at, brush);
                 }
             }
-            MaskCommand::End => self.stroke = None,
+            MaskCommand::Move(to, brush) => {
+                let Some(MaskStroke {
+                    tool,
+                    erases,
+                    points,
+                }) = &mut self.stroke
+                else {
+                    return;
+                };
+                match tool {
+                    MaskTool::Lasso => points.push(to),
+                    MaskTool::Rectangle => *points = vec![points[0], to],
+                    MaskTool::Brush => {
+                        let (from, erases) = (std::mem::replace(&mut points[0], to), *erases);
+                        self.draw(from, to, MaskBrush { erases, ..brush });
+                    }
+                }
+            }
+            MaskCommand::End => {
+                if let Some((corners, erases)) = self.outline() {
+                    self.change(PaintCommand::Begin);
+                    self.change(PaintCommand::Outline(corners, erases));
+                }
+                self.stroke = None;
+            }
             MaskCommand::Fill => self.change(PaintCommand::Fill(255)),
             MaskCommand::Clear => self.change(PaintCommand::Fill(0)),
             MaskCommand::Invert => self.change(PaintCommand::Invert),
-            MaskCommand::Soften(by) => {
-                self.busy = Some(MaskTask::Softening);
-                self.change(PaintCommand::Soften(by));
+            MaskCommand::Filter(filter) => {
+                self.busy = Some(MaskTask::Filtering);
+                self.change(PaintCommand::Filter(filter));
             }
             MaskCommand::Extend(outpaint) if self.can_extend => {
                 self.busy = Some(MaskTask::Extending);
@@ -335,7 +388,7 @@ mod tests {
     #[test]
     fn paint_commands_faster_than_the_painter_are_queued_in_order() {
         let (mut editor, taken) = editor();
-        editor.run(&MaskCommand::Begin(at(0.0), BRUSH));
+        editor.run(&MaskCommand::Begin(at(0.0), BRUSH, MaskTool::Brush));
         for x in 1..=300_u16 {
             editor.run(&MaskCommand::Move(at(f32::from(x)), BRUSH));
             // A frame, in which nobody waits for the painter.
@@ -356,7 +409,7 @@ mod tests {
     #[test]
     fn short_moves_are_merged_into_one_stroke_and_reversals_are_kept() {
         let (mut editor, taken) = editor();
-        editor.run(&MaskCommand::Begin(at(0.0), BRUSH));
+        editor.run(&MaskCommand::Begin(at(0.0), BRUSH, MaskTool::Brush));
         for to in [0.01, 0.02, 0.03, 9.0, 0.03, 9.0, 9.01, 9.02] {
             editor.run(&MaskCommand::Move(at(to), BRUSH));
         }

@@ -32,7 +32,7 @@ const MAX_BYTES: usize = 512 << 20;
 enum MaskEvent {
     Opened(Result<Box<MaskEditor>, JobError>),
     Painted(PaintedMask),
-    /// The mask was softened, or its image extended.
+    /// The whole mask was changed, or its image extended.
     Done(Result<(), JobError>),
     Kept(Result<KeptMask, JobError>),
     /// Nothing is painted, so there was nothing to keep.
@@ -102,6 +102,11 @@ pub struct MaskPage {
 impl MaskPage {
     pub fn is_opening(&self) -> bool {
         self.opening.is_busy()
+    }
+
+    pub(super) fn cancel_outline(&mut self) -> bool {
+        let editor = self.editor.as_mut();
+        editor.is_some_and(MaskEditor::cancel_outline)
     }
 
     /// Another image can be opened: none is, and no mask is on its way to its file.

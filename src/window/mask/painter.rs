@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use safelight_core::job;
 use safelight_core::media::{
-    self, ExtendedImage, ImageMask, MaskBrush, OutpaintFill, OutpaintMargins, OutpaintRequest,
-    PixelArea, extend_image, softened,
+    self, ExtendedImage, ImageMask, MaskBrush, MaskFilter, OutpaintFill, OutpaintMargins,
+    OutpaintRequest, PixelArea, extend_image,
 };
 
 use crate::window::background::survived;
@@ -36,9 +36,11 @@ pub(super) enum PaintCommand {
     Begin,
     /// From, to, and with this brush; in pixels of the image.
     Stroke([f32; 2], [f32; 2], MaskBrush),
+    /// Corners in pixels of the image; true erases what is inside.
+    Outline(Vec<[f32; 2]>, bool),
     Fill(u8),
     Invert,
-    Soften(u32),
+    Filter(MaskFilter),
     Extend(OutpaintRequest),
     Undo,
     Redo,
@@ -111,7 +113,7 @@ impl<'a> MaskPainter<'a> {
         if let PaintCommand::Begin
         | PaintCommand::Fill(_)
         | PaintCommand::Invert
-        | PaintCommand::Soften(_) = order
+        | PaintCommand::Filter(_) = order
         {
             self.sizes.undone.clear();
         }
@@ -121,9 +123,10 @@ impl<'a> MaskPainter<'a> {
                 PixelArea::default()
             }
             PaintCommand::Stroke(from, to, brush) => self.mask.stroke(from, to, brush),
+            PaintCommand::Outline(corners, erases) => self.mask.fill_polygon(&corners, erases),
             PaintCommand::Fill(value) => self.mask.fill(value),
             PaintCommand::Invert => self.mask.invert(),
-            PaintCommand::Soften(radius) => self.soften(radius),
+            PaintCommand::Filter(filter) => self.filter(filter),
             PaintCommand::Extend(outpaint) => {
                 let extended = survived(|| self.extend(outpaint));
                 // Its size is known before any other request.
@@ -177,10 +180,9 @@ impl<'a> MaskPainter<'a> {
         is_whole
     }
 
-    fn soften(&mut self, radius: u32) -> PixelArea {
-        let mask = &self.mask;
-        let soft = survived(|| Ok(softened(mask.width(), mask.height(), mask.values(), radius)));
-        let touched = soft.map(|values| self.mask.replace(&values));
+    fn filter(&mut self, filter: MaskFilter) -> PixelArea {
+        let values = survived(|| Ok(self.mask.filtered(filter)));
+        let touched = values.map(|values| self.mask.replace(&values));
         let area = touched.as_ref().copied().unwrap_or_default();
         self.postbox.post(MaskEvent::Done(touched.map(drop)));
         area

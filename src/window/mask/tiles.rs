@@ -33,6 +33,14 @@ impl ImagePyramid {
         Ok(Self(levels))
     }
 
+    /// Mean colour, from the coarsest level.
+    pub(super) fn mean_rgb(&self) -> [u8; 3] {
+        let rgb = self.0.last().map_or(&[][..], |level| &level.rgb);
+        let count = (rgb.len() / 3).max(1) as u64;
+        let sum = |channel| rgb.iter().skip(channel).step_by(3).map(|it| u64::from(*it));
+        [0, 1, 2].map(|channel| (sum(channel).sum::<u64>() / count) as u8)
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.0.iter().map(|level| level.rgb.len()).sum()
     }

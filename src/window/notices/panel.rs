@@ -1,6 +1,7 @@
 //! Notices as cards: a sentence, advice, buttons, and details to copy.
 //!
-//! They cover only the image. Elsewhere they have separate space, so that they cover no control.
+//! They have separate space, so that they cover no control and no image: above the image, whose controls stay where they
+//! are, and below other pages. Only in full screen they cover it.
 
 use egui::{Area, Order};
 
@@ -31,6 +32,14 @@ pub(crate) fn over_ui(ctx: &Context, view: &mut UiContext<'_>, area: Rect) {
 }
 
 pub(crate) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    apart_ui(ui, view, Panel::bottom("notices"));
+}
+
+pub(crate) fn above_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    apart_ui(ui, view, Panel::top("notices"));
+}
+
+fn apart_ui(ui: &mut Ui, view: &mut UiContext<'_>, panel: Panel) {
     if view.app.cx.notices.all().is_empty() {
         return;
     }
@@ -38,12 +47,9 @@ pub(crate) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let frame = Frame::new()
         .fill(palette(ui).stage)
         .inner_margin(Margin::from(vec2(MARGIN, theme::SMALL_GAP)));
-    Panel::bottom("notices")
-        .frame(frame)
-        .resizable(false)
-        .show(ui, |ui| {
-            scrolled_ui(ui, view, height);
-        });
+    panel.frame(frame).resizable(false).show(ui, |ui| {
+        scrolled_ui(ui, view, height);
+    });
 }
 
 fn scrolled_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {

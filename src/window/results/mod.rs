@@ -5,13 +5,15 @@
 
 pub mod panel;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use safelight_core::finish::{
     FoundInterpolator, FoundUpscaler, InstalledNetwork, PostprocessForm, PostprocessOptions,
-    TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
+    TargetSize, ending_of, find_interpolators, find_upscalers, look_at, read_interpolator,
+    read_upscaler,
 };
 use safelight_core::job::{DtypeChoice, PostprocessRequest};
+use safelight_core::model::{CatalogError, advice_for};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
 use crate::window::commands::PostprocessAction;
@@ -24,6 +26,8 @@ pub struct NetworkChoice<C> {
     pub found: Vec<InstalledNetwork<C>>,
     /// The one that was chosen; the first where none was, or it is gone.
     chosen: Option<PathBuf>,
+    /// Chosen from files outside of the searched folders.
+    picked: Vec<InstalledNetwork<C>>,
 }
 
 impl<C> Default for NetworkChoice<C> {
@@ -31,7 +35,29 @@ impl<C> Default for NetworkChoice<C> {
         Self {
             found: Vec::new(),
             chosen: None,
+            picked: Vec::new(),
         }
+    }
+}
+
+impl<C: Clone> NetworkChoice<C> {
+    fn take_found(&mut self, found: Vec<InstalledNetwork<C>>) {
+        self.found = found;
+        for picked in &self.picked {
+            if self.found.iter().all(|it| it.path != picked.path) {
+                self.found.push(picked.clone());
+            }
+        }
+    }
+
+    /// Uses a network from a file; returns its path.
+    fn take_picked(&mut self, network: InstalledNetwork<C>) -> PathBuf {
+        let path = network.path.clone();
+        self.chosen = Some(path.clone());
+        self.picked.push(network);
+        let found = std::mem::take(&mut self.found);
+        self.take_found(found);
+        path
     }
 }
 
@@ -53,6 +79,12 @@ pub struct PostprocessState {
     has_looked: bool,
     looking: BackgroundTask<(Vec<FoundUpscaler>, Vec<FoundInterpolator>)>,
     checking: BackgroundTask<Result<PostprocessRequest, JobError>>,
+    picking: BackgroundTask<Option<Result<PickedNetwork, CatalogError>>>,
+}
+
+enum PickedNetwork {
+    Upscaler(FoundUpscaler),
+    Interpolator(FoundInterpolator),
 }
 
 impl PostprocessState {
@@ -62,6 +94,23 @@ impl PostprocessState {
             FinishCommand::UseUpscaler(path) => self.upscalers.chosen = Some(path),
             FinishCommand::UseInterpolator(path) => self.interpolators.chosen = Some(path),
             FinishCommand::Make(source, finish) => self.make(source, finish, cx),
+            FinishCommand::Pick(finish) => {
+                self.picking = cx.background.ask(move || {
+                    let dialog = rfd::FileDialog::new()
+                        .set_title("Choose the network")
+                        .add_filter("Networks", &["safetensors"])
+                        .add_filter("All files", &["*"]);
+                    let path = dialog.pick_file()?;
+                    Some(match finish {
+                        PostprocessAction::Upscale(_) => {
+                            read_upscaler(&path).map(PickedNetwork::Upscaler)
+                        }
+                        PostprocessAction::Frames(_) => {
+                            read_interpolator(&path).map(PickedNetwork::Interpolator)
+                        }
+                    })
+                });
+            }
         }
     }
 
@@ -71,14 +120,17 @@ impl PostprocessState {
             PostprocessAction::Frames(_) => self.interpolators.chosen().map(|it| it.path.clone()),
         };
         let Some(network) = network else {
-            return cx.notices.show(match finish {
-                PostprocessAction::Upscale(_) => {
-                    UserNotice::warning("there is no upscaler yet", NO_UPSCALER)
-                }
-                PostprocessAction::Frames(_) => {
-                    UserNotice::warning("there is no RIFE model yet", NO_RIFE)
-                }
-            });
+            let (missing, get) = match finish {
+                PostprocessAction::Upscale(_) => ("there is no upscaler yet", NO_UPSCALER),
+                PostprocessAction::Frames(_) => ("there is no RIFE model yet", NO_RIFE),
+            };
+            let pick = NoticeAction {
+                label: "From a file…",
+                explanation: "Choose a .safetensors file of it on this computer",
+                command: FinishCommand::Pick(finish).into(),
+            };
+            let notice = UserNotice::warning(missing, get).with(vec![pick]);
+            return cx.notices.show(notice);
         };
         let choice = PostprocessChoice {
             source,
@@ -105,8 +157,31 @@ impl PostprocessState {
             self.looking = looking.unwrap_or_default();
         }
         if let Some((upscalers, interpolators)) = self.looking.take() {
-            self.upscalers.found = upscalers;
-            self.interpolators.found = interpolators;
+            self.upscalers.take_found(upscalers);
+            self.interpolators.take_found(interpolators);
+        }
+        if let Some(Some(picked)) = self.picking.take() {
+            let path = picked.map(|picked| match picked {
+                PickedNetwork::Upscaler(network) => self.upscalers.take_picked(network),
+                PickedNetwork::Interpolator(network) => self.interpolators.take_picked(network),
+            });
+            match path {
+                Ok(path) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+                    let notice = UserNotice::info(
+                        format!("{name} is used until Safelight is closed"),
+                        "Add its folder to have it at every start",
+                    );
+                    let add = NoticeAction::add_folder(folder);
+                    cx.notices.show(notice.with(vec![add]));
+                }
+                Err(err) => {
+                    let err =
+                        JobError::from_error(JobErrorKind::BadModel, &err).advise(advice_for(&err));
+                    cx.notify(NoticeSeverity::Error, err);
+                }
+            }
         }
         match self.checking.take() {
             None => {}

@@ -66,6 +66,29 @@ impl ResultViewer {
                     playhead.show(index);
                 }
             }
+            PlayerCommand::Trim(first, last) => {
+                if let Some(playhead) = self.trimmed_mut() {
+                    playhead.trim(first, last);
+                }
+            }
+            PlayerCommand::TrimHere(is_first) => {
+                if let Some(playhead) = self.trimmed_mut() {
+                    let index = Some(playhead.index());
+                    let (first, last) = if is_first {
+                        (index, None)
+                    } else {
+                        (None, index)
+                    };
+                    playhead.trim(first, last);
+                }
+            }
+            PlayerCommand::ResetTrim => {
+                if let Some(playhead) = self.trimmed_mut() {
+                    playhead.reset_trim();
+                }
+            }
+            PlayerCommand::Export(format) => self.export(format, cx),
+            PlayerCommand::CancelExport => self.exporting.stop(),
             PlayerCommand::UseSettingsOf(id) => {
                 if let Some(request) = self.request_of(id, queue) {
                     cx.push(InputsCommand::TakeOver(Box::new(request)));
@@ -127,6 +150,7 @@ impl ResultViewer {
                     cx.push(InputsCommand::Take(slot, frame.image, folder));
                 }
             }
+            PlayerCommand::UseEnd(slot, is_last) => self.use_end(slot, is_last, cx),
             PlayerCommand::Delete => {
                 if let Some(media) = self.media() {
                     cx.push(GalleryCommand::Trash(
@@ -204,6 +228,7 @@ impl ResultViewer {
         while let Some(saved) = self.saving.take() {
             tell(saved, cx);
         }
+        self.poll_export(cx);
     }
 
     /// Extends a finished video, or makes the image that is shown the start image.
@@ -284,6 +309,10 @@ fn is_of_frame(command: &PlayerCommand) -> bool {
             | PlayerCommand::SaveFrame
             | PlayerCommand::CopyFrame
             | PlayerCommand::UseFrame(_)
+            | PlayerCommand::UseEnd(..)
+            | PlayerCommand::Trim(..)
+            | PlayerCommand::TrimHere(_)
+            | PlayerCommand::Export(_)
             | PlayerCommand::Zoom(_)
             | PlayerCommand::OwnSize
     )

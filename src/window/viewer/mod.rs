@@ -5,6 +5,7 @@
 pub(super) mod commands;
 pub mod compare;
 pub mod differences;
+mod export;
 mod media;
 pub mod panel;
 pub mod playhead;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use egui::ViewportCommand;
 use safelight_core::job::Video;
+use safelight_core::media::{ExportedVideo, VideoExport};
 
 use compare::ResultComparison;
 use media::OpenedFile;
@@ -69,6 +71,11 @@ pub struct ResultViewer {
     before_compare: ViewerMode,
     /// Number of a saved frame, from 1, and its file.
     saving: BackgroundTask<Result<(usize, PathBuf), MediaError>>,
+    /// Progress as numbers of frames: so far, and of all.
+    pub exporting: LongTask<(usize, usize), Result<Option<ExportedVideo>, MediaError>>,
+    asking: BackgroundTask<Option<VideoExport>>,
+    /// A first or last frame that is being read, and the slot that gets it.
+    reading_end: BackgroundTask<Result<(InputSlot, RgbPixels, PathBuf), MediaError>>,
 }
 
 struct OpeningMedia {

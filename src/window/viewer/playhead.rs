@@ -71,6 +71,8 @@ pub struct PlaybackPosition {
     /// Of the frames where they are uneven.
     starts: Option<FrameStarts>,
     index: usize,
+    /// First and last frame that play; all when absent.
+    trim: Option<(usize, usize)>,
     is_playing: bool,
     is_backward: bool,
     playback: PlaybackOptions,
@@ -162,13 +164,37 @@ impl PlaybackPosition {
         }
     }
 
-    /// Plays or pauses; from the end of a video that is played once it begins anew.
+    /// First and last frame that play.
+    pub fn range(&self) -> (usize, usize) {
+        self.trim.unwrap_or((0, self.len.saturating_sub(1)))
+    }
+
+    pub fn is_trimmed(&self) -> bool {
+        self.trim.is_some()
+    }
+
+    /// Frames that play from now on. An end that passes the other takes it along.
+    pub fn trim(&mut self, first: Option<usize>, last: Option<usize>) {
+        let end = self.len.saturating_sub(1);
+        let (before, after) = self.range();
+        let first = first.unwrap_or_else(|| before.min(last.unwrap_or(before)));
+        let last = last.unwrap_or_else(|| after.max(first)).min(end);
+        let trim = (first.min(last), last);
+        self.trim = (trim != (0, end)).then_some(trim);
+    }
+
+    pub fn reset_trim(&mut self) {
+        self.trim = None;
+    }
+
+    /// Plays or pauses; outside of the frames that play, and at the end of a video that is played once, it begins anew.
     pub fn toggle(&mut self) {
         self.is_playing = !self.is_playing && self.len > 1;
         self.due_secs = None;
-        if self.is_playing && self.playback.repeat == RepeatMode::Off && self.index + 1 >= self.len
-        {
-            self.index = 0;
+        let (first, last) = self.range();
+        let is_over = self.playback.repeat == RepeatMode::Off && self.index >= last;
+        if self.is_playing && (is_over || !(first..=last).contains(&self.index)) {
+            self.index = first;
         }
     }
 
@@ -223,11 +249,11 @@ impl PlaybackPosition {
     }
 
     fn advance(&mut self) {
-        let last = self.len.saturating_sub(1);
+        let (first, last) = self.range();
         match self.playback.repeat {
             RepeatMode::Loop => {
-                self.index = if self.index >= last {
-                    0
+                self.index = if self.index >= last || self.index < first {
+                    first
                 } else {
                     self.index + 1
                 }
@@ -237,13 +263,13 @@ impl PlaybackPosition {
             RepeatMode::PingPong => {
                 if self.index >= last {
                     self.is_backward = true;
-                } else if self.index == 0 {
+                } else if self.index <= first {
                     self.is_backward = false;
                 }
                 self.index = if self.is_backward {
-                    self.index.saturating_sub(1)
+                    self.index.saturating_sub(1).max(first)
                 } else {
-                    (self.index + 1).min(last)
+                    (self.index + 1).clamp(first, last)
                 };
             }
         }
@@ -338,5 +364,38 @@ mod tests {
         // A file that ends earlier than its header says.
         playhead.grow(10, 0);
         assert_eq!(playhead.index(), 9);
+    }
+
+    #[test]
+    fn a_trimmed_video_repeats_its_range_in_every_mode() {
+        for (repeat, expected) in [
+            (RepeatMode::Loop, [3, 4, 5, 3, 4]),
+            (RepeatMode::PingPong, [3, 4, 5, 4, 3]),
+            (RepeatMode::Off, [3, 4, 5, 5, 5]),
+        ] {
+            let mut playhead = with(10, repeat, 1.0);
+            playhead.trim(Some(3), Some(5));
+            playhead.show(9);
+            playhead.toggle();
+            assert_eq!(playhead.index(), 3, "{repeat:?}");
+            let seen = frames(&mut playhead, 4);
+            assert_eq!(seen, expected[1..], "{repeat:?}");
+        }
+    }
+
+    #[test]
+    fn ends_of_a_trim_that_pass_each_other_move_together_and_all_frames_are_no_trim() {
+        let mut playhead = with(10, RepeatMode::Loop, 1.0);
+        for (first, last, expected) in [
+            (Some(4), None, (4, 9)),
+            (None, Some(2), (2, 2)),
+            (Some(7), None, (7, 7)),
+            (None, Some(99), (7, 9)),
+            (Some(0), None, (0, 9)),
+        ] {
+            playhead.trim(first, last);
+            assert_eq!(playhead.range(), expected);
+        }
+        assert!(!playhead.is_trimmed());
     }
 }

@@ -88,10 +88,6 @@ pub const CHECK_NAME_WIDTH: f32 = 104.0;
 pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
-/// Width of a slider among the tools of the mask.
-pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
-/// Of such a slider with its name and its value.
-pub const TOOL_WIDTH: f32 = 228.0;
 /// Width below which the model search gets a separate row.
 pub const SEARCH_BESIDE_WIDTH: f32 = 620.0;
 pub const MODELS_WIDTH: f32 = 380.0;
@@ -167,6 +163,9 @@ pub const FULL_BAR_WIDTH: f32 = 960.0;
 /// Width below which the player's slider gets a separate row.
 pub const POSITION_MIN_WIDTH: f32 = 148.0;
 pub const SPEED_WIDTH: f32 = 64.0;
+/// Of the handles that trim a video.
+pub const TRIM_WIDTH: f32 = 7.0;
+pub const TRIM_HEIGHT: f32 = 9.0;
 /// As wide as a hand finds the line between two images.
 pub const DIVIDER_GRIP: f32 = 16.0;
 pub const RADIUS: u8 = 6;
@@ -258,6 +257,14 @@ const DAYLIGHT: ThemeColors = ThemeColors {
     cache: rgb(0x2f_6b80),
     available: rgb(0x48_7638),
 };
+
+/// Colours of the overlay that shows a mask, one of which differs from any image.
+pub const MASK_COLOURS: [(Color32, &str); 4] = [
+    (rgb(0xf0_4a2e), "Red"),
+    (rgb(0x2f_d05f), "Green"),
+    (rgb(0x2f_7dff), "Blue"),
+    (rgb(0xff_d52e), "Yellow"),
+];
 
 pub fn palette(visuals: &Visuals) -> &'static ThemeColors {
     if visuals.dark_mode {

@@ -1,17 +1,20 @@
 //! A mask that is painted: how much of each pixel of an image is made anew, with undo.
 //!
-//! Strokes, fills and soft edges on plain grey pixels. Every change says which rectangle it touched, so that whoever
+//! Strokes, outlines, fills, growing and soft edges on plain grey pixels. Every change says which rectangle it touched, so that whoever
 //! shows the mask renews no more than that. Draws no brush and knows no window.
 
 mod capsule;
 mod files;
 mod history;
+mod polygon;
 #[cfg(test)]
 mod tests;
 
 use capsule::BrushCapsule;
 pub use files::{mask_of_image, open_mask, write_mask};
 use history::MaskHistory;
+use polygon::covered_row;
+use safelight_loops::grow::grown;
 pub use safelight_loops::soften::softened;
 
 /// A rectangle of pixels: from inclusive, to exclusive.
@@ -89,6 +92,15 @@ impl MaskBrush {
         let part = ((self.radius + 0.5 - distance) / self.fade()).clamp(0.0, 1.0);
         part * part * (3.0 - 2.0 * part)
     }
+}
+
+/// Change of a whole mask by a number of pixels. Takes seconds for the largest ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskFilter {
+    /// Softens all edges over this distance to each side.
+    Feather(u32),
+    Grow(u32),
+    Shrink(u32),
 }
 
 /// A mask of an image's size: 255 is made anew, 0 stays.
@@ -184,7 +196,7 @@ impl ImageMask {
 
     /// Draws the brush from one point to another, in pixels of the image.
     pub fn stroke(&mut self, from: [f32; 2], to: [f32; 2], brush: MaskBrush) -> PixelArea {
-        let area = self.reach(from, to, brush);
+        let area = self.reach(from, to, brush.radius);
         if area.is_empty() {
             return area;
         }
@@ -228,17 +240,58 @@ impl ImageMask {
         area
     }
 
-    /// The rectangle that a stroke can touch.
-    fn reach(&self, from: [f32; 2], to: [f32; 2], brush: MaskBrush) -> PixelArea {
+    /// Paints or erases all that an outline surrounds, also where it crosses itself. Corners are in pixels of the image.
+    pub fn fill_polygon(&mut self, corners: &[[f32; 2]], erases: bool) -> PixelArea {
+        let areas = corners
+            .iter()
+            .map(|corner| self.reach(*corner, *corner, 0.0));
+        let area = areas.fold(PixelArea::default(), PixelArea::around);
+        if area.is_empty() {
+            return area;
+        }
+        self.history
+            .keep(area, self.width, self.height, &self.values);
+        let columns = area.left as usize..area.right as usize;
+        for y in area.top..area.bottom {
+            let covered = covered_row(corners, y, columns.clone());
+            let row = &mut self.values[y as usize * self.width as usize..][columns.clone()];
+            for (value, covered) in row.iter_mut().zip(covered) {
+                let covered = (covered.min(1.0) * 255.0).round() as u8;
+                *value = if erases {
+                    (*value).min(255 - covered)
+                } else {
+                    (*value).max(covered)
+                };
+            }
+        }
+        area
+    }
+
+    /// Values after a filter, row by row.
+    pub fn filtered(&self, filter: MaskFilter) -> Vec<u8> {
+        let (width, height, values) = (self.width, self.height, &self.values);
+        match filter {
+            MaskFilter::Feather(radius) => softened(width, height, values, radius),
+            MaskFilter::Grow(radius) => grown(width, height, values, radius),
+            MaskFilter::Shrink(radius) => {
+                let inverse = |values: &[u8]| values.iter().map(|value| 255 - value).collect();
+                let unpainted: Vec<u8> = inverse(values);
+                inverse(&grown(width, height, &unpainted, radius))
+            }
+        }
+    }
+
+    /// The rectangle that a stroke can touch; empty where numbers are not finite or too large.
+    fn reach(&self, from: [f32; 2], to: [f32; 2], radius: f32) -> PixelArea {
         // Strokes do not go farther, and numbers are too coarse.
         const FARTHEST: f32 = 1e6;
         let is_sound = from.iter().chain(&to).all(|value| value.abs() < FARTHEST)
-            && brush.radius.is_finite()
-            && brush.radius > 0.0;
+            && radius.is_finite()
+            && radius >= 0.0;
         if !is_sound {
             return PixelArea::default();
         }
-        let margin = brush.radius + 1.5;
+        let margin = radius + 1.5;
         let low = |axis: usize| (from[axis].min(to[axis]) - margin).floor().max(0.0) as u32;
         let high = |axis: usize| (from[axis].max(to[axis]) + margin).ceil().max(0.0) as u32;
         PixelArea {

@@ -188,3 +188,65 @@ fn a_mask_comes_back_from_its_file_and_from_images_of_other_sizes() {
     let stretched = open_mask(&path, 64, 48).unwrap();
     assert_eq!((stretched.value(5, 10), stretched.value(60, 10)), (255, 0));
 }
+
+#[test]
+fn an_outline_covers_what_it_surrounds_with_smooth_edges_and_erases_it_too() {
+    let mut mask = ImageMask::new(60, 40);
+    let rectangle = [[10.5, 5.0], [30.0, 5.0], [30.0, 20.0], [10.5, 20.0]];
+    mask.begin_step();
+    let touched = mask.fill_polygon(&rectangle, false);
+    assert!(touched.right <= 33 && touched.bottom <= 23, "{touched:?}");
+    let row: Vec<u8> = (8..33).map(|x| mask.value(x, 10)).collect();
+    assert_eq!(row[..4], [0, 0, 128, 255]);
+    assert_eq!(row[20..], [255, 255, 0, 0, 0]);
+    assert_eq!((mask.value(20, 4), mask.value(20, 20)), (0, 0));
+    // Two loops in one direction: also the part in both is covered.
+    let crossing = [
+        [2.0, 2.0],
+        [58.0, 2.0],
+        [58.0, 38.0],
+        [2.0, 38.0],
+        [2.0, 2.0],
+    ];
+    let crossing = [crossing, crossing].concat();
+    mask.begin_step();
+    mask.fill_polygon(&crossing, true);
+    assert!(mask.values().iter().all(|value| *value == 0));
+    mask.undo();
+    assert_eq!(mask.value(20, 10), 255);
+    // Places far beyond the edges and numbers that are none do no harm.
+    for x in [f32::NAN, 1e30, -500.0] {
+        mask.fill_polygon(&[[x, x], [70.0, x], [20.0, 900.0]], false);
+    }
+    assert!(mask.fill_polygon(&[], false).is_empty());
+}
+
+#[test]
+fn a_grown_mask_reaches_as_far_to_all_sides_and_shrinking_takes_that_back() {
+    for radius in [1, 2, 3, 7, 20, 60] {
+        let mut mask = ImageMask::new(201, 161);
+        mask.fill_polygon(
+            &[[100.0, 80.0], [101.0, 80.0], [101.0, 81.0], [100.0, 81.0]],
+            false,
+        );
+        mask.replace(&mask.filtered(MaskFilter::Grow(radius)));
+        for (x, y) in (0..201_u32).flat_map(|x| (0..161_u32).map(move |y| (x, y))) {
+            let (dx, dy) = (x.abs_diff(100) as f32, y.abs_diff(80) as f32);
+            let (away, most) = (dx.hypot(dy), radius as f32);
+            let value = mask.value(x, y);
+            if dx.max(dy) > most || away > 1.5 * most {
+                assert_eq!(value, 0, "{x}, {y} by {radius}");
+            } else if away <= 0.92 * most - 1.0 || dx.min(dy) == 0.0 {
+                assert_eq!(value, 255, "{x}, {y} by {radius}");
+            }
+        }
+        mask.replace(&mask.filtered(MaskFilter::Shrink(radius)));
+        let painted = mask.values().iter().filter(|value| **value > 0).count();
+        assert_eq!((painted, mask.value(100, 80)), (1, 255), "by {radius}");
+    }
+    // The border of the image is no edge of the mask.
+    let mut mask = ImageMask::new(30, 3);
+    mask.fill(255);
+    assert_eq!(mask.filtered(MaskFilter::Shrink(5)), mask.values());
+    assert_eq!(ImageMask::new(1, 1).filtered(MaskFilter::Grow(3)), [0]);
+}

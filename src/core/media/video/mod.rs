@@ -25,7 +25,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use super::place::{self, AtomicFile, AtomicFiles};
-use super::{AlphaChannel, HAS_H264, MediaError, RgbPixels};
+use super::{AlphaChannel, HAS_H264, MediaError, RgbPixels, SoundTrack};
 use crate::enum_macros::named;
 use crate::naming::{self, numbered_path};
 
@@ -252,21 +252,37 @@ impl VideoWriter {
     }
 
     /// Writes what is left, gives the file its name, and tells which files there are now.
-    pub fn finish(mut self) -> Result<Vec<PathBuf>, MediaError> {
+    pub fn finish(self) -> Result<Vec<PathBuf>, MediaError> {
+        self.finish_with(None)
+    }
+
+    /// Like [`finish`](Self::finish), with the sound of an MP4, as [`sound_for`](crate::media::sound_for) finds it.
+    pub fn finish_with(mut self, sound: Option<&SoundTrack>) -> Result<Vec<PathBuf>, MediaError> {
         let Some(started) = self.started.take() else {
             return Err(MediaError::no_frames(&self.path));
         };
         let settings = self.options.settings.as_deref();
         let parts = match started.encoder {
             #[cfg(feature = "h264")]
-            VideoEncoder::Mp4(mp4) => mp4.finish(settings).map(Vec::from),
+            VideoEncoder::Mp4(mp4) => mp4.finish(settings, sound).map(Vec::from),
             VideoEncoder::Gif(gif) => gif.finish().map(|bytes| vec![bytes]),
             VideoEncoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
             VideoEncoder::Stills(files) => return self.name_files(files),
         };
         let mut file = AtomicFile::new(&self.path)?;
-        for part in parts.map_err(|detail| self.failed(detail))? {
-            file.write(&part)?;
+        for (index, part) in parts
+            .map_err(|detail| self.failed(detail))?
+            .iter()
+            .enumerate()
+        {
+            #[cfg(feature = "h264")]
+            if let Some(sound) = sound.filter(|_| index == 1) {
+                // Between the header and the frames.
+                sound.copy(&mut |packet| file.write(packet))?;
+            }
+            #[cfg(not(feature = "h264"))]
+            let _ = (index, sound);
+            file.write(part)?;
         }
         named(file, &self.path, self.options.keeps_others)
     }

@@ -37,15 +37,19 @@ impl Mp4Writer {
         self.h264.push(&planes)
     }
 
-    /// The file in two parts: everything up to the frames, and the frames.
-    pub fn finish(self, settings: Option<&str>) -> Result<[Vec<u8>; 2], String> {
+    /// The file in two parts: everything up to the packets of the sound, if any, and the frames.
+    pub fn finish(
+        self,
+        settings: Option<&str>,
+        sound: Option<&SoundTrack>,
+    ) -> Result<[Vec<u8>; 2], String> {
         let (size, times) = ((self.width, self.height), self.times.clone());
         let (coded, frames) = self.into_coded();
         let head = Mp4Boxes {
             coded: &coded,
             size,
             times,
-            sound: None,
+            sound,
         };
         Ok([head.before_frames(settings)?, frames])
     }

@@ -1,5 +1,6 @@
 //! Reference images and image prompts in a row: added, removed and reordered.
 
+use safelight_core::catalog::image_prompts_entry;
 use safelight_core::job::PROMPT_STRENGTHS;
 
 use crate::window::inputs::panel::slot::{drop_target, thumb_ui};
@@ -33,6 +34,17 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSl
     });
     if let Some(missing) = missing {
         field_hint(ui, &missing);
+        let entry = view
+            .model()
+            .and_then(|spec| image_prompts_entry(spec.family));
+        if let Some(entry) = entry {
+            let button = ui.button(format!("Get {}…", entry.name));
+            let button = button.on_hover_text("Show its files and its licence, and download them");
+            if button.clicked() {
+                view.push(FetchCommand::Offer(Box::new(entry)));
+                view.push(AppCommand::Show(MainPage::Downloads));
+            }
+        }
         return;
     }
     let row = ui.horizontal_wrapped(|ui| {

@@ -5,13 +5,15 @@ use egui::{MouseWheelUnit, PointerButton};
 use crate::window::layout::prelude::*;
 use crate::window::layout::view::MaskPanel;
 use crate::window::mask::MaskEditor;
-use crate::window::mask::panel::extend::{draw_edges, edges_ui};
+use crate::window::mask::panel::extend::{MAX_ROOM, draw_edges, edges_ui};
 
 /// Maximum zoom in points per pixel.
 const MAX_SCALE: f32 = 24.0;
-/// Distance from the border of the canvas at which a dragged edge zooms out, in points.
-const BORDER: f32 = 6.0;
+/// Distance from the border of the canvas at which a dragged edge zooms out, in points: more than a fitted image leaves.
+const BORDER: f32 = 24.0;
 const BORDER_SECS: f64 = 0.4;
+/// Part of the scale that is lost in a second.
+const ZOOM_OUT: f32 = 1.5;
 
 #[derive(Clone, Copy)]
 pub(super) struct ImagePlacement {
@@ -44,12 +46,17 @@ fn fit_scale(size: Vec2, area: Rect) -> f32 {
     (room / size.max(Vec2::splat(1.0))).min_elem().min(8.0)
 }
 
-pub(super) fn canvas_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
+pub(super) fn canvas_ui(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    editor: &MaskEditor,
+    has_keys: bool,
+) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
     response
         .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the image"));
-    if !view.app.palette.is_covered(ui.ctx()) {
+    if has_keys {
         keys(ui, view);
     }
     zoom_and_pan(ui, &mut view.panels.mask, editor.size(), area, &response);
@@ -95,7 +102,8 @@ fn zoom_and_pan(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response
         panel.resize_brush(wheel.clamp(-8.0, 8.0));
     }
     if zoom != 1.0 && zoom.is_finite() {
-        zoom_to(panel, size, area, pointer, zoom);
+        let least = fit_scale(size, area).min(1.0) / 2.0;
+        zoom_to(panel, size, area, pointer, zoom, least);
     }
 }
 
@@ -114,7 +122,9 @@ fn zoom_out_at_border(
     let (Some(pointer), now, secs) = input else {
         return before;
     };
-    if area.shrink(BORDER).contains(pointer) {
+    // Held where it was, it stays.
+    let is_pulled = held.room > held.at;
+    if area.shrink(BORDER).contains(pointer) || !is_pulled {
         held.at_border_since = None;
         return before;
     }
@@ -123,14 +133,18 @@ fn zoom_out_at_border(
         return before;
     }
     held.move_to(before.to_image(pointer));
-    zoom_to(panel, size, area, area.center(), 1.0 - secs.min(0.1));
+    let room = held.side.outwards().abs() * MAX_ROOM as f32;
+    panel.extend.fits_again |= panel.scale.is_none();
+    let least = fit_scale(size + 2.0 * room, area);
+    let zoom = 1.0 - ZOOM_OUT * secs.min(0.1);
+    zoom_to(panel, size, area, area.center(), zoom, least);
     ImagePlacement::in_area(panel, size, area)
 }
 
 /// Zooms so that what is under the pointer stays there.
-fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f32) {
+fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f32, least: f32) {
     let before = ImagePlacement::in_area(panel, size, area);
-    let scale = (before.scale * zoom).clamp(fit_scale(size, area).min(1.0) / 2.0, MAX_SCALE);
+    let scale = (before.scale * zoom).clamp(least.min(before.scale), MAX_SCALE);
     let [x, y] = before.to_image(pointer);
     panel.scale = Some(scale);
     panel.offset = pointer - area.center() + (size / 2.0 - vec2(x, y)) * scale;
@@ -160,6 +174,7 @@ fn paint(
         (input.events.clone(), held, place)
     });
     let panel = &view.panels.mask;
+    let tool = panel.tool;
     let brush_of = |button| panel.brush(panel.is_erasing || button == PointerButton::Secondary);
     let mut commands = Vec::new();
     let mut down = was_painting.then(|| held.unwrap_or(PointerButton::Primary));
@@ -177,7 +192,11 @@ fn paint(
                 },
                 None,
             ) if buttons.contains(&button) && response.rect.contains(pos) => {
-                commands.push(MaskCommand::Begin(lie.to_image(pos), brush_of(button)));
+                commands.push(MaskCommand::Begin(
+                    lie.to_image(pos),
+                    brush_of(button),
+                    tool,
+                ));
                 down = Some(button);
             }
             (
@@ -199,7 +218,7 @@ fn paint(
     match (down, held, place) {
         // The editor was busy and is free now, and the button has been down since.
         (None, Some(button), Some(at)) if commands.is_empty() && is_held => {
-            commands.push(MaskCommand::Begin(lie.to_image(at), brush_of(button)));
+            commands.push(MaskCommand::Begin(lie.to_image(at), brush_of(button), tool));
         }
         // The window was left with the button down.
         (Some(_), None, _) => commands.push(MaskCommand::End),
@@ -221,7 +240,9 @@ fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacem
     let dots = lie.scale * ui.ctx().pixels_per_point();
     let painter = ui.painter().with_clip_rect(visible);
     let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
-    let tint = palette(ui).accent.gamma_multiply(view.panels.mask.opacity);
+    let panel = &view.panels.mask;
+    let (colour, _) = theme::MASK_COLOURS[panel.colour_of(editor.mean_rgb)];
+    let tint = colour.gamma_multiply(panel.opacity);
     if let Some(tiles) = editor.changed_view(seen, dots) {
         view.set(|app| {
             if let Some(editor) = &mut app.masking.editor {
@@ -234,6 +255,26 @@ fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacem
         painter.image(tile.image.id(), rect, uv, Color32::WHITE);
         painter.image(tile.mask.id(), rect, uv, tint);
     }
+    if let Some((corners, erases)) = editor.outline() {
+        let corner = |at: [f32; 2]| lie.origin + Vec2::from(at) * lie.scale;
+        let corners: Vec<Pos2> = corners.into_iter().map(corner).collect();
+        let palette = palette(ui);
+        // Seen on light and on dark.
+        for (width, ink) in [(3.5, palette.stage), (1.5, ink(palette, erases))] {
+            painter.add(egui::Shape::closed_line(
+                corners.clone(),
+                Stroke::new(width, ink),
+            ));
+        }
+    }
+}
+
+fn ink(palette: &theme::ThemeColors, erases: bool) -> Color32 {
+    if erases {
+        palette.amber
+    } else {
+        palette.on_accent
+    }
 }
 
 /// The brush where the pointer is, in the size that it paints.
@@ -241,14 +282,14 @@ fn brush(ui: &Ui, panel: &MaskPanel, lie: ImagePlacement, response: &Response) {
     let Some(at) = response.hover_pos() else {
         return;
     };
+    ui.ctx().set_cursor_icon(CursorIcon::Crosshair);
+    if panel.tool != MaskTool::Brush {
+        return;
+    }
     let radius = (panel.diameter / 2.0 * lie.scale).max(1.0);
     let erases = panel.is_erasing || ui.input(|input| input.pointer.secondary_down());
     let palette = palette(ui);
-    let ink = if erases {
-        palette.amber
-    } else {
-        palette.on_accent
-    };
+    let ink = ink(palette, erases);
     let painter = ui.painter().with_clip_rect(response.rect);
     // Seen on light and on dark.
     painter.circle_stroke(at, radius + 1.0, Stroke::new(1.0, palette.stage));
@@ -257,7 +298,6 @@ fn brush(ui: &Ui, panel: &MaskPanel, lie: ImagePlacement, response: &Response) {
     if inner > 2.0 && panel.softness > 0.0 {
         painter.circle_stroke(at, inner, Stroke::new(1.0, ink.gamma_multiply(0.5)));
     }
-    ui.ctx().set_cursor_icon(CursorIcon::Crosshair);
 }
 
 fn keys(ui: &Ui, view: &mut UiContext<'_>) {
@@ -279,10 +319,19 @@ fn keys(ui: &Ui, view: &mut UiContext<'_>) {
     if pressed(Modifiers::NONE, Key::CloseBracket) {
         view.panels.mask.resize_brush(1.0);
     }
+    if pressed(Modifiers::COMMAND, Key::I) {
+        view.push(MaskCommand::Invert);
+    }
     if pressed(Modifiers::NONE, Key::E) {
         view.panels.mask.is_erasing ^= true;
     }
-    if pressed(Modifiers::NONE, Key::Escape) {
-        view.push(AppCommand::Show(MainPage::Watch));
+    for (key, tool) in [
+        (Key::B, MaskTool::Brush),
+        (Key::R, MaskTool::Rectangle),
+        (Key::L, MaskTool::Lasso),
+    ] {
+        if pressed(Modifiers::NONE, key) {
+            view.panels.mask.tool = tool;
+        }
     }
 }

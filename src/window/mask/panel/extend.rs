@@ -6,27 +6,29 @@ use egui::PointerButton;
 use safelight_core::media::{MAX_OVERLAP, OutpaintMargins, OutpaintRequest};
 
 use crate::window::layout::prelude::*;
-use crate::window::layout::view::{DraggedEdge, ExtendPanel, ImageEdge};
+use crate::window::layout::view::{DraggedEdge, ImageEdge, MaskPanel};
 use crate::window::mask::MaskEditor;
 use crate::window::mask::panel::canvas::ImagePlacement;
+use crate::window::mask::panel::field_number;
 
 /// As much as is offered on one side.
-const MAX_ROOM: u32 = 4096;
+pub(super) const MAX_ROOM: u32 = 4096;
 /// Distance outside of an edge at which it can be dragged, in points.
 const HOLD: f32 = 12.0;
 /// The bar in the middle of an edge that shows that.
 const GRIP: Vec2 = vec2(40.0, 4.0);
-const EXTEND_HOVER: &str = "Outpaint: add margins that are generated, in every frame of a video. Write pixels here, or drag an edge of the image. Edges grow to what the model takes";
+pub(super) const EXTEND_HOVER: &str = "Outpaint: add margins that are generated, in every frame of a video. Write pixels here, or drag an edge of the image. Edges grow to what the model takes";
+const OVERLAP_HOVER: &str = "How far the mask fades into the image at an extended side: half of that is generated anew, so that no seam is seen. 0 keeps every pixel of the image";
 
 impl ImageEdge {
     const ALL: [Self; 4] = [Self::Left, Self::Top, Self::Right, Self::Bottom];
 
     fn name(self) -> &'static str {
         match self {
-            Self::Left => "left ",
-            Self::Top => "top ",
-            Self::Right => "right ",
-            Self::Bottom => "bottom ",
+            Self::Left => "Left",
+            Self::Top => "Top",
+            Self::Right => "Right",
+            Self::Bottom => "Bottom",
         }
     }
 
@@ -40,7 +42,7 @@ impl ImageEdge {
     }
 
     /// Unit vector out of the image.
-    fn outwards(self) -> Vec2 {
+    pub(super) fn outwards(self) -> Vec2 {
         match self {
             Self::Left => vec2(-1.0, 0.0),
             Self::Top => vec2(0.0, -1.0),
@@ -77,57 +79,49 @@ impl DraggedEdge {
     }
 }
 
-impl ExtendPanel {
-    /// The applied margins may exceed the requested ones.
-    fn follow(&mut self, editor: &MaskEditor) {
-        if self.known != editor.painted.margins {
-            self.known = editor.painted.margins;
-            self.request.margins = self.known;
+impl MaskPanel {
+    /// The applied margins may exceed the requested ones. A view that a drag has zoomed out fits the image again.
+    pub(super) fn follow_margins(&mut self, editor: &MaskEditor) {
+        if self.extend.known != editor.painted.margins {
+            self.extend.known = editor.painted.margins;
+            self.extend.request.margins = self.extend.known;
+            if std::mem::take(&mut self.extend.fits_again) {
+                (self.scale, self.offset) = (None, Vec2::ZERO);
+            }
         }
     }
 }
 
 pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
-    if !editor.can_extend {
-        return;
-    }
     let panel = &mut view.panels.mask.extend;
-    panel.follow(editor);
     let mut request = panel.request;
+    for side in ImageEdge::ALL {
+        let value = DragValue::new(side.of(&mut request.margins)).range(0..=MAX_ROOM);
+        let name = format!("Extend {}", side.name().to_lowercase());
+        extend_row(ui, side.name(), &name, EXTEND_HOVER, value);
+    }
+    let overlap = DragValue::new(&mut request.overlap).range(0..=MAX_OVERLAP);
+    extend_row(ui, "Overlap", "Overlap", OVERLAP_HOVER, overlap);
     let is_applied = ui
-        .horizontal_wrapped(|ui| {
-            ui.weak("Extend").on_hover_text(EXTEND_HOVER);
-            for side in ImageEdge::ALL {
-                let value = DragValue::new(side.of(&mut request.margins))
-                    .range(0..=MAX_ROOM)
-                    .prefix(side.name())
-                    .suffix(" px");
-                ui.add(value)
-                    .on_hover_text(EXTEND_HOVER)
-                    .accessible_name(format!("Extend {}", side.name().trim()));
-            }
-            let overlap = DragValue::new(&mut request.overlap)
-                .range(0..=MAX_OVERLAP)
-                .prefix("overlap ")
-                .suffix(" px");
-            ui.add(overlap)
-                .on_hover_text(
-                    "How far the mask fades into the image at an extended side: half of that is \
-                    generated anew, so that no seam is seen. 0 keeps every pixel of the image",
-                )
-                .accessible_name("Overlap");
-            ui.add_enabled(editor.busy.is_none(), Button::new("Extend the image"))
-                .on_hover_text(
-                    "Make the room. What you painted on the image stays; 0 on all sides takes \
-                    the room away",
-                )
-                .clicked()
-        })
-        .inner;
+        .add_enabled(editor.busy.is_none(), Button::new("Extend the image"))
+        .on_hover_text(
+            "Make the room. What you painted on the image stays; 0 on all sides takes the room \
+            away",
+        )
+        .clicked();
     panel.request = request;
     if is_applied {
         view.push(MaskCommand::Extend(request));
     }
+}
+
+fn extend_row(ui: &mut Ui, label: &str, name: &str, explanation: &str, value: DragValue<'_>) {
+    ui.horizontal(|ui| {
+        ui.weak(label).on_hover_text(explanation);
+        at_right(ui, name, |ui| {
+            field_number(ui, name, explanation, value.suffix(" px"));
+        });
+    });
 }
 
 /// Draggable edges of the image; returns whether they use the pointer.
@@ -160,7 +154,7 @@ pub(super) fn edges_ui(
                 "Drag outwards to extend the image on this side; drag back to take the room \
                 away. What is new is generated",
             );
-        let name = format!("Drag the {} edge", side.name().trim());
+        let name = format!("Drag the {} edge", side.name().to_lowercase());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Splitter, true, &name));
         if response.hovered() {
             view.panels.mask.extend.hovered = Some(side);
@@ -297,15 +291,16 @@ pub(super) fn draw_edges(
         );
         let stroke = Stroke::new(1.5, palette.accent);
         painter.rect_stroke(strip, CornerRadius::ZERO, stroke, StrokeKind::Inside);
-        let font = TextStyle::Body.resolve(ui.style());
+        // In view and on a ground of its own, over any image.
         let text = format!("+{} px", room.round() as u32);
-        painter.text(
-            strip.center(),
-            Align2::CENTER_CENTER,
-            text,
-            font,
-            palette.text,
-        );
+        let font = TextStyle::Body.resolve(ui.style());
+        let text = painter.layout_no_wrap(text, font, palette.text);
+        let ground = text.size() + Vec2::splat(2.0 * theme::SMALL_GAP);
+        let middles = area.shrink2(ground / 2.0);
+        let middle = strip.center().clamp(middles.min, middles.max);
+        let ground = Rect::from_center_size(middle, ground);
+        painter.rect_filled(ground, CornerRadius::same(theme::RADIUS), palette.panel);
+        painter.galley(middle - text.size() / 2.0, text, palette.text);
     }
 }
 

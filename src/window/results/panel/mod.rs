@@ -70,7 +70,12 @@ impl ResultAction {
     }
 
     /// One of which there are several kinds.
-    fn of_several(icon: char, name: String, explanation: &'static str, choices: Vec<Self>) -> Self {
+    pub fn of_several(
+        icon: char,
+        name: String,
+        explanation: &'static str,
+        choices: Vec<Self>,
+    ) -> Self {
         Self {
             icon,
             name,

@@ -1,6 +1,7 @@
 //! The player's bar, one row: play, step, position, repeat, speed, zoom, and the menu; over the image in full screen.
 
-use egui::{Area, Order, Popup};
+use egui::style::HandleShape;
+use egui::{Area, Order, Popup, lerp, remap_clamp};
 use safelight_core::units::clock_text;
 
 use crate::window::layout::prelude::*;
@@ -95,6 +96,7 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&Vie
 
 /// The caption below the bar where that has no room for it, and the way back to the running job.
 pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&ViewerCaption>) {
+    export_ui(ui, view);
     let caption = caption.filter(|_| playhead(view).is_some());
     let is_elsewhere = view.app.watch.mode != ViewerMode::Live;
     if is_elsewhere && view.app.queue.running.is_some() {
@@ -184,6 +186,109 @@ fn position_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if response.changed() {
         view.push(PlayerCommand::ShowFrame(index));
     }
+    trim_ui(ui, view, response.rect);
+}
+
+/// Handles of the first and last frame that play, below the position.
+fn trim_ui(ui: &Ui, view: &mut UiContext<'_>, slider: Rect) {
+    let Some(playhead) = view.app.watch.trimmed() else {
+        return;
+    };
+    let ((first, last), len) = (playhead.range(), playhead.len());
+    let is_trimmed = playhead.is_trimmed();
+    // Between the first and the last position of the slider.
+    let knob = slider.height() / 2.5;
+    let knob = match ui.visuals().handle_shape {
+        HandleShape::Circle => knob,
+        HandleShape::Rect { aspect_ratio } => knob * aspect_ratio,
+    };
+    let track = slider.x_range().shrink(knob);
+    let x_of = |frame: usize| lerp(track.min..=track.max, frame as f32 / (len - 1) as f32);
+    let palette = palette(ui);
+    let colour = if is_trimmed {
+        palette.amber
+    } else {
+        palette.weak
+    };
+    let middle = slider.bottom() - theme::TRIM_HEIGHT / 2.0;
+    if is_trimmed {
+        let line = Stroke::new(2.0, colour);
+        ui.painter().hline(x_of(first)..=x_of(last), middle, line);
+    }
+    for (name, frame, out, key) in [
+        (
+            "Trim start",
+            first,
+            -1.0,
+            "I sets it to the frame that is shown",
+        ),
+        (
+            "Trim end",
+            last,
+            1.0,
+            "O sets it to the frame that is shown",
+        ),
+    ] {
+        // Outside of what plays, so that both can be held where they meet.
+        let handle = vec2(theme::TRIM_WIDTH, theme::TRIM_HEIGHT);
+        let at = pos2(x_of(frame) + out * theme::TRIM_WIDTH / 2.0, middle);
+        let handle = Rect::from_center_size(at, handle);
+        let response = ui
+            .interact(
+                handle.expand(2.0),
+                Id::unique(("trim", name)),
+                Sense::click_and_drag(),
+            )
+            .on_hover_cursor(CursorIcon::ResizeHorizontal)
+            .on_hover_text(format!(
+                "{name}: frame {}. Drag it; {key}. A double click plays all frames again",
+                frame + 1
+            ));
+        response.widget_info(|| egui::WidgetInfo::slider(true, (frame + 1) as f64, name));
+        let is_used = response.hovered() || response.dragged();
+        let colour = if is_used { palette.accent } else { colour };
+        let radius = CornerRadius::same(2);
+        ui.painter().rect_filled(handle, radius, colour);
+        if response.double_clicked() {
+            view.push(PlayerCommand::ResetTrim);
+        } else if let Some(pointer) = response.interact_pointer_pos()
+            && response.dragged()
+        {
+            let part = remap_clamp(pointer.x, track.min..=track.max, 0.0..=1.0);
+            let frame = Some((part * (len - 1) as f32).round() as usize);
+            let (first, last) = if out < 0.0 {
+                (frame, None)
+            } else {
+                (None, frame)
+            };
+            view.push(PlayerCommand::Trim(first, last));
+        }
+    }
+}
+
+/// Progress of an export, which can be cancelled.
+fn export_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let exporting = &view.app.watch.exporting;
+    if !exporting.is_busy() {
+        return;
+    }
+    let (done, count) = exporting.progress.unwrap_or((0, 1));
+    ui.horizontal(|ui| {
+        let text = format!("Exporting frame {done} of {count}");
+        ui.label(if done < count {
+            text.as_str()
+        } else {
+            "Saving the export…"
+        });
+        at_right(ui, "export", |ui| {
+            let button = hint_button(ui, "Cancel", "Stop the export; nothing of it is kept");
+            view.on_click(
+                &button.accessible_name("Cancel export"),
+                PlayerCommand::CancelExport,
+            );
+        });
+    });
+    thin_progress(ui, done as f32 / count.max(1) as f32);
 }
 
 fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {

@@ -1,9 +1,12 @@
 //! The menu of the viewer: actions on the result, the frame and the file.
 
+use safelight_core::media::VideoFormat;
+
 use crate::window::layout::prelude::*;
 use crate::window::results;
 
 use crate::window::results::panel::{ResultAction, ResultSubject};
+use crate::window::viewer::export::{EXPORT_FORMATS, is_written};
 use crate::window::viewer::panel::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
 use crate::window::viewer::panel::playhead;
 use crate::window::viewer::{SPEEDS, ViewerMode};
@@ -67,7 +70,70 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
     let unless = |is_possible: bool| {
         (!is_possible).then_some("The selected model does not support this input")
     };
-    let mut actions = vec![
+    let playhead = view.app.watch.trimmed();
+    let mut actions = vec![export_action(playhead.is_some())];
+    for (icon, name, explanation, slot, can) in [
+        (
+            icons::ARROW_RIGHT,
+            "Use frame as start image",
+            "The next result starts from this frame",
+            InputSlot::Start,
+            can_start,
+        ),
+        (
+            icons::FLAG,
+            "Use frame as end image",
+            "The next video ends on this frame",
+            InputSlot::End,
+            can_end,
+        ),
+    ] {
+        let command = PlayerCommand::UseFrame(slot);
+        actions.push(ResultAction::new(icon, name, explanation, command).unless(unless(can)));
+    }
+    if let Some(playhead) = playhead {
+        let (start, end) = (InputSlot::Start, InputSlot::End);
+        let ends = [
+            ("First frame as start image", start, false, can_start),
+            ("Last frame as start image", start, true, can_start),
+            ("First frame as end image", end, false, can_end),
+            ("Last frame as end image", end, true, can_end),
+        ];
+        let ends = ends.map(|(name, slot, is_last, can)| {
+            let command = PlayerCommand::UseEnd(slot, is_last);
+            ResultAction::new(icons::IMAGE, name, "Of the frames that play", command)
+                .unless(unless(can))
+        });
+        let explanation = "Use the first or the last frame as start or end image";
+        actions.push(ResultAction::of_several(
+            icons::IMAGE,
+            "First or last frame".to_owned(),
+            explanation,
+            ends.into(),
+        ));
+        if playhead.is_trimmed() {
+            actions.push(ResultAction::new(
+                icons::RESET,
+                "Reset trim",
+                "Play all frames again",
+                PlayerCommand::ResetTrim,
+            ));
+        }
+    }
+    if spec.is_some_and(|spec| spec.limits.max_references > 0) {
+        actions.push(ResultAction::new(
+            icons::IMAGES,
+            "Use frame as reference",
+            "The model sees this frame beside the next prompt",
+            PlayerCommand::UseFrame(InputSlot::Reference),
+        ));
+    }
+    actions
+}
+
+/// Writing of this frame, or of the frames that play.
+fn export_action(can_trim: bool) -> ResultAction {
+    let mut choices = vec![
         ResultAction::new(
             icons::CAMERA,
             "Save this frame",
@@ -80,30 +146,33 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
             "Put the image on the clipboard (C)",
             PlayerCommand::CopyFrame,
         ),
-        ResultAction::new(
-            icons::ARROW_RIGHT,
-            "Use frame as start image",
-            "The next result starts from this frame",
-            PlayerCommand::UseFrame(InputSlot::Start),
-        )
-        .unless(unless(can_start)),
-        ResultAction::new(
-            icons::FLAG,
-            "Use frame as end image",
-            "The next video ends on this frame",
-            PlayerCommand::UseFrame(InputSlot::End),
-        )
-        .unless(unless(can_end)),
     ];
-    if spec.is_some_and(|spec| spec.limits.max_references > 0) {
-        actions.push(ResultAction::new(
-            icons::IMAGES,
-            "Use frame as reference",
-            "The model sees this frame beside the next prompt",
-            PlayerCommand::UseFrame(InputSlot::Reference),
+    let formats = EXPORT_FORMATS.into_iter().filter(is_written);
+    choices.extend(formats.filter(|_| can_trim).map(|(format, _)| {
+        let (name, explanation) = match format {
+            VideoFormat::Png => ("PNG images", "A folder beside the result, a file a frame"),
+            VideoFormat::WebP => (
+                "Animated WebP",
+                "Write the frames that play beside the result",
+            ),
+            _ => (
+                format.name(),
+                "Write the frames that play beside the result",
+            ),
+        };
+        let command = PlayerCommand::Export(Some(format));
+        ResultAction::new(icons::FILM, name, explanation, command)
+    }));
+    if can_trim {
+        choices.push(ResultAction::new(
+            icons::FOLDER_OPEN,
+            "Choose place…",
+            "Choose folder, name and format for the frames that play",
+            PlayerCommand::Export(None),
         ));
     }
-    actions
+    let explanation = "Write this frame, or the frames that play, to another file";
+    ResultAction::of_several(icons::SAVE, "Export".to_owned(), explanation, choices)
 }
 
 /// Speed, repeat and zoom, where the bar has no room for them.
