@@ -1,7 +1,7 @@
 //! A family's files, jobs and LoRAs, as the catalogue, memory plans and LoRA checks ask for them.
 //!
-//! A family with one transformer is a table, and [`single`](super::single) implements this for all tables. Names and
-//! shapes of tensors are in `networks`.
+//! A family is a table, and [`single`](super::single) implements this for all tables. Names and shapes of tensors are in
+//! `networks`.
 
 use std::any::Any;
 use std::path::Path;
@@ -59,17 +59,14 @@ pub(crate) struct ExpertRules {
     pub variant_at: fn(&Path) -> Option<&'static str>,
     /// Share of the timesteps at which the published low-noise expert of a model of this plain name takes over.
     pub boundary_of: fn(&str) -> Option<f64>,
-    pub is_published_part: fn(ModelComponent, TransformerShape, &Path) -> bool,
 }
 
-/// A family. The provided methods are those of a family without that part.
+/// A family, whatever the type of its table is.
 pub(crate) trait FamilyDef: Sync {
     fn family(&self) -> ModelFamily;
 
     /// The text encoders of a model, first the one that reads the most tokens.
-    fn text_readers(&self, _spec: &ModelSpec) -> Vec<TextReader> {
-        Vec::new()
-    }
+    fn text_readers(&self, spec: &ModelSpec) -> Vec<TextReader>;
 
     /// Reads the networks of a model, the halves of its autoencoder apart.
     fn networks(&self, files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError>;
@@ -78,14 +75,10 @@ pub(crate) trait FamilyDef: Sync {
     fn needs(&self, job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint>;
 
     /// The configs of the networks that a published model with such a transformer has, for plans before its files are here.
-    fn published(&self, _shape: &TransformerShape) -> Vec<PublishedNetwork> {
-        Vec::new()
-    }
+    fn published(&self, shape: &TransformerShape) -> Vec<PublishedNetwork>;
 
     /// About how many weights the text encoders have: the first and the second.
-    fn text_encoder_weights(&self) -> [u64; 2] {
-        [0, 0]
-    }
+    fn text_encoder_weights(&self) -> [u64; 2];
 
     fn owns_pipeline(&self, class: &str) -> bool;
 
@@ -114,45 +107,30 @@ pub(crate) trait FamilyDef: Sync {
     /// The variant of the transformer at a place as far as its header and its name say it.
     fn variant_at(&self, place: &Path) -> Option<&'static str>;
 
-    fn experts(&self) -> Option<ExpertRules> {
-        None
-    }
+    fn experts(&self) -> Option<ExpertRules>;
 
     /// Returns true if a place holds this part of the published models with such a transformer.
-    fn is_published_part(&self, _: ModelComponent, _: TransformerShape, _: &Path) -> bool {
-        false
-    }
+    fn is_published_part(
+        &self,
+        component: ModelComponent,
+        shape: TransformerShape,
+        place: &Path,
+    ) -> bool;
 
-    fn ships_tokenizers(&self) -> bool {
-        true
-    }
+    fn ships_tokenizers(&self) -> bool;
 
-    fn image_prompts(&self) -> Option<FindImagePrompts> {
-        None
-    }
+    fn image_prompts(&self) -> Option<FindImagePrompts>;
 
-    fn control_nets(&self) -> Option<ControlNets> {
-        None
-    }
+    fn control_nets(&self) -> Option<ControlNets>;
 
-    fn control_lora(&self) -> Option<WithControlLora> {
-        None
-    }
-
-    fn lora(&self) -> LoraTable {
-        LoraTable::NONE
-    }
+    fn lora(&self) -> LoraTable;
 
     /// The transformer as LoRAs change it, whose file has diffusers' names or others.
     fn lora_target(&self, is_diffusers: bool) -> LoraTarget;
 
     /// Transformers of its published models, one of each size, with labels where those are not the family's.
-    fn lora_models(&self) -> Vec<(String, LayerTable)> {
-        Vec::new()
-    }
+    fn lora_models(&self) -> Vec<(String, LayerTable)>;
 
     /// The networks of a model that LoRAs change. Both experts of a model have the same layers.
-    fn lora_tables(&self, _files: &ModelFiles) -> Result<Vec<LayerTable>, CatalogError> {
-        Ok(Vec::new())
-    }
+    fn lora_tables(&self, files: &ModelFiles) -> Result<Vec<LayerTable>, CatalogError>;
 }

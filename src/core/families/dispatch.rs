@@ -153,7 +153,7 @@ pub fn read_footprint(
 /// A model with a LoRA that adds a control image as input channels, with the values of the LoRA's preset as defaults; or
 /// a sentence on why the two do not fit.
 pub fn with_control_lora(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, String> {
-    let Some(with) = def_of(spec.family).control_lora() else {
+    let Some((_, with)) = def_of(spec.family).lora().control else {
         let label = spec.family.label;
         return Err(format!("models of {label} take no control LoRA"));
     };

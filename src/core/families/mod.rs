@@ -26,7 +26,6 @@ pub mod wan;
 pub mod z_image;
 
 pub use crate::model::family::{ModelFamily, TemporalConvPolicy};
-use def::FamilyDef;
 pub(crate) use dispatch::{assemble, check_folder, family_of_pipeline, transformer_at, variant_at};
 pub use dispatch::{
     control_network, lora_target, read_footprint, stage_needs, text_readers, with_control_lora,

@@ -5,15 +5,15 @@ pub(super) use super::def::{ControlNets, ExpertRules};
 pub(super) use super::parts::check_width;
 pub(super) use super::single::control_net;
 pub(super) use super::table::{
-    FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, TextNetwork,
-    VariantHints, stream_shape,
+    FamilyTable, FamilyVae, LoraTable, OTHER_PIPELINE, SingleTransformerFamily, StageNeeds,
+    TextEncoder, TextNetwork, VariantHints,
 };
 pub(super) use crate::footprint::autoencoder::PixelVolume;
 pub(super) use crate::footprint::streams::{
     JointSequence, TokenSequence, add_controls, joint, streams,
 };
 pub(super) use crate::footprint::{
-    NetworkFootprint, NetworkReader, PlannedJob, PlannedNetwork, REFERENCE_PIXELS, StageFootprint,
+    NetworkFootprint, PlannedJob, PlannedNetwork, REFERENCE_PIXELS, StageFootprint,
 };
 pub(super) use crate::formats::weights::WeightSet;
 pub(super) use crate::job::Stage;

@@ -8,13 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ModelFamily;
-use super::def::{
-    ControlNets, ExpertRules, FamilyDef, FindImagePrompts, PublishedNetwork, WithControlLora,
-};
-use super::foreign::foreign_part;
+use super::def::{ControlNets, ExpertRules, FamilyDef, FindImagePrompts, PublishedNetwork};
+use super::foreign::{foreign_part, refusal};
 use super::parts::image_limits;
-use super::table::{LoraTable, SingleTransformerFamily, VariantHints};
+use super::table::{LoraTable, SingleTransformerFamily, StageNeeds, VariantHints};
 use crate::footprint::autoencoder::image;
+use crate::footprint::text::{redux, siglip};
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
@@ -34,8 +33,8 @@ use crate::model::{
 };
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
-    DeclaredConfig as _, DenoiserConfig as _, NetworkConfig as _, SchedulerConfig,
-    TransformerConfig,
+    ClipVisionConfig, DeclaredConfig as _, DenoiserConfig as _, NetworkConfig as _, PartKind,
+    ReduxConfig, SchedulerConfig, Schema, SiglipConfig, TransformerConfig,
 };
 use crate::tokens::TextReader;
 
@@ -44,6 +43,9 @@ const ENCODERS: [(ModelComponent, PlannedNetwork); 2] = [
     (ModelComponent::TextEncoder, PlannedNetwork::TextEncoder),
     (ModelComponent::TextEncoder2, PlannedNetwork::TextEncoder2),
 ];
+
+/// The folder of a diffusers folder that says how images are prepared for an image encoder.
+const IMAGE_PROCESSOR: &str = "feature_extractor";
 
 impl<F: SingleTransformerFamily> FamilyDef for F {
     fn family(&self) -> ModelFamily {
@@ -67,35 +69,44 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
 
     fn networks(&self, files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
         let table = F::TABLE;
-        reader.read::<F::Config>(PlannedNetwork::Transformer, &files.transformer)?;
+        let config = F::Config::read(&files.transformer)?;
+        let image_encoder = (table.image_encoder)(&config);
+        reader.with_config(PlannedNetwork::Transformer, &files.transformer, config)?;
+        if let Some(place) = &files.transformer_2 {
+            reader.read::<F::Config>(PlannedNetwork::Transformer2, place)?;
+        }
         (table.vae.read)(&files.vae, reader)?;
         for (encoder, (component, part)) in table.text_encoders.iter().zip(ENCODERS) {
             if let Some(place) = files.path(component) {
                 encoder.network.read(part, place, reader)?;
             }
         }
-        (table.more_networks)(files, reader)
+        if let (Some(wanted), Some(place)) = (image_encoder, &files.image_encoder) {
+            read_image_encoder(wanted.part, place, reader)?;
+        }
+        if let Some(prompts) = &files.image_prompts {
+            read_image_encoder(PartKind::Siglip, &prompts.image_encoder, reader)?;
+            reader.read::<ReduxConfig>(PlannedNetwork::ImageEmbedder, &prompts.embedder)?;
+        }
+        Ok(())
     }
 
     fn needs(&self, job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
-        let table = F::TABLE;
-        if let Some(needs) = (table.other_needs)(job, stage) {
-            return needs;
-        }
-        match stage {
-            // One encoder is unloaded before the next.
+        // One network is unloaded before the next.
+        let needs = (F::TABLE.needs)(job, stage).unwrap_or_else(|| match stage {
             Stage::EncodeText => encode_text::<F>(job),
-            Stage::EncodeImage => image(job, PlannedNetwork::VaeEncoder).into_iter().collect(),
-            Stage::Denoise => (table.transformer_need)(job).into_iter().collect(),
-            Stage::Decode => image(job, PlannedNetwork::VaeDecoder).into_iter().collect(),
-            Stage::EncodeVision
+            Stage::EncodeImage => [image(job, PlannedNetwork::VaeEncoder), None],
+            Stage::EncodeVision => [siglip(job), redux(job)],
+            Stage::Decode => [image(job, PlannedNetwork::VaeDecoder), None],
+            Stage::Denoise
             | Stage::DenoiseHigh
             | Stage::DenoiseLow
             | Stage::Unload
             | Stage::Upscale
             | Stage::Interpolate
-            | Stage::Save => Vec::new(),
-        }
+            | Stage::Save => [None, None],
+        });
+        needs.into_iter().flatten().collect()
     }
 
     fn published(&self, shape: &TransformerShape) -> Vec<PublishedNetwork> {
@@ -126,8 +137,7 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
     }
 
     fn owns_pipeline(&self, class: &str) -> bool {
-        let mut prefixes = F::TABLE.pipeline_prefixes.iter();
-        prefixes.any(|prefix| class.starts_with(prefix))
+        F::TABLE.pipelines.contains(&class) || refusal::<F>(class).is_some()
     }
 
     fn check_folder(
@@ -141,29 +151,23 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
             return (experts.check_folder)(folder, index, companions, library);
         }
         let unsupported = |what: String| CatalogError::unsupported(what, folder);
-        check_pipeline::<F>(&index.class).map_err(unsupported)?;
+        if !F::TABLE.pipelines.contains(&&*index.class) {
+            let what = refusal::<F>(&index.class).unwrap_or_default();
+            return Err(unsupported(what));
+        }
         check_components(folder, index, &components::<F>(), companions)?;
         let mut files = ModelFiles::from_index(folder, index);
-        let processor = "feature_extractor";
-        if F::TABLE
-            .more_components
-            .iter()
-            .any(|(name, _)| *name == processor)
-        {
-            files.image_processor = Some(folder.join(processor));
-        }
         let config = read_config::<F>(&files.transformer)?;
+        if (F::TABLE.image_encoder)(&config).is_some() {
+            files.image_processor = Some(folder.join(IMAGE_PROCESSOR));
+        }
         let hints = VariantHints {
             class: Some(&index.class),
             is_distilled: index.is_distilled,
             names: &[&scan::model_name(folder)],
         };
         let variant = (F::TABLE.variant)(&config, &hints).map_err(unsupported)?;
-        if let Some(what) = foreign_part::<F::Config>(
-            &WeightSet::open(&files.transformer)?,
-            F::FAMILY,
-            F::TABLE.foreign_parts,
-        ) {
+        if let Some(what) = foreign_part::<F>(&WeightSet::open(&files.transformer)?) {
             return Err(unsupported(what));
         }
         if !companions.is_empty() {
@@ -219,9 +223,6 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
         shape: TransformerShape,
         place: &Path,
     ) -> bool {
-        if let Some(experts) = F::TABLE.experts {
-            return (experts.is_published_part)(component, shape, place);
-        }
         let config = (F::TABLE.published)(&shape);
         let is_published = || (F::TABLE.vae.is_published)(config.latent_channels(), place);
         let is_wide = component != ModelComponent::Vae || is_published();
@@ -246,10 +247,6 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
         F::TABLE.control_nets
     }
 
-    fn control_lora(&self) -> Option<WithControlLora> {
-        F::TABLE.control_lora
-    }
-
     fn lora(&self) -> LoraTable {
         F::TABLE.lora
     }
@@ -262,7 +259,7 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
                 .map_or_else(Vec::new, |(_, config)| of_transformer(config, is_diffusers))
         };
         LoraTarget {
-            input: F::TABLE.lora.input,
+            input: F::TABLE.lora.control.map(|(layer, _)| layer),
             of_images: F::TABLE.lora.of_images,
             is_diffusers,
             ..LoraTarget::transformer(F::FAMILY.id, layers)
@@ -271,7 +268,7 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
 
     fn lora_models(&self) -> Vec<(String, LayerTable)> {
         let target = self.lora_target(false);
-        let table = |config: F::Config| LayerTable::of_schema(target, config.schema(None));
+        let table = |config: F::Config| LayerTable::of_schema(target, Schema::of(&config, None));
         let models = (F::TABLE.lora_models)().into_iter();
         let models = models.map(|(label, config)| (label.to_owned(), table(config)));
         models.collect()
@@ -310,28 +307,22 @@ pub(super) fn parts<F: SingleTransformerFamily>(
     [vae]
         .into_iter()
         .chain(encoders)
-        .chain((table.more_parts)(config))
+        .chain((table.image_encoder)(config))
         .collect()
-}
-
-/// Refuses a pipeline for another kind of the family's models, with a noun phrase for it.
-fn check_pipeline<F: SingleTransformerFamily>(class: &str) -> Result<(), String> {
-    if F::TABLE.pipelines.contains(&class) {
-        return Ok(());
-    }
-    let mut refused = F::TABLE.refused_pipelines.iter();
-    let known = refused.find(|(start, _)| class.starts_with(start));
-    Err(known.map_or_else(
-        || format!("a {} model for {class}", F::FAMILY.label),
-        |(_, what)| (*what).to_owned(),
-    ))
 }
 
 /// The folders of a diffusers folder, and the class of each where only one will do.
 fn components<F: SingleTransformerFamily>() -> Vec<(&'static str, Option<&'static str>)> {
     let table = F::TABLE;
-    let mut components = table.more_components.to_vec();
-    components.push(("scheduler", None));
+    let mut components = vec![("scheduler", None)];
+    if let Some(wanted) = (table.image_encoder)(&F::Config::default()) {
+        components.push((IMAGE_PROCESSOR, None));
+        let class = match wanted.part {
+            PartKind::Siglip => "SiglipVisionModel",
+            _ => "CLIPVisionModel",
+        };
+        components.push(("image_encoder", Some(class)));
+    }
     let encoders = table
         .text_encoders
         .iter()
@@ -340,7 +331,7 @@ fn components<F: SingleTransformerFamily>() -> Vec<(&'static str, Option<&'stati
     let tokenizers = table.text_encoders.iter().zip(["tokenizer", "tokenizer_2"]);
     components.extend(tokenizers.map(|(_, name)| (name, None)));
     components.push(("transformer", F::Config::CLASSES.first().copied()));
-    components.push(("vae", table.vae_class));
+    components.push(("vae", table.vae.class));
     components
 }
 
@@ -350,7 +341,7 @@ pub(super) fn whole_transformer<F: SingleTransformerFamily>(
     place: &Path,
     weights: &WeightSet,
 ) -> Result<F::Config, CatalogError> {
-    if let Some(what) = foreign_part::<F::Config>(weights, F::FAMILY, F::TABLE.foreign_parts) {
+    if let Some(what) = foreign_part::<F>(weights) {
         return Err(CatalogError::unsupported(what, place));
     }
     // Some storages have other names.
@@ -376,11 +367,7 @@ fn variant_of<F: SingleTransformerFamily>(
     (F::TABLE.variant)(config, &hints)
 }
 
-pub(super) fn is_one_of(
-    parts: &[ComponentQuery<'_>],
-    component: ModelComponent,
-    place: &Path,
-) -> bool {
+fn is_one_of(parts: &[ComponentQuery<'_>], component: ModelComponent, place: &Path) -> bool {
     let mut parts = parts.iter().filter(|wanted| wanted.component == component);
     parts.any(|wanted| wanted.check(place).is_ok())
 }
@@ -435,7 +422,7 @@ fn check<F: SingleTransformerFamily>(
     let mut facts = ModelFacts {
         family: F::FAMILY,
         variant,
-        shape: (table.shape)(config),
+        shape: config.shape(),
         section_order: None,
         latent_channels: latent_channels.unsigned_abs(),
         limits: SizeLimits {
@@ -445,7 +432,10 @@ fn check<F: SingleTransformerFamily>(
         },
         schedule: scheduler.map(|scheduler| SchedulerDefaults {
             sampler: SamplerKind::Euler,
-            shift: (table.shift)(&scheduler),
+            // One that depends on the number of tokens is no default.
+            shift: scheduler
+                .stated_shift()
+                .filter(|_| !scheduler.use_dynamic_shifting),
         }),
         bytes,
     };
@@ -453,13 +443,24 @@ fn check<F: SingleTransformerFamily>(
     Ok(facts)
 }
 
-fn encode_text<F: SingleTransformerFamily>(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
-    let encoders = F::TABLE.text_encoders.iter().zip(ENCODERS);
-    let needs = encoders.filter_map(|(encoder, (_, part))| {
-        let tokens = (encoder.tokens)(job);
-        encoder.network.need(job, part, tokens)
-    });
-    needs.collect()
+fn encode_text<F: SingleTransformerFamily>(job: &PlannedJob<'_>) -> StageNeeds {
+    std::array::from_fn(|number| {
+        let encoder = F::TABLE.text_encoders.get(number)?;
+        let (_, part) = ENCODERS[number];
+        encoder.network.need(job, part, (encoder.tokens)(job))
+    })
+}
+
+fn read_image_encoder(
+    kind: PartKind,
+    place: &Path,
+    reader: &mut NetworkReader,
+) -> Result<(), CatalogError> {
+    let part = PlannedNetwork::ImageEncoder;
+    match kind {
+        PartKind::Siglip => reader.read::<SiglipConfig>(part, place),
+        _ => reader.read::<ClipVisionConfig>(part, place),
+    }
 }
 
 /// The layers of the transformer at a place.

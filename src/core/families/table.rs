@@ -9,17 +9,23 @@ use super::def::{ControlNets, ExpertRules, FindImagePrompts, WithControlLora};
 use super::parts;
 use crate::footprint::text::{clip_text, language, t5};
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
+use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::lora::{self, LayerTable, LoraCoverage, LoraTarget};
 use crate::model::facts::{ModelFacts, ModelVariant, TransformerShape};
 use crate::model::{CatalogError, GuidanceMode, LoraSignature, ModelFiles, SharedLoraNames};
-use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
-    ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
-    T5Config, T5Kind, TransformerConfig, WanVaeConfig,
+    ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageKind, LanguageUse, NetworkConfig as _,
+    QwenVisionConfig, T5Config, T5Kind, TransformerConfig, WanVaeConfig,
 };
 use crate::tokens::{CLIP_TOKENS, TextRule};
+
+/// Memory and time of the networks of a stage, at most two.
+pub(super) type StageNeeds = [Option<StageFootprint>; 2];
+
+/// [`FamilyTable::refused`] for pipelines that the table does not name.
+pub(super) const OTHER_PIPELINE: &str = "a {family} model for {class}";
 
 /// A network's config as the memory plan looks it up.
 pub(super) type AnyConfig = Arc<dyn Any + Send + Sync>;
@@ -31,43 +37,26 @@ pub(super) trait SingleTransformerFamily: Sync + 'static {
 }
 
 pub(super) struct FamilyTable<C: 'static> {
-    /// Beginnings of the classes of its pipelines.
-    pub pipeline_prefixes: &'static [&'static str],
-    /// Pipelines that run here.
+    /// Classes of its pipelines that run here.
     pub pipelines: &'static [&'static str],
-    /// Beginnings of the classes of others, with a noun phrase for their models.
-    pub refused_pipelines: &'static [(&'static str, &'static str)],
-    /// Beginnings of name components of tensors that only other models have, with a noun phrase for those.
-    pub foreign_parts: &'static [(&'static str, &'static str)],
-
+    /// Beginnings of the classes of its other pipelines, and of name components of tensors that only other models have,
+    /// with a noun phrase for those models: the first that fits counts.
+    pub refused: &'static [(&'static str, &'static str)],
     /// The variant of a transformer, or a noun phrase for one of another model.
     pub variant: fn(&C, &VariantHints<'_>) -> Result<ModelVariant, String>,
-    pub shape: fn(&C) -> TransformerShape,
     pub vae: FamilyVae,
-    /// diffusers' class of the autoencoder, where only one will do.
-    pub vae_class: Option<&'static str>,
     /// One or two, as a model's files name them.
     pub text_encoders: &'static [TextEncoder<C>],
-    /// Folders that a diffusers folder has beyond the usual ones, and their classes.
-    pub more_components: &'static [(&'static str, Option<&'static str>)],
-    pub more_parts: fn(&C) -> Option<ComponentQuery<'static>>,
-    /// The shift that is a model's default, by its scheduler's config; none where it depends on the image size.
-    pub shift: fn(&SchedulerConfig) -> Option<f64>,
+    pub image_encoder: fn(&C) -> Option<ComponentQuery<'static>>,
+    /// The transformer of a published model of such a shape.
     pub published: fn(&TransformerShape) -> C,
     /// Checks and changes what a table cannot say of a model.
     pub complete: fn(&C, &ModelFiles, &mut ModelFacts) -> Result<(), CatalogError>,
-
-    /// Reads networks beyond transformer, autoencoder and text encoders.
-    pub more_networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
-    /// Memory and time of the denoising loop.
-    pub transformer_need: fn(&PlannedJob<'_>) -> Option<StageFootprint>,
-    /// Needs of a stage that differ from those of the networks one by one.
-    pub other_needs: fn(&PlannedJob<'_>, Stage) -> Option<Vec<StageFootprint>>,
-
+    /// Needs of a stage, one network after the other; `None` where they are those that every family has.
+    pub needs: fn(&PlannedJob<'_>, Stage) -> Option<StageNeeds>,
     pub experts: Option<ExpertRules>,
     pub image_prompts: Option<FindImagePrompts>,
     pub control_nets: Option<ControlNets>,
-    pub control_lora: Option<WithControlLora>,
     pub lora: LoraTable,
     /// Its published models whose LoRAs differ in the sizes of layers, with their labels, where those are not the family's.
     pub lora_models: fn() -> Vec<(&'static str, C)>,
@@ -80,8 +69,9 @@ pub(crate) struct LoraTable {
     pub signs: &'static [LoraSignature],
     /// Returns true if a LoRA of an origin may act on a model with these layers.
     pub accepts: fn(&str, &[LayerTable]) -> bool,
-    /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control image.
-    pub input: Option<&'static str>,
+    /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer, those of a control image;
+    /// and the model that such a LoRA makes of one.
+    pub control: Option<(&'static str, WithControlLora)>,
     /// Returns true if a layer of this name is one that only models have which look at images.
     pub of_images: fn(&str) -> bool,
     /// LoRAs change the text encoders too.
@@ -98,7 +88,7 @@ impl LoraTable {
     pub const NONE: Self = Self {
         signs: &[],
         accepts: |_, _| false,
-        input: None,
+        control: None,
         of_images: |_| false,
         has_text_encoders: false,
         shared_names: None,
@@ -127,49 +117,27 @@ impl VariantHints<'_> {
 impl<C: TransformerConfig + Default> FamilyTable<C> {
     /// An image family without what each of them states.
     pub const DEFAULT: Self = Self {
-        pipeline_prefixes: &[],
         pipelines: &[],
-        refused_pipelines: &[],
-        foreign_parts: &[],
+        refused: &[],
         variant: |_, _| Ok(ModelVariant::new("")),
-        shape: |_| TransformerShape {
-            heads: 0,
-            head_dim: 0,
-            layers: 0,
-            channels: 0,
-        },
         vae: FamilyVae::FLUX,
-        vae_class: None,
         text_encoders: &[],
-        more_components: &[],
-        more_parts: |_| None,
-        shift: |_| None,
+        image_encoder: |_| None,
         published: |_| C::default(),
         complete: |_, _, _| Ok(()),
-        more_networks: |_, _| Ok(()),
-        transformer_need: |_| None,
-        other_needs: |_, _| None,
+        needs: |_, _| None,
         experts: None,
         image_prompts: None,
         control_nets: None,
-        control_lora: None,
         lora: LoraTable::NONE,
         lora_models: || vec![("", C::default())],
     };
 }
 
-/// The shape of a transformer of double and single blocks.
-pub(super) fn stream_shape(streams: &StreamShape, channels: i64) -> TransformerShape {
-    TransformerShape {
-        heads: streams.dim / streams.head_dim,
-        head_dim: streams.head_dim,
-        layers: streams.blocks.iter().sum(),
-        channels,
-    }
-}
-
 /// An autoencoder that families share.
 pub(super) struct FamilyVae {
+    /// diffusers' class, where only one will do.
+    pub class: Option<&'static str>,
     /// The part for latents of a number of channels.
     pub wanted: fn(i64) -> ComponentQuery<'static>,
     /// The published one for latents of a number of channels.
@@ -184,6 +152,7 @@ pub(super) struct FamilyVae {
 impl FamilyVae {
     /// FLUX.1's.
     pub const FLUX: Self = Self {
+        class: Some("AutoencoderKL"),
         wanted: parts::flux_vae,
         published: |_| Arc::new(KlVaeConfig::of_sixteen_channels()),
         is_published: |_, place| has_widths_of(&KlVaeConfig::of_sixteen_channels(), place),
@@ -195,6 +164,7 @@ impl FamilyVae {
     };
     /// FLUX.2's, with normed latents.
     pub const FLUX2: Self = Self {
+        class: Some("AutoencoderKLFlux2"),
         wanted: parts::flux2_vae,
         published: |_| Arc::new(KlVaeConfig::of_thirty_two_channels()),
         is_published: |_, place| has_widths_of(&KlVaeConfig::of_thirty_two_channels(), place),
@@ -202,6 +172,7 @@ impl FamilyVae {
     };
     /// Wan 2.1's as Qwen-Image was trained with it.
     pub const QWEN_IMAGE: Self = Self {
+        class: Some("AutoencoderKLQwenImage"),
         wanted: parts::image_wan_vae,
         published: |channels| Arc::new(WanVaeConfig::published(channels)),
         is_published: |channels, place| {
@@ -302,7 +273,13 @@ impl TextNetwork {
         match self {
             Self::ClipL => reader.read::<ClipTextConfig>(part, place),
             Self::T5(kind) => reader.with_config(part, place, T5Config::read_as(kind, place)?),
-            Self::Language(usage) => reader.with_config(part, place, usage.read(place)?),
+            Self::Language(usage) => {
+                reader.with_config(part, place, usage.read(place)?)?;
+                if usage.kind == LanguageKind::Qwen2 {
+                    return read_vision(place, reader);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -327,4 +304,16 @@ impl TextNetwork {
             Self::Language(_) => None,
         }
     }
+}
+
+/// Reads the vision transformer of a text encoder. Without one, models that make images of text alone still run.
+fn read_vision(place: &Path, reader: &mut NetworkReader) -> Result<(), CatalogError> {
+    let weights = WeightSet::open(place)?;
+    if QwenVisionConfig::is_in(&weights)
+        && let Ok(config) = QwenVisionConfig::read(place)
+        && config.check_weights(&weights).is_ok()
+    {
+        reader.with_config(PlannedNetwork::ImageEncoder, place, config)?;
+    }
+    Ok(())
 }

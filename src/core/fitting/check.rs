@@ -82,7 +82,7 @@ pub fn fitting_plan(
 pub fn model_with(spec: &ModelSpec, loras: &[LoraChoice]) -> Result<ModelSpec, CatalogError> {
     let acting = loras.iter().zip(strengths(loras, Expert::Only));
     let acting = acting.filter(|(_, strength)| *strength != 0.0);
-    for (lora, _) in acting.filter(|_| def_of(spec.family).control_lora().is_some()) {
+    for (lora, _) in acting.filter(|_| def_of(spec.family).lora().control.is_some()) {
         let Ok(tables) = def_of(spec.family).lora_tables(&spec.files) else {
             break;
         };

@@ -2,7 +2,6 @@
 //!
 //! Lists folders and reads headers; both are bounded, and unreadable folders or files are skipped.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use super::{LoraInfo, fitting_plan};
 use crate::families;
 use crate::families::def_of;
 use crate::files::has_ending;
-use crate::formats::sorted_entries;
+use crate::library::networks::FileSearch;
 use crate::library::{SearchPaths, is_for_loras};
 use crate::lora::{LayerTable, LoraCoverage, LoraFile, LoraPlan};
 use crate::model::{CatalogError, ModelSpec};
@@ -19,7 +18,6 @@ use crate::settings::{AppPaths, Settings};
 
 /// Folders in folders.
 const MAX_DEPTH: usize = 6;
-const MAX_FOLDERS: usize = 20_000;
 const MAX_FILES: usize = 20_000;
 
 #[derive(Clone, Debug)]
@@ -162,58 +160,17 @@ fn reason(err: CatalogError) -> String {
 
 /// The files on this disk that are LoRAs by their names or their folders', in the order of their names.
 pub fn find(paths: &AppPaths, settings: &Settings) -> Vec<PathBuf> {
-    let mut search = LoraSearch::default();
-    for (place, is_for_loras) in SearchPaths::gather(paths, settings).of_loras() {
-        search.walk(place, is_for_loras);
+    let mut search = FileSearch::new(MAX_FILES);
+    for (place, is_for_loras_alone) in SearchPaths::gather(paths, settings).of_loras() {
+        let is_wanted = |path: &Path| {
+            let mut within = path.ancestors().take_while(|it| *it != place);
+            has_ending(path, &["safetensors"]) && (is_for_loras_alone || within.any(is_for_loras))
+        };
+        search.walk(&place, MAX_DEPTH, &is_wanted);
     }
     search.found.sort_by_cached_key(|path| {
         let name = crate::lora::stem(path).to_lowercase();
         (name, path.clone())
     });
     search.found
-}
-
-#[derive(Default)]
-struct LoraSearch {
-    found: Vec<PathBuf>,
-    /// Real paths that were visited: links lead in circles, and two programs may share their LoRAs.
-    seen: HashSet<PathBuf>,
-    num_folders: usize,
-}
-
-impl LoraSearch {
-    fn walk(&mut self, place: PathBuf, is_for_loras_alone: bool) {
-        let mut waiting = vec![(place, is_for_loras_alone, 0)];
-        while let Some((folder, is_lora_folder, depth)) = waiting.pop() {
-            let is_new = fs::canonicalize(&folder).is_ok_and(|real| self.seen.insert(real));
-            if !is_new || self.num_folders >= MAX_FOLDERS {
-                continue;
-            }
-            self.num_folders += 1;
-            for path in sorted_entries(&folder).unwrap_or_default() {
-                if is_hidden(&path) {
-                    continue;
-                }
-                let is_lora = is_lora_folder || is_for_loras(&path);
-                if path.is_dir() {
-                    if depth < MAX_DEPTH {
-                        waiting.push((path, is_lora, depth + 1));
-                    }
-                } else if is_lora
-                    && has_ending(&path, &["safetensors"])
-                    && self.found.len() < MAX_FILES
-                {
-                    let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-                    if self.seen.insert(real) {
-                        self.found.push(path);
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn is_hidden(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with('.') || name == "node_modules" || name == "venv"
 }

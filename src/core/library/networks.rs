@@ -18,6 +18,8 @@ use crate::settings::{AppPaths, Settings};
 /// Folders in such folders.
 const MAX_DEPTH: usize = 3;
 const MAX_FILES: usize = 2_000;
+/// Folders and files of one search.
+const MAX_VISITED: usize = 40_000;
 
 /// Folders of networks of one kind.
 pub(crate) struct NetworkFolders {
@@ -69,9 +71,10 @@ pub(crate) fn find<C>(
 impl NetworkFolders {
     /// Weight files of any kind, so that a pickle can be named.
     pub fn files(&self, paths: &AppPaths, settings: &Settings) -> Vec<PathBuf> {
-        let mut search = NetworkSearch::default();
+        let mut search = FileSearch::new(MAX_FILES);
+        let is_wanted = |path: &Path| has_ending(path, &["safetensors"]) || is_pickle(path);
         for place in SearchPaths::gather(paths, settings).of_networks(self.folders, self.listed) {
-            search.walk(&place, 0);
+            search.walk(&place, MAX_DEPTH, &is_wanted);
         }
         search.found
     }
@@ -117,34 +120,51 @@ fn named(wanted: &str, all: &[PathBuf]) -> Option<PathBuf> {
     named.first().map(|file| (*file).clone())
 }
 
-#[derive(Default)]
-struct NetworkSearch {
-    found: Vec<PathBuf>,
+/// A search of folders for files, limited in both.
+pub(crate) struct FileSearch {
+    pub found: Vec<PathBuf>,
+    max_files: usize,
     /// Real paths that were visited: links lead in circles, and two programs may share their files.
     seen: HashSet<PathBuf>,
 }
 
-impl NetworkSearch {
-    fn walk(&mut self, place: &Path, depth: usize) {
-        let is_new = |seen: &mut HashSet<PathBuf>, path: &Path| {
-            fs::canonicalize(path).is_ok_and(|real| seen.insert(real))
-        };
-        if !is_new(&mut self.seen, place) {
+impl FileSearch {
+    pub fn new(max_files: usize) -> Self {
+        Self {
+            found: Vec::new(),
+            max_files,
+            seen: HashSet::new(),
+        }
+    }
+
+    /// Adds the files that are wanted in a folder and in folders of it down to a depth.
+    pub fn walk(&mut self, folder: &Path, depth: usize, is_wanted: &dyn Fn(&Path) -> bool) {
+        if self.seen.len() >= MAX_VISITED || !self.is_new(folder) {
             return;
         }
-        for path in sorted_entries(place).unwrap_or_default() {
+        for path in sorted_entries(folder).unwrap_or_default() {
+            if is_hidden(&path) {
+                continue;
+            }
             if path.is_dir() {
-                if depth < MAX_DEPTH {
-                    self.walk(&path, depth + 1);
+                if depth > 0 {
+                    self.walk(&path, depth - 1, is_wanted);
                 }
-            } else if (has_ending(&path, &["safetensors"]) || is_pickle(&path))
-                && self.found.len() < MAX_FILES
-                && is_new(&mut self.seen, &path)
-            {
+            } else if is_wanted(&path) && self.found.len() < self.max_files && self.is_new(&path) {
                 self.found.push(path);
             }
         }
     }
+
+    fn is_new(&mut self, path: &Path) -> bool {
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.seen.insert(real)
+    }
+}
+
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with('.') || name == "node_modules" || name == "venv"
 }
 
 /// Name of a network: its file's, or that of the folder with diffusers' file of one name.

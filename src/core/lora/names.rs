@@ -5,7 +5,7 @@
 
 use super::table::RowRange;
 use crate::networks::dialects::TensorKeys;
-use crate::networks::{TensorSpec, TransformerConfig};
+use crate::networks::{Schema, TensorSpec, TransformerConfig};
 
 /// One layer's names, or one layer's of each block of a list. `{}` is the number of the block.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ pub(crate) fn of_transformer<C: TransformerConfig>(
         .filter(|keys| keys.dialect.renames())
         .collect();
     dialects.sort_by_key(|keys| keys.is_diffusers);
-    let tensors = config.schema(None).into_tensors();
+    let tensors = Schema::of(config, None).into_tensors();
     let layers = tensors.iter().filter_map(|tensor| {
         let mut lists = C::DIALECTS[0].lists.iter().enumerate();
         let inner = lists.find_map(|(number, list)| {

@@ -63,7 +63,7 @@ pub(crate) struct SchedulerDefaults {
 /// Shape by which published models of one variant are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TransformerShape {
+pub struct TransformerShape {
     pub heads: i64,
     pub head_dim: i64,
     /// Blocks of all kinds.

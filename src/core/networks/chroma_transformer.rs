@@ -48,7 +48,6 @@ network_config! {
 impl TransformerConfig for ChromaTransformerConfig {
     const LABEL: &'static str = "Chroma transformer";
     const CLASSES: &'static [&'static str] = &["ChromaTransformer2DModel"];
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
     const DIALECTS: &'static [TensorDialect] = &[
         TensorDialect::own(
             &[MARKS, any_of(&[APPROXIMATOR])],
@@ -124,8 +123,8 @@ impl DenoiserConfig for ChromaTransformerConfig {
         self.in_channels / 4
     }
 
-    fn num_blocks(&self) -> i64 {
-        self.num_layers + self.num_single_layers
+    fn shape(&self) -> TransformerShape {
+        self.streams().transformer(self.in_channels)
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::transformer::TransformerConfig;
+use super::{Schema, TensorSpec};
 
 /// Readers' name and the file's. Whole components count: `attn` is no beginning of `attn_norm.weight`.
 pub type NamePair = (&'static str, &'static str);
@@ -185,6 +186,12 @@ impl<T: TransformerConfig> TensorKeys<T> {
     /// The file's name of the tensor that readers call `own`.
     pub fn file_key(self, own: &str) -> String {
         format!("{}{}", self.prefix, self.dialect.rename(own))
+    }
+
+    /// Every tensor of a network as the file names it.
+    pub fn tensors(self, network: &T) -> Vec<TensorSpec> {
+        let schema = Schema::of(network, Some(self.dialect));
+        schema.renamed(|name| self.file_key(name))
     }
 
     /// The file's names of the lists of blocks.

@@ -49,7 +49,6 @@ network_config! {
 impl TransformerConfig for Flux2TransformerConfig {
     const LABEL: &'static str = "FLUX.2 transformer";
     const CLASSES: &'static [&'static str] = &["Flux2Transformer2DModel"];
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
     const DIALECTS: &'static [TensorDialect] = &[
         TensorDialect::own(
             &[any_of(&[
@@ -122,15 +121,15 @@ impl TransformerConfig for Flux2TransformerConfig {
         shape.modulation(schema, "final_layer.adaLN_modulation.1", 2 * dim, dim);
         schema.matrix("final_layer.linear", self.out_channels(), dim);
     }
-
-    fn states_guidance(&self) -> Option<bool> {
-        Some(self.guidance_embeds)
-    }
 }
 
 impl DenoiserConfig for Flux2TransformerConfig {
     fn latent_channels(&self) -> i64 {
         self.in_channels / LATENTS_A_TOKEN
+    }
+
+    fn shape(&self) -> TransformerShape {
+        self.streams().transformer(self.in_channels)
     }
 }
 

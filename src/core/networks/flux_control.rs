@@ -91,10 +91,6 @@ impl TransformerConfig for FluxControlConfig {
             schema.table(MODES, modes, self.blocks.dim());
         }
     }
-
-    fn states_guidance(&self) -> Option<bool> {
-        Some(self.blocks.guidance_embeds)
-    }
 }
 
 pub type FluxControlKeys = TensorKeys<FluxControlConfig>;

@@ -74,15 +74,15 @@ impl TransformerConfig for FluxTransformerConfig {
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
         schema.linear("final_layer.linear", self.out_channels(), dim);
     }
-
-    fn states_guidance(&self) -> Option<bool> {
-        Some(self.guidance_embeds)
-    }
 }
 
 impl DenoiserConfig for FluxTransformerConfig {
     fn latent_channels(&self) -> i64 {
         self.out_channels() / 4
+    }
+
+    fn shape(&self) -> TransformerShape {
+        self.streams().transformer(self.in_channels)
     }
 }
 

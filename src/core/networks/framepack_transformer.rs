@@ -63,6 +63,7 @@ impl TransformerConfig for FramePackTransformerConfig {
         "transformer.",
         "model.model.",
     ];
+    const MORE_TOPS: Option<&'static [&'static str]> = None;
     const DIALECTS: &'static [TensorDialect] = &[
         TensorDialect::diffusers(
             &[
@@ -153,10 +154,6 @@ impl TransformerConfig for FramePackTransformerConfig {
         self.add_text(schema);
         stream_blocks::add_blocks(schema, self.streams());
     }
-
-    fn states_guidance(&self) -> Option<bool> {
-        Some(self.guidance_embeds)
-    }
 }
 
 impl DenoiserConfig for FramePackTransformerConfig {
@@ -164,8 +161,8 @@ impl DenoiserConfig for FramePackTransformerConfig {
         self.in_channels
     }
 
-    fn num_blocks(&self) -> i64 {
-        self.num_layers + self.num_single_layers
+    fn shape(&self) -> TransformerShape {
+        self.streams().transformer(self.in_channels)
     }
 }
 

@@ -74,7 +74,6 @@ impl BlockShape {
 impl TransformerConfig for Krea2TransformerConfig {
     const LABEL: &'static str = "Krea 2 transformer";
     const CLASSES: &'static [&'static str] = &["Krea2Transformer2DModel"];
-    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
     const DIALECTS: &'static [TensorDialect] = &[
         TensorDialect {
             is_split: true,
@@ -202,8 +201,13 @@ impl DenoiserConfig for Krea2TransformerConfig {
         self.in_channels / LATENTS_A_TOKEN
     }
 
-    fn num_blocks(&self) -> i64 {
-        self.num_layers
+    fn shape(&self) -> TransformerShape {
+        TransformerShape {
+            heads: self.num_attention_heads,
+            head_dim: self.attention_head_dim,
+            layers: self.num_layers,
+            channels: self.in_channels,
+        }
     }
 }
 

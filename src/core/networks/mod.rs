@@ -31,6 +31,10 @@ pub mod t5;
 #[cfg(test)]
 mod tests;
 mod tiny_decoder;
+// A family that lives in one folder of the tests. Releases are built without.
+#[cfg(debug_assertions)]
+#[path = "../../../tests/toy_family/network.rs"]
+mod toy;
 mod transformer;
 mod upscaler;
 mod vae;
@@ -65,6 +69,8 @@ pub use scheduler::SchedulerConfig;
 pub use schema::{Schema, TensorRole, TensorSpec};
 pub use t5::{T5Config, T5Keys, T5Kind, T5Names};
 pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, TinyDecoderLevel};
+#[cfg(debug_assertions)]
+pub use toy::ToyConfig;
 pub use transformer::{DenoiserConfig, TransformerConfig};
 pub use upscaler::{RrdbConfig, RrdbNames, SPAN_BLOCKS, UpscalerConfig, UpscalerLayers};
 pub use vae::VaeHalf;

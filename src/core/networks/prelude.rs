@@ -12,6 +12,7 @@ pub(super) use super::{
     class_name, model_type,
 };
 pub(super) use crate::formats::weights::WeightSet;
+pub(super) use crate::model::facts::TransformerShape;
 pub(super) use crate::model::{CatalogError, DetectionRule, detection_rules};
 pub(super) use serde::{Deserialize, Serialize};
 pub(super) use serde_json::Value;

@@ -86,6 +86,10 @@ impl DenoiserConfig for QwenImageTransformerConfig {
     fn latent_channels(&self) -> i64 {
         self.out_channels.unwrap_or(self.in_channels)
     }
+
+    fn shape(&self) -> TransformerShape {
+        self.streams().transformer(self.in_channels)
+    }
 }
 
 impl QwenImageTransformerConfig {

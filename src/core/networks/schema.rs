@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::dialects::TensorDialect;
+use super::transformer::TransformerConfig;
 
 /// Use of a tensor once it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +46,15 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// An empty one, for a file of a dialect.
-    pub(super) fn of(dialect: Option<&TensorDialect>) -> Self {
-        Self {
+    /// Every tensor of a network in readers' names, as a file of a dialect has them; as readers ask for them without one.
+    pub(crate) fn of(network: &impl TransformerConfig, dialect: Option<&TensorDialect>) -> Self {
+        let mut schema = Self {
             is_split: dialect.is_some_and(|dialect| dialect.is_split),
             is_diffusers: dialect.is_some_and(|dialect| dialect.is_diffusers),
             ..Self::default()
-        }
+        };
+        network.add_tensors(&mut schema);
+        schema
     }
 
     pub fn add(&mut self, name: impl fmt::Display, shape: &[i64], role: TensorRole) {

@@ -69,6 +69,16 @@ impl StreamShape {
         }
     }
 
+    /// Shape of a transformer of these blocks with an input of `channels`.
+    pub(super) fn transformer(&self, channels: i64) -> TransformerShape {
+        TransformerShape {
+            heads: self.dim / self.head_dim,
+            head_dim: self.head_dim,
+            layers: self.blocks.iter().sum(),
+            channels,
+        }
+    }
+
     /// Outputs of the first layer of the feed-forward part.
     pub fn mlp_in(&self) -> i64 {
         if self.is_shared {
@@ -310,19 +320,4 @@ pub(super) fn check_blocks(
 ) -> Result<(), CatalogError> {
     let mut lists = lists.iter().zip(counts);
     lists.try_for_each(|(list, count)| weights.no_more_layers(&format!("{list}.{count}."), count))
-}
-
-/// Checks that a file has no guidance, which it calls `key`, where the config says none.
-pub(super) fn check_guidance(
-    weights: &WeightSet,
-    is_stated: bool,
-    key: &str,
-) -> Result<(), CatalogError> {
-    if is_stated || !weights.has(key) {
-        return Ok(());
-    }
-    Err(CatalogError::config(
-        format!("expected no guidance by the config, found the tensor '{key}'"),
-        weights.files.first().cloned().unwrap_or_default(),
-    ))
 }

@@ -9,6 +9,7 @@ use super::header::not_a;
 use super::{NetworkConfig, Schema, TensorSpec, class_name, stream_blocks};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::model::facts::TransformerShape;
 
 /// A transformer, or a ControlNet made of a transformer's blocks.
 pub trait TransformerConfig: DeclaredConfig + DeserializeOwned + 'static {
@@ -17,9 +18,9 @@ pub trait TransformerConfig: DeclaredConfig + DeserializeOwned + 'static {
     /// diffusers' classes of it.
     const CLASSES: &'static [&'static str];
     const PREFIXES: &'static [&'static str] = PREFIXES;
-    /// First name components of tensors that a file may have besides those that are read, where a file with others is
-    /// refused.
-    const MORE_TOPS: Option<&'static [&'static str]> = None;
+    /// First name components of tensors that a file may have besides those that are read. A file with others is refused,
+    /// unless there is no such list.
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
     /// Dialects in the order in which they are tried. A file of no dialect counts as one of the first, so that the
     /// first missing name is reported.
     const DIALECTS: &'static [TensorDialect];
@@ -42,28 +43,9 @@ pub trait TransformerConfig: DeclaredConfig + DeserializeOwned + 'static {
     /// Adds every tensor in readers' names.
     fn add_tensors(&self, schema: &mut Schema);
 
-    /// Every tensor in readers' names, as a file of a dialect has them; as readers ask for them without one.
-    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
-        let mut schema = Schema::of(dialect);
-        self.add_tensors(&mut schema);
-        schema
-    }
-
-    /// Returns whether guidance is an input, where that differs among configs. A file with its layers is refused if the
-    /// config states none.
-    fn states_guidance(&self) -> Option<bool> {
-        None
-    }
-
     /// Returns true if a file is whole without a tensor; `name`: readers'.
     fn can_lack(&self, _name: &str) -> bool {
         false
-    }
-
-    /// Every tensor as a file names it.
-    fn tensors_in(&self, keys: TensorKeys<Self>) -> Vec<TensorSpec> {
-        let schema = self.schema(Some(keys.dialect));
-        schema.renamed(|name| keys.file_key(name))
     }
 }
 
@@ -72,10 +54,8 @@ pub trait DenoiserConfig: TransformerConfig {
     /// Channels of its latents.
     fn latent_channels(&self) -> i64;
 
-    /// Blocks that text and image go through.
-    fn num_blocks(&self) -> i64 {
-        self.block_counts().iter().sum()
-    }
+    /// Heads, blocks that text and image go through, and channels of the input.
+    fn shape(&self) -> TransformerShape;
 }
 
 /// Width of the hidden states of transformers whose heads share it.
@@ -115,8 +95,7 @@ impl<T: TransformerConfig> NetworkConfig for T {
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
         let keys = TensorKeys::<T>::of(|key| weights.has(key));
-        let schema = self
-            .schema(Some(keys.dialect))
+        let schema = Schema::of(self, Some(keys.dialect))
             .retained(|name| !self.can_lack(name) || weights.has(&keys.file_key(name)));
         let mut tensors = schema.renamed(|name| keys.file_key(name));
         // Some converters to GGUF leave out axes of 1.
@@ -134,12 +113,14 @@ impl<T: TransformerConfig> NetworkConfig for T {
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
         let keys = TensorKeys::<T>::of(|key| weights.has(key));
         stream_blocks::check_blocks(weights, &keys.lists(), &self.block_counts())?;
-        match self.states_guidance() {
-            Some(is_stated) => {
-                let key = keys.file_key(stream_blocks::GUIDANCE);
-                stream_blocks::check_guidance(weights, is_stated, &key)
-            }
-            None => Ok(()),
+        let guidance = keys.file_key(stream_blocks::GUIDANCE);
+        let is_read = |tensor: &TensorSpec| tensor.name == guidance;
+        if !weights.has(&guidance) || self.tensors(weights).iter().any(is_read) {
+            return Ok(());
         }
+        Err(CatalogError::config(
+            format!("expected no guidance by the config, found the tensor '{guidance}'"),
+            weights.files.first().cloned().unwrap_or_default(),
+        ))
     }
 }

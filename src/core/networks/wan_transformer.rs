@@ -187,6 +187,15 @@ impl DenoiserConfig for WanTransformerConfig {
     fn latent_channels(&self) -> i64 {
         self.out_channels
     }
+
+    fn shape(&self) -> TransformerShape {
+        TransformerShape {
+            heads: self.num_attention_heads,
+            head_dim: self.attention_head_dim,
+            layers: self.block_counts().iter().sum(),
+            channels: self.in_channels,
+        }
+    }
 }
 
 /// Number of heads, by the authors' config or by their published width.

@@ -139,8 +139,13 @@ impl DenoiserConfig for ZImageTransformerConfig {
         self.in_channels
     }
 
-    fn num_blocks(&self) -> i64 {
-        self.n_layers
+    fn shape(&self) -> TransformerShape {
+        TransformerShape {
+            heads: self.n_heads,
+            head_dim: self.head_dim(),
+            layers: self.n_layers,
+            channels: self.in_channels,
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::pipelines::write_json;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::networks::{
-    ClipVisionConfig, T5Config, T5Keys, T5Kind, TensorSpec, TransformerConfig as _,
-    TransformerKeys, VaeHalf, WanTransformerConfig, WanVaeConfig, WanVaeKeys,
+    ClipVisionConfig, T5Config, T5Keys, T5Kind, TensorSpec, TransformerKeys, VaeHalf,
+    WanTransformerConfig, WanVaeConfig, WanVaeKeys,
 };
 
 /// Name → shape.
@@ -126,7 +126,7 @@ pub(crate) fn transformer(dims: Dims) -> Shapes {
         vace_layers: (0..size(dims.control)).collect(),
         ..WanTransformerConfig::default()
     };
-    shapes_of(config.tensors_in(TransformerKeys::bare(false)))
+    shapes_of(TransformerKeys::bare(false).tensors(&config))
 }
 
 /// Shapes with their tensors renamed.

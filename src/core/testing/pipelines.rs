@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::made_up::{Shapes, t5_of, vae_of, write};
 use crate::catalog::ModelCatalog;
-use crate::networks::{TransformerConfig as _, TransformerKeys, WanTransformerConfig};
+use crate::networks::{TransformerKeys, WanTransformerConfig};
 use crate::settings::{AppPaths, Settings};
 
 pub(crate) fn write_json(path: &Path, value: &Value) {
@@ -32,7 +32,7 @@ fn transformer_config() -> Value {
 
 pub(crate) fn transformer_shapes() -> Shapes {
     let config: WanTransformerConfig = serde_json::from_value(transformer_config()).unwrap();
-    let tensors = config.tensors_in(TransformerKeys::bare(true)).into_iter();
+    let tensors = TransformerKeys::bare(true).tensors(&config).into_iter();
     tensors.map(|tensor| (tensor.name, tensor.shape)).collect()
 }
 

@@ -8,6 +8,7 @@ use safelight_core::job::Stage;
 use crate::EngineError;
 use crate::stages::StageContext;
 use crate::stages::images::{self, EncodedImages, ImageModel};
+use crate::stages::siglip::encode_image_prompts;
 use crate::tensor_files;
 use crate::text::PromptEmbeds;
 
@@ -16,25 +17,8 @@ pub(crate) trait EngineFamily: Sync {
     /// Id of the family in `safelight_core::families`.
     fn id(&self) -> &'static str;
 
-    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
-
-    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    /// Upscales the first pass's image for the second pass.
-    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        Err(context.no_such_stage())
-    }
-
-    /// Noise to latents; `stage` names the transformer.
-    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError>;
-
-    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
+    /// Runs a stage, or fails with [`StageContext::no_such_stage`].
+    fn run(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError>;
 }
 
 pub(crate) struct ImageFamily<M>(PhantomData<fn() -> M>);
@@ -48,39 +32,34 @@ impl<M: ImageModel> EngineFamily for ImageFamily<M> {
         M::FAMILY.id
     }
 
-    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        context.texts(|work| M::encode_text(&context.folder(), work))
-    }
-
-    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        images::encode_stage::<M>(context)
-    }
-
-    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        context.tensor("image_embeds", |work| {
-            M::encode_image_prompts(&context.folder(), work)
-        })
-    }
-
-    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        images::enlarge_stage::<M>(context)
-    }
-
-    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
-        let mut embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image_embeds = |path: &Path| tensor_files::read_one(path, "image_embeds");
-        if let Some(tokens) = context.earlier(Stage::EncodeVision, image_embeds)? {
-            embeds.append_image_tokens(&tokens);
+    fn run(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {
+        let folder = context.folder();
+        match stage {
+            Stage::EncodeText => context.texts(|work| M::encode_text(&folder, work)),
+            Stage::EncodeImage if context.is_of_second_pass() => {
+                images::enlarge_stage::<M>(context)
+            }
+            Stage::EncodeImage => images::encode_stage::<M>(context),
+            Stage::EncodeVision => {
+                context.tensor("image_embeds", |work| encode_image_prompts(&folder, work))
+            }
+            Stage::Denoise => denoise::<M>(context),
+            Stage::Decode => images::decode_stage(context),
+            _ => Err(context.no_such_stage()),
         }
-        let images = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
-        let images = images.unwrap_or_default();
-        let resume = context.checkpoint();
-        context.tensor("latents", |work| {
-            images::denoise::<M>(&embeds, &images, resume, work)
-        })
     }
+}
 
-    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        images::decode_stage(context)
+fn denoise<M: ImageModel>(context: &StageContext<'_>) -> Result<(), EngineError> {
+    let mut embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+    let image_embeds = |path: &Path| tensor_files::read_one(path, "image_embeds");
+    if let Some(tokens) = context.earlier(Stage::EncodeVision, image_embeds)? {
+        embeds.append_image_tokens(&tokens);
     }
+    let images = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
+    let images = images.unwrap_or_default();
+    let resume = context.checkpoint();
+    context.tensor("latents", |work| {
+        images::denoise::<M>(&embeds, &images, resume, work)
+    })
 }

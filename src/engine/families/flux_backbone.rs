@@ -8,12 +8,13 @@ use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
 use crate::nn::{Rope, angles_of_ids};
-use crate::stages::images::{ContextInput, ForwardPass, ImageModel};
+use crate::stages::images::{ForwardPass, ImageModel};
 use crate::streams::{
     ControlNetResiduals, FluxSequence, MmditBackbone, SequenceEmbedder, StreamModulations,
     TokenRanges,
 };
-use crate::{Weights, WeightsError};
+use crate::text::TextEmbeds;
+use crate::{StageCapture, Weights, WeightsError};
 
 pub struct FluxBackbone {
     entry: SequenceEmbedder,
@@ -51,14 +52,12 @@ impl FluxBackbone {
         (self.streams.blocks.device, self.streams.blocks.kind)
     }
 
-    /// Embeds a text for a batch of images.
-    pub fn context<M: ImageModel>(&self, input: &ContextInput<'_, M>) -> FluxSequence {
-        let (prompt, num_images) = (&input.text.prompt, input.num_images);
-        let ids = M::position_ids(prompt.size()[1], input.conditioning);
+    /// Embeds a text for a batch of images; `ids`: see [`rope`](Self::rope)
+    pub fn context(&self, text: &TextEmbeds, ids: &[Tensor; 2], num_images: i64) -> FluxSequence {
         FluxSequence {
-            txt: self.entry.text(prompt),
+            txt: self.entry.text(&text.prompt),
             bias: None,
-            rope: self.rope(&ids.expect("Flux has position ids"), num_images),
+            rope: self.rope(ids, num_images),
         }
     }
 
@@ -67,6 +66,14 @@ impl FluxBackbone {
         let ids = ids.each_ref().map(|ids| ids.repeat([num_images, 1]));
         let angles = angles_of_ids(&Tensor::cat(&ids, 0), &self.axes, self.theta);
         Rope::new(&angles, self.streams.blocks.device)
+    }
+
+    /// Records position ids under the reference's names; `branch`: the prediction that the text conditions
+    pub fn record_ids(branch: &str, [txt, img]: &[Tensor; 2], capture: &mut StageCapture) {
+        let prefix = if branch == "uncond" { "negative_" } else { "" };
+        capture.put(format!("transformer.in.{branch}.txt_ids"), txt);
+        capture.put(format!("transformer.in.{branch}.img_ids"), img);
+        capture.put(format!("{prefix}text_ids"), txt);
     }
 
     /// `img`: `(B, I, input)`, `residuals`: computes ControlNet residuals -> `(B, I, output)` in f32; `None` when cancelled

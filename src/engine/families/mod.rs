@@ -53,19 +53,9 @@ pub(crate) fn measured() -> impl Iterator<Item = (&'static str, &'static BenchCa
 /// Runs a stage that has work for a family.
 pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {
     let id = context.request().family.id;
-    let Some(family) = FAMILIES.iter().find(|family| family.id() == id) else {
-        return Err(context.no_such_stage());
-    };
-    match stage {
-        Stage::EncodeText => family.encode_text(context),
-        Stage::EncodeImage if context.is_of_second_pass() => family.enlarge(context),
-        Stage::EncodeImage => family.encode_image(context),
-        Stage::EncodeVision => family.encode_vision(context),
-        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => family.denoise(context, stage),
-        Stage::Decode => family.decode(context),
-        Stage::Unload | Stage::Upscale | Stage::Interpolate | Stage::Save => {
-            Err(context.no_such_stage())
-        }
+    match FAMILIES.iter().find(|family| family.id() == id) {
+        Some(family) => family.run(context, stage),
+        None => Err(context.no_such_stage()),
     }
 }
 

@@ -20,37 +20,29 @@ impl SingleTransformerFamily for ChromaFamily {
     type Config = ChromaTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<ChromaTransformerConfig> = FamilyTable {
-        pipeline_prefixes: &["Chroma", "ZetaChroma"],
         pipelines: &[
             "ChromaPipeline",
             "ChromaImg2ImgPipeline",
             "ChromaInpaintPipeline",
         ],
-        refused_pipelines: &[
+        refused: &[
             ("ChromaRadiance", RADIANCE),
             ("Chroma2", "a Chroma 2 model"),
             ("ZetaChroma", "a Chroma 2 model"),
-        ],
-        foreign_parts: &[
+            ("Chroma", OTHER_PIPELINE),
             ("nerf_", RADIANCE),
             ("img_in_patch", RADIANCE),
             ("controlnet_", "a Chroma ControlNet"),
             ("ip_adapter", "a Chroma IP-Adapter"),
         ],
         variant: |_, hints| Ok(ModelVariant::new(variant_by_names(hints))),
-        shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae::FLUX,
-        vae_class: Some("AutoencoderKL"),
         text_encoders: &[TextEncoder::t5_xxl(
             |config| t5_xxl(ModelComponent::TextEncoder, config.joint_attention_dim),
             |_| TEXT_TOKENS,
             text_length,
         )],
-        shift: |scheduler| {
-            let is_fixed = !scheduler.use_dynamic_shifting;
-            scheduler.stated_shift().filter(|_| is_fixed)
-        },
-        transformer_need,
+        needs: |job, stage| (stage == Stage::Denoise).then(|| [transformer_need(job), None]),
         lora: LoraTable {
             has_text_encoders: true,
             signs: lora_signatures! { "chroma" "Chroma": "distilled_guidance_layer"; },

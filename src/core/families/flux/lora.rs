@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::FluxFamily;
-use super::variant::FluxVariant;
+use super::variant::{DEV, SCHNELL, controlled};
 use crate::families::prelude::*;
 use crate::families::single::transformer_table;
 use crate::lora;
@@ -39,8 +39,7 @@ pub fn config_with(
 
 /// The model that a control LoRA makes of one: it needs a control image, of the kind that the LoRA's name says.
 pub(super) fn with_control(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, String> {
-    let mut variants = [FluxVariant::Dev, FluxVariant::Schnell].into_iter();
-    if !variants.any(|variant| variant.inputs().name == spec.variant) {
+    if ![DEV, SCHNELL].iter().any(|it| it.name == spec.variant) {
         return Err(format!(
             "this is a control LoRA of FLUX.1 dev, with which {} does not run",
             spec.name
@@ -49,7 +48,7 @@ pub(super) fn with_control(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, S
     let names = [lora.file_stem(), lora.parent().and_then(Path::file_name)];
     let names = names.map(|name| name.unwrap_or_default().to_string_lossy());
     let hints = names.each_ref().map(|name| &**name);
-    let inputs = FluxVariant::of_control(&hints).inputs();
+    let inputs = controlled(&hints);
     let mut spec = spec.clone();
     (spec.start_image, spec.image_role) = (inputs.start_image, inputs.image_role);
     (spec.mask, spec.limits.controls) = (inputs.mask, inputs.controls);

@@ -12,11 +12,9 @@ use std::sync::Arc;
 
 use super::parts::{clip_l, t5_xxl};
 use crate::families::prelude::*;
-use crate::footprint::text::{redux, seen_tokens, siglip};
+use crate::footprint::text::seen_tokens;
 use crate::model::{LoraSignature, SharedLoraNames};
-use crate::networks::{
-    ClipTextConfig, FluxControlConfig, FluxTransformerConfig, ReduxConfig, SiglipConfig,
-};
+use crate::networks::{ClipTextConfig, FluxControlConfig, FluxTransformerConfig};
 
 pub const FAMILY: ModelFamily = ModelFamily::FLUX;
 
@@ -31,8 +29,6 @@ impl SingleTransformerFamily for FluxFamily {
     type Config = FluxTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<FluxTransformerConfig> = FamilyTable {
-        // FLUX.2's are tried before.
-        pipeline_prefixes: &["Flux"],
         pipelines: &[
             "FluxPipeline",
             "FluxImg2ImgPipeline",
@@ -43,20 +39,18 @@ impl SingleTransformerFamily for FluxFamily {
             "FluxKontextPipeline",
             "FluxKontextInpaintPipeline",
         ],
-        refused_pipelines: &[
+        refused: &[
             ("FluxPriorReduxPipeline", "a Flux Redux model"),
             ("FluxControlNet", "a Flux ControlNet model"),
-        ],
-        foreign_parts: &[
+            // FLUX.2's are tried before.
+            ("Flux", OTHER_PIPELINE),
             ("distilled_guidance_layer", "a Chroma model"),
             ("individual_token_refiner", "a HunyuanVideo model"),
             ("controlnet_", "a Flux ControlNet"),
             ("pulid_ca", "a Flux model with PuLID in it"),
         ],
         variant: variant::variant,
-        shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae::FLUX,
-        vae_class: Some("AutoencoderKL"),
         text_encoders: &[
             TextEncoder::clip_l(
                 |config| clip_l(ModelComponent::TextEncoder, config.pooled_projection_dim),
@@ -82,30 +76,16 @@ impl SingleTransformerFamily for FluxFamily {
             guidance_embeds: true,
             ..FluxTransformerConfig::default()
         },
-        more_networks: |files, reader| {
-            if let Some(prompts) = &files.image_prompts {
-                reader
-                    .read::<SiglipConfig>(PlannedNetwork::ImageEncoder, &prompts.image_encoder)?;
-                reader.read::<ReduxConfig>(PlannedNetwork::ImageEmbedder, &prompts.embedder)?;
-            }
-            Ok(())
-        },
-        transformer_need,
-        other_needs: |job, stage| {
-            // SigLIP is unloaded before Redux.
-            let needs = || [siglip(job), redux(job)].into_iter().flatten().collect();
-            (stage == Stage::EncodeVision).then(needs)
-        },
+        needs: |job, stage| (stage == Stage::Denoise).then(|| [transformer_need(job), None]),
         image_prompts: Some(redux::image_prompts),
         control_nets: Some(ControlNets {
             find: control::find,
             footprint: NetworkFootprint::read::<FluxControlConfig>,
         }),
-        control_lora: Some(lora::with_control),
         lora: LoraTable {
             signs: SIGNS,
             accepts: |origin, _| origin == "flux",
-            input: Some("img_in"),
+            control: Some(("img_in", lora::with_control)),
             has_text_encoders: true,
             shared_names: Some(&SHARED_LORA_NAMES),
             objection: lora::objection,

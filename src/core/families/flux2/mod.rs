@@ -42,18 +42,17 @@ impl SingleTransformerFamily for Flux2Family {
     type Config = Flux2TransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<Flux2TransformerConfig> = FamilyTable {
-        pipeline_prefixes: &["Flux2"],
         pipelines: &["Flux2KleinPipeline", "Flux2KleinInpaintPipeline"],
-        refused_pipelines: &[("Flux2KleinKVPipeline", KV), ("Flux2Pipeline", DEV)],
-        foreign_parts: &[
+        refused: &[
+            ("Flux2KleinKVPipeline", KV),
+            ("Flux2Pipeline", DEV),
+            ("Flux2", OTHER_PIPELINE),
             ("guidance_in", DEV),
             ("guidance_embedder", DEV),
             ("control", "a FLUX.2 ControlNet"),
         ],
         variant,
-        shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae::FLUX2,
-        vae_class: Some("AutoencoderKLFlux2"),
         text_encoders: &[TextEncoder {
             network: TextNetwork::Language(LANGUAGE),
             name: "Qwen 3",
@@ -83,7 +82,7 @@ impl SingleTransformerFamily for Flux2Family {
             }
             Flux2TransformerConfig::klein_9b()
         },
-        transformer_need,
+        needs: |job, stage| (stage == Stage::Denoise).then(|| [transformer_need(job), None]),
         lora: LoraTable {
             signs: lora_signatures! {
                 "flux2" "FLUX.2": "double_stream_modulation", "single_stream_modulation",

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use super::parts::clip_l;
 use crate::families::prelude::*;
 use crate::footprint::autoencoder::{video_decode, video_encode};
-use crate::footprint::text::siglip;
 use crate::job::SEEN_FRAMES;
 use crate::model::choices::SectionOrder;
-use crate::networks::{FramePackTransformerConfig, HunyuanVaeConfig, SiglipConfig};
+use crate::networks::{FramePackTransformerConfig, HunyuanVaeConfig};
 use crate::tokens::HUNYUAN_PROMPT;
 
 pub const FAMILY: ModelFamily = ModelFamily::FRAMEPACK;
@@ -23,7 +22,6 @@ pub const LANGUAGE: LanguageUse = LanguageUse {
     tap: LanguageTap::BeforeLast(2),
 };
 
-const PIPELINE: &str = "HunyuanVideoFramepackPipeline";
 /// About twice each edge that the models were trained at.
 const MAX_PIXELS: u64 = 1 << 21;
 /// Positions are computed, so that any edge runs.
@@ -52,8 +50,7 @@ impl SingleTransformerFamily for FramePackFamily {
     type Config = FramePackTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<FramePackTransformerConfig> = FamilyTable {
-        pipeline_prefixes: &[PIPELINE],
-        pipelines: &[PIPELINE],
+        pipelines: &["HunyuanVideoFramepackPipeline"],
         variant: |config, hints| {
             let guidance = if config.guidance_embeds {
                 GuidanceMode::Distilled
@@ -68,8 +65,8 @@ impl SingleTransformerFamily for FramePackFamily {
                 ..ModelVariant::new(name(order_by_names(hints.names)))
             })
         },
-        shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae {
+            class: Some("AutoencoderKLHunyuanVideo"),
             wanted: parts::vae,
             published: |_| Arc::new(HunyuanVaeConfig::default()),
             is_published: |_, place| {
@@ -83,7 +80,6 @@ impl SingleTransformerFamily for FramePackFamily {
                 Ok((config.latent_channels, config.spatial_factor()))
             },
         },
-        vae_class: Some("AutoencoderKLHunyuanVideo"),
         text_encoders: &[
             TextEncoder {
                 network: TextNetwork::Language(LANGUAGE),
@@ -100,26 +96,15 @@ impl SingleTransformerFamily for FramePackFamily {
                 |_| None,
             ),
         ],
-        more_components: &[
-            ("feature_extractor", None),
-            ("image_encoder", Some("SiglipVisionModel")),
-        ],
-        more_parts: |config| Some(parts::siglip_384(config.image_proj_dim)),
-        // A shift that depends on the number of tokens is no default.
-        shift: |scheduler| scheduler.shift.filter(|_| !scheduler.use_dynamic_shifting),
+        image_encoder: |config| Some(parts::siglip_384(config.image_proj_dim)),
         complete: |_, _, facts| {
             complete(facts);
             Ok(())
         },
-        more_networks: |files, reader| match &files.image_encoder {
-            Some(place) => reader.read::<SiglipConfig>(PlannedNetwork::ImageEncoder, place),
-            None => Ok(()),
-        },
-        transformer_need,
-        other_needs: |job, stage| match stage {
-            Stage::EncodeImage => Some(encode_image(job).into_iter().collect()),
-            Stage::EncodeVision => Some(siglip(job).into_iter().collect()),
-            Stage::Decode => Some(decode(job).into_iter().collect()),
+        needs: |job, stage| match stage {
+            Stage::EncodeImage => Some([encode_image(job), None]),
+            Stage::Denoise => Some([transformer_need(job), None]),
+            Stage::Decode => Some([decode(job), None]),
             _ => None,
         },
         lora: LoraTable {

@@ -39,16 +39,13 @@ impl SingleTransformerFamily for Krea2Family {
     type Config = Krea2TransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<Krea2TransformerConfig> = FamilyTable {
-        pipeline_prefixes: &["Krea2"],
         pipelines: &["Krea2Pipeline"],
+        refused: &[("Krea2", OTHER_PIPELINE)],
         variant: |_, hints| Ok(ModelVariant::new(variant_by(hints))),
-        shape: |config| TransformerShape {
-            heads: config.num_attention_heads,
-            head_dim: config.attention_head_dim,
-            layers: config.num_layers,
-            channels: config.in_channels,
+        vae: FamilyVae {
+            class: None,
+            ..FamilyVae::QWEN_IMAGE
         },
-        vae: FamilyVae::QWEN_IMAGE,
         text_encoders: &[TextEncoder {
             network: TextNetwork::Language(LANGUAGE),
             name: "Qwen 3 VL",
@@ -71,7 +68,7 @@ impl SingleTransformerFamily for Krea2Family {
             }
             Ok(())
         },
-        transformer_need,
+        needs: |job, stage| (stage == Stage::Denoise).then(|| [transformer_need(job), None]),
         lora: LoraTable {
             signs: lora_signatures! {
                 "krea2" "Krea 2": "blocks_#_attn_w", "blocks_#_attn_gate", "blocks_#_mlp_gate", "blocks_#_mlp_up",

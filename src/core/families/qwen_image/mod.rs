@@ -67,28 +67,24 @@ impl SingleTransformerFamily for QwenImageFamily {
     type Config = QwenImageTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<QwenImageTransformerConfig> = FamilyTable {
-        pipeline_prefixes: &["QwenImage"],
         pipelines: &[
             "QwenImagePipeline",
             "QwenImageImg2ImgPipeline",
             "QwenImageInpaintPipeline",
             "QwenImageEditPlusPipeline",
         ],
-        refused_pipelines: &[
+        refused: &[
             ("QwenImage21Pipeline", "a Qwen-Image 2.1 model"),
             ("QwenImageLayeredPipeline", variant::LAYERED),
             ("QwenImageEditPipeline", variant::FIRST_EDIT),
             ("QwenImageEditInpaintPipeline", variant::FIRST_EDIT),
             ("QwenImageControlNet", "a Qwen-Image ControlNet"),
-        ],
-        foreign_parts: &[
+            ("QwenImage", OTHER_PIPELINE),
             ("controlnet_", "a Qwen-Image ControlNet"),
             ("addition_t_embedding", variant::LAYERED),
         ],
         variant: variant::variant,
-        shape: |config| stream_shape(&config.streams(), config.in_channels),
         vae: FamilyVae::QWEN_IMAGE,
-        vae_class: Some("AutoencoderKLQwenImage"),
         text_encoders: &[TextEncoder {
             network: TextNetwork::Language(LANGUAGE),
             name: "Qwen 2.5 VL",
@@ -109,13 +105,10 @@ impl SingleTransformerFamily for QwenImageFamily {
             }
             Ok(())
         },
-        more_networks,
-        transformer_need,
-        other_needs: |job, stage| match stage {
+        needs: |job, stage| match stage {
             Stage::EncodeText => Some(encode_text(job)),
-            Stage::EncodeImage if references(job) > 0.0 => {
-                Some(encode_references(job).into_iter().collect())
-            }
+            Stage::EncodeImage if references(job) > 0.0 => Some([encode_references(job), None]),
+            Stage::Denoise => Some([transformer_need(job), None]),
             _ => None,
         },
         control_nets: Some(ControlNets {
@@ -150,19 +143,6 @@ fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), C
     sees.check_weights(&weights)
 }
 
-/// Reads the text encoder's vision transformer. Without one, models that make images of text alone still run.
-fn more_networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
-    let place = &files.text_encoder;
-    let weights = WeightSet::open(place)?;
-    if QwenVisionConfig::is_in(&weights)
-        && let Ok(config) = QwenVisionConfig::read(place)
-        && config.check_weights(&weights).is_ok()
-    {
-        reader.with_config(PlannedNetwork::ImageEncoder, place, config)?;
-    }
-    Ok(())
-}
-
 fn references(job: &PlannedJob<'_>) -> f64 {
     job.request.references.len() as f64
 }
@@ -172,7 +152,7 @@ fn text_length(job: &PlannedJob<'_>) -> f64 {
 }
 
 /// Reads reference images first, where there are any, and the texts after them.
-fn encode_text(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
+fn encode_text(job: &PlannedJob<'_>) -> StageNeeds {
     let seen = references(job) * SEEN_TOKENS;
     let texts = language(job, PlannedNetwork::TextEncoder, text_length(job));
     let looks = job
@@ -189,7 +169,7 @@ fn encode_text(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
                 numbers * size + patches * width * 16.0,
             )
         });
-    looks.into_iter().chain(texts).collect()
+    [looks, texts]
 }
 
 /// Encodes each reference image alone, at its size.

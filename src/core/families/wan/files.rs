@@ -7,15 +7,15 @@ use std::path::Path;
 use super::variant::{WanVariant, of_index};
 use super::{WanFamily, parts};
 use crate::families::prelude::*;
-use crate::families::single::{self, is_one_of, refuse_quantised};
+use crate::families::single::{self, refuse_quantised};
 use crate::library::component_search::wanted;
 use crate::library::identify::check_components;
 use crate::library::{ComponentLibrary, component_search};
 use crate::model::ComponentOverrides;
 use crate::model::configs::ModelIndex;
 use crate::networks::{
-    ClipVisionConfig, DeclaredConfig as _, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig,
-    config_path,
+    ClipVisionConfig, DeclaredConfig as _, DenoiserConfig as _, T5Config, T5Kind,
+    WanTransformerConfig, WanVaeConfig, config_path,
 };
 
 const MAX_PIXELS: u64 = 1 << 24;
@@ -120,38 +120,13 @@ pub(super) fn check(files: &ModelFiles, variant: WanVariant) -> Result<ModelFact
     Ok(ModelFacts {
         family: super::FAMILY,
         variant: model,
-        shape: TransformerShape {
-            heads: config.num_attention_heads,
-            head_dim: config.attention_head_dim,
-            layers: config.num_layers + config.vace_layers.len() as i64,
-            channels: config.in_channels,
-        },
+        shape: config.shape(),
         section_order: None,
         latent_channels: vae.z_dim.unsigned_abs(),
         limits: limits(&config, &vae, variant),
         schedule,
         bytes,
     })
-}
-
-/// Returns true if a place holds this part of the published models with such a transformer.
-pub(super) fn is_published_part(
-    component: ModelComponent,
-    shape: TransformerShape,
-    place: &Path,
-) -> bool {
-    /// The width of CLIP ViT-H.
-    const IMAGE_DIM: i64 = 1280;
-    let transformer = WanTransformerConfig {
-        // Those that see images take in more than latents.
-        out_channels: if shape.channels == 48 { 48 } else { 16 },
-        image_dim: Some(IMAGE_DIM),
-        ..WanTransformerConfig::default()
-    };
-    let published = WanVaeConfig::published(transformer.out_channels);
-    let is_wide = component != ModelComponent::Vae
-        || WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published));
-    is_wide && is_one_of(&single::parts::<WanFamily>(&transformer), component, place)
 }
 
 /// Checks that there is an image encoder where the transformer needs one, and none elsewhere.

@@ -11,6 +11,9 @@ use crate::networks::{ClipVisionConfig, WanTransformerConfig, WanVaeConfig};
 /// Passes of the guidance go together where one needs at most this much, see the engine's `guidance.rs`.
 const LARGEST_JOINED_PASS: f64 = 1073741824.0;
 
+/// Channels of the input of models that see images, and the width of the embeddings of CLIP ViT-H, which some of them read.
+const SEEING: (i64, i64) = (36, 1280);
+
 /// The transformer of a published model, which its shape tells.
 pub(super) fn published(shape: &TransformerShape) -> WanTransformerConfig {
     let latents = if shape.channels == 48 { 48 } else { 16 };
@@ -27,6 +30,7 @@ pub(super) fn published(shape: &TransformerShape) -> WanTransformerConfig {
         vace_layers: (0..num_control).map(|n| n * stride).collect(),
         in_channels: shape.channels,
         out_channels: latents,
+        image_dim: (shape.channels == SEEING.0).then_some(SEEING.1),
         ffn_dim: match width {
             ..2500 => 8960,
             2500..4000 => 14_336,
@@ -36,9 +40,9 @@ pub(super) fn published(shape: &TransformerShape) -> WanTransformerConfig {
     }
 }
 
-pub(super) fn needs(job: &PlannedJob<'_>, stage: Stage) -> Option<Vec<StageFootprint>> {
+pub(super) fn needs(job: &PlannedJob<'_>, stage: Stage) -> Option<StageNeeds> {
     let is_second_pass = job.request.second_pass.is_some();
-    let [need, more] = match stage {
+    Some(match stage {
         // Frames of the first pass, and what they are enlarged to.
         Stage::EncodeImage if is_second_pass => [decode(job), encode_image(job)],
         Stage::EncodeImage => [encode_image(job), None],
@@ -49,8 +53,7 @@ pub(super) fn needs(job: &PlannedJob<'_>, stage: Stage) -> Option<Vec<StageFootp
         Stage::DenoiseLow => [transformer(job, PlannedNetwork::Transformer2), None],
         Stage::Decode => [decode(job), None],
         _ => return None,
-    };
-    Some(need.into_iter().chain(more).collect())
+    })
 }
 
 fn encode_vision(job: &PlannedJob<'_>) -> Option<StageFootprint> {

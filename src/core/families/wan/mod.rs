@@ -15,7 +15,7 @@ use std::sync::Arc;
 use variant::WanVariant;
 
 use crate::families::prelude::*;
-use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig};
+use crate::networks::{T5Config, T5Kind, WanTransformerConfig};
 
 pub const FAMILY: ModelFamily = ModelFamily::WAN;
 
@@ -28,8 +28,10 @@ impl SingleTransformerFamily for WanFamily {
     type Config = WanTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<WanTransformerConfig> = FamilyTable {
-        pipeline_prefixes: &["Wan"],
-        foreign_parts: &[
+        refused: &[
+            ("WanAnimatePipeline", "a Wan Animate model"),
+            ("WanSpeechToVideoPipeline", "a Wan S2V model"),
+            ("Wan", OTHER_PIPELINE),
             ("face_adapter", "a Wan Animate model"),
             ("pose_patch_embedding", "a Wan Animate model"),
             ("motion_encoder", "a Wan Animate model"),
@@ -59,18 +61,9 @@ impl SingleTransformerFamily for WanFamily {
             tokens: |_| f64::from(TEXT_TOKENS),
             weights: 5_700_000_000,
         }],
-        more_parts: |config| config.image_dim.map(parts::image_encoder),
+        image_encoder: |config| config.image_dim.map(parts::image_encoder),
         published: memory::published,
-        more_networks: |files, reader| {
-            if let Some(place) = &files.transformer_2 {
-                reader.read::<WanTransformerConfig>(PlannedNetwork::Transformer2, place)?;
-            }
-            match &files.image_encoder {
-                Some(place) => reader.read::<ClipVisionConfig>(PlannedNetwork::ImageEncoder, place),
-                None => Ok(()),
-            }
-        },
-        other_needs: memory::needs,
+        needs: memory::needs,
         experts: Some(ExpertRules {
             check_folder: files::check_folder,
             assemble: experts::assemble,
@@ -80,7 +73,6 @@ impl SingleTransformerFamily for WanFamily {
                 let experts = [WanVariant::T2V_A14B, WanVariant::I2V_A14B];
                 experts[usize::from(is_i2v)].boundary_ratio
             },
-            is_published_part: files::is_published_part,
         }),
         lora: LoraTable {
             signs: lora_signatures! {

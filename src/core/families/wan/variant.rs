@@ -2,6 +2,8 @@
 
 use InputUse::{No, Optional, Required};
 
+use super::WanFamily;
+use crate::families::foreign::refusal;
 use crate::families::prelude::*;
 use crate::model::ControlBy;
 use crate::model::configs::ModelIndex;
@@ -129,8 +131,6 @@ pub(super) fn of_index(
         "WanImageToVideoPipeline" => Ok(WanVariant::I2V),
         "WanVACEPipeline" if has_two => Ok(WanVariant::VACE_A14B),
         "WanVACEPipeline" => Ok(WanVariant::VACE),
-        "WanAnimatePipeline" => Err("a Wan Animate model".to_owned()),
-        "WanSpeechToVideoPipeline" => Err("a Wan S2V model".to_owned()),
-        other => Err(format!("a Wan model for {other}")),
+        other => Err(refusal::<WanFamily>(other).unwrap_or_default()),
     }
 }

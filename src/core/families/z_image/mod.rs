@@ -31,14 +31,18 @@ impl SingleTransformerFamily for ZImageFamily {
     type Config = ZImageTransformerConfig;
     const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<ZImageTransformerConfig> = FamilyTable {
-        pipeline_prefixes: &["ZImage"],
         pipelines: &[
             "ZImagePipeline",
             "ZImageImg2ImgPipeline",
             "ZImageInpaintPipeline",
         ],
-        refused_pipelines: &[("ZImageOmniPipeline", OMNI), ("ZImageControlNet", CONTROL)],
-        foreign_parts: &[("siglip_", OMNI), ("control_", CONTROL)],
+        refused: &[
+            ("ZImageOmniPipeline", OMNI),
+            ("ZImageControlNet", CONTROL),
+            ("ZImage", OTHER_PIPELINE),
+            ("siglip_", OMNI),
+            ("control_", CONTROL),
+        ],
         variant: |config, hints| {
             if config.siglip_feat_dim.is_some() {
                 return Err(OMNI.to_owned());
@@ -48,14 +52,7 @@ impl SingleTransformerFamily for ZImageFamily {
                 ..ModelVariant::new(variant_by_names(hints))
             })
         },
-        shape: |config| TransformerShape {
-            heads: config.n_heads,
-            head_dim: config.head_dim(),
-            layers: config.n_layers,
-            channels: config.in_channels,
-        },
         vae: FamilyVae::FLUX,
-        vae_class: Some("AutoencoderKL"),
         text_encoders: &[TextEncoder {
             network: TextNetwork::Language(LANGUAGE),
             name: "Qwen 3",
@@ -66,12 +63,11 @@ impl SingleTransformerFamily for ZImageFamily {
             tokens: |_| PROMPT.room as f64,
             weights: 4_000_000_000,
         }],
-        shift: SchedulerConfig::stated_shift,
         complete: |config, _, facts| {
             complete(config, facts);
             Ok(())
         },
-        transformer_need,
+        needs: |job, stage| (stage == Stage::Denoise).then(|| [transformer_need(job), None]),
         // alibaba-pai's union, whose versions the header shows.
         control_nets: Some(ControlNets {
             find: |weights, place| {

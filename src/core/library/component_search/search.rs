@@ -92,7 +92,7 @@ pub(crate) struct ComponentSearch<'a> {
     companions: &'a ComponentOverrides,
     /// The transformer's file or folder.
     around: &'a Path,
-    /// The transformer's own file, which may hold other parts too.
+    /// The transformer's own weights, which may hold other parts too.
     own: Option<WeightSet>,
 }
 
@@ -102,12 +102,11 @@ impl<'a> ComponentSearch<'a> {
         companions: &'a ComponentOverrides,
         library: &'a ComponentLibrary,
     ) -> Self {
-        let own = (!around.is_dir()).then(|| WeightSet::open(around).ok());
         Self {
             library,
             companions,
             around,
-            own: own.flatten(),
+            own: WeightSet::open(around).ok(),
         }
     }
 

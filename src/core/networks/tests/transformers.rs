@@ -46,9 +46,9 @@ fn the_schema_of_every_wan_names_exactly_the_tensors_that_diffusers_wrote() {
                 .unwrap();
         let [authors, diffusers] = wan_keys();
         let written = &manifest.sets[parts["transformer"]];
-        let known = shapes_of(config.tensors_in(diffusers));
+        let known = shapes_of(diffusers.tensors(&config));
         assert_eq!(&known, written, "{variant}");
-        let translated = shapes_of(config.tensors_in(authors));
+        let translated = shapes_of(authors.tensors(&config));
         let translated = renamed(&translated, |name| diffusers.file_key(name));
         assert_eq!(&translated, written, "{variant}");
     }
@@ -65,7 +65,7 @@ fn transformer_config_is_read_from_the_header_in_every_key_layout() {
         ..WanTransformerConfig::default()
     };
     for keys in wan_keys() {
-        let weights = weights_of(wan.tensors_in(keys));
+        let weights = weights_of(keys.tensors(&wan));
         let found = WanTransformerConfig::of_header(&weights, None);
         assert_eq!(found, Ok(wan.clone()));
         let control = WanTransformerConfig {
@@ -73,7 +73,7 @@ fn transformer_config_is_read_from_the_header_in_every_key_layout() {
             vace_layers: vec![0, 5],
             ..WanTransformerConfig::default()
         };
-        let weights_of_control = weights_of(control.tensors_in(keys));
+        let weights_of_control = weights_of(keys.tensors(&control));
         let found = WanTransformerConfig::of_header(&weights_of_control, None);
         assert_eq!(found, Ok(control));
         let authors = json!({"vace_layers": [0, 7]});
@@ -92,7 +92,7 @@ fn transformer_config_is_read_from_the_header_in_every_key_layout() {
             ..FluxTransformerConfig::default()
         };
         for keys in flux_keys() {
-            let weights = weights_of(flux.tensors_in(keys));
+            let weights = weights_of(keys.tensors(&flux));
             let found = FluxTransformerConfig::of_header(&weights, None);
             assert_eq!(found, Ok(flux.clone()));
         }
@@ -102,7 +102,7 @@ fn transformer_config_is_read_from_the_header_in_every_key_layout() {
             ..FramePackTransformerConfig::default()
         };
         for keys in framepack_keys() {
-            let weights = weights_of(framepack.tensors_in(keys));
+            let weights = weights_of(keys.tensors(&framepack));
             let found = FramePackTransformerConfig::of_header(&weights, None);
             assert_eq!(found, Ok(framepack.clone()));
         }
@@ -113,13 +113,13 @@ fn transformer_config_is_read_from_the_header_in_every_key_layout() {
 fn tensor_roles_and_precision_are_the_same_in_every_key_layout() {
     let flux = flux_keys().map(|keys| {
         let config = FluxTransformerConfig::default();
-        config.tensors_in(keys)
+        keys.tensors(&config)
     });
     let framepack = framepack_keys().map(|keys| {
         let config = FramePackTransformerConfig::default();
-        config.tensors_in(keys)
+        keys.tensors(&config)
     });
-    let wan = wan_keys().map(|keys| WanTransformerConfig::default().tensors_in(keys));
+    let wan = wan_keys().map(|keys| keys.tensors(&WanTransformerConfig::default()));
     for dialects in [&flux[..], &framepack, &wan] {
         let tally = |schema: &[TensorSpec]| {
             let mut numbers = BTreeMap::new();

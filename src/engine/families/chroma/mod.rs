@@ -27,11 +27,11 @@ use tch::{Device, Kind, Tensor};
 use super::family::ImageFamily;
 use super::flux_backbone::FluxBackbone;
 use crate::denoise::fits;
-use crate::families::flux::{ROPE_THETA, img_ids, text_ids};
+use crate::families::flux::{ROPE_THETA, position_ids, record};
 use crate::nn::{Linear, rounded_timesteps, silu, timestep_embedding};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ContextInput, ForwardPass, ImageConditioning, ImageModel, NoControlNet,
+    CapturedInputs, ContextInput, ForwardPass, ImageModel, NoControlNet, WeightsDialect,
 };
 use crate::streams::{FluxSequence, StreamModulations};
 use crate::text::{EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, embeds_of, read_t5};
@@ -61,7 +61,7 @@ impl ImageModel for ChromaTransformer {
     const FAMILY: ModelFamily = ModelFamily::CHROMA;
 
     fn new(config: &ChromaTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &Self::dialect(w).weights;
+        let w = &WeightsDialect::of::<Self>(w).weights;
         let channels = [
             config.in_channels,
             config.joint_attention_dim,
@@ -85,9 +85,10 @@ impl ImageModel for ChromaTransformer {
         let bias = bias(&mask.view([-1]).narrow(0, 0, kept), alike, shape.tokens());
         let (device, kind) = self.backbone.place();
         let text = &TextEmbeds::of_states(prompt.narrow(1, 0, kept));
+        let ids = position_ids(text, conditioning);
         Ok(FluxSequence {
             bias: Some(aligned(&bias, device, kind)),
-            ..self.backbone.context(&ContextInput { text, ..*input })
+            ..self.backbone.context(text, &ids, input.num_images)
         })
     }
 
@@ -130,13 +131,8 @@ impl ImageModel for ChromaTransformer {
         has_mask && fits(&text.prompt, &[1, length, self.config.joint_attention_dim])
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
-        conditioning.record_mask(capture);
-        capture.put("latent_image_ids", &img_ids(conditioning));
-    }
-
-    fn position_ids(num_text: i64, it: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
-        Some([text_ids(num_text), img_ids(it)])
+    fn record(&self, inputs: &CapturedInputs<'_, Self>, capture: &mut StageCapture) {
+        record(inputs, capture);
     }
 }
 

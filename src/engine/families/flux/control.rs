@@ -19,7 +19,7 @@ use tch::Tensor;
 use super::{FluxContext, FluxTransformer};
 use crate::controls::LoadedControls;
 use crate::nn::{Rope, rounded_timesteps};
-use crate::stages::images::{ControlImage, ControlNet, StreamControlNet};
+use crate::stages::images::{ControlImage, ControlNet, StreamControlNet, embed_tokens};
 use crate::streams::{
     ControlNetBlocks, FluxSequence, SequenceEmbedder, StreamBlocks, StreamModulation,
 };
@@ -103,7 +103,7 @@ impl ControlNet for FluxControl {
     }
 
     fn embed(&self, model: &FluxTransformer, it: &ControlImage<'_>) -> Result<Tensor, EngineError> {
-        self.embed_for(model.config.dim(), it)
+        embed_tokens(self, model.config.dim(), it)
     }
 
     fn modulations(

@@ -21,29 +21,24 @@ use safelight_core::families::flux::lora;
 use safelight_core::job::{GenerateRequest, JobFolder, LoraChoice};
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{
-    FluxTransformerConfig, FluxTransformerKeys, NetworkConfig as _, ReduxConfig, SchedulerConfig,
-    T5Kind,
+    FluxTransformerConfig, FluxTransformerKeys, NetworkConfig as _, SchedulerConfig, T5Kind,
 };
 use tch::{Device, Kind, Tensor};
 
 use super::family::ImageFamily;
 use super::flux_backbone::FluxBackbone;
-use crate::denoise::fits;
 use crate::nn::{image_ids, rounded_timesteps};
-use crate::placement::build;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ContextInput, EncodedImages, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel,
-    ReferenceEncoding, StartImageMode, folded_mask,
+    CapturedInputs, ContextInput, EncodedImages, ForwardPass, ImageConditioning, ImageLatentShape,
+    ImageModel, ReferenceEncoding, StartImageMode, WeightsDialect, folded_mask,
 };
-use crate::stages::job_images::{fitted, prompt_image, prompt_images_of_job};
-use crate::stages::siglip::{SiglipStage, exact};
+use crate::stages::job_images::fitted;
 use crate::step_cache::{CacheCalibration, ResidualMagnitudes};
 use crate::streams::{FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{
     EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, embeds_of, read_clip, read_t5,
 };
-use crate::vision::ReduxEmbedder;
 use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
 pub use control::FluxControl;
@@ -68,20 +63,30 @@ pub struct FluxContext {
     vec: Option<Tensor>,
 }
 
-/// Position ids of text tokens, all alike: `(tokens, 3)`
-pub fn text_ids(tokens: i64) -> Tensor {
-    Tensor::zeros([tokens, 3], (Kind::Float, Device::Cpu))
-}
-
-/// Position ids of the image tokens and of reference tokens after them.
-pub fn img_ids<M: ImageModel>(conditioning: &ImageConditioning<'_, M>) -> Tensor {
+/// Position ids of text tokens, all alike, and of image tokens with reference tokens after them: `(tokens, 3)` each
+pub fn position_ids<M: ImageModel>(
+    text: &TextEmbeds,
+    conditioning: &ImageConditioning<'_, M>,
+) -> [Tensor; 2] {
     let references = conditioning.references.shapes.iter();
     let references = references.map(|shape| image_ids(shape.grid(), 1, Kind::Float));
     let own = image_ids(conditioning.shape.grid(), 0, Kind::Float);
-    Tensor::cat(
-        &std::iter::once(own).chain(references).collect::<Vec<_>>(),
-        0,
-    )
+    let images: Vec<Tensor> = std::iter::once(own).chain(references).collect();
+    [text_ids(text.prompt.size()[1]), Tensor::cat(&images, 0)]
+}
+
+fn text_ids(tokens: i64) -> Tensor {
+    Tensor::zeros([tokens, 3], (Kind::Float, Device::Cpu))
+}
+
+/// Records inputs of FLUX.1 and its descendants.
+pub fn record<M: ImageModel>(inputs: &CapturedInputs<'_, M>, capture: &mut StageCapture) {
+    inputs.record("encoder_hidden_states", capture);
+    for (branch, text) in &inputs.texts {
+        let ids = position_ids(text, inputs.conditioning);
+        capture.put("latent_image_ids", &ids[1]);
+        FluxBackbone::record_ids(branch, &ids, capture);
+    }
 }
 
 /// Returns whether the model itself reads a control image with the noise (FLUX.1 Depth and Canny).
@@ -97,11 +102,10 @@ impl ImageModel for FluxTransformer {
 
     const FAMILY: ModelFamily = ModelFamily::FLUX;
     const REFERENCES: Option<ReferenceEncoding> = Some(REFERENCE_ENCODING);
-    const MODULATES_BY_TEXT: bool = true;
 
     fn new(config: &FluxTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = FluxTransformerKeys::of(|key| w.has(key));
-        let w = &Self::dialect(w).weights;
+        let w = &WeightsDialect::of::<Self>(w).weights;
         let (shape, last) = (config.streams(), &(w / "final_layer"));
         let channels = [
             config.in_channels,
@@ -124,6 +128,7 @@ impl ImageModel for FluxTransformer {
     fn context(&self, input: &ContextInput<'_, Self>) -> Result<FluxContext, EngineError> {
         let (text, conditioning, num_images) = (input.text, input.conditioning, input.num_images);
         let guidance = conditioning.guidance.distilled;
+        let ids = position_ids(text, conditioning);
         let of_controls = if self.config.guidance_embeds {
             guidance
         } else {
@@ -131,12 +136,12 @@ impl ImageModel for FluxTransformer {
         };
         conditioning.controls.read_prompt(|network, settings| {
             network.prompt(text, settings.kind, of_controls, |tokens| {
-                let ids = [text_ids(tokens), img_ids(conditioning)];
+                let ids = [text_ids(tokens), ids[1].shallow_clone()];
                 self.backbone.rope(&ids, num_images)
             })
         })?;
         Ok(FluxContext {
-            sequence: self.backbone.context(input),
+            sequence: self.backbone.context(text, &ids, num_images),
             vec: self.modulation.vec(text.pooled()?, guidance),
         })
     }
@@ -184,19 +189,8 @@ impl ImageModel for FluxTransformer {
         })
     }
 
-    fn encode_image_prompts(
-        folder: &JobFolder,
-        work: &mut StageWork<'_>,
-    ) -> Result<Tensor, EngineError> {
-        encode_image_prompts(folder, work)
-    }
-
     fn read_config(home: &Path, loras: &[LoraChoice]) -> Result<Self::Config, EngineError> {
         Ok(lora::config_with(home, loras)?)
-    }
-
-    fn takes_control_nets(config: &Self::Config) -> bool {
-        !reads_control(config)
     }
 
     fn schedule(config: &Self::Config) -> FlowSchedule {
@@ -246,20 +240,6 @@ impl ImageModel for FluxTransformer {
         )
     }
 
-    fn input_error(
-        &self,
-        conditioning: &ImageConditioning<'_, Self>,
-        num_images: i64,
-    ) -> Option<String> {
-        let channels = self.config.condition_channels();
-        let condition = conditioning.condition.as_ref();
-        let size = [num_images, conditioning.shape.tokens(), channels];
-        let is_fit = (channels > 0) == condition.is_some()
-            && condition.is_none_or(|condition| fits(condition, &size));
-        (!is_fit)
-            .then(|| format!("this model reads {channels} numbers of an image with each token"))
-    }
-
     fn calibration(&self, _: &ImageConditioning<'_, Self>, num_calls: usize) -> CacheCalibration {
         CacheCalibration {
             polynomial: Some(POLYNOMIAL.into()),
@@ -271,9 +251,16 @@ impl ImageModel for FluxTransformer {
         }
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
-        conditioning.record_mask(capture);
-        capture.put("latent_image_ids", &img_ids(conditioning));
+    fn record(&self, inputs: &CapturedInputs<'_, Self>, capture: &mut StageCapture) {
+        record(inputs, capture);
+        let CapturedInputs {
+            conditioning,
+            texts,
+        } = inputs;
+        let guidance = Tensor::from_slice(&[conditioning.guidance.distilled as f32]);
+        for (branch, _) in texts.iter().filter(|_| self.config.guidance_embeds) {
+            capture.put(format!("transformer.in.{branch}.guidance"), &guidance);
+        }
         if let Some(condition) = &conditioning.condition {
             let split = conditioning.shape.folded().channels;
             let rest = condition.size()[2] - split;
@@ -283,14 +270,6 @@ impl ImageModel for FluxTransformer {
                 capture.put("mask", &condition.narrow(2, split, rest));
             }
         }
-    }
-
-    fn position_ids(num_text: i64, it: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
-        Some([text_ids(num_text), img_ids(it)])
-    }
-
-    fn guidance_input(&self, distilled: f64) -> Option<f32> {
-        self.config.guidance_embeds.then_some(distilled as f32)
     }
 }
 
@@ -353,47 +332,6 @@ fn reference_size(width: u32, height: u32) -> (u32, u32) {
 
 /// Token limits of T5: in models with distilled guidance, and in the others.
 const T5_LENGTHS: (usize, usize) = (512, 256);
-
-/// Tokens of all image prompts of the job: `(1, L, C)` in f32 on the CPU; SigLIP's hidden states of each image, which Redux
-/// embeds as text tokens.
-///
-/// A single image of strength 1 gives the result of diffusers' `FluxPriorReduxPipeline`. Strengths and several images
-/// follow ComfyUI: each image's tokens are scaled, and all follow the text. (diffusers scales the text's tokens, too,
-/// and adds up the tokens of several images.)
-fn encode_image_prompts(
-    folder: &JobFolder,
-    work: &mut StageWork<'_>,
-) -> Result<Tensor, EngineError> {
-    let request = work.request;
-    let images = prompt_images_of_job(folder, request, work.capture)?;
-    let files = request.files.image_prompts.as_ref();
-    let files = files.ok_or_else(|| EngineError::request("there is nothing that reads images"))?;
-    let mut seen = Vec::new();
-    {
-        // Unloaded before the second network is loaded.
-        let looking =
-            SiglipStage::open(&files.image_encoder, files.image_processor.as_deref(), work)?;
-        for (index, image) in images.iter().enumerate() {
-            let pixels = looking.processor.of_bytes(image)?;
-            seen.push(looking.look(&prompt_image(index), &pixels, work)?);
-        }
-    }
-    let config = ReduxConfig::read(&files.embedder)?;
-    let weights = exact(work).open(&files.embedder)?;
-    let new = |w: &_| ReduxEmbedder::new(&config, w);
-    let unexpected = ReduxEmbedder::unexpected_keys;
-    let embedder = build(&weights, "image embedder", work.hooks, new, unexpected)?;
-    drop(weights);
-    let chosen = seen.iter().zip(&request.prompt_images).enumerate();
-    let tokens = chosen.map(|(index, (states, image))| {
-        let embeds = tch::no_grad(|| embedder.forward(states));
-        let name = format!("{}.embeds", prompt_image(index));
-        work.capture.put(name, &embeds);
-        (embeds * image.strength).to_device(Device::Cpu)
-    });
-    let tokens: Vec<Tensor> = tokens.collect();
-    Ok(Tensor::cat(&tokens, 1))
-}
 
 #[cfg(test)]
 pub(in crate::families) mod tests;

@@ -28,8 +28,8 @@ use crate::denoise::fits;
 use crate::nn::{image_ids, rounded_timesteps};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet,
-    ReferenceEncoding,
+    CapturedInputs, ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel,
+    LatentForm, NoControlNet, ReferenceEncoding, WeightsDialect,
 };
 use crate::streams::{FluxSequence, StreamModulation, StreamModulations};
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
@@ -74,11 +74,11 @@ impl ImageModel for Flux2Transformer {
     const REFERENCES: Option<ReferenceEncoding> =
         Some(ReferenceEncoding::of(|image, _| prepared(image)));
     const SEES_START_IMAGE: bool = true;
-    const BATCHED_IDS: bool = true;
+    const LATENTS: LatentForm = LatentForm::FoldedTokens;
 
     fn new(config: &Flux2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = Flux2TransformerKeys::of(|key| w.has(key));
-        let w = &Self::dialect(w).weights;
+        let w = &WeightsDialect::of::<Self>(w).weights;
         let shape = config.streams();
         let channels = [
             config.in_channels,
@@ -94,7 +94,8 @@ impl ImageModel for Flux2Transformer {
     }
 
     fn context(&self, input: &ContextInput<'_, Self>) -> Result<FluxSequence, EngineError> {
-        Ok(self.backbone.context(input))
+        let ids = position_ids(input.text, input.conditioning);
+        Ok(self.backbone.context(input.text, &ids, input.num_images))
     }
 
     fn modulations(&self, timesteps: &[f32], _: &FluxSequence) -> Vec<StreamModulations> {
@@ -121,12 +122,6 @@ impl ImageModel for Flux2Transformer {
         }
     }
 
-    /// The mean of the four pixels around the middle of a token, for all of it.
-    fn latent_mask(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
-        let mask = mask.upsample_bilinear2d(shape.grid(), false, None, None);
-        mask.upsample_nearest2d([shape.height, shape.width], None, None)
-    }
-
     fn config(&self) -> &Flux2TransformerConfig {
         &self.config
     }
@@ -140,7 +135,16 @@ impl ImageModel for Flux2Transformer {
         ImageLatentShape::fold(noise)
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
+    fn record(&self, inputs: &CapturedInputs<'_, Self>, capture: &mut StageCapture) {
+        inputs.record("encoder_hidden_states", capture);
+        let CapturedInputs {
+            conditioning,
+            texts,
+        } = inputs;
+        for (branch, text) in texts {
+            let ids = position_ids(text, conditioning).map(|ids| ids.unsqueeze(0));
+            FluxBackbone::record_ids(branch, &ids, capture);
+        }
         let ids = img_ids(0, [&conditioning.shape]);
         capture.put("latent_image_ids", &ids.unsqueeze(0));
         let references = &conditioning.references;
@@ -154,11 +158,16 @@ impl ImageModel for Flux2Transformer {
             capture.put("mask", &inpaint.mask.narrow(2, 0, 1));
         }
     }
+}
 
-    fn position_ids(num_text: i64, it: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
-        let images = std::iter::once(&it.shape).chain(&it.references.shapes);
-        Some([text_ids(num_text), img_ids(0, images)])
-    }
+/// Position ids of text tokens, and of the tokens of an image and its references.
+fn position_ids(
+    text: &TextEmbeds,
+    conditioning: &ImageConditioning<'_, Flux2Transformer>,
+) -> [Tensor; 2] {
+    let references = &conditioning.references.shapes;
+    let images = std::iter::once(&conditioning.shape).chain(references);
+    [text_ids(text.prompt.size()[1]), img_ids(0, images)]
 }
 
 /// Logarithm of the schedule's shift, as the authors fitted it: `compute_empirical_mu` of diffusers.

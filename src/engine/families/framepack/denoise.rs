@@ -55,7 +55,7 @@ pub fn denoise(
     let history = history(sections.order, given.images, given.earlier, shape);
     let layout = layout(&sections, section);
     let scales = GuidanceScales::from_request(request);
-    scales.real.check_blocks(config.num_blocks() as usize)?;
+    scales.real.check_blocks(config.shape().layers as usize)?;
     let (per_frame, frames) = shape.tokens(TOKEN);
     // The sampler's own noise is another one in every section.
     let seed = request.seed.wrapping_add(section as u64);

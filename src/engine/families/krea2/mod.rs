@@ -31,7 +31,7 @@ use crate::nn::{
     times_sigmoid, timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
-use crate::stages::images::{ContextInput, ForwardPass, ImageModel, NoControlNet};
+use crate::stages::images::{ContextInput, ForwardPass, ImageModel, NoControlNet, WeightsDialect};
 use crate::step_cache::BlockSkipper;
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
 use crate::{EngineError, Hooks, StageWork, Weights, WeightsError};
@@ -91,7 +91,7 @@ impl ImageModel for Krea2Transformer {
     const FAMILY: ModelFamily = ModelFamily::KREA2;
 
     fn new(config: &Krea2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &Self::dialect(w).weights;
+        let w = &WeightsDialect::of::<Self>(w).weights;
         for name in Krea2TransformerKeys::UNREAD {
             w.ignore(name);
         }

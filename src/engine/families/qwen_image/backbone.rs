@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 use super::QwenImageTransformer;
 use crate::controls::LoadedControls;
 use crate::nn::{NUM_TIMESTEPS, Rope, TokenRmsNorm, scaled_timestep_embedding};
-use crate::stages::images::{ControlImage, ControlNet, StreamControlNet};
+use crate::stages::images::{ControlImage, ControlNet, StreamControlNet, embed_tokens};
 use crate::streams::{
     ControlNetBlocks, EPS, FluxSequence, SequenceEmbedder, StreamBlocks, StreamModulation,
     StreamModulations,
@@ -109,7 +109,7 @@ impl ControlNet for QwenImageControl {
         model: &QwenImageTransformer,
         it: &ControlImage<'_>,
     ) -> Result<Tensor, EngineError> {
-        self.embed_for(model.config.dim(), it)
+        embed_tokens(self, model.config.dim(), it)
     }
 
     fn modulations(

@@ -28,7 +28,8 @@ use crate::denoise::fits;
 use crate::nn::{FusedNorm, Linear, Rope, TokenRows, angles_at, layer_norm};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ContextInput, ForwardPass, ImageConditioning, ImageModel, ReferenceEncoding,
+    CapturedInputs, ContextInput, ForwardPass, ImageConditioning, ImageModel, ReferenceEncoding,
+    WeightsDialect,
 };
 use crate::step_cache::{BlockSkipper, CacheCalibration, ResidualMagnitudes};
 use crate::streams::{BlocksForward, DoubleOutput, EPS, StreamModulations, TokenRanges};
@@ -91,7 +92,7 @@ impl ImageModel for QwenImageTransformer {
     const RESCALES_TO_COND: bool = true;
 
     fn new(config: &QwenImageTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let dialect = Self::dialect(w);
+        let dialect = WeightsDialect::of::<Self>(w);
         w.ignore(&format!("{}{ZERO_TIME}", dialect.prefix));
         let (w, dim) = (&dialect.weights, config.dim());
         let last = w / "final_layer";
@@ -241,9 +242,9 @@ impl ImageModel for QwenImageTransformer {
         noise.unsqueeze(1)
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
-        conditioning.record_mask(capture);
-        if let Some(tokens) = &conditioning.references.tokens {
+    fn record(&self, inputs: &CapturedInputs<'_, Self>, capture: &mut StageCapture) {
+        inputs.record("encoder_hidden_states", capture);
+        if let Some(tokens) = &inputs.conditioning.references.tokens {
             capture.put("image_latents", tokens);
         }
     }

@@ -20,7 +20,8 @@ use crate::denoise::ModelCall;
 use crate::families::family::ImageFamily;
 use crate::hooks::NoHooks;
 use crate::stages::images::{
-    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
+    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, WeightsDialect,
+    packed_size,
 };
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
@@ -273,7 +274,7 @@ pub(crate) fn predictions<M: TinyModel>(
     skip: SkipOptions<'_>,
 ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
     let model = M::new(config, w)?;
-    let unread = M::dialect(w).unexpected_keys(w);
+    let unread = WeightsDialect::of::<M>(w).unexpected_keys(w);
     let facts = M::facts();
     let (width, height) = facts.size;
     let shape = ImageLatentShape::new(config.latent_channels(), width, height).unwrap();

@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 use super::*;
 use crate::closeness::{assert_close, distance, with_both_frequencies};
 use crate::placement::ComputePlacement;
-use crate::stages::images::{ImageConditioning, ImageLatentShape};
+use crate::stages::images::{ImageConditioning, ImageLatentShape, WeightsDialect};
 use crate::weights::tests::as_fp8::{FORMS, write_fp8};
 use crate::weights::tests::made_up_gguf::both_forms;
 
@@ -48,7 +48,8 @@ fn assert_loras<M: TinyModel>() {
             let w = opened(&path);
             for form in facts.loras.iter().chain(facts.other_loras) {
                 let one = lora_of::<M>(folder.path(), form, STRENGTH);
-                let found = prediction::<M>(&M::dialect(&w).with_loras(&w, &[one]).unwrap());
+                let found =
+                    prediction::<M>(&WeightsDialect::of::<M>(&w).with_loras(&w, &[one]).unwrap());
                 let what = format!("{form} on {dialect}");
                 let far = distance(&found, &recorded::<M>("none"));
                 assert!(far > 0.01, "{what}: {far}");
@@ -94,7 +95,7 @@ fn assert_fp8<M: TinyModel>() {
 fn assert_skips<M: TinyModel>() {
     let (_folder, path) = written(&originals::<M>());
     let (config, w) = (config_of::<M>(), opened(&path));
-    let last = config.num_blocks() as usize - 1;
+    let last = config.shape().layers as usize - 1;
     with_both_frequencies(|| {
         let whole = prediction::<M>(&w);
         for (name, blocks) in [
@@ -130,7 +131,7 @@ fn assert_streams<M: TinyModel>() {
                 ..ComputePlacement::new(Device::Cpu, Kind::Float)
             };
             let w = place.open(path).unwrap();
-            let w = M::dialect(&w).with_loras(&w, loras).unwrap();
+            let w = WeightsDialect::of::<M>(&w).with_loras(&w, loras).unwrap();
             let skip = SkipOptions::default();
             let (all, _) = predictions::<M>(&config, &w, &timesteps, skip).unwrap();
             (all, w.stream_bytes())

@@ -43,91 +43,95 @@ impl EngineFamily for WanFamily {
         FAMILY.id
     }
 
-    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        let config = config(context)?;
-        context.texts(|work| encode_text(&config, work))
+    fn run(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {
+        let config = &WanConfig::read(&context.request().files)?;
+        match stage {
+            Stage::EncodeText => context.texts(|work| encode_text(config, work)),
+            Stage::EncodeImage if context.is_of_second_pass() => enlarge(config, context),
+            Stage::EncodeImage => encode_given(config, context),
+            Stage::EncodeVision => look(config, context),
+            Stage::Denoise => denoise_as(Expert::Only, config, context),
+            Stage::DenoiseHigh => denoise_as(Expert::HighNoise, config, context),
+            Stage::DenoiseLow => denoise_as(Expert::LowNoise, config, context),
+            Stage::Decode => decode_made(config, context),
+            _ => Err(context.no_such_stage()),
+        }
     }
+}
 
-    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        let config = config(context)?;
+fn encode_given(config: &WanConfig, context: &StageContext<'_>) -> Result<(), EngineError> {
+    if context.request().source_video.is_some() {
+        let video = source(context)?;
+        let base = context.part(|work| encode_source(config, &video, work))?;
+        let made = context.request().mask.is_some().then(|| video.made());
+        let made = made.map(|made| (MASK, made));
+        return write(context, [Some((BASE, base)), made].into_iter().flatten());
+    }
+    let all = context.part(|work| shown(config, &context.folder(), work))?;
+    write(context, all)
+}
+
+fn enlarge(config: &WanConfig, context: &StageContext<'_>) -> Result<(), EngineError> {
+    let (folder, latents) = (context.folder(), made(context)?);
+    let all = context.part(|work| {
+        let video = enlarged(config, &latents, work)?;
+        let base = encode_source(config, &video, work)?;
+        let mut all = shown(config, &folder, work)?;
+        all.push((BASE, base));
+        Ok(all)
+    })?;
+    write(context, all)
+}
+
+fn look(config: &WanConfig, context: &StageContext<'_>) -> Result<(), EngineError> {
+    let (start, end) = job_images::of_job(&context.folder(), context.request())?;
+    let images: Vec<_> = [Some(start), end]
+        .into_iter()
+        .flatten()
+        .map(|image| image.fitted)
+        .collect();
+    context.tensor("image_embeds", |work| encode_vision(config, &images, work))
+}
+
+fn denoise_as(
+    expert: Expert,
+    config: &WanConfig,
+    context: &StageContext<'_>,
+) -> Result<(), EngineError> {
+    let mut stored = context.earlier(Stage::EncodeImage, TensorFile::read)?;
+    let mut given = |name| stored.as_mut().and_then(|stored| stored.find(name));
+    let controls = &context.request().controls;
+    let how = controls.first().map(|control| control.settings.clone());
+    let conditions = WanConditioning {
+        embeds: PromptEmbeds::load(&context.result(Stage::EncodeText))?,
+        image_latents: given(LATENTS),
+        image_embeds: context.earlier(Stage::EncodeVision, |path| {
+            tensor_files::read_one(path, "image_embeds")
+        })?,
+        base: given(BASE),
+        kept: kept(context)?,
+        control: given(CONTROL).zip(Some(how.unwrap_or_default())),
+    };
+    let resume = resume_point(context, expert);
+    let state = context.part(|work| denoise(config, expert, &conditions, resume, work))?;
+    let result = context.own_result();
+    if expert == Expert::HighNoise {
+        state.save(&result)
+    } else {
+        tensor_files::write_one(&result, "latents", &state.latents)
+    }
+}
+
+fn decode_made(config: &WanConfig, context: &StageContext<'_>) -> Result<(), EngineError> {
+    let latents = made(context)?;
+    let kept = kept(context)?.map(|kept| {
         if context.request().source_video.is_some() {
-            let video = source(context)?;
-            let base = context.part(|work| encode_source(&config, &video, work))?;
-            let made = context.request().mask.is_some().then(|| video.made());
-            let made = made.map(|made| (MASK, made));
-            return write(context, [Some((BASE, base)), made].into_iter().flatten());
+            return PixelRestore::of_video(&source(context)?.frames, &kept.mask);
         }
-        let all = context.part(|work| shown(&config, &context.folder(), work))?;
-        write(context, all)
-    }
-
-    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        let config = config(context)?;
-        let (folder, latents) = (context.folder(), made(context)?);
-        let all = context.part(|work| {
-            let video = enlarged(&config, &latents, work)?;
-            let base = encode_source(&config, &video, work)?;
-            let mut all = shown(&config, &folder, work)?;
-            all.push((BASE, base));
-            Ok(all)
-        })?;
-        write(context, all)
-    }
-
-    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        let config = config(context)?;
-        let (start, end) = job_images::of_job(&context.folder(), context.request())?;
-        let images: Vec<_> = [Some(start), end]
-            .into_iter()
-            .flatten()
-            .map(|image| image.fitted)
-            .collect();
-        context.tensor("image_embeds", |work| encode_vision(&config, &images, work))
-    }
-
-    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {
-        let expert = match stage {
-            Stage::DenoiseHigh => Expert::HighNoise,
-            Stage::DenoiseLow => Expert::LowNoise,
-            _ => Expert::Only,
-        };
-        let config = config(context)?;
-        let mut stored = context.earlier(Stage::EncodeImage, TensorFile::read)?;
-        let mut given = |name| stored.as_mut().and_then(|stored| stored.find(name));
-        let controls = &context.request().controls;
-        let how = controls.first().map(|control| control.settings.clone());
-        let conditions = WanConditioning {
-            embeds: PromptEmbeds::load(&context.result(Stage::EncodeText))?,
-            image_latents: given(LATENTS),
-            image_embeds: context.earlier(Stage::EncodeVision, |path| {
-                tensor_files::read_one(path, "image_embeds")
-            })?,
-            base: given(BASE),
-            kept: kept(context)?,
-            control: given(CONTROL).zip(Some(how.unwrap_or_default())),
-        };
-        let resume = resume_point(context, expert);
-        let state = context.part(|work| denoise(&config, expert, &conditions, resume, work))?;
-        let result = context.own_result();
-        if expert == Expert::HighNoise {
-            state.save(&result)
-        } else {
-            tensor_files::write_one(&result, "latents", &state.latents)
-        }
-    }
-
-    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
-        let config = config(context)?;
-        let latents = made(context)?;
-        let kept = kept(context)?.map(|kept| {
-            if context.request().source_video.is_some() {
-                return PixelRestore::of_video(&source(context)?.frames, &kept.mask);
-            }
-            PixelRestore::of_job(&context.folder(), context.request())
-        });
-        let kept = kept.transpose()?;
-        context.part(|work| work.decoded(|work| decode(&config, &latents, kept.as_ref(), work)))
-    }
+        PixelRestore::of_job(&context.folder(), context.request())
+    });
+    let kept = kept.transpose()?;
+    context.part(|work| work.decoded(|work| decode(config, &latents, kept.as_ref(), work)))
 }
 
 /// The given frames, or what control blocks read, by the names of the stage's result.
@@ -191,10 +195,6 @@ fn kept(context: &StageContext<'_>) -> Result<Option<KeptVideo>, EngineError> {
             mask: stored.find(MASK)?,
         })
     }))
-}
-
-fn config(context: &StageContext<'_>) -> Result<WanConfig, EngineError> {
-    WanConfig::read(&context.request().files)
 }
 
 /// Checkpoint of an earlier run of this stage, or else the other expert's result.

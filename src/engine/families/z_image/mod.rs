@@ -34,10 +34,12 @@ use crate::nn::{
     angles_of_ids, from_patches, image_ids, layer_norm, patches, timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
-use crate::stages::images::{ContextInput, ForwardPass, ImageConditioning, ImageModel};
+use crate::stages::images::{
+    CapturedInputs, ContextInput, ForwardPass, ImageModel, LatentForm, WeightsDialect,
+};
 use crate::step_cache::BlockSkipper;
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
-use crate::{EngineError, StageWork, Weights, WeightsError};
+use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
 pub use control::{ZImageControl, ZImageControlModulation};
 
@@ -101,11 +103,11 @@ impl ImageModel for ZImageTransformer {
 
     const FAMILY: ModelFamily = ModelFamily::Z_IMAGE;
     const SAMPLES_CONTROLS: bool = false;
-    const PACKS: bool = false;
-    const TEXT_INPUT: &'static str = "cap_feats";
+    const LATENTS: LatentForm = LatentForm::Grid;
+    const PREDICTS_TO_IMAGE: bool = true;
 
     fn new(config: &ZImageTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &Self::dialect(w).weights;
+        let w = &WeightsDialect::of::<Self>(w).weights;
         let (dim, time_dim) = (config.dim, config.modulation_dim());
         let time = &w.with_kind(Kind::Float) / "t_embedder" / "mlp";
         // Run once for each text, or once for all steps.
@@ -245,11 +247,6 @@ impl ImageModel for ZImageTransformer {
         Some(from_patches(&ys, [1, height, width], TOKEN, order).squeeze_dim(2))
     }
 
-    /// The sampler's velocity points from image to noise.
-    fn velocity(&self, prediction: &Tensor, _: &ImageConditioning<'_, Self>) -> Tensor {
-        prediction.neg()
-    }
-
     fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
         language_embeds((LANGUAGE, &PROMPT), work)
     }
@@ -269,8 +266,8 @@ impl ImageModel for ZImageTransformer {
         fits(&text.prompt, &[1, -1, self.config.cap_feat_dim])
     }
 
-    fn timestep_for_capture(timestep: f32) -> f32 {
-        (NUM_TIMESTEPS - timestep) / NUM_TIMESTEPS
+    fn record(&self, inputs: &CapturedInputs<'_, Self>, capture: &mut StageCapture) {
+        inputs.record("cap_feats", capture);
     }
 }
 

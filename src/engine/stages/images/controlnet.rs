@@ -84,34 +84,38 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
     fn layers(&self) -> (&SequenceEmbedder, &StreamBlocks, &ControlNetBlocks);
 
     fn sequence(prompt: &Self::Prompt) -> &FluxSequence;
+}
 
-    /// [`ControlNet::embed`] for a transformer of width `dim`; a mask follows the latents as one more channel.
-    fn embed_for(&self, dim: i64, image: &ControlImage<'_>) -> Result<Tensor, EngineError> {
-        let (shape, latents) = (image.shape, image.latents);
-        let (SequenceEmbedder { device, kind, .. }, _, own) = self.layers();
-        let found = latents.size();
-        if own.dim != dim {
-            let problem = format!(
-                "this ControlNet is for transformers of width {}, and the model's has {dim}",
-                own.dim
-            );
-            return Err(unfit(&problem, image.input));
-        }
-        if found[2..] != shape.size()[2..] {
-            let reason = "a control image has another size";
-            return Err(EngineError::internal(reason));
-        }
-        if found[1] * PATCH_AREA != own.channels {
-            let reason = if own.channels > shape.folded().channels {
-                "this ControlNet needs a mask of what is made anew with its control image"
-            } else {
-                "this ControlNet takes no mask with its control image: leave it out"
-            };
-            return Err(EngineError::request(reason));
-        }
-        let tokens = shape.pack(latents).to_device(*device).to_kind(*kind);
-        Ok(own.embedded(&tokens))
+/// [`ControlNet::embed`] for a transformer of width `dim`; a mask follows the latents as one more channel.
+pub fn embed_tokens(
+    network: &impl StreamControlNet,
+    dim: i64,
+    image: &ControlImage<'_>,
+) -> Result<Tensor, EngineError> {
+    let (shape, latents) = (image.shape, image.latents);
+    let (SequenceEmbedder { device, kind, .. }, _, own) = network.layers();
+    let found = latents.size();
+    if own.dim != dim {
+        let problem = format!(
+            "this ControlNet is for transformers of width {}, and the model's has {dim}",
+            own.dim
+        );
+        return Err(unfit(&problem, image.input));
     }
+    if found[2..] != shape.size()[2..] {
+        let reason = "a control image has another size";
+        return Err(EngineError::internal(reason));
+    }
+    if found[1] * PATCH_AREA != own.channels {
+        let reason = if own.channels > shape.folded().channels {
+            "this ControlNet needs a mask of what is made anew with its control image"
+        } else {
+            "this ControlNet takes no mask with its control image: leave it out"
+        };
+        return Err(EngineError::request(reason));
+    }
+    let tokens = shape.pack(latents).to_device(*device).to_kind(*kind);
+    Ok(own.embedded(&tokens))
 }
 
 /// A job's ControlNets with their images, settings and current call.

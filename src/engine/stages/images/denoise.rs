@@ -10,8 +10,9 @@ use super::controlnet::{ActiveControlNets, ControlNet as _};
 use super::encode::StartImageMode;
 use super::latents::{ImageLatentShape, InpaintBlend, NoiseDraws, noised, seeds};
 use super::model::{
-    ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel, ReferenceTokens,
-    packed, packed_size, unpacked,
+    CapturedInputs, ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel,
+    LatentForm, ReferenceTokens, WeightsDialect, captured_timestep, latent_mask, packed,
+    packed_size, unpacked, velocity,
 };
 use super::state::EncodedImages;
 use crate::controls::LoadedControls;
@@ -38,15 +39,15 @@ pub fn denoise<M: ImageModel>(
     let (request, mode) = (work.request, StartImageMode::of(work.request));
     let home = &request.files.transformer;
     let config = M::read_config(home, &request.loras)?;
-    let networks = if M::takes_control_nets(&config) {
+    let shape = ImageLatentShape::new(config.latent_channels(), request.width, request.height)?;
+    let condition = M::condition(&config, images, mode, shape)?;
+    let networks = if condition.is_none() {
         M::Control::load(home, work)?
     } else {
         LoadedControls::default()
     };
     let weights = work.place.open(home)?;
-    let weights = M::dialect(&weights).with_loras(&weights, &request.loras)?;
-    let shape = ImageLatentShape::new(config.latent_channels(), request.width, request.height)?;
-    let condition = M::condition(&config, images, mode, shape)?;
+    let weights = WeightsDialect::of::<M>(&weights).with_loras(&weights, &request.loras)?;
 
     let image = images.image.as_ref();
     let steps = match (image, mode) {
@@ -63,7 +64,7 @@ pub fn denoise<M: ImageModel>(
     let schedule = M::schedule(&config).read(request.files.scheduler.as_deref())?;
     let mut solver = schedule.solver(request, shape.tokens(), steps)?;
 
-    let draws = if M::SEES_START_IMAGE {
+    let draws = if M::LATENTS == LatentForm::FoldedTokens {
         let draws = NoiseDraws::new(shape.folded(), 1, seeds(request))?;
         NoiseDraws {
             noise: shape.unfolded(&draws.noise),
@@ -89,13 +90,13 @@ pub fn denoise<M: ImageModel>(
         let inpaint = InpaintBlend {
             image: image.latents.to_kind(Kind::Float).expand_as(&draws.noise),
             noise: draws.noise.shallow_clone(),
-            mask: M::latent_mask(image.mask.as_ref()?, shape),
+            mask: latent_mask::<M>(image.mask.as_ref()?, shape),
         };
         Some(inpaint.map(|xs| packed::<M>(xs, shape)))
     });
 
     let new = |w: &_| M::new(&config, w);
-    let unexpected = |w: &Weights| M::dialect(w).unexpected_keys(w);
+    let unexpected = |w: &Weights| WeightsDialect::of::<M>(w).unexpected_keys(w);
     let model = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
     let controls = if networks.is_empty() && images.controls.len() == request.controls.len() {
         ActiveControlNets::default()
@@ -157,7 +158,7 @@ pub fn denoise_latents<M: ImageModel>(
         conditioning
             .guidance
             .real
-            .check_blocks(model.config().num_blocks() as usize)?;
+            .check_blocks(model.config().shape().layers as usize)?;
         begin(state, solver, place.device, capture)?;
         let run = ImageDenoiser::new(model, conditioning, solver, size[0], place.device, hooks)?;
         run.record(capture);
@@ -178,7 +179,7 @@ struct CachedContext<M: ImageModel> {
     context: M::Context,
     /// Per batch of images.
     caches: Vec<ContextCaches>,
-    /// See [`ImageModel::MODULATES_BY_TEXT`].
+    /// In models whose modulations depend on the pooled text.
     modulations: ModulationCache<AllModulations<M>>,
 }
 
@@ -257,7 +258,7 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
     ) -> Option<Tensor> {
         let (model, controls) = (self.model, &self.conditioning.controls);
         let context = &cached.context;
-        let modulations = if M::MODULATES_BY_TEXT {
+        let modulations = if self.conditioning.prompt.pooled.is_some() {
             &cached.modulations
         } else {
             &self.modulations
@@ -291,42 +292,17 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
             return;
         }
         let conditioning = &self.conditioning;
-        self.model.record(conditioning, capture);
         let negative = conditioning.negative.filter(|_| self.passes.is_guided());
-        for (branch, text) in [("cond", Some(conditioning.prompt)), ("uncond", negative)] {
-            let Some(text) = text else { continue };
-            let guidance = self.model.guidance_input(conditioning.guidance.distilled);
-            let guidance = guidance.map(|guidance| Tensor::from_slice(&[guidance]));
-            // Image tokens are never masked.
-            let mask = text.mask.as_ref().map(|mask| {
-                let image = [1, conditioning.shape.tokens()];
-                Tensor::cat(
-                    &[mask, &Tensor::ones(image, (mask.kind(), mask.device()))],
-                    1,
-                )
-            });
-            for (name, xs) in [
-                (M::TEXT_INPUT, Some(&text.prompt)),
-                ("pooled_projections", text.pooled.as_ref()),
-                ("attention_mask", mask.as_ref()),
-                ("guidance", guidance.as_ref()),
-            ] {
-                capture.put_some(format!("transformer.in.{branch}.{name}"), xs);
-            }
-            if let Some(ids) = M::position_ids(text.prompt.size()[1], conditioning) {
-                let [txt, img] = ids.map(|ids| {
-                    if M::BATCHED_IDS {
-                        ids.unsqueeze(0)
-                    } else {
-                        ids
-                    }
-                });
-                capture.put(format!("transformer.in.{branch}.txt_ids"), &txt);
-                capture.put(format!("transformer.in.{branch}.img_ids"), &img);
-                let prefix = if branch == "uncond" { "negative_" } else { "" };
-                capture.put(format!("{prefix}text_ids"), &txt);
-            }
-        }
+        let texts = [("cond", Some(conditioning.prompt)), ("uncond", negative)];
+        let texts = texts
+            .into_iter()
+            .filter_map(|(branch, text)| Some((branch, text?)));
+        let texts = texts.collect();
+        let inputs = CapturedInputs {
+            conditioning,
+            texts,
+        };
+        self.model.record(&inputs, capture);
     }
 }
 
@@ -338,14 +314,14 @@ impl<M: ImageModel> Denoiser for ImageDenoiser<'_, M> {
         capture: &mut StageCapture,
     ) -> Option<Tensor> {
         let input = self.model.model_input(latents, &self.conditioning);
-        let timestep = M::timestep_for_capture(call.timestep);
+        let timestep = captured_timestep::<M>(call.timestep);
         for (part, xs) in [
             ("hidden_states", &input),
             ("timestep", &Tensor::from_slice(&[timestep])),
         ] {
             capture.put(call.name(&format!("transformer.in.{part}")), xs);
         }
-        let own = |prediction: &Tensor| self.model.velocity(prediction, &self.conditioning);
+        let own = |prediction: &Tensor| velocity::<M>(prediction, self.conditioning.shape);
         let predict =
             |cached: &CachedContext<M>, without| self.predict(cached, &input, call, without);
         self.passes.velocity(call, latents, capture, own, predict)

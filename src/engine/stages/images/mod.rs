@@ -21,6 +21,7 @@ use crate::{EngineError, StageWork};
 
 pub use controlnet::{
     ActiveControlNet, ActiveControlNets, ControlImage, ControlNet, NoControlNet, StreamControlNet,
+    embed_tokens,
 };
 pub use denoise::{denoise, denoise_latents};
 pub use encode::{ReferenceEncoding, StartImageMode};
@@ -29,8 +30,8 @@ pub use latents::{
     ImageLatentShape, InpaintBlend, NoiseDraws, corner_mask, folded_mask, noised, seeds,
 };
 pub use model::{
-    ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel, ReferenceTokens,
-    WeightsDialect, packed_size,
+    CapturedInputs, ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel,
+    LatentForm, ReferenceTokens, WeightsDialect, packed_size,
 };
 pub use state::{EncodedImage, EncodedImages};
 

@@ -15,6 +15,7 @@ use super::encode::{ReferenceEncoding, StartImageMode};
 use super::latents::{ImageLatentShape, InpaintBlend, corner_mask};
 use super::state::EncodedImages;
 use crate::guidance::GuidanceScales;
+use crate::nn::NUM_TIMESTEPS;
 use crate::sampling::FlowSchedule;
 use crate::step_cache::{CacheCalibration, SkipOptions};
 use crate::streams::ControlNetResiduals;
@@ -34,6 +35,15 @@ pub struct WeightsDialect {
 }
 
 impl WeightsDialect {
+    pub fn of<M: ImageModel>(w: &Weights) -> Self {
+        let keys = TensorKeys::<M::Config>::of(|key| w.has(key));
+        Self {
+            prefix: keys.prefix,
+            lora: lora_target(M::FAMILY, keys.is_diffusers),
+            weights: w.translated(move |name| keys.file_key(name)),
+        }
+    }
+
     /// The file's `weights` with LoRAs applied, for [`ImageModel::new`].
     pub fn with_loras(
         &self,
@@ -63,18 +73,13 @@ pub trait ImageModel: Sized + 'static {
     const STRENGTH: f64 = BASE_STRENGTH;
     /// Encoding of reference images, in models that see some.
     const REFERENCES: Option<ReferenceEncoding> = None;
-    /// Set if the start image is a reference, too: both are posterior means, and noise is drawn with two by two latents as
-    /// channels.
+    /// Set if the start image is a reference, too: both are posterior means.
     const SEES_START_IMAGE: bool = false;
     /// Set if latents of control images are sampled, as in most pipelines of diffusers; else they are posterior means.
     const SAMPLES_CONTROLS: bool = true;
-    /// Set if latents are packed two by two into tokens, `(B, tokens, 4 C)`; else they are `(B, C, h, w)`.
-    const PACKS: bool = true;
-    const MODULATES_BY_TEXT: bool = false;
-    /// The reference's name of the text's embeddings.
-    const TEXT_INPUT: &'static str = "encoder_hidden_states";
-    /// Set if the reference's position ids have an axis for the batch.
-    const BATCHED_IDS: bool = false;
+    const LATENTS: LatentForm = LatentForm::Tokens;
+    /// Set if predictions are velocities from noise to image, whose reference counts time from noise.
+    const PREDICTS_TO_IMAGE: bool = false;
     /// Set if guided predictions keep the norm of the conditional ones, token by token.
     const RESCALES_TO_COND: bool = false;
 
@@ -83,30 +88,15 @@ pub trait ImageModel: Sized + 'static {
         work: &mut StageWork<'_>,
     ) -> Result<PromptEmbeds, EngineError>;
 
-    /// Encodes image prompts to tokens that follow the prompt's: `(1, L, C)` in f32 on the CPU
-    fn encode_image_prompts(_: &JobFolder, _: &mut StageWork<'_>) -> Result<Tensor, EngineError> {
-        Err(EngineError::internal("this model reads no image prompts"))
-    }
-
     fn read_config(home: &Path, _loras: &[LoraChoice]) -> Result<Self::Config, EngineError> {
         Ok(Self::Config::read(home)?)
-    }
-
-    /// Returns whether ControlNets steer the model, in families that have some.
-    fn takes_control_nets(_config: &Self::Config) -> bool {
-        true
     }
 
     /// Schedule of files without a scheduler; the others have their own config in it.
     fn schedule(config: &Self::Config) -> FlowSchedule;
 
-    /// A mask of pixels, `(1, 1, H, W)`, at latent resolution: `(1, 1, h, w)`
-    fn latent_mask(mask: &Tensor, _shape: ImageLatentShape) -> Tensor {
-        corner_mask(mask)
-    }
-
     /// Checks results of earlier stages before anything is loaded -> channels that the model reads besides the noise in each
-    /// token: `(B, tokens, c)`
+    /// token: `(B, tokens, c)`. ControlNets steer models that read none.
     fn condition(
         _config: &Self::Config,
         _images: &EncodedImages,
@@ -116,27 +106,12 @@ pub trait ImageModel: Sized + 'static {
         Ok(None)
     }
 
-    /// The weights of a file by the names that [`new`](Self::new) asks for.
-    fn dialect(w: &Weights) -> WeightsDialect {
-        let keys = TensorKeys::<Self::Config>::of(|key| w.has(key));
-        WeightsDialect {
-            prefix: keys.prefix,
-            lora: lora_target(Self::FAMILY, keys.is_diffusers),
-            weights: w.translated(move |name| keys.file_key(name)),
-        }
-    }
-
     /// `w`: the file's own names, in any dialect.
     fn new(config: &Self::Config, w: &Weights) -> Result<Self, WeightsError>;
 
     fn config(&self) -> &Self::Config;
 
     fn accepts(&self, text: &TextEmbeds) -> bool;
-
-    /// Returns the reason why `conditioning` does not fit a batch of `num_images`.
-    fn input_error(&self, _: &ImageConditioning<'_, Self>, _num_images: i64) -> Option<String> {
-        None
-    }
 
     /// Returns whether several images may be computed together.
     fn takes_batches(&self, _: &ImageConditioning<'_, Self>) -> bool {
@@ -156,18 +131,8 @@ pub trait ImageModel: Sized + 'static {
     /// `input`: see [`model_input`](Self::model_input), of one batch -> prediction in f32; `None` when cancelled
     fn predict(&self, input: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor>;
 
-    /// Velocity from image to noise in a prediction, as large as the latents.
-    fn velocity(&self, prediction: &Tensor, conditioning: &ImageConditioning<'_, Self>) -> Tensor {
-        prediction.narrow(1, 0, conditioning.shape.tokens())
-    }
-
     fn calibration(&self, _: &ImageConditioning<'_, Self>, _num_calls: usize) -> CacheCalibration {
         CacheCalibration::default()
-    }
-
-    /// Timestep as the reference records it.
-    fn timestep_for_capture(timestep: f32) -> f32 {
-        timestep / 1000.0
     }
 
     /// Noise, `(B, C, h, w)`, as the reference draws it.
@@ -175,44 +140,106 @@ pub trait ImageModel: Sized + 'static {
         noise.shallow_clone()
     }
 
-    /// Records inputs under the reference's names.
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
-        conditioning.record_mask(capture);
+    /// Records inputs besides latents and timestep under the reference's names.
+    fn record(&self, inputs: &CapturedInputs<'_, Self>, capture: &mut StageCapture) {
+        inputs.record("encoder_hidden_states", capture);
     }
+}
 
-    /// Position ids of text tokens and of all image tokens, in models that get them: `(tokens, axes)` each
-    fn position_ids(_num_text: i64, _: &ImageConditioning<'_, Self>) -> Option<[Tensor; 2]> {
-        None
-    }
+/// Conditions of a job's predictions, for its capture.
+pub struct CapturedInputs<'a, M: ImageModel> {
+    pub conditioning: &'a ImageConditioning<'a, M>,
+    /// By the names of the predictions that they condition.
+    pub texts: Vec<(&'static str, &'a TextEmbeds)>,
+}
 
-    /// Distilled guidance as the reference has it, in models with that input.
-    fn guidance_input(&self, _distilled: f64) -> Option<f32> {
-        None
+impl<M: ImageModel> CapturedInputs<'_, M> {
+    /// Records what most models read; `name`: the reference's of the texts' embeddings.
+    pub fn record(&self, name: &str, capture: &mut StageCapture) {
+        if let Some(inpaint) = &self.conditioning.inpaint {
+            capture.put("mask", &inpaint.mask);
+        }
+        for (branch, text) in &self.texts {
+            // Image tokens are never masked.
+            let mask = text.mask.as_ref().map(|mask| {
+                let image = [1, self.conditioning.shape.tokens()];
+                Tensor::cat(
+                    &[mask, &Tensor::ones(image, (mask.kind(), mask.device()))],
+                    1,
+                )
+            });
+            for (name, xs) in [
+                (name, Some(&text.prompt)),
+                ("pooled_projections", text.pooled.as_ref()),
+                ("attention_mask", mask.as_ref()),
+            ] {
+                capture.put_some(format!("transformer.in.{branch}.{name}"), xs);
+            }
+        }
     }
+}
+
+/// Form of latents in a model and in its sampler.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum LatentForm {
+    /// Two by two latents in one token: `(B, tokens, 4 C)`.
+    Tokens,
+    /// The same, where two by two latents are channels of the autoencoder, too: noise is drawn so, and a mask has one value
+    /// for all of a token.
+    FoldedTokens,
+    /// `(B, C, h, w)`
+    Grid,
+}
+
+/// A mask of pixels, `(1, 1, H, W)`, at latent resolution: `(1, 1, h, w)`
+pub(super) fn latent_mask<M: ImageModel>(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
+    if M::LATENTS != LatentForm::FoldedTokens {
+        return corner_mask(mask);
+    }
+    // The mean of the four pixels around the middle of a token.
+    let mask = mask.upsample_bilinear2d(shape.grid(), false, None, None);
+    mask.upsample_nearest2d([shape.height, shape.width], None, None)
+}
+
+/// Timestep as the reference records it.
+pub(super) fn captured_timestep<M: ImageModel>(timestep: f32) -> f32 {
+    if M::PREDICTS_TO_IMAGE {
+        return (NUM_TIMESTEPS - timestep) / NUM_TIMESTEPS;
+    }
+    timestep / NUM_TIMESTEPS
+}
+
+/// Velocity from image to noise in a prediction, as large as the latents.
+pub(super) fn velocity<M: ImageModel>(prediction: &Tensor, shape: ImageLatentShape) -> Tensor {
+    let own = match M::LATENTS {
+        LatentForm::Grid => prediction.shallow_clone(),
+        LatentForm::Tokens | LatentForm::FoldedTokens => prediction.narrow(1, 0, shape.tokens()),
+    };
+    if M::PREDICTS_TO_IMAGE { own.neg() } else { own }
 }
 
 /// Size of latents in the model's form; -1 is any number of images.
 pub fn packed_size<M: ImageModel>(shape: ImageLatentShape) -> Vec<i64> {
-    if M::PACKS {
-        return vec![-1, shape.tokens(), shape.folded().channels];
+    if M::LATENTS == LatentForm::Grid {
+        return vec![-1, shape.channels, shape.height, shape.width];
     }
-    vec![-1, shape.channels, shape.height, shape.width]
+    vec![-1, shape.tokens(), shape.folded().channels]
 }
 
 /// `(B, C, h, w)`, where `C` may be 1 for all -> latents in the model's form
 pub(super) fn packed<M: ImageModel>(latents: &Tensor, shape: ImageLatentShape) -> Tensor {
-    if M::PACKS {
-        return shape.pack(&latents.expand([-1, shape.channels, -1, -1], false));
+    if M::LATENTS == LatentForm::Grid {
+        return latents.shallow_clone();
     }
-    latents.shallow_clone()
+    shape.pack(&latents.expand([-1, shape.channels, -1, -1], false))
 }
 
 /// Latents in the model's form -> `(B, C, h, w)`
 pub(super) fn unpacked<M: ImageModel>(latents: &Tensor, shape: ImageLatentShape) -> Tensor {
-    if M::PACKS {
-        return shape.unpack(latents);
+    if M::LATENTS == LatentForm::Grid {
+        return latents.shallow_clone();
     }
-    latents.shallow_clone()
+    shape.unpack(latents)
 }
 
 /// Everything that conditions the prediction besides the noise.
@@ -289,25 +316,22 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
         }
     }
 
-    pub fn record_mask(&self, capture: &mut StageCapture) {
-        if let Some(inpaint) = &self.inpaint {
-            capture.put("mask", &inpaint.mask);
-        }
-    }
-
     /// Returns the reason why a batch of `num_images` of `model` cannot have this.
     pub(super) fn error(&self, model: &M, size: &[i64]) -> Option<String> {
         let mut texts = std::iter::once(self.prompt).chain(self.negative);
         let channels = self.shape.folded().channels;
         let tokens = self.references.tokens.as_ref();
+        let is_of_job = |xs: &Tensor| xs.size()[..2] == [size[0], self.shape.tokens()];
         if !texts.all(|text| model.accepts(text)) {
             Some("the embeddings of the texts are not what this model reads".to_owned())
         } else if self.inpaint.as_ref().is_some_and(|it| !it.fits(size)) {
             Some("the image's latents are not of this job".to_owned())
         } else if tokens.is_some_and(|tokens| tokens.size()[2] != channels) {
             Some("the latents of the reference images are not this model's".to_owned())
+        } else if !self.condition.as_ref().is_none_or(is_of_job) {
+            Some("what the model reads with the noise is not of this job".to_owned())
         } else {
-            model.input_error(self, size[0])
+            None
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::families::tests::{
     Facts, Fixtures, Tensors, TinyModel, diffusers, model_of, predictions_of, renamed,
 };
 use crate::hooks::NoHooks;
-use crate::stages::images::ImageLatentShape;
+use crate::stages::images::{ImageConditioning, ImageLatentShape};
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;

@@ -27,7 +27,9 @@ fn answer(config: &FluxTransformerConfig, w: &Weights) -> Tensor {
 }
 
 fn with_loras(w: &Weights, loras: &[LoraChoice]) -> Weights {
-    FluxTransformer::dialect(w).with_loras(w, loras).unwrap()
+    WeightsDialect::of::<FluxTransformer>(w)
+        .with_loras(w, loras)
+        .unwrap()
 }
 
 #[track_caller]

@@ -42,6 +42,6 @@ fn edit_2511_marker_is_not_reported_as_an_unexpected_key() {
     let config = config_of::<QwenImageTransformer>();
     let w = opened(&path);
     QwenImageTransformer::new(&config, &w).unwrap();
-    let found = QwenImageTransformer::dialect(&w).unexpected_keys(&w);
+    let found = WeightsDialect::of::<QwenImageTransformer>(&w).unexpected_keys(&w);
     assert_eq!(found, [""; 0]);
 }
