@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use chrono::{DateTime, Local};
+use chrono::{DateTime, Local, NaiveDate};
 
 /// Limit of characters from the prompt.
 const MAX_SLUG_CHARS: usize = 40;
@@ -83,6 +83,12 @@ pub fn local_minute(unix_secs: i64) -> String {
     time.map_or_else(String::new, |time| {
         time.format("%Y-%m-%d %H:%M").to_string()
     })
+}
+
+/// `November 2026` of `2026-11`.
+pub fn month_name(month: &str) -> String {
+    let first: Result<NaiveDate, _> = format!("{month}-01").parse();
+    first.map_or_else(|_| month.to_owned(), |day| day.format("%B %Y").to_string())
 }
 
 /// Seconds of the Unix epoch as a time in UTC, such as `2026-11-20_081500`.

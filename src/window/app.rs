@@ -38,6 +38,7 @@ use crate::window::runtimes::{RuntimeFetching, RuntimeLinks};
 use crate::window::settings::SettingsKeeping;
 use crate::window::state::{DrawnFrame, MainPage, SavedState};
 use crate::window::state_writer::StateWriter;
+use crate::window::tabs::FormTabs;
 use crate::window::viewer::ResultViewer;
 use crate::window::{desktop, doctor, library, memory, runtimes, state_writer};
 use crate::worker::WorkerHandle;
@@ -129,6 +130,7 @@ pub struct SafelightApp {
     pub runtimes: RuntimeFetching,
     pub finishing: PostprocessState,
     pub inputs: InputSlots,
+    pub tabs: FormTabs,
     pub drops: DroppedFiles,
     pub(super) remembering: StateWriter,
     pub(super) worker: WorkerHandle,
@@ -171,12 +173,14 @@ impl SafelightApp {
             desktop: DesktopState::open(startup.desktop, startup.instance, &cx),
             queue: JobQueue::of_panel(state.queue),
             inputs: InputSlots::default(),
+            tabs: FormTabs::new(state.tabs),
             drops: DroppedFiles::new(drags),
             remembering: StateWriter::default(),
             worker,
             num_submits: 0,
             cx,
         };
+        app.cx.undo.tab = app.tabs.active_id();
         if app.cx.form.seed_mode == SeedMode::Random {
             // The stored one belongs to a video of an earlier day.
             app.cx.form.set_seed(random_seed());
@@ -206,6 +210,7 @@ impl SafelightApp {
         SavedState {
             form: self.own_form().clone(),
             inputs: self.own_inputs().paths(),
+            tabs: self.tabs.saved(),
             results: self.queue.saved_results(),
             folds: self.cx.folds,
             library: self.library.remembered.clone(),

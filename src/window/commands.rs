@@ -8,7 +8,7 @@ use std::sync::Arc;
 use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
-use safelight_core::gallery::GalleryQuery;
+use safelight_core::gallery::{GalleryQuery, ResultMark};
 use safelight_core::job::{GenerateRequest, GridId, JobId, SourceVideo};
 use safelight_core::media::{MaskBrush, MaskFilter, OutpaintRequest, RgbPixels, VideoFormat};
 use safelight_core::plan::PlanChange;
@@ -92,6 +92,7 @@ app_command! {
     Desktop(DesktopCommand),
     Palette(PaletteCommand),
     Finish(FinishCommand),
+    Tabs(TabsCommand),
 }
 
 #[derive(Clone, Debug)]
@@ -145,6 +146,9 @@ pub enum LibraryCommand {
     /// Show the files of one that lacks some to be fetched.
     Complete(String),
     ShowFolder(PathBuf),
+    /// Asks whether the files of the model with this id go to the trash.
+    AskToDelete(String),
+    AnswerDeletion(bool),
     /// Make the first video with what ships with the app.
     FirstVideo,
     Leave,
@@ -192,6 +196,18 @@ pub enum InputsCommand {
     Swap,
 }
 
+/// Tabs are counted from 0, from the left.
+#[derive(Clone, Debug)]
+pub enum TabsCommand {
+    New,
+    Show(usize),
+    Next,
+    Previous,
+    Rename(usize, String),
+    /// `None`: the active one.
+    Close(Option<usize>),
+}
+
 #[derive(Clone, Debug)]
 pub enum FinishCommand {
     Look,
@@ -223,7 +239,11 @@ pub enum LorasCommand {
 pub enum PresetsCommand {
     Apply(PresetKey),
     Undo,
-    Save(String),
+    Save {
+        name: String,
+        has_prompt: bool,
+        has_loras: bool,
+    },
     Rename {
         from: String,
         to: String,
@@ -332,8 +352,8 @@ pub enum GalleryCommand {
     /// Moves the selection by this number; true extends it from the anchor.
     Step(isize, bool),
     ChooseAll,
-    /// True makes them favourites; false removes them from the favourites.
-    Favour(Vec<PathBuf>, bool),
+    /// True marks these results; false takes the mark away.
+    Mark(Vec<PathBuf>, ResultMark, bool),
     Trash(Vec<TrashRequest>),
     OpenFolder(PathBuf),
 }
@@ -397,6 +417,7 @@ pub enum DesktopCommand {
     AddToMenu,
     Quit,
     CopyText(String),
+    CopyFiles(Vec<TrashRequest>),
 }
 
 #[derive(Clone, Debug)]

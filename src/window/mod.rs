@@ -32,6 +32,7 @@ pub mod settings;
 pub mod shortcuts;
 pub mod state;
 mod state_writer;
+pub mod tabs;
 pub mod thumbnails;
 mod update;
 pub mod viewer;

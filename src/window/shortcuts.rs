@@ -106,6 +106,10 @@ shortcuts! {
     Make Anywhere "swap" "Swap start and end image" [] => InputsCommand::Swap;
     Make Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
     Make Anywhere "reload-models" "Search for models again" [key(Key::F5)] => LibraryCommand::Reload;
+    Make Anywhere "new-tab" "New tab" [ctrl(Key::T)] => TabsCommand::New;
+    Make Anywhere "next-tab" "Next tab" [ctrl(Key::Tab)] => TabsCommand::Next;
+    Make Anywhere "previous-tab" "Previous tab" [ctrl_shift(Key::Tab)] => TabsCommand::Previous;
+    Make Anywhere "close-tab" "Close tab" [] => TabsCommand::Close(None);
     Make Anywhere "clear-form" "Clear form" [] => AppCommand::ClearForm;
     Watch Watching "play" "Play or pause" [key(Key::Space)] => PlayerCommand::Toggle;
     Watch Watching "previous-frame" "Previous frame" [key(Key::ArrowLeft)] => PlayerCommand::Step(-1);

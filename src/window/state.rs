@@ -8,7 +8,7 @@ use safelight_core::media::RgbPixels;
 use serde::{Deserialize, Serialize};
 
 use crate::window::create::choices::{
-    GalleryLook, InputPaths, InputSlot, QueuePanel, RememberedModels, StripResult,
+    GalleryLook, InputPaths, InputSlot, QueuePanel, RememberedModels, SavedTabs, StripResult,
 };
 use crate::window::viewer::playhead::PlaybackOptions;
 
@@ -18,6 +18,7 @@ use crate::window::viewer::playhead::PlaybackOptions;
 pub struct SavedState {
     pub form: GenerateForm,
     pub inputs: InputPaths,
+    pub tabs: SavedTabs,
     /// The strip, oldest first.
     pub results: Vec<StripResult>,
     #[serde(flatten)]

@@ -65,6 +65,7 @@ impl SafelightApp {
         while let Some(command) = self.cx.next_command() {
             self.run_command(command);
         }
+        self.poll_tabs();
         if is_editing && self.queue.editing.is_none() {
             self.library.settle_form(&mut self.cx);
         }
@@ -183,9 +184,11 @@ impl SafelightApp {
                 self.cx.num_advanced_shown += 1;
                 self.cx.is_view_shown = false;
             }
-            AppCommand::ClearForm => self.change_form("clear the form", |app| {
-                clear_form(&mut app.inputs, &mut app.cx);
-            }),
+            AppCommand::ClearForm => {
+                self.change_form("clear the form", |app| {
+                    clear_form(&mut app.inputs, &mut app.cx);
+                });
+            }
             AppCommand::Queue(QueueCommand::Submit)
                 if self.masking.holds_up_jobs(&mut self.inputs, &mut self.cx) => {}
             AppCommand::Queue(command) => {
@@ -223,9 +226,12 @@ impl SafelightApp {
                     PresetsCommand::Undo => "take back a preset",
                     _ => "apply a preset",
                 };
-                self.change_form(name, |app| {
+                let id = self.change_form(name, |app| {
                     app.presets.update(command, &app.inputs, &mut app.cx);
                 });
+                if let Some((id, done)) = id.zip(self.presets.done.take()) {
+                    self.cx.notices.show_undo(id, done);
+                }
             }
             AppCommand::Prompt(command) => self.prompt.update(command, &mut self.cx),
             AppCommand::Restore(command) => self.restoring.update(command, &mut self.cx),
@@ -255,20 +261,21 @@ impl SafelightApp {
                 self.palette
                     .update(command, &possible, presets, settings, &mut self.cx);
             }
+            AppCommand::Tabs(command) => self.run_tabs(command),
             AppCommand::Finish(command) => self.finishing.update(command, &mut self.cx),
             AppCommand::DismissNotice(id) => self.cx.notices.dismiss(id),
             AppCommand::DismissNotices => self.cx.notices.clear(),
         }
     }
 
-    /// Does what may set many fields of the form at once, so that it can be taken back.
-    fn change_form(&mut self, name: &str, change: impl FnOnce(&mut Self)) {
+    /// Does what may set many fields of the form at once, so that it can be taken back. Returns the number of the undo
+    /// entry; `None` if nothing changed.
+    fn change_form(&mut self, name: &str, change: impl FnOnce(&mut Self)) -> Option<u64> {
         let before = FormSnapshot::new(&self.inputs, &self.cx);
         change(self);
-        if FormSnapshot::new(&self.inputs, &self.cx) != before {
-            let edited = self.queue.edited();
-            self.cx.undo.push_form(name, before, edited);
-        }
+        let is_changed = FormSnapshot::new(&self.inputs, &self.cx) != before;
+        let edited = self.queue.edited();
+        is_changed.then(|| self.cx.undo.push_form(name, before, edited))
     }
 
     fn undo(&mut self, id: Option<u64>) {
@@ -291,6 +298,16 @@ impl SafelightApp {
                 Some(redo) => RedoAction::Form(redo),
                 None => return,
             },
+            UndoAction::Tab(index, tab) => {
+                let id = tab.id;
+                self.reopen_tab(index, *tab);
+                RedoAction::Tab(id)
+            }
+            UndoAction::Model(files) => {
+                self.library.restore_model(files, &self.cx);
+                self.cx.say(format!("Undone: {name}"));
+                return;
+            }
         };
         self.cx.say(format!("Undone: {name}"));
         self.cx.undo.undone.push((name, redo));
@@ -298,9 +315,10 @@ impl SafelightApp {
 
     fn redo(&mut self) {
         // Doing one again pushes an entry, which the others survive.
+        let last = self.cx.undo.last_undone_at();
         let mut undone = std::mem::take(&mut self.cx.undo.undone);
-
-        let Some((name, what)) = undone.pop() else {
+        let Some((name, what)) = last.map(|at| undone.remove(at)) else {
+            self.cx.undo.undone = undone;
             self.cx.say("There is nothing to redo");
             return;
         };
@@ -322,13 +340,19 @@ impl SafelightApp {
                     self.cx.undo.push(name, UndoAction::Form(undo));
                 }
             }
+            RedoAction::Tab(id) => {
+                if self.shows_tab(id) {
+                    self.run_tabs(TabsCommand::Close(None));
+                }
+            }
         }
         self.cx.undo.undone = undone;
     }
 
     /// Returns how to take that back; `None` where the form is another job's now, which a notice says.
     fn change_back(&mut self, change: FormChange) -> Option<Box<FormChange>> {
-        if change.edited == self.queue.edited() {
+        let is_here = change.tab == self.tabs.active_id() || self.shows_tab(change.tab);
+        if is_here && change.edited == self.queue.edited() {
             return Some(Box::new(change.undo(&mut self.inputs, &mut self.cx)));
         }
         let why = "the form now holds the settings of another job, so it was not changed";
@@ -395,6 +419,7 @@ impl SafelightApp {
             | "copy-path" => is_shown && has_frame,
             "undo" => cx.undo.last().is_some(),
             "redo" => cx.undo.last_undone().is_some(),
+            "next-tab" | "previous-tab" | "close-tab" => self.tabs.list.len() > 1,
             "settings-file" => cx.paths.is_some(),
             _ if shortcut.scope == ShortcutScope::Watching => is_shown,
             _ => true,

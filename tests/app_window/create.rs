@@ -254,3 +254,14 @@ fn a_video_that_is_dropped_on_a_model_of_images_offers_its_first_frame() {
     let image = bench.request().image.expect("the frame");
     assert_eq!(image::image_dimensions(image).unwrap(), (64, 32));
 }
+
+#[test]
+fn width_and_height_are_swapped_by_the_button_between_them() {
+    let mut bench = Bench::of(flux_spec());
+    bench.set_size(832, 480);
+    bench.settle();
+    bench.scroll_and_press("Swap width and height");
+    let form = bench.form();
+    assert_eq!((form.width, form.height), (Some(480), Some(832)));
+    assert_eq!(form.size, SizeChoice::Custom);
+}

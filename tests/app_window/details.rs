@@ -39,6 +39,46 @@ fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
 }
 
 #[test]
+fn every_value_that_is_not_as_usual_is_shown_and_all_details_are_copied_as_text() {
+    let request = serde_json::json!({
+        "model": "flux", "prompt": "a red boat, (wet:1.2)", "prompt_template": "a {red|blue} boat", "seed": 7,
+        "num_frames": 1, "num_steps": 12, "sampler": "euler", "guidance_scale": 3.5, "prompt_weights": true,
+        "true_cfg_scale": 2.0, "guidance_range": "0.1-0.8", "start_step": 2, "end_step": 10, "batch_size": 4,
+        "step_cache": {"kind": "teacache", "threshold": 0.15}, "keeps_unmasked": true, "fit": "crop",
+        "dtype": "auto", "vae_tile": 512, "companions": {"vae": "/m/other-vae.safetensors"},
+        "controls": [{"file": "/c/edges.png", "strength": 0.7, "from": 0.1, "until": 0.6, "kind": "canny",
+                      "network": "/n/union.safetensors", "mask": "/c/part.png"}],
+    });
+    let mut bench = details_of("boat.png", 1, &request);
+    let copied = bench.copied_by("Copy details").unwrap();
+    for line in [
+        "Prompt: a red boat, (wet:1.2)",
+        "Prompt as written: a {red|blue} boat",
+        "Prompt weights: on",
+        "CFG scale: 2",
+        "Guidance range: 0.1-0.8",
+        "First step: 2",
+        "Last step: 10",
+        "Batch: 4",
+        "Step cache: teacache, 0.15",
+        "Keep unmasked: on",
+        "Fit: crop",
+        "VAE tiles: 512",
+        "VAE: other-vae.safetensors",
+        "Control images: edges.png (0.7, canny, from 0.1, until 0.6, mask part.png, network union.safetensors)",
+        "Size: 64 × 32",
+    ] {
+        assert!(copied.lines().any(|it| it == line), "{line} in\n{copied}");
+        let (_, value) = line.split_once(": ").unwrap();
+        bench.assert_shows(value.split('|').next().unwrap());
+    }
+    assert!(
+        !copied.contains("Precision") && !copied.contains("Negative"),
+        "{copied}"
+    );
+}
+
+#[test]
 fn a_video_of_numbered_images_has_as_many_frames_as_there_are() {
     // A job that was stopped after a section made fewer than it was asked for.
     let request = serde_json::json!({"model": "framepack", "prompt": "a red boat", "num_frames": 145, "fps": 8.0});
@@ -76,7 +116,9 @@ fn result_details_list_postprocessing_steps_and_link_to_the_source() {
     let link = bench.node(Role::Link, name);
     let window = bench.harness.ctx.content_rect();
     assert!(link.rect().right() <= window.right(), "{:?}", link.rect());
-    link.click();
+    link.scroll_to_me();
+    bench.settle();
+    bench.node(Role::Link, name).click();
     bench.settle();
     bench.until_file(&folder.join(name));
 }

@@ -1,11 +1,15 @@
 //! The gallery: results appear by themselves, are found, chosen, liked, thrown away and brought back.
 
+mod filters;
 mod trash;
+
+use std::sync::Mutex;
 
 use safelight::window::commands::GalleryCommand;
 use safelight::window::thumbnails::{ThumbCache, ThumbSource};
 
 use crate::app_window::prelude::*;
+use crate::app_window::references::edit_spec;
 
 fn window(home: &Path) -> Bench {
     Bench::with(|startup| startup.paths = Some(AppPaths::under(home)))
@@ -59,7 +63,7 @@ impl Bench {
     }
 
     fn until_shown(&mut self, count: usize) {
-        self.until("the results are read", |bench| {
+        self.until(&format!("{count} results are read and shown"), |bench| {
             let listing = bench.app().gallery.listing.as_ref();
             let is_read = listing.is_some_and(|it| it.num_unread == 0 && !it.is_looking);
             is_read && bench.shown().len() == count
@@ -203,6 +207,48 @@ fn keys_select_results_except_while_a_text_field_has_focus() {
     bench.press_key(Key::B);
     bench.until("all are favourites", |bench| {
         bench.shown().iter().all(|name| name.ends_with("favourite"))
+    });
+}
+
+#[test]
+fn several_selected_results_are_copied_as_files_and_dragged_into_the_form_together() {
+    let home = tempfile::tempdir().unwrap();
+    let names = [("a.png", "a"), ("b.png", "b"), ("c.png", "c")];
+    for (name, prompt) in names {
+        result(home.path(), name, prompt, 7);
+    }
+    let copied = Arc::new(Mutex::new(Vec::new()));
+    let clipboard = Arc::clone(&copied);
+    let mut bench = Bench::with(|startup| {
+        startup.paths = Some(AppPaths::under(home.path()));
+        startup.models = Some(found(vec![edit_spec()]));
+        startup.desktop.copy_files = Arc::new(move |files| {
+            *clipboard.lock().unwrap() = files.to_vec();
+            Ok(())
+        });
+    });
+    bench.open_gallery();
+    bench.until_shown(3);
+    bench.press_key(Key::ArrowRight);
+    bench.press_keys(Modifiers::SHIFT, Key::ArrowRight);
+    let chosen: Vec<PathBuf> = bench
+        .chosen()
+        .iter()
+        .map(|it| results(home.path()).join(it))
+        .collect();
+    assert_eq!(chosen.len(), 2);
+    bench.harness.event(egui::Event::Copy);
+    bench.wait_for("2 files copied");
+    assert_eq!(*copied.lock().unwrap(), chosen);
+    bench.press_keys(Modifiers::COMMAND, Key::A);
+    bench.press("Copy files");
+    bench.wait_for("3 files copied");
+
+    let from = bench.rect(Role::ListBoxOption, "b, image").center();
+    let slot = bench.app().cx.drawn.slots[InputSlot::Reference as usize].unwrap();
+    bench.drag_and_drop(from, slot.center());
+    bench.until("they are references", |bench| {
+        bench.app().inputs.inputs_in(InputSlot::Reference).len() == 3
     });
 }
 

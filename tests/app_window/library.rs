@@ -2,6 +2,7 @@
 
 use safelight::window::library::survey::{FitWord, SurveyNews, SurveyedFit};
 use safelight_core::catalog::{ModelProblem, NeededFile, UnusableModel, known_models};
+use safelight_core::units::size_text;
 
 use crate::app_window::prelude::*;
 
@@ -223,4 +224,50 @@ fn a_search_finds_a_model_however_its_name_is_spelled() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_model_is_deleted_without_files_that_another_one_uses_and_undo_brings_it_back() {
+    let home = tempfile::tempdir().unwrap();
+    let paths = AppPaths::under(home.path());
+    let file = |name: &str, bytes: usize| {
+        let path = paths.models().join(name);
+        fs::create_dir_all(paths.models()).unwrap();
+        fs::write(&path, vec![0; bytes]).unwrap();
+        path
+    };
+    let (own, shared) = (file("mine.gguf", 3 << 20), file("ae.safetensors", 9));
+    let mut mine = flux_spec();
+    (mine.id, mine.name) = ("mine".into(), "Mine".into());
+    (mine.files.transformer, mine.files.vae) = (own.clone(), shared.clone());
+    let mut other = flux_spec();
+    other.name = "Other".into();
+    other.files.vae.clone_from(&shared);
+    let mut bench = Bench::in_home(home, |startup| {
+        startup.models = Some(found(vec![mine, other]));
+    });
+    bench.look_at_model("Mine");
+    let question = "Move Mine to the trash?|mine.gguf|These stay|ae.safetensors|Other uses it";
+    bench.scroll_and_press("Move to the trash…");
+    bench.wait_for(question);
+    bench.press("Cancel");
+    bench.assert_hides("These stay");
+    bench.scroll_and_press("Move to the trash…");
+    bench.wait_for(question);
+    bench.press(&format!("Move {} to the trash", size_text(3 << 20)));
+    bench.wait_for("Mine is in the trash");
+    assert!(!own.exists() && shared.exists());
+    assert!(bench.home.path().join("Trash/files/mine.gguf").exists());
+    bench.press("Undo");
+    bench.until("it is back", |_| own.exists());
+}
+
+#[test]
+fn a_model_that_jobs_in_the_queue_use_is_not_deleted() {
+    let mut bench = bench();
+    bench.start_job();
+    bench.look_at_model("Little World");
+    assert!(bench.is_disabled("Move to the trash…"));
+    bench.click(Role::ListBoxOption, "Flux");
+    assert!(!bench.is_disabled("Move to the trash…"));
 }

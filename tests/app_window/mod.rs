@@ -44,6 +44,7 @@ mod runtimes;
 mod sections;
 mod settings;
 mod strip;
+mod tabs;
 mod trim;
 mod undo;
 mod variants;

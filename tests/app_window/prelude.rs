@@ -10,7 +10,7 @@ pub use egui::accesskit::Role;
 pub use egui::{Key, Modifiers};
 pub use egui_kittest::kittest::{NodeT as _, Queryable as _};
 pub use safelight::window::commands::{
-    AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand,
+    AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand, TabsCommand,
 };
 pub use safelight::window::create::choices::InputSlot;
 pub use safelight::window::library::models::FoundModels;

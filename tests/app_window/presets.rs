@@ -1,6 +1,6 @@
 //! Presets of every model and of the user, and fields that are put back one by one.
 
-use safelight_core::job::{SigmaSchedule, StepCacheKind};
+use safelight_core::job::{ChosenLora, SigmaSchedule, StepCacheKind};
 
 use crate::app_window::prelude::*;
 
@@ -102,6 +102,52 @@ fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     bench.press(&format!("Delete preset {name}"));
     bench.until("it is gone", |bench| bench.app().presets.list.is_empty());
     assert!(!fs::read_to_string(&file).unwrap().contains("[[preset]]"));
+}
+
+#[test]
+fn a_preset_holds_prompts_and_loras_if_wanted_and_gives_back_what_it_replaced() {
+    let mut bench = Bench::of(flux_spec());
+    let ink = ChosenLora::new("/loras/ink.safetensors".into());
+    bench.edit(|form| {
+        form.prompt = "an ink boat".to_owned();
+        form.loras = vec![ink.clone()];
+    });
+    for (name, boxes) in [
+        ("Plain", &[][..]),
+        ("Ink", &["Save the prompts, too", "Save the LoRAs, too"]),
+    ] {
+        bench.scroll_and_press("Preset menu");
+        for name in boxes {
+            bench.click(Role::CheckBox, name);
+        }
+        type_into(&mut bench, "Preset name", name);
+        bench.press("Save preset");
+        bench.until("it is kept", |bench| {
+            let list = &bench.app().presets.list;
+            list.iter().any(|preset| preset.name == name)
+        });
+        bench.press_key(Key::Escape);
+    }
+    bench.edit(|form| {
+        form.prompt = "a hill".to_owned();
+        form.loras.clear();
+        form.sampling.num_steps = Some(9);
+    });
+    bench.scroll_and_press("Plain");
+    assert_eq!(bench.form().prompt, "a hill");
+    bench.scroll_and_press("Ink");
+    assert_eq!(bench.form().prompt, "an ink boat");
+    assert_eq!(bench.form().loras, [ink]);
+    bench.assert_shows("Preset Ink is applied, with the prompts and 1 LoRA");
+    bench.press("Undo");
+    assert_eq!(bench.form().prompt, "a hill");
+    assert!(bench.form().loras.is_empty());
+    // A second click gives back what the first one took.
+    bench.scroll_and_press("Ink");
+    bench.scroll_and_press("Ink");
+    assert_eq!(bench.form().prompt, "a hill");
+    bench.undo();
+    assert_eq!(bench.form().prompt, "an ink boat");
 }
 
 #[test]

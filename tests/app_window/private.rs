@@ -1,6 +1,6 @@
 //! Files that the window keeps contain prompts and images: only their owner may read them.
 
-use safelight_core::presets::{self, OwnPreset, PresetEdit, PresetValues};
+use safelight_core::presets::{self, OwnPreset, PresetContent, PresetEdit, PresetValues};
 
 use crate::app_window::prelude::*;
 use crate::common::modes::{everything, mode};
@@ -19,6 +19,7 @@ fn files_saved_by_the_window_are_accessible_only_to_their_owner() {
         name: "mine".to_owned(),
         model: None,
         values: PresetValues::default(),
+        content: PresetContent::default(),
     };
     presets::edit(&paths.presets_file(), &PresetEdit::Save(Box::new(preset))).unwrap();
     bench.make_video(1);

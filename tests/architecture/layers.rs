@@ -9,7 +9,7 @@ enum_macros files job_id measured naming sanitize units uri compute \
 formats locks memory self_test speed trash \
 machine media model \
 job networks tokens \
-footprint presets prompts settings token_count \
+footprint prompts presets settings token_count \
 library finish lora families fitting plan catalog job_update restore gallery protocol";
 
 const ENGINE: &str = "\

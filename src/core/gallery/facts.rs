@@ -22,6 +22,28 @@ const MAX_LORAS: usize = 64;
 const MAX_REFERENCES: usize = 16;
 /// Nobody finishes a result as often.
 const MAX_FINISHED: usize = 16;
+/// Further values of a request by their place in it, each with its name for people and the value that is not told.
+const OTHERS: [(&str, &str, &str); 19] = [
+    ("/prompt_template", "Prompt as written", ""),
+    ("/negative_prompt_template", "Negative as written", ""),
+    ("/prompt_weights", "Prompt weights", "off"),
+    ("/guidance_scale_2", "Low-noise guidance", ""),
+    ("/true_cfg_scale", "CFG scale", "1"),
+    ("/guidance_range", "Guidance range", "0-1"),
+    ("/start_step", "First step", "0"),
+    ("/end_step", "Last step", ""),
+    ("/step_cache", "Step cache", ""),
+    ("/keeps_unmasked", "Keep unmasked", "off"),
+    ("/fit", "Fit", "stretch"),
+    ("/sections/order", "Order", ""),
+    ("/batch_size", "Batch", "1"),
+    ("/dtype", "Precision", "auto"),
+    ("/vae_tile", "VAE tiles", ""),
+    ("/max_sequence_length", "Text tokens", ""),
+    ("/companions/vae", "VAE", ""),
+    ("/companions/text_encoder", "Text encoder", ""),
+    ("/companions/text_encoder_2", "Text encoder 2", ""),
+];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaKind {
@@ -93,6 +115,8 @@ pub struct MadeFrom {
     pub controls: Vec<String>,
     /// Each with its strength.
     pub prompt_images: Vec<String>,
+    /// Names and values of everything else that is not as usual.
+    pub others: Vec<(String, String)>,
 }
 
 impl ResultMetadata {
@@ -204,6 +228,7 @@ impl ResultMetadata {
                 .collect(),
             extended: file_name(&request["extend"]),
             source_video: file_name(&request["source_video"]),
+            others: other_values(request),
         };
         self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);
         self.has_settings = true;
@@ -231,13 +256,52 @@ fn file_name(value: &Value) -> String {
     name.chars().take(MAX_NAME_CHARS).collect()
 }
 
-/// `depth.png`, and with a strength that is not the usual one `depth.png (0.8)`.
-fn control_text(control: &Value) -> String {
-    let name = file_name(&control["file"]);
-    match control["strength"].as_f64().filter(|it| it.is_finite()) {
-        Some(strength) => format!("{name} ({strength})"),
-        None => name,
+fn other_values(request: &Value) -> Vec<(String, String)> {
+    let values = OTHERS.iter().filter_map(|(place, name, usual)| {
+        let value = request.pointer(place)?;
+        let is_file = place.starts_with("/companions");
+        let text = if is_file {
+            file_name(value)
+        } else {
+            value_text(value)
+        };
+        (!text.is_empty() && text != *usual).then(|| ((*name).to_owned(), text))
+    });
+    values.collect()
+}
+
+/// A number, a word, `on`, `off`, or several of them; empty for nothing.
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Bool(is_on) => if *is_on { "on" } else { "off" }.to_owned(),
+        Value::Number(number) => number.as_f64().unwrap_or_default().to_string(),
+        Value::String(text) => text.chars().take(MAX_PROMPT_CHARS).collect(),
+        Value::Array(values) => joined(values.iter().take(MAX_REFERENCES)),
+        Value::Object(values) => joined(values.values().take(MAX_REFERENCES)),
     }
+}
+
+fn joined<'a>(values: impl Iterator<Item = &'a Value>) -> String {
+    values.map(value_text).collect::<Vec<_>>().join(", ")
+}
+
+/// `depth.png`, and with what is not as usual `depth.png (0.8, depth, from 0.1, until 0.6, network depth-net)`.
+fn control_text(control: &Value) -> String {
+    let values = ["strength", "kind", "from", "until", "edges"];
+    let values = values.map(|key| (key, value_text(&control[key])));
+    let files = ["mask", "network"].map(|key| (key, file_name(&control[key])));
+    let notes = values.into_iter().chain(files);
+    let notes = notes.filter(|(_, text)| !text.is_empty());
+    let notes = notes.map(|(key, text)| match key {
+        "strength" | "kind" => text,
+        _ => format!("{key} {text}"),
+    });
+    let (name, notes) = (file_name(&control["file"]), notes.collect::<Vec<_>>());
+    if notes.is_empty() {
+        return name;
+    }
+    format!("{name} ({})", notes.join(", "))
 }
 
 /// `ink (0.8)`, and with the strength on the low-noise expert `ink (0.8, 1)`.

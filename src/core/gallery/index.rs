@@ -1,10 +1,8 @@
-//! Files of the gallery: metadata read from each result, and the favourites.
+//! Index file of the gallery: metadata read from each result.
 //!
-//! Metadata can be read again, so a broken index is ignored. Favourites cannot: a broken file of them is moved aside,
-//! never overwritten.
+//! It can be read from them again, so a broken index is ignored.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs;
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::FileStamp;
 use super::facts::ResultMetadata;
-use crate::files::{FileError, aside_path, read_bounded, write_json};
+use crate::files::{FileError, read_bounded, write_json};
 use crate::uri::{decoded, encoded};
 
 /// Of a gallery of more than a million results.
 const MAX_INDEX_BYTES: u64 = 1 << 30;
 /// Of another version everything is read anew.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// Limit of records of missing files, which are kept because a disk may come back.
 const MAX_RECORDS: usize = 200_000;
 
@@ -87,49 +85,4 @@ pub(super) fn save(path: &Path, known: &HashMap<PathBuf, KnownFile>) -> io::Resu
         records,
     };
     write_json(path, &index)
-}
-
-#[derive(Serialize, Deserialize)]
-struct FavouritesFile {
-    favourites: Vec<String>,
-}
-
-pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexError>) {
-    let bytes = match read_bounded(path, MAX_INDEX_BYTES) {
-        Ok(bytes) => bytes,
-        Err(err) if err.kind() == io::ErrorKind::NotFound => return Default::default(),
-        Err(err) => return (BTreeSet::new(), Some(unreadable(&err, path))),
-    };
-    if let Ok(file) = serde_json::from_slice::<FavouritesFile>(&bytes) {
-        let paths = file.favourites.iter().map(|text| decoded(text));
-        return (paths.collect(), None);
-    }
-    let aside = aside_path(path);
-    let moved = fs::rename(path, &aside);
-    let problem = match moved {
-        Ok(()) => IndexError::Other(FileError::new(
-            "the list of favourites is damaged and was moved aside",
-            &aside,
-        )),
-        Err(err) => unreadable(&err, path),
-    };
-    (BTreeSet::new(), Some(problem))
-}
-
-pub(super) fn save_favourites(
-    path: &Path,
-    favourites: &BTreeSet<PathBuf>,
-) -> Result<(), IndexError> {
-    let file = FavouritesFile {
-        favourites: favourites.iter().map(|path| encoded(path)).collect(),
-    };
-    write_json(path, &file).map_err(|err| {
-        let sentence = format!("the list of favourites cannot be saved ({err})");
-        IndexError::Other(FileError::new(sentence, path))
-    })
-}
-
-fn unreadable(err: &io::Error, path: &Path) -> IndexError {
-    let sentence = format!("the list of favourites cannot be read ({err})");
-    IndexError::Unreadable(FileError::new(sentence, path))
 }

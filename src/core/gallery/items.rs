@@ -2,14 +2,16 @@
 //!
 //! Touches no result. Only what it remembers is read and written here.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::facts::{MediaKind, ResultMetadata, number_of};
 use super::index::{self, IndexError, KnownFile};
-use super::query::{GalleryQuery, ShownKind, SortOrder, folded};
+use super::marks::{ResultMark, ResultMarks};
+use super::query::{GalleryFilter, GalleryQuery, ResultDate, ShownKind, SortOrder, folded};
 use super::{FileStamp, FoundFile, GalleryScan, ThumbKey};
 use crate::media::has_video_name;
 use crate::naming;
@@ -30,6 +32,7 @@ pub struct GalleryItem {
     pub thumb: ThumbKey,
     pub reading: ItemReading,
     pub is_favourite: bool,
+    pub tags: BTreeSet<String>,
     /// When it was made, for people to read.
     pub made: String,
     searched: String,
@@ -63,31 +66,68 @@ impl GalleryItem {
         Some(((self.path.parent()?, stem), number))
     }
 
-    fn new(found: FoundFile, made: String, reading: ItemReading, is_favourite: bool) -> Self {
+    fn new(found: FoundFile, made: String, reading: ItemReading, marks: &ResultMarks) -> Self {
         let mut entry = Self {
             thumb: ThumbKey::new(&found.path, found.stamp),
             name: folded(&found.path.file_name().unwrap_or_default().to_string_lossy()),
             path: found.path,
             stamp: found.stamp,
-            reading: ItemReading::Unread,
-            is_favourite,
+            reading,
+            is_favourite: false,
+            tags: BTreeSet::new(),
             made,
             searched: String::new(),
         };
-        entry.read(reading);
+        entry.take_marks(marks);
         entry
     }
 
+    fn take_marks(&mut self, marks: &ResultMarks) {
+        self.is_favourite = marks.is_favourite(&self.path);
+        self.tags = marks.tags_of(&self.path);
+        self.note_searched();
+    }
+
     fn read(&mut self, reading: ItemReading) {
+        self.reading = reading;
+        self.note_searched();
+    }
+
+    fn note_searched(&mut self) {
         self.searched = self.name.clone();
-        if let ItemReading::Read(facts) = &reading {
+        for tag in &self.tags {
+            self.searched.push_str("\ntag:");
+            self.searched.push_str(&folded(tag));
+        }
+        if let ItemReading::Read(facts) = &self.reading {
             let seed = facts.seed.map(|seed| seed.to_string()).unwrap_or_default();
             for text in [&facts.prompt, &facts.model, &seed] {
                 self.searched.push('\n');
                 self.searched.push_str(&folded(text));
             }
         }
-        self.reading = reading;
+    }
+
+    /// All filters that it passes. `recent`: those of the last days, with their first day.
+    fn filters(&self, recent: &[(ResultDate, String)]) -> Vec<GalleryFilter> {
+        let days = recent.iter().filter(|(_, day)| self.made >= *day);
+        let dates = days.map(|(date, _)| date.clone());
+        let month = self
+            .made
+            .get(..7)
+            .map(|month| ResultDate::Month(Reverse(month.to_owned())));
+        let mut filters: Vec<_> = dates.chain(month).map(GalleryFilter::Date).collect();
+        filters.extend(self.tags.iter().cloned().map(GalleryFilter::Tag));
+        if let Some(facts) = self.facts() {
+            if !facts.model.is_empty() {
+                filters.push(GalleryFilter::Model(facts.model.clone()));
+            }
+            // Without its strength.
+            let name = |lora: &String| lora.rsplit_once(" (").map_or("", |it| it.0).to_owned();
+            let loras: BTreeSet<String> = facts.made_from.loras.iter().map(name).collect();
+            filters.extend(loras.into_iter().map(GalleryFilter::Lora));
+        }
+        filters
     }
 }
 
@@ -95,25 +135,25 @@ impl GalleryItem {
 pub struct GalleryIndex {
     entries: HashMap<PathBuf, Arc<GalleryItem>>,
     known: HashMap<PathBuf, KnownFile>,
-    favourites: BTreeSet<PathBuf>,
+    marks: ResultMarks,
     index_file: PathBuf,
-    favourites_file: PathBuf,
+    marks_file: PathBuf,
     /// True if their file could not be read: it is not overwritten.
-    are_favourites_unread: bool,
+    are_marks_unread: bool,
     num_unread: usize,
     is_index_old: bool,
 }
 
 impl GalleryIndex {
-    /// Opens the index and the favourites, and returns an error of the favourites.
-    pub fn open(index_file: PathBuf, favourites_file: PathBuf) -> (Self, Option<IndexError>) {
-        let (favourites, problem) = index::load_favourites(&favourites_file);
+    /// Opens the index and the favourites and tags, and returns an error of the latter.
+    pub fn open(index_file: PathBuf, marks_file: PathBuf) -> (Self, Option<IndexError>) {
+        let (marks, problem) = ResultMarks::load(&marks_file);
         let shelf = Self {
             known: index::load(&index_file),
-            favourites,
+            marks,
             index_file,
-            favourites_file,
-            are_favourites_unread: matches!(problem, Some(IndexError::Unreadable(_))),
+            marks_file,
+            are_marks_unread: matches!(problem, Some(IndexError::Unreadable(_))),
             ..Self::default()
         };
         (shelf, problem)
@@ -163,8 +203,7 @@ impl GalleryIndex {
                     ItemReading::Unread
                 }
             };
-            let is_favourite = self.favourites.contains(&found.path);
-            let entry = GalleryItem::new(found, made, reading, is_favourite);
+            let entry = GalleryItem::new(found, made, reading, &self.marks);
             self.entries.insert(entry.path.clone(), Arc::new(entry));
         }
         self.num_unread = self
@@ -208,39 +247,37 @@ impl GalleryIndex {
         true
     }
 
-    /// Makes results favourites, or not any more, and remembers it at once.
-    pub fn favour(&mut self, paths: &[PathBuf], is_favourite: bool) -> Result<(), IndexError> {
-        let reopened = self.reopen_favourites();
+    /// Marks results, or takes the mark away, and saves that at once.
+    pub fn mark(
+        &mut self,
+        paths: &[PathBuf],
+        mark: &ResultMark,
+        is_set: bool,
+    ) -> Result<(), IndexError> {
+        let reopened = self.reopen_marks();
         for path in paths {
-            if is_favourite {
-                self.favourites.insert(path.clone());
-            } else {
-                self.favourites.remove(path);
-            }
+            self.marks.set(path, mark, is_set);
             if let Some(entry) = self.entries.get_mut(path) {
-                Arc::make_mut(entry).is_favourite = is_favourite;
+                Arc::make_mut(entry).take_marks(&self.marks);
             }
         }
-        if self.are_favourites_unread {
+        if self.are_marks_unread {
             return reopened;
         }
-        index::save_favourites(&self.favourites_file, &self.favourites)?;
+        self.marks.save(&self.marks_file)?;
         reopened
     }
 
-    /// Tries again to read favourites that could not be read before.
-    fn reopen_favourites(&mut self) -> Result<(), IndexError> {
-        if !self.are_favourites_unread {
+    /// Tries again to read favourites and tags that could not be read before.
+    fn reopen_marks(&mut self) -> Result<(), IndexError> {
+        if !self.are_marks_unread {
             return Ok(());
         }
-        let (favourites, problem) = index::load_favourites(&self.favourites_file);
-        self.are_favourites_unread = matches!(problem, Some(IndexError::Unreadable(_)));
-        for path in &favourites {
-            if let Some(entry) = self.entries.get_mut(path) {
-                Arc::make_mut(entry).is_favourite = true;
-            }
-        }
-        self.favourites.extend(favourites);
+        let (marks, problem) = ResultMarks::load(&self.marks_file);
+        self.are_marks_unread = matches!(problem, Some(IndexError::Unreadable(_)));
+        self.marks.extend(marks);
+        let entries = self.entries.values_mut();
+        entries.for_each(|entry| Arc::make_mut(entry).take_marks(&self.marks));
         problem.map_or(Ok(()), Err)
     }
 
@@ -258,27 +295,19 @@ impl GalleryIndex {
     pub fn list(&self, query: &GalleryQuery) -> Vec<Arc<GalleryItem>> {
         let words = folded(&query.words);
         let words: Vec<&str> = words.split_whitespace().collect();
-        let firsts = self.first_frames();
-        let is_first = |entry: &GalleryItem| match entry.sequence() {
-            Some((sequence, number)) => firsts.get(&sequence).is_none_or(|first| *first == number),
-            None => true,
+        let recent = ResultDate::recent();
+        let is_found = |entry: &&Arc<GalleryItem>| {
+            let is_shown = match query.show {
+                ShownKind::All => true,
+                ShownKind::Images => !entry.is_video(),
+                ShownKind::Videos => entry.is_video(),
+            };
+            is_shown
+                && (entry.is_favourite || !query.only_favourites)
+                && words.iter().all(|word| entry.searched.contains(word))
+                && (query.filters.is_empty() || query.passes(&entry.filters(&recent)))
         };
-        let mut list: Vec<Arc<GalleryItem>> = self
-            .entries
-            .values()
-            .filter(|entry| {
-                let is_shown = match query.show {
-                    ShownKind::All => true,
-                    ShownKind::Images => !entry.is_video(),
-                    ShownKind::Videos => entry.is_video(),
-                };
-                is_shown
-                    && (entry.is_favourite || !query.only_favourites)
-                    && words.iter().all(|word| entry.searched.contains(word))
-                    && is_first(entry)
-            })
-            .cloned()
-            .collect();
+        let mut list: Vec<Arc<GalleryItem>> = self.results().filter(is_found).cloned().collect();
         match query.sort {
             SortOrder::Newest => list.sort_unstable_by(|a, b| {
                 (b.stamp.modified_ns, &a.path).cmp(&(a.stamp.modified_ns, &b.path))
@@ -291,6 +320,29 @@ impl GalleryIndex {
             }
         }
         list
+    }
+
+    /// Filters that find something, each with the number of results, regardless of any query.
+    pub fn filters(&self) -> Vec<(GalleryFilter, usize)> {
+        let recent = ResultDate::recent();
+        let mut counts = BTreeMap::new();
+        for filter in self.results().flat_map(|entry| entry.filters(&recent)) {
+            *counts.entry(filter).or_default() += 1;
+        }
+        counts.into_iter().collect()
+    }
+
+    /// All of them, of the numbered images of a video the first.
+    fn results(&self) -> impl Iterator<Item = &Arc<GalleryItem>> {
+        let firsts = self.first_frames();
+        self.entries
+            .values()
+            .filter(move |entry| match entry.sequence() {
+                Some((sequence, number)) => {
+                    firsts.get(&sequence).is_none_or(|first| *first == number)
+                }
+                None => true,
+            })
     }
 
     fn first_frames(&self) -> HashMap<(&Path, &str), u64> {

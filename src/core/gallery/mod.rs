@@ -6,6 +6,7 @@
 mod facts;
 mod index;
 mod items;
+mod marks;
 mod query;
 mod scan;
 mod thumbs;
@@ -13,7 +14,8 @@ mod thumbs;
 pub use facts::{MediaKind, PostprocessInfo, ResultMetadata, files_of, read_facts};
 pub use index::IndexError;
 pub use items::{GalleryIndex, GalleryItem, ItemReading};
-pub use query::{GalleryQuery, ShownKind, SortOrder};
+pub use marks::ResultMark;
+pub use query::{GalleryFilter, GalleryQuery, ResultDate, ShownKind, SortOrder};
 pub use scan::{FileStamp, FoundFile, GalleryScan, GalleryScanner};
 pub use thumbs::{THUMB_SIDE, ThumbFolder, ThumbKey};
 

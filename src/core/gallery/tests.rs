@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::*;
@@ -124,9 +125,88 @@ fn gallery_results_are_sorted_and_filtered_by_the_query() {
     assert_eq!(names(&shelf, &query), ["a.mp4"]);
     query.show = ShownKind::Images;
     assert_eq!(names(&shelf, &query), ["B.png", "c.png"]);
-    shelf.favour(&[liked], true).unwrap();
+    shelf.mark(&[liked], &ResultMark::Favourite, true).unwrap();
     query.only_favourites = true;
     assert_eq!(names(&shelf, &query), ["B.png"]);
+}
+
+/// A result with this model and LoRA.
+fn made_with(folder: &Path, name: &str, model: &str, lora: &str) -> PathBuf {
+    let path = result(folder, name, "x", 1, 0);
+    let loras = serde_json::json!([{"path": format!("/l/{lora}.safetensors"), "strength": 0.8}]);
+    let settings =
+        serde_json::json!({"app": "Safelight", "request": {"model": model, "loras": loras}});
+    let options = VideoOptions {
+        settings: Some(settings.to_string()),
+        ..VideoOptions::default()
+    };
+    write_video(&path, &[image(64, 0)], options).unwrap();
+    path
+}
+
+#[test]
+fn results_are_found_by_model_lora_date_and_tag_and_only_filters_that_find_something_exist() {
+    let home = tempfile::tempdir().unwrap();
+    let old = result(home.path(), "old.png", "x", 1, 0);
+    let ink = made_with(home.path(), "ink.png", "flux", "ink (v2)");
+    made_with(home.path(), "oil.png", "flux", "oil");
+    let mut shelf = shelf(home.path());
+    read_all(&mut shelf, look(home.path()));
+    let [sea, red] = ["Sea", "red boat"].map(|tag| ResultMark::Tag(tag.to_owned()));
+    shelf.mark(&[old.clone(), ink], &sea, true).unwrap();
+    shelf.mark(&[old], &red, true).unwrap();
+    let labels: Vec<String> = shelf
+        .filters()
+        .iter()
+        .map(|(filter, count)| format!("{} ({count})", filter.label()))
+        .collect();
+    let month = crate::naming::month_name(&crate::naming::local_time("%Y-%m"));
+    let expected = format!(
+        "Today (2)|Last 7 days (2)|Last 30 days (2)|{month} (2)|September 2020 (1)|Tag: Sea (2)|Tag: red boat (1)|\
+         Model: flux (2)|Model: wan-2.2 (1)|LoRA: ink (v2) (1)|LoRA: oil (1)"
+    );
+    assert_eq!(labels.join("|"), expected);
+    for (chosen, found) in [
+        ("Today", "ink.png oil.png"),
+        ("September 2020|Today", "ink.png oil.png old.png"),
+        ("Tag: Sea", "ink.png old.png"),
+        ("Tag: Sea|Tag: red boat", "old.png"),
+        ("Model: flux|Model: wan-2.2|Tag: Sea", "ink.png old.png"),
+        ("LoRA: oil|LoRA: ink (v2)", ""),
+        ("LoRA: ink (v2)|Model: flux|Last 7 days", "ink.png"),
+    ] {
+        let all = shelf.filters().into_iter().map(|(filter, _)| filter);
+        let filters = all.filter(|it| chosen.split('|').any(|label| label == it.label()));
+        let query = GalleryQuery {
+            filters: filters.collect(),
+            ..by_name()
+        };
+        assert!(query.leaves_out());
+        assert_eq!(names(&shelf, &query).join(" "), found, "{chosen}");
+    }
+}
+
+#[test]
+fn tags_are_searched_survive_a_lost_index_and_are_removed_again() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "one.png", "a boat", 1, 0);
+    let mut before = shelf(home.path());
+    read_all(&mut before, look(home.path()));
+    let tags: Vec<ResultMark> = ResultMark::tags_in(" Red  boat, sea,, ").collect();
+    for tag in &tags {
+        before.mark(std::slice::from_ref(&path), tag, true).unwrap();
+    }
+    before.save_index().unwrap();
+    fs::remove_file(home.path().join("index.json")).unwrap();
+    let mut after = shelf(home.path());
+    read_all(&mut after, look(home.path()));
+    let item = Arc::clone(&after.list(&words("tag:sea tag:red"))[0]);
+    let kept: Vec<&String> = item.tags.iter().collect();
+    assert_eq!(kept, ["Red boat", "sea"]);
+    after.mark(&[path], &tags[1], false).unwrap();
+    assert!(after.list(&words("sea")).is_empty());
+    let text = fs::read_to_string(home.path().join("favourites.json")).unwrap();
+    assert!(text.contains("Red boat") && !text.contains("sea"), "{text}");
 }
 
 #[test]
@@ -174,7 +254,9 @@ fn saved_gallery_index_rereads_only_changed_files() {
     fs::copy(&first, &odd).unwrap();
     let mut before = shelf(home.path());
     assert_eq!(read_all(&mut before, look(home.path())), 3);
-    before.favour(std::slice::from_ref(&odd), true).unwrap();
+    before
+        .mark(std::slice::from_ref(&odd), &ResultMark::Favourite, true)
+        .unwrap();
     assert!(before.is_index_old());
     before.save_index().unwrap();
     assert!(!before.is_index_old());
@@ -204,7 +286,9 @@ fn broken_gallery_index_is_rebuilt_and_broken_favourites_are_moved_aside() {
     fs::write(&favourites, "no list").unwrap();
     let (mut shelf, problem) = GalleryIndex::open(home.path().join("index.json"), favourites);
     assert!(problem.is_some_and(|problem| problem.to_string().contains("moved aside")));
-    shelf.favour(&[PathBuf::from("/a.png")], true).unwrap();
+    shelf
+        .mark(&[PathBuf::from("/a.png")], &ResultMark::Favourite, true)
+        .unwrap();
     fs::write(home.path().join("favourites.json"), "no list either").unwrap();
     let (_, problem) = GalleryIndex::open(PathBuf::new(), home.path().join("favourites.json"));
     assert!(problem.is_some());
@@ -221,10 +305,16 @@ fn favourites_that_could_not_be_read_are_never_written_over() {
     fs::create_dir(&path).unwrap();
     let (mut shelf, problem) = GalleryIndex::open(index.clone(), path.clone());
     assert!(matches!(problem, Some(IndexError::Unreadable(_))));
-    assert!(shelf.favour(&[PathBuf::from("/new.png")], true).is_err());
+    assert!(
+        shelf
+            .mark(&[PathBuf::from("/new.png")], &ResultMark::Favourite, true)
+            .is_err()
+    );
     fs::remove_dir(&path).unwrap();
     fs::write(&path, r#"{"favourites": ["/old.png"]}"#).unwrap();
-    shelf.favour(&[PathBuf::from("/newer.png")], true).unwrap();
+    shelf
+        .mark(&[PathBuf::from("/newer.png")], &ResultMark::Favourite, true)
+        .unwrap();
     let text = fs::read_to_string(&path).unwrap();
     for name in ["old", "new", "newer"] {
         assert!(text.contains(&format!("/{name}.png")), "{text}");

@@ -11,6 +11,7 @@ pub(crate) mod names;
 pub(crate) mod networks;
 pub(crate) mod other_models;
 mod places;
+mod removal;
 pub(crate) mod scan;
 pub(crate) mod single;
 pub(crate) mod storage;
@@ -28,5 +29,6 @@ pub(crate) use components::{
 pub use controls::{ControlNetwork, FoundControl};
 pub use places::{SearchPath, folders_listed_in};
 pub(crate) use places::{SearchPaths, is_for_loras};
+pub use removal::ModelRemoval;
 pub use tensor_kind::TensorKind;
 pub use watch::FolderWatch;

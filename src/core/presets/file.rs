@@ -11,7 +11,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
-use super::PresetValues;
+use super::{PresetContent, PresetValues};
 use crate::files::{FileError, aside_path, read_text_bounded, write_private};
 use crate::job::PartialSampling;
 
@@ -19,7 +19,8 @@ const HEAD: &str = "\
 # Your own presets. Each sets what it names, and leaves everything else as it is.
 #   size = \"auto\", \"16:9\" or \"832x480\"; shift = 0 and end_step = 0: the model's own;
 #   step_cache = \"off\" or \"teacache:0.15\"; guider = \"cfg\", \"cfg_zero:1\", \"apg:0:15:-0.5\" or \"slg:9:2.8:0.01-0.2\";
-#   guidance_range = \"0.1-0.8\"; vae_tile = 0: whole frames.
+#   guidance_range = \"0.1-0.8\"; vae_tile = 0: whole frames;
+#   prompt = { prompt = \"a boat\", negative = \"fog\" }; loras = [{ path = \"/a.safetensors\", is_on = true, strength = 0.8 }].
 
 ";
 /// Size limit of the file.
@@ -31,6 +32,8 @@ const KEYS: &str = "size frames seconds fps steps start_step end_step guidance g
                     shift sampler schedule strength step_cache vae_tile";
 /// The keys that say which preset it is, and not what it sets.
 const NAMES: [&str; 2] = ["name", "model"];
+/// Keys of [`PresetContent`].
+const CONTENT: [&str; 2] = ["prompt", "loras"];
 
 fn value_keys() -> impl Iterator<Item = &'static str> {
     KEYS.split_whitespace()
@@ -52,6 +55,7 @@ pub struct OwnPreset {
     /// The id of the model that it was made with; it may be used with others.
     pub model: Option<String>,
     pub values: PresetValues,
+    pub content: PresetContent,
 }
 
 #[derive(Debug, Default)]
@@ -92,8 +96,10 @@ pub fn load(path: &Path) -> LoadedPresets {
         match preset_of(table) {
             Ok(preset) if loaded.presets.iter().all(|known| known.name != preset.name) => {
                 let keys = table.iter().map(|(key, _)| key);
-                let known =
-                    |key: &&str| value_keys().any(|known| known == *key) || NAMES.contains(key);
+                let known = |key: &&str| {
+                    let mut all = value_keys().chain(NAMES).chain(CONTENT);
+                    all.any(|known| known == *key)
+                };
                 let unknown: Vec<&str> = keys.filter(|key| !known(key)).collect();
                 if !unknown.is_empty() {
                     loaded.problems.push(format!(
@@ -173,6 +179,8 @@ fn preset_of(table: &Table) -> Result<OwnPreset, String> {
     struct PresetNames {
         name: String,
         model: Option<String>,
+        #[serde(flatten)]
+        content: PresetContent,
     }
     let mut values = table.clone();
     values.retain(|key, _| value_keys().any(|known| known == key));
@@ -189,6 +197,7 @@ fn preset_of(table: &Table) -> Result<OwnPreset, String> {
         name: checked_name(&names.name).map_err(|err| err.to_string())?,
         model: names.model,
         values,
+        content: names.content,
     })
 }
 
@@ -282,6 +291,14 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
     for key in value_keys() {
         if let Some(item) = known.get(key) {
             table[key] = item.clone();
+        }
+    }
+    let content = toml::to_string(&preset.content).unwrap_or_default();
+    let mut content: DocumentMut = content.parse().unwrap_or_default();
+    for key in CONTENT {
+        match content.remove(key).map(Item::into_value) {
+            Some(Ok(value)) => table[key] = Item::Value(value),
+            _ => drop(table.remove(key)),
         }
     }
 }

@@ -3,10 +3,12 @@
 //! The catalogue has the presets of distilled models. The app applies presets to the form.
 
 mod apply;
+mod content;
 mod file;
 mod quality;
 
 pub use crate::model::{CacheChoice, PresetSize, PresetValues};
+pub use content::PresetContent;
 pub use file::{LoadedPresets, OwnPreset, PresetEdit, PresetsError, edit, load};
 pub use quality::{QualityPreset, draft_size};
 

@@ -3,8 +3,9 @@
 use std::fs;
 
 use super::*;
-use crate::job::{SamplerKind, SectionOrder, StepCacheKind};
+use crate::job::{ChosenLora, SamplerKind, SectionOrder, StepCacheKind};
 use crate::model::{PartialSampling, test_spec};
+use crate::prompts::PromptEntry;
 
 fn own(name: &str, steps: u32) -> OwnPreset {
     OwnPreset {
@@ -21,7 +22,42 @@ fn own(name: &str, steps: u32) -> OwnPreset {
             step_cache: Some(CacheChoice(Some(StepCacheKind::MagCache.into()))),
             ..PresetValues::default()
         },
+        content: PresetContent::default(),
     }
+}
+
+#[test]
+fn prompts_and_loras_of_a_preset_are_saved_replaced_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("presets.toml");
+    let mut with = own("Ink", 20);
+    let lora = |name: &str, strength| ChosenLora {
+        strength,
+        ..ChosenLora::new(name.into())
+    };
+    with.content = PresetContent {
+        prompt: Some(PromptEntry {
+            prompt: "a \"red\" boat,\n{ink|oil}".to_owned(),
+            negative: "fog".to_owned(),
+            ..PromptEntry::default()
+        }),
+        loras: Some(vec![
+            lora("/l/ink.safetensors", 0.8),
+            lora("/l/b.safetensors", -1.0),
+        ]),
+    };
+    let save =
+        |preset: &OwnPreset| edit(&path, &PresetEdit::Save(Box::new(preset.clone()))).unwrap();
+    save(&own("Plain", 10));
+    save(&with);
+    let loaded = load(&path);
+    assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
+    assert_eq!(loaded.presets, [own("Plain", 10), with.clone()]);
+    assert_eq!(with.content.described(), "the prompts and 2 LoRAs");
+    with.content.prompt = None;
+    save(&with);
+    assert_eq!(load(&path).presets[1], with);
+    assert!(!fs::read_to_string(&path).unwrap().contains("{ink|oil}"));
 }
 
 #[test]

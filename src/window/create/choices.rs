@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::gallery::SortOrder;
-use safelight_core::job::{ControlInput, JobRequest};
+use safelight_core::job::{ControlInput, GenerateForm, JobRequest};
 use safelight_core::media::RgbPixels;
 use safelight_core::presets::QualityPreset;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,16 @@ pub struct InputPaths {
     /// With their strengths.
     pub prompts: Vec<(PathBuf, f64)>,
     pub controls: Vec<ControlInput>,
+}
+
+/// Tabs besides the active one, whose form and files are saved as those of the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SavedTabs {
+    /// Place and name of the active one.
+    pub active: usize,
+    pub name: String,
+    pub others: Vec<(String, GenerateForm, InputPaths)>,
 }
 
 /// A result of the strip without its frames.

@@ -146,6 +146,7 @@ impl FormChange {
             before: now,
             after: Some(result),
             edited: self.edited,
+            tab: self.tab,
         }
     }
 }

@@ -5,15 +5,16 @@
 use std::collections::VecDeque;
 
 use safelight_core::job::{GenerateForm, JobId};
+use safelight_core::trash::TrashedFile;
 
 use crate::window::create::choices::TrashRequest;
 use crate::window::inputs::SlotContents;
 use crate::window::queue::jobs::RemovedJob;
+use crate::window::tabs::FormTab;
 
 /// Older ones cannot be taken back any more.
 const MAX_ENTRIES: usize = 50;
 
-#[derive(Debug)]
 pub enum UndoAction {
     /// Jobs that were removed from the queue, which may have been paused.
     Jobs {
@@ -23,6 +24,10 @@ pub enum UndoAction {
     /// Results that went to the trash, which the gallery knows by the entry's number.
     Results(Vec<TrashRequest>),
     Form(Box<FormChange>),
+    /// A tab that was closed, and its place among the others.
+    Tab(usize, Box<FormTab>),
+    /// Files of a model that went to the trash.
+    Model(Vec<TrashedFile>),
 }
 
 /// An undone action, to be done again.
@@ -31,9 +36,10 @@ pub enum RedoAction {
     Jobs(Vec<JobId>),
     Results(Vec<TrashRequest>),
     Form(Box<FormChange>),
+    /// Id of the tab to close.
+    Tab(u64),
 }
 
-#[derive(Debug)]
 pub struct UndoEntry {
     pub id: u64,
     /// Name of the action, such as `remove 3 jobs`.
@@ -55,20 +61,27 @@ pub struct FormChange {
     pub after: Option<FormSnapshot>,
     /// The job whose settings the form held.
     pub edited: Option<JobId>,
+    /// Id of the tab with this form.
+    pub tab: u64,
 }
 
 /// Entries that can be undone, oldest first, and those that were, the last one at the end.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct UndoHistory {
     entries: VecDeque<UndoEntry>,
     pub undone: Vec<(String, RedoAction)>,
+    /// Id of the active tab: changes of other forms are theirs to undo.
+    pub tab: u64,
     num_pushed: u64,
 }
 
 impl UndoHistory {
-    /// Keeps how to take back what was just done; gives the entry's number. What was undone cannot be redone any more.
+    /// Keeps how to take back what was just done; gives the entry's number. What was undone cannot be redone any more,
+    /// except in other tabs.
     pub fn push(&mut self, name: impl Into<String>, what: UndoAction) -> u64 {
-        self.undone.clear();
+        let tab = self.tab;
+        self.undone
+            .retain(|(_, action)| matches!(action, RedoAction::Form(it) if it.tab != tab));
         self.num_pushed += 1;
         let (id, name) = (self.num_pushed, name.into());
         self.entries.push_back(UndoEntry { id, name, what });
@@ -89,6 +102,7 @@ impl UndoHistory {
             before,
             after: None,
             edited,
+            tab: self.tab,
         };
         self.push(name, UndoAction::Form(Box::new(change)))
     }
@@ -100,14 +114,14 @@ impl UndoHistory {
         id
     }
 
-    /// Changes of the form while files for it are being opened.
+    /// Changes of the active form while files for it are being opened.
     pub fn unsettled(&mut self) -> impl Iterator<Item = &mut FormChange> {
-        self.entries
-            .iter_mut()
-            .filter_map(|entry| match &mut entry.what {
-                UndoAction::Form(change) if change.after.is_none() => Some(&mut **change),
-                _ => None,
-            })
+        let tab = self.tab;
+        let entries = self.entries.iter_mut();
+        entries.filter_map(move |entry| match &mut entry.what {
+            UndoAction::Form(it) if it.tab == tab && it.after.is_none() => Some(&mut **it),
+            _ => None,
+        })
     }
 
     /// Notes the state to which changes of this job's form led, or of the user's own.
@@ -118,22 +132,32 @@ impl UndoHistory {
     }
 
     pub fn last(&self) -> Option<&str> {
-        self.entries.back().map(|entry| entry.name.as_str())
+        self.last_at().map(|at| self.entries[at].name.as_str())
+    }
+
+    /// Place of the last entry that is not of another tab.
+    fn last_at(&self) -> Option<usize> {
+        let is_here =
+            |entry: &UndoEntry| !matches!(&entry.what, UndoAction::Form(it) if it.tab != self.tab);
+        self.entries.iter().rposition(is_here)
     }
 
     pub fn last_undone(&self) -> Option<&str> {
-        self.undone.last().map(|(name, _)| name.as_str())
+        self.last_undone_at().map(|at| self.undone[at].0.as_str())
     }
 
-    /// Removes the entry with this number, else the last one.
+    pub fn last_undone_at(&self) -> Option<usize> {
+        let is_here = |(_, action): &(String, RedoAction)| !matches!(action, RedoAction::Form(it) if it.tab != self.tab);
+        self.undone.iter().rposition(is_here)
+    }
+
+    /// Removes the entry with this number, else the last one of the window and the active tab.
     pub fn take(&mut self, id: Option<u64>) -> Option<UndoEntry> {
-        match id {
-            Some(id) => {
-                let at = self.entries.iter().position(|entry| entry.id == id);
-                at.and_then(|at| self.entries.remove(at))
-            }
-            None => self.entries.pop_back(),
-        }
+        let at = match id {
+            Some(id) => self.entries.iter().position(|entry| entry.id == id),
+            None => self.last_at(),
+        };
+        at.and_then(|at| self.entries.remove(at))
     }
 }
 

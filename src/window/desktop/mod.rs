@@ -9,11 +9,12 @@ pub mod window_position;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use egui::{UserAttentionType, ViewportCommand};
 use safelight_core::files::write_atomically;
+use safelight_core::gallery::files_of;
 use safelight_core::settings::ThemeChoice;
 
 use crate::window::create::choices::SHOWN;
@@ -42,8 +43,12 @@ const ICON: &[u8] = include_bytes!("../../../assets/icons/safelight-256.png");
 /// Shows a message, and calls back when it is clicked; must not wait.
 pub type NotificationSender = Arc<dyn Fn(DesktopMessage, Box<dyn FnOnce() + Send>) + Send + Sync>;
 
+/// Puts files on the clipboard as file managers do, on a thread that may wait; an error says why not.
+pub type FileCopier = Arc<dyn Fn(&[PathBuf]) -> Result<(), String> + Send + Sync>;
+
 #[derive(Clone)]
 pub struct DesktopLinks {
+    pub copy_files: FileCopier,
     pub notify: NotificationSender,
     /// Minimum total duration of work for a notification.
     pub notify_after: Duration,
@@ -55,6 +60,7 @@ impl DesktopLinks {
     /// Over the session's message bus.
     pub fn of_this_session() -> Self {
         Self {
+            copy_files: clipboard_copier(),
             notify: Arc::new(notification::send),
             notify_after: LONG_WORK,
             follows_looks: true,
@@ -63,6 +69,7 @@ impl DesktopLinks {
 
     pub fn none() -> Self {
         Self {
+            copy_files: Arc::new(|_| Ok(())),
             notify: Arc::new(|_, _| {}),
             notify_after: LONG_WORK,
             follows_looks: false,
@@ -86,6 +93,8 @@ pub struct DesktopState {
     /// Files that later starts of the program were given.
     handed: BackgroundTask<Vec<PathBuf>>,
     adding: BackgroundTask<io::Result<PathBuf>>,
+    /// Number of results whose files were copied.
+    copying: BackgroundTask<Result<usize, String>>,
     /// Keeps other starts from opening a second window.
     _instance: Option<instance::InstanceClaim>,
 }
@@ -115,6 +124,7 @@ impl DesktopState {
             clicks: BackgroundTask::default(),
             handed: handed.unwrap_or_default(),
             adding: BackgroundTask::default(),
+            copying: BackgroundTask::default(),
             _instance: claim,
         }
     }
@@ -147,6 +157,16 @@ impl DesktopState {
             DesktopCommand::Back => cx.page = MainPage::Watch,
             DesktopCommand::AddToMenu => self.add_to_menu(cx),
             DesktopCommand::CopyText(text) => cx.ctx.copy_text(text),
+            DesktopCommand::CopyFiles(results) => {
+                let copy = Arc::clone(&self.links.copy_files);
+                self.copying = cx.on_files("the files were not copied", move || {
+                    let files = results
+                        .iter()
+                        .flat_map(|it| files_of(&it.path, it.is_frame));
+                    let files: Vec<PathBuf> = files.collect();
+                    copy(&files).map(|()| results.len())
+                });
+            }
             DesktopCommand::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
         }
     }
@@ -161,6 +181,15 @@ impl DesktopState {
         while let Some(files) = self.handed.take() {
             raise(drops, cx);
             drop_files(files, SHOWN, cx);
+        }
+        match self.copying.take() {
+            Some(Ok(count)) => cx.say(counted(count, "1 file copied", "{} files copied")),
+            Some(Err(why)) => {
+                let problem = JobError::new(JobErrorKind::Disk, "the files cannot be copied");
+                let advice = "Use \"Open folder\" and copy them in the file manager";
+                cx.notify(NoticeSeverity::Warning, problem.advise(advice).detail(why));
+            }
+            None => {}
         }
         match self.adding.take() {
             Some(Ok(entry)) => cx.say(format!(
@@ -216,6 +245,22 @@ impl DesktopState {
             cx.ctx.send_viewport_cmd(ViewportCommand::Title(title));
         }
     }
+}
+
+fn clipboard_copier() -> FileCopier {
+    // X11 takes what is pasted from the program that copied it, as long as this is open.
+    let open = Mutex::new(None);
+    Arc::new(move |files| {
+        let copied = arboard::Clipboard::new().and_then(|mut clipboard| {
+            clipboard.set().file_list(files)?;
+            Ok(clipboard)
+        });
+        let clipboard = copied.map_err(|err| err.to_string())?;
+        open.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .replace(clipboard);
+        Ok(())
+    })
 }
 
 fn raise(drops: &DroppedFiles, cx: &AppContext) {

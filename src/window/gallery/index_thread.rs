@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select};
 use safelight_core::gallery::{
-    FoundFile, GalleryIndex, GalleryItem, GalleryQuery, GalleryScan, GalleryScanner,
-    ResultMetadata, ThumbFolder, read_facts,
+    FoundFile, GalleryFilter, GalleryIndex, GalleryItem, GalleryQuery, GalleryScan, GalleryScanner,
+    ResultMark, ResultMetadata, ThumbFolder, read_facts,
 };
 
 use crate::window::background::{NOT_SURVIVED, guarded};
@@ -31,7 +31,7 @@ pub(super) enum IndexCommand {
     Scanned(GalleryScan),
     Read(FoundFile, Result<ResultMetadata, String>),
     Ask(GalleryQuery),
-    Favour(Vec<PathBuf>, bool),
+    Mark(Vec<PathBuf>, ResultMark, bool),
     Gone(Vec<PathBuf>),
 }
 
@@ -44,12 +44,14 @@ pub(super) enum ScanCommand {
 
 pub(super) enum IndexEvent {
     Listed(GalleryQuery, GalleryListing),
-    Favoured(Result<(), JobError>),
+    Marked(Result<(), JobError>),
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct GalleryListing {
     pub items: Vec<Arc<GalleryItem>>,
+    /// All that find something, each with the number of results, regardless of the query.
+    pub filters: Vec<(GalleryFilter, usize)>,
     /// Number of all results, regardless of the query.
     pub num_all: usize,
     pub num_unread: usize,
@@ -109,7 +111,7 @@ impl ResultIndex {
     ) {
         let (index, problem) = GalleryIndex::open(paths.gallery_index(), paths.favourites_file());
         if let Some(err) = problem {
-            postbox.post(IndexEvent::Favoured(Err(favourites_error(&err))));
+            postbox.post(IndexEvent::Marked(Err(marks_error(&err))));
         }
         ThumbFolder::new(paths.thumbnails()).prune();
         let mut this = Self {
@@ -182,11 +184,9 @@ impl ResultIndex {
                 self.query = query;
                 self.list(postbox);
             }
-            IndexCommand::Favour(paths, is_favourite) => {
-                let favoured = self.index.favour(&paths, is_favourite);
-                postbox.post(IndexEvent::Favoured(
-                    favoured.map_err(|err| favourites_error(&err)),
-                ));
+            IndexCommand::Mark(paths, mark, is_set) => {
+                let marked = self.index.mark(&paths, &mark, is_set);
+                postbox.post(IndexEvent::Marked(marked.map_err(|err| marks_error(&err))));
                 self.list(postbox);
             }
         }
@@ -215,6 +215,7 @@ impl ResultIndex {
         self.is_stale = false;
         let listing = GalleryListing {
             items: self.index.list(&self.query),
+            filters: self.index.filters(),
             num_all: self.index.len(),
             num_unread: self.index.num_unread(),
             is_looking: self.is_looking,
@@ -235,9 +236,11 @@ impl ResultIndex {
     }
 }
 
-fn favourites_error(err: &dyn std::error::Error) -> JobError {
+fn marks_error(err: &dyn std::error::Error) -> JobError {
     JobError::from_error(JobErrorKind::Disk, err)
-        .advise("Favourites are lost when Safelight closes. Make that folder writable to keep them")
+        .advise(
+        "Favourites and tags are lost when Safelight closes. Make that folder writable to keep them",
+    )
 }
 
 pub(super) fn read(unread: &Receiver<FoundFile>, index: &Sender<IndexCommand>) {

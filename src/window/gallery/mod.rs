@@ -135,8 +135,8 @@ impl GalleryState {
                     self.selection.all(&listing.items);
                 }
             }
-            GalleryCommand::Favour(paths, is_favourite) => {
-                self.ask(|_| IndexCommand::Favour(paths, is_favourite));
+            GalleryCommand::Mark(paths, mark, is_set) => {
+                self.ask(|_| IndexCommand::Mark(paths, mark, is_set));
             }
             GalleryCommand::Trash(requests) => {
                 self.gone.follow(&requests, self.next_to(&requests));
@@ -156,8 +156,8 @@ impl GalleryState {
                 // An older question is not waited for any more.
                 IndexEvent::Listed(query, listing) if query == self.query => self.take(listing),
                 IndexEvent::Listed(..) => {}
-                IndexEvent::Favoured(Ok(())) => cx.notices.end(&NoticeCause::FavouritesFile),
-                IndexEvent::Favoured(Err(err)) => {
+                IndexEvent::Marked(Ok(())) => cx.notices.end(&NoticeCause::FavouritesFile),
+                IndexEvent::Marked(Err(err)) => {
                     cx.tell_about(NoticeCause::FavouritesFile, NoticeSeverity::Warning, err);
                 }
             }

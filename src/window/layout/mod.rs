@@ -68,6 +68,7 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         whole_ui(ui, view);
     }
     queue::panel::questions_ui(ui.ctx(), view);
+    library::panel::deletion::question_ui(ui.ctx(), view);
     restore::panel::outputs_ui(ui.ctx(), view);
     palette::panel::palette_ui(ui.ctx(), view);
     palette::panel::shortcuts_ui(ui.ctx(), view);

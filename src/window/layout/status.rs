@@ -12,6 +12,7 @@ use crate::window::queue::RunningJob;
 use crate::window::runtimes::panel::idle_ui;
 use crate::window::shortcuts;
 use crate::window::state::PanelPlace;
+use crate::window::tabs;
 use crate::window::widgets;
 
 const DOWNLOADS: &str = "Downloads";
@@ -196,6 +197,9 @@ pub(crate) fn left_text(secs: f64) -> String {
 pub(crate) fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         widgets::sign(ui, icons::APERTURE, theme::SIGN_SIZE, palette(ui).accent);
+        if view.app.tabs.list.len() == 1 {
+            tabs::panel::new_tab_button(ui, view);
+        }
         widgets::at_right(ui, "header", |ui| {
             ui.spacing_mut().item_spacing.x = 1.0;
             queue::panel::list::header_button(ui, view);

@@ -38,6 +38,8 @@ pub struct PanelStates {
     pub palette: PalettePanel,
     pub mask: MaskPanel,
     pub num_advanced_shown: u64,
+    /// Id of the tab that is being renamed, and its new name.
+    pub renamed_tab: Option<(u64, String)>,
 }
 
 impl<'a> UiContext<'a> {
@@ -118,6 +120,9 @@ pub struct GalleryPanel {
     /// Scroll offset and visible height, in points.
     pub scrolled: (f32, f32),
     pub is_search_wanted: bool,
+    /// Tag that is being written for the selected results.
+    pub new_tag: String,
+    pub filter_search: String,
 }
 
 #[derive(Default)]
@@ -176,6 +181,9 @@ pub struct ShownLoras {
 #[derive(Default)]
 pub struct PresetsPanel {
     pub new_name: String,
+    /// A new preset also has the prompts, or the LoRAs, of the form.
+    pub has_prompt: bool,
+    pub has_loras: bool,
     /// Old and new name of a preset.
     pub renaming: Option<(String, String)>,
 }

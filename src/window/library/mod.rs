@@ -3,6 +3,7 @@
 //! Searches and folder watching run in the background; a model's card and fit are determined when it is shown.
 //! [`crate::window::downloads`] downloads.
 
+pub mod deletion;
 pub mod models;
 pub mod panel;
 pub mod rows;
@@ -20,6 +21,7 @@ use safelight_core::library::FolderWatch;
 use crate::window::create::choices::RememberedModels;
 use crate::window::library::models::{FoundModels, LoadModels};
 use crate::window::prelude::*;
+use deletion::ModelDeletion;
 use rows::{LibraryRows, ListedModel, ModelPosition};
 use searching::CheckEngine;
 use survey::{ModelSurvey, SurveyNews, SurveyRequest, SurveyRun};
@@ -54,6 +56,7 @@ pub struct LibraryState {
     pub cards: HashMap<String, ModelCard>,
     /// Result of the engine check; `None` before the check.
     pub engine: Option<Result<(), JobError>>,
+    pub deletion: ModelDeletion,
     aside: Option<ParkedForm>,
     links: LibraryLinks,
     /// The search for models that all of this is of.
@@ -117,6 +120,8 @@ impl LibraryState {
                 };
                 cx.background.open_folder(folder);
             }
+            LibraryCommand::AskToDelete(id) => self.ask_to_delete(&id, cx),
+            LibraryCommand::AnswerDeletion(is_agreed) => self.answer_deletion(is_agreed, cx),
             LibraryCommand::FirstVideo => self.make_first_video(cx),
             LibraryCommand::Leave => {
                 cx.push(AppCommand::Show(MainPage::Watch));
@@ -142,6 +147,7 @@ impl LibraryState {
         while let Some(news) = self.surveying.take() {
             self.survey.take(news);
         }
+        self.poll_deletion(cx);
         while let Some((id, card)) = self.reading.take() {
             self.cards.insert(id, card);
         }

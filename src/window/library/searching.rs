@@ -35,6 +35,7 @@ impl LibraryState {
             survey: ModelSurvey::default(),
             cards: Default::default(),
             engine: None,
+            deletion: Default::default(),
             aside: None,
             links,
             models_number: 0,

@@ -3,7 +3,8 @@
 pub mod panel;
 
 use safelight_core::presets::{
-    self, LoadedPresets, OwnPreset, PresetEdit, PresetValues, PresetsError, QualityPreset,
+    self, LoadedPresets, OwnPreset, PresetContent, PresetEdit, PresetValues, PresetsError,
+    QualityPreset,
 };
 
 use crate::window::create::choices::PresetKey;
@@ -13,6 +14,10 @@ use crate::window::prelude::*;
 #[derive(Debug, Default)]
 pub struct OwnPresets {
     pub list: Vec<OwnPreset>,
+    /// Prompts and LoRAs before and after a preset was applied.
+    content: Option<(PresetContent, PresetContent)>,
+    /// Says what was replaced, which is offered to be undone.
+    pub(super) done: Option<String>,
     /// Content of the file, and the new path of a broken one; or the reason why it was not changed.
     coming: BackgroundTask<Result<(LoadedPresets, Option<String>), PresetsError>>,
 }
@@ -31,12 +36,14 @@ impl OwnPresets {
             name: quality.label().to_owned(),
             note: quality.note().to_owned(),
             values: quality.values(spec),
+            content: PresetContent::default(),
         });
         let models = spec.presets.iter().map(|preset| PresetChoice {
             key: PresetKey::Model(preset.id.clone()),
             name: preset.name.clone(),
             note: preset.note.clone(),
             values: PresetValues::of_model(preset, spec),
+            content: PresetContent::default(),
         });
         let own = self.list.iter().map(|preset| PresetChoice {
             key: PresetKey::Own(preset.name.clone()),
@@ -46,6 +53,7 @@ impl OwnPresets {
                 _ => String::new(),
             },
             values: preset.values.clone(),
+            content: preset.content.clone(),
         });
         qualities.chain(models).chain(own).collect()
     }
@@ -58,16 +66,37 @@ impl OwnPresets {
                 if let Some(choice) = choices.find(|choice| choice.key == key) {
                     let source = inputs.inputs_for(&cx.form, &spec).size();
                     cx.form.apply_preset(&choice.values, &spec, source);
+                    cx.say(format!(
+                        "Preset {} sets {}",
+                        choice.name,
+                        choice.described()
+                    ));
+                    self.replace(choice.content, &choice.name, cx);
                 }
             }
-            (PresetsCommand::Undo, Some(spec)) => cx.form.undo_preset(&spec),
-            (PresetsCommand::Save(name), Some(spec)) => {
+            (PresetsCommand::Undo, Some(spec)) => {
+                cx.form.undo_preset(&spec);
+                if let Some((before, after)) = self.content.take()
+                    && after.of_same_kinds(&cx.form) == after
+                {
+                    before.put(&mut cx.form);
+                }
+            }
+            (
+                PresetsCommand::Save {
+                    name,
+                    has_prompt,
+                    has_loras,
+                },
+                Some(spec),
+            ) => {
                 let values = cx.form.values(&spec);
                 let model = Some(spec.id);
                 let preset = OwnPreset {
                     name,
                     model,
                     values,
+                    content: PresetContent::from_form(&cx.form, (has_prompt, has_loras)),
                 };
                 self.edit(PresetEdit::Save(Box::new(preset)), cx);
             }
@@ -77,8 +106,21 @@ impl OwnPresets {
             (PresetsCommand::Delete(name), _) => self.edit(PresetEdit::Delete(name), cx),
             (PresetsCommand::Reload, _) => self.load(cx),
             // Without a model there is nothing to set or to keep.
-            (PresetsCommand::Apply(_) | PresetsCommand::Undo | PresetsCommand::Save(_), None) => {}
+            (
+                PresetsCommand::Apply(_) | PresetsCommand::Undo | PresetsCommand::Save { .. },
+                None,
+            ) => {}
         }
+    }
+
+    fn replace(&mut self, content: PresetContent, name: &str, cx: &mut AppContext) {
+        let before = content.of_same_kinds(&cx.form);
+        if before != content {
+            content.put(&mut cx.form);
+            let with = content.described();
+            self.done = Some(format!("Preset {name} is applied, with {with}"));
+        }
+        self.content = Some((before, content));
     }
 
     pub fn poll(&mut self, cx: &mut AppContext) {
@@ -145,4 +187,14 @@ pub struct PresetChoice {
     pub name: String,
     pub note: String,
     pub values: PresetValues,
+    pub content: PresetContent,
+}
+
+impl PresetChoice {
+    /// `the prompts and 2 LoRAs, 12 steps`.
+    pub fn described(&self) -> String {
+        let parts = [self.content.described(), self.values.described()];
+        let parts: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
+        parts.join(", ")
+    }
 }

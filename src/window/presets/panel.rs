@@ -1,12 +1,11 @@
 //! Presets: values that go together, taken over with one click and given back with another; and the menu in which the
 //! user's own are kept.
 
-use egui::PopupCloseBehavior;
-use egui::containers::menu::{MenuButton, MenuConfig};
-use safelight_core::presets::{PresetValues, QualityPreset};
+use safelight_core::presets::{OwnPreset, PresetContent, PresetValues, QualityPreset};
 
 use crate::window::create::choices::PresetKey;
 use crate::window::layout::prelude::*;
+use crate::window::layout::view::PresetsPanel;
 use crate::window::presets::PresetChoice;
 
 const FROM_FILE: &str = "From a file…";
@@ -15,10 +14,17 @@ pub(crate) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
     let choices = view.app.presets.choices(spec);
     let source = view.inputs().size();
     let form = &view.form;
-    let chosen = choices.iter().position(|choice| {
+    let is_chosen = |choice: &&PresetChoice| {
+        let parts = &choice.content;
         // An empty preset always matches.
-        choice.values != PresetValues::default() && form.has_values(&choice.values, spec, source)
-    });
+        (choice.values != PresetValues::default() || *parts != PresetContent::default())
+            && form.has_values(&choice.values, spec, source)
+            && parts.of_same_kinds(form) == *parts
+    };
+    // Of two that match, the one with prompts or LoRAs says more.
+    let chosen = choices.iter().filter(is_chosen);
+    let chosen = chosen.min_by_key(|choice| choice.content == PresetContent::default());
+    let chosen = chosen.and_then(|chosen| choices.iter().position(|it| it.key == chosen.key));
     // Balanced equals the model's defaults: there is nothing to reset.
     let balanced = PresetKey::Quality(QualityPreset::Balanced);
     let has_other = chosen.is_some_and(|at| choices[at].key != balanced);
@@ -34,7 +40,7 @@ pub(crate) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
                 ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
                 for (index, preset) in choices.iter().enumerate() {
                     let is_chosen = chosen == Some(index);
-                    let hover = format!("{}\nSets {}", preset.note, preset.values.described());
+                    let hover = format!("{}\nSets {}", preset.note, preset.described());
                     if choice(ui, is_chosen, &preset.name, hover.trim_start()).clicked() {
                         // A second click gives back what the first one took.
                         command = Some(if is_chosen {
@@ -68,11 +74,7 @@ pub(crate) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
 fn menu_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let icon = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
     let button = Button::new(icon).frame_when_inactive(false);
-    let config = MenuConfig::new().close_behavior(PopupCloseBehavior::CloseOnClickOutside);
-    let (response, _) = MenuButton::from_button(button)
-        .config(config)
-        .ui(ui, |ui| menu_ui(ui, view));
-    let response = response
+    let response = staying_menu(ui, button, |ui| menu_ui(ui, view))
         .on_hover_text("Save these settings as a preset of your own, or load them from a file")
         .accessible_name("Preset menu");
     view.on_click(&response, PresetsCommand::Reload);
@@ -92,7 +94,7 @@ fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.separator();
     save_ui(ui, view);
     for own in &view.app.presets.list {
-        own_ui(ui, view, &own.name);
+        own_ui(ui, view, own);
     }
 }
 
@@ -106,8 +108,8 @@ fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let response = ui
             .add(edit)
             .on_hover_text(
-                "Saves size, length, steps, guidance and the like; not the prompts, the images, \
-                the LoRAs and the seed. A preset of the same name is replaced",
+                "Saves size, length, steps, guidance and the like, and what is ticked below; not \
+                the images and the seed. A preset of the same name is replaced",
             )
             .accessible_name("Preset name");
         let is_entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
@@ -118,13 +120,36 @@ fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .accessible_name("Save preset");
         is_wanted = is_named && (is_entered || save.clicked());
     });
+    let panel = &mut view.panels.presets;
+    ui.horizontal(|ui| {
+        ui.weak("With");
+        for (is_on, text, name) in [
+            (&mut panel.has_prompt, "Prompt", "Save the prompts, too"),
+            (&mut panel.has_loras, "LoRAs", "Save the LoRAs, too"),
+        ] {
+            let hover = "Applying the preset then replaces those of the form";
+            ui.checkbox(is_on, text)
+                .on_hover_text(hover)
+                .accessible_name(name);
+        }
+    });
     if is_wanted {
-        let name = std::mem::take(&mut view.panels.presets.new_name);
-        view.push(PresetsCommand::Save(name));
+        let PresetsPanel {
+            new_name: name,
+            has_prompt,
+            has_loras,
+            ..
+        } = std::mem::take(panel);
+        view.push(PresetsCommand::Save {
+            name,
+            has_prompt,
+            has_loras,
+        });
     }
 }
 
-fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
+fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, preset: &OwnPreset) {
+    let name = preset.name.as_str();
     let mut command = None;
     ui.horizontal(|ui| {
         if let Some((from, to)) = &mut view.panels.presets.renaming
@@ -160,7 +185,11 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
             let update = format!("Update preset {name}");
             let explanation = "Replace its values with those of the form";
             if icon_button(ui, icons::SAVE, &update, explanation).clicked() {
-                command = Some(PresetsCommand::Save(name.to_owned()));
+                command = Some(PresetsCommand::Save {
+                    name: name.to_owned(),
+                    has_prompt: preset.content.prompt.is_some(),
+                    has_loras: preset.content.loras.is_some(),
+                });
             }
         });
     });

@@ -5,11 +5,13 @@ pub mod focus;
 pub mod icons;
 pub mod theme;
 
+use egui::containers::menu::{MenuButton, MenuConfig};
 use egui::style::WidgetVisuals;
 use egui::{
     Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, InnerResponse, Label,
-    Layout, Margin, Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, ScrollArea,
-    Sense, Stroke, TextEdit, TextureHandle, Ui, Vec2, WidgetText, pos2, vec2,
+    Layout, Margin, Modal, ModalResponse, PopupCloseBehavior, Pos2, ProgressBar, Rect, Response,
+    RichText, ScrollArea, Sense, Stroke, TextEdit, TextWrapMode, TextureHandle, Ui, Vec2,
+    WidgetText, pos2, vec2,
 };
 
 pub use fields::*;
@@ -230,6 +232,16 @@ pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Respon
         .accessible_name(name)
 }
 
+/// A chip that a press removes: returns whether it was pressed.
+pub fn removable_chip(ui: &mut Ui, text: &str, kind: &str) -> bool {
+    let shown = format!("{text}  {}", icons::X);
+    let (name, explanation) = (
+        format!("Remove {kind} {text}"),
+        format!("Remove this {kind}"),
+    );
+    chip_of(ui, &shown, &name, &explanation).clicked()
+}
+
 /// A field for words to look for; `name` is its hint, too.
 pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
     let edit = TextEdit::singleline(text)
@@ -238,6 +250,27 @@ pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
         .margin(Margin::symmetric(8, 4))
         .desired_width(f32::INFINITY);
     ui.add(edit).accessible_name(name)
+}
+
+/// A button with a menu that stays open while its contents are pressed.
+pub fn staying_menu(ui: &mut Ui, button: Button<'_>, contents: impl FnOnce(&mut Ui)) -> Response {
+    let config = MenuConfig::new().close_behavior(PopupCloseBehavior::CloseOnClickOutside);
+    let menu = MenuButton::from_button(button).config(config);
+    menu.ui(ui, contents).0
+}
+
+/// A row with quiet words at its right end; what is too long for the rest of it is truncated.
+pub fn noted_row<R>(ui: &mut Ui, note: &str, contents: impl FnOnce(&mut Ui) -> R) -> R {
+    let row = ui.horizontal(|ui| {
+        let inner = ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.weak(note);
+            ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
+            let to_right = Layout::left_to_right(Align::Center);
+            ui.with_layout(to_right, contents).inner
+        });
+        inner.inner
+    });
+    row.inner
 }
 
 /// Height of a list that fills gradually: this, if the window has room for it. Requested at once, because a popup keeps

@@ -2,6 +2,7 @@
 
 use safelight::window::commands::GalleryCommand;
 use safelight::window::create::choices::TrashRequest;
+use safelight_core::gallery::ResultMark;
 
 use super::{opened, result, results, three_results, window};
 use crate::app_window::prelude::*;
@@ -76,7 +77,7 @@ fn pending_deletions_and_favourites_are_completed_when_the_window_closes() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
     let at = |name: &str| results(home.path()).join(name);
-    let favour = GalleryCommand::Favour(vec![at("c.png")], true);
+    let favour = GalleryCommand::Mark(vec![at("c.png")], ResultMark::Favourite, true);
     // The second deletion waits for the first.
     for command in [trash(at("a.png")), trash(at("b.png")), favour] {
         bench.push(command);

@@ -14,6 +14,7 @@ use crate::window::prompt;
 
 use crate::window::layout::status::header_ui;
 use crate::window::queue;
+use crate::window::tabs;
 
 pub(crate) fn create_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let margin = Margin {
@@ -29,7 +30,14 @@ pub(crate) fn create_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .resizable(false)
         .show_separator_line(false)
         .show(ui, |ui| queue::panel::go_ui(ui, view));
+    if view.app.tabs.list.len() > 1 {
+        Frame::new()
+            .inner_margin(margin)
+            .show(ui, |ui| tabs::panel::tabs_ui(ui, view));
+    }
+    // Each tab scrolls for itself, and its fields have their own histories.
     ScrollArea::vertical()
+        .id_salt(view.app.tabs.active_id())
         .auto_shrink([false, false])
         .show(ui, |ui| {
             Frame::new().inner_margin(margin).show(ui, |ui| {

@@ -94,7 +94,9 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
                 if custom.clicked() {
                     view.form.set_size(before);
                 }
-                if before.0 != before.1 && ui.button("Swap width and height").clicked() {
+                // Its own fields have a button for that.
+                let can_swap = before.0 != before.1 && *size != SizeChoice::Custom;
+                if can_swap && ui.button("Swap width and height").clicked() {
                     view.form.set_size((before.1, before.0));
                     *size = SizeChoice::Custom;
                 }
@@ -115,13 +117,26 @@ fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let multiple = spec.limits.size_multiple;
     let explanation = format!("In pixels, a multiple of {multiple}");
     row(ui, "", &explanation, |ui, _| {
-        let values = [&mut form.width, &mut form.height].map(|edge| {
-            DragValue::new(edge.get_or_insert_default())
+        ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+        let button_width = theme::SEED_DICE_WIDTH + 2.0 * theme::SMALL_GAP;
+        let width = ((ui.available_width() - button_width) / 2.0).floor();
+        let edge_ui = |ui: &mut Ui, edge: &mut Option<u32>, width, name: &str| {
+            let value = DragValue::new(edge.get_or_insert_default())
                 .range(0..=16_384)
                 .speed(f64::from(multiple) / 8.0)
-                .suffix(" px")
-        });
-        number_pair(ui, "×", ["Width", "Height"], [&explanation; 2], values);
+                .suffix(" px");
+            let field = number(ui, width, value);
+            field.on_hover_text(&explanation).accessible_name(name);
+        };
+        edge_ui(ui, &mut form.width, width, "Width");
+        ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+        let swap = Button::new(icons::SWAP.to_string()).frame_when_inactive(false);
+        let swap = ui.add_sized(vec2(theme::SEED_DICE_WIDTH, 0.0), swap);
+        if pressed(swap, "Swap width and height", "Swap width and height") {
+            std::mem::swap(&mut form.width, &mut form.height);
+        }
+        let width = ui.available_width();
+        edge_ui(ui, &mut form.height, width, "Height");
     });
 }
 

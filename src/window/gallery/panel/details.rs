@@ -10,22 +10,24 @@ use safelight_core::gallery::{
 use safelight_core::job::PostprocessKind;
 use safelight_core::media::{VideoInfo, thumbnail_size};
 
-use crate::window::gallery::panel::grouped;
+use crate::window::create::choices::TrashRequest;
+use crate::window::gallery::panel::{grouped, tags};
 use crate::window::layout::prelude::*;
 use crate::window::results;
 
 use crate::window::results::panel::{
-    ResultAction, ResultSubject, delete_action, favourite_action, file_actions, main_actions,
-    trash_request,
+    ResultAction, ResultSubject, copy_action, delete_action, favourite_action, file_actions,
+    main_actions, trash_request,
 };
 
 /// Words of more letters are names of files.
 const LONG_WORD: usize = 20;
 
-const KEYS: [(&str, &str); 5] = [
+const KEYS: [(&str, &str); 6] = [
     ("Arrows", "select, with Shift several"),
     ("Enter", "plays, as a double-click does"),
     ("B", "marks as favourite"),
+    ("Ctrl+C", "copies the files"),
     ("Delete", "moves to the trash"),
     ("Ctrl+F", "searches"),
 ];
@@ -58,6 +60,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
             file_actions_ui(ui, view, &entry);
             actions_ui(ui, view, &entry);
+            tags::tags_ui(ui, view);
             if num_chosen <= 1 {
                 prompt_ui(ui, view, &entry);
                 facts_ui(ui, view, &entry);
@@ -127,25 +130,55 @@ fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
 
 fn facts_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     ui.add_space(theme::SMALL_GAP);
+    ui.horizontal(|ui| {
+        ui.weak("Details");
+        let hover = "Put the prompts and everything below on the clipboard, as text";
+        if icon_button(ui, icons::COPY, "Copy details", hover).clicked() {
+            view.push(DesktopCommand::CopyText(details_text(view, entry)));
+        }
+    });
     if let Some(facts) = entry.facts() {
-        making_ui(ui, facts);
+        for (name, text) in making_rows(facts) {
+            fact_ui(ui, name, &text);
+        }
         for done in &facts.finished {
             finished_ui(ui, view, entry, done);
         }
     }
-    fact_ui(ui, "Made", &entry.made);
-    let place = view.app.gallery.place_of(&entry.path).display();
-    let file = format!("{place}, {}", size_text(entry.stamp.bytes));
-    fact_ui(ui, "File", &file);
+    for (name, text) in file_rows(view, entry) {
+        fact_ui(ui, name, &text);
+    }
 }
 
-fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
+fn file_rows<'a>(view: &UiContext<'_>, entry: &'a GalleryItem) -> [(&'a str, String); 2] {
+    let place = view.app.gallery.place_of(&entry.path).display();
+    let file = format!("{place}, {}", size_text(entry.stamp.bytes));
+    [("Made", entry.made.clone()), ("File", file)]
+}
+
+/// A line for each value, such as `Seed: 7`.
+fn details_text(view: &UiContext<'_>, entry: &GalleryItem) -> String {
+    let mut rows = Vec::new();
+    if let Some(facts) = entry.facts() {
+        rows.push(("Prompt", facts.prompt.clone()));
+        rows.push(("Negative prompt", facts.negative_prompt.clone()));
+        rows.extend(making_rows(facts));
+        rows.extend(facts.finished.iter().map(finished_row));
+    }
+    rows.extend(file_rows(view, entry));
+    rows.retain(|(_, text)| !text.is_empty());
+    let lines = rows.iter().map(|(name, text)| format!("{name}: {text}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Names and values; empty where nothing is known.
+fn making_rows(facts: &ResultMetadata) -> Vec<(&str, String)> {
     let number = |number: Option<f64>| number.map(|it| it.to_string()).unwrap_or_default();
     let from = &facts.made_from;
     // Without a start image or video it says nothing.
     let has_base = !from.start.is_empty() || !from.source_video.is_empty();
     let strength = from.strength.filter(|_| has_base);
-    let rows = [
+    let mut rows = vec![
         ("Model", facts.model.clone()),
         ("LoRAs", from.loras.join("\n")),
         (
@@ -167,6 +200,10 @@ fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
         ("Control images", from.controls.join("\n")),
         ("Images as prompts", from.prompt_images.join("\n")),
         ("Extends", from.extended.clone()),
+    ];
+    let others = from.others.iter();
+    rows.extend(others.map(|(name, text)| (name.as_str(), text.clone())));
+    rows.extend([
         ("Size", format!("{} × {}", facts.width, facts.height)),
         (
             "Length",
@@ -175,15 +212,13 @@ fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
             }),
         ),
         ("Took", facts.secs.map(duration_text).unwrap_or_default()),
-    ];
-    for (name, text) in rows {
-        fact_ui(ui, name, &text);
-    }
+    ]);
+    rows
 }
 
-fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done: &PostprocessInfo) {
+fn finished_row(done: &PostprocessInfo) -> (&str, String) {
     let network = done.work.network_name();
-    let (name, text) = match done.work {
+    match done.work {
         PostprocessKind::Upscale { .. } => {
             let size = |info: &VideoInfo| format!("{} × {}", info.width, info.height);
             let sizes = format!("{} to {}", size(&done.before), size(&done.after));
@@ -193,7 +228,11 @@ fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done:
             "More frames",
             retimed_text(&network, &done.before, &done.after),
         ),
-    };
+    }
+}
+
+fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done: &PostprocessInfo) {
+    let (name, text) = finished_row(done);
     fact_ui(ui, name, &text);
     let Some(file) = done.source.file_name().map(|name| name.to_string_lossy()) else {
         return;
@@ -284,9 +323,11 @@ fn main_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
 
 fn files_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     if view.app.gallery.selection.len() > 1 {
-        vec![favour(view), trash(view)]
+        vec![favour(view), copy(view), trash(view)]
     } else {
-        file_actions(&ResultSubject::of_entry(entry))
+        let mut actions = file_actions(&ResultSubject::of_entry(entry));
+        actions.insert(1, copy(view));
+        actions
     }
 }
 
@@ -302,9 +343,17 @@ pub(super) fn favour(view: &UiContext<'_>) -> ResultAction {
     favourite_action(paths, are_favourites(view))
 }
 
-pub(super) fn trash(view: &UiContext<'_>) -> ResultAction {
+fn chosen_files(view: &UiContext<'_>) -> Vec<TrashRequest> {
     let chosen = view.app.gallery.chosen();
-    delete_action(chosen.iter().map(|entry| trash_request(entry)).collect(), 1)
+    chosen.iter().map(|entry| trash_request(entry)).collect()
+}
+
+pub(super) fn copy(view: &UiContext<'_>) -> ResultAction {
+    copy_action(chosen_files(view))
+}
+
+pub(super) fn trash(view: &UiContext<'_>) -> ResultAction {
+    delete_action(chosen_files(view), 1)
 }
 
 pub(super) fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
@@ -317,6 +366,8 @@ pub(super) fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryI
 pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     let is_favourite = are_favourites(view);
     ui.horizontal(|ui| {
+        // All of them fit into the panel.
+        ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
         for action in files_of(view, entry) {
             let (icon, name) = (action.icon, action.name.as_str());
             let is_clicked = if icon == icons::STAR {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use egui::text_selection::LabelSelectionState;
 use egui::{Popup, Role, WidgetInfo};
 use safelight_core::gallery::{GalleryItem, ItemReading, THUMB_SIDE};
 
-use crate::window::gallery::panel::details::{favour, menu_ui, trash};
+use crate::window::gallery::panel::details::{copy, favour, menu_ui, trash};
 use crate::window::layout::prelude::*;
-use crate::window::results::panel::{ResultSubject, drag_source};
+use crate::window::results::panel::{ResultSubject, drag_results};
 
 /// Beside the rows, for the bar that scrolls them.
 const BAR_WIDTH: f32 = 12.0;
@@ -144,6 +145,11 @@ pub(super) fn take_keys(ui: &Ui, view: &mut UiContext<'_>) {
     if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
         view.commands.extend(trash(view).command);
     }
+    // Ctrl+C, unless it is for text that is selected in the details.
+    let text = ui.ctx().plugin::<LabelSelectionState>();
+    if ui.input(|input| input.events.contains(&Event::Copy)) && !text.lock().has_selection() {
+        view.commands.extend(copy(view).command);
+    }
     if pressed(Modifiers::NONE, Key::B) {
         view.commands.extend(favour(view).command);
     }
@@ -210,7 +216,17 @@ pub(super) fn cell_ui(
     let broken = image_ui(ui, view, entry, rect);
     badges_ui(ui, entry, rect);
     edge_ui(ui, view, entry, &response, is_chosen);
-    drag_source(&response, || ResultSubject::of_entry(entry));
+    drag_results(&response, || {
+        let dragged = if is_chosen {
+            view.app.gallery.chosen()
+        } else {
+            Arc::from([Arc::clone(entry)])
+        };
+        let dragged = dragged.iter();
+        dragged
+            .map(|entry| ResultSubject::of_entry(entry))
+            .collect()
+    });
     response.context_menu(|ui| menu_ui(ui, view, entry));
     response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
 }

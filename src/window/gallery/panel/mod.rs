@@ -3,7 +3,9 @@
 //! Reads no files: the app's threads do, and [`crate::window::gallery`] keeps their results.
 
 mod details;
+mod filters;
 pub mod grid;
+mod tags;
 
 use egui::CentralPanel;
 use safelight_core::gallery::{GalleryQuery, ShownKind, SortOrder};
@@ -127,8 +129,8 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let field = ui
             .add(field)
             .on_hover_text(
-                "Words from the prompt, the model, the file name or the seed. All of them must \
-                match (Ctrl+F)",
+                "Words from the prompt, the model, the file name, the seed or the tags. All of them \
+                must match (Ctrl+F)",
             )
             .accessible_name("Search results");
         if std::mem::take(&mut view.panels.gallery.is_search_wanted) {
@@ -154,6 +156,7 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         }
         let (name, is_on) = ("Only favourites", query.only_favourites);
         query.only_favourites ^= icon_toggle(ui, is_on, icons::STAR, name, name).clicked();
+        filters::button_ui(ui, view, &mut query);
         let list = ComboBox::from_id_salt("sort")
             .icon(list_icon)
             .selected_text(query.sort.label());
@@ -162,6 +165,7 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .on_hover_text("Which results come first")
             .accessible_name("Sort results");
     });
+    filters::chips_ui(ui, &mut query);
     if query != view.app.gallery.query {
         view.push(GalleryCommand::Ask(query));
     }
@@ -177,7 +181,11 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (icon, title, advice) = if !is_known {
         (icons::IMAGES, LOADING, String::new())
     } else if leaves_out {
-        (icons::SEARCH, "No matches", no_matches_advice(&page.query))
+        (
+            icons::SEARCH,
+            "No matches",
+            filters::no_matches_advice(&page.query),
+        )
     } else {
         let advice = "Every image and video that you make appears here, newest first".to_owned();
         (icons::IMAGES, "Nothing here yet", advice)
@@ -201,24 +209,4 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
         }
     });
-}
-
-fn no_matches_advice(query: &GalleryQuery) -> String {
-    let favourites = if query.only_favourites {
-        " that are favourites"
-    } else {
-        ""
-    };
-    let shown = match query.show {
-        ShownKind::All if query.only_favourites => "Only favourites are shown".to_owned(),
-        ShownKind::All => String::new(),
-        ShownKind::Images => format!("Only images{favourites} are shown"),
-        ShownKind::Videos => format!("Only videos{favourites} are shown"),
-    };
-    let advice = "Other words, or fewer of them, may find more".to_owned();
-    match (query.words.trim().is_empty(), shown.is_empty()) {
-        (_, true) => advice,
-        (true, false) => shown,
-        (false, false) => format!("{shown}. {advice}"),
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
+use safelight_core::job::JobRequest;
 use safelight_core::units::about_rough_text;
 
 use crate::window::downloads::panel::fetch_ui;
@@ -81,6 +82,16 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
     for (place, part) in parts.iter().flatten() {
         ui.push_id(&part.name, |ui| part_ui(ui, view, place, part));
     }
+    ui.add_space(theme::GAP);
+    let jobs = &mut view.app.queue.unfinished().filter_map(JobRequest::generate);
+    let is_queued = jobs.any(|request| request.model == spec.id);
+    let button = Button::new(with_icon(icons::TRASH, "Move to the trash…"));
+    let button = ui
+        .add_enabled(!is_queued, button)
+        .on_hover_text("Delete its files from the disk. Shows them and their sizes, and asks first")
+        .on_disabled_hover_text("Jobs in the queue use it")
+        .accessible_name("Move to the trash…");
+    view.on_click(&button, LibraryCommand::AskToDelete(spec.id.clone()));
 }
 
 fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {

@@ -1,5 +1,6 @@
 //! The models page: search, list and details.
 
+pub(crate) mod deletion;
 mod details;
 pub(crate) mod welcome;
 

@@ -144,27 +144,42 @@ impl<C> NetworkChooser<'_, C> {
 }
 
 #[derive(Clone, Debug)]
-struct DraggedResult {
+struct DraggedResults {
+    /// Name of the file, or how many there are.
     name: String,
+    /// One video, which only fits the start slot.
     is_video: bool,
-    path: std::path::PathBuf,
+    paths: Vec<PathBuf>,
 }
 
 pub fn drag_source(response: &Response, subject: impl FnOnce() -> ResultSubject) {
+    drag_results(response, || vec![subject()]);
+}
+
+/// `subjects` are dragged together; there is at least one.
+pub fn drag_results(response: &Response, subjects: impl FnOnce() -> Vec<ResultSubject>) {
     if !response.drag_started() {
         return;
     }
-    let ResultSubject { path, is_video, .. } = subject();
-    let name = path.file_name().unwrap_or_default();
-    response.dnd_set_drag_payload(DraggedResult {
-        name: name.to_string_lossy().into_owned(),
-        is_video,
-        path,
+    let subjects = subjects();
+    let name = match subjects.as_slice() {
+        [one] => one
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        several => format!("{} results", several.len()),
+    };
+    response.dnd_set_drag_payload(DraggedResults {
+        name,
+        is_video: subjects.len() == 1 && subjects[0].is_video,
+        paths: subjects.into_iter().map(|it| it.path).collect(),
     });
 }
 
 pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
-    let Some(dragged) = DragAndDrop::payload::<DraggedResult>(ui.ctx()) else {
+    let Some(dragged) = DragAndDrop::payload::<DraggedResults>(ui.ctx()) else {
         return;
     };
     let Some(pointer) = ui.ctx().pointer_interact_pos() else {
@@ -213,11 +228,9 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
     }
 }
 
-fn command(dragged: &DraggedResult, slot: InputSlot) -> AppCommand {
-    let path = dragged.path.clone();
-    if dragged.is_video {
-        InputsCommand::ContinueFrom(path).into()
-    } else {
-        InputsCommand::Open(vec![path], SlotTarget::onto(Some(slot))).into()
+fn command(dragged: &DraggedResults, slot: InputSlot) -> AppCommand {
+    match dragged.paths.as_slice() {
+        [path] if dragged.is_video => InputsCommand::ContinueFrom(path.clone()).into(),
+        paths => InputsCommand::Open(paths.to_vec(), SlotTarget::onto(Some(slot))).into(),
     }
 }

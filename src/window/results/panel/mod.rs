@@ -8,13 +8,13 @@ mod finishing;
 use std::path::PathBuf;
 
 use egui::containers::menu::{MenuButton, SubMenuButton, is_in_menu};
-use safelight_core::gallery::{GalleryItem, ItemReading};
+use safelight_core::gallery::{GalleryItem, ItemReading, ResultMark};
 
 use crate::window::create::choices::{RemakeKind, SlotTarget, TrashRequest};
 use crate::window::layout::prelude::*;
 use crate::window::queue::ResultItem;
 use crate::window::viewer::{ViewedMedia, ViewerMode};
-pub use finishing::{drag_source, drag_ui, network_actions};
+pub use finishing::{drag_results, drag_source, drag_ui, network_actions};
 use finishing::{frames_actions, upscale_actions};
 
 const REMAKES: [(char, &str, &str, RemakeKind); 3] = [
@@ -396,8 +396,18 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultActi
     if are_favourites {
         (name, explanation) = ("Not a favourite", "Take the star away (B in the gallery)");
     }
-    let command = GalleryCommand::Favour(paths, !are_favourites);
+    let command = GalleryCommand::Mark(paths, ResultMark::Favourite, !are_favourites);
     ResultAction::new(icons::STAR, name, explanation, command)
+}
+
+/// Copies the files of these results.
+pub fn copy_action(results: Vec<TrashRequest>) -> ResultAction {
+    ResultAction::new(
+        icons::FILES,
+        counted(results.len(), "Copy file", "Copy files"),
+        "Put it on the clipboard as a file, to paste in a file manager or a message",
+        DesktopCommand::CopyFiles(results),
+    )
 }
 
 /// `num_files`: how many of them the name tells of.
