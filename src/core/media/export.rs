@@ -74,12 +74,14 @@ impl VideoExport {
             .then(|| new_folder(&self.out))
             .transpose()?;
         let name = self.out.file_name().unwrap_or_default();
-        let out = folder.as_ref().map_or(self.out.clone(), |it| it.join(name));
+        let out = folder
+            .as_ref()
+            .map_or_else(|| self.out.clone(), |it| it.join(name));
         let mut writer = VideoWriter::create(&out, options)?;
         let is_whole = self.push_all(&mut reader, &mut writer, progress);
-        let written = is_whole.and_then(|is_whole| match is_whole {
-            true => writer.finish_with(sound.as_ref()).map(Some),
-            false => Ok(None),
+        let written = is_whole.and_then(|is_whole| {
+            let finish = is_whole.then(|| writer.finish_with(sound.as_ref()));
+            finish.transpose()
         });
         if let (Some(folder), Ok(None) | Err(_)) = (&folder, &written) {
             // Its files have no names yet.
@@ -116,9 +118,11 @@ impl VideoExport {
         };
         match &self.frames {
             Some(video) => {
-                let mut frames = video.frames.iter().skip(first);
-                // Breaks off at the last one.
-                let _ = frames.try_for_each(|frame| push(frame, None));
+                for frame in video.frames.iter().skip(first) {
+                    if push(frame, None).is_break() {
+                        break;
+                    }
+                }
             }
             None => reader.read_with_alpha(first as u32, &mut |_, frame| {
                 push(&frame.image, frame.alpha.as_ref())
@@ -198,9 +202,10 @@ mod tests {
                     frames: memory,
                     ..export(&source, &out, 3..=6)
                 });
-                let file = match exported.path.is_dir() {
-                    true => exported.path.join("a_0001.png"),
-                    false => exported.path.clone(),
+                let file = if exported.path.is_dir() {
+                    exported.path.join("a_0001.png")
+                } else {
+                    exported.path.clone()
                 };
                 let video = open_video(&file).unwrap();
                 assert_eq!(video.frames.len(), 4, "{name}");
@@ -213,7 +218,7 @@ mod tests {
                 assert_eq!(settings, options.settings, "{name}");
                 assert_eq!(exported.notices, [""; 0], "{name}");
                 // The next one gets another name.
-                assert_eq!(exported.path.exists(), true);
+                assert!(exported.path.exists());
             }
         }
         assert!(folder.path().join("a-2").join("a_0004.png").is_file());

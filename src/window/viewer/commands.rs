@@ -25,9 +25,7 @@ impl ResultViewer {
             self.is_chosen = true;
         }
         match command {
-            PlayerCommand::ShowResult(id) => {
-                self.choose_result(id, queue, cx);
-            }
+            PlayerCommand::ShowResult(id) => self.choose_result(id, queue, cx),
             PlayerCommand::ShowLive => {
                 self.show_live(queue, cx);
                 self.choose(cx);
@@ -66,26 +64,8 @@ impl ResultViewer {
                     playhead.show(index);
                 }
             }
-            PlayerCommand::Trim(first, last) => {
-                if let Some(playhead) = self.trimmed_mut() {
-                    playhead.trim(first, last);
-                }
-            }
-            PlayerCommand::TrimHere(is_first) => {
-                if let Some(playhead) = self.trimmed_mut() {
-                    let index = Some(playhead.index());
-                    let (first, last) = if is_first {
-                        (index, None)
-                    } else {
-                        (None, index)
-                    };
-                    playhead.trim(first, last);
-                }
-            }
-            PlayerCommand::ResetTrim => {
-                if let Some(playhead) = self.trimmed_mut() {
-                    playhead.reset_trim();
-                }
+            PlayerCommand::Trim(..) | PlayerCommand::TrimHere(_) | PlayerCommand::ResetTrim => {
+                self.trim(&command);
             }
             PlayerCommand::Export(format) => self.export(format, cx),
             PlayerCommand::CancelExport => self.exporting.stop(),
@@ -159,6 +139,19 @@ impl ResultViewer {
                 }
             }
             PlayerCommand::Gone(gone, next) => self.follow_files(&gone, next, queue, cx),
+        }
+    }
+
+    fn trim(&mut self, command: &PlayerCommand) {
+        let Some(playhead) = self.trimmed_mut() else {
+            return;
+        };
+        let here = Some(playhead.index());
+        match *command {
+            PlayerCommand::Trim(first, last) => playhead.trim(first, last),
+            PlayerCommand::TrimHere(true) => playhead.trim(here, None),
+            PlayerCommand::TrimHere(false) => playhead.trim(None, here),
+            _ => playhead.reset_trim(),
         }
     }
 

@@ -57,7 +57,8 @@ impl ResultViewer {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let mut name = stem.into_owned();
         if player.playhead.is_trimmed() {
-            name += &format!("_{:04}-{:04}", first + 1, last + 1);
+            let range = format!("_{:04}-{:04}", first + 1, last + 1);
+            name.push_str(&range);
         }
         let name = format!("{name}.{}", ending.unwrap_or(DEFAULT_VIDEO_ENDING));
         let export = VideoExport {

@@ -166,7 +166,7 @@ impl PlaybackPosition {
 
     /// First and last frame that play.
     pub fn range(&self) -> (usize, usize) {
-        self.trim.unwrap_or((0, self.len.saturating_sub(1)))
+        self.trim.unwrap_or_else(|| (0, self.len.saturating_sub(1)))
     }
 
     pub fn is_trimmed(&self) -> bool {
