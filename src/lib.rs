@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod download;
 pub mod report;
 pub mod runtimes;
+pub mod server;
 pub mod telemetry;
 pub mod window;
 pub mod worker;

@@ -15,6 +15,7 @@ mod plan;
 mod real_window;
 mod report;
 mod runtime;
+mod server;
 #[path = "toy_family/journey.rs"]
 mod toy_family;
 mod worker_promises;

@@ -29,7 +29,7 @@ src/window: tch crate::cli; the window computes nothing and does not know the co
 src/window panels: crossbeam_channel std::fs std::net std::process std::thread crate::worker; panels read state and push commands
 src/window state: crate::window::layout crate::window::widgets; what the window does does not know how it looks
 src/cli: tch egui eframe; the command line has no window
-src/cli except src/cli/window.rs: crate::window; the command line works without the window, which that file opens
+src/cli except src/cli/window.rs src/cli/serve.rs: crate::window; the command line works without the window, which those files start
 src/worker: tch egui eframe crate::window crate::cli; it serves the window and the command line, and computes nothing
 src/doctor: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
 src/report: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
@@ -37,7 +37,8 @@ src/runtimes: tch egui eframe crate::window crate::cli; it serves the window and
 src/telemetry: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
 src/telemetry: crate::worker; telemetry only samples
 src except src/window/widgets/theme.rs: Color32::from_; colours live in the theme
-src except src/download src/wheels/fetch src/wheels/trust.rs: ureq TcpStream TcpListener UdpSocket; downloads alone use the network";
+src except src/download src/server src/wheels/fetch src/wheels/trust.rs: ureq TcpStream TcpListener UdpSocket; downloads and the server alone use the network
+src/server: ureq tch egui eframe crate::window crate::cli; the server answers, and leaves the rest to the app";
 
 /// Folder, exceptions, forbidden names and reason of each wall.
 fn walls() -> impl Iterator<

@@ -14,6 +14,7 @@ pub mod out;
 mod plan;
 mod report;
 mod runtime;
+mod serve;
 mod upscale;
 mod window;
 
@@ -54,6 +55,8 @@ enum CliCommand {
     Inspect(inspect::InspectArgs),
     Download(download::DownloadArgs),
     Runtime(runtime::RuntimeArgs),
+    Serve(serve::ServeArgs),
+    Mcp(serve::McpArgs),
     Doctor(doctor::DoctorArgs),
     Report(report::ReportArgs),
     Completions(completions::CompletionsArgs),
@@ -83,6 +86,8 @@ pub fn main() -> ExitCode {
         Some(CliCommand::Inspect(args)) => inspect::run(&args, &environment),
         Some(CliCommand::Download(args)) => download::run(&args, &environment),
         Some(CliCommand::Runtime(args)) => runtime::run(&args, &environment),
+        Some(CliCommand::Serve(args)) => serve::run(&args, environment),
+        Some(CliCommand::Mcp(args)) => serve::run_mcp(&args, environment),
         Some(CliCommand::Doctor(args)) => doctor::run(&args, &environment),
         Some(CliCommand::Report(args)) => report::run(&args, &environment),
         Some(CliCommand::Completions(args)) => completions::run(&args, CliArguments::command()),

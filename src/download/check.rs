@@ -1,7 +1,6 @@
 //! Checks of free space, and of a file's size and checksum.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::job::CancelToken;
 use safelight_core::units::size_text;
+use safelight_wheels::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::DownloadError;
@@ -66,11 +66,4 @@ pub(super) fn sha256(file: &File, cancel: &CancelToken) -> io::Result<Option<Str
         offset += len as u64;
     }
     Ok(Some(hex(&hash.finalize())))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").ok(); // Writing to a string cannot fail.
-        text
-    })
 }

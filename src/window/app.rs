@@ -35,6 +35,7 @@ use crate::window::queue::JobQueue;
 use crate::window::restore::SettingsRestore;
 use crate::window::results::PostprocessState;
 use crate::window::runtimes::{RuntimeFetching, RuntimeLinks};
+use crate::window::server::ServerState;
 use crate::window::settings::SettingsKeeping;
 use crate::window::state::{DrawnFrame, MainPage, SavedState};
 use crate::window::state_writer::StateWriter;
@@ -132,6 +133,9 @@ pub struct SafelightApp {
     pub inputs: InputSlots,
     pub tabs: FormTabs,
     pub drops: DroppedFiles,
+    pub server: ServerState,
+    /// Without a window no result is opened to be looked at.
+    pub is_headless: bool,
     pub(super) remembering: StateWriter,
     pub(super) worker: WorkerHandle,
     pub(super) num_submits: usize,
@@ -175,6 +179,8 @@ impl SafelightApp {
             inputs: InputSlots::default(),
             tabs: FormTabs::new(state.tabs),
             drops: DroppedFiles::new(drags),
+            server: ServerState::default(),
+            is_headless: false,
             remembering: StateWriter::default(),
             worker,
             num_submits: 0,

@@ -317,7 +317,7 @@ pub enum PlayerCommand {
     /// True makes the frame that is shown the first one that plays, false the last one.
     TrimHere(bool),
     ResetTrim,
-    /// Writes the frames that play beside the result, or to a place that is chosen then.
+    /// Exports the trimmed frames next to the result, or for `None` to a file that a dialog asks for.
     Export(Option<VideoFormat>),
     CancelExport,
     UseSettingsOf(JobId),

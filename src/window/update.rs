@@ -37,6 +37,16 @@ impl SafelightApp {
             self.cx.undo.push_form("replace an image", before, edited);
         }
         self.queue.poll(&mut self.cx);
+        if self.is_headless {
+            // Nobody is there to resume what waited when the program ended.
+            let held = self.queue.waiting.iter().find(|job| job.is_held);
+            if let Some(id) = held.map(|job| job.id) {
+                self.queue.release(id);
+            }
+        } else {
+            self.server.follow_settings(&mut self.cx);
+        }
+        self.server.poll(&mut self.queue, &mut self.cx);
         self.finishing.poll(&mut self.queue, &mut self.cx);
         self.library.poll(&mut self.cx);
         let own_model = self.own_form().model.clone();
@@ -78,7 +88,9 @@ impl SafelightApp {
         self.queue.start_next(&self.worker, &mut self.cx);
         // Nothing takes the place of a running job.
         self.memory.is_shown &= self.queue.running.is_none();
-        self.watch.follow(&self.queue, &self.cx);
+        if !self.is_headless {
+            self.watch.follow(&self.queue, &self.cx);
+        }
         let has_nothing = self.watch.is_empty(&self.queue);
         self.gallery.follow(has_nothing, &self.cx);
         self.queue.tend(self.fetching.is_busy(), &mut self.cx);
@@ -88,7 +100,10 @@ impl SafelightApp {
         self.settings.save_when_due(&self.cx);
         self.remembering.follow(self.remembered(), &self.cx);
         self.desktop.follow(&self.queue, &self.cx);
-        self.watch.show(&mut self.queue, &mut self.cx);
+        if !self.is_headless {
+            self.watch.show(&mut self.queue, &mut self.cx);
+        }
+        self.server.follow(&self.queue);
     }
 
     fn take_event(&mut self, event: WorkerEvent) {
@@ -114,6 +129,7 @@ impl SafelightApp {
         self.cx.folds.is_graph_open |= ran_short(&outcome);
         let goes_on = self.queue.will_go_on();
         self.desktop.notify_ended(&job, &outcome, goes_on, &self.cx);
+        self.server.end(&job, &outcome);
         self.queue.end(job, outcome, &mut self.cx);
         self.memory.forget();
         // Its duration is known now.

@@ -52,3 +52,5 @@ mod viewer;
 mod watching;
 mod welcome;
 mod workflows;
+
+pub use harness::{flux_spec, spec};

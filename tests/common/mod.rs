@@ -102,7 +102,7 @@ pub fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// What a program printed, its standard output or standard error.
+/// Standard output or standard error of a program.
 pub fn text(printed: &[u8]) -> String {
     String::from_utf8(printed.to_vec()).unwrap()
 }

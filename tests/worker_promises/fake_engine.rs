@@ -70,7 +70,7 @@ pub struct FakeState {
     pub stages: Arc<Mutex<Vec<Stage>>>,
     /// The same with the section of each.
     pub sections: Arc<Mutex<Vec<(Stage, u32)>>>,
-    /// How many stages did their work to the end.
+    /// Number of stages that finished.
     pub worked: Arc<AtomicU32>,
     /// What each stage was told about memory.
     pub told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,

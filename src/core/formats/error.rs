@@ -74,7 +74,7 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
-    /// Error of a config or another file beside the weights, without advice.
+    /// Error of a config or another file next to the weights, without advice.
     pub fn config(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self::wrong_file(reason, "", path)
     }

@@ -22,7 +22,7 @@ const MAX_LORAS: usize = 64;
 const MAX_REFERENCES: usize = 16;
 /// Nobody finishes a result as often.
 const MAX_FINISHED: usize = 16;
-/// Further values of a request by their place in it, each with its name for people and the value that is not told.
+/// Further values by their JSON pointer in a request, each with a label and the default that is left out.
 const OTHERS: [(&str, &str, &str); 19] = [
     ("/prompt_template", "Prompt as written", ""),
     ("/negative_prompt_template", "Negative as written", ""),

@@ -180,7 +180,7 @@ impl ForeignSettings {
         Some(run_steps(self.num_steps?, self.strength.unwrap_or(1.0)))
     }
 
-    pub(super) fn take_sampler(&mut self, name: &str) {
+    pub fn take_sampler(&mut self, name: &str) {
         let (sampler, schedule) = names::sampler(name);
         self.sampler = self.sampler.or(sampler);
         self.sigma_schedule = self.sigma_schedule.or(schedule);
@@ -197,7 +197,7 @@ impl ForeignSettings {
         self.sigma_schedule = self.sigma_schedule.map(SigmaSchedule::of_diffusers);
     }
 
-    pub(super) fn take_schedule(&mut self, name: &str) {
+    pub fn take_schedule(&mut self, name: &str) {
         let schedule = names::schedule(name);
         self.sigma_schedule = self.sigma_schedule.or(schedule);
         self.note_foreign("schedule", name, schedule.is_some());

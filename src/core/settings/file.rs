@@ -188,6 +188,11 @@ impl Settings {
                 range_problem("the quality", &(0..=worst), "", crf),
             ),
             (
+                "server",
+                "port",
+                range_problem("the port", &(1024..=65_535), "", self.server.port),
+            ),
+            (
                 "interface",
                 "scale",
                 range_problem("the scale", &(0.5..=3.0), "", scale),

@@ -29,6 +29,7 @@ pub use table::default_file;
 pub use watch::{SettingsFile, SettingsNews, SettingsWatch};
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,7 @@ pub struct Settings {
     pub memory: MemorySettings,
     pub output: OutputSettings,
     pub models: ModelSettings,
+    pub server: ServerSettings,
     pub interface: InterfaceSettings,
 }
 
@@ -228,6 +230,39 @@ with_defaults! {
         pub wildcards: Vec<PathBuf> = Vec::new(),
         /// Weights in prompts act where the form does not say.
         pub prompt_weights: bool = true,
+    }
+}
+
+named! {
+    /// Reach of the server.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum ServerReach {
+        #[default]
+        Off = "off", "Off";
+        Local = "local", "Programs on this computer";
+        Network = "network", "Other computers too, with a token";
+    }
+}
+
+with_defaults! {
+    /// Server for other programs, while the window is open.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ServerSettings {
+        pub reach: ServerReach = ServerReach::Off,
+        pub port: u16 = 7860,
+    }
+}
+
+impl ServerSettings {
+    /// `None` where it is off.
+    pub fn address(self) -> Option<SocketAddr> {
+        let ip = match self.reach {
+            ServerReach::Off => return None,
+            ServerReach::Local => Ipv4Addr::LOCALHOST,
+            ServerReach::Network => Ipv4Addr::UNSPECIFIED,
+        };
+        Some((ip, self.port).into())
     }
 }
 

@@ -71,6 +71,10 @@ file_paths! {
         gallery_index = "gallery.json";
         favourites_file = "favourites.json";
         log_file = "safelight.log";
+        /// Secret of those who may use the server from other computers.
+        server_token = "server-token";
+        /// Images and videos that clients of the server sent.
+        uploads = "uploads";
     }
     AppPaths.cache {
         /// Backends of convolutions on this machine's devices, found by probes:

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{AllocatorChoice, Settings, ThemeChoice};
+use super::{AllocatorChoice, ServerReach, Settings, ThemeChoice};
 use crate::compute::conv_backends::ConvBackendChoice;
 use crate::compute::{AttentionChoice, DecodeChunk, MatrixLibrary};
 use crate::job::{DtypeChoice, PreviewChoice};
@@ -57,6 +57,8 @@ pub enum SettingControl {
     Choice(&'static [(&'static str, &'static str)]),
     /// Seconds, at least `least`.
     Secs { least: u64 },
+    /// A TCP port.
+    Port,
     /// GiB, or the text for none.
     Gib(&'static str),
     /// A constant rate factor.
@@ -119,7 +121,14 @@ pub fn settings() -> impl Iterator<Item = &'static SettingRow> {
 
 /// Every setting with its default and a comment: what a first save writes.
 pub fn default_file() -> String {
-    const TABLES: [&str; 5] = ["runtime", "memory", "output", "models", "interface"];
+    const TABLES: [&str; 6] = [
+        "runtime",
+        "memory",
+        "output",
+        "models",
+        "server",
+        "interface",
+    ];
     let defaults = Settings::default().values();
     let mut text =
         "# Safelight's settings. Whatever is left out has the value shown here.\n".to_owned();
@@ -248,6 +257,13 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
         "models.prompt_weights" "Prompt weights": Switch("Use weights such as (word:1.2)"),
             "As in ComfyUI, with FLUX.1, Chroma, Wan and FramePack: (word) multiplies the weight by 1.1, (word:1.2) sets it, and \\( is a bracket. The advanced settings of the form change it for a job",
             "false reads brackets as text";
+    }
+    "Server" {
+        "server.reach" "Server": Choice(ServerReach::CHOICES),
+            "A page for phone and laptop, OpenAI's endpoints for images and videos, A1111's, and the jobs of this window for other programs, while it is open. `safelight serve` does the same without a window";
+        "server.port" "Port": Port,
+            "Number after the colon of the server's address, such as http://127.0.0.1:7860",
+            "1024 to 65535";
     }
     "Memory" {
         "memory.preserved_gib" "Preserved memory": Gib("Computed for each job"),

@@ -191,7 +191,7 @@ fn failed_download_keeps_its_pieces_and_the_next_attempt_resumes() {
 fn a_damaged_file_is_named_and_deleted() {
     let digest = |file: &[u8]| {
         use sha2::Digest as _;
-        check::hex(&sha2::Sha256::digest(file))
+        safelight_wheels::hex(&sha2::Sha256::digest(file))
     };
     for is_corrupt in [true, false] {
         let sum = digest(&content(100_000));

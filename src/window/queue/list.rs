@@ -67,6 +67,17 @@ impl JobQueue {
         self.touch();
     }
 
+    /// Lets a waiting job of an earlier run start; `false` where it is none.
+    pub fn release(&mut self, id: JobId) -> bool {
+        let mut held = self.waiting.iter_mut().filter(|job| job.is_held);
+        let Some(job) = held.find(|job| job.id == id) else {
+            return false;
+        };
+        job.is_held = false;
+        self.touch();
+        true
+    }
+
     /// The next job that may start, whether or not it is ready; never the one that is `edited`.
     pub fn next(&self, edited: Option<JobId>) -> Option<usize> {
         let may_start = |job: &WaitingJob| !job.is_held && Some(job.id) != edited;

@@ -170,6 +170,15 @@ impl RunningJob {
         self.previews.iter().flatten().count()
     }
 
+    /// Stage, or what the job waits for.
+    pub fn activity(&self) -> String {
+        match (&self.waiting, self.stage) {
+            (Some(waiting), _) => waiting.to_string(),
+            (None, Some(stage)) => stage.label().to_owned(),
+            (None, None) => "Starting the engine".to_owned(),
+        }
+    }
+
     /// Progress of the whole job, from 0 to 1: stages weighted by their usual durations.
     pub fn progress(&self) -> f32 {
         let Some(recipe) = &self.recipe else {

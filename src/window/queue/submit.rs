@@ -93,16 +93,18 @@ impl JobQueue {
         cx.notices.show_changes(&spec.name, &notices);
     }
 
-    /// Puts new jobs after those that wait, and before those of an earlier run that were not resumed.
+    /// Puts new jobs after those that wait, and before those of an earlier run that were not resumed; returns their ids.
     pub(in crate::window) fn add<R: Into<JobRequest>>(
         &mut self,
         requests: Vec<R>,
         cx: &AppContext,
-    ) {
+    ) -> Vec<JobId> {
         let had_waiting = !self.waiting.is_empty();
         let held = self.waiting.iter().position(|job| job.is_held);
+        let mut ids = Vec::new();
         for (at, request) in (held.unwrap_or(self.waiting.len())..).zip(requests) {
             let job = WaitingJob::new(request, cx.settings.runtime.device);
+            ids.push(job.id);
             self.waiting.insert(at, job);
         }
         self.touch();
@@ -110,6 +112,7 @@ impl JobQueue {
         if must_wait && !had_waiting && !self.was_closed {
             self.panel.is_open = true;
         }
+        ids
     }
 
     pub(super) fn take_several(

@@ -9,6 +9,9 @@ use egui::{
 };
 use safelight_core::job::Stage;
 
+/// Of a code for cameras, in both themes.
+pub const CODE_LIGHT: Color32 = Color32::WHITE;
+pub const CODE_DARK: Color32 = Color32::BLACK;
 pub const FORM_WIDTH: f32 = 384.0;
 /// It can be as narrow and as wide as this.
 pub const FORM_WIDTHS: std::ops::RangeInclusive<f32> = 340.0..=600.0;

@@ -16,6 +16,11 @@ const START_BYTES: usize = 2;
 /// A segment's length counts its own two bytes.
 const MAX_COMMENT_BYTES: usize = u16::MAX as usize - 2;
 
+/// An image without settings.
+pub fn jpeg_bytes(image: &RgbPixels) -> Result<Vec<u8>, String> {
+    encode(image, None)
+}
+
 pub(super) fn encode(image: &RgbPixels, settings: Option<&str>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     JpegEncoder::new_with_quality(&mut bytes, QUALITY)

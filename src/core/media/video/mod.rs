@@ -12,6 +12,7 @@ mod gif;
 #[cfg(feature = "h264")]
 mod h264;
 mod jpeg;
+pub use jpeg::jpeg_bytes;
 #[cfg(feature = "h264")]
 mod mp4;
 mod options;

@@ -184,8 +184,8 @@ impl<M: ImageModel> CapturedInputs<'_, M> {
 pub enum LatentForm {
     /// Two by two latents in one token: `(B, tokens, 4 C)`.
     Tokens,
-    /// The same, where two by two latents are channels of the autoencoder, too: noise is drawn so, and a mask has one value
-    /// for all of a token.
+    /// `(B, tokens, 4 C)` of an autoencoder with two by two latents as channels: noise has its shape, and a mask one value a
+    /// token.
     FoldedTokens,
     /// `(B, C, h, w)`
     Grid,

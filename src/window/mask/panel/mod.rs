@@ -228,7 +228,7 @@ fn tools_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     });
 }
 
-/// Contents below a button, which stay until a click beside them.
+/// Popover below a button; a click outside closes it.
 fn popover(button: &Response, name: &str, contents: impl FnOnce(&mut Ui)) {
     Popup::menu(button)
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)

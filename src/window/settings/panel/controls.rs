@@ -34,6 +34,11 @@ impl SettingEdit<'_> {
                 self.called(ui.add(drag.suffix(" s")));
                 Some(number.into())
             }
+            SettingControl::Port => {
+                let drag = DragValue::new(&mut number).range(1024..=65_535);
+                self.called(ui.add(drag));
+                Some(number.into())
+            }
             SettingControl::Gib(automatic) => {
                 let gib = own.and_then(Value::as_float);
                 self.gib(ui, gib, automatic).map(Value::from)

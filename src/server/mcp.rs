@@ -1,0 +1,369 @@
+//! Tools for language models by the Model Context Protocol: at `/mcp`, and over standard input and output.
+//!
+//! An image is an answer; a video is a job, whose state the model asks for.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::model::{
+    CallToolResult, ContentBlock, Implementation, ProgressNotificationParam, Resource,
+    ServerCapabilities, ServerConfig,
+};
+use rmcp::schemars::JsonSchema;
+use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{RoleServer, ServerHandler, ServiceExt as _, tool, tool_handler, tool_router};
+use safelight_core::job::{GenerateForm, JobId, random_seed};
+use safelight_core::model::{InputUse, ModelSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::context::ServerContext;
+use super::error::ApiError;
+use super::jobs::text_of_kind;
+use super::link::{JobChange, JobStatus, JobView};
+use super::openai::{make_one_frame, model_json, place_images};
+use super::pending::{JobNews, PendingJobs, check_all};
+use super::uploads::open_image;
+use super::videos::frames_of;
+
+const INSTRUCTIONS: &str = "Makes images and videos on this computer's GPU. list_models says what is \
+                            there. generate_image and edit_image answer with the image; \
+                            generate_video answers with a job: ask job_status until it is finished.";
+
+pub fn service(context: ServerContext) -> Router<ServerContext> {
+    // Names are checked for all addresses alike.
+    let config = StreamableHttpServerConfig::default().disable_allowed_hosts();
+    let service = StreamableHttpService::new(
+        move || Ok(ToolServer(context.clone())),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
+    Router::new().nest_service("/mcp", service)
+}
+
+/// Serves one client at standard input and output until it is gone.
+pub async fn serve_stdio(context: ServerContext) {
+    match ToolServer(context).serve(rmcp::transport::stdio()).await {
+        Ok(running) => drop(running.waiting().await),
+        Err(err) => tracing::error!("the client of MCP was not understood: {err}"),
+    }
+}
+
+#[derive(Clone)]
+struct ToolServer(ServerContext);
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct ImageCall {
+    /// Text of what the image shows
+    prompt: String,
+    /// Id of a model; without one the chosen or first that fits
+    model: Option<String>,
+    /// Text of what it should not show, for models with CFG
+    negative_prompt: Option<String>,
+    /// Pixels; without one the model's own
+    width: Option<u32>,
+    /// Pixels; without one the model's own
+    height: Option<u32>,
+    /// Seed: with it the image can be made again; random without one
+    seed: Option<u64>,
+    /// Denoising steps; without one the model's own
+    steps: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct EditCall {
+    #[serde(flatten)]
+    image_call: ImageCall,
+    /// Image to edit: the id of the job that made it, or the file's bytes as base64 or a data URL
+    image: String,
+    /// Denoising strength, 0 to 1, for models that start from the image
+    strength: Option<f64>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct VideoCall {
+    #[serde(flatten)]
+    image_call: ImageCall,
+    /// Duration; without one the model's own
+    seconds: Option<f64>,
+    /// First image of the video: the id of the job that made it, or the file's bytes as base64 or a data URL
+    start_image: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct JobCall {
+    /// Id of a job
+    job: String,
+}
+
+impl ImageCall {
+    fn form(&self, spec: &ModelSpec) -> GenerateForm {
+        let mut form = GenerateForm {
+            model: Some(spec.id.clone()),
+            negative_prompt: self.negative_prompt.clone(),
+            ..GenerateForm::default()
+        };
+        form.set_literal_prompt(self.prompt.clone());
+        form.set_seed(self.seed.unwrap_or_else(random_seed));
+        if self.width.is_some() || self.height.is_some() {
+            form.size = safelight_core::job::SizeChoice::Custom;
+            (form.width, form.height) = (self.width, self.height);
+        }
+        form.sampling.num_steps = self.steps;
+        form
+    }
+}
+
+/// Error that the model reads, and may do something about.
+fn refused(err: &ApiError) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(err.message.clone())])
+}
+
+fn answer(result: Result<CallToolResult, ApiError>) -> CallToolResult {
+    result.unwrap_or_else(|err| refused(&err))
+}
+
+fn as_json(value: &Value) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(value.to_string())])
+}
+
+#[tool_router]
+impl ToolServer {
+    #[tool(
+        description = "Models on this computer with what each makes and takes",
+        annotations(read_only_hint = true)
+    )]
+    async fn list_models(&self) -> CallToolResult {
+        answer(self.models().await)
+    }
+
+    #[tool(description = "Makes an image from a text")]
+    async fn generate_image(
+        &self,
+        Parameters(call): Parameters<ImageCall>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        answer(self.image(call, &context).await)
+    }
+
+    #[tool(description = "Makes an image from another image and a text")]
+    async fn edit_image(
+        &self,
+        Parameters(call): Parameters<EditCall>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        answer(self.edit(call, &context).await)
+    }
+
+    #[tool(
+        description = "Begins a video from a text, and an image where one is given; answers with its job"
+    )]
+    async fn generate_video(&self, Parameters(call): Parameters<VideoCall>) -> CallToolResult {
+        answer(self.video(call).await)
+    }
+
+    #[tool(
+        description = "State of a job: progress, time left, and links to its files when it is finished",
+        annotations(read_only_hint = true)
+    )]
+    async fn job_status(&self, Parameters(call): Parameters<JobCall>) -> CallToolResult {
+        answer(self.status(&call.job).await)
+    }
+
+    #[tool(description = "Cancels a job", annotations(destructive_hint = true))]
+    async fn cancel(&self, Parameters(call): Parameters<JobCall>) -> CallToolResult {
+        answer(self.cancel_job(&call.job).await)
+    }
+}
+
+impl ToolServer {
+    async fn models(&self) -> Result<CallToolResult, ApiError> {
+        let models = self.0.models().await?;
+        let specs = models.specs.iter().map(|spec| {
+            let mut value = model_json(spec);
+            value["makes"] = text_of_kind(spec).into();
+            value["start_image"] = json!(spec.start_image);
+            value["references"] = spec.limits.max_references.into();
+            value["name"] = spec.name.as_str().into();
+            value
+        });
+        Ok(as_json(&json!({ "models": specs.collect::<Vec<_>>() })))
+    }
+
+    async fn image(
+        &self,
+        call: ImageCall,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ApiError> {
+        let models = self.0.models().await?;
+        let fits =
+            |spec: &ModelSpec| spec.family.makes_images && spec.start_image != InputUse::Required;
+        let spec = models.find(call.model.as_deref(), fits)?;
+        let mut form = call.form(spec);
+        make_one_frame(&mut form, spec)?;
+        self.wait_for(form, context).await
+    }
+
+    async fn edit(
+        &self,
+        call: EditCall,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ApiError> {
+        let models = self.0.models().await?;
+        let fits = |spec: &ModelSpec| {
+            let takes_image = spec.start_image.is_possible() || spec.limits.max_references > 0;
+            spec.family.makes_images && takes_image
+        };
+        let spec = models.find(call.image_call.model.as_deref(), fits)?;
+        let mut form = call.image_call.form(spec);
+        make_one_frame(&mut form, spec)?;
+        form.sampling.strength = call.strength;
+        let path = self.given_image(&call.image).await?;
+        place_images(&mut form, vec![path], spec).await?;
+        self.wait_for(form, context).await
+    }
+
+    async fn video(&self, call: VideoCall) -> Result<CallToolResult, ApiError> {
+        let models = self.0.models().await?;
+        let has_image = call.start_image.is_some();
+        let fits = |spec: &ModelSpec| {
+            let takes_image = spec.start_image.is_possible();
+            let needs_image = spec.start_image == InputUse::Required;
+            !spec.family.makes_images && (takes_image || !has_image) && (has_image || !needs_image)
+        };
+        let spec = models.find(call.image_call.model.as_deref(), fits)?;
+        let mut form = call.image_call.form(spec);
+        if let Some(secs) = call.seconds {
+            if !secs.is_finite() || secs <= 0.0 {
+                let message = format!("{secs} is no number of seconds");
+                return Err(ApiError::invalid("seconds", message));
+            }
+            if spec.section_order.is_some() {
+                form.secs = Some(secs);
+            } else {
+                form.num_frames = Some(frames_of(secs, spec));
+            }
+        }
+        if let Some(image) = &call.start_image {
+            let path = self.given_image(image).await?;
+            form.inputs.image = Some(open_image(path, "start_image").await?);
+        }
+        let submitted = self.0.submit(form).await?;
+        let ids: Vec<String> = submitted.ids.iter().map(JobId::to_string).collect();
+        Ok(as_json(
+            &json!({ "jobs": ids, "warnings": submitted.notices }),
+        ))
+    }
+
+    /// Image of an earlier job, or one that is in the call.
+    async fn given_image(&self, image: &str) -> Result<PathBuf, ApiError> {
+        match image.parse() {
+            Ok(id) => self.0.result_file(JobId(id), 0).await,
+            Err(_) => self.0.store_base64(image, "image").await,
+        }
+    }
+
+    async fn wait_for(
+        &self,
+        form: GenerateForm,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ApiError> {
+        let mut pending = self.0.begin(form).await?;
+        let jobs = tokio::select! {
+            jobs = ended(&mut pending, context) => jobs?,
+            () = context.ct.cancelled() => return Err(ApiError::cancelled()),
+        };
+        check_all(&jobs)?;
+        let mut content = Vec::new();
+        for job in &jobs {
+            for (index, path) in job.paths.iter().enumerate() {
+                let data = self.0.encoded(path.clone()).await?;
+                content.push(ContentBlock::image(data, "image/png"));
+                content.push(self.file_link(job, index));
+            }
+            let warnings = [pending.notices.as_slice(), &job.warnings].concat();
+            let facts =
+                json!({ "job": job.id.to_string(), "seed": job.seed, "warnings": warnings });
+            content.push(ContentBlock::text(facts.to_string()));
+        }
+        Ok(CallToolResult::success(content))
+    }
+
+    fn file_link(&self, job: &JobView, index: usize) -> ContentBlock {
+        let name = job.paths[index].file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        let address = self.0.0.options.address;
+        let uri = if self.0.0.is_local {
+            format!("file://{}", job.paths[index].display())
+        } else {
+            format!("http://{address}/api/jobs/{}/files/{index}", job.id)
+        };
+        ContentBlock::resource_link(Resource::new(uri, name))
+    }
+
+    async fn status(&self, id: &str) -> Result<CallToolResult, ApiError> {
+        let job = self.0.job(id_of(id)?).await?;
+        let mut result = as_json(&json!(job));
+        if job.status == JobStatus::Finished {
+            let links = (0..job.paths.len()).map(|index| self.file_link(&job, index));
+            result.content.extend(links);
+        }
+        Ok(result)
+    }
+
+    async fn cancel_job(&self, id: &str) -> Result<CallToolResult, ApiError> {
+        let job = self.0.change(id_of(id)?, JobChange::Cancel).await?;
+        Ok(as_json(&json!({ "cancelled": job.id.to_string() })))
+    }
+}
+
+fn id_of(text: &str) -> Result<JobId, ApiError> {
+    let id = text.trim().parse();
+    id.map(JobId)
+        .map_err(|_number| ApiError::not_found(&format!("job {text:?}")))
+}
+
+/// Waits for jobs, and tells the client of their progress if it wants to know.
+async fn ended(
+    pending: &mut PendingJobs,
+    context: &RequestContext<RoleServer>,
+) -> Result<Vec<Arc<JobView>>, ApiError> {
+    let token = context.meta.get_progress_token();
+    let mut before = -1.0;
+    loop {
+        match pending.next().await? {
+            JobNews::Ended(jobs) => return Ok(jobs),
+            JobNews::Progress(job) => {
+                let progress = f64::from(job.progress);
+                // It only ever grows.
+                if let Some(token) = token.clone().filter(|_| progress > before) {
+                    before = progress;
+                    let mut news = ProgressNotificationParam::new(token, progress).with_total(1.0);
+                    if let Some(activity) = &job.activity {
+                        news = news.with_message(activity.clone());
+                    }
+                    context.peer.notify_progress(news).await.ok();
+                }
+            }
+            JobNews::Preview(_) => {}
+        }
+    }
+}
+
+#[tool_handler]
+impl ServerHandler for ToolServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("safelight", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+}

@@ -1,0 +1,63 @@
+//! The app without a window: a loop that runs a round on each wake-up until it is stopped.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use egui::Context;
+
+use crate::server::link::AppLink;
+use crate::window::WakeFn;
+use crate::window::app::{SafelightApp, StartupOptions};
+use crate::worker::WorkerHandle;
+
+/// Longest time between two rounds.
+const IDLE: Duration = Duration::from_secs(1);
+/// A burst of events costs one round.
+const REST: Duration = Duration::from_millis(4);
+
+/// Wakes the app; may be called from any thread.
+#[derive(Clone)]
+pub struct AppWaker {
+    wake: Sender<()>,
+}
+
+impl AppWaker {
+    pub fn new() -> (Self, Receiver<()>) {
+        let (wake, woken) = bounded(1);
+        (Self { wake }, woken)
+    }
+
+    pub fn wake(&self) {
+        // A full channel wakes it already.
+        self.wake.try_send(()).ok();
+    }
+}
+
+/// Runs the app with the calls of a server until `is_stopped` says so. `start_worker` is called once, with a closure that
+/// wakes the app.
+pub fn run<E>(
+    startup: StartupOptions,
+    link: AppLink,
+    (waker, woken): (AppWaker, Receiver<()>),
+    start_worker: impl FnOnce(WakeFn) -> Result<WorkerHandle, E>,
+    is_stopped: impl Fn() -> bool,
+) -> Result<(), E> {
+    let ctx = Context::default();
+    let (by_ctx, by_worker) = (waker.clone(), waker);
+    ctx.set_request_repaint_callback(move |info| {
+        if info.delay < IDLE {
+            by_ctx.wake();
+        }
+    });
+    let worker = start_worker(Box::new(move || by_worker.wake()))?;
+    let mut app = SafelightApp::new(&ctx, worker, startup, None);
+    app.is_headless = true;
+    app.server.connect(link);
+    while !is_stopped() {
+        app.step();
+        woken.recv_timeout(IDLE).ok();
+        std::thread::sleep(REST);
+    }
+    app.close();
+    Ok(())
+}
