@@ -35,4 +35,4 @@ pub(super) use crate::networks::{
     LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig, PartKind,
     SchedulerConfig,
 };
-pub(super) use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
+pub(super) use crate::tokens::{PromptPadding, PromptTemplate, QWEN_CHAT, TextRule};

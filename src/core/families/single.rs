@@ -178,7 +178,12 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
     }
 
     fn has_transformer(&self, weights: &WeightSet) -> bool {
-        TensorKeys::<F::Config>::detect(|key| weights.has(key)).is_some()
+        let keys = TensorKeys::<F::Config>::detect(|key| weights.has(key));
+        let has = |keys: TensorKeys<F::Config>| {
+            let mark = F::TABLE.mark.map(|mark| keys.file_key(mark));
+            mark.is_none_or(|mark| weights.has(&mark))
+        };
+        keys.is_some_and(has)
     }
 
     fn assemble(

@@ -42,6 +42,8 @@ pub(super) struct FamilyTable<C: 'static> {
     /// Beginnings of the classes of its other pipelines, and of name components of tensors that only other models have,
     /// with a noun phrase for those models: the first that fits counts.
     pub refused: &'static [(&'static str, &'static str)],
+    /// A tensor that its transformers have, by the authors' name, and those of a relative with the same names lack.
+    pub mark: Option<&'static str>,
     /// The variant of a transformer, or a noun phrase for one of another model.
     pub variant: fn(&C, &VariantHints<'_>) -> Result<ModelVariant, String>,
     pub vae: FamilyVae,
@@ -119,6 +121,7 @@ impl<C: TransformerConfig + Default> FamilyTable<C> {
     pub const DEFAULT: Self = Self {
         pipelines: &[],
         refused: &[],
+        mark: None,
         variant: |_, _| Ok(ModelVariant::new("")),
         vae: FamilyVae::FLUX,
         text_encoders: &[],

@@ -1,6 +1,6 @@
 //! Checks that a tokenizer is complete, has its model's form and fits its vocabulary: a `tokenizer.json`, a
-//! `vocab.json` with its `merges.txt`, a `spiece.model`, or one inside a weight file (safetensors with `spiece_model`,
-//! or GGUF).
+//! `vocab.json` with its `merges.txt`, a `spiece.model`, or one inside a weight file (safetensors with `spiece_model`
+//! or `tekken_model`, or GGUF).
 //!
 //! Counts ids and keeps none: the engine tokenizes.
 
@@ -17,8 +17,11 @@ use crate::formats::weights::gguf;
 use crate::formats::weights::header::WeightHeader;
 use crate::library::component_search::wanted::TokenizerForm;
 use crate::model::CatalogError;
-use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
-use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, check_merges, packed_ids};
+use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, count_pieces};
+use crate::tokens::{
+    GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TEKKEN_MARK, TEKKEN_SPLITTER, TEKKEN_TENSOR,
+    check_merges, count_tekken, packed_ids, tensor_bytes,
+};
 
 /// Files of a tokenizer's folder, in order of precedence.
 const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
@@ -55,6 +58,8 @@ impl<'de> Deserialize<'de> for MergeCount {
 #[derive(Deserialize)]
 struct AddedToken {
     id: u64,
+    #[serde(default)]
+    content: String,
 }
 
 /// A vocabulary, which is a list of pieces or a map from piece to id.
@@ -109,7 +114,7 @@ impl<'de> Deserialize<'de> for TokenizerVocabulary {
 }
 
 /// Returns true if a tokenizer is here: a folder with `tokenizer.json`, with `spiece.model` or with `vocab.json` and
-/// `merges.txt`, or a weight file that carries `spiece_model` or is GGUF with a vocabulary.
+/// `merges.txt`, or a weight file that carries `spiece_model` or `tekken_model` or is GGUF with a vocabulary.
 pub(crate) fn is_place(place: &Path) -> bool {
     if place.is_dir() {
         FILES.iter().any(|name| place.join(name).is_file())
@@ -118,7 +123,9 @@ pub(crate) fn is_place(place: &Path) -> bool {
     } else {
         WeightHeader::open(place).is_ok_and(|(_, header)| match &header.gguf {
             Some(metadata) => of_gguf(metadata).is_some(),
-            None => header.info(SPIECE_TENSOR).is_some(),
+            None => [SPIECE_TENSOR, TEKKEN_TENSOR]
+                .iter()
+                .any(|name| header.info(name).is_some()),
         })
     }
 }
@@ -137,16 +144,15 @@ pub(crate) fn check(
     let found = TokenizerTraits::read(place)?;
     let wrong = |reason: String| CatalogError::config(reason, place);
     if found.form != form {
-        return Err(wrong(match form {
-            TokenizerForm::Pieces => {
-                "this tokenizer has merged pairs, but one of pieces with scores is needed, as T5 has"
-                    .to_owned()
-            }
-            TokenizerForm::Pairs => {
-                "this tokenizer has pieces with scores, but one of merged pairs is needed, as CLIP, Llama and Qwen have"
-                    .to_owned()
-            }
-        }));
+        let [found, wanted] = [found.form, form].map(|form| match form {
+            TokenizerForm::Pieces => ["pieces with scores", "T5 has"],
+            TokenizerForm::Pairs => ["merged pairs", "CLIP, Llama and Qwen have"],
+            TokenizerForm::Tekken => ["merged pairs of Mistral", "Mistral Small 3 has"],
+        });
+        return Err(wrong(format!(
+            "this tokenizer has {}, but one of {} is needed, as {}",
+            found[0], wanted[0], wanted[1]
+        )));
     }
     if found.num_ids > vocab_size.unsigned_abs() {
         return Err(wrong(format!(
@@ -207,6 +213,12 @@ impl TokenizerTraits {
 fn count_json(path: &Path) -> Result<TokenizerTraits, CatalogError> {
     let file: TokenizerFile = read_sound(path)?;
     let TokenizerVocabulary { num_ids, form } = file.model.vocab;
+    let mut added = file.added_tokens.iter();
+    let form = if added.any(|token| token.content == TEKKEN_MARK) {
+        TokenizerForm::Tekken
+    } else {
+        form
+    };
     let added = file
         .added_tokens
         .iter()
@@ -236,6 +248,7 @@ fn of_gguf(header: &gguf::GgufMetadata) -> Option<TokenizerTraits> {
     let splitter = header.text("tokenizer.ggml.pre").unwrap_or_default();
     let form = match header.text("tokenizer.ggml.model")? {
         GGUF_PIECES => TokenizerForm::Pieces,
+        GGUF_PAIRS if splitter == TEKKEN_SPLITTER => TokenizerForm::Tekken,
         GGUF_PAIRS if SPLITTERS.contains(&splitter) => TokenizerForm::Pairs,
         _ => return None,
     };
@@ -251,7 +264,13 @@ fn read_in_weights(path: &Path) -> Result<Option<TokenizerTraits>, CatalogError>
     if let Some(metadata) = &header.gguf {
         return Ok(of_gguf(metadata));
     }
-    let bytes = bytes_inside(path)?
+    if let Some(bytes) = tensor_bytes(path, TEKKEN_TENSOR)? {
+        return Ok(count_tekken(&bytes).map(|num_ids| TokenizerTraits {
+            num_ids,
+            form: TokenizerForm::Tekken,
+        }));
+    }
+    let bytes = tensor_bytes(path, SPIECE_TENSOR)?
         .ok_or_else(|| CatalogError::missing(format!("the tensor {SPIECE_TENSOR}"), path))?;
     Ok(of_pieces(count_pieces(&bytes)))
 }

@@ -7,7 +7,7 @@
 use super::flux_transformer::DIFFUSERS_TEXT;
 use super::stream_blocks::{
     self, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, DIFFUSERS_SINGLE,
-    DIFFUSERS_SINGLE_LAYERS, DOUBLE, GUIDANCE, HEAD_DIM, SINGLE, StreamShape,
+    DIFFUSERS_SINGLE_LAYERS, DOUBLE, GUIDANCE, HEAD_DIM, ModulationInputs, SINGLE, StreamShape,
 };
 use crate::networks::prelude::*;
 
@@ -116,6 +116,10 @@ impl TransformerConfig for Flux2TransformerConfig {
         schema.in_f32(|schema| {
             schema.matrix("time_in.in_layer", dim, stream_blocks::SINUSOIDS);
             schema.matrix("time_in.out_layer", dim, dim);
+            if self.guidance_embeds {
+                schema.matrix("guidance_in.in_layer", dim, stream_blocks::SINUSOIDS);
+                schema.matrix("guidance_in.out_layer", dim, dim);
+            }
         });
         stream_blocks::add_blocks(schema, shape);
         shape.modulation(schema, "final_layer.adaLN_modulation.1", 2 * dim, dim);
@@ -155,6 +159,13 @@ impl Flux2TransformerConfig {
             joint_attention_dim: 12_288,
             guidance_embeds: false,
             ..Self::default()
+        }
+    }
+
+    pub fn modulation_inputs(&self) -> ModulationInputs {
+        ModulationInputs {
+            pooled: None,
+            guidance_embeds: self.guidance_embeds,
         }
     }
 

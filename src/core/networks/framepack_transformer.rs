@@ -182,7 +182,7 @@ impl FramePackTransformerConfig {
 
     pub fn modulation_inputs(&self) -> ModulationInputs {
         ModulationInputs {
-            pooled: self.pooled_projection_dim,
+            pooled: Some(self.pooled_projection_dim),
             guidance_embeds: self.guidance_embeds,
         }
     }

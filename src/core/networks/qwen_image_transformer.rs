@@ -96,7 +96,7 @@ impl QwenImageTransformerConfig {
     pub fn streams(&self) -> StreamShape {
         // Of the timestep alone.
         let modulation_inputs = ModulationInputs {
-            pooled: 0,
+            pooled: None,
             guidance_embeds: false,
         };
         StreamShape::own(

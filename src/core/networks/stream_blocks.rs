@@ -38,8 +38,8 @@ pub struct StreamShape {
 /// Inputs of the blocks' modulation layers besides the timestep.
 #[derive(Clone, Copy, Debug)]
 pub struct ModulationInputs {
-    /// Width of the pooled text.
-    pub pooled: i64,
+    /// Width of the pooled text, where there is one.
+    pub pooled: Option<i64>,
     /// Guidance is an input of the model.
     pub guidance_embeds: bool,
 }
@@ -245,7 +245,9 @@ fn head_norms(schema: &mut Schema, name: &str, head_dim: i64) {
 /// Adds the embedders of timestep, pooled text and guidance.
 pub(super) fn add_embedders(schema: &mut Schema, dim: i64, modulation_inputs: ModulationInputs) {
     embedder(schema, "time_in", dim, SINUSOIDS);
-    embedder(schema, "vector_in", dim, modulation_inputs.pooled);
+    if let Some(pooled) = modulation_inputs.pooled {
+        embedder(schema, "vector_in", dim, pooled);
+    }
     if modulation_inputs.guidance_embeds {
         embedder(schema, "guidance_in", dim, SINUSOIDS);
     }

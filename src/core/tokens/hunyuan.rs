@@ -4,7 +4,7 @@
 //! After
 //! <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/hunyuan_video/pipeline_hunyuan_video_framepack.py>.
 
-use super::PromptTemplate;
+use super::{PromptPadding, PromptTemplate};
 
 const BEFORE: &str = "<|start_header_id|>system<|end_header_id|>\n\n\
     Describe the video by detailing the following aspects: \
@@ -23,6 +23,7 @@ pub const HUNYUAN_PROMPT: PromptTemplate = PromptTemplate {
     dropped: 95,
     ids_behind: 1,
     room: 256,
-    is_padded: true,
+    padding: PromptPadding::After,
     keeps_end: false,
+    removed: "",
 };

@@ -14,17 +14,20 @@ mod reader;
 mod repair;
 mod special;
 pub mod spiece;
+mod tekken;
 mod template;
 mod tokenizer;
 
 pub(crate) use classes::check_merges;
 pub use clean::{clean_wan_parts, clean_wan_prompt};
+pub(crate) use files::tensor_bytes;
 pub use hunyuan::HUNYUAN_PROMPT;
 pub(crate) use packed::{PACKED_MERGES, packed_ids};
-pub(crate) use pairs_gguf::{GGUF_PAIRS, SPLITTERS};
+pub(crate) use pairs_gguf::{GGUF_PAIRS, SPLITTERS, TEKKEN_SPLITTER};
 pub use reader::{CLIP_TOKENS, TextReader, TextRule};
 pub use spiece::SpieceModel;
-pub use template::{PromptTemplate, QWEN_CHAT};
+pub(crate) use tekken::{TEKKEN_MARK, TEKKEN_TENSOR, count_tekken};
+pub use template::{PromptPadding, PromptTemplate, QWEN_CHAT};
 pub use tokenizer::{TextTokenizer, TokenIds, cut_notice};
 
 #[cfg(test)]

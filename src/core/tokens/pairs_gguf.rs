@@ -1,4 +1,4 @@
-//! The tokenizer of a Llama 3 or a Qwen within a GGUF file, as the `tokenizer.json` that it was made from.
+//! The tokenizer of a Llama 3, a Qwen or a Mistral within a GGUF file, as the `tokenizer.json` that it was made from.
 //!
 //! A converter writes tokens, their kinds and merges; how words are split is only named, so the patterns are here and
 //! in `classes`. Other splitters are refused: their ids would be wrong without a sign.
@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::classes;
 use super::gguf::{TokenizerMetadata, tokenizer_inside};
 use super::spiece::has_end;
+use super::tekken::{TEKKEN_PAD, TEKKEN_WORDS};
 use crate::model::CatalogError;
 
 /// The mark that ends a text of Llama 3.
@@ -20,8 +21,10 @@ const PAD: &str = "<pad>";
 pub(crate) const GGUF_PAIRS: &str = "gpt2";
 /// GGUF's name of Qwen's pre-tokenizer, for versions 2 to 3.
 const QWEN: &str = "qwen2";
+/// GGUF's name of Mistral's pre-tokenizer.
+pub(crate) const TEKKEN_SPLITTER: &str = "tekken";
 /// All ways to split words that are read, the others of which are Llama 3's.
-pub(crate) const SPLITTERS: [&str; 4] = ["llama-bpe", "llama3", "llama-v3", QWEN];
+pub(crate) const SPLITTERS: [&str; 5] = ["llama-bpe", "llama3", "llama-v3", QWEN, TEKKEN_SPLITTER];
 /// Value in old files, if any.
 const UNSAID: &str = "default";
 
@@ -47,7 +50,8 @@ pub(super) fn read(path: &Path) -> Result<Option<PairsTokenizer>, CatalogError> 
     tokenizer_inside(path, GGUF_PAIRS, |metadata| {
         let splitter = metadata.text("pre").unwrap_or(UNSAID);
         if splitter != UNSAID && !SPLITTERS.contains(&splitter) {
-            let reason = format!("it splits words as '{splitter}' does, not as Llama 3 or Qwen");
+            let reason =
+                format!("it splits words as '{splitter}' does, not as Llama 3, Qwen or Mistral");
             return Err(metadata.wrong(&reason));
         }
         let tokens = texts(metadata, "tokens", classes::MAX_TOKENS as u64)?;
@@ -55,10 +59,10 @@ pub(super) fn read(path: &Path) -> Result<Option<PairsTokenizer>, CatalogError> 
         let kinds = metadata
             .kinds(classes::MAX_TOKENS as u64)?
             .unwrap_or_default();
-        let made = if splitter == QWEN {
-            qwen(&tokens, &kinds, &merges)
-        } else {
-            llama(metadata, &tokens, &kinds, &merges)
+        let made = match splitter {
+            QWEN => qwen(&tokens, &kinds, &merges),
+            TEKKEN_SPLITTER => tekken(&tokens, &kinds, &merges),
+            _ => llama(metadata, &tokens, &kinds, &merges),
         };
         made.map_err(|reason| metadata.wrong(reason))
     })
@@ -89,6 +93,19 @@ fn qwen(
     })
 }
 
+/// Mistral's special tokens are in the template around a text, the first one included.
+fn tekken(
+    tokens: &[String],
+    kinds: &[u32],
+    merges: &[String],
+) -> Result<PairsTokenizer, &'static str> {
+    let (vocab, merges, added) = (vocab(tokens), pairs(merges)?, added(tokens, kinds));
+    Ok(PairsTokenizer {
+        value: whole(TEKKEN_WORDS, vocab, merges, added, None),
+        pad: TEKKEN_PAD.to_owned(),
+    })
+}
+
 fn llama(
     metadata: &TokenizerMetadata<'_>,
     tokens: &[String],
@@ -109,7 +126,13 @@ fn llama(
     let with_bos = metadata.flag("add_bos_token");
     let bos = with_bos.unwrap_or(true).then_some(bos.as_str());
     Ok(PairsTokenizer {
-        value: whole(vocab(tokens), pairs(merges)?, added(tokens, kinds), bos),
+        value: whole(
+            LLAMA_WORDS,
+            vocab(tokens),
+            pairs(merges)?,
+            added(tokens, kinds),
+            bos,
+        ),
         pad: pad.to_owned(),
     })
 }
@@ -142,8 +165,14 @@ fn added(tokens: &[String], kinds: &[u32]) -> Vec<Value> {
     added.collect()
 }
 
-/// A `tokenizer.json` as Llama 3 has it. `bos`: what is put before every text
-fn whole(vocab: Value, merges: Value, added: Vec<Value>, bos: Option<&str>) -> Value {
+/// A `tokenizer.json` as Llama 3 and Mistral have it. `words`: the pattern of words; `bos`: what is put before every text
+pub(super) fn whole(
+    words: &str,
+    vocab: Value,
+    merges: Value,
+    added: Vec<Value>,
+    bos: Option<&str>,
+) -> Value {
     let text = json!({"Sequence": {"id": "A", "type_id": 0}});
     let other = json!({"Sequence": {"id": "B", "type_id": 0}});
     let template = bos.map(|bos| {
@@ -159,7 +188,7 @@ fn whole(vocab: Value, merges: Value, added: Vec<Value>, bos: Option<&str>) -> V
         "version": "1.0",
         "normalizer": null,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": LLAMA_WORDS}, "behavior": "Isolated", "invert": false},
+            {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false},
             {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
         ]},
         "post_processor": template,

@@ -16,10 +16,19 @@ pub struct PromptTemplate {
     pub ids_behind: usize,
     /// Room for what the model reads: the prompt and the words around it, without those that are dropped.
     pub room: usize,
-    /// True if a short prompt is padded, for models that were trained with the padding.
-    pub is_padded: bool,
+    /// Padding of a short prompt, for models that were trained with it.
+    pub padding: PromptPadding,
     /// True if a prompt that is too long loses its own end, before the suffix; otherwise it loses the suffix too.
     pub keeps_end: bool,
+    /// Text that is taken out of prompts, as it means an image; may be empty.
+    pub removed: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptPadding {
+    None,
+    Before,
+    After,
 }
 
 /// A user's words to a Qwen and the beginning of the answer, as `apply_chat_template` of Qwen 3 gives them with
@@ -31,8 +40,9 @@ pub const QWEN_CHAT: PromptTemplate = PromptTemplate {
     dropped: 0,
     ids_behind: 5,
     room: 512,
-    is_padded: false,
+    padding: PromptPadding::None,
     keeps_end: false,
+    removed: "",
 };
 
 impl PromptTemplate {
@@ -50,6 +60,9 @@ impl PromptTemplate {
     pub fn around_parts(&self, parts: &[WeightedText]) -> Vec<WeightedText> {
         let mut all = vec![WeightedText::plain(self.before)];
         all.extend_from_slice(parts);
+        for part in all.iter_mut().skip(1).filter(|_| !self.removed.is_empty()) {
+            part.text = part.text.replace(self.removed, "");
+        }
         all.push(WeightedText::plain(self.behind));
         all.dedup_by(|next, last| {
             let joins = next.weight == 1.0 && last.weight == 1.0;

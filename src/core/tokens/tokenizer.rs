@@ -11,10 +11,11 @@ use tokenizers::{AddedToken, Encoding, PostProcessor as _, Tokenizer, Truncation
 
 use super::files::{read_bytes, read_json};
 use super::packed::{self, PACKED_MERGES};
-use super::pairs_gguf::{self, PairsTokenizer};
+use super::pairs_gguf::{self, PairsTokenizer, whole};
 use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
-use super::{charsmap, classes};
+use super::tekken::{TEKKEN_MARK, TEKKEN_PAD, TEKKEN_WORDS};
+use super::{charsmap, classes, tekken};
 use crate::job::prompt::WeightedText;
 use crate::model::CatalogError;
 
@@ -71,7 +72,7 @@ impl TextTokenizer {
     ///
     /// `place` is a folder with `tokenizer.json`, with `vocab.json` and `merges.txt`, or with `spiece.model`, the
     /// first of these that is there; a `tokenizer.json` or `spiece.model` itself; a `.safetensors` file that
-    /// carries the latter in its tensor `spiece_model`; or a `.gguf` file with its pieces in the metadata. `class` is what the pipeline reads the tokenizer with;
+    /// carries the latter in its tensor `spiece_model`, or Mistral's in `tekken_model`; or a `.gguf` file with its pieces in the metadata. `class` is what the pipeline reads the tokenizer with;
     /// absent, what its `tokenizer_config.json` says.
     pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, CatalogError> {
         guarded(place, || Self::opened(place, class, length))?
@@ -102,6 +103,11 @@ impl TextTokenizer {
         if let Some(PairsTokenizer { value, pad }) = pairs_gguf::read(place)? {
             return Self::build(Ok(value), Vec::new(), &pad, length, place.to_owned());
         }
+        if has_end(place, "safetensors")
+            && let Some(value) = tekken::read(place)?
+        {
+            return Self::build(Ok(value), Vec::new(), TEKKEN_PAD, length, place.to_owned());
+        }
         Self::read_spiece(place, length)
     }
 
@@ -121,6 +127,14 @@ impl TextTokenizer {
         if class.starts_with(QWEN_CLASS) {
             let model = &file["model"];
             return Self::qwen(&model["vocab"], &model["merges"], &special, length, path);
+        }
+        let mut added = file["added_tokens"].as_array().into_iter().flatten();
+        if added.any(|token| token["content"] == TEKKEN_MARK) {
+            let (model, own) = (&file["model"], file["added_tokens"].as_array());
+            let [vocab, merges] = ["vocab", "merges"].map(|name| model[name].clone());
+            let own = own.cloned().unwrap_or_default();
+            let value = whole(TEKKEN_WORDS, vocab, merges, own, None);
+            return Self::build(Ok(value), Vec::new(), TEKKEN_PAD, length, path);
         }
         let pad = special.named("pad_token", "<pad>").to_owned();
         // Llama's tokenizer has none, nor has Qwen's: the padding token is irrelevant where it is masked.
@@ -163,7 +177,7 @@ impl TextTokenizer {
         let found = SpieceModel::find_model(place)?;
         let (model, path) = found.ok_or_else(|| {
             let reason = if has_end(place, "gguf") {
-                "it carries no tokenizer of a T5, a Llama 3 or a Qwen in its metadata"
+                "it carries no tokenizer of a T5, a Llama 3, a Qwen or a Mistral in its metadata"
             } else if has_end(place, "safetensors") {
                 "it carries no tokenizer beside its weights"
             } else if place.is_dir() {

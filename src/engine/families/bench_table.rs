@@ -1,6 +1,6 @@
 //! Measured calls of every family: steps of transformers, autoencoders, text encoders.
 
-use safelight_core::families::{flux2, framepack, krea2, qwen_image, z_image};
+use safelight_core::families::{flux2, flux2_dev, framepack, krea2, qwen_image, z_image};
 use safelight_core::job::{SectionOrder, VideoSections, WINDOW};
 use safelight_core::networks::{
     ChromaTransformerConfig, Flux2TransformerConfig, FluxTransformerConfig,
@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use super::bench_cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS, decode, step, text};
 use super::chroma::ChromaTransformer;
 use super::flux::FluxTransformer;
-use super::flux2::Flux2Transformer;
+use super::flux2::{Flux2Transformer, Klein};
 use super::framepack::{FramePackTransformer, SectionHistory, layout};
 use super::krea2::Krea2Transformer;
 use super::qwen_image::QwenImageTransformer;
@@ -43,11 +43,12 @@ const IMAGE_1024: [i64; 3] = [1024, 1024, 1];
 const IMAGE_2048: [i64; 3] = [2048, 2048, 1];
 
 /// Ids of families, and their cases.
-pub(crate) const MEASURED: [(&str, &[BenchCase]); 8] = [
+pub(crate) const MEASURED: [(&str, &[BenchCase]); 9] = [
     ("framepack", FRAMEPACK),
     ("wan", WAN),
     ("z_image", Z_IMAGE),
     ("flux2", FLUX2),
+    ("flux2_dev", FLUX2_DEV),
     ("krea2", KREA2),
     ("chroma", CHROMA),
     ("qwen_image", QWEN_IMAGE),
@@ -116,6 +117,16 @@ const FLUX2: &[BenchCase] = &[
     text("qwen3_8b", |bench| {
         let published = LanguageConfig::qwen3_8b(flux2::LANGUAGE.tap);
         bench.language(&published, flux2::PROMPT.room)
+    }),
+];
+
+const FLUX2_DEV: &[BenchCase] = &[
+    step("dev_1024", IMAGE_1024, |bench| {
+        flux2_step(bench, &Flux2TransformerConfig::default())
+    }),
+    text("mistral_small", |bench| {
+        let published = LanguageConfig::mistral_small(flux2_dev::LANGUAGE.tap);
+        bench.language(&published, flux2_dev::PROMPT.room)
     }),
 ];
 
@@ -191,7 +202,7 @@ fn flux_step(bench: &CaseBench) -> BenchLine {
 }
 
 fn flux2_step(bench: &CaseBench, published: &Flux2TransformerConfig) -> BenchLine {
-    bench.image_step::<Flux2Transformer>(published, |config| {
+    bench.image_step::<Flux2Transformer<Klein>>(published, |config| {
         bench.text(flux2::PROMPT.room as i64, config.joint_attention_dim)
     })
 }

@@ -27,6 +27,13 @@ pub struct FluxBackbone {
     theta: f64,
 }
 
+/// Text and guidance embedded once for all steps.
+pub struct FluxContext {
+    pub sequence: FluxSequence,
+    /// Pooled text and guidance, added to the timestep embedding: `(1, C)` in f32; `None` in models with neither.
+    pub vec: Option<Tensor>,
+}
+
 impl FluxBackbone {
     /// `input`, `text`, `outputs`: channels of an image token, of a text token and of a predicted one; `axes`: channels of a head that each of a
     /// token's position ids rotates, and the base of their frequencies; `shift_and_scale`: indices of these vectors in the

@@ -53,7 +53,8 @@ impl StreamModulation {
         };
         let embedder = |inputs, name| embedder(has_bias, inputs, dim, &(&exact / name));
         let time_in = embedder(SINUSOIDS, "time_in")?;
-        let pooled = inputs.map(|it| embedder(it.pooled, "vector_in"));
+        let pooled = inputs.and_then(|it| it.pooled);
+        let pooled = pooled.map(|pooled| embedder(pooled, "vector_in"));
         let guidance = inputs.filter(|it| it.guidance_embeds);
         let guidance = guidance.map(|_| embedder(SINUSOIDS, "guidance_in"));
         let (double, single) = if has_bias {
@@ -81,19 +82,21 @@ impl StreamModulation {
         })
     }
 
-    /// Embeds pooled text and, in models with that input, distilled guidance: `pooled`: `(1, pooled_projection_dim)` ->
-    /// summand of the timestep embedding, `(1, C)` in f32
-    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Option<Tensor> {
-        let pooled = pooled.to_device(self.device).to_kind(Kind::Float);
-        let vec = self.vector_in.as_ref()?;
-        let vec = vec.forward(&pooled.contiguous(), |xs| xs.silu());
-        Some(match &self.guidance_in {
-            Some(guidance_in) => {
-                let guidance = self.sinusoids(&[distilled_guidance as f32 * GUIDANCE_FACTOR]);
-                guidance_in.forward(&guidance, |xs| xs.silu()) + vec
-            }
-            None => vec,
-        })
+    /// Embeds pooled text, `(1, pooled_projection_dim)`, and distilled guidance in models with these inputs -> summand of
+    /// the timestep embedding, `(1, C)` in f32
+    pub fn vec(&self, pooled: Option<&Tensor>, distilled_guidance: f64) -> Option<Tensor> {
+        let pooled = self.vector_in.as_ref().zip(pooled).map(|(layers, pooled)| {
+            let pooled = pooled.to_device(self.device).to_kind(Kind::Float);
+            layers.forward(&pooled.contiguous(), |xs| xs.silu())
+        });
+        let guidance = self.guidance_in.as_ref().map(|layers| {
+            let guidance = self.sinusoids(&[distilled_guidance as f32 * GUIDANCE_FACTOR]);
+            layers.forward(&guidance, |xs| xs.silu())
+        });
+        match (guidance, pooled) {
+            (Some(guidance), Some(pooled)) => Some(guidance + pooled),
+            (guidance, pooled) => guidance.or(pooled),
+        }
     }
 
     /// `(values, 256)` in f32

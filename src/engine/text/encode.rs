@@ -9,7 +9,7 @@ use safelight_core::job::prompt::WeightedText;
 use safelight_core::lora::{self, LoraTarget};
 use safelight_core::model::ModelFiles;
 use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _, T5Config, T5Kind};
-use safelight_core::tokens::{PromptTemplate, TextTokenizer};
+use safelight_core::tokens::{PromptPadding, PromptTemplate, TextTokenizer};
 use tch::{Device, Kind, Tensor};
 
 use super::weighting::weigh;
@@ -411,10 +411,10 @@ pub fn read_with_images(
             let places = spread.places.to_kind(Kind::Int64).unsqueeze(1);
             text.record(files, "position_ids", &places, work.capture);
         }
-        let tokens = if template.is_padded {
-            tokens
-        } else {
+        let tokens = if template.padding == PromptPadding::None {
             tokens.unpadded()
+        } else {
+            tokens
         };
         let seen = images.zip(spread.as_ref());
         let seen = seen.map(|(images, spread)| SeenImages {

@@ -1,7 +1,7 @@
 //! Language models as prompt encoders: hidden states of selected layers for every token.
 //!
 //! Fields have the names of `transformers`; `core` defines the key names, the hidden states that are read, and the
-//! differences between Llama 3, Qwen 2.5 and Qwen 3. Layers after the last state that is read are neither loaded nor
+//! differences between Llama 3, Mistral Small 3, Qwen 2.5 and Qwen 3. Layers after the last state that is read are neither loaded nor
 //! computed; nothing is generated, so there is no KV cache.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/llama/modeling_llama.py>
 //! and <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/qwen3/modeling_qwen3.py>.
@@ -132,7 +132,7 @@ impl LanguageEncoder {
         let ids = ids.to_device(device);
         let mut xs = self.embed_tokens.look_up(&ids, self.kind);
         let (_, length) = ids.size2().expect("ids have two dimensions");
-        let hidden = hidden_pairs(&mask.to_device(device), xs.kind());
+        let hidden = HiddenTokens::new(mask, device, xs.kind());
         let rope = match seen {
             None => turns(length, &self.config, device),
             Some(seen) => {
@@ -176,16 +176,31 @@ fn whole(config: &LanguageConfig) -> LanguageConfig {
     }
 }
 
-/// Additive attention mask: causal, and hiding padding.
-///
-/// `mask`: `(B, L)`. Returns `(B, 1, L, L)`.
-fn hidden_pairs(mask: &Tensor, kind: Kind) -> Tensor {
-    let (_, length) = mask.size2().expect("a mask has two dimensions");
-    let device = mask.device();
-    let ahead = Tensor::ones([length, length], (Kind::Bool, device)).triu(1);
-    let padding = mask.eq(0).unsqueeze(1).unsqueeze(1);
-    let hidden = ahead.logical_or(&padding);
-    Tensor::zeros(hidden.size(), (kind, device)).masked_fill(&hidden, lowest(kind))
+/// Tokens that others do not see: those after them, and padding.
+struct HiddenTokens {
+    /// Additive attention mask: `(B, 1, L, L)`
+    pairs: Tensor,
+    /// Mask of the tokens that see none, padding before a text: `(B, 1, L, 1)`, boolean.
+    blind: Option<Tensor>,
+}
+
+impl HiddenTokens {
+    /// `mask`: `(B, L)`, 0 for padding
+    fn new(mask: &Tensor, device: Device, kind: Kind) -> Self {
+        let (_, length) = mask.size2().expect("a mask has two dimensions");
+        let ahead = Tensor::ones([length, length], (Kind::Bool, device)).triu(1);
+        let padding = mask.to_device(device).eq(0).unsqueeze(1).unsqueeze(1);
+        let hidden = ahead.logical_or(&padding);
+        let pairs = Tensor::zeros(hidden.size(), (kind, device));
+        let blind = mask.cumsum(1, Kind::Int64).eq(0);
+        let has_blind = blind.any().int64_value(&[]) != 0;
+        // b l -> b 1 l 1
+        let blind = has_blind.then(|| blind.to_device(device).unsqueeze(1).unsqueeze(-1));
+        Self {
+            pairs: pairs.masked_fill(&hidden, lowest(kind)),
+            blind,
+        }
+    }
 }
 
 fn turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
@@ -227,8 +242,8 @@ impl LanguageLayer {
         })
     }
 
-    /// `xs`: `(B, L, C)`, `hidden`: `(B, 1, L, L)` -> `(B, L, C)`
-    fn forward(&self, xs: &Tensor, hidden: &Tensor, rope: &Rope) -> Tensor {
+    /// `xs`: `(B, L, C)` -> `(B, L, C)`
+    fn forward(&self, xs: &Tensor, hidden: &HiddenTokens, rope: &Rope) -> Tensor {
         let normal = self.input_layernorm.forward(xs);
         let xs = xs + self.self_attn.forward(&normal, hidden, rope);
         let normal = self.post_attention_layernorm.forward(&xs);
@@ -276,8 +291,8 @@ impl LanguageAttention {
         })
     }
 
-    /// `xs`: `(B, L, C)`, `hidden`: `(B, 1, L, L)` -> `(B, L, C)`
-    fn forward(&self, xs: &Tensor, hidden: &Tensor, rope: &Rope) -> Tensor {
+    /// `xs`: `(B, L, C)` -> `(B, L, C)`
+    fn forward(&self, xs: &Tensor, hidden: &HiddenTokens, rope: &Rope) -> Tensor {
         // b l (h d) -> b l h d
         let heads = |linear: &Linear| {
             let ys = linear.forward(xs);
@@ -292,7 +307,11 @@ impl LanguageAttention {
         };
         let (q, k) = (turned(&self.q_proj, 0), turned(&self.k_proj, 1));
         let v = heads(&self.v_proj).transpose(1, 2);
-        let attended = shared_attention(&q, &k, &v, Some(hidden));
+        let mut attended = shared_attention(&q, &k, &v, Some(&hidden.pairs));
+        if let Some(blind) = &hidden.blind {
+            // As PyTorch's fused attention gives it; the eager one of transformers sees all tokens alike.
+            attended = attended.masked_fill(blind, 0.0);
+        }
         self.o_proj.forward(&join_heads(&attended))
     }
 }

@@ -1,7 +1,7 @@
 //! Ids of a text as a text encoder reads them.
 
 use safelight_core::job::prompt::WeightedText;
-use safelight_core::tokens::{PromptTemplate, TextTokenizer, cut_notice};
+use safelight_core::tokens::{PromptPadding, PromptTemplate, TextTokenizer, cut_notice};
 use tch::{Kind, Tensor};
 
 use crate::error::EngineError;
@@ -56,10 +56,17 @@ impl TokenBatch {
             }
             tokens.ids = Tensor::cat(&[tokens.ids.narrow(1, 0, start), end], 1);
         }
+        if template.padding == PromptPadding::Before {
+            let missing = tokens.ids.size()[1] - tokens.num_tokens;
+            for xs in [&mut tokens.ids, &mut tokens.mask] {
+                *xs = xs.roll([missing], [1]);
+            }
+            tokens.weights = tokens.weights.map(|it| it.roll([missing], [1]));
+        }
         Ok(tokens)
     }
 
-    /// Copy without padding.
+    /// Copy without the padding after the text.
     pub fn unpadded(&self) -> Self {
         let used = |xs: &Tensor| xs.narrow(1, 0, self.num_tokens);
         Self {

@@ -248,7 +248,6 @@ fn unsupported_models_are_refused_with_their_name() {
     for (class, part) in [
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
-        ("Flux2Pipeline", "a FLUX.2 dev model"),
         ("HunyuanVideoPipeline", "HunyuanVideo"),
         ("StableDiffusionXLPipeline", "Stable Diffusion XL"),
         ("SomethingNewPipeline", "SomethingNewPipeline"),

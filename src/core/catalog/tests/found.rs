@@ -31,7 +31,7 @@ fn the_shipped_catalogue_is_complete() {
         qwen-image-2512 qwen-image qwen-image-edit-2511 qwen-image-edit-2509
         krea2-turbo krea2-raw
         chroma1-hd chroma1-base chroma1-flash
-        flux2-klein-4b flux2-klein-4b-base flux2-klein-9b flux2-klein-9b-base
+        flux2-dev flux2-klein-4b flux2-klein-4b-base flux2-klein-9b flux2-klein-9b-base
         framepack-i2v framepack-f1";
     assert_eq!(ids, expected.split_whitespace().collect::<Vec<_>>());
     for entry in &entries {

@@ -22,7 +22,7 @@ pub const LANGUAGE: LanguageUse = LanguageUse {
 pub const PROMPT: PromptTemplate = PromptTemplate {
     behind: "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
     ids_behind: 9,
-    is_padded: true,
+    padding: PromptPadding::After,
     ..QWEN_CHAT
 };
 
@@ -32,7 +32,7 @@ const STATES: i64 = 3;
 const LARGE_FROM: i64 = 4096;
 /// Reference images at most, as the authors say.
 const MAX_REFERENCES: u32 = 4;
-const DEV: &str = "a FLUX.2 dev model (get FLUX.2 klein 4B or 9B)";
+const DEV: &str = "a FLUX.2 dev model";
 const KV: &str =
     "a FLUX.2 klein KV model, which keeps what it made of reference images (get FLUX.2 klein 9B)";
 
@@ -45,7 +45,6 @@ impl SingleTransformerFamily for Flux2Family {
         pipelines: &["Flux2KleinPipeline", "Flux2KleinInpaintPipeline"],
         refused: &[
             ("Flux2KleinKVPipeline", KV),
-            ("Flux2Pipeline", DEV),
             ("Flux2", OTHER_PIPELINE),
             ("guidance_in", DEV),
             ("guidance_embedder", DEV),
@@ -82,7 +81,9 @@ impl SingleTransformerFamily for Flux2Family {
             }
             Flux2TransformerConfig::klein_9b()
         },
-        needs: |job, stage| (stage == Stage::Denoise).then(|| [transformer_need(job), None]),
+        needs: |job, stage| {
+            (stage == Stage::Denoise).then(|| [transformer_need(job, PROMPT.room), None])
+        },
         lora: LoraTable {
             signs: lora_signatures! {
                 "flux2" "FLUX.2": "double_stream_modulation", "single_stream_modulation",
@@ -134,7 +135,8 @@ fn variant(
     })
 }
 
-fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
+/// Needs of the transformer after a text of `room` tokens.
+pub(super) fn transformer_need(job: &PlannedJob<'_>, room: usize) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<Flux2TransformerConfig>(PlannedNetwork::Transformer)?;
     let request = job.request;
@@ -142,7 +144,7 @@ fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let pixels = f64::from(request.width) * f64::from(request.height);
     let given = f64::from(u8::from(request.image.is_some())) * pixels;
     let references = request.references.len() as f64 * REFERENCE_PIXELS;
-    let tokens = [PROMPT.room as f64, job.image_tokens(given + references)];
+    let tokens = [room as f64, job.image_tokens(given + references)];
     let sequence = TokenSequence::of_images(job, tokens, config.in_channels, config.streams());
     Some(streams(job, network, &sequence))
 }

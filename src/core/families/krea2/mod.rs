@@ -26,8 +26,9 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     dropped: 34,
     ids_behind: 5,
     room: 512,
-    is_padded: false,
+    padding: PromptPadding::None,
     keeps_end: true,
+    removed: "",
 };
 
 /// The shift of Turbo's schedule for every image size: `exp(1.15)`, as in diffusers' pipeline.

@@ -33,8 +33,9 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     dropped: 34,
     ids_behind: 5,
     room: 512,
-    is_padded: false,
+    padding: PromptPadding::None,
     keeps_end: false,
+    removed: "",
 };
 
 /// The template around a prompt about reference images, whose [`image_words`] come before it.

@@ -54,6 +54,8 @@ pub(crate) enum TokenizerForm {
     Pieces,
     /// Merged pairs, as CLIP, Llama and Qwen have them.
     Pairs,
+    /// Mistral's merged pairs.
+    Tekken,
 }
 
 impl ComponentQuery<'_> {

@@ -31,17 +31,19 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "vae": "flux2-vae.safetensors from Comfy-Org/flux2-dev";
         "transformer": "flux-2-klein-4b.safetensors from black-forest-labs/FLUX.2-klein-4B, or flux-2-klein-9b.safetensors from black-forest-labs/FLUX.2-klein-9B";
     },
-    comfy: Some(&ComfyNodes {
-        clip_type: "flux2",
-        text_encoders: &["qwen_3_4b.safetensors"],
-        vae: "flux2-vae.safetensors",
-        latents: "EmptyFlux2LatentImage",
-        shift: "ModelSamplingFlux",
-        scheduler: Some("Flux2Scheduler"),
-        references: ComfyReferences::Latents {
-            scaled_by: "ImageScaleToTotalPixels",
-        },
-        ..ComfyNodes::IMAGES
-    }),
+    comfy: Some(&NODES),
     ..FamilyInfo::IMAGES
+};
+
+pub(super) const NODES: ComfyNodes = ComfyNodes {
+    clip_type: "flux2",
+    text_encoders: &["qwen_3_4b.safetensors"],
+    vae: "flux2-vae.safetensors",
+    latents: "EmptyFlux2LatentImage",
+    shift: "ModelSamplingFlux",
+    scheduler: Some("Flux2Scheduler"),
+    references: ComfyReferences::Latents {
+        scaled_by: "ImageScaleToTotalPixels",
+    },
+    ..ComfyNodes::IMAGES
 };

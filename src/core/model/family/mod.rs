@@ -6,6 +6,7 @@ pub mod chroma;
 mod comfy;
 mod flux;
 mod flux2;
+mod flux2_dev;
 mod framepack;
 mod info;
 mod krea2;
@@ -35,6 +36,7 @@ static FAMILIES: &[&FamilyInfo] = &[
     &framepack::INFO,
     &wan::INFO,
     &z_image::INFO,
+    &flux2_dev::INFO,
     &flux2::INFO,
     &krea2::INFO,
     &chroma::INFO,
@@ -54,6 +56,7 @@ impl ModelFamily {
     pub const CHROMA: Self = Self(&chroma::INFO);
     pub const FLUX: Self = Self(&flux::INFO);
     pub const FLUX2: Self = Self(&flux2::INFO);
+    pub const FLUX2_DEV: Self = Self(&flux2_dev::INFO);
     pub const FRAMEPACK: Self = Self(&framepack::INFO);
     pub const KREA2: Self = Self(&krea2::INFO);
     pub const QWEN_IMAGE: Self = Self(&qwen_image::INFO);

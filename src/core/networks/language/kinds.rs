@@ -7,6 +7,8 @@ use crate::model::{DetectionRule, detection_rules};
 pub enum LanguageKind {
     #[default]
     Llama,
+    /// Mistral Small 3: a Llama by its tensors.
+    Mistral,
     /// Qwen 2 and 2.5, and the text part of their VL models: with biases of queries, keys and values.
     Qwen2,
     /// Qwen 3 and the text part of Qwen 3 VL: with norms of queries and keys.
@@ -21,6 +23,7 @@ pub(in crate::networks) const RULES: &[DetectionRule] = detection_rules! {
     "qwen" "text_encoder" "a Qwen 3 text encoder" as Qwen: "token_embd.weight", "blk.0.attn_q_norm.weight";
     "qwen" "text_encoder" "a Qwen 2.5 text encoder" as Qwen: "embed_tokens.weight", "layers.0.self_attn.q_proj.bias";
     "qwen" "text_encoder" "a Qwen 2.5 text encoder" as Qwen: "token_embd.weight", "blk.0.attn_q.bias";
+    "mistral" "text_encoder" "a Mistral text encoder" as Llama: "embed_tokens.weight", "tekken_model";
     "llama" "text_encoder" "a Llama text encoder" as Llama: "embed_tokens.weight", "layers.0.input_layernorm.weight";
     "llama" "text_encoder" "a Llama text encoder" as Llama: "token_embd.weight", "blk.0.attn_norm.weight";
 };
@@ -30,6 +33,7 @@ impl LanguageKind {
     pub(super) fn of_model_type(name: &str) -> Option<Self> {
         Some(match name {
             "" | "llama" => Self::Llama,
+            "mistral" | "mistral3" => Self::Mistral,
             "qwen2" | "qwen2_vl" | "qwen2_vl_text" | "qwen2_5_vl" | "qwen2_5_vl_text" => {
                 Self::Qwen2
             }
@@ -42,6 +46,7 @@ impl LanguageKind {
     pub(super) fn model_type(self, sees: bool) -> &'static str {
         match (self, sees) {
             (Self::Llama, _) => "llama",
+            (Self::Mistral, _) => "mistral",
             (Self::Qwen2, false) => "qwen2",
             (Self::Qwen2, true) => "qwen2_5_vl_text",
             (Self::Qwen3, false) => "qwen3",
@@ -52,6 +57,7 @@ impl LanguageKind {
     pub fn label(self) -> &'static str {
         match self {
             Self::Llama => "Llama 3",
+            Self::Mistral => "Mistral Small 3",
             Self::Qwen2 => "Qwen 2.5",
             Self::Qwen3 => "Qwen 3",
         }
@@ -69,13 +75,14 @@ impl LanguageKind {
 
     /// Positions in time and space, which for words alone are those of a line.
     pub(super) fn has_rope_type(self, name: &str) -> bool {
-        self != Self::Llama && name == "mrope"
+        matches!(self, Self::Qwen2 | Self::Qwen3) && name == "mrope"
     }
 
     /// Of published models; files without a config do not say it.
     pub(super) fn rope_theta(self, sees: bool) -> f64 {
         match self {
             Self::Llama => 500_000.0,
+            Self::Mistral => 1e9,
             Self::Qwen3 if sees => 5_000_000.0,
             Self::Qwen2 | Self::Qwen3 => 1_000_000.0,
         }
@@ -84,7 +91,7 @@ impl LanguageKind {
     /// Published epsilon of the norms.
     pub(super) fn epsilon(self) -> f64 {
         match self {
-            Self::Llama => 1e-5,
+            Self::Llama | Self::Mistral => 1e-5,
             Self::Qwen2 | Self::Qwen3 => 1e-6,
         }
     }

@@ -1,4 +1,4 @@
-//! Language models as prompt encoders: Llama 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with switches.
+//! Language models as prompt encoders: Llama 3, Mistral Small 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with switches.
 //!
 //! Uses the names of `transformers`; [`LanguageKeys`] translates a file's. Layers after the last hidden state that a
 //! model reads are not loaded, nor are heads and vision towers.
@@ -10,6 +10,7 @@ mod usage;
 use keys::{QUERY_NORM, TOKENS};
 
 use crate::networks::prelude::*;
+use crate::tokens::TEKKEN_TENSOR;
 
 pub use keys::LanguageKeys;
 pub use kinds::LanguageKind;
@@ -18,6 +19,9 @@ pub use usage::{LanguageTap, LanguageUse};
 
 /// Width of one head in every such model that an image or video model reads.
 const HEAD_DIM: i64 = 128;
+
+/// Rows of Mistral's table.
+const TEKKEN_IDS: i64 = 131_072;
 
 /// The sections of positions in published models.
 const SECTIONS: [i64; 3] = [16, 24, 24];
@@ -73,7 +77,7 @@ impl NetworkConfig for LanguageConfig {
 
     fn is_described_by(config: &Value) -> bool {
         model_type(config).is_some_and(|name| {
-            ["llama", "llava", "qwen2", "qwen3"]
+            ["llama", "llava", "mistral", "qwen2", "qwen3"]
                 .iter()
                 .any(|start| name.starts_with(start))
         })
@@ -82,7 +86,7 @@ impl NetworkConfig for LanguageConfig {
     /// Numbers that shapes do not show are those of the published models of the kind.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let keys = LanguageKeys::of(&weights.names())
-            .ok_or_else(|| not_a("Llama or Qwen text encoder", weights))?;
+            .ok_or_else(|| not_a("Llama, Mistral or Qwen text encoder", weights))?;
         let key = |name: &str| keys.file_key(name);
         let header = NamedShapes::new(weights, &key);
         let found = Self::of_declared(&header)?;
@@ -105,7 +109,16 @@ impl NetworkConfig for LanguageConfig {
         let sees = weights.names().any(|name| name.contains("visual."))
             || keys.prefix.ends_with("language_model.")
             || is_noted_to_see(weights);
-        let found = found.of_kind(keys.kind, sees);
+        // Tensors do not tell it from a Llama.
+        let is_mistral = keys.kind == LanguageKind::Llama
+            && (found.vocab_size == TEKKEN_IDS
+                || weights.names().any(|name| name.ends_with(TEKKEN_TENSOR)));
+        let kind = if is_mistral {
+            LanguageKind::Mistral
+        } else {
+            keys.kind
+        };
+        let found = found.of_kind(kind, sees);
         Ok(Self {
             num_attention_heads: heads,
             num_key_value_heads: Some(shared),
@@ -184,6 +197,18 @@ impl LanguageConfig {
         config.of_kind(LanguageKind::Llama, false)
     }
 
+    /// The published Mistral Small 3 of 24 billion numbers.
+    pub fn mistral_small(tap: LanguageTap) -> Self {
+        let config = Self {
+            vocab_size: TEKKEN_IDS,
+            hidden_size: 5120,
+            intermediate_size: 32_768,
+            num_hidden_layers: 40,
+            ..Self::llama3(tap)
+        };
+        config.of_kind(LanguageKind::Mistral, false)
+    }
+
     /// The published Qwen 3 of 4 billion numbers.
     pub fn qwen3_4b(tap: LanguageTap) -> Self {
         let config = Self {
@@ -227,7 +252,7 @@ impl LanguageConfig {
     fn known_kind(&self) -> Result<LanguageKind, String> {
         LanguageKind::of_model_type(&self.model_type).ok_or_else(|| {
             format!(
-                "expected the model_type llama, qwen2_5_vl or qwen3, found {}",
+                "expected the model_type llama, mistral, qwen2_5_vl or qwen3, found {}",
                 self.model_type
             )
         })

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
-use crate::families::{chroma, flux2, krea2, qwen_image, z_image};
+use crate::families::{chroma, flux2, flux2_dev, krea2, qwen_image, z_image};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::{ModelFamily, ModelFiles};
@@ -49,6 +49,11 @@ fn flux2(transformer: &str, dtype: &'static str) -> Case {
     let text = if is_small { "qwen_3_4b" } else { "qwen_3_8b" };
     let [own, vae, text] = [transformer, "vae", text].map(flux2::tests::own);
     case(flux2::FAMILY, [&own, &vae, &text], dtype)
+}
+
+fn flux2_dev(transformer: &str, dtype: &'static str) -> Case {
+    let parts = [transformer, "vae", "mistral_3_small_flux2"].map(flux2::tests::own);
+    case(flux2_dev::FAMILY, parts.each_ref(), dtype)
 }
 
 fn qwen_image(transformer: &str, dtype: &'static str) -> Case {
@@ -129,7 +134,7 @@ fn all_cases() -> [Case; 5] {
 fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
     type Make = fn(&str, &'static str) -> Case;
     // Transformer; its numbers and the card's GiB where it stays; those where it streams.
-    let rows: [(Make, &str, Range<f64>, &str, &str); 6] = [
+    let rows: [(Make, &str, Range<f64>, &str, &str); 7] = [
         (
             chroma,
             "transformer",
@@ -158,6 +163,13 @@ fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming
             0.2..1.0,
             "BF16 24, F8_E4M3 12",
             "BF16 12",
+        ),
+        (
+            flux2_dev,
+            "transformer dev",
+            0.2..1.5,
+            "BF16 96, F8_E4M3 48",
+            "BF16 48, BF16 24, F8_E4M3 24",
         ),
         (
             qwen_image,

@@ -16,10 +16,7 @@ mod normalizer;
 mod pieces;
 mod proto;
 
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-
-use safetensors::Dtype;
 
 pub use self::export::T5Pieces;
 pub(crate) use self::gguf::GGUF_PIECES;
@@ -29,15 +26,12 @@ use self::pieces::PieceTable;
 pub(crate) use self::proto::count_pieces;
 pub use self::proto::{NormalizerSpec, PieceKind, ProtoModel, ProtoPiece};
 use crate::files::has_ending;
-use crate::formats::weights::header::WeightHeader;
 use crate::model::CatalogError;
-use crate::tokens::files::read_bytes;
+use crate::tokens::files::{read_bytes, tensor_bytes};
 
 /// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).
 pub const SPIECE_TENSOR: &str = "spiece_model";
 
-/// UMT5's has 4.5 MB.
-const MAX_BYTES: u64 = 64 << 20;
 /// The one kind of model that is read here.
 const UNIGRAM: u64 = 1;
 /// Difference of an unknown character's score from the worst piece's.
@@ -94,7 +88,7 @@ impl SpieceModel {
         let path: PathBuf = if place.is_dir() {
             place.join("spiece.model")
         } else if has_end(place, "safetensors") {
-            let bytes = bytes_inside(place)?;
+            let bytes = tensor_bytes(place, SPIECE_TENSOR)?;
             return Ok(bytes.map(|bytes| (bytes, place.to_owned())));
         } else if has_end(place, "json") {
             place.with_file_name("spiece.model")
@@ -265,25 +259,6 @@ impl SpieceModel {
 fn not_unigram(reason: &str, path: &Path) -> CatalogError {
     let reason = format!("expected a SentencePiece Unigram model: {reason}");
     CatalogError::config(reason, path)
-}
-
-/// Model embedded in a `.safetensors` file; `None` if there is none.
-pub(crate) fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, CatalogError> {
-    let (file, header) =
-        WeightHeader::open(path).map_err(|err| CatalogError::of_header(err, path))?;
-    let Some(info) = header.info(SPIECE_TENSOR) else {
-        return Ok(None);
-    };
-    let is_list = info.dtype == Dtype::U8 && info.shape == [info.bytes];
-    if is_list && info.bytes <= MAX_BYTES {
-        let mut bytes = vec![0; info.bytes as usize];
-        let read = file.read_exact_at(&mut bytes, info.start);
-        read.map_err(|err| CatalogError::io(err, path))?;
-        return Ok(Some(bytes));
-    }
-    let shape = &info.shape;
-    let reason = format!("its '{SPIECE_TENSOR}' should be a list of bytes, but has {shape:?}");
-    Err(CatalogError::config(reason, path))
 }
 
 pub(super) fn has_end(path: &Path, end: &str) -> bool {

@@ -5,6 +5,7 @@ mod counting;
 pub(super) mod layouts;
 mod published;
 mod qwen;
+mod tekken;
 
 use std::fs;
 use std::os::unix::fs::symlink;

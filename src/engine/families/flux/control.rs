@@ -69,7 +69,7 @@ impl FluxControl {
             None => own,
         };
         Ok(FluxContext {
-            vec: self.modulation.vec(text.pooled()?, guidance),
+            vec: self.modulation.vec(Some(text.pooled()?), guidance),
             sequence: FluxSequence {
                 rope: rope(txt.size()[1]),
                 bias: None,

@@ -26,7 +26,7 @@ use safelight_core::networks::{
 use tch::{Device, Kind, Tensor};
 
 use super::family::ImageFamily;
-use super::flux_backbone::FluxBackbone;
+use super::flux_backbone::{FluxBackbone, FluxContext};
 use crate::nn::{image_ids, rounded_timesteps};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
@@ -35,7 +35,7 @@ use crate::stages::images::{
 };
 use crate::stages::job_images::fitted;
 use crate::step_cache::{CacheCalibration, ResidualMagnitudes};
-use crate::streams::{FluxSequence, StreamModulation, StreamModulations};
+use crate::streams::{StreamModulation, StreamModulations};
 use crate::text::{
     EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, embeds_of, read_clip, read_t5,
 };
@@ -54,13 +54,6 @@ pub struct FluxTransformer {
     backbone: FluxBackbone,
     modulation: StreamModulation,
     config: FluxTransformerConfig,
-}
-
-/// Text and guidance embedded once for all steps.
-pub struct FluxContext {
-    sequence: FluxSequence,
-    /// Pooled text and guidance, added to the timestep embedding: `(1, C)` in f32
-    vec: Option<Tensor>,
 }
 
 /// Position ids of text tokens, all alike, and of image tokens with reference tokens after them: `(tokens, 3)` each
@@ -142,7 +135,7 @@ impl ImageModel for FluxTransformer {
         })?;
         Ok(FluxContext {
             sequence: self.backbone.context(text, &ids, num_images),
-            vec: self.modulation.vec(text.pooled()?, guidance),
+            vec: self.modulation.vec(Some(text.pooled()?), guidance),
         })
     }
 

@@ -1,11 +1,12 @@
-//! FLUX.2 klein, distilled and base: text to image, reference images, image to image, inpainting.
+//! FLUX.2 dev and klein, distilled and base: text to image, reference images, image to image, inpainting.
 //!
-//! The reference is `Flux2KleinPipeline` and `Flux2KleinInpaintPipeline` of diffusers 0.42.1, with three differences:
-//! the negative prompt need not be empty, a distilled model obeys a guidance above 1, and unmasked pixels stay exactly.
-//! An image without a mask is treated as one with a white mask.
+//! The reference is `Flux2Pipeline`, `Flux2KleinPipeline` and `Flux2KleinInpaintPipeline` of diffusers 0.42.1, with three
+//! differences: the negative prompt need not be empty, a distilled model obeys a guidance above 1, and unmasked pixels
+//! stay exactly. An image without a mask is treated as one with a white mask. dev inpaints as klein does: diffusers has
+//! no pipeline for that.
 //!
 //! The transformer has FLUX.1's two kinds of blocks with modulation that all blocks of a kind share, gated feed-forward
-//! layers and no biases. klein of both sizes are configurations of it.
+//! layers and no biases. klein of both sizes and dev, which has the guidance as an input, are configurations of it.
 //!
 //! After <https://github.com/black-forest-labs/flux2/blob/main/src/flux2/model.py> in the arithmetic of diffusers 0.42.1
 //! (`models/transformers/transformer_flux2.py`). Fields have the original names; the blocks are in
@@ -13,17 +14,21 @@
 //!
 //! Shapes: `B` images of one text; `T` tokens of text, `I` of an image with its references; `C` width.
 
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use safelight_core::families::ModelFamily;
-use safelight_core::families::flux2::{LANGUAGE, PROMPT};
+use safelight_core::families::{flux2, flux2_dev};
 use safelight_core::job::JobFolder;
 use safelight_core::media::{self, RgbPixels};
-use safelight_core::networks::{Flux2TransformerConfig, Flux2TransformerKeys, SchedulerConfig};
+use safelight_core::networks::{
+    Flux2TransformerConfig, Flux2TransformerKeys, LanguageUse, SchedulerConfig,
+};
+use safelight_core::tokens::PromptTemplate;
 use tch::{Device, Kind, Tensor};
 
 use super::family::ImageFamily;
-use super::flux_backbone::FluxBackbone;
+use super::flux_backbone::{FluxBackbone, FluxContext};
 use crate::denoise::fits;
 use crate::nn::{image_ids, rounded_timesteps};
 use crate::sampling::FlowSchedule;
@@ -31,21 +36,43 @@ use crate::stages::images::{
     CapturedInputs, ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel,
     LatentForm, NoControlNet, ReferenceEncoding, WeightsDialect,
 };
-use crate::streams::{FluxSequence, StreamModulation, StreamModulations};
+use crate::streams::{StreamModulation, StreamModulations};
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
 use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
-pub(crate) static FAMILY: ImageFamily<Flux2Transformer> = ImageFamily::NEW;
+pub(crate) static KLEIN: ImageFamily<Flux2Transformer<Klein>> = ImageFamily::NEW;
+pub(crate) static DEV: ImageFamily<Flux2Transformer<Dev>> = ImageFamily::NEW;
+
+/// A family of these transformers, and its text encoder.
+pub trait Flux2Kind: 'static {
+    const FAMILY: ModelFamily;
+    const TEXT: (LanguageUse, &'static PromptTemplate);
+}
+
+pub enum Klein {}
+
+impl Flux2Kind for Klein {
+    const FAMILY: ModelFamily = flux2::FAMILY;
+    const TEXT: (LanguageUse, &'static PromptTemplate) = (flux2::LANGUAGE, &flux2::PROMPT);
+}
+
+pub enum Dev {}
+
+impl Flux2Kind for Dev {
+    const FAMILY: ModelFamily = flux2_dev::FAMILY;
+    const TEXT: (LanguageUse, &'static PromptTemplate) = (flux2_dev::LANGUAGE, &flux2_dev::PROMPT);
+}
 
 /// Denoising strength of diffusers' pipeline.
 const STRENGTH: f64 = 0.8;
 /// Distance in time between the position ids of images.
 const TIME_STEP: i64 = 10;
 
-pub struct Flux2Transformer {
+pub struct Flux2Transformer<K> {
     backbone: FluxBackbone,
     modulation: StreamModulation,
     config: Flux2TransformerConfig,
+    kind: PhantomData<K>,
 }
 
 /// Position ids of text tokens: time, row, column, and their order: `(tokens, 4)`
@@ -63,13 +90,13 @@ fn img_ids<'a>(first: i64, shapes: impl IntoIterator<Item = &'a ImageLatentShape
     Tensor::cat(&ids.collect::<Vec<_>>(), 0)
 }
 
-impl ImageModel for Flux2Transformer {
+impl<K: Flux2Kind> ImageModel for Flux2Transformer<K> {
     type Config = Flux2TransformerConfig;
     type Control = NoControlNet<Self>;
-    type Context = FluxSequence;
+    type Context = FluxContext;
     type Modulation = StreamModulations;
 
-    const FAMILY: ModelFamily = ModelFamily::FLUX2;
+    const FAMILY: ModelFamily = K::FAMILY;
     const STRENGTH: f64 = STRENGTH;
     const REFERENCES: Option<ReferenceEncoding> =
         Some(ReferenceEncoding::of(|image, _| prepared(image)));
@@ -88,30 +115,42 @@ impl ImageModel for Flux2Transformer {
         let axes = (&config.axes_dims_rope[..], config.rope_theta);
         Ok(Self {
             backbone: FluxBackbone::new(&shape, channels, axes, keys.final_shift_and_scale(), w)?,
-            modulation: StreamModulation::new(&shape, None, w, Some(&(w / "final_layer")))?,
+            modulation: StreamModulation::new(
+                &shape,
+                Some(config.modulation_inputs()),
+                w,
+                Some(&(w / "final_layer")),
+            )?,
             config: config.clone(),
+            kind: PhantomData,
         })
     }
 
-    fn context(&self, input: &ContextInput<'_, Self>) -> Result<FluxSequence, EngineError> {
+    fn context(&self, input: &ContextInput<'_, Self>) -> Result<FluxContext, EngineError> {
         let ids = position_ids(input.text, input.conditioning);
-        Ok(self.backbone.context(input.text, &ids, input.num_images))
+        let guidance = input.conditioning.guidance.distilled;
+        Ok(FluxContext {
+            sequence: self.backbone.context(input.text, &ids, input.num_images),
+            vec: self.modulation.vec(None, guidance),
+        })
     }
 
-    fn modulations(&self, timesteps: &[f32], _: &FluxSequence) -> Vec<StreamModulations> {
+    fn modulations(&self, timesteps: &[f32], context: &FluxContext) -> Vec<StreamModulations> {
         let sinusoids = self.modulation.sinusoids(&rounded_timesteps(timesteps));
-        self.modulation.modulations(&sinusoids, None)
+        self.modulation
+            .modulations(&sinusoids, context.vec.as_ref())
     }
 
     /// `img`: `(B, I, in_channels)` -> velocity, as large
     fn predict(&self, img: &Tensor, pass: &ForwardPass<'_, Self>) -> Option<Tensor> {
         let none = || Some(Rc::default());
-        self.backbone.forward(img, pass.context, pass, none)
+        self.backbone
+            .forward(img, &pass.context.sequence, pass, none)
     }
 
     /// The model was trained to attend to padding.
     fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
-        language_embeds((LANGUAGE, &PROMPT), work)
+        language_embeds(K::TEXT, work)
     }
 
     /// The shift depends on tokens and steps.
@@ -144,6 +183,10 @@ impl ImageModel for Flux2Transformer {
         for (branch, text) in texts {
             let ids = position_ids(text, conditioning).map(|ids| ids.unsqueeze(0));
             FluxBackbone::record_ids(branch, &ids, capture);
+            if self.config.guidance_embeds {
+                let guidance = Tensor::from_slice(&[conditioning.guidance.distilled as f32]);
+                capture.put(format!("transformer.in.{branch}.guidance"), &guidance);
+            }
         }
         let ids = img_ids(0, [&conditioning.shape]);
         capture.put("latent_image_ids", &ids.unsqueeze(0));
@@ -161,9 +204,9 @@ impl ImageModel for Flux2Transformer {
 }
 
 /// Position ids of text tokens, and of the tokens of an image and its references.
-fn position_ids(
+fn position_ids<K: Flux2Kind>(
     text: &TextEmbeds,
-    conditioning: &ImageConditioning<'_, Flux2Transformer>,
+    conditioning: &ImageConditioning<'_, Flux2Transformer<K>>,
 ) -> [Tensor; 2] {
     let references = &conditioning.references.shapes;
     let images = std::iter::once(&conditioning.shape).chain(references);

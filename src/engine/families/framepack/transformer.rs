@@ -155,7 +155,7 @@ impl FramePackTransformer {
         FramePackContext {
             image,
             text,
-            vec: self.modulation.vec(pooled, distilled_guidance),
+            vec: self.modulation.vec(Some(pooled), distilled_guidance),
             rope: Rope::of_turns(&cos, &sin, self.device()),
         }
     }

@@ -406,47 +406,47 @@ macro_rules! jobs_of {
     ($family:expr, $runs:expr) => {
         #[test]
         fn recorded_runs_are_those_of_the_reference() {
-            super::images::check(&$family, &$runs);
+            crate::stages::tests::images::check(&$family, &$runs);
         }
 
         #[test]
         fn every_layout_makes_the_image_of_its_numbers() {
-            super::images::assert_layouts(&$family);
+            crate::stages::tests::images::assert_layouts(&$family);
         }
 
         #[test]
         fn every_image_of_a_batch_is_the_one_that_its_seed_alone_makes() {
-            super::images::assert_batches(&$family);
+            crate::stages::tests::images::assert_batches(&$family);
         }
 
         #[test]
         fn masked_area_is_regenerated_and_the_rest_kept_byte_for_byte() {
-            super::images::assert_mask_keeps(&$family);
+            crate::stages::tests::images::assert_mask_keeps(&$family);
         }
 
         #[test]
         fn cancelled_or_crashed_job_resumes_bit_for_bit() {
-            super::images::assert_both_go_on(&$family);
+            crate::stages::tests::images::assert_both_go_on(&$family);
         }
 
         #[test]
         fn every_stage_stops_after_cancellation() {
-            super::images::assert_guided_stops(&$family);
+            crate::stages::tests::images::assert_guided_stops(&$family);
         }
 
         #[test]
         fn a_streamed_job_makes_the_latents_of_one_that_stays_bit_for_bit() {
-            super::images::assert_streams(&$family);
+            crate::stages::tests::images::assert_streams(&$family);
         }
 
         #[test]
         fn a_strength_that_leaves_no_step_is_refused() {
-            super::images::assert_strength_leaves_steps(&$family);
+            crate::stages::tests::images::assert_strength_leaves_steps(&$family);
         }
 
         #[test]
         fn second_pass_starts_from_the_image_of_the_first_pass() {
-            super::images::assert_passes(&$family);
+            crate::stages::tests::images::assert_passes(&$family);
         }
     };
 }

@@ -11,7 +11,7 @@ use crate::closeness::distance;
 const RECORDED: [(&str, Option<&dyn TinyJobs>); 6] = [
     ("chroma/text_a", Some(&families::chroma::FAMILY)),
     ("flux/stages/dev_a", None),
-    ("flux2/base_a", Some(&families::flux2::FAMILY)),
+    ("flux2/base_a", Some(&families::flux2::KLEIN)),
     ("krea2/turbo_a", Some(&families::krea2::FAMILY)),
     ("qwen_image/text_a", Some(&families::qwen_image::FAMILY)),
     ("z_image/base_a", Some(&families::z_image::FAMILY)),

@@ -157,16 +157,11 @@ pub(in crate::families) fn case() -> FamilyCase {
             ["flux2-vae.safetensors", "16 latent channels"],
         )],
         relatives: vec![
-            ("x", with("guidance_in.in_layer.weight"), "FLUX.2 dev"),
             ("x", with("control_img_in.weight"), "FLUX.2 ControlNet"),
             ("x", with("something_new.weight"), "something_new"),
             ("flux-2-klein-9b-kv", large_shapes, "FLUX.2 klein KV"),
         ],
         pipelines: &[
-            (
-                "Flux2Pipeline",
-                "FLUX.2 dev model (get FLUX.2 klein 4B or 9B)",
-            ),
             ("Flux2KleinKVPipeline", "FLUX.2 klein KV"),
             ("Flux2SomethingPipeline", "Flux2SomethingPipeline"),
         ],
