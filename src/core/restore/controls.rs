@@ -24,6 +24,17 @@ pub struct RestoredControl {
 }
 
 impl RestoredControl {
+    /// ControlNet with its strength, 1 where the file says none, and the range of the steps, all where it says none.
+    pub(super) fn new(network: Option<String>, [strength, from, until]: [Option<f64>; 3]) -> Self {
+        Self {
+            network,
+            image: None,
+            strength: strength.unwrap_or(1.0),
+            from: from.unwrap_or(0.0),
+            until: until.unwrap_or(1.0),
+        }
+    }
+
     pub(super) fn described(&self) -> String {
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
         let network = format!(" {}", name(&self.network));
@@ -153,16 +164,10 @@ pub(super) fn take_a1111(restored: &mut ForeignSettings, text: &str) -> bool {
             let (from, until) = range.split_once(')')?.0.split_once(',')?;
             Some((number_of_text(from)?, number_of_text(until.trim())?))
         });
-    restored.add_control(RestoredControl {
-        network: Some(short(network)),
-        image: None,
-        strength: part("Weight").unwrap_or(1.0),
-        from: part("Guidance Start")
-            .or_else(|| range.map(|range| range.0))
-            .unwrap_or(0.0),
-        until: part("Guidance End")
-            .or_else(|| range.map(|range| range.1))
-            .unwrap_or(1.0),
-    });
+    let (from, until) = range.unzip();
+    let from = part("Guidance Start").or(from);
+    let until = part("Guidance End").or(until);
+    let network = Some(short(network));
+    restored.add_control(RestoredControl::new(network, [part("Weight"), from, until]));
     true
 }

@@ -61,6 +61,9 @@ fn without_nan(text: &str) -> String {
 #[derive(Clone, Copy)]
 pub(super) struct JsonFields<'a>(pub &'a Map<String, Value>, Option<&'a ReadNames>);
 
+/// Objects of a list, such as the nodes of a workflow.
+const MAX_OBJECTS: usize = 20_000;
+
 /// Members whose names are compared leniently: no program writes more.
 const MAX_SEARCHED: usize = 2000;
 
@@ -145,6 +148,12 @@ impl<'a> JsonFields<'a> {
     pub fn list(self, names: &str) -> &'a [Value] {
         let list = self.read(names, Value::as_array);
         list.map_or(&[], Vec::as_slice)
+    }
+
+    /// Objects in a list, of which more than [`MAX_OBJECTS`] are not read.
+    pub fn objects(self, names: &str) -> impl Iterator<Item = Self> {
+        let list = self.list(names).iter().take(MAX_OBJECTS);
+        list.filter_map(Self::from_value)
     }
 
     pub fn text(self, names: &str) -> Option<String> {

@@ -20,11 +20,7 @@ pub(super) fn read(fields: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettin
         restored.note_file("start image", Some(&image));
     }
     restored.model_hash = model.and_then(|model| model.name("hash"));
-    for control in fields
-        .list("controlnets")
-        .iter()
-        .filter_map(JsonFields::from_value)
-    {
+    for control in fields.objects("controlnets") {
         let named = |object: &str, name: &str| control.object(object)?.name(name);
         let network = named("control_model", "name, model_name, key");
         let [mode, fit] = ["control_mode", "resize_mode"].map(|name| control.name(name));
@@ -34,12 +30,10 @@ pub(super) fn read(fields: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettin
             ("", None),
         ];
         restored.note_control_ways(network.as_deref().unwrap_or_default(), ways);
+        let numbers = ["control_weight", "begin_step_percent", "end_step_percent"];
         restored.add_control(RestoredControl {
-            network,
             image: named("image", "image_name"),
-            strength: control.number("control_weight").unwrap_or(1.0),
-            from: control.number("begin_step_percent").unwrap_or(0.0),
-            until: control.number("end_step_percent").unwrap_or(1.0),
+            ..RestoredControl::new(network, numbers.map(|name| control.number(name)))
         });
     }
     if fields.is_on("hrf_enabled") {

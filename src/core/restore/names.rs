@@ -113,11 +113,22 @@ pub(super) fn family(name: &str) -> Option<ModelFamily> {
 /// First of `total` steps in the simple schedule that the low-noise expert of a model of this name runs.
 pub(super) fn expert_step(model: &str, shift: f64, total: u32) -> Option<u32> {
     let experts = def_of(family(model)?).experts()?;
-    let boundary = (experts.boundary_of)(&plain(model))?;
+    first_low_step((experts.boundary_of)(&plain(model))?, shift, total)
+}
+
+/// First of `total` steps in the simple schedule at a noise level below `boundary`.
+pub(super) fn first_low_step(boundary: f64, shift: f64, total: u32) -> Option<u32> {
     (0..total).find(|step| {
         let time = 1.0 - f64::from(*step) / f64::from(total);
         shift * time / (1.0 + (shift - 1.0) * time) < boundary
     })
+}
+
+/// Shift by size as in diffusers' dynamic shifting, with four decimals: `least` and `most` are its logarithms at 256 and
+/// 4096 tokens of 16 × 16 pixels.
+pub(super) fn dynamic_shift(width: f64, height: f64, [least, most]: [f64; 2]) -> f64 {
+    let share = (width * height / 256.0 - 256.0) / (4096.0 - 256.0);
+    ((least + (most - least) * share).exp() * 1e4).round() / 1e4
 }
 
 /// Returns whether models of these names are the experts of one model for high and for low noise.

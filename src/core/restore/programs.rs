@@ -54,8 +54,7 @@ fn swarm(params: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettings {
     }
     // The hash of the model itself among all files that were used.
     let model = restored.model.clone().unwrap_or_default();
-    restored.model_hash = all.list("sui_models").iter().find_map(|file| {
-        let file = JsonFields::from_value(file)?;
+    restored.model_hash = all.objects("sui_models").find_map(|file| {
         let name = file.name("name")?;
         let is_model = stem(file_name(&name)) == stem(&model);
         is_model.then(|| file.name("hash")).flatten()
@@ -67,16 +66,12 @@ fn swarm(params: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettings {
         restored.add_second_pass(Some(scale), strength, "refiner", &steps.unwrap_or_default());
     }
     for start in ["controlnet", "controlnettwo", "controlnetthree"] {
-        let number = |name: &str| params.number(&format!("{start}{name}"));
+        let numbers = ["strength", "start", "end"];
+        let numbers = numbers.map(|name| params.number(&format!("{start}{name}")));
         let network = params.name(&format!("{start}model"));
         if let Some(network) = network.filter(|network| !names::is_automatic(network)) {
-            restored.add_control(RestoredControl {
-                network: Some(file_name(&network).to_owned()),
-                image: None,
-                strength: number("strength").unwrap_or(1.0),
-                from: number("start").unwrap_or(0.0),
-                until: number("end").unwrap_or(1.0),
-            });
+            let network = Some(file_name(&network).to_owned());
+            restored.add_control(RestoredControl::new(network, numbers));
         }
     }
     // The expert for low noise takes over as a refiner (StepSwap) or as the swap model of videos.
@@ -373,8 +368,7 @@ fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
         take_loras(loras, &mut restored);
     }
     if restored.model_2.is_some() {
-        let all = fields.list("lora").iter().chain(all.list("loras"));
-        for lora in all.filter_map(JsonFields::from_value) {
+        for lora in fields.objects("lora").chain(all.objects("loras")) {
             let (name, mode) = (lora.name("file, model"), lora.name("mode"));
             let known = restored
                 .loras
@@ -407,18 +401,9 @@ fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
             (restored.width, restored.height) = first.unzip();
         }
     }
-    for control in all
-        .list("controls")
-        .iter()
-        .filter_map(JsonFields::from_value)
-    {
-        restored.add_control(RestoredControl {
-            network: control.name("file"),
-            image: None,
-            strength: control.number("weight").unwrap_or(1.0),
-            from: control.number("guidanceStart").unwrap_or(0.0),
-            until: control.number("guidanceEnd").unwrap_or(1.0),
-        });
+    for control in all.objects("controls") {
+        let numbers = ["weight", "guidanceStart", "guidanceEnd"].map(|name| control.number(name));
+        restored.add_control(RestoredControl::new(control.name("file"), numbers));
     }
     let is_usual = |name: &str, value: &str| {
         let value: f64 = value.parse().unwrap_or(f64::NAN);
@@ -438,9 +423,8 @@ pub(super) fn take_characters(restored: &mut ForeignSettings, fields: JsonFields
         let Some(caption) = fields.object(member).and_then(|it| it.object("caption")) else {
             continue;
         };
-        let characters = caption.list("char_captions").iter();
-        let characters =
-            characters.filter_map(|it| JsonFields::from_value(it)?.name("char_caption"));
+        let characters = caption.objects("char_captions");
+        let characters = characters.filter_map(|it| it.name("char_caption"));
         let characters: Vec<String> = characters.collect();
         let prompt = if is_negative {
             fields.text("uc").or_else(|| caption.text("base_caption"))

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{NodeOutput, WorkflowWriter, slot};
 use crate::files::has_ending;
-use crate::restore::names::stem;
+use crate::restore::names::{dynamic_shift, stem};
 
 /// Folders below which `ComfyUI` names files.
 const FOLDERS: &str = "checkpoints clip clip_vision diffusion_models loras text_encoders unet vae";
@@ -141,9 +141,7 @@ impl WorkflowWriter<'_> {
             (inputs["base_shift"], inputs["max_shift"]) = (json!(base), json!(most));
             (inputs["width"], inputs["height"]) = (json!(width), json!(height));
         } else {
-            let tokens = f64::from(width) * f64::from(height) / 256.0;
-            let log = base + (most - base) * (tokens - 256.0) / (4096.0 - 256.0);
-            let by_size = (log.exp() * 1e4).round() / 1e4;
+            let by_size = dynamic_shift(width.into(), height.into(), [base, most]);
             inputs["shift"] = json!(fixed.unwrap_or(by_size));
         }
         self.node(self.comfy.shift, inputs)

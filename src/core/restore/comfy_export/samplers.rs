@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::{NodeOutput, WorkflowWriter, slot};
-use crate::restore::names::{to_comfy_sampler, to_comfy_schedule};
+use crate::restore::names::{first_low_step, to_comfy_sampler, to_comfy_schedule};
 
 impl WorkflowWriter<'_> {
     /// Samples the steps that a denoising strength leaves, and decodes the result.
@@ -57,11 +57,7 @@ impl WorkflowWriter<'_> {
         let shift = sampling.shift.or(own).unwrap_or(1.0);
         let boundary = self.files.boundary_ratio.unwrap_or_default();
         let total = sampling.num_steps;
-        let is_low = |step: &u32| {
-            let time = 1.0 - f64::from(*step) / f64::from(total);
-            shift * time / (1.0 + (shift - 1.0) * time) < boundary
-        };
-        (0..total).find(is_low).unwrap_or(total)
+        first_low_step(boundary, shift, total).unwrap_or(total)
     }
 
     /// Inputs that both of `ComfyUI`'s own samplers have.

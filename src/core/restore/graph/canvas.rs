@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::broadcasts::{BroadcastLinks, is_broadcaster};
 use super::group_nodes;
 use super::nodes::{ComfyGraph, ComfyNode, Id, MAX_NODES, NodeInput, NodeLink, NodeSlot, id_of};
+use super::tables::BROADCASTERS;
 use super::widgets;
 use crate::restore::fields::JsonFields;
 
@@ -24,22 +24,14 @@ pub(super) fn of(value: &Value) -> Option<&Map<String, Value>> {
     has_nodes.then_some(object)
 }
 
-/// Definitions of the subgraphs of a canvas.
-pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value>> {
-    let definitions = object.get("definitions").and_then(JsonFields::from_value);
-    let list = definitions.map_or(&[][..], |it| it.list("subgraphs"));
-    let list = list.iter().take(MAX_NODES);
-    list.filter_map(Value::as_object).collect()
-}
-
 /// Reads a canvas: the nodes of a subgraph get ids such as `20:3`, as in the other form.
 pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
     let expanded = group_nodes::as_subgraphs(object);
     let object = expanded.as_ref().unwrap_or(object);
-    let inner = definitions(object).into_iter().filter_map(|inner| {
-        let inner = JsonFields::new(inner);
-        Some((inner.text("id")?, CanvasGraph::new(inner)))
-    });
+    let canvas = JsonFields::new(object);
+    let definitions = canvas.object("definitions").into_iter();
+    let inner = definitions.flat_map(|it| it.objects("subgraphs"));
+    let inner = inner.filter_map(|inner| Some((inner.text("id")?, CanvasGraph::new(inner))));
     let mut reader = CanvasReader {
         graph: ComfyGraph {
             is_drawn: true,
@@ -48,7 +40,7 @@ pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
         left: MAX_NODES,
         subgraphs: inner.collect(),
     };
-    reader.add(&CanvasGraph::new(JsonFields::new(object)), "", &[], 0);
+    reader.add(&CanvasGraph::new(canvas), "", &[], 0);
     reader.graph
 }
 
@@ -56,7 +48,9 @@ pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
 struct CanvasGraph<'a> {
     nodes: Vec<JsonFields<'a>>,
     links: BTreeMap<Id, NodeLink>,
-    broadcasts: BroadcastLinks,
+    /// Links that "Anything Everywhere" nodes make, by node and number of the input; `None` where the canvas does not
+    /// list them.
+    broadcasts: Option<BTreeMap<(Id, u64), NodeLink>>,
     /// Links into the outputs of a subgraph, by slot.
     outputs: BTreeMap<u64, NodeLink>,
     /// Names of a subgraph's inputs, in order of their slots.
@@ -90,23 +84,21 @@ impl<'a> CanvasGraph<'a> {
             }
             links.insert(id, found);
         }
-        let nodes = object
-            .list("nodes")
-            .iter()
-            .filter_map(JsonFields::from_value);
-        let nodes: Vec<_> = nodes.collect();
-        let inputs = nodes.iter().flat_map(|node| objects(*node, "inputs"));
+        let nodes: Vec<_> = object.objects("nodes").collect();
+        let inputs = nodes.iter().flat_map(|node| node.objects("inputs"));
         let widgets = inputs.filter(|input| input.object("widget").is_some());
         let widgets = widgets.filter_map(|input| links.get(&id_of(input.get("link")?)?));
         let widgets = widgets.filter(|link| link.from == INPUTS_ID);
         let widget_slots: BTreeSet<u64> = widgets.map(|link| link.slot).collect();
-        let names = objects(object, "inputs").map(|slot| slot.text("name").unwrap_or_default());
+        let names = object
+            .objects("inputs")
+            .map(|slot| slot.text("name").unwrap_or_default());
         let input_names: Vec<String> = names.collect();
         let widgets = (0..).zip(&input_names);
         let widgets = widgets.filter(|(slot, _)| widget_slots.contains(slot));
         Self {
             widget_names: widgets.map(|(_, name)| name.clone()).collect(),
-            broadcasts: BroadcastLinks::new(object, &nodes, &links),
+            broadcasts: broadcasts_of(object),
             nodes,
             links,
             outputs,
@@ -115,10 +107,19 @@ impl<'a> CanvasGraph<'a> {
     }
 }
 
-/// Objects in a list.
-fn objects<'a>(object: JsonFields<'a>, name: &str) -> impl Iterator<Item = JsonFields<'a>> {
-    let list = object.list(name).iter().take(MAX_NODES);
-    list.filter_map(JsonFields::from_value)
+fn broadcasts_of(canvas: JsonFields<'_>) -> Option<BTreeMap<(Id, u64), NodeLink>> {
+    let extra = canvas.object("extra").filter(|it| it.has("ue_links"))?;
+    let links = extra.objects("ue_links").filter_map(|link| {
+        let slot = |name| link.get(name)?.as_u64();
+        let to = (id_of(link.get("downstream")?)?, slot("downstream_slot")?);
+        let found = NodeLink {
+            from: id_of(link.get("upstream")?)?,
+            slot: slot("upstream_slot")?,
+            kind: link.text("type").unwrap_or_default(),
+        };
+        Some((to, found))
+    });
+    Some(links.collect())
 }
 
 struct CanvasReader<'a> {
@@ -171,34 +172,41 @@ impl CanvasReader<'_> {
         prefix: &str,
         outer: &[Option<NodeInput>],
     ) -> Option<ComfyNode> {
-        let is_muted = node.number("mode") == Some(2.0);
-        if is_muted || (is_broadcaster(node) && drawing.broadcasts.reads(node)) {
-            return None;
-        }
         let id = id_of(node.get("id")?)?;
         let class = node.text("type")?;
+        let found = ComfyNode::new(format!("{prefix}{id}"), class.clone());
+        // The list does not have the links of nodes for a global seed or sampler.
+        let is_listed = drawing.broadcasts.is_some() && !class.contains("Global");
+        if node.number("mode") == Some(2.0) || (is_listed && found.is_called(BROADCASTERS)) {
+            return None;
+        }
         let subgraph = self.subgraphs.get(&class);
         let widgets = subgraph.map_or(&[][..], |subgraph| &subgraph.widget_names);
         let mut inputs = widgets::values(&class, node, widgets);
-        let broadcasts = &drawing.broadcasts;
         // Place and type of each linked input.
         let mut linked = Vec::new();
-        for (place, input) in (0..).zip(objects(node, "inputs")) {
+        for (place, input) in (0..).zip(node.objects("inputs")) {
             let link = match input.get("link").and_then(id_of) {
-                Some(link) => drawing.links.get(&link).cloned(),
-                None if is_broadcaster(node) => None,
-                None => broadcasts.find(&id, place, input),
+                Some(link) => drawing.links.get(&link),
+                None => drawing
+                    .broadcasts
+                    .as_ref()
+                    .and_then(|listed| listed.get(&(id.clone(), place))),
             };
             let Some((link, name)) = link.zip(input.text("name")) else {
                 continue;
             };
-            if let Some(source) = input_of(&link, prefix, outer) {
+            if let Some(source) = input_of(link, prefix, outer) {
                 let kind = input.text("type").filter(|kind| kind != "*");
-                linked.push((place, kind.unwrap_or(link.kind), source.clone()));
+                linked.push((
+                    place,
+                    kind.unwrap_or_else(|| link.kind.clone()),
+                    source.clone(),
+                ));
                 inputs.insert(name, source);
             }
         }
-        let outputs = objects(node, "outputs").map(|slot| NodeSlot {
+        let outputs = node.objects("outputs").map(|slot| NodeSlot {
             name: slot.text("name").unwrap_or_default(),
             kind: slot.text("type").unwrap_or_default(),
         });
@@ -217,7 +225,7 @@ impl CanvasReader<'_> {
             routes: routes.collect(),
             outputs,
             is_bypassed,
-            ..ComfyNode::new(format!("{prefix}{id}"), class)
+            ..found
         })
     }
 }

@@ -14,11 +14,6 @@ const HANDED_ON: [&str; 7] = [
     "pixels", "image", "samples", "latent", "video", "audio", "mask",
 ];
 
-/// Name of a file that a node loads, without a folder such as ` [input]`.
-fn shown_file(file: &str) -> String {
-    short(file_name(file.split(" [").next().unwrap_or_default()))
-}
-
 impl<'g> NodeRef<'g> {
     /// Input with the file of a node that loads an image, a video or the like.
     pub fn file_input(self) -> Option<&'static str> {
@@ -34,9 +29,10 @@ impl<'g> NodeRef<'g> {
         })
     }
 
-    /// File in one of the node's inputs.
+    /// File in one of the node's inputs, without a folder such as ` [input]`.
     pub fn file(self, names: &str) -> Option<String> {
-        Some(shown_file(&self.name(names)?))
+        let file = self.name(names)?;
+        Some(short(file_name(file.split(" [").next()?)))
     }
 
     /// File of an image or video that a node gives, scaled or in latents.
@@ -104,12 +100,11 @@ pub(super) fn read_controls(graph: &ComfyGraph, restored: &mut ForeignSettings) 
                 let mut loaders = loader.chain(|loader| loader.linked("control_net"));
                 loaders.find_map(|loader| loader.name("control_net_name, name, model_name"))
             });
+        let network = network.map(|name| short(file_name(&name)));
+        let numbers = ["strength", "start_percent", "end_percent"];
         restored.add_control(RestoredControl {
-            network: network.map(|name| short(file_name(&name))),
             image: node.linked("image").and_then(NodeRef::file_before),
-            strength: node.number("strength").unwrap_or(1.0),
-            from: node.number("start_percent").unwrap_or(0.0),
-            until: node.number("end_percent").unwrap_or(1.0),
+            ..RestoredControl::new(network, numbers.map(|name| node.number(name)))
         });
     }
 }

@@ -1,111 +1,66 @@
 //! Expressions of maths nodes: Python's operators and a few functions over the node's inputs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use minijinja::Environment;
+use minijinja::value::Rest;
+
 /// Letters of an expression.
 const MAX_LETTERS: usize = 500;
-/// Brackets and signs within each other.
-const MAX_DEPTH: u32 = 40;
+
+/// Function of one number.
+type MathsFunction = fn(f64) -> f64;
+const FUNCTIONS: [(&str, MathsFunction); 7] = [
+    ("int", f64::trunc),
+    ("float", |it| it),
+    ("round", f64::round_ties_even),
+    ("floor", f64::floor),
+    ("ceil", f64::ceil),
+    ("abs", f64::abs),
+    ("sqrt", f64::sqrt),
+];
 
 /// Result of an expression; `None` for what is not understood, and for what is not finite. `variable` gives the value of a
 /// name.
 pub(super) fn compute(text: &str, variable: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-    let mut expression = MathsExpression {
-        rest: Some(text).filter(|text| text.len() <= MAX_LETTERS)?,
-        variable,
-        depth: 0,
+    if text.len() > MAX_LETTERS || has_other_order(text) {
+        return None;
+    }
+    let fold = |first: f64, join: fn(f64, f64) -> f64| {
+        move |numbers: Rest<f64>| numbers.iter().copied().fold(first, join)
     };
-    let result = expression.sum()?;
-    (expression.rest.trim().is_empty() && result.is_finite()).then_some(result)
+    let mut environment = Environment::empty();
+    environment.add_function("min", fold(f64::INFINITY, f64::min));
+    environment.add_function("max", fold(f64::NEG_INFINITY, f64::max));
+    for (name, function) in FUNCTIONS {
+        environment.add_function(name, function);
+    }
+    let expression = environment.compile_expression(text.trim()).ok()?;
+    // In their order, so that the first one that cannot be read ends it.
+    let names: BTreeSet<String> = expression.undeclared_variables(false).into_iter().collect();
+    let is_function = |name: &str| environment.globals().any(|(known, _)| known == name);
+    let names = names.into_iter().filter(|name| !is_function(name));
+    let values = names.map(|name| variable(&name).map(|value| (name, value)));
+    let values: Option<BTreeMap<String, f64>> = values.collect();
+    let result = f64::try_from(expression.eval(values?).ok()?).ok()?;
+    result.is_finite().then_some(result)
 }
 
-struct MathsExpression<'t, F> {
-    rest: &'t str,
-    variable: F,
-    depth: u32,
-}
-
-impl<F: Fn(&str) -> Option<f64>> MathsExpression<'_, F> {
-    /// Takes the first of these signs with which the rest begins.
-    fn take(&mut self, signs: &[&'static str]) -> Option<&'static str> {
-        self.rest = self.rest.trim_start();
-        let mut signs = signs.iter().copied();
-        let sign = signs.find(|sign| self.rest.starts_with(sign))?;
-        // `*` is no half of `**`.
-        if sign == "*" && self.rest.starts_with("**") {
-            return None;
-        }
-        self.rest = &self.rest[sign.len()..];
-        Some(sign)
-    }
-
-    fn sum(&mut self) -> Option<f64> {
-        self.depth += 1;
-        let mut sum = self.product().filter(|_| self.depth < MAX_DEPTH)?;
-        while let Some(sign) = self.take(&["+", "-"]) {
-            let next = self.product()?;
-            sum += if sign == "+" { next } else { -next };
-        }
-        self.depth -= 1;
-        Some(sum)
-    }
-
-    fn product(&mut self) -> Option<f64> {
-        let mut product = self.power()?;
-        while let Some(sign) = self.take(&["//", "/", "%", "*"]) {
-            let next = self.power()?;
-            product = match sign {
-                "//" => (product / next).floor(),
-                "/" => product / next,
-                "%" => product - next * (product / next).floor(),
-                _ => product * next,
-            };
-        }
-        Some(product)
-    }
-
-    fn power(&mut self) -> Option<f64> {
-        if self.take(&["-"]).is_some() {
-            self.depth += 1;
-            let power = self.power().filter(|_| self.depth < MAX_DEPTH);
-            return power.map(|it| -it);
-        }
-        let base = self.term()?;
-        match self.take(&["**"]) {
-            Some(_) => self.power().map(|power| base.powf(power)),
-            None => Some(base),
-        }
-    }
-
-    fn term(&mut self) -> Option<f64> {
-        if self.take(&["("]).is_some() {
-            let inner = self.sum()?;
-            return self.take(&[")"]).map(|_| inner);
-        }
-        let is_of_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '.');
-        let end = self.rest.find(|it: char| !is_of_word(it));
-        let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-        self.rest = rest;
-        if word.starts_with(|it: char| it.is_ascii_digit() || it == '.') {
-            return word.parse().ok();
-        }
-        if self.take(&["("]).is_none() {
-            return (self.variable)(word);
-        }
-        let mut inputs = vec![self.sum()?];
-        while self.take(&[","]).is_some() {
-            inputs.push(self.sum()?);
-        }
-        self.take(&[")"])?;
-        Some(match (word, &inputs[..]) {
-            ("min", _) => inputs.into_iter().fold(f64::INFINITY, f64::min),
-            ("max", _) => inputs.into_iter().fold(f64::NEG_INFINITY, f64::max),
-            ("int", [it]) => it.trunc(),
-            ("float", [it]) => *it,
-            ("round", [it]) => it.round_ties_even(),
-            ("floor", [it]) => it.floor(),
-            ("ceil", [it]) => it.ceil(),
-            ("abs", [it]) => it.abs(),
-            ("sqrt", [it]) => it.sqrt(),
-            _ => return None,
-        })
-    }
+/// Returns whether Python computes powers in another order than the crate, as in `a ** b ** c` and `-a ** b`.
+fn has_other_order(text: &str) -> bool {
+    let powers: Vec<&str> = text.split("**").collect();
+    let is_sign = |(at, _): (usize, &str)| {
+        let before = text[..at].trim_end();
+        before.is_empty() || before.ends_with(['(', ',', '+', '-', '*', '/', '%'])
+    };
+    // A number with an operator after it is a whole exponent.
+    let is_chained = |power: &&str| {
+        let power = power.trim();
+        let rest = power.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
+        rest.is_empty() || rest.len() == power.len()
+    };
+    let [_, between @ .., _] = &powers[..] else {
+        return false;
+    };
+    text.match_indices('-').any(is_sign) || between.iter().any(is_chained)
 }

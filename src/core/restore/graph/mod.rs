@@ -12,7 +12,6 @@
 //! Nodes are known by words in their class and by the names of their inputs, whatever pack they are of: [`tables`]. Files
 //! are untrusted: nodes, depth and steps are bounded.
 
-mod broadcasts;
 mod canvas;
 mod conditioning;
 mod flat;
@@ -34,14 +33,11 @@ mod unused;
 mod values;
 mod widgets;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::fields;
 use super::settings::ForeignSettings;
 use nodes::ComfyGraph;
-
-/// Subgraphs outside the canvas, each of which is read with another budget.
-const MAX_LONE_SUBGRAPHS: usize = 16;
 
 /// Returns whether a JSON value is a graph in either form.
 pub(super) fn is_graph(value: &Value) -> bool {
@@ -80,16 +76,13 @@ pub(super) fn unread_maker(values: &[&Value]) -> Option<String> {
     graphs.find_map(|graph| Some(results::unread_maker(&graph)?.to_string()))
 }
 
-/// Graphs in the JSON texts of one file, the one that says most first: what was run, the canvas, and subgraphs that the
-/// canvas does not place.
+/// Graphs in the JSON texts of one file, the one that says most first: what was run, and the canvas.
 fn graphs_of(values: &[&Value]) -> impl Iterator<Item = ComfyGraph> {
-    let drawn = values.iter().find_map(|value| canvas::of(value));
-    let canvas = drawn.map(canvas::read);
+    let canvas = values.iter().find_map(|value| canvas::of(value));
+    let canvas = canvas.map(canvas::read);
     let mut others = values.iter().filter(|value| canvas::of(value).is_none());
     let run = others.find_map(|value| run_form::of(value));
     let run = run.map(|run| run_form::read(run, canvas.as_ref()));
-    let lone: Vec<&Map<String, Value>> = drawn.map_or_else(Vec::new, canvas::definitions);
-    let lone = lone.into_iter().take(MAX_LONE_SUBGRAPHS).map(canvas::read);
-    let graphs = run.into_iter().chain(canvas).chain(lone);
+    let graphs = run.into_iter().chain(canvas);
     graphs.map(ComfyGraph::flattened)
 }

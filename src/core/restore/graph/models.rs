@@ -5,7 +5,7 @@ use super::loras::NodeLoras;
 use super::nodes::{InputSource, NodeRef, has_word};
 use super::tables::MODEL_NAMES;
 use super::values::number_or_note;
-use crate::restore::names::file_name;
+use crate::restore::names::{dynamic_shift, file_name};
 use crate::restore::{ForeignSettings, short};
 
 /// Reads the model; of samplers with two experts both, with a guidance for each.
@@ -18,11 +18,15 @@ pub(super) fn read_models(sampler: NodeRef<'_>, restored: &mut ForeignSettings) 
     let Some((high, low)) = model("high").zip(model("low")) else {
         return read_model(sampler, model_of(sampler), restored);
     };
-    let cfg = |expert| of_expert("cfg", expert).and_then(|name| sampler.number(name));
-    restored.cfg_scale = cfg("high").or(restored.cfg_scale);
+    let mut cfg = |expert| {
+        let name = of_expert("cfg", expert)?;
+        number_or_note(&[sampler], name, "guidance", restored)
+    };
+    let (cfg_high, cfg_low) = (cfg("high"), cfg("low"));
+    restored.cfg_scale = cfg_high.or(restored.cfg_scale);
     read_model(sampler, Some(high), restored);
     let mut second = ForeignSettings {
-        cfg_scale: cfg("low").or(restored.cfg_scale),
+        cfg_scale: cfg_low.or(restored.cfg_scale),
         ..ForeignSettings::default()
     };
     read_model(sampler, Some(low), &mut second);
@@ -97,8 +101,7 @@ fn read_model<'g>(
     }
 }
 
-/// Shift of a node that makes it from the size, as in diffusers' dynamic shifting: linear in the logarithm, from 256
-/// tokens of 16 × 16 pixels to 4096.
+/// Shift of a node that makes it from the size.
 fn shift_by_size(node: NodeRef<'_>, restored: &mut ForeignSettings) -> Option<f64> {
     let size = ["width", "height"].map(|name| node.count(name));
     let names = ["width", "height", "base_shift", "max_shift"];
@@ -109,9 +112,7 @@ fn shift_by_size(node: NodeRef<'_>, restored: &mut ForeignSettings) -> Option<f6
         // Models with an embedded guidance do it themselves.
         return None;
     }
-    let share = (width * height / 256.0 - 256.0) / (4096.0 - 256.0);
-    let shift = (least + (most - least) * share).exp();
-    Some((shift * 1e4).round() / 1e4).filter(|shift| shift.is_finite())
+    Some(dynamic_shift(width, height, [least, most])).filter(|shift| shift.is_finite())
 }
 
 /// Name of a transformer's file in a loader whose inputs have other names.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::link_kind::LinkKind;
 use super::tables::{BROADCASTERS, BUNDLES, SWITCHES};
-use crate::restore::names::short;
+use crate::restore::names::{plain, short};
 
 /// Nodes of one graph, those of its subgraphs included.
 pub(super) const MAX_NODES: usize = 20_000;
@@ -110,9 +110,10 @@ impl ComfyGraph {
         Some(NodeRef { graph: self, node })
     }
 
-    /// Nodes that give unlinked inputs what they need, by rules that are not read.
+    /// Nodes that give unlinked inputs what they need, by rules that are not read. In the run form their links are there.
     pub fn broadcasters(&self) -> impl Iterator<Item = NodeRef<'_>> {
-        self.refs().filter(|node| node.is_called(BROADCASTERS))
+        let is_rule = |node: &NodeRef<'_>| self.is_drawn && node.is_called(BROADCASTERS);
+        self.refs().filter(is_rule)
     }
 
     /// Forgets what was read, and sets the steps of all that is read from now on.
@@ -145,10 +146,9 @@ impl ComfyGraph {
 
 impl ComfyNode {
     pub fn new(id: Id, class: String) -> Self {
-        let letters = class.chars().filter(char::is_ascii_alphanumeric);
         Self {
             id,
-            plain_class: letters.map(|it| it.to_ascii_lowercase()).collect(),
+            plain_class: plain(&class),
             class,
             ..Self::default()
         }

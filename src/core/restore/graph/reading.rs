@@ -129,9 +129,6 @@ fn read_first(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
     read_sampler(sampler, restored);
     let is_detailer = sampler.is_called(DETAILERS) && takes_image(sampler);
     if !is_detailer && !restores_image(sampler) {
-        if let Some(script) = sampler.linked("script") {
-            read_script(script, restored);
-        }
         return;
     }
     (restored.width, restored.height, restored.unread_size) = (None, None, None);
@@ -143,19 +140,6 @@ fn read_first(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
     restored.note_input(format!(
         "A finished image was upscaled or detailed by {sampler}, in parts or at another size: here the image that you add is denoised as a whole. Draw a mask to change a part alone"
     ));
-}
-
-/// Reads a node with which a sampler of a loader pack runs again.
-fn read_script(script: NodeRef<'_>, restored: &mut ForeignSettings) {
-    let scale = script.number("upscale_by");
-    if let (Some(_), Some(strength)) = (scale, script.number("denoise")) {
-        script.use_all();
-        let all = |steps: u32| Some((f64::from(steps) / strength) as u32);
-        let steps = script.count("hires_steps");
-        let steps = steps.filter(|steps| all(*steps) != restored.num_steps);
-        let steps = steps.map_or_else(String::new, |steps| format!("{steps} steps"));
-        restored.add_second_pass(scale, strength, &script.to_string(), &steps);
-    }
 }
 
 fn read_sampler(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {

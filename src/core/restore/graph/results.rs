@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::link_kind::LinkKind;
 use super::nodes::{ComfyGraph, NodeRef};
 use super::passes::{MAX_PASSES, continues, takes_image};
-use super::tables::{CHAINED_SAMPLERS, LATENTS, PREVIEWS, SAVERS};
+use super::tables::{CHAINED_SAMPLERS, LATENTS, PREVIEWS, SAVERS, SIGMA_FLIPPERS};
 use super::unused::is_idle;
 
 /// Nodes that save a result, of which more are not looked at.
@@ -151,9 +151,12 @@ pub(super) fn is_sampler(node: NodeRef<'_>) -> bool {
     let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
     let has_linked_steps = node.is_called("sampler") && node.link("scheduler").is_some();
     let has_noise = node.has("seed, noise_seed, noise, main_seed");
+    let is_inversion = node
+        .linked("sigmas")
+        .is_some_and(|it| it.is_called(SIGMA_FLIPPERS));
     (has_noise && (node.has("steps, sigmas") || has_linked_steps)
         || node.is_called(CHAINED_SAMPLERS))
-        && !(hands_on || node.has("base_ctx"))
+        && !(hands_on || is_inversion || node.has("base_ctx"))
 }
 
 /// The `most` nearest samplers against the links of images and latents, not those before others, each with the nodes

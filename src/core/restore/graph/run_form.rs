@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::nodes::{ComfyGraph, ComfyNode, MAX_NODES, NodeInput, NodeLink, has_word, id_of};
-use super::tables::{BROADCASTERS, DISPLAYS};
+use super::nodes::{ComfyGraph, ComfyNode, MAX_NODES, NodeInput, NodeLink, id_of};
+use super::tables::DISPLAYS;
 use crate::restore::fields::JsonFields;
 
 /// The graph to run that a value is.
@@ -45,33 +45,21 @@ fn node_of(object: &Map<String, Value>, id: &str, value: &Value) -> Option<Comfy
     let inputs = node.object("inputs")?.0.iter().map(|(name, value)| {
         let link = value.as_array().filter(|pair| pair.len() == 2);
         let link = link.and_then(|pair| Some((id_of(&pair[0])?, pair[1].as_u64()?)));
-        let input = match link.and_then(|(from, slot)| Some((object.get(&from)?, from, slot))) {
-            Some((node, from, slot)) => match broadcast_seed(node) {
-                Some(seed) => NodeInput::Value(seed.clone()),
-                None => NodeInput::Link(NodeLink {
-                    from,
-                    slot,
-                    kind: String::new(),
-                }),
-            },
+        let link = link.filter(|(from, _)| object.contains_key(from));
+        let input = match link {
+            Some((from, slot)) => NodeInput::Link(NodeLink {
+                from,
+                slot,
+                kind: String::new(),
+            }),
             None => NodeInput::Value(value.clone()),
         };
         (name.clone(), input)
     });
     let title = node.object("_meta").and_then(|it| it.text("title"));
-    let node = ComfyNode {
+    Some(ComfyNode {
         title: title.unwrap_or_default(),
         inputs: inputs.collect(),
         ..ComfyNode::new(id.to_owned(), node.text("class_type")?)
-    };
-    // The links that broadcasters replace are there.
-    Some(node).filter(|node| !node.is_called(BROADCASTERS))
-}
-
-/// Seed of a node that gives it to others: the links to it are as good as the value.
-fn broadcast_seed(node: &Value) -> Option<&Value> {
-    let node = JsonFields::from_value(node)?;
-    let class = node.text("class_type")?.to_lowercase();
-    let seed = node.object("inputs")?.get("seed")?;
-    (has_word(&class, BROADCASTERS) && seed.is_number()).then_some(seed)
+    })
 }

@@ -23,6 +23,8 @@ pub(super) const BUNDLES: &str = "pipe context busnode";
 pub(super) const BROADCASTERS: &str = "everywhere globalseed globalsampler";
 /// Give the high half of sigmas at slot 0 and the low half at slot 1.
 pub(super) const SIGMA_SPLITTERS: &str = "splitsigmas";
+/// Turn a schedule round, so that a sampler makes noise of an image.
+pub(super) const SIGMA_FLIPPERS: &str = "flipsigmas";
 /// Schedulers of one schedule, without a name for it.
 pub(super) const OWN_SCHEDULERS: &str = "flux2scheduler ltxvscheduler";
 /// Let a prompt act on a part of the image or of the steps.
@@ -30,7 +32,7 @@ pub(super) const PROMPT_AREAS: &str = "setarea setmask timesteprange";
 /// Encode a prompt and load the LoRAs of its tags.
 pub(super) const TAG_ENCODERS: &str = "wildcardencode powerprompt";
 /// Show a text and hand it on.
-pub(super) const DISPLAYS: &str = "showtext showany display preview debug";
+pub(super) const DISPLAYS: &str = "showtext showany display preview debug textbox";
 /// Give a text that is computed by a network, drawn at random, taken from elsewhere, or made of another one.
 pub(super) const TEXT_GENERATORS: &str = "llm gpt ollama generat caption describe enhance translat random wildcard load style \
     upper lower case split append prepend slice substr truncat extract remove filter sort shuffle reverse regex schedul \

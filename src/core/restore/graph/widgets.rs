@@ -33,14 +33,9 @@ pub(super) fn values(
         return named.map(value).collect();
     }
     // Newer drawings name each widget among the inputs, linked or not.
-    let named: Vec<&str> = node
-        .list("inputs")
-        .iter()
-        .filter_map(|input| {
-            let widget = JsonFields::from_value(input)?.object("widget")?;
-            widget.get("name")?.as_str()
-        })
-        .collect();
+    let named = node.objects("inputs");
+    let named = named.filter_map(|input| input.object("widget")?.get("name")?.as_str());
+    let named: Vec<&str> = named.collect();
     let mut orders = ORDERS.lines().filter_map(|line| line.split_once(": "));
     let known = orders.find(|(classes, _)| classes.split(" / ").any(|known| known == class));
     let known: Vec<&str> = known.map_or(Vec::new(), |(_, names)| names.split(' ').collect());

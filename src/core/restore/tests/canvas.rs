@@ -163,7 +163,7 @@ fn a_get_node_gives_the_input_of_its_set_node() {
 #[test]
 fn broadcast_nodes_supply_unlinked_inputs_or_are_named_as_unread() {
     let input = |name: &str, kind: &str, link: Option<u32>| json!({"name": name, "type": kind, "link": link});
-    let drawing = |positive: &str, rules: &[&str], extra: Value| {
+    let drawing = |extra: Value| {
         let (mut nodes, mut links) = plain_nodes();
         nodes.retain(|node| node["id"] != 7);
         let sampler = [
@@ -183,8 +183,8 @@ fn broadcast_nodes_supply_unlinked_inputs_or_are_named_as_unread() {
         nodes.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));
         nodes.push(json!({"id": 40, "type": "Anything Everywhere", "inputs": [input("anything", "MODEL", Some(3))]}));
         nodes.push(
-            json!({"id": 41, "type": "Prompts Everywhere", "widgets_values": rules, "inputs": [
-            input(positive, "CONDITIONING", Some(20)), input("-ve", "CONDITIONING", Some(5))]}),
+            json!({"id": 41, "type": "Prompts Everywhere", "widgets_values": ["title"], "inputs": [
+            input("+ve", "CONDITIONING", Some(20)), input("-ve", "CONDITIONING", Some(5))]}),
         );
         links.extend([
             json!([20, 3, 0, 41, 0, "CONDITIONING"]),
@@ -193,14 +193,16 @@ fn broadcast_nodes_supply_unlinked_inputs_or_are_named_as_unread() {
         let text = json!({"nodes": nodes, "links": links, "extra": extra}).to_string();
         read_file("a.json", text.as_bytes()).unwrap()
     };
-    assert_barn(&drawing("+ve", &[], json!({})));
     let link = |slot: u32, from: Value| json!({"downstream": 7, "downstream_slot": slot, "upstream": from, "upstream_slot": 0});
     let listed = json!({"ue_links": [link(0, json!("1")), link(1, json!(3)), link(2, json!(8))]});
-    assert_barn(&drawing("anything", &["title"], listed));
-    let unread = drawing("+ve", &["title"], json!({}));
+    assert_barn(&drawing(listed));
+    let unread = drawing(json!({}));
     assert_fields!(unread, {
         "prompt": null,
-        "notes": ["The prompt could not be read: node 41 (Prompts Everywhere) makes it. Write the prompt yourself", "Node 41 (Prompts Everywhere) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings"]
+        "notes": ["The prompt could not be read: node 40 (Anything Everywhere) makes it. Write the prompt yourself",
+            "The model could not be read: node 40 (Anything Everywhere) loads it. Choose a model",
+            "Node 40 (Anything Everywhere) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings",
+            "Node 41 (Prompts Everywhere) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings"]
     });
 }
 

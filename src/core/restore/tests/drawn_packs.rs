@@ -8,7 +8,7 @@ use super::*;
 type DrawnNode<'a> = (i64, &'a str, &'a [(&'a str, i64)], &'a str);
 
 /// Loader and sampler with their rows, the inputs of the sampler, what is read, and a word of the notes.
-const PACKS: [[&str; 5]; 6] = [
+const PACKS: [[&str; 5]; 7] = [
     [
         r#"ClownModelLoader ["chroma.safetensors", "default", "t5.safetensors", ".none", ".none", ".none", "chroma", "ae.sft"]"#,
         r#"ClownsharKSampler_Beta [0.5, "exponential/res_2s", "bong_tangent", 30, -1, 1, 4, 3, "fixed", "standard", true]"#,
@@ -44,6 +44,14 @@ const PACKS: [[&str; 5]; 6] = [
         "model text_embeds samples image_embeds",
         r#"{"seed": 11, "num_steps": 30, "cfg_scale": 6.0, "shift": 5.0, "strength": 0.5}"#,
         "cows.mp4",
+    ],
+    [
+        r#"UNETLoader ["wan2.2_t2v_high_noise_14B.safetensors", "default"]"#,
+        r#"WanMoeKSampler [0.875, 23, "fixed", 20, 4, 3, "euler", "simple", 8, 1]"#,
+        "model_high_noise model_low_noise positive latent_image",
+        r#"{"seed": 23, "num_steps": 20, "cfg_scale": 4.0, "cfg_scale_2": 3.0, "sampler": "euler", "sigma_schedule": "simple",
+            "shift": 8.0}"#,
+        "",
     ],
     [
         r#"LoadFramePackModel ["FramePackI2V_HY_fp8_e4m3fn.safetensors", "bf16", "disabled", "offload_device", "sdpa"]"#,
@@ -86,7 +94,7 @@ fn values_in_a_row_of_other_packs_samplers_get_their_names() {
         let (class, row) = sampler.split_once(' ').unwrap();
         let (loader, loads) = loader.split_once(' ').unwrap();
         let from = |name: &str| match name {
-            "model" => 1,
+            "model" | "model_high_noise" | "model_low_noise" => 1,
             "samples" => 12,
             "latent_image" | "start_latent" | "image_embeds" => 6,
             _ => 3,

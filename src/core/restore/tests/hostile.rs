@@ -1,5 +1,7 @@
 //! Files that are made to harm, or broken.
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::*;
 
 #[test]
@@ -212,11 +214,13 @@ fn a_workflow_of_ten_megabytes_opens_in_time() {
     let text = json!({"nodes": nodes, "links": links}).to_string();
     assert!(text.len() > 9_000_000, "{}", text.len());
     let (_folder, path) = folder_of(&[("a.json", text.as_bytes())]);
-    let start = std::time::Instant::now();
+    // Of the processor, whatever else runs on it.
+    let seconds = || clock_gettime(ClockId::ThreadCPUTime).tv_sec;
+    let start = seconds();
     let outputs = read_outputs(&path).unwrap();
     assert!(!outputs.is_empty());
     // A second in a release, which is ten times as fast.
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    assert!(seconds() - start < 10);
 }
 
 #[test]

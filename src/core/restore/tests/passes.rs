@@ -122,6 +122,15 @@ fn a_sampler_of_two_experts_gives_both_models_and_guidances() {
         "cfg_scale": 3.5, "cfg_scale_2": 3.0, "shift": 8.0
     });
     assert_eq!(found.loras, [lora("fast.safetensors", 0.0, Some(0.5))]);
+    let found = read_with(
+        &json!({"20": node("CfgPlanner", json!({"plan": 3.5, "budget": 2.0})), "7":
+        node("WanMoeKSampler", json!({"seed": 1, "steps": 20, "cfg_high_noise": ["20", 0], "cfg_low_noise": 3.0,
+            "model_high_noise": ["1", 0], "model_low_noise": ["1", 0], "positive": ["3", 0], "latent_image": ["6", 0]}))}),
+    );
+    assert_note(
+        &found,
+        "The guidance could not be read: node 20 (CfgPlanner) makes it",
+    );
 }
 
 /// A sampler of the steps from `start` to `end` of 20.
@@ -214,6 +223,33 @@ fn steps_that_no_sampler_runs_are_named() {
         assert_eq!(high.strength, None, "{class}");
         assert_note(&high, "The last 5 of 20 steps were not run");
     }
+}
+
+#[test]
+fn a_sampler_that_turns_an_image_into_noise_is_named_and_is_no_pass() {
+    let sampler = |text: &str, guider: &str, sigmas: &str, latent: &str| {
+        let inputs = json!({"noise": ["24", 0], "guider": [guider, 0], "sampler": ["23", 0], "sigmas": [sigmas, 0],
+            "latent_image": [latent, 0]});
+        let guider = json!({"model": ["1", 0], "conditioning": [text, 0]});
+        (
+            node("SamplerCustomAdvanced", inputs),
+            node("BasicGuider", guider),
+        )
+    };
+    let (inverts, of_source) = sampler("3", "22", "26", "30");
+    let (edits, of_edit) = sampler("31", "25", "21", "20");
+    let found = read_with(&json!({
+        "7": edits, "20": inverts, "22": of_source, "25": of_edit, "31": encoder("a golden barn"),
+        "21": node("BasicScheduler", json!({"scheduler": "simple", "steps": 20, "denoise": 1.0, "model": ["1", 0]})),
+        "23": node("KSamplerSelect", json!({"sampler_name": "euler"})),
+        "24": node("DisableNoise", json!({})),
+        "26": node("FlipSigmas", json!({"sigmas": ["21", 0]})),
+        "29": node("LoadImage", json!({"image": "cat.png"})),
+        "30": node("VAEEncode", json!({"pixels": ["29", 0], "vae": ["9", 0]})),
+    }));
+    assert_fields!(found, {"prompt": "a golden barn", "num_steps": 20, "from_image": true});
+    assert_note(&found, "node 20 (SamplerCustomAdvanced)");
+    assert_note(&found, "Its start image, cat.png, is not in the file");
 }
 
 #[test]

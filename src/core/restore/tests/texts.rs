@@ -299,6 +299,18 @@ fn values_that_other_nodes_compute_are_named() {
 }
 
 #[test]
+fn text_that_a_box_shows_of_another_node_is_used_with_a_note() {
+    let words = node("TextGenerate", json!({"prompt": "a hut", "seed": 4}));
+    let shown = json!({"passthrough": ["20", 0], "text": "a wooden hut at dusk"});
+    let found = read_with(&json!({"20": words, "21": node("Textbox", shown), "3.text": ["21", 0]}));
+    assert_fields!(found, {"prompt": "a wooden hut at dusk"});
+    assert_note(
+        &found,
+        "The prompt was computed by other nodes: the text that node 21 (Textbox) shows is used",
+    );
+}
+
+#[test]
 fn prompt_editing_of_a1111_is_named_and_weights_in_brackets_are_not() {
     for (words, expected) in [
         ("a [red:blue:0.5] kite", Some("[red:blue:0.5]")),
