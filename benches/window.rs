@@ -105,7 +105,7 @@ fn main() {
         request.prompt = format!("wish {number}");
         bench.app().queue.waiting.push_back(job);
     }
-    bench.app().queue.panel.is_open = true;
+    bench.app().queue.is_open = true;
     bench.app().cx.push(AppCommand::Show(MainPage::Gallery));
     bench.until("all results are read", |bench| {
         let listing = bench.app().gallery.listing.as_ref();

@@ -285,7 +285,7 @@ pub(crate) fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns whether a file's name has one of these extensions, ignoring case.
-pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
+pub fn has_ending(path: &Path, endings: &[&str]) -> bool {
     path.extension()
         .is_some_and(|end| endings.iter().any(|known| end.eq_ignore_ascii_case(known)))
 }

@@ -13,7 +13,7 @@ use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings}
 use crate::download::ModelHub;
 use crate::window::commands::{AppCommand, QueueCommand};
 use crate::window::context::AppContext;
-use crate::window::create::choices::SHOWN;
+use crate::window::create::choices::SlotTarget;
 use crate::window::create::form::FormJobs;
 use crate::window::desktop::instance::FirstInstance;
 use crate::window::desktop::{DesktopLinks, DesktopState};
@@ -175,7 +175,7 @@ impl SafelightApp {
             masking: MaskPage::default(),
             palette: CommandPalette::new(state.recent_commands),
             desktop: DesktopState::open(startup.desktop, startup.instance, &cx),
-            queue: JobQueue::of_panel(state.queue),
+            queue: JobQueue::default(),
             inputs: InputSlots::default(),
             tabs: FormTabs::new(state.tabs),
             drops: DroppedFiles::new(drags),
@@ -194,7 +194,8 @@ impl SafelightApp {
         if startup.files.is_empty() && state.page != MainPage::Watch {
             app.show_page(state.page);
         }
-        drop_files(startup.files, SHOWN, &mut app.cx);
+        drop_files(startup.files, SlotTarget::shown(), &mut app.cx);
+        app.queue.is_open = state.is_queue_open;
         app.queue.load(&app.cx);
         app.queue.load_results(state.results, &app.cx);
         app.inputs.reopen_later(state.inputs);
@@ -215,7 +216,7 @@ impl SafelightApp {
     pub fn remembered(&self) -> SavedState {
         SavedState {
             form: self.own_form().clone(),
-            inputs: self.own_inputs().paths(),
+            inputs: self.own_inputs().saved(),
             tabs: self.tabs.saved(),
             results: self.queue.saved_results(),
             folds: self.cx.folds,
@@ -224,7 +225,7 @@ impl SafelightApp {
             recent_settings: self.settings.recent.clone(),
             recent_commands: self.palette.recent.clone(),
             page: self.cx.page.remembered(),
-            queue: self.queue.panel.clone(),
+            is_queue_open: self.queue.is_open,
             playback: self.watch.playback,
         }
     }
@@ -261,7 +262,7 @@ impl SafelightApp {
         self.remembering.write(self.remembered(), &self.cx);
         // Downloaded bytes are noted every few seconds, and kept.
         self.fetching.pause();
-        self.runtimes.stop();
+        self.runtimes.work.stop();
         self.gallery.finish(&self.queue, &mut self.cx);
     }
 }

@@ -120,36 +120,37 @@ impl BackgroundThreads {
         self.hold.clone()
     }
 
-    /// Runs file work after everything queued before; `None` if too much is queued already.
+    /// Runs file work after everything queued before. If too much is queued already, it is not done: the task is not
+    /// busy then.
     pub fn on_files<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<BackgroundTask<T>> {
-        self.hand_over(self.files.as_ref()?, work)
+    ) -> BackgroundTask<T> {
+        self.hand_over(self.files.as_ref(), work)
     }
 
-    /// Runs slow searches, so that no save waits for them.
+    /// Runs slow searches, so that no save waits for them; otherwise like [`Self::on_files`].
     pub fn search<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<BackgroundTask<T>> {
-        self.hand_over(&self.searches, work)
+    ) -> BackgroundTask<T> {
+        self.hand_over(Some(&self.searches), work)
     }
 
     fn hand_over<T: Send + 'static>(
         &self,
-        thread: &Sender<BackgroundWork>,
+        thread: Option<&Sender<BackgroundWork>>,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<BackgroundTask<T>> {
+    ) -> BackgroundTask<T> {
         let (postbox, pending) = BackgroundTask::new(&self.ctx);
         let work = Box::new(move || {
             postbox.post(work());
         });
-        let sent = thread.try_send(work);
-        if sent.is_err() {
+        if thread.is_none_or(|thread| thread.try_send(work).is_err()) {
             tracing::warn!("a file task was not taken");
+            return BackgroundTask::default();
         }
-        sent.ok().map(|()| pending)
+        pending
     }
 
     /// Runs a task and reports only its failure.
@@ -172,10 +173,15 @@ impl BackgroundThreads {
     }
 
     pub fn open_folder(&self, folder: PathBuf) {
-        self.attempt("open-folder", move || {
-            open_outside(&folder).map_err(|why| {
-                JobError::new(JobErrorKind::Disk, "no file manager could be opened")
-                    .advise(format!("The folder is {}", folder.display()))
+        self.open(folder, "no file manager could be opened", "The folder is");
+    }
+
+    /// Opens a file or folder in another program. Where there is none, an error says so, and `place` where it is.
+    pub fn open(&self, path: PathBuf, problem: &'static str, place: &'static str) {
+        self.attempt("open", move || {
+            open_outside(&path).map_err(|why| {
+                JobError::new(JobErrorKind::Disk, problem)
+                    .advise(format!("{place} {}", path.display()))
                     .detail(why)
             })
         });
@@ -288,9 +294,8 @@ mod tests {
     #[test]
     fn panicking_task_is_reported_and_the_next_task_still_runs() {
         let background = BackgroundThreads::start(&Context::default());
-        let panics: Option<BackgroundTask<u8>> = background.on_files(|| panic!("on purpose"));
-        let behind = background.on_files(|| 3);
-        let (mut panics, mut behind) = panics.zip(behind).expect("there is room");
+        let mut panics: BackgroundTask<u8> = background.on_files(|| panic!("on purpose"));
+        let mut behind = background.on_files(|| 3);
         let problem = background.problems.recv();
         assert!(
             problem.is_ok_and(|err| err.summary == "the last action on a file was not finished")

@@ -9,18 +9,15 @@ use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::{GalleryQuery, ResultMark};
-use safelight_core::job::{GenerateRequest, GridId, JobId, SourceVideo};
+use safelight_core::job::{GenerateRequest, JobId, SourceVideo};
 use safelight_core::media::{MaskBrush, MaskFilter, OutpaintRequest, RgbPixels, VideoFormat};
-use safelight_core::plan::PlanChange;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 
 use crate::window::create::choices::{
-    ContinuedResult, DropChoice, InputSlot, MaskOf, MoveTarget, MultiFilePrompt, PresetKey,
-    RemakeKind, SlotTarget, TrashRequest,
+    ContinuedResult, InputSlot, MaskOf, MoveTarget, MultiFilePrompt, PresetKey, RemakeKind,
+    SlotTarget, TrashRequest,
 };
-
-use crate::runtimes::RuntimeBuild;
 use crate::window::state::MainPage;
 use crate::window::viewer::zoom::ZoomLevel;
 
@@ -60,8 +57,6 @@ macro_rules! app_command {
             ClearForm,
             /// Unfolds the advanced settings of the form.
             ShowAdvanced,
-            DismissNotice(u64),
-            DismissNotices,
             $($part($command),)*
         }
 
@@ -83,11 +78,8 @@ app_command! {
     Presets(PresetsCommand),
     Prompt(PromptCommand),
     Restore(RestoreCommand),
-    Memory(MemoryCommand),
     Player(PlayerCommand),
     Gallery(GalleryCommand),
-    Doctor(DoctorCommand),
-    Runtime(RuntimeCommand),
     Settings(SettingsCommand),
     Desktop(DesktopCommand),
     Palette(PaletteCommand),
@@ -114,10 +106,7 @@ pub enum QueueCommand {
     /// Queues a copy directly after the job.
     Duplicate(JobId),
     Remove(JobId),
-    /// Removes all waiting jobs of a grid and cancels the one that runs.
-    CancelGrid(GridId),
     Restart(JobId),
-    ClearHeld,
     /// Take all jobs out that do not run.
     Clear,
     /// Pauses the running job, and starts no other.
@@ -125,7 +114,6 @@ pub enum QueueCommand {
     /// Pauses the running job; others start.
     PauseRunning,
     GoOn,
-    Take(DropChoice),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,13 +149,6 @@ pub enum FetchCommand {
     Offer(Box<CatalogEntry>),
     /// Another model was chosen.
     Leave,
-    Ask,
-    Begin,
-    Pause,
-    /// Id of a download that was paused or failed.
-    Resume(String),
-    /// Say nothing more of one that was paused or failed; what has come stays on the disk.
-    Forget(String),
 }
 
 #[derive(Clone, Debug)]
@@ -188,9 +169,6 @@ pub enum InputsCommand {
     Remove(InputSlot),
     RemoveOne(InputSlot, usize),
     MoveOne(InputSlot, usize, usize),
-    PickControlMask(usize),
-    /// Choose the ControlNet of a control image from a file.
-    PickControlNet(usize),
     RemoveControlMask(usize),
     LookForNetworks,
     Swap,
@@ -239,35 +217,18 @@ pub enum LorasCommand {
 pub enum PresetsCommand {
     Apply(PresetKey),
     Undo,
-    Save {
-        name: String,
-        has_prompt: bool,
-        has_loras: bool,
-    },
-    Rename {
-        from: String,
-        to: String,
-    },
-    Delete(String),
-    /// Read the file again: it may have been changed by hand.
-    Reload,
 }
 
 #[derive(Clone, Debug)]
 pub enum PromptCommand {
     Focus,
     Remember(PromptEntry),
-    UseExample(String),
-    Begin,
     Use(PromptEntry),
     Older,
     /// The prompt submitted after the one in the field, and finally the unsubmitted one.
     Newer,
     Forget(PromptEntry),
     Insert(String),
-    LookAtWildcards,
-    /// Like `LookAtWildcards`, unless they were just read.
-    GlanceAtWildcards,
     /// Shows the wildcard folder in the file manager; creates it if it is missing.
     OpenWildcardFolder,
 }
@@ -278,20 +239,10 @@ pub enum RestoreCommand {
     /// Offer what files say of how they were made; these were given for a place, or for none.
     LookAt(Vec<PathBuf>, bool),
     Pick,
-    /// Fills the form with one of the offered results of a workflow, counted from 0.
-    OpenOutput(usize),
-    /// Makes a job of each offered result.
-    QueueOutputs,
     /// Copies the workflow of `ComfyUI` for a result of Safelight.
     CopyWorkflow(PathBuf),
     /// Asks for a file and writes the text of the workflow for this result.
     SaveWorkflow(PathBuf, String),
-}
-
-#[derive(Clone, Debug)]
-pub enum MemoryCommand {
-    Apply(PlanChange),
-    Export(JobId),
 }
 
 #[derive(Clone, Debug)]
@@ -319,7 +270,6 @@ pub enum PlayerCommand {
     ResetTrim,
     /// Exports the trimmed frames next to the result, or for `None` to a file that a dialog asks for.
     Export(Option<VideoFormat>),
-    CancelExport,
     UseSettingsOf(JobId),
     Remake(JobId, RemakeKind),
     ContinueFrom(JobId),
@@ -356,42 +306,6 @@ pub enum GalleryCommand {
     Mark(Vec<PathBuf>, ResultMark, bool),
     Trash(Vec<TrashRequest>),
     OpenFolder(PathBuf),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuntimeTask {
-    Get {
-        build: Box<RuntimeBuild>,
-        has_gpu: bool,
-    },
-    Use(String),
-    /// Tests it without using it.
-    Check(String),
-    Remove(String),
-}
-
-impl RuntimeTask {
-    pub fn id(&self) -> &str {
-        match self {
-            Self::Get { build, .. } => &build.id,
-            Self::Use(id) | Self::Check(id) | Self::Remove(id) => id,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuntimeCommand {
-    /// Follows the advice: installs a runtime, or uses the one that is present.
-    Follow,
-    Install(Box<RuntimeBuild>),
-    Begin(RuntimeTask),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DoctorCommand {
-    Examine,
-    ClearMiopen,
-    MakeReport,
 }
 
 #[derive(Clone, Debug)]

@@ -185,11 +185,12 @@ impl AppContext {
         undone: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> BackgroundTask<T> {
-        self.background.on_files(work).unwrap_or_else(|| {
+        let task = self.background.on_files(work);
+        if !task.is_busy() {
             let err = JobError::new(JobErrorKind::Disk, format!("{undone}: files are busy"));
             self.notify(NoticeSeverity::Warning, err.advise("Try again in a moment"));
-            BackgroundTask::default()
-        })
+        }
+        task
     }
 
     pub(super) fn poll_thumbs(&mut self) {

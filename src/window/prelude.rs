@@ -12,6 +12,6 @@ pub use safelight_core::settings::{AppPaths, Settings};
 pub use crate::window::commands::*;
 pub use crate::window::context::AppContext;
 pub use crate::window::create::choices::{InputSlot, MaskOf, SlotTarget};
-pub use crate::window::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice, counted};
+pub use crate::window::notices::{NoticeCause, NoticeSeverity, UserNotice, counted};
 pub use crate::window::pending::{BackgroundTask, LongTask, TaskChannel};
 pub use crate::window::state::MainPage;

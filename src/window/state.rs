@@ -8,7 +8,7 @@ use safelight_core::media::RgbPixels;
 use serde::{Deserialize, Serialize};
 
 use crate::window::create::choices::{
-    GalleryLook, InputPaths, InputSlot, QueuePanel, RememberedModels, SavedTabs, StripResult,
+    GalleryLook, InputSlot, RememberedModels, SavedInput, SavedTabs, StripResult,
 };
 use crate::window::viewer::playhead::PlaybackOptions;
 
@@ -17,7 +17,7 @@ use crate::window::viewer::playhead::PlaybackOptions;
 #[serde(default)]
 pub struct SavedState {
     pub form: GenerateForm,
-    pub inputs: InputPaths,
+    pub inputs: Vec<SavedInput>,
     pub tabs: SavedTabs,
     /// The strip, oldest first.
     pub results: Vec<StripResult>,
@@ -29,7 +29,7 @@ pub struct SavedState {
     pub recent_commands: Vec<String>,
     /// Of those that the next run opens again.
     pub page: MainPage,
-    pub queue: QueuePanel,
+    pub is_queue_open: bool,
     pub playback: PlaybackOptions,
 }
 

@@ -56,7 +56,7 @@ impl StateWriter {
                 tracing::warn!("what the window remembers cannot be written ({err}): {place}");
             }
         });
-        if writing.is_some() {
+        if writing.is_busy() {
             *self = Self::new(state);
         } else {
             // The file thread is busy: not again in the next frame.

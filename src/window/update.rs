@@ -224,12 +224,7 @@ impl SafelightApp {
                     InputsCommand::TakeOver(_) => "use the settings of a result",
                     InputsCommand::RemoveControlMask(_) => "remove a mask",
                     InputsCommand::Swap | InputsCommand::MoveOne(..) => "move an image",
-                    _ => {
-                        if let Some(command) = self.drops.keep_early(command, &self.cx) {
-                            self.inputs.update(command, &mut self.cx);
-                        }
-                        return;
-                    }
+                    _ => return self.inputs.update(command, &mut self.cx),
                 };
                 self.change_form(name, |app| app.inputs.update(command, &mut app.cx));
             }
@@ -240,7 +235,7 @@ impl SafelightApp {
             AppCommand::Presets(command) => {
                 let name = match command {
                     PresetsCommand::Undo => "take back a preset",
-                    _ => "apply a preset",
+                    PresetsCommand::Apply(_) => "apply a preset",
                 };
                 let id = self.change_form(name, |app| {
                     app.presets.update(command, &app.inputs, &mut app.cx);
@@ -251,18 +246,12 @@ impl SafelightApp {
             }
             AppCommand::Prompt(command) => self.prompt.update(command, &mut self.cx),
             AppCommand::Restore(command) => self.restoring.update(command, &mut self.cx),
-            AppCommand::Memory(command) => self.memory.update(command, &mut self.cx),
             AppCommand::Player(command) => {
                 self.watch.update(command, &mut self.queue, &mut self.cx);
             }
             AppCommand::Gallery(command) => {
                 self.gallery.update(command, &self.queue, &mut self.cx);
             }
-            AppCommand::Doctor(command) => {
-                let is_idle = self.queue.running.is_none();
-                self.doctor.update(command, is_idle, &mut self.cx);
-            }
-            AppCommand::Runtime(command) => self.runtimes.update(command, &self.cx),
             AppCommand::Settings(command) => self.settings.update(command, &mut self.cx),
             AppCommand::Desktop(DesktopCommand::Back) if self.masking.cancel_outline() => {}
             AppCommand::Desktop(command) => {
@@ -279,8 +268,6 @@ impl SafelightApp {
             }
             AppCommand::Tabs(command) => self.run_tabs(command),
             AppCommand::Finish(command) => self.finishing.update(command, &mut self.cx),
-            AppCommand::DismissNotice(id) => self.cx.notices.dismiss(id),
-            AppCommand::DismissNotices => self.cx.notices.clear(),
         }
     }
 
@@ -388,7 +375,7 @@ impl SafelightApp {
             MainPage::Models => self.library.open(&self.cx),
             MainPage::Welcome => self.library.look_around(&self.cx),
             MainPage::Doctor => {
-                self.doctor.open(self.queue.running.is_none(), &mut self.cx);
+                self.doctor.open(self.queue.running.is_none(), &self.cx);
             }
         }
     }

@@ -67,7 +67,7 @@ fn put_networks(bench: &mut Bench, networks: &[FoundControl]) {
     bench.until("the search is done", |bench| {
         !bench.app().inputs.control_networks.is_looking()
     });
-    bench.app().inputs.control_networks.found = networks.to_vec();
+    bench.app().inputs.control_networks.networks.found = networks.to_vec();
     bench.settle();
 }
 
@@ -302,7 +302,7 @@ fn while_control_networks_are_looked_for_none_is_called_missing() {
     // One thread searches, one thing after the other.
     let (go_on, held) = crossbeam_channel::bounded::<()>(0);
     let before = bench.app().cx.background.search(move || held.recv().ok());
-    assert!(before.is_some());
+    assert!(before.is_busy());
     add_images(&mut bench, ["depth.png"]);
     bench.assert_shows("Looking for ControlNets");
     bench.assert_hides("No ControlNet for Flux was found");

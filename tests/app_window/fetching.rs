@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicBool;
 
 use safelight::download::ModelHub;
-use safelight::window::commands::FetchCommand;
 use safelight::window::create::choices::QueueEndAction;
 use safelight::window::downloads::FetchState;
 use safelight_core::catalog::ModelCatalog;
@@ -188,7 +187,8 @@ fn a_model_that_arrives_while_another_is_worked_with_is_offered() {
     let mut bench = bench_of(&server.url);
     ask_for_it(&mut bench);
     until_sizes(&mut bench);
-    bench.push(FetchCommand::Begin);
+    let app = bench.app();
+    app.fetching.send(FetchState::Running, &app.cx);
     bench.harness.step();
     bench.form().sampling.num_steps = Some(7);
     bench.wait_for("Switch to it");

@@ -125,7 +125,7 @@ fn postprocess_request_fails_with_a_notice_when_the_background_queue_is_full() {
     begun.recv().expect("the thread takes its work");
     // Until no more is taken.
     let mut waiting = vec![holds];
-    while waiting.last().is_some_and(Option::is_some) {
+    while waiting.last().is_some_and(|task| task.is_busy()) {
         let held = Arc::clone(&held);
         waiting.push(background.on_files(move || held.recv().ok()));
     }

@@ -72,7 +72,7 @@ fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
     let mut bench = with_grid(&["steps=4,8,12", "seed=1..3"]);
     bench.press("Generate 9 images");
     let first = bench.next_job();
-    bench.app().queue.panel.is_open = true;
+    bench.app().queue.is_open = true;
     bench.settle();
     let row = "3 × 3 grid of Steps and Seed: a red boat";
     bench.node(Role::Button, row);

@@ -146,7 +146,7 @@ fn failed_job_is_resumed_from_its_notice_without_a_command_line_hint() {
     bench.say(again.id, JobUpdate::Started(recipe));
     bench.say_end(again.id, failure);
     bench.press("Open the queue");
-    assert!(bench.app().queue.panel.is_open);
+    assert!(bench.app().queue.is_open);
     bench.assert_shows("Failed: the engine ended");
 }
 

@@ -71,7 +71,7 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
     ];
     for (width, is_queue_open) in layouts {
         bench.harness.set_size(egui::vec2(width, 760.0));
-        bench.app().queue.panel.is_open = is_queue_open;
+        bench.app().queue.is_open = is_queue_open;
         bench.settle();
         let slider = |bench: &Bench| bench.labelled("Position").rect();
         let mut widths = Vec::new();

@@ -95,7 +95,7 @@ fn earlier_prompts_are_listed_searched_used_and_forgotten() {
     bench.press("Earlier prompts");
     bench.press("Forget: a green hill");
     bench.until("it is gone", |bench| {
-        bench.app().prompt.history.entries().len() == 2
+        bench.app().prompt.history.entries.len() == 2
     });
     assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
     let kept = bench.paths().data.join("prompts.jsonl");
@@ -111,7 +111,7 @@ fn the_keyboard_steps_through_earlier_prompts_and_back_to_the_draft() {
     bench.form().prompt.clear();
     bench.write_prompt("half a thou");
     bench.until("they are known", |bench| {
-        bench.app().prompt.history.entries().len() == 2
+        bench.app().prompt.history.entries.len() == 2
     });
     let step = |bench: &mut Bench, key| {
         bench.press_keys(Modifiers::ALT, key);
@@ -245,7 +245,7 @@ fn examples_are_offered_for_an_empty_field_and_replace_nothing_unseen() {
     assert_ne!(prompt(&mut bench), "my own boat");
     bench.press("Random example");
     bench.press_until("Earlier prompts", "Use: my own boat");
-    assert_eq!(bench.app().prompt.history.entries().len(), 1);
+    assert_eq!(bench.app().prompt.history.entries.len(), 1);
 }
 
 #[test]

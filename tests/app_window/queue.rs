@@ -19,14 +19,14 @@ fn choose(bench: &mut Bench, prompt: &str, what: &str) {
 #[test]
 fn queue_panel_opens_for_a_second_job_unless_it_was_closed() {
     let (mut bench, first) = Bench::at_work();
-    assert!(!bench.app().queue.panel.is_open);
+    assert!(!bench.app().queue.is_open);
     bench.press("Generate");
-    assert!(bench.app().queue.panel.is_open);
+    assert!(bench.app().queue.is_open);
     bench.press("Close the queue");
     bench.cancel_job(&first);
     bench.next_job();
     bench.press("Generate");
-    assert!(!bench.app().queue.panel.is_open);
+    assert!(!bench.app().queue.is_open);
     bench.press_until("Queue", "Waiting (1)");
 }
 

@@ -61,11 +61,11 @@ fn images_masks_and_videos_of_the_form_are_there_again_after_a_close_and_after_a
         placed.eq(expected.iter().copied())
     };
     bench.until("all are open", are_all_there);
-    let before = bench.app().inputs.paths();
+    let before = bench.app().inputs.saved();
 
     let mut bench = opened_again(bench.close());
     bench.until("all came back", are_all_there);
-    assert_eq!(bench.app().inputs.paths(), before);
+    assert_eq!(bench.app().inputs.saved(), before);
     // It crashes while they are opened, and then is closed: they are not forgotten.
     let bench = opened_again(bench.die());
     let mut bench = opened_again(bench.close());

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::gallery::SortOrder;
-use safelight_core::job::{ControlInput, GenerateForm, JobRequest};
+use safelight_core::job::{ControlSettings, GenerateForm, JobRequest};
 use safelight_core::media::RgbPixels;
 use safelight_core::presets::QualityPreset;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputSlot {
     Start,
     End,
@@ -37,17 +37,28 @@ impl InputSlot {
     }
 }
 
-/// Files of the form by their slots.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct InputPaths {
-    pub start: Option<PathBuf>,
-    pub end: Option<PathBuf>,
+/// A file of the form: saved with it, and opened again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedInput {
+    pub slot: InputSlot,
+    pub path: PathBuf,
+    /// Weight as an image prompt.
+    pub strength: f64,
+    pub control: ControlSettings,
+    /// Mask of a control.
     pub mask: Option<PathBuf>,
-    pub references: Vec<PathBuf>,
-    /// With their strengths.
-    pub prompts: Vec<(PathBuf, f64)>,
-    pub controls: Vec<ControlInput>,
+}
+
+impl SavedInput {
+    pub fn new(slot: InputSlot, path: PathBuf) -> Self {
+        Self {
+            slot,
+            path,
+            strength: 1.0,
+            control: ControlSettings::default(),
+            mask: None,
+        }
+    }
 }
 
 /// Tabs besides the active one, whose form and files are saved as those of the window.
@@ -57,7 +68,7 @@ pub struct SavedTabs {
     /// Place and name of the active one.
     pub active: usize,
     pub name: String,
-    pub others: Vec<(String, GenerateForm, InputPaths)>,
+    pub others: Vec<(String, GenerateForm, Vec<SavedInput>)>,
 }
 
 /// A result of the strip without its frames.
@@ -101,16 +112,15 @@ pub struct SlotTarget {
     pub is_seen: bool,
 }
 
-pub const SHOWN: SlotTarget = SlotTarget {
-    slot: None,
-    part: None,
-    joins_frames: false,
-    keeps_size: false,
-    is_shown: true,
-    is_seen: false,
-};
-
 impl SlotTarget {
+    /// A file of another program, or of the command line.
+    pub fn shown() -> Self {
+        Self {
+            is_shown: true,
+            ..Self::default()
+        }
+    }
+
     pub fn onto(slot: Option<InputSlot>) -> Self {
         Self {
             slot,
@@ -136,12 +146,6 @@ pub struct ContinuedResult {
     pub frame: Arc<RgbPixels>,
     pub is_video: bool,
     pub folder: PathBuf,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct QueuePanel {
-    pub is_open: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

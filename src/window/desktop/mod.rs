@@ -17,7 +17,6 @@ use safelight_core::files::write_atomically;
 use safelight_core::gallery::files_of;
 use safelight_core::settings::ThemeChoice;
 
-use crate::window::create::choices::SHOWN;
 use crate::window::gallery::GalleryState;
 use crate::window::inputs::drops::{DroppedFiles, drop_files};
 use crate::window::prelude::*;
@@ -160,11 +159,9 @@ impl DesktopState {
             DesktopCommand::CopyFiles(results) => {
                 let copy = Arc::clone(&self.links.copy_files);
                 self.copying = cx.on_files("the files were not copied", move || {
-                    let files = results
-                        .iter()
-                        .flat_map(|it| files_of(&it.path, it.is_frame));
-                    let files: Vec<PathBuf> = files.collect();
-                    copy(&files).map(|()| results.len())
+                    let files = results.iter();
+                    let files = files.flat_map(|it| files_of(&it.path, it.is_frame));
+                    copy(&files.collect::<Vec<_>>()).map(|()| results.len())
                 });
             }
             DesktopCommand::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
@@ -180,7 +177,7 @@ impl DesktopState {
         }
         while let Some(files) = self.handed.take() {
             raise(drops, cx);
-            drop_files(files, SHOWN, cx);
+            drop_files(files, SlotTarget::shown(), cx);
         }
         match self.copying.take() {
             Some(Ok(count)) => cx.say(counted(count, "1 file copied", "{} files copied")),
@@ -208,11 +205,10 @@ impl DesktopState {
     fn add_to_menu(&mut self, cx: &AppContext) {
         let programs = cx.paths.as_ref().and_then(|paths| paths.programs.as_ref());
         let data = programs.map(|programs| programs.data.clone());
-        let adding = cx.background.on_files(move || {
+        self.adding = cx.background.on_files(move || {
             let data = data.ok_or_else(|| io::Error::other("there is no home folder"))?;
             add(&data, &std::env::current_exe()?)
         });
-        self.adding = adding.unwrap_or_default();
     }
 
     /// Runs between two frames: sets the title, and sends pending requests to the desktop.

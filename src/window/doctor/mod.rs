@@ -3,14 +3,12 @@
 pub mod panel;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use safelight_core::units::size_text;
 
 use crate::doctor::miopen::{self, MIOPEN_CACHE};
 use crate::doctor::{CheckResult, CheckStatus, examine_this_machine};
 use crate::report::{LIMIT, ReportOptions, ReportPath, ReportProgress, make};
-use crate::window::background::open_outside;
 use crate::window::prelude::*;
 use crate::worker::{ProcessLauncher, environment};
 
@@ -79,68 +77,53 @@ impl DoctorState {
 
     /// `is_idle`: no job runs, so that speed can be measured. A second engine would take the running job's memory, and be
     /// slowed by it.
-    pub fn update(&mut self, command: DoctorCommand, is_idle: bool, cx: &mut AppContext) {
-        match command {
-            DoctorCommand::Examine => {
-                self.checks.clear();
-                let examine = Arc::clone(&self.examine);
-                self.examining = cx.background.stream("doctor", move |postbox| {
-                    examine(is_idle, &mut |check| {
-                        postbox.post(check);
-                    });
-                });
-            }
-            // Measurements next to a job would be useless, and slow the job.
-            DoctorCommand::MakeReport if self.report.is_busy() => {}
-            DoctorCommand::MakeReport if is_idle => {
-                self.made = None;
-                let measure = Arc::clone(&self.measure);
-                let work = move |cancel: &CancelToken, tell: &mut dyn FnMut(ReportProgress)| {
-                    let tell = std::cell::RefCell::new(tell);
-                    measure(cancel, &|progress| tell.borrow_mut()(progress))
-                };
-                self.report = cx.background.long("report", work);
-            }
-            DoctorCommand::MakeReport => {
-                cx.say("A report measures this machine: wait until no job runs");
-            }
-            DoctorCommand::ClearMiopen => {
-                if let Some(paths) = cx.paths.clone() {
-                    let inherited = environment::inherited();
-                    let places = miopen::places(&paths, &cx.settings.runtime, &inherited);
-                    let clear = move || miopen::clear(&places).map_err(|err| err.to_string());
-                    self.clearing = cx.background.run("clear-miopen", clear);
-                }
-            }
+    pub fn examine(&mut self, is_idle: bool, cx: &AppContext) {
+        self.checks.clear();
+        let examine = Arc::clone(&self.examine);
+        self.examining = cx.background.stream("doctor", move |postbox| {
+            examine(is_idle, &mut |check| {
+                postbox.post(check);
+            });
+        });
+    }
+
+    /// Not while a job runs: measurements next to one would be useless, and slow it.
+    pub fn make_report(&mut self, cx: &AppContext) {
+        self.made = None;
+        let measure = Arc::clone(&self.measure);
+        self.report = cx.background.long("report", move |cancel, tell| {
+            let tell = std::cell::RefCell::new(tell);
+            measure(cancel, &|progress| tell.borrow_mut()(progress))
+        });
+    }
+
+    pub fn clear_miopen(&mut self, cx: &AppContext) {
+        if let Some(paths) = &cx.paths {
+            let places = miopen::places(paths, &cx.settings.runtime, &environment::inherited());
+            let clear = move || miopen::clear(&places).map_err(|err| err.to_string());
+            self.clearing = cx.background.run("clear-miopen", clear);
         }
     }
 
     /// Starts the checks when the page is opened for the first time.
-    pub(super) fn open(&mut self, is_idle: bool, cx: &mut AppContext) {
+    pub(super) fn open(&mut self, is_idle: bool, cx: &AppContext) {
         if self.checks.is_empty() && !self.is_examining() {
-            self.update(DoctorCommand::Examine, is_idle, cx);
+            self.examine(is_idle, cx);
         }
     }
 
     /// Opens the page of the report, or its folder.
     pub fn show_report(&self, is_folder: bool, cx: &AppContext) {
-        let Some(made) = &self.made else {
+        let Some(page) = self.made.as_ref().map(|made| &made.path.page) else {
             return;
         };
-        let page = made.path.page.clone();
-        if is_folder {
-            if let Some(folder) = page.parent() {
-                cx.background.open_folder(folder.to_owned());
+        match page.parent() {
+            Some(folder) if is_folder => cx.background.open_folder(folder.to_owned()),
+            _ => {
+                let problem = "The report cannot be opened here";
+                cx.background.open(page.clone(), problem, "Its page is");
             }
-            return;
         }
-        cx.background.attempt("open-report", move || {
-            open_outside(&page).map_err(|why| {
-                JobError::new(JobErrorKind::Disk, "The report cannot be opened here")
-                    .advise(format!("Its page is {}", page.display()))
-                    .detail(why)
-            })
-        });
     }
 
     pub fn poll(&mut self, cx: &mut AppContext) {
@@ -184,17 +167,13 @@ pub struct MadeReport {
 
 /// Reports on the machine of this user, with the settings of that moment.
 pub fn measure(paths: AppPaths) -> ReportMaker {
-    measure_within(paths, LIMIT)
-}
-
-fn measure_within(paths: AppPaths, limit: Duration) -> ReportMaker {
     Arc::new(move |cancel, tell| {
         let settings = Settings::load(&paths.settings_file()).settings;
         let options = ReportOptions {
             paths: paths.clone(),
             device: settings.runtime.device,
             settings,
-            limit,
+            limit: LIMIT,
         };
         let path = ReportPath::new_in(&paths.reports());
         let report = make(&options, cancel, tell, &mut |so_far| {

@@ -30,7 +30,10 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             let again = ui.add_enabled_ui(is_enabled, |ui| {
                 page_button(ui, is_small, icons::RESET, name, explanation)
             });
-            view.on_click(&again.inner, DoctorCommand::Examine);
+            view.on_press(&again.inner, |app| {
+                let is_idle = app.queue.running.is_none();
+                app.doctor.examine(is_idle, &app.cx);
+            });
             let (name, explanation) = ("Copy as text", "Copy all of this, for a bug report");
             if page_button(ui, is_small, icons::COPY, name, explanation).clicked() {
                 view.push(DesktopCommand::CopyText(view.app.doctor.text()));
@@ -42,7 +45,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
     ui.horizontal_wrapped(|ui| {
         summary_ui(ui, view);
-        let hides_fine = &mut view.panels.doctor.hides_fine;
+        let hides_fine = &mut view.panels.hides_fine_checks;
         ui.checkbox(hides_fine, "Show only what needs attention");
     });
 }
@@ -79,7 +82,7 @@ fn verdict(ui: &Ui, status: CheckStatus) -> (char, Color32) {
 }
 
 fn group_ui(ui: &mut Ui, view: &mut UiContext<'_>, group: CheckGroup) {
-    let hides_fine = view.panels.doctor.hides_fine;
+    let hides_fine = view.panels.hides_fine_checks;
     let checks: Vec<CheckResult> = view
         .app
         .doctor
@@ -187,14 +190,10 @@ fn words_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult) {
         ui.add(Label::new(RichText::new(&check.advice).small().color(colour)).wrap());
     }
     if check.name == MIOPEN_CACHE {
-        let clear = Button::new(with_icon(icons::BROOM, "Clear"));
-        if pressed(
-            ui.add(clear),
-            "Delete it. MIOpen makes it again when it is needed",
-            "Clear MIOpen's cache",
-        ) {
-            view.push(DoctorCommand::ClearMiopen);
-        }
+        let hover = "Delete it. MIOpen makes it again when it is needed";
+        let clear = sign_button(ui, icons::BROOM, "Clear", hover);
+        let clear = clear.accessible_name("Clear MIOpen's cache");
+        view.on_press(&clear, |app| app.doctor.clear_miopen(&app.cx));
     } else if !check.command.is_empty() {
         command_ui(ui, view, &check.command);
     }
@@ -251,7 +250,7 @@ fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
         page_button(ui, is_small, icons::CLOCK, "Make a report", explanation)
     });
     let button = button.inner.on_disabled_hover_text(explanation);
-    view.on_click(&button, DoctorCommand::MakeReport);
+    view.on_press(&button, |app| app.doctor.make_report(&app.cx));
 }
 
 fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {

@@ -119,23 +119,24 @@ impl ModelFetch {
                     .end_where(|cause| matches!(cause, NoticeCause::Fetched(_)));
                 self.show(None, cx);
             }
-            FetchCommand::Ask => self.send(FetchState::Asking, cx),
-            FetchCommand::Begin => self.send(FetchState::Running, cx),
-            FetchCommand::Pause => self.pause(),
-            FetchCommand::Resume(id) => {
-                let parked = self.parked.iter().position(|it| it.entry.id == id);
-                if let Some(at) = parked.filter(|_| !self.is_busy()) {
-                    let parked = self.parked.remove(at);
-                    self.park();
-                    self.fetch = Some(parked);
-                    self.send(FetchState::Running, cx);
-                }
-            }
-            FetchCommand::Forget(id) => {
-                self.parked.retain(|it| it.entry.id != id);
-                self.fetch.take_if(|it| it.entry.id == id && !it.is_busy());
-            }
         }
+    }
+
+    /// Goes on with a download that was paused or failed.
+    pub fn resume(&mut self, id: &str, cx: &AppContext) {
+        let parked = self.parked.iter().position(|it| it.entry.id == id);
+        if let Some(at) = parked.filter(|_| !self.is_busy()) {
+            let parked = self.parked.remove(at);
+            self.park();
+            self.fetch = Some(parked);
+            self.send(FetchState::Running, cx);
+        }
+    }
+
+    /// Shows no more of one that was paused or failed; what has come stays on the disk.
+    pub fn forget(&mut self, id: &str) {
+        self.parked.retain(|it| it.entry.id != id);
+        self.fetch.take_if(|it| it.entry.id == id && !it.is_busy());
     }
 
     /// Keeps one that came to a halt, while another takes its place.
@@ -162,7 +163,7 @@ impl ModelFetch {
     }
 
     /// Shows a known model that is not here, or none; not while another is on its way.
-    fn show(&mut self, entry: Option<CatalogEntry>, cx: &AppContext) {
+    pub fn show(&mut self, entry: Option<CatalogEntry>, cx: &AppContext) {
         if self.is_busy() {
             return;
         }
@@ -177,7 +178,7 @@ impl ModelFetch {
     }
 
     /// Requests sizes, or starts after the confirmation; on a separate thread.
-    fn send(&mut self, state: FetchState, cx: &AppContext) {
+    pub fn send(&mut self, state: FetchState, cx: &AppContext) {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| !fetch.is_busy()) else {
             return;
         };
@@ -203,7 +204,7 @@ impl ModelFetch {
         });
     }
 
-    pub(super) fn pause(&mut self) {
+    pub fn pause(&mut self) {
         if let Some(fetch) = &mut self.fetch {
             self.work.stop();
             match fetch.state {
@@ -258,13 +259,10 @@ impl ModelFetch {
         if !is_editing && cx.form == form {
             cx.form.reset_to(&spec);
         } else {
-            let action = NoticeAction {
-                label: "Switch to it",
-                explanation: "Your prompt stays; the other values become this model's defaults",
-                command: LibraryCommand::Choose(id.clone()).into(),
-            };
             let advice = "The form keeps the model that you are using";
-            let notice = UserNotice::info(text, advice).with(vec![action]);
+            let hover = "Your prompt stays; the other values become this model's defaults";
+            let command = LibraryCommand::Choose(id.clone());
+            let notice = UserNotice::info(text, advice).offer("Switch to it", hover, command);
             cx.notices.show(notice.about(NoticeCause::Fetched(id)));
         }
     }

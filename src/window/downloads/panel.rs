@@ -6,7 +6,8 @@
 use safelight_core::catalog::{CatalogEntry, DownloadSource};
 
 use crate::download::{DownloadPhase, DownloadStatus};
-use crate::window::downloads::{DownloadQuote, FetchState, ModelDownload};
+use crate::window::context::AppContext;
+use crate::window::downloads::{DownloadQuote, FetchState, ModelDownload, ModelFetch};
 use crate::window::layout::prelude::*;
 
 const CLOSE: &str = "Close";
@@ -45,9 +46,10 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         for fetch in &parked {
             wide_frame(ui, card(ui, palette(ui).line), |ui| {
                 ui.strong(&fetch.entry.name);
-                let resume = FetchCommand::Resume(fetch.entry.id.clone());
-                let is_free = !view.app.fetching.is_busy();
-                ui.add_enabled_ui(is_free, |ui| stopped_ui(ui, view, fetch, resume));
+                let id = fetch.entry.id.clone();
+                ui.add_enabled_ui(!view.app.fetching.is_busy(), |ui| {
+                    stopped_ui(ui, view, fetch, move |it, cx| it.resume(&id, cx));
+                });
             });
         }
     }
@@ -101,12 +103,12 @@ pub(crate) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             FetchState::Shown => shown_ui(ui, view, entry),
             FetchState::Asking => {
                 wide_note(ui, "Asking the server for sizes…", palette.text);
-                button(ui, view, "Cancel", "", FetchCommand::Pause);
+                button(ui, view, "Cancel", "", |it, _| it.pause());
             }
             FetchState::Confirming(quoted) => confirm_ui(ui, view, &folder, *quoted),
             FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
             FetchState::Running => running_ui(ui, view, fetch.progress.as_ref()),
-            FetchState::Stopped(_) => stopped_ui(ui, view, &fetch, FetchCommand::Begin),
+            FetchState::Stopped(_) => stopped_ui(ui, view, &fetch, begin),
         }
     });
 }
@@ -132,7 +134,7 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     if count == 0 {
         let note = "All files are present. The problem is shown below";
         wide_note(ui, note, palette(ui).amber);
-        button(ui, view, CLOSE, "", FetchCommand::Show(None));
+        button(ui, view, CLOSE, "", |it, cx| it.show(None, cx));
         return;
     }
     let text = entry.bytes_to_fetch().map_or_else(
@@ -142,8 +144,10 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
         let explanation = "Asks the server for the sizes first";
-        button(ui, view, "Download…", explanation, FetchCommand::Ask);
-        button(ui, view, CLOSE, "", FetchCommand::Show(None));
+        button(ui, view, "Download…", explanation, |it, cx| {
+            it.send(FetchState::Asking, cx);
+        });
+        button(ui, view, CLOSE, "", |it, cx| it.show(None, cx));
     });
 }
 
@@ -155,8 +159,8 @@ fn confirm_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: Downl
     let text = format!("Download {bytes} into {folder}?{free}");
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
-        button(ui, view, "Download now", "", FetchCommand::Begin);
-        button(ui, view, CLOSE, "", FetchCommand::Show(None));
+        button(ui, view, "Download now", "", begin);
+        button(ui, view, CLOSE, "", |it, cx| it.show(None, cx));
     });
 }
 
@@ -166,7 +170,7 @@ fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, progress: Option<&DownloadS
         .accessible_name(PROGRESS);
     let text = progress.map_or_else(|| "Starting…".to_owned(), running_text);
     wide_note(ui, &text, palette(ui).text);
-    button(ui, view, "Pause", KEPT, FetchCommand::Pause);
+    button(ui, view, "Pause", KEPT, |it, _| it.pause());
 }
 
 fn running_text(progress: &DownloadStatus) -> String {
@@ -192,7 +196,12 @@ fn amount_text(progress: &DownloadStatus) -> String {
     format!("{} of {}", size_text(done), size_text(total))
 }
 
-fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload, again: FetchCommand) {
+fn stopped_ui(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    fetch: &ModelDownload,
+    again: impl FnOnce(&mut ModelFetch, &AppContext) + 'static,
+) {
     let palette = palette(ui);
     let FetchState::Stopped(err) = &fetch.state else {
         return;
@@ -204,19 +213,22 @@ fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload, agai
         }
         "Try again"
     } else {
-        let text = fetch.progress.clone();
-        let text = text.map_or_else(
-            || "Paused".to_owned(),
-            |it| format!("Paused at {}", amount_text(&it)),
-        );
+        let text = match &fetch.progress {
+            Some(progress) => format!("Paused at {}", amount_text(progress)),
+            None => "Paused".to_owned(),
+        };
         wide_note(ui, &text, palette.text);
         "Continue"
     };
     ui.horizontal(|ui| {
         button(ui, view, name, KEPT, again);
-        let forget = FetchCommand::Forget(fetch.entry.id.clone());
-        button(ui, view, CLOSE, KEPT, forget);
+        let id = fetch.entry.id.clone();
+        button(ui, view, CLOSE, KEPT, move |it, _| it.forget(&id));
     });
+}
+
+fn begin(fetching: &mut ModelFetch, cx: &AppContext) {
+    fetching.send(FetchState::Running, cx);
 }
 
 fn button(
@@ -224,11 +236,11 @@ fn button(
     view: &mut UiContext<'_>,
     name: &str,
     explanation: &str,
-    command: FetchCommand,
+    act: impl FnOnce(&mut ModelFetch, &AppContext) + 'static,
 ) {
     let mut button = ui.button(name);
     if !explanation.is_empty() {
         button = button.on_hover_text(explanation);
     }
-    view.on_click(&button, command);
+    view.on_press(&button, |app| act(&mut app.fetching, &app.cx));
 }

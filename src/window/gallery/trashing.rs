@@ -214,7 +214,7 @@ impl GalleryState {
 
     fn take_restored(&mut self, results: RestoredResults, cx: &mut AppContext) {
         let num_results = results.restored.len();
-        let mut again = Vec::new();
+        let mut again = None;
         let mut advice = "The trash was emptied, or another program took the file";
         if !results.failed.is_empty() {
             // They can be retried, and do not precede earlier undo actions.
@@ -223,10 +223,7 @@ impl GalleryState {
                 UndoAction::Results(Vec::new()),
             );
             self.bin.batches.insert(id, results.failed);
-            again.push(NoticeAction {
-                label: "Try again",
-                ..NoticeAction::undo(id)
-            });
+            again = Some(id);
             advice = "It is still in the desktop's trash";
         }
         if num_results > 0 {
@@ -236,8 +233,12 @@ impl GalleryState {
         }
         if let Some(first) = results.problems.first() {
             let what = format!("not restored: {first}");
-            let notice = notice_of(what, advice, &results.problems, num_results);
-            cx.notices.show(notice.with(again));
+            let mut notice = notice_of(what, advice, &results.problems, num_results);
+            if let Some(id) = again {
+                let hover = "Bring it back from the trash";
+                notice = notice.offer("Try again", hover, AppCommand::Undo(Some(id)));
+            }
+            cx.notices.show(notice);
         }
     }
 }
@@ -359,15 +360,11 @@ impl RemovedFiles {
             return;
         }
         let requested = self.requested.clone();
-        let looking = cx.background.on_files(move || {
-            requested
-                .into_iter()
-                .filter(|path| !path.exists())
-                .collect()
+        self.looking = cx.background.on_files(move || {
+            let gone = requested.into_iter().filter(|path| !path.exists());
+            gone.collect()
         });
-        if let Some(looking) = looking {
-            (self.looking, self.is_due) = (looking, false);
-        }
+        self.is_due = !self.looking.is_busy();
     }
 }
 

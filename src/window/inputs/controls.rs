@@ -1,34 +1,101 @@
 //! ControlNets on this computer, settings and masks of control inputs, and inputs that the selected model does not use.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use safelight_core::finish::InstalledNetwork;
 use safelight_core::fitting::{find_controls, read_control};
-use safelight_core::job::{
-    ControlBy, ControlInput, ControlSettings, FieldError, FormInputs, GenerateForm, InputMedia,
-    JobError, JobErrorKind,
-};
-use safelight_core::library::FoundControl;
-use safelight_core::model::{CatalogError, ModelSpec, advice_for};
-use safelight_core::settings::{AppPaths, Settings};
+use safelight_core::job::{ControlBy, ControlSettings};
+use safelight_core::library::{ControlNetwork, FoundControl};
+use safelight_core::model::{CatalogError, advice_for};
 
-use crate::window::background::BackgroundThreads;
-use crate::window::create::choices::{ControlPart, InputSlot, MaskOf};
+use crate::window::create::choices::{ControlPart, SavedInput};
 use crate::window::inputs::{ChosenInput, InputSlots};
-use crate::window::pending::BackgroundTask;
+use crate::window::prelude::*;
+
+/// Networks of one kind on this computer, and those that the user picked from files.
+pub struct NetworkChoice<C> {
+    /// In the order of their names.
+    pub found: Vec<InstalledNetwork<C>>,
+    /// The one that is used; the first where none was chosen, or it is gone.
+    pub chosen: Option<PathBuf>,
+    /// From files outside of the searched folders.
+    picked: Vec<InstalledNetwork<C>>,
+    picking: BackgroundTask<Option<Result<InstalledNetwork<C>, CatalogError>>>,
+}
+
+impl<C> Default for NetworkChoice<C> {
+    fn default() -> Self {
+        Self {
+            found: Vec::new(),
+            chosen: None,
+            picked: Vec::new(),
+            picking: BackgroundTask::default(),
+        }
+    }
+}
+
+impl<C> NetworkChoice<C> {
+    pub fn chosen(&self) -> Option<&InstalledNetwork<C>> {
+        let chosen = self.chosen.as_ref();
+        let found = self.found.iter().find(|it| Some(&it.path) == chosen);
+        found.or_else(|| self.found.first())
+    }
+}
+
+impl<C: Clone + Send + 'static> NetworkChoice<C> {
+    pub fn take_found(&mut self, found: Vec<InstalledNetwork<C>>) {
+        self.found = found;
+        for picked in &self.picked {
+            if self.found.iter().all(|it| it.path != picked.path) {
+                self.found.push(picked.clone());
+            }
+        }
+    }
+
+    /// Asks for a file and reads it.
+    pub fn pick(
+        &mut self,
+        title: &'static str,
+        read: fn(&Path) -> Result<InstalledNetwork<C>, CatalogError>,
+        cx: &AppContext,
+    ) {
+        self.picking = cx.background.ask(move || {
+            let dialog = rfd::FileDialog::new()
+                .set_title(title)
+                .add_filter("Networks", &["safetensors"])
+                .add_filter("All files", &["*"]);
+            Some(read(&dialog.pick_file()?))
+        });
+    }
+
+    /// Path of the picked network, once it is read; it is the chosen one then. An error is shown.
+    pub fn take_picked(&mut self, cx: &mut AppContext) -> Option<PathBuf> {
+        match self.picking.take()?? {
+            Ok(network) => {
+                self.chosen = Some(network.path.clone());
+                self.picked.push(network);
+                let found = std::mem::take(&mut self.found);
+                self.take_found(found);
+                self.chosen.clone()
+            }
+            Err(err) => {
+                let advice = advice_for(&err);
+                let err = JobError::from_error(JobErrorKind::BadModel, &err).advise(advice);
+                cx.notify(NoticeSeverity::Error, err);
+                None
+            }
+        }
+    }
+}
 
 #[derive(Default)]
 pub struct ControlNetChoice {
-    /// In the order of their names.
-    pub found: Vec<FoundControl>,
+    pub networks: NetworkChoice<ControlNetwork>,
     has_looked: bool,
     looking: BackgroundTask<Vec<FoundControl>>,
-    picking: BackgroundTask<Option<PickedControlNet>>,
-    /// Chosen from files outside of the searched folders.
-    picked: Vec<FoundControl>,
+    /// Index of the control image for which a file is picked.
+    pub(super) picking_for: usize,
 }
-
-/// Index of the control image, and the network in the chosen file.
-type PickedControlNet = (usize, Result<FoundControl, CatalogError>);
 
 impl ControlNetChoice {
     pub(super) fn refresh(&mut self) {
@@ -40,54 +107,26 @@ impl ControlNetChoice {
     }
 
     /// Looks for them where that was not done yet, and takes in what was found.
-    pub(super) fn poll(
-        &mut self,
-        paths: Option<&AppPaths>,
-        settings: &Settings,
-        background: &BackgroundThreads,
-    ) {
+    pub(super) fn poll(&mut self, cx: &AppContext) {
         if !self.has_looked {
             // Without a home there is no place for them.
-            self.has_looked = paths.is_none_or(|paths| {
-                let (paths, settings) = (paths.clone(), settings.clone());
-                let looking = background.search(move || find_controls(&paths, &settings));
+            self.has_looked = cx.paths.clone().is_none_or(|paths| {
+                let settings = cx.settings.clone();
+                let find = move || find_controls(&paths, &settings);
+                self.looking = cx.background.search(find);
                 // If too many searches are running, it is requested again.
-                let has_begun = looking.is_some();
-                self.looking = looking.unwrap_or_default();
-                has_begun
+                self.looking.is_busy()
             });
         }
-        if let Some(mut found) = self.looking.take() {
-            let is_new = |it: &&FoundControl| found.iter().all(|other| other.path != it.path);
-            let picked: Vec<FoundControl> = self.picked.iter().filter(is_new).cloned().collect();
-            found.extend(picked);
-            self.found = found;
+        if let Some(found) = self.looking.take() {
+            self.networks.take_found(found);
         }
     }
 
-    pub(super) fn pick(&mut self, index: usize, background: &BackgroundThreads) {
-        self.picking = background.ask(move || {
-            let dialog = rfd::FileDialog::new()
-                .set_title("Choose a ControlNet")
-                .add_filter("ControlNets", &["safetensors"])
-                .add_filter("All files", &["*"]);
-            Some((index, read_control(&dialog.pick_file()?)))
-        });
-    }
-
-    /// Path of a picked ControlNet and the index of its control image.
-    pub(super) fn take_picked(&mut self) -> Option<(usize, Result<PathBuf, JobError>)> {
-        let (index, read) = self.picking.take()??;
-        let read = read.map(|network| {
-            let path = network.path.clone();
-            self.found.push(network.clone());
-            self.picked.push(network);
-            path
-        });
-        let as_error = |err: CatalogError| {
-            JobError::from_error(JobErrorKind::BadModel, &err).advise(advice_for(&err))
-        };
-        Some((index, read.map_err(as_error)))
+    /// Asks for the ControlNet of a control image.
+    pub fn pick(&mut self, index: usize, cx: &AppContext) {
+        self.picking_for = index;
+        self.networks.pick("Choose a ControlNet", read_control, cx);
     }
 }
 
@@ -143,7 +182,7 @@ impl InputSlots {
     fn network_of(&self, index: usize) -> Option<&FoundControl> {
         let control = self.inputs_in(InputSlot::Control).get(index);
         let network = control.and_then(|input| input.control.network.as_ref())?;
-        let mut found = self.control_networks.found.iter();
+        let mut found = self.control_networks.networks.found.iter();
         found.find(|it| it.path == *network)
     }
 
@@ -200,26 +239,28 @@ impl InputSlots {
         err.into_iter().collect()
     }
 
-    /// A control image with what a request said of it when its file was opened, else brought in by the network of the
-    /// one before it; and the mask that the request named.
-    pub(super) fn settle_control(
-        &mut self,
-        mut input: ChosenInput,
-    ) -> (ChosenInput, Option<PathBuf>) {
-        self.control_networks.refresh();
-        let file = input.source.path();
-        let mut awaited = self.awaited.iter();
-        let said = awaited.position(|control| control.file == file);
-        let mut awaited = self.awaited.iter();
-        if let Some(at) = said.or_else(|| awaited.position(|it| it.file.as_os_str().is_empty())) {
-            let ControlInput { mask, settings, .. } = self.awaited.remove(at);
-            input.control = settings;
-            return (input, mask);
+    /// Gives an input what a request said of it when its file was opened, and returns the mask that the request named. A
+    /// new control image gets the network of the one before it.
+    pub(super) fn settle(&mut self, slot: InputSlot, input: &mut ChosenInput) -> Option<PathBuf> {
+        let at = |path: &Path| {
+            let mut awaited = self.awaited.iter();
+            awaited.position(|it| it.slot == slot && it.path == path)
+        };
+        let said = at(input.source.path()).or_else(|| at(Path::new("")));
+        if slot == InputSlot::Control {
+            self.control_networks.refresh();
         }
-        if let Some(before) = self.inputs_in(InputSlot::Control).last() {
+        if let Some(at) = said {
+            let said = self.awaited.remove(at);
+            (input.strength, input.control) = (said.strength, said.control);
+            return said.mask;
+        }
+        if slot == InputSlot::Control
+            && let Some(before) = self.inputs_in(slot).last()
+        {
             input.control.network.clone_from(&before.control.network);
         }
-        (input, None)
+        None
     }
 
     /// Gives the control images these settings, and the further ones to those that are added next.
@@ -229,12 +270,11 @@ impl InputSlots {
         for (input, settings) in placed.zip(settings.by_ref()) {
             input.control = settings;
         }
-        let unplaced = settings.map(|settings| ControlInput {
-            file: PathBuf::new(),
-            mask: None,
-            settings,
-        });
-        self.awaited = unplaced.collect();
+        self.awaited.retain(|it| it.slot != InputSlot::Control);
+        self.awaited.extend(settings.map(|control| SavedInput {
+            control,
+            ..SavedInput::new(InputSlot::Control, PathBuf::new())
+        }));
     }
 
     /// Has each control image brought in by the network that there is for the model, where it is the only one, and by
@@ -243,7 +283,7 @@ impl InputSlots {
         let Some(spec) = spec.filter(|spec| spec.limits.controls.by == ControlBy::Networks) else {
             return;
         };
-        let found = &self.control_networks.found;
+        let found = &self.control_networks.networks.found;
         let mut fitting = found.iter().filter(|it| it.config.family == spec.family);
         let only = match (fitting.next(), fitting.next()) {
             (Some(only), None) => Some(&only.path),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use egui::{Event, HoveredFile, Pos2, RawInput, Rect, pos2};
+use safelight_core::files::has_ending;
 use safelight_core::media::has_video_name;
 use safelight_core::restore;
 
@@ -49,8 +50,6 @@ pub struct DroppedFiles {
     num_stale: usize,
     /// Drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
-    /// Files that came before the models were known.
-    early: Vec<(Vec<PathBuf>, SlotTarget)>,
     /// The one file that is held, and whether it says how it was made, once that is known.
     held_file: Option<PathBuf>,
     has_settings: bool,
@@ -145,22 +144,6 @@ impl DroppedFiles {
         if let (Some(image), Some(paths)) = (pasted, &cx.paths) {
             inputs.paste(image, paths.data.join("pasted"), cx);
         }
-        if !cx.models.are_loading {
-            for (paths, placing) in self.early.drain(..) {
-                cx.push(InputsCommand::Open(paths, placing));
-            }
-        }
-    }
-
-    /// The slots of files depend on the model: files that arrive before the models are known wait for them.
-    pub fn keep_early(&mut self, command: InputsCommand, cx: &AppContext) -> Option<InputsCommand> {
-        match command {
-            InputsCommand::Open(paths, placing) if cx.models.are_loading => {
-                self.early.push((paths, placing));
-                None
-            }
-            other => Some(other),
-        }
     }
 
     /// Takes away what was said of held files and never taken back: egui paints without end while there are some.
@@ -231,11 +214,7 @@ pub fn drop_files(paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut AppContext)
 /// Returns whether a dropped file can only contain settings, by its name. A text among other files is more likely a
 /// mistake, which is reported.
 fn is_settings_file(path: &std::path::Path, is_alone: bool) -> bool {
-    let is = |known: &str| {
-        path.extension()
-            .is_some_and(|end| end.eq_ignore_ascii_case(known))
-    };
-    is("json") || (is_alone && is("txt"))
+    has_ending(path, &["json"]) || (is_alone && has_ending(path, &["txt"]))
 }
 
 /// Slot drawn at this position. The slots of the controls' masks are inside that of the controls.

@@ -6,21 +6,19 @@ pub mod controls;
 pub mod drops;
 pub(super) mod opening;
 pub mod panel;
-mod paths;
 mod slot_choice;
 pub mod wayland_drop;
 
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenImage, ControlInput, ControlSettings, FormControl, FormInputs, GenerateForm, InputMedia,
-    MAX_PROMPT_IMAGES, SourceVideo, StartImage,
+    ChosenImage, ControlSettings, FormControl, MAX_PROMPT_IMAGES, SourceVideo,
 };
-use safelight_core::model::{InputUse, ModelSpec};
+use safelight_core::model::InputUse;
 
-use crate::window::create::choices::{InputPaths, InputSlot, SlotTarget};
-use crate::window::pending::BackgroundTask;
-pub use controls::ControlNetChoice;
+use crate::window::create::choices::SavedInput;
+use crate::window::prelude::*;
+pub use controls::{ControlNetChoice, NetworkChoice};
 use opening::{InputFiles, OpenedInputs};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +41,16 @@ impl ChosenInput {
             strength: 1.0,
             control: ControlSettings::default(),
             control_mask: None,
+        }
+    }
+
+    fn saved(&self, slot: InputSlot) -> SavedInput {
+        SavedInput {
+            slot,
+            path: self.source.path().to_owned(),
+            strength: self.strength,
+            control: self.control.clone(),
+            mask: self.control_mask.as_ref().map(|it| it.path().to_owned()),
         }
     }
 
@@ -74,6 +82,12 @@ impl SlotContents {
             place.clear();
         }
         place.push(input);
+    }
+
+    fn saved(&self) -> Vec<SavedInput> {
+        let slots = InputSlot::ALL.into_iter().zip(&self.0);
+        let saved = slots.flat_map(|(slot, inputs)| inputs.iter().map(move |it| it.saved(slot)));
+        saved.collect()
     }
 
     /// Takes over from `now` the slots that differ from `after`.
@@ -148,13 +162,11 @@ pub struct InputSlots {
     /// Files to open, whose folders are being listed.
     given: BackgroundTask<InputFiles>,
     picking: BackgroundTask<Option<(SlotTarget, Vec<PathBuf>)>>,
-    /// Control settings of a request whose images are being opened.
-    awaited: Vec<ControlInput>,
+    /// Settings of files that are being opened; without a path, of the control images that are added next.
+    awaited: Vec<SavedInput>,
     pub control_networks: ControlNetChoice,
-    /// Strengths of images that are being opened as image prompts.
-    strengths: Vec<(PathBuf, f64)>,
     /// Files that were opened in place of all others, or will be once the models are known.
-    reopened: Option<InputPaths>,
+    reopened: Option<Vec<SavedInput>>,
     is_reopen_due: bool,
     /// State before an input took the place of another.
     pub(in crate::window) replaced: Option<(GenerateForm, SlotContents)>,
@@ -313,7 +325,7 @@ impl InputSlots {
     /// control or the mask of a source video.
     pub fn place(
         &mut self,
-        mut input: ChosenInput,
+        input: ChosenInput,
         wanted: Option<InputSlot>,
         places: SlotRules,
     ) -> InputSlot {
@@ -341,12 +353,6 @@ impl InputSlots {
             // As at the start, a new one takes the other's place.
             self.remove(slot);
         }
-        let mut strengths = self.strengths.iter();
-        if slot == InputSlot::Prompt
-            && let Some(at) = strengths.position(|(path, _)| path == input.source.path())
-        {
-            input.strength = self.strengths.remove(at).1;
-        }
         self.placed.put(slot, input);
         slot
     }
@@ -363,6 +369,77 @@ impl InputSlots {
                 .swap(InputSlot::Start as usize, InputSlot::End as usize);
         }
     }
+
+    /// Files in the slots, or those that are still being opened for them after a restart.
+    pub fn saved(&self) -> Vec<SavedInput> {
+        match &self.reopened {
+            Some(inputs) if self.is_opening() || self.is_reopen_due => inputs.clone(),
+            _ => self.placed.saved(),
+        }
+    }
+
+    pub fn reopen_later(&mut self, inputs: Vec<SavedInput>) {
+        (self.reopened, self.is_reopen_due) = (Some(inputs), true);
+    }
+
+    pub(in crate::window) fn take_over(&mut self, request: &GenerateRequest, cx: &mut AppContext) {
+        cx.replace_form(GenerateForm::from(request));
+        self.reopen(saved_inputs(request), cx);
+        self.name_size(&mut cx.form, &cx.models);
+    }
+
+    /// Puts these files in place of all inputs.
+    fn reopen(&mut self, inputs: Vec<SavedInput>, cx: &AppContext) {
+        self.is_reopen_due = false;
+        self.reopened = Some(inputs.clone());
+        // Pending files belong to the previous form.
+        (self.opening, self.given) = (BackgroundTask::default(), BackgroundTask::default());
+        for slot in InputSlot::ALL {
+            let wanted = inputs.iter().filter(|it| it.slot == slot);
+            let paths: Vec<PathBuf> = wanted.map(|it| it.path.clone()).collect();
+            let shown = self.inputs_in(slot).iter().map(|it| it.source.path());
+            let has_settings = matches!(slot, InputSlot::Control | InputSlot::Prompt);
+            if !has_settings && shown.eq(paths.iter().map(PathBuf::as_path)) {
+                continue;
+            }
+            // Also where the others cannot be opened.
+            self.remove(slot);
+            if !paths.is_empty() {
+                let placing = SlotTarget {
+                    keeps_size: true,
+                    ..SlotTarget::onto(Some(slot))
+                };
+                self.open_here(paths, placing, cx);
+            }
+        }
+        self.awaited = inputs;
+    }
+}
+
+/// Files that a request was made from.
+fn saved_inputs(request: &GenerateRequest) -> Vec<SavedInput> {
+    let video = request.extend.as_ref().or(request.source_video.as_ref());
+    let plain = [
+        (InputSlot::Start, video.or(request.image.as_ref())),
+        (InputSlot::End, request.last_image.as_ref()),
+        (InputSlot::Mask, request.mask.as_ref()),
+    ];
+    let plain = plain
+        .into_iter()
+        .filter_map(|(slot, path)| Some((slot, path?)));
+    let references = request.references.iter();
+    let plain = plain.chain(references.map(|path| (InputSlot::Reference, path)));
+    let plain = plain.map(|(slot, path)| SavedInput::new(slot, path.clone()));
+    let prompts = request.prompt_images.iter().map(|it| SavedInput {
+        strength: it.strength,
+        ..SavedInput::new(InputSlot::Prompt, it.path.clone())
+    });
+    let controls = request.controls.iter().map(|it| SavedInput {
+        control: it.settings.clone(),
+        mask: it.mask.clone(),
+        ..SavedInput::new(InputSlot::Control, it.file.clone())
+    });
+    plain.chain(prompts).chain(controls).collect()
 }
 
 fn sized(source: &InputMedia) -> StartImage {

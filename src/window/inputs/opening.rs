@@ -7,7 +7,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use egui::ColorImage;
-use safelight_core::files::{make_private, make_private_folder, open_regular};
+use safelight_core::files::{has_ending, make_private, make_private_folder, open_regular};
 use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::{self, InputMedia, JobError, JobErrorKind, SourceVideo, StartImage};
 use safelight_core::media::{
@@ -125,10 +125,6 @@ fn image_input(
     })
 }
 
-fn open_video(path: &Path) -> Result<OpenedInput, JobError> {
-    video_input(&VideoReader::open(path).map_err(|err| video_error(&err))?)
-}
-
 fn video_input(reader: &VideoReader) -> Result<OpenedInput, JobError> {
     let path = reader.path();
     let last = media::last_frame(path).map_err(|err| video_error(&err))?;
@@ -144,35 +140,20 @@ fn video_input(reader: &VideoReader) -> Result<OpenedInput, JobError> {
 
 /// Continues from the file of a result, or else from its frame alone.
 pub fn continue_result(result: &ContinuedResult) -> Result<OpenedInput, JobError> {
-    let opened = guarded(&result.path, || Ok(reopen(result)));
-    let name = if result.is_video {
-        "last-frame"
-    } else {
-        "image"
-    };
-    opened
-        .ok()
-        .flatten()
-        .map_or_else(|| keep_image(&result.frame, &result.folder, name), Ok)
-}
-
-fn reopen(result: &ContinuedResult) -> Option<OpenedInput> {
-    let path = &result.path;
     // An image of a batch has a number, and is none of a video.
-    if result.is_video {
-        let info = media::video_info(path).ok()?;
-        (info.num_frames > 1).then(|| open_video(path).ok())?
+    let (opened, name) = if result.is_video {
+        (continue_file(&result.path), "last-frame")
     } else {
-        let image = media::open_image(path).ok()?;
-        image_input(path.clone(), &image.image, image.notices(path)).ok()
-    }
+        (open_input(&result.path), "image")
+    };
+    opened.or_else(|_| keep_image(&result.frame, &result.folder, name))
 }
 
 /// A file where a video may be: all its numbered images when it was written as those.
 pub fn continue_file(path: &Path) -> Result<OpenedInput, JobError> {
     guarded(path, || {
         if media::video_info(path).is_ok_and(|info| info.num_frames > 1) {
-            open_video(path)
+            video_input(&VideoReader::open(path).map_err(|err| video_error(&err))?)
         } else {
             read_input(path)
         }
@@ -237,10 +218,13 @@ fn video_error(err: &MediaError) -> JobError {
         .advise("Choose another video, or drop an image of its last frame")
 }
 
+#[derive(Default)]
 pub struct InputFiles {
     pub paths: Vec<PathBuf>,
     pub placing: SlotTarget,
     pub problems: Vec<JobError>,
+    /// Weight files: LoRAs, or reported not to be one.
+    pub loras: Vec<PathBuf>,
     /// Folders with models instead of images.
     pub model_folders: Vec<PathBuf>,
     pub model_files: Vec<PathBuf>,
@@ -248,38 +232,31 @@ pub struct InputFiles {
     pub played: Option<PathBuf>,
 }
 
-fn is_gguf(path: &Path) -> bool {
-    let ending = path.extension();
-    ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
-}
-
 /// Returns whether a folder, or one so many levels inside it, contains weights.
 fn has_models(folder: &Path, depth: u32) -> bool {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     entries.take(MAX_IMAGES).any(|entry| {
         let path = entry.path();
-        let is_safetensors = path.extension().is_some_and(|it| it == "safetensors");
-        is_safetensors || is_gguf(&path) || (depth > 0 && has_models(&path, depth - 1))
+        has_ending(&path, &["safetensors", "gguf"]) || (depth > 0 && has_models(&path, depth - 1))
     })
 }
 
 /// Replaces each folder with the images in it.
 pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> InputFiles {
     let mut given = InputFiles {
-        paths: Vec::new(),
         placing,
-        problems: Vec::new(),
-        model_folders: Vec::new(),
-        model_files: Vec::new(),
-        played: None,
+        ..InputFiles::default()
     };
     for path in paths {
         if !path.is_dir() {
-            if is_gguf(&path) {
-                given.model_files.push(path);
+            let files = if has_ending(&path, &["gguf"]) {
+                &mut given.model_files
+            } else if has_ending(&path, &["safetensors"]) {
+                &mut given.loras
             } else {
-                given.paths.push(path);
-            }
+                &mut given.paths
+            };
+            files.push(path);
             continue;
         }
         match images_in(&path) {

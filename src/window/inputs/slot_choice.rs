@@ -23,10 +23,6 @@ impl InputSlots {
     pub fn update(&mut self, command: InputsCommand, cx: &mut AppContext) {
         match command {
             InputsCommand::Pick(slot) => self.pick(SlotTarget::onto(Some(slot)), cx),
-            InputsCommand::PickControlMask(index) => {
-                self.pick(ControlPart::Mask(index).into(), cx);
-            }
-            InputsCommand::PickControlNet(at) => self.control_networks.pick(at, &cx.background),
             InputsCommand::RemoveControlMask(index) => {
                 self.change(InputSlot::Control, index, |input| input.control_mask = None);
             }
@@ -44,7 +40,9 @@ impl InputSlots {
             InputsCommand::Continue(result) => {
                 self.open_one(InputSlot::Start, cx, move || continue_result(&result));
             }
-            InputsCommand::Take(slot, image, folder) => self.take(slot, image, folder, cx),
+            InputsCommand::Take(slot, image, folder) => {
+                self.open_one(slot, cx, move || keep_image(&image, &folder, "frame"));
+            }
             InputsCommand::TakeOver(request) => self.take_over(&request, cx),
             InputsCommand::Remove(slot) => {
                 if slot == InputSlot::Start {
@@ -72,21 +70,19 @@ impl InputSlots {
     /// Applies to the visible form. While a job is edited, no questions appear.
     pub fn poll(&mut self, is_editing: bool, cx: &mut AppContext) {
         if self.is_reopen_due && !cx.models.are_loading {
-            let paths = self.paths();
-            self.reopen(paths, cx);
+            let inputs = self.saved();
+            self.reopen(inputs, cx);
         }
         let mut form = std::mem::take(&mut cx.form);
         self.poll_for(&mut form, !is_editing, cx);
         // Nobody chooses one for nothing.
         if self.get(InputSlot::Control).is_some() {
-            let networks = &mut self.control_networks;
-            networks.poll(cx.paths.as_ref(), &cx.settings, &cx.background);
-            match networks.take_picked() {
-                Some((at, Ok(path))) => self.change(InputSlot::Control, at, |input| {
+            self.control_networks.poll(cx);
+            if let Some(path) = self.control_networks.networks.take_picked(cx) {
+                let index = self.control_networks.picking_for;
+                self.change(InputSlot::Control, index, |input| {
                     input.control.network = Some(path);
-                }),
-                Some((_, Err(err))) => cx.notify(NoticeSeverity::Error, err),
-                None => {}
+                });
             }
             self.settle_networks(cx.models.model_of(&form));
         }
@@ -103,21 +99,26 @@ impl InputSlots {
         if let Some(Some((placing, paths))) = self.picking.take() {
             self.open(paths, placing, cx);
         }
-        while let Some(given) = self.given.take() {
+        // The slots of files depend on the model: they wait until the models are known.
+        while !cx.models.are_loading
+            && let Some(given) = self.given.take()
+        {
+            if !given.loras.is_empty() {
+                cx.push(LorasCommand::Add(given.loras));
+            }
             for problem in given.problems {
                 cx.tell_about(NoticeCause::Inputs, NoticeSeverity::Error, problem);
             }
             for folder in given.model_folders {
                 let text = format!("models are in {}", folder.display());
                 let advice = "Add the folder to search it for models, now and later";
-                let actions = vec![NoticeAction::add_folder(folder)];
-                cx.notices
-                    .show(UserNotice::info(text, advice).with(actions));
+                let notice = UserNotice::info(text, advice);
+                cx.notices.show(notice.offer_folder(folder));
             }
             for file in given.model_files {
                 let text = format!("{} is a model file", file.display());
-                let actions = vec![NoticeAction::use_model(file)];
-                cx.notices.show(UserNotice::info(text, "").with(actions));
+                cx.notices
+                    .show(UserNotice::info(text, "").offer_model(file));
             }
             if let Some(path) = given.played {
                 cx.push(PlayerCommand::PlayFile(path));
@@ -146,7 +147,8 @@ impl InputSlots {
         }
     }
 
-    fn pick(&mut self, placing: SlotTarget, cx: &AppContext) {
+    /// Asks for files for a slot.
+    pub fn pick(&mut self, placing: SlotTarget, cx: &AppContext) {
         let Some(slot) = placing.slot else {
             return;
         };
@@ -184,22 +186,9 @@ impl InputSlots {
     }
 
     /// Opens files as inputs: a folder means its images, and LoRAs are added as such.
-    fn open(&mut self, mut paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut AppContext) {
-        let loras: Vec<PathBuf> = paths
-            .extract_if(.., |path| {
-                // A weight file is a LoRA, or reported not to be one.
-                path.extension()
-                    .is_some_and(|kind| kind.eq_ignore_ascii_case("safetensors"))
-            })
-            .collect();
-        if !loras.is_empty() {
-            cx.push(LorasCommand::Add(loras));
-        }
-        if !paths.is_empty()
-            && let Some(given) = cx.background.on_files(move || unfold(paths, placing))
-        {
-            self.given.add(given);
-        }
+    fn open(&mut self, paths: Vec<PathBuf>, placing: SlotTarget, cx: &AppContext) {
+        self.given
+            .add(cx.background.on_files(move || unfold(paths, placing)));
     }
 
     pub(in crate::window) fn open_here(
@@ -220,6 +209,8 @@ impl InputSlots {
     ) {
         let room = match placing.part {
             Some(_) => 1,
+            // A request's or a saved form's: all of them.
+            None if placing.keeps_size => paths.len(),
             None => self.room(paths.len(), placing.slot, places),
         };
         let goes = placing.slot.unwrap_or_else(|| self.next(places));
@@ -241,14 +232,12 @@ impl InputSlots {
         self.await_files(cx, move || opened_one(open(), placing));
     }
 
-    pub(super) fn await_files(
+    fn await_files(
         &mut self,
         cx: &AppContext,
         open: impl FnOnce() -> OpenedInputs + Send + 'static,
     ) {
-        if let Some(opening) = cx.background.on_files(open) {
-            self.opening.add(opening);
-        }
+        self.opening.add(cx.background.on_files(open));
     }
 
     pub fn expect(&mut self, cx: &AppContext) -> TaskChannel<OpenedInputs> {
@@ -261,10 +250,6 @@ impl InputSlots {
         self.await_files(cx, move || {
             opened_one(keep_pasted(&image, &folder), SlotTarget::default())
         });
-    }
-
-    fn take(&mut self, slot: InputSlot, image: Arc<RgbPixels>, folder: PathBuf, cx: &AppContext) {
-        self.open_one(slot, cx, move || keep_image(&image, &folder, "frame"));
     }
 
     /// Says the form's size by its name, once the images are there that it may follow.
@@ -317,7 +302,7 @@ impl InputSlots {
                 (true, _) => places.second,
             };
             let name = opened.source.file_name();
-            let input = ChosenInput::new(opened.source, opened.notices);
+            let mut input = ChosenInput::new(opened.source, opened.notices);
             if is_given
                 && !matches!(wanted, Some(InputSlot::Control | InputSlot::Mask))
                 && let InputMedia::Video(video) = &input.source
@@ -334,11 +319,10 @@ impl InputSlots {
             let goes = wanted.unwrap_or_else(|| self.next(places));
             let is_control =
                 goes == InputSlot::Control && (is_image || wanted == Some(InputSlot::Control));
-            let (input, mask) = if is_control {
-                self.settle_control(input)
-            } else {
-                (input, None)
-            };
+            let has_settings = is_control || goes == InputSlot::Prompt;
+            let mask = has_settings
+                .then(|| self.settle(goes, &mut input))
+                .flatten();
             let slot = self.place(input, wanted, places);
             if slot == InputSlot::Start && is_given {
                 leave_start(&before.1, &mut self.placed, form, cx.paths.as_ref());
@@ -444,13 +428,11 @@ fn makes_images(form: &GenerateForm, spec: &ModelSpec) -> bool {
 fn offer_first_frame(video: SourceVideo, name: &str, model: &str, cx: &mut AppContext) {
     let text = format!("the video {name} is not used: {model} makes images");
     let advice = "Start from its first frame, or choose a video model and drop it again";
-    let action = NoticeAction {
-        label: "Use its first frame",
-        explanation: "Save the first frame as an image, and start from that",
-        command: InputsCommand::TakeFirst(video).into(),
-    };
-    let notice = UserNotice::warning(text, advice).with(vec![action]);
-    cx.notices.show(notice.about(NoticeCause::Inputs));
+    let hover = "Save the first frame as an image, and start from that";
+    let notice = UserNotice::warning(text, advice).about(NoticeCause::Inputs);
+    let command = InputsCommand::TakeFirst(video);
+    cx.notices
+        .show(notice.offer("Use its first frame", hover, command));
 }
 
 fn leave(input: &ChosenInput, cx: &mut AppContext) {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::Receiver;
 use raw_window_handle::{HasDisplayHandle as _, RawDisplayHandle};
 use safelight_core::uri;
 use wayland_backend::client::Backend;
@@ -19,6 +19,8 @@ use wayland_client::protocol::{
 use wayland_client::{
     Connection, Dispatch, Proxy as _, QueueHandle, delegate_noop, event_created_child,
 };
+
+use crate::window::pending::TaskChannel;
 
 const FILES: &str = "text/uri-list";
 /// A longer list is truncated: that many files are not dropped on purpose.
@@ -45,8 +47,8 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
     // SAFETY: winit keeps its `wl_display` open until the process ends.
     let backend = unsafe { Backend::from_foreign_display(display.display.as_ptr().cast()) };
     let connection = Connection::from_backend(backend);
-    let (sender, receiver) = bounded(ROOM);
-    let ctx = cc.egui_ctx.clone();
+    // A full channel means a window that does not look; nothing is lost but a highlight.
+    let (postbox, receiver) = TaskChannel::new(&cc.egui_ctx, ROOM);
     let spawned = thread::Builder::new()
         .name("wayland-drops".to_owned())
         .spawn(move || {
@@ -55,7 +57,7 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
             connection.display().get_registry(&handle, ());
             let mut listener = DragListener {
                 connection,
-                postbox: DragEvents { sender, ctx },
+                postbox,
                 manager: None,
                 seat: None,
                 device: None,
@@ -72,24 +74,9 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
     Some(receiver)
 }
 
-#[derive(Clone)]
-struct DragEvents {
-    sender: Sender<FileDrag>,
-    ctx: egui::Context,
-}
-
-impl DragEvents {
-    fn post(&self, drag: FileDrag) {
-        // A full channel means a window that does not look; nothing is lost but a highlight.
-        if self.sender.try_send(drag).is_ok() {
-            self.ctx.request_repaint();
-        }
-    }
-}
-
 struct DragListener {
     connection: Connection,
-    postbox: DragEvents,
+    postbox: TaskChannel<FileDrag>,
     manager: Option<manager::WlDataDeviceManager>,
     seat: Option<wl_seat::WlSeat>,
     device: Option<wl_data_device::WlDataDevice>,
@@ -109,13 +96,13 @@ impl DragListener {
             offer.set_actions(manager::DndAction::Copy, manager::DndAction::Copy);
         }
         self.offer = Some(offer);
-        self.postbox.post(FileDrag::Held);
+        self.postbox.try_post(FileDrag::Held);
     }
 
     fn leave(&mut self) {
         if let Some(offer) = self.offer.take() {
             offer.destroy();
-            self.postbox.post(FileDrag::Gone);
+            self.postbox.try_post(FileDrag::Gone);
         }
     }
 
@@ -146,7 +133,7 @@ impl DragListener {
                 }
                 offer.destroy();
                 connection.flush().ok();
-                postbox.post(FileDrag::Dropped(paths_of(&text), at));
+                postbox.try_post(FileDrag::Dropped(paths_of(&text), at));
             })?;
         Ok(())
     }
@@ -239,7 +226,7 @@ impl Dispatch<wl_data_device::WlDataDevice, ()> for DragListener {
             Event::Drop => {
                 if let Err(err) = state.take() {
                     tracing::warn!("a drop could not be taken: {err}");
-                    state.postbox.post(FileDrag::Gone);
+                    state.postbox.try_post(FileDrag::Gone);
                 }
             }
             _ => {}

@@ -27,7 +27,8 @@ pub type AppSetter = Box<dyn FnOnce(&mut SafelightApp)>;
 /// State of the panels between frames: typed text, scrolling.
 #[derive(Default)]
 pub struct PanelStates {
-    pub doctor: DoctorPanel,
+    /// Only checks with problems are shown.
+    pub hides_fine_checks: bool,
     pub gallery: GalleryPanel,
     pub library: LibraryPanel,
     pub settings: SettingsPanel,
@@ -55,6 +56,13 @@ impl<'a> UiContext<'a> {
     pub fn on_click(&mut self, response: &Response, command: impl Into<AppCommand>) {
         if response.clicked() {
             self.push(command);
+        }
+    }
+
+    /// Calls a method of a part, once the frame is drawn, if this was clicked.
+    pub fn on_press(&mut self, response: &Response, act: impl FnOnce(&mut SafelightApp) + 'static) {
+        if response.clicked() {
+            self.set(act);
         }
     }
 
@@ -103,12 +111,6 @@ pub fn said_ui(ui: &mut Ui, view: &UiContext<'_>, fields: &[&str]) {
 }
 
 #[derive(Default)]
-pub struct DoctorPanel {
-    /// Only checks with problems are shown.
-    pub hides_fine: bool,
-}
-
-#[derive(Default)]
 pub struct GalleryPanel {
     pub num_columns: usize,
     /// Moves of the selection that the page has followed by scrolling.
@@ -147,7 +149,8 @@ pub struct SettingsPanel {
     /// Requests for a row that the page has followed.
     pub num_shown: u64,
     pub wanted: Option<&'static str>,
-    pub runtimes: SectionState,
+    /// Id of the runtime whose deletion is to be confirmed.
+    pub deleted_runtime: Option<String>,
 }
 
 #[derive(Default)]
@@ -236,12 +239,6 @@ pub struct ExtendPanel {
     pub fits_again: bool,
     pub hovered: Option<ImageEdge>,
     pub dragged: Option<DraggedEdge>,
-}
-
-#[derive(Default)]
-pub struct SectionState {
-    /// Id of the runtime whose deletion is to be confirmed.
-    pub confirming: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -58,8 +58,7 @@ impl LibraryState {
     /// The models that are known stay until the search has ended.
     pub(super) fn load_quietly(&mut self, cx: &mut AppContext) {
         let (load, settings) = (Arc::clone(&self.links.load), cx.settings.clone());
-        let loading = cx.background.search(move || load(&settings));
-        self.loading = loading.unwrap_or_default();
+        self.loading = cx.background.search(move || load(&settings));
         // Helper networks change together with them.
         cx.push(FinishCommand::Look);
         cx.push(InputsCommand::LookForNetworks);
@@ -67,8 +66,7 @@ impl LibraryState {
 
     pub(in crate::window) fn check_engine(&mut self, cx: &AppContext) {
         let (check, settings) = (Arc::clone(&self.links.check_engine), cx.settings.clone());
-        let checking = cx.background.search(move || check(&settings));
-        self.checking = checking.unwrap_or_default();
+        self.checking = cx.background.search(move || check(&settings));
     }
 
     pub(in crate::window) fn follow_settings(&mut self, cx: &mut AppContext) {

@@ -7,15 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::fitting::{FoundLora, LoraFit, LoraMatcher, find};
-use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError};
+use safelight_core::job::ChosenLora;
 use safelight_core::lora::{CheckedLora, LoraCoverage};
-use safelight_core::model::ModelSpec;
-use safelight_core::settings::{AppPaths, Settings};
 
-use crate::window::commands::LorasCommand;
-use crate::window::context::AppContext;
-use crate::window::notices::{NoticeAction, UserNotice};
-use crate::window::pending::BackgroundTask;
+use crate::window::prelude::*;
 
 const AT_ONCE: usize = 24;
 
@@ -165,10 +160,11 @@ impl LoraLibrary {
                 JobError::invalid(reason).advise(format!("The file is {}", found.path.display()));
             let is_model = err.summary.contains("is not a LoRA, but")
                 && !err.summary.contains("no known model");
-            let action = is_model.then(|| NoticeAction::use_model(found.path));
-            let notice = UserNotice::of_input(err).with(action.into_iter().collect());
-            cx.notices.show(notice);
-            return;
+            let mut notice = UserNotice::of_input(err);
+            if is_model {
+                notice = notice.offer_model(found.path);
+            }
+            return cx.notices.show(notice);
         }
         // One of few steps is as strong as its authors say.
         let preset = cx.model().and_then(|spec| spec.preset_for(&found.path));
@@ -219,10 +215,8 @@ impl LoraLibrary {
             return;
         };
         let Some(spec) = cx.model().cloned() else {
-            let text = format!(
-                "a LoRA needs a model, and none is selected: {}",
-                first.display()
-            );
+            let path = first.display();
+            let text = format!("a LoRA needs a model, and none is selected: {path}");
             let advice = "Choose a model, then add the LoRA again";
             return cx.notices.show(UserNotice::warning(text, advice));
         };
@@ -249,41 +243,27 @@ impl LoraLibrary {
         };
         let settings = cx.settings.clone();
         self.search = cx.background.stream("loras", move |postbox| {
-            let looked = look_for(&spec, &paths, &settings, |found| {
-                postbox.post(Ok(found));
-            });
-            if let Err(problem) = looked {
-                postbox.post(Err(problem));
+            let matcher = match LoraMatcher::of(&spec) {
+                Ok(matcher) => matcher,
+                Err(err) => {
+                    postbox.post(Err(err.to_string()));
+                    return;
+                }
+            };
+            for some in find(&paths, &settings).chunks(AT_ONCE) {
+                let found = some.iter().map(|path| matcher.look(path));
+                postbox.post(Ok(found.collect()));
             }
         });
     }
 }
 
 fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
-    match LoraMatcher::of(spec) {
-        Ok(fitting) => paths.iter().map(|path| fitting.look(path)).collect(),
-        Err(err) => {
-            let unknown = |path: &PathBuf| unknown(path, &err.to_string());
-            paths.iter().map(unknown).collect()
-        }
-    }
-}
-
-/// A file of which nothing can be said, because the model itself cannot be read.
-fn unknown(path: &Path, reason: &str) -> FoundLora {
-    FoundLora::new(path, 0, None, LoraFit::No(reason.to_owned()))
-}
-
-/// Tells of all LoRAs on this machine, some at a time. Fails where the model itself cannot be read.
-fn look_for(
-    spec: &ModelSpec,
-    paths: &AppPaths,
-    settings: &Settings,
-    mut tell: impl FnMut(Vec<FoundLora>),
-) -> Result<(), String> {
-    let fitting = LoraMatcher::of(spec).map_err(|err| err.to_string())?;
-    for some in find(paths, settings).chunks(AT_ONCE) {
-        tell(some.iter().map(|path| fitting.look(path)).collect());
-    }
-    Ok(())
+    let matcher = LoraMatcher::of(spec);
+    let look = |path: &PathBuf| match &matcher {
+        Ok(matcher) => matcher.look(path),
+        // Nothing can be said of a file where the model itself cannot be read.
+        Err(err) => FoundLora::new(path, 0, None, LoraFit::No(err.to_string())),
+    };
+    paths.iter().map(look).collect()
 }

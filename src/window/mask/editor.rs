@@ -18,7 +18,7 @@ use crate::window::prelude::*;
 #[derive(Default)]
 pub struct PaintedMask {
     /// Width and height of the image with its room.
-    pub size: Option<(u32, u32)>,
+    pub size: (u32, u32),
     /// Size without the outpainted margins.
     pub own_size: (u32, u32),
     pub margins: OutpaintMargins,
@@ -51,8 +51,6 @@ pub struct MaskEditor {
     pub(super) of: MaskOf,
     image: PathBuf,
     mask_file: Option<PathBuf>,
-    width: u32,
-    height: u32,
     /// Mean colour of the image, from which the overlay has to differ.
     pub mean_rgb: [u8; 3],
     /// True if the image can be outpainted.
@@ -87,12 +85,13 @@ impl MaskEditor {
             of: opened.of,
             image: opened.source.path().to_path_buf(),
             mask_file: opened.mask_file.clone(),
-            width: opened.mask.width(),
-            height: opened.mask.height(),
             mean_rgb: opened.levels.mean_rgb(),
             can_extend: false,
             extending: None,
-            painted: PaintedMask::default(),
+            painted: PaintedMask {
+                size: (opened.mask.width(), opened.mask.height()),
+                ..PaintedMask::default()
+            },
             busy: None,
             is_changed: false,
             is_submit_due: false,
@@ -109,7 +108,8 @@ impl MaskEditor {
     }
 
     pub fn size(&self) -> Vec2 {
-        Vec2::new(self.width as f32, self.height as f32)
+        let (width, height) = self.painted.size;
+        Vec2::new(width as f32, height as f32)
     }
 
     pub fn name(&self) -> String {
@@ -154,7 +154,7 @@ impl MaskEditor {
     /// New visible area where this part of the image is shown, at `dots_a_pixel` screen dots per pixel; `None` if it is
     /// unchanged.
     pub fn changed_view(&self, seen: Rect, dots_a_pixel: f32) -> Option<VisibleTiles> {
-        let view = VisibleTiles::from_view(self.width, self.height, seen, dots_a_pixel);
+        let view = VisibleTiles::from_view(self.painted.size, seen, dots_a_pixel);
         (self.view.as_ref() != Some(&view)).then_some(view)
     }
 
@@ -262,12 +262,7 @@ impl MaskEditor {
         while let Some(said) = self.said.take() {
             match said {
                 MaskEvent::Opened(_) => {}
-                MaskEvent::Painted(painted) => {
-                    if let Some((width, height)) = painted.size {
-                        (self.width, self.height) = (width, height);
-                    }
-                    self.painted = painted;
-                }
+                MaskEvent::Painted(painted) => self.painted = painted,
                 MaskEvent::Done(done) => {
                     // It may be on its way to its file already.
                     self.busy = self.busy.filter(|busy| *busy == MaskTask::Keeping);

@@ -169,7 +169,7 @@ impl<'a> MaskPainter<'a> {
         let size = (self.mask.width(), self.mask.height());
         let own = self.own.as_ref();
         let painted = PaintedMask {
-            size: Some(size),
+            size,
             own_size: own.map_or(size, |(image, _)| (image.width, image.height)),
             margins: self.outpaint.margins,
             shown: self.tiles.visible_tiles(),

@@ -62,7 +62,7 @@ pub struct VisibleTiles {
 impl VisibleTiles {
     /// Tiles of an image of this size that are visible in `seen`, at the coarsest level with a texel for each dot of
     /// the screen.
-    pub(super) fn from_view(width: u32, height: u32, seen: Rect, dots_a_pixel: f32) -> Self {
+    pub(super) fn from_view((width, height): (u32, u32), seen: Rect, dots_a_pixel: f32) -> Self {
         let wanted = (1.0 / dots_a_pixel.max(f32::EPSILON)).log2().floor();
         // As many as `ImagePyramid` has: down to one square.
         let num_squares = width.max(height).div_ceil(TILE).max(1);
@@ -315,8 +315,8 @@ mod tests {
     }
 
     fn see(tiles: &mut TileCache, ctx: &Context, mask: &ImageMask, seen: Rect, dots_a_pixel: f32) {
-        let (width, height) = (mask.width(), mask.height());
-        tiles.look_at(VisibleTiles::from_view(width, height, seen, dots_a_pixel));
+        let size = (mask.width(), mask.height());
+        tiles.look_at(VisibleTiles::from_view(size, seen, dots_a_pixel));
         while !tiles.renew(ctx, mask, Instant::now()) {}
     }
 
@@ -351,7 +351,7 @@ mod tests {
         let (mut tiles, mut mask) = tiles_of(1024, 1024);
         let ctx = Context::default();
         see(&mut tiles, &ctx, &mask, all(&mask), 0.5);
-        tiles.look_at(VisibleTiles::from_view(1024, 1024, all(&mask), 1.0));
+        tiles.look_at(VisibleTiles::from_view((1024, 1024), all(&mask), 1.0));
         for num_made in 1..=4 {
             assert!(!tiles.renew(&ctx, &mask, Instant::now()));
             assert_eq!(tiles.visible_tiles().len(), 1 + num_made);
@@ -404,7 +404,7 @@ mod tests {
         while !tiles.renew(&ctx, &mask, Instant::now()) {}
         assert_eq!(tiles.visible_tiles().len(), 2);
         let (smallest, mask) = tiles_of(100, 100);
-        let view = VisibleTiles::from_view(3000, 3000, Rect::EVERYTHING, 1e-9);
+        let view = VisibleTiles::from_view((3000, 3000), Rect::EVERYTHING, 1e-9);
         tiles.replace(smallest.levels);
         tiles.look_at(view);
         assert!(tiles.renew(&ctx, &mask, Instant::now()));

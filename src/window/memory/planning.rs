@@ -18,7 +18,6 @@ use safelight_core::units::{from_gib, in_gib};
 
 use crate::telemetry::record::TelemetryRecord;
 use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice};
-use crate::window::background::BackgroundThreads;
 use crate::window::create::form::FormJobs;
 use crate::window::memory::MemoryHistory;
 use crate::window::memory::course::ExpectedTimeline;
@@ -150,15 +149,27 @@ impl MemoryPlanning {
         }
     }
 
-    pub fn update(&mut self, command: MemoryCommand, cx: &mut AppContext) {
-        match command {
-            MemoryCommand::Apply(change) => apply(&change, cx),
-            MemoryCommand::Export(id) => {
-                if let Some(paths) = &cx.paths {
-                    self.exporting = export(&cx.background, paths.telemetry(), id);
-                }
-            }
-        }
+    /// Asks for a file and writes the telemetry of a job to it.
+    pub fn export(&mut self, job: JobId, cx: &AppContext) {
+        let Some(records) = cx.paths.as_ref().map(AppPaths::telemetry) else {
+            return;
+        };
+        let instead = format!("Copy the record itself from {}", records.display());
+        self.exporting = cx.background.ask_or(instead, move || {
+            let path = rfd::FileDialog::new()
+                .set_title("Export the telemetry of this job")
+                .set_file_name(format!("safelight-{job}.csv"))
+                .add_filter("Tables", &["csv"])
+                .add_filter("JSON", &["json"])
+                .save_file()?;
+            let record = TelemetryRecord::load(&records, job);
+            let written = record.and_then(|record| record.export(&path));
+            Some(written.map(|()| path.clone()).map_err(|err| {
+                let place = path.display();
+                let text = format!("the telemetry could not be exported ({err}): {place}");
+                JobError::new(JobErrorKind::Disk, text)
+            }))
+        });
     }
 
     pub fn poll(&mut self, cx: &mut AppContext) {
@@ -214,7 +225,8 @@ impl MemoryPlanning {
             let asked = wanted.clone();
             let read = move || read(&settings, &asked, &others);
             // Tried again with the next frame if the thread is busy.
-            if let Some(reading) = cx.background.search(read) {
+            let reading = cx.background.search(read);
+            if reading.is_busy() {
                 (self.reading, self.plan_request) = (reading, Some(wanted));
             }
         }
@@ -222,7 +234,8 @@ impl MemoryPlanning {
     }
 }
 
-fn apply(change: &PlanChange, cx: &mut AppContext) {
+/// Changes the form, or the settings, as a plan suggests.
+pub fn apply(change: &PlanChange, cx: &mut AppContext) {
     let form = &mut cx.form;
     let mut settings = cx.settings.clone();
     match change {
@@ -270,30 +283,5 @@ pub fn read_plan(paths: AppPaths) -> ReadPlan {
             alternatives: alternatives.collect(),
             weights,
         })
-    })
-}
-
-/// Asks for a file and writes the telemetry of a job to it; returns its path.
-fn export(
-    background: &BackgroundThreads,
-    records: PathBuf,
-    job: JobId,
-) -> BackgroundTask<Option<Result<PathBuf, JobError>>> {
-    let instead = format!("Copy the record itself from {}", records.display());
-    background.ask_or(instead, move || {
-        let path = rfd::FileDialog::new()
-            .set_title("Export the telemetry of this job")
-            .set_file_name(format!("safelight-{job}.csv"))
-            .add_filter("Tables", &["csv"])
-            .add_filter("JSON", &["json"])
-            .save_file()?;
-        let written = TelemetryRecord::load(&records, job).and_then(|record| record.export(&path));
-        Some(written.map(|()| path.clone()).map_err(|err| {
-            let text = format!(
-                "the telemetry could not be exported ({err}): {}",
-                path.display()
-            );
-            JobError::new(JobErrorKind::Disk, text)
-        }))
     })
 }

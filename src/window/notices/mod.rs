@@ -80,32 +80,6 @@ pub struct NoticeAction {
     pub command: AppCommand,
 }
 
-impl NoticeAction {
-    pub fn undo(id: u64) -> Self {
-        Self {
-            label: "Undo",
-            explanation: "Bring it back (Ctrl+Z undoes the last change, Ctrl+Shift+Z redoes it)",
-            command: AppCommand::Undo(Some(id)),
-        }
-    }
-
-    pub fn add_folder(folder: PathBuf) -> Self {
-        Self {
-            label: "Add its folder",
-            explanation: "Search this folder for models, now and at every start",
-            command: SettingsCommand::AddModelFolder(folder).into(),
-        }
-    }
-
-    pub fn use_model(file: PathBuf) -> Self {
-        Self {
-            label: "Use this model",
-            explanation: "Select it. Its folder is added to the model folders if it is not searched yet",
-            command: LibraryCommand::UseFile(file).into(),
-        }
-    }
-}
-
 impl UserNotice {
     /// Hints are temporary; warnings and errors stay until they are over or closed.
     pub fn new(severity: NoticeSeverity, err: JobError) -> Self {
@@ -144,35 +118,54 @@ impl UserNotice {
     /// A job that failed, which of them it was, and the way to resume it.
     pub fn of_failed(id: JobId, err: JobError, job: &str) -> Self {
         let (label, explanation) = if err.kept.is_some() {
-            (
-                "Resume",
-                "Continue where it stopped: what was finished is kept for a week",
-            )
+            let hover = "Continue where it stopped: what was finished is kept for a week";
+            ("Resume", hover)
         } else {
             ("Try again", "Start over from the beginning")
-        };
-        let again = NoticeAction {
-            label,
-            explanation,
-            command: QueueCommand::Restart(id).into(),
-        };
-        let open = NoticeAction {
-            label: "Open the queue",
-            explanation: "The job is there among the stopped ones",
-            command: QueueCommand::Open(true).into(),
         };
         let lines = [err.advice.as_str(), job].into_iter();
         let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         let advice = lines.join("\n");
+        let hover = "The job is there among the stopped ones";
         Self::new(NoticeSeverity::Error, err.advise(advice))
             .about(NoticeCause::Job(id))
-            .with(vec![again, open])
+            .offer(label, explanation, QueueCommand::Restart(id))
+            .offer("Open the queue", hover, QueueCommand::Open(true))
+    }
+
+    /// Adds a button.
+    #[must_use]
+    pub fn offer(
+        mut self,
+        label: &'static str,
+        explanation: &'static str,
+        command: impl Into<AppCommand>,
+    ) -> Self {
+        self.actions.push(NoticeAction {
+            label,
+            explanation,
+            command: command.into(),
+        });
+        self
     }
 
     #[must_use]
-    pub fn with(mut self, actions: Vec<NoticeAction>) -> Self {
-        self.actions = actions;
-        self
+    pub fn offer_undo(self, id: u64) -> Self {
+        let hover = "Bring it back (Ctrl+Z undoes the last change, Ctrl+Shift+Z redoes it)";
+        self.offer("Undo", hover, AppCommand::Undo(Some(id)))
+    }
+
+    #[must_use]
+    pub fn offer_folder(self, folder: PathBuf) -> Self {
+        let hover = "Search this folder for models, now and at every start";
+        let command = SettingsCommand::AddModelFolder(folder);
+        self.offer("Add its folder", hover, command)
+    }
+
+    #[must_use]
+    pub fn offer_model(self, file: PathBuf) -> Self {
+        let hover = "Select it. Its folder is added to the model folders if it is not searched yet";
+        self.offer("Use this model", hover, LibraryCommand::UseFile(file))
     }
 
     #[must_use]
@@ -217,7 +210,7 @@ impl NoticeList {
     pub fn show_undo(&mut self, id: u64, done: impl Into<String>) {
         self.end_where(|cause| matches!(cause, NoticeCause::Undo(_)));
         let notice = UserNotice::info(done, "").about(NoticeCause::Undo(id));
-        self.show(notice.with(vec![NoticeAction::undo(id)]));
+        self.show(notice.offer_undo(id));
     }
 
     /// One card with all that is made differently than the form said.

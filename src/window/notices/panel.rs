@@ -74,7 +74,7 @@ fn cards_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             Some(secs) if secs > 0.0 => {
                 ui.ctx().request_repaint_after_secs(secs as f32);
             }
-            Some(_) => view.push(AppCommand::DismissNotice(notice.id)),
+            Some(_) => dismiss(view, notice.id),
         }
         ui.add_space(theme::SMALL_GAP);
     }
@@ -99,7 +99,7 @@ fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let button = ui.button("Close all");
                 let button = button.on_hover_text("Close all notices");
-                view.on_click(&button, AppCommand::DismissNotices);
+                view.on_press(&button, |app| app.cx.notices.clear());
             });
         });
     });
@@ -118,7 +118,9 @@ fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Resp
             ui.label(RichText::new(icon).size(20.0).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
                 let button = icon_button(ui, icons::X, "Dismiss", "Close this notice");
-                view.on_click(&button, AppCommand::DismissNotice(notice.id));
+                if button.clicked() {
+                    dismiss(view, notice.id);
+                }
                 ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
                     ui.strong(sentence(&notice.summary));
                     if !notice.advice.is_empty() {
@@ -145,9 +147,13 @@ fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {
         let button = ui.button(action.label).on_hover_text(action.explanation);
         if button.clicked() {
             view.push(action.command.clone());
-            view.push(AppCommand::DismissNotice(notice.id));
+            dismiss(view, notice.id);
         }
     }
+}
+
+fn dismiss(view: &mut UiContext<'_>, id: u64) {
+    view.set(move |app| app.cx.notices.dismiss(id));
 }
 
 fn copy_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {

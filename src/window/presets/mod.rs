@@ -59,9 +59,12 @@ impl OwnPresets {
     }
 
     pub fn update(&mut self, command: PresetsCommand, inputs: &InputSlots, cx: &mut AppContext) {
-        let model = cx.model().cloned();
-        match (command, model) {
-            (PresetsCommand::Apply(key), Some(spec)) => {
+        // Without a model there is nothing to set or to take back.
+        let Some(spec) = cx.model().cloned() else {
+            return;
+        };
+        match command {
+            PresetsCommand::Apply(key) => {
                 let mut choices = self.choices(&spec).into_iter();
                 if let Some(choice) = choices.find(|choice| choice.key == key) {
                     let source = inputs.inputs_for(&cx.form, &spec).size();
@@ -74,7 +77,7 @@ impl OwnPresets {
                     self.replace(choice.content, &choice.name, cx);
                 }
             }
-            (PresetsCommand::Undo, Some(spec)) => {
+            PresetsCommand::Undo => {
                 cx.form.undo_preset(&spec);
                 if let Some((before, after)) = self.content.take()
                     && after.of_same_kinds(&cx.form) == after
@@ -82,34 +85,19 @@ impl OwnPresets {
                     before.put(&mut cx.form);
                 }
             }
-            (
-                PresetsCommand::Save {
-                    name,
-                    has_prompt,
-                    has_loras,
-                },
-                Some(spec),
-            ) => {
-                let values = cx.form.values(&spec);
-                let model = Some(spec.id);
-                let preset = OwnPreset {
-                    name,
-                    model,
-                    values,
-                    content: PresetContent::from_form(&cx.form, (has_prompt, has_loras)),
-                };
-                self.edit(PresetEdit::Save(Box::new(preset)), cx);
-            }
-            (PresetsCommand::Rename { from, to }, _) => {
-                self.edit(PresetEdit::Rename { from, to }, cx);
-            }
-            (PresetsCommand::Delete(name), _) => self.edit(PresetEdit::Delete(name), cx),
-            (PresetsCommand::Reload, _) => self.load(cx),
-            // Without a model there is nothing to set or to keep.
-            (
-                PresetsCommand::Apply(_) | PresetsCommand::Undo | PresetsCommand::Save { .. },
-                None,
-            ) => {}
+        }
+    }
+
+    /// Keeps the values of the form, with its prompts and its LoRAs where that is true.
+    fn save(&mut self, name: String, with: (bool, bool), cx: &mut AppContext) {
+        if let Some(spec) = cx.model() {
+            let preset = OwnPreset {
+                name,
+                model: Some(spec.id.clone()),
+                values: cx.form.values(spec),
+                content: PresetContent::from_form(&cx.form, with),
+            };
+            self.edit(PresetEdit::Save(Box::new(preset)), cx);
         }
     }
 
@@ -146,9 +134,7 @@ impl OwnPresets {
     fn load(&mut self, cx: &AppContext) {
         if let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) {
             let load = move || Ok((presets::load(&path), None));
-            if let Some(loading) = cx.background.on_files(load) {
-                self.coming.add(loading);
-            }
+            self.coming.add(cx.background.on_files(load));
         }
     }
 

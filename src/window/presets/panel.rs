@@ -1,11 +1,10 @@
 //! Presets: values that go together, taken over with one click and given back with another; and the menu in which the
 //! user's own are kept.
 
-use safelight_core::presets::{OwnPreset, PresetContent, PresetValues, QualityPreset};
+use safelight_core::presets::{OwnPreset, PresetContent, PresetEdit, PresetValues, QualityPreset};
 
 use crate::window::create::choices::PresetKey;
 use crate::window::layout::prelude::*;
-use crate::window::layout::view::PresetsPanel;
 use crate::window::presets::PresetChoice;
 
 const FROM_FILE: &str = "From a file…";
@@ -77,7 +76,8 @@ fn menu_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let response = staying_menu(ui, button, |ui| menu_ui(ui, view))
         .on_hover_text("Save these settings as a preset of your own, or load them from a file")
         .accessible_name("Preset menu");
-    view.on_click(&response, PresetsCommand::Reload);
+    // It may have been changed by hand.
+    view.on_press(&response, |app| app.presets.load(&app.cx));
 }
 
 fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -134,23 +134,14 @@ fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         }
     });
     if is_wanted {
-        let PresetsPanel {
-            new_name: name,
-            has_prompt,
-            has_loras,
-            ..
-        } = std::mem::take(panel);
-        view.push(PresetsCommand::Save {
-            name,
-            has_prompt,
-            has_loras,
-        });
+        let typed = std::mem::take(panel);
+        let with = (typed.has_prompt, typed.has_loras);
+        view.set(move |app| app.presets.save(typed.new_name, with, &mut app.cx));
     }
 }
 
 fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, preset: &OwnPreset) {
     let name = preset.name.as_str();
-    let mut command = None;
     ui.horizontal(|ui| {
         if let Some((from, to)) = &mut view.panels.presets.renaming
             && from == name
@@ -164,10 +155,10 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, preset: &OwnPreset) {
                 response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             let done = ui.button("Rename").on_hover_text("Use this name");
             if is_entered || done.clicked() {
-                command = Some(PresetsCommand::Rename {
-                    from: from.clone(),
-                    to: to.clone(),
-                });
+                let (from, to) = (from.clone(), to.clone());
+                let edit = PresetEdit::Rename { from, to };
+                view.panels.presets.renaming = None;
+                view.set(move |app| app.presets.edit(edit, &mut app.cx));
             }
             return;
         }
@@ -175,28 +166,21 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, preset: &OwnPreset) {
         label.on_hover_text(name);
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             let delete = format!("Delete preset {name}");
-            if icon_button(ui, icons::TRASH, &delete, "Delete this preset").clicked() {
-                command = Some(PresetsCommand::Delete(name.to_owned()));
-            }
+            let button = icon_button(ui, icons::TRASH, &delete, "Delete this preset");
+            let edit = PresetEdit::Delete(name.to_owned());
+            view.on_press(&button, move |app| app.presets.edit(edit, &mut app.cx));
             let rename = format!("Rename preset {name}");
             if icon_button(ui, icons::PENCIL, &rename, "Rename this preset").clicked() {
                 view.panels.presets.renaming = Some((name.to_owned(), name.to_owned()));
             }
             let update = format!("Update preset {name}");
             let explanation = "Replace its values with those of the form";
-            if icon_button(ui, icons::SAVE, &update, explanation).clicked() {
-                command = Some(PresetsCommand::Save {
-                    name: name.to_owned(),
-                    has_prompt: preset.content.prompt.is_some(),
-                    has_loras: preset.content.loras.is_some(),
-                });
-            }
+            let button = icon_button(ui, icons::SAVE, &update, explanation);
+            let (name, content) = (name.to_owned(), &preset.content);
+            let with = (content.prompt.is_some(), content.loras.is_some());
+            view.on_press(&button, move |app| {
+                app.presets.save(name, with, &mut app.cx);
+            });
         });
     });
-    if let Some(command) = command {
-        if matches!(command, PresetsCommand::Rename { .. }) {
-            view.panels.presets.renaming = None;
-        }
-        view.push(command);
-    }
 }

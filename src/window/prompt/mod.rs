@@ -46,9 +46,7 @@ impl PromptDesk {
                 cx.is_view_shown = false;
                 cx.typing.is_focus_wanted = true;
             }
-            PromptCommand::UseExample(prompt) => self.use_example(prompt, cx),
             PromptCommand::Remember(entry) => self.remember(entry, cx),
-            PromptCommand::Begin => self.begin(cx),
             PromptCommand::Use(entry) => {
                 self.history.leave();
                 self.put(&entry, cx);
@@ -60,15 +58,7 @@ impl PromptDesk {
             }
             PromptCommand::Insert(text) => {
                 cx.typing.insert(&mut cx.form.prompt, &text);
-                self.counting.begin();
-            }
-            PromptCommand::LookAtWildcards => self.look_at_wildcards(cx),
-            PromptCommand::GlanceAtWildcards => {
-                let looked = self.looked_at;
-                let is_fresh = looked.is_some_and(|at| cx.now_secs - at < GLANCE_SECS);
-                if !is_fresh && !self.looking.is_busy() {
-                    self.look_at_wildcards(cx);
-                }
+                self.counting.has_begun = true;
             }
             PromptCommand::OpenWildcardFolder => self.open_wildcard_folder(cx),
         }
@@ -93,7 +83,7 @@ impl PromptDesk {
             self.wildcards = Some(Arc::new(found));
             cx.typing.is_stale = true;
             // One that was missing may be there now.
-            self.counting.forget();
+            self.counting.prompts = None;
         }
         match self.making.take() {
             Some(Ok(folder)) => cx.background.open_folder(folder),
@@ -122,7 +112,7 @@ impl PromptDesk {
     }
 
     fn begin(&mut self, cx: &mut AppContext) {
-        self.counting.begin();
+        self.counting.has_begun = true;
         if !std::mem::replace(&mut self.has_begun, true) {
             self.change_history(|_| {}, cx);
         }
@@ -165,7 +155,16 @@ impl PromptDesk {
     fn put(&mut self, entry: &PromptEntry, cx: &mut AppContext) {
         entry.put(&mut cx.form);
         cx.typing.go_to_end(&cx.form.prompt);
-        self.counting.begin();
+        self.counting.has_begun = true;
+    }
+
+    /// Unless they were just read.
+    fn glance_at_wildcards(&mut self, cx: &AppContext) {
+        let looked = self.looked_at;
+        let is_fresh = looked.is_some_and(|at| cx.now_secs - at < GLANCE_SECS);
+        if !is_fresh && !self.looking.is_busy() {
+            self.look_at_wildcards(cx);
+        }
     }
 
     fn look_at_wildcards(&mut self, cx: &AppContext) {
@@ -180,25 +179,22 @@ impl PromptDesk {
             let notice = UserNotice::warning(text, "Choose one in the settings");
             return cx.notices.show(notice);
         };
-        let making = cx.background.on_files(move || {
+        self.making = cx.background.on_files(move || {
             let made = make_private_folder(&folder).map_err(|err| {
-                let text = format!(
-                    "the folder for wildcard files could not be made: {}",
-                    folder.display()
-                );
+                let place = folder.display();
+                let text = format!("the folder for wildcard files could not be made: {place}");
                 JobError::new(JobErrorKind::Disk, text)
                     .advise("Choose another folder in the settings")
                     .detail(err.to_string())
             });
             made.map(|()| folder)
         });
-        self.making = making.unwrap_or_default();
     }
 }
 
 #[derive(Default)]
 pub struct PromptHistory {
-    entries: Arc<Vec<PromptEntry>>,
+    pub entries: Vec<PromptEntry>,
     /// Index of the prompt in the field; `None` for a draft.
     at: Option<usize>,
     /// Prompt that was being written before the first step back.
@@ -208,19 +204,15 @@ pub struct PromptHistory {
 }
 
 impl PromptHistory {
-    pub fn entries(&self) -> &Arc<Vec<PromptEntry>> {
-        &self.entries
-    }
-
     fn take(&mut self, entries: Vec<PromptEntry>) {
         let shown = self.at.and_then(|at| self.entries.get(at).cloned());
         self.at = shown.and_then(|shown| entries.iter().position(|entry| *entry == shown));
-        self.entries = Arc::new(entries);
+        self.entries = entries;
         self.is_known = true;
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Vec<PromptEntry>)) {
-        let mut entries = self.entries.to_vec();
+        let mut entries = self.entries.clone();
         change(&mut entries);
         self.take(entries);
     }

@@ -17,7 +17,7 @@ const PAUSE_SECS: f64 = 0.15;
 type CountResult = Result<PromptCount, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct PromptsToCount {
+pub(super) struct PromptsToCount {
     prompt: TokenCountRequest,
     negative: Option<TokenCountRequest>,
 }
@@ -31,36 +31,20 @@ struct CountedPrompts {
 
 #[derive(Default)]
 pub struct PromptCounting {
-    has_begun: bool,
+    pub(super) has_begun: bool,
     /// `None` while it counts.
     counter: Option<TokenCounter>,
     running: BackgroundTask<CountedPrompts>,
     /// Request that was counted last, or is being counted.
-    prompts: Option<PromptsToCount>,
+    pub(super) prompts: Option<PromptsToCount>,
     wanted: Option<(PromptsToCount, f64)>,
-    prompt: Option<CountResult>,
-    negative: Option<CountResult>,
+    /// The tokens of the prompt; `None` while they are not known.
+    pub prompt: Option<CountResult>,
+    /// `None` if the negative prompt has no effect.
+    pub negative: Option<CountResult>,
 }
 
 impl PromptCounting {
-    /// The tokens of the prompt; `None` while they are not known.
-    pub fn prompt(&self) -> Option<&CountResult> {
-        self.prompt.as_ref()
-    }
-
-    /// `None` if the negative prompt has no effect.
-    pub fn negative(&self) -> Option<&CountResult> {
-        self.negative.as_ref()
-    }
-
-    pub(super) fn begin(&mut self) {
-        self.has_begun = true;
-    }
-
-    pub(super) fn forget(&mut self) {
-        self.prompts = None;
-    }
-
     pub(super) fn poll(&mut self) {
         let Some(counted) = self.running.take() else {
             return;

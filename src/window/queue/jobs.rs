@@ -3,15 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{
-    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId, JobRequest, Video,
-};
+use safelight_core::job::{DeviceChoice, GridId, GridRecord, JobGrid, Video};
 use safelight_core::job_update::JobOutput;
-use safelight_core::media::{MediaError, open_rgb};
+use safelight_core::media::open_rgb;
 
 use crate::window::create::choices::StripResult;
 use crate::window::inputs::opening::continue_file;
-use crate::window::pending::BackgroundTask;
+use crate::window::prelude::*;
 use crate::window::thumbnails::ThumbSource;
 
 #[derive(Clone, Debug)]
@@ -200,12 +198,6 @@ pub(super) struct GridSheets {
     pub(super) making: BackgroundTask<(GridId, Result<PathBuf, MediaError>)>,
     /// The state of the queue that was looked at last.
     pub(super) looked: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GridProgress {
-    pub num_made: usize,
-    pub num_failed: usize,
 }
 
 impl GridSheets {

@@ -1,21 +1,84 @@
 //! The queue on disk: loaded at the start, written after changes.
 
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{QueueFile, QueuedJob, QueuedState};
+use safelight_core::files::{self, make_private_folder};
+use safelight_core::job::{JobFolder, QueueFile, QueuedJob, QueuedState};
+use safelight_core::locks::FileLock;
 
 use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
 use crate::window::queue::jobs::{StopReason, StoppedJob, WaitingJob};
-use crate::window::queue::queue_saving::{RestoredQueue, queue_not_written_text, restore};
 use crate::worker::{UnfinishedJob, left_in};
+
+#[derive(Default)]
+pub(super) struct QueueStore {
+    /// Held for as long as this program alone may write it; none before it was read.
+    lock: Option<Arc<FileLock>>,
+    /// Revision of the queue that is written, or being written.
+    written: u64,
+    /// When that was, on the window's clock.
+    written_at: f64,
+    writing: BackgroundTask<Option<JobError>>,
+    /// Reason why the last save failed, as it was shown.
+    problem: Option<String>,
+}
+
+const WRITE_EVERY_SECS: f64 = 0.5;
+const RETRY_EVERY_SECS: f64 = 5.0;
+
+impl QueueStore {
+    /// Not all of this state is on the disk, or on its way.
+    pub(super) fn is_due(&self, revision: u64) -> bool {
+        self.problem.is_some() || self.written != revision
+    }
+
+    /// Returns whether it is due now; otherwise the window is woken when it is.
+    pub(super) fn is_due_now(&mut self, revision: u64, cx: &AppContext) -> bool {
+        if self.writing.is_busy() || self.lock.is_none() || !self.is_due(revision) {
+            return false;
+        }
+        let every_secs = match self.problem {
+            Some(_) => RETRY_EVERY_SECS,
+            None => WRITE_EVERY_SECS,
+        };
+        if self.written > 0 && !cx.is_due(self.written_at + every_secs) {
+            return false;
+        }
+        self.written_at = cx.now_secs;
+        true
+    }
+
+    /// Returns whether nothing of the queue is still on its way to the disk.
+    pub(super) fn is_kept(&self, revision: u64) -> bool {
+        self.lock.is_none() || (!self.writing.is_busy() && !self.is_due(revision))
+    }
+
+    /// Says once why it could not be written, and nothing more of it when it is.
+    pub(super) fn poll(&mut self, cx: &mut AppContext) {
+        let Some(problem) = self.writing.take() else {
+            return;
+        };
+        let summary = problem.as_ref().map(|problem| problem.summary.clone());
+        if self.problem == summary {
+            return;
+        }
+        self.problem = summary;
+        cx.notices.end(&NoticeCause::QueueFile);
+        if let Some(problem) = problem {
+            cx.tell_about(NoticeCause::QueueFile, NoticeSeverity::Warning, problem);
+        }
+    }
+}
 
 impl JobQueue {
     /// Reads the queue of the last run, and the jobs that can resume.
     pub(in crate::window) fn load(&mut self, cx: &AppContext) {
         if let Some(paths) = cx.paths.clone() {
-            let restoring = cx.background.on_files(move || restore(&paths));
-            self.restoring = restoring.unwrap_or_default();
+            self.restoring = cx.background.on_files(move || restore(&paths));
         }
     }
 
@@ -39,8 +102,7 @@ impl JobQueue {
     /// Searches for jobs that can resume.
     pub(super) fn find_left(&mut self, cx: &AppContext) {
         if let Some(jobs) = cx.paths.as_ref().map(AppPaths::jobs) {
-            let left = cx.background.on_files(move || left_in(&jobs));
-            self.leftovers = left.unwrap_or_default();
+            self.leftovers = cx.background.on_files(move || left_in(&jobs));
         }
     }
 
@@ -94,7 +156,7 @@ impl JobQueue {
                     .detail(err.to_string())
             })
         });
-        if let Some(writing) = writing {
+        if writing.is_busy() {
             (self.keeping.writing, self.keeping.written) = (writing, self.revision());
         }
     }
@@ -131,4 +193,127 @@ fn queued(job: &WaitingJob, state: QueuedState) -> QueuedJob {
         request: job.request.clone(),
         error: None,
     }
+}
+
+#[derive(Default)]
+pub(super) struct RestoredQueue {
+    lock: Option<FileLock>,
+    file: QueueFile,
+    waiting: Vec<WaitingJob>,
+    stopped: Vec<StoppedJob>,
+    left: Vec<UnfinishedJob>,
+    problems: Vec<JobError>,
+}
+
+/// Reads the queue, unless another program has it; runs on the file thread.
+fn restore(paths: &AppPaths) -> RestoredQueue {
+    let mut restored = RestoredQueue::default();
+    match lock(paths) {
+        Ok(lock) => restored.lock = Some(lock),
+        Err(err) => {
+            restored.problems.push(err);
+            return restored;
+        }
+    }
+    let path = paths.queue_file();
+    match QueueFile::load(&path) {
+        Ok(file) => restored.file = file,
+        Err(err) => {
+            let problem = JobError::from_error(JobErrorKind::Disk, &err);
+            keep_aside(&mut restored, &path, problem);
+        }
+    }
+    let unread = std::mem::take(&mut restored.file.unread);
+    if let Some(first) = unread.first() {
+        let what = match unread.len() {
+            1 => format!("one job of the queue could not be read: {first}"),
+            several => format!("{several} jobs of the queue could not be read, the first: {first}"),
+        };
+        let problem = JobError::new(JobErrorKind::Disk, what).detail(unread.join("\n"));
+        keep_aside(&mut restored, &path, problem);
+    }
+    let jobs = paths.jobs();
+    let folder_of = |id| jobs.join(format!("{id}"));
+    let forgotten = &mut restored.file.forgotten;
+    forgotten.retain(|id| folder_of(*id).exists());
+    restored.left = left_in(&jobs);
+    // Folders of results that were being saved when the program ended.
+    let queued = restored.file.jobs.iter().map(|job| &job.request);
+    let left = restored.left.iter().map(|left| &left.request);
+    let folders = queued
+        .chain(left)
+        .filter_map(|request| request.out().parent());
+    for folder in folders.collect::<BTreeSet<_>>() {
+        files::remove_partials(folder);
+    }
+    for job in std::mem::take(&mut restored.file.jobs) {
+        take(&mut restored, job, &folder_of);
+    }
+    restored
+}
+
+fn take(restored: &mut RestoredQueue, job: QueuedJob, folder_of: &dyn Fn(JobId) -> PathBuf) {
+    let folder = folder_of(job.id);
+    let has_folder = JobFolder::open(&folder).request_file().is_file();
+    let has_copies = job.request.generate().is_some();
+    let resume = has_folder.then_some(folder);
+    // A resumed job has copies of its inputs in its folder.
+    let needed = job.request.inputs().into_iter();
+    let needs_them = !has_copies || resume.is_none();
+    let needed = needed.filter(|path| needs_them && !path.exists());
+    let missing = needed.cloned().collect();
+    let waiting = WaitingJob {
+        id: job.id,
+        request: job.request,
+        device: job.device,
+        resume,
+        is_held: job.state == QueuedState::Waiting,
+        missing,
+    };
+    let why = match (job.state, job.error) {
+        (QueuedState::Waiting, _) => {
+            restored.waiting.push(waiting);
+            return;
+        }
+        (QueuedState::Failed, Some(err)) => StopReason::Failed(err),
+        (QueuedState::Paused, _) => StopReason::Paused,
+        (QueuedState::Running | QueuedState::Unfinished | QueuedState::Failed, _) => {
+            StopReason::Unfinished
+        }
+    };
+    restored.stopped.push(StoppedJob::new(waiting, why));
+}
+
+/// Keeps a file that is not read whole, before it is written anew. Where that fails, it is not written at all.
+fn keep_aside(restored: &mut RestoredQueue, path: &Path, problem: JobError) {
+    restored.problems.push(match files::keep_aside(path) {
+        Ok(copy) => problem.advise(format!("The file is kept as {}", copy.display())),
+        Err(err) => {
+            restored.lock = None;
+            problem.advise(format!(
+                "The jobs of this window are lost when it closes, because the old file could not \
+                be copied ({err})"
+            ))
+        }
+    });
+}
+
+/// Makes this program the one that has the queue.
+fn lock(paths: &AppPaths) -> Result<FileLock, JobError> {
+    let path = paths.data.join("queue.lock");
+    let taken = make_private_folder(&paths.data).and_then(|()| FileLock::take(&path));
+    taken.map_err(|err| {
+        let what = match err.kind() {
+            io::ErrorKind::WouldBlock => {
+                "another Safelight window already keeps the queue".to_owned()
+            }
+            _ => queue_not_written_text(&err, &path),
+        };
+        JobError::new(JobErrorKind::Disk, what)
+            .advise("The jobs of this window are lost when it closes")
+    })
+}
+
+fn queue_not_written_text(why: &dyn std::fmt::Display, path: &Path) -> String {
+    format!("the queue could not be saved ({why}): {}", path.display())
 }

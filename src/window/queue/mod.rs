@@ -2,37 +2,31 @@
 //!
 //! Order: `list`; scheduling: `scheduling`; file: `kept`. The worker computes.
 
-pub mod editing;
 pub mod jobs;
 mod kept;
 mod list;
 pub mod panel;
-mod queue_saving;
 mod running;
 mod scheduling;
-pub mod sheets;
 pub mod submit;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use safelight_core::job::{JobId, random_seed};
+use safelight_core::job::random_seed;
 
-use crate::window::commands::{PlayerCommand, QueueCommand};
-use crate::window::context::AppContext;
-use crate::window::create::choices::{MultiFilePrompt, QueueEndAction, QueuePanel, StripResult};
+use crate::window::create::choices::{MultiFilePrompt, QueueEndAction, StripResult};
 use crate::window::create::undo::UndoAction;
 use crate::window::inputs::InputSlots;
 use crate::window::loras::LoraLibrary;
 use crate::window::memory::MemoryHistory;
-use crate::window::notices::{NoticeCause, counted};
-use crate::window::pending::BackgroundTask;
+use crate::window::prelude::*;
 use crate::window::state::PanelPlace;
 use crate::worker::UnfinishedJob;
-use editing::EditedJob;
 use jobs::{GridSheets, SuspendMachine};
 pub use jobs::{RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
-use queue_saving::{QueueStore, RestoredQueue};
+use kept::{QueueStore, RestoredQueue};
 pub use running::RunningJob;
+pub use submit::EditedJob;
 use submit::OpeningFiles;
 
 /// All of them. The worker holds one at a time; the others wait here.
@@ -63,8 +57,8 @@ pub struct JobQueue {
     pub last_memory: MemoryHistory,
     /// Job of the memory graph.
     pub last_job: Option<JobId>,
-    /// Saved state of the panel.
-    pub panel: QueuePanel,
+    /// The panel is shown where there is room for it.
+    pub is_open: bool,
     /// True if the user has closed the panel: it does not open automatically.
     was_closed: bool,
     /// The job whose settings are in the form.
@@ -89,13 +83,6 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
-    pub fn of_panel(panel: QueuePanel) -> Self {
-        Self {
-            panel,
-            ..Self::default()
-        }
-    }
-
     /// The graph to show: the running job's, else the last one's.
     pub fn memory(&self) -> &MemoryHistory {
         self.running
@@ -143,7 +130,6 @@ impl JobQueue {
             QueueCommand::CancelEdit => self.end_edit(inputs, cx),
             QueueCommand::Duplicate(id) => self.duplicate(id, cx),
             QueueCommand::Remove(id) => self.remove_all(&[id], inputs, cx),
-            QueueCommand::CancelGrid(id) => self.cancel_grid(id, inputs, cx),
             QueueCommand::Restart(id) => {
                 if self.edited() == Some(id) {
                     // It runs as it was.
@@ -151,10 +137,6 @@ impl JobQueue {
                 }
                 self.restart(id);
                 cx.notices.end(&NoticeCause::Job(id));
-            }
-            QueueCommand::ClearHeld => {
-                let ids: Vec<JobId> = self.held_jobs().collect();
-                self.remove_all(&ids, inputs, cx);
             }
             QueueCommand::Clear => {
                 let waiting = self.waiting.iter().map(|job| job.id);
@@ -172,7 +154,6 @@ impl JobQueue {
                 self.pauses_after = false;
             }
             QueueCommand::Ask(several) => self.several = Some(several),
-            QueueCommand::Take(choice) => self.take_several(choice, inputs, loras, cx),
         }
     }
 
@@ -205,7 +186,7 @@ impl JobQueue {
     }
 
     fn open(&mut self, is_open: bool, cx: &mut AppContext) {
-        self.panel.is_open = is_open;
+        self.is_open = is_open;
         self.was_closed = !is_open;
         cx.is_queue_over = is_open;
         if is_open {
@@ -217,7 +198,7 @@ impl JobQueue {
 
     /// Opens the panel for what has come into the queue, wherever there is room.
     fn reveal(&mut self, cx: &mut AppContext) {
-        self.panel.is_open = true;
+        self.is_open = true;
         cx.is_queue_over = true;
     }
 

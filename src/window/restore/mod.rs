@@ -1,11 +1,9 @@
 //! Filling the form with the settings in a file, and offering that for files that are dropped as images.
 //!
-//! `outputs`: workflows with several results; `export`: workflows from results.
 //! Files are read on background threads by [`safelight_core::restore`], which also fits them to a model.
 
-mod export;
-mod outputs;
 pub mod panel;
+mod workflows;
 
 use std::path::{Path, PathBuf};
 
@@ -20,23 +18,13 @@ use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
 use crate::window::create::undo::FormSnapshot;
 use crate::window::inputs::InputSlots;
 use crate::window::prelude::*;
-use export::WorkflowExport;
-pub use outputs::{WorkflowOutput, WorkflowOutputs};
+use workflows::WorkflowExport;
+pub use workflows::{WorkflowOutput, WorkflowOutputs};
 
 /// Files dropped together whose settings are offered; of more none.
 const MAX_LOOKED_AT: usize = 2;
 /// Sentences on a card; the others are among its details.
 const MAX_SAID: usize = 4;
-
-/// Settings in a dropped file.
-struct SettingsOffer {
-    path: PathBuf,
-    /// The program that made it.
-    tool: String,
-    is_video: bool,
-    /// It was dropped onto a slot of the form, and is in it.
-    is_placed: bool,
-}
 
 /// Settings in a file, and the files on this computer for the LoRAs and ControlNets that it names.
 struct FoundSettings {
@@ -109,8 +97,8 @@ pub struct SettingsRestore {
     /// Read, but the models are still looked for.
     waiting: Option<(PathBuf, FoundSettings)>,
     picking: BackgroundTask<Option<PathBuf>>,
-    /// Settings in files that were dropped as images or videos.
-    looking: BackgroundTask<Option<SettingsOffer>>,
+    /// Offers of the settings in files that were dropped as images or videos.
+    looking: BackgroundTask<Option<UserNotice>>,
     /// Results of a workflow, of which the user chooses.
     pub offered: Option<WorkflowOutputs>,
     export: WorkflowExport,
@@ -119,8 +107,6 @@ pub struct SettingsRestore {
 impl SettingsRestore {
     pub fn update(&mut self, command: RestoreCommand, cx: &mut AppContext) {
         match command {
-            RestoreCommand::OpenOutput(index) => self.open_output(index, cx),
-            RestoreCommand::QueueOutputs => self.queue_outputs(cx),
             RestoreCommand::CopyWorkflow(path) => self.export.read(path, cx),
             RestoreCommand::SaveWorkflow(path, text) => self.export.save(&path, text, cx),
             RestoreCommand::Use(path) => self.read(path, cx),
@@ -149,7 +135,7 @@ impl SettingsRestore {
         }
         while let Some(offer) = self.looking.take() {
             if let Some(offer) = offer {
-                offer_settings(offer, cx);
+                cx.notices.show(offer);
             }
         }
         match self.reading.take() {
@@ -194,12 +180,8 @@ impl SettingsRestore {
                 // Errors are shown when the file is opened.
                 let found = restore::read(&path).ok().flatten()?;
                 let is_video = media_info(&path).is_ok_and(|info| info.num_frames > 1);
-                Some(SettingsOffer {
-                    tool: found.tool().to_owned(),
-                    is_video,
-                    is_placed: are_placed || are_several || !is_video,
-                    path,
-                })
+                let is_placed = are_placed || are_several || !is_video;
+                Some(settings_offer(path, found.tool(), (is_placed, is_video)))
             })
         });
         self.looking.add(looking);
@@ -209,30 +191,21 @@ impl SettingsRestore {
 /// Fills the form with what was read.
 fn fill(
     path: &Path,
-    found: FoundSettings,
+    mut found: FoundSettings,
     inputs: &mut InputSlots,
     edited: Option<JobId>,
     cx: &mut AppContext,
 ) {
-    let FoundSettings {
-        mut outputs,
-        lora_files,
-        networks,
-        mut moved,
-    } = found;
-    let Some(found) = outputs.pop() else {
+    let Some(settings) = found.outputs.pop() else {
         return;
     };
-    let tool = found.tool().to_owned();
+    let tool = settings.tool().to_owned();
     let before = FormSnapshot::new(inputs, cx);
-    let notes = match found {
-        FileSettings::Own(carried) => use_own(carried.request, path, inputs, cx),
-        FileSettings::Other(restored) => {
-            use_restored(&restored, &lora_files, &networks, path, inputs, cx)
-        }
-    };
-    moved.extend(notes);
-    let notes = moved;
+    let mut notes = std::mem::take(&mut found.moved);
+    notes.extend(match settings {
+        FileSettings::Own(carried) => use_own(carried.request, &found, path, inputs, cx),
+        FileSettings::Other(restored) => use_restored(&restored, &found, path, inputs, cx),
+    });
     cx.is_seed_used = false;
     let name = name_of(path);
     cx.say(format!("Settings of {name} used"));
@@ -241,15 +214,11 @@ fn fill(
     cx.notices.end(&NoticeCause::SettingsOf(path.to_owned()));
     inputs.settle_offers(cx);
     let (severity, summary) = if notes.is_empty() {
-        (
-            NoticeSeverity::Info,
-            format!("the settings of {name} ({tool}) are in the form"),
-        )
+        let text = format!("the settings of {name} ({tool}) are in the form");
+        (NoticeSeverity::Info, text)
     } else {
-        (
-            NoticeSeverity::Warning,
-            format!("not all settings of {name} ({tool}) could be used"),
-        )
+        let text = format!("not all settings of {name} ({tool}) could be used");
+        (NoticeSeverity::Warning, text)
     };
     let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
     let mut card = JobError::invalid(summary).advise(said.join(".\n"));
@@ -258,13 +227,14 @@ fn fill(
     }
     let action = format!("use the settings of {name}");
     let id = cx.undo.push_form(action, before, edited);
-    let notice = UserNotice::new(severity, card).with(vec![NoticeAction::undo(id)]);
+    let notice = UserNotice::new(severity, card).offer_undo(id);
     cx.notices.show(notice.about(NoticeCause::Restored));
 }
 
 /// Our own settings: everything, where the model is here.
 fn use_own(
     request: GenerateRequest,
+    found: &FoundSettings,
     path: &Path,
     inputs: &mut InputSlots,
     cx: &mut AppContext,
@@ -275,34 +245,26 @@ fn use_own(
         return Vec::new();
     }
     let restored = ForeignSettings::from(&request);
-    let near = match_model(&restored, specs).map(|found| {
-        let is_same = found.is_same;
-        (found.spec.id.clone(), found.spec.name.clone(), is_same)
-    });
-    match near {
-        Some((id, name, is_same)) => {
-            let request = GenerateRequest {
-                model: id,
-                ..request
-            };
-            inputs.take_over(&request, cx);
-            if is_same {
-                Vec::new()
-            } else {
-                // The order of sections is the other model's.
-                cx.form.section_order = None;
-                vec![restored.replaced_by(&name)]
-            }
-        }
-        None => use_restored(&restored, &[], &[], path, inputs, cx),
+    let Some(near) = match_model(&restored, specs) else {
+        return use_restored(&restored, found, path, inputs, cx);
+    };
+    let note = (!near.is_same).then(|| restored.replaced_by(&near.spec.name));
+    let request = GenerateRequest {
+        model: near.spec.id.clone(),
+        ..request
+    };
+    inputs.take_over(&request, cx);
+    if note.is_some() {
+        // The order of sections is the other model's.
+        cx.form.section_order = None;
     }
+    note.into_iter().collect()
 }
 
 /// Another program's settings, fitted to the nearest model.
 fn use_restored(
     restored: &ForeignSettings,
-    lora_files: &[PathBuf],
-    networks: &[FoundControl],
+    found: &FoundSettings,
     path: &Path,
     inputs: &mut InputSlots,
     cx: &mut AppContext,
@@ -311,13 +273,11 @@ fn use_restored(
     let name = restored.model.as_deref().unwrap_or("an unnamed model");
     let mut fitting = restored.clone();
     let (spec, note) = match match_model(restored, specs) {
-        Some(found) if found.is_same => (Some(found.spec), None),
-        Some(found) => {
+        Some(near) if near.is_same => (Some(near.spec), None),
+        Some(near) => {
             fitting.section_order = None;
-            (
-                Some(found.spec),
-                Some(restored.replaced_by(&found.spec.name)),
-            )
+            let note = restored.replaced_by(&near.spec.name);
+            (Some(near.spec), Some(note))
         }
         None => {
             fitting.forget_family();
@@ -343,7 +303,7 @@ fn use_restored(
     if !restored.from_image && spec.start_image != InputUse::Required {
         inputs.remove_file(path);
     }
-    let (form, controls, notes) = fitting.fit_to(&spec, lora_files, networks);
+    let (form, controls, notes) = fitting.fit_to(&spec, &found.lora_files, &found.networks);
     let notes = note.into_iter().chain(notes).collect();
     let loras = form.loras.clone();
     fill_form(&mut cx.form, &fitting, form, &spec);
@@ -396,34 +356,27 @@ fn fill_form(
     };
 }
 
-fn offer_settings(offer: SettingsOffer, cx: &mut AppContext) {
-    let SettingsOffer {
-        path,
-        tool,
-        is_video,
-        is_placed,
-    } = offer;
+/// Offer of the settings in a file that `tool` made, which may be in the form and may be a video.
+fn settings_offer(path: PathBuf, tool: &str, placed_video: (bool, bool)) -> UserNotice {
     let name = name_of(&path);
-    let advice = match (is_placed, is_video) {
+    let advice = match placed_video {
         (true, true) => "It is extended. It also contains its prompt and settings",
         (true, false) => "It is in the form as an image. It also contains its prompt and settings",
         (false, _) => "It also contains its prompt and settings",
     };
     let summary = format!("{name} was made with {tool}");
-    let mut actions = vec![NoticeAction {
-        label: "Use settings",
-        explanation: "Fill the form with the prompt, the seed and the settings of this file",
-        command: RestoreCommand::Use(path.clone()).into(),
-    }];
-    if !is_placed {
-        actions.push(NoticeAction {
-            label: "Extend video",
-            explanation: "Add new frames after the last one",
-            command: InputsCommand::ContinueFrom(path.clone()).into(),
-        });
+    let hover = "Fill the form with the prompt, the seed and the settings of this file";
+    let command = RestoreCommand::Use(path.clone());
+    let mut notice = UserNotice::info(summary, advice).offer("Use settings", hover, command);
+    if !placed_video.0 {
+        let hover = "Add new frames after the last one";
+        notice = notice.offer(
+            "Extend video",
+            hover,
+            InputsCommand::ContinueFrom(path.clone()),
+        );
     }
-    let notice = UserNotice::info(summary, advice).with(actions);
-    cx.notices.show(notice.about(NoticeCause::SettingsOf(path)));
+    notice.about(NoticeCause::SettingsOf(path))
 }
 
 fn name_of(path: &Path) -> String {

@@ -13,19 +13,15 @@ pub(crate) fn outputs_ui(ctx: &Context, view: &mut UiContext<'_>) {
     let Some(offered) = &view.app.restoring.offered else {
         return;
     };
-    let mut command = None;
     let response = modal(ctx, "workflow-outputs", WIDTH, |ui| {
-        ui.heading(format!(
-            "{} makes {} results",
-            offered.file_name(),
-            offered.outputs.len()
-        ));
+        let (name, count) = (offered.file_name(), offered.outputs.len());
+        ui.heading(format!("{name} makes {count} results"));
         ui.add_space(theme::SMALL_GAP);
         let height = ctx.content_rect().height() * LIST_SHARE;
         ScrollArea::vertical().max_height(height).show(ui, |ui| {
             for (index, output) in offered.outputs.iter().enumerate() {
                 if output_ui(ui, index, output) {
-                    command = Some(RestoreCommand::OpenOutput(index));
+                    view.set(move |app| app.restoring.open_output(index, &app.cx));
                 }
                 ui.add_space(theme::SMALL_GAP);
             }
@@ -34,16 +30,14 @@ pub(crate) fn outputs_ui(ctx: &Context, view: &mut UiContext<'_>) {
             "Add a job for each result. Those that lack a model or an image are left out";
         let is_possible = offered.num_ready() > 0;
         let queue = main_button(ui, is_possible, icons::QUEUE, &queue_text(offered));
-        if queue.on_hover_text(explanation).clicked() {
-            command = Some(RestoreCommand::QueueOutputs);
-        }
+        view.on_press(&queue.on_hover_text(explanation), |app| {
+            app.restoring.queue_outputs(&mut app.cx);
+        });
         let cancel = Button::new(with_icon(icons::X, "Cancel"));
         let cancel = across(ui, "Cancel", |ui| ui.add(cancel)).accessible_name("Cancel");
         cancel.clicked()
     });
-    if let Some(command) = command {
-        view.push(command);
-    } else if response.inner || response.should_close() {
+    if response.inner || response.should_close() {
         view.set(|app| app.restoring.offered = None);
     }
 }
@@ -74,13 +68,9 @@ fn output_ui(ui: &mut Ui, index: usize, output: &WorkflowOutput) -> bool {
                 });
             });
         });
-        if !output.prompt.trim().is_empty() {
-            let prompt = output
-                .prompt
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ");
-            ui.add(Label::new(prompt).truncate());
+        let words: Vec<&str> = output.prompt.split_whitespace().collect();
+        if !words.is_empty() {
+            ui.add(Label::new(words.join(" ")).truncate());
         }
         let model = output.model.as_deref().unwrap_or_default();
         let facts = [model, &output.facts];

@@ -13,8 +13,28 @@ use crate::runtimes::{
     self, InstallProgress, InstalledRuntime, MachineGpu, RuntimeAdvice, RuntimeBuild, RuntimeKind,
     RuntimeOverview, RuntimeSearch, WheelSource,
 };
-pub use crate::window::commands::RuntimeTask;
 use crate::window::prelude::*;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeTask {
+    Get {
+        build: Box<RuntimeBuild>,
+        has_gpu: bool,
+    },
+    Use(String),
+    /// Tests it without using it.
+    Check(String),
+    Remove(String),
+}
+
+impl RuntimeTask {
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Get { build, .. } => &build.id,
+            Self::Use(id) | Self::Check(id) | Self::Remove(id) => id,
+        }
+    }
+}
 
 /// Examines this machine. Blocks, so it runs on a separate thread.
 pub type LookAtMachine = Arc<dyn Fn(&Settings) -> RuntimeOverview + Send + Sync>;
@@ -118,23 +138,16 @@ impl RuntimeFetching {
         gives && self.state == RuntimeState::Done
     }
 
-    pub fn update(&mut self, command: RuntimeCommand, cx: &AppContext) {
-        match command {
-            RuntimeCommand::Follow => match self.advice() {
-                Some(RuntimeAdvice::Get { build, .. }) => {
-                    self.install(build.clone(), cx);
-                }
-                Some(RuntimeAdvice::Use { id, .. }) => {
-                    self.begin(RuntimeTask::Use(id.clone()), cx);
-                }
-                _ => {}
-            },
-            RuntimeCommand::Install(build) => self.install(*build, cx),
-            RuntimeCommand::Begin(task) => self.begin(task, cx),
+    /// Follows the advice: installs a runtime, or uses the one that is present.
+    pub fn follow(&mut self, cx: &AppContext) {
+        match self.advice().cloned() {
+            Some(RuntimeAdvice::Get { build, .. }) => self.install(build, cx),
+            Some(RuntimeAdvice::Use { id, .. }) => self.begin(RuntimeTask::Use(id), cx),
+            _ => {}
         }
     }
 
-    fn install(&mut self, build: RuntimeBuild, cx: &AppContext) {
+    pub fn install(&mut self, build: RuntimeBuild, cx: &AppContext) {
         let overview = self.overview.as_ref();
         let is_advised = matches!(self.advice(), Some(RuntimeAdvice::Get { build: it, .. }) if it.id == build.id);
         let has_gpu = build.kind != RuntimeKind::Cpu
@@ -143,7 +156,7 @@ impl RuntimeFetching {
         self.begin(RuntimeTask::Get { build, has_gpu }, cx);
     }
 
-    fn begin(&mut self, task: RuntimeTask, cx: &AppContext) {
+    pub fn begin(&mut self, task: RuntimeTask, cx: &AppContext) {
         if self.is_busy() {
             return;
         }
@@ -155,11 +168,6 @@ impl RuntimeFetching {
                 tell(progress.clone());
             })
         });
-    }
-
-    /// Downloaded parts stay for the next attempt.
-    pub fn stop(&self) {
-        self.work.stop();
     }
 
     pub fn is_busy(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::runtimes::{
     RuntimeRefusal, RuntimeRow, folder,
 };
 use crate::window::layout::prelude::*;
-use crate::window::runtimes::RuntimeState;
+use crate::window::runtimes::{RuntimeState, RuntimeTask};
 
 const DONE: &str = "The new libtorch is installed. The next job uses it";
 const GET_HOVER: &str =
@@ -22,21 +22,19 @@ pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     };
     let is_done = view.app.runtimes.has_changed();
-    if advice.idle_gpu().is_none() && !is_done {
-        return;
-    }
-    let colour = if is_done {
-        palette(ui).good
-    } else {
-        palette(ui).amber
+    let (text, colour) = match advice.idle_gpu() {
+        _ if is_done => (DONE.to_owned(), palette(ui).good),
+        Some(gpu) => {
+            let text = format!("{}: Safelight runs on the CPU", gpu.name);
+            (text, palette(ui).amber)
+        }
+        None => return,
     };
     wide_frame(ui, card(ui, colour), |ui| {
-        match (&advice, is_done) {
-            (_, true) => {
-                ui.label(RichText::new(DONE).color(colour));
-            }
-            (RuntimeAdvice::Get { gpu, build }, _) => {
-                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
+        ui.label(RichText::new(text).color(colour));
+        match &advice {
+            _ if is_done => {}
+            RuntimeAdvice::Get { build, .. } => {
                 let folder = view.app.cx.paths.as_ref().map(folder).unwrap_or_default();
                 let folder = folder.join(&build.id).display().to_string();
                 let (name, licences) = (&build.name, &build.licences);
@@ -53,18 +51,13 @@ pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 }
                 follow_ui(ui, view, "Get it", GET_HOVER);
             }
-            (RuntimeAdvice::Use { gpu, id }, _) => {
-                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
+            RuntimeAdvice::Use { id, .. } => {
                 let text = format!("The libtorch “{id}” on this disk serves it.");
                 wide_note(ui, &text, palette(ui).text);
                 follow_ui(ui, view, USE, USE_HOVER);
             }
-            (RuntimeAdvice::Repair { gpu, refusal }, _) => {
-                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
-                repair_ui(ui, view, refusal);
-            }
-            (RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen | RuntimeAdvice::Served { .. }, _) => {
-            }
+            RuntimeAdvice::Repair { refusal, .. } => repair_ui(ui, view, refusal),
+            RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen | RuntimeAdvice::Served { .. } => {}
         }
         let button = ui
             .link("All runtimes")
@@ -72,10 +65,6 @@ pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         view.on_click(&button, SettingsCommand::Show(KEY));
     });
     ui.add_space(theme::GAP);
-}
-
-fn on_cpu_text(gpu: &str) -> String {
-    format!("{gpu}: Safelight runs on the CPU")
 }
 
 /// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
@@ -96,9 +85,19 @@ fn follow_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &st
     failure_ui(ui, view);
     if view.app.runtimes.is_busy() {
         progress_ui(ui, view);
-    } else if hint_button(ui, name, explanation).clicked() {
-        view.push(RuntimeCommand::Follow);
+    } else {
+        let button = hint_button(ui, name, explanation);
+        view.on_press(&button, |app| app.runtimes.follow(&app.cx));
     }
+}
+
+fn begin(view: &mut UiContext<'_>, task: RuntimeTask) {
+    view.set(move |app| app.runtimes.begin(task, &app.cx));
+}
+
+fn install(view: &mut UiContext<'_>, build: &RuntimeBuild) {
+    let build = build.clone();
+    view.set(move |app| app.runtimes.install(build, &app.cx));
 }
 
 fn failure_ui(ui: &mut Ui, view: &UiContext<'_>) {
@@ -204,7 +203,7 @@ pub(in crate::window) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, searc
             "Try the runtime that jobs used before the one in use, and use it again",
         );
         if button.clicked() {
-            view.push(RuntimeCommand::Begin(RuntimeTask::Use(id.clone())));
+            begin(view, RuntimeTask::Use(id.clone()));
         }
     }
     fitting_ui(ui, view, &overview);
@@ -260,20 +259,27 @@ fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
         for concern in &row.concerns {
             wide_note(ui, &sentence(concern), palette(ui).amber);
         }
-        let is_idle = !view.app.runtimes.is_busy();
-        let is_about_it = is_about(view, &found.id);
-        if is_about_it && !is_idle {
-            progress_ui(ui, view);
-        } else {
-            if is_about_it {
-                ended_ui(ui, view);
-            }
-            ui.add_enabled_ui(is_idle, |ui| {
-                ui.horizontal_wrapped(|ui| buttons_ui(ui, view, row));
-            });
-        }
+        task_ui(ui, view, &found.id, |ui, view| {
+            ui.horizontal_wrapped(|ui| buttons_ui(ui, view, row));
+        });
         question_ui(ui, view, row);
     });
+}
+
+/// Progress or end of the task of this runtime, and the buttons, which are disabled while another task runs.
+fn task_ui(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    id: &str,
+    buttons: impl FnOnce(&mut Ui, &mut UiContext<'_>),
+) {
+    let is_busy = view.app.runtimes.is_busy();
+    match (is_about(view, id), is_busy) {
+        (true, true) => return progress_ui(ui, view),
+        (true, false) => ended_ui(ui, view),
+        (false, _) => {}
+    }
+    ui.add_enabled_ui(!is_busy, |ui| buttons(ui, view));
 }
 
 fn facts_text(kind: RuntimeKind, version: Option<&str>, targets: &[String], bytes: u64) -> String {
@@ -293,36 +299,23 @@ fn facts_text(kind: RuntimeKind, version: Option<&str>, targets: &[String], byte
 
 fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let (found, id) = (&row.found, &row.found.id);
-    if !found.is_used {
-        let button = ui.button(USE).on_hover_text(USE_HOVER);
-        let button = button.accessible_name(format!("Use {id}"));
-        if button.clicked() {
-            view.push(RuntimeCommand::Begin(RuntimeTask::Use(id.clone())));
-        }
+    if !found.is_used && pressed(ui.button(USE), USE_HOVER, format!("Use {id}")) {
+        begin(view, RuntimeTask::Use(id.clone()));
     }
     let has_failed =
         matches!(view.app.runtimes.state, RuntimeState::Failed(_)) && is_about(view, id);
-    if let Some(build) = row
-        .build
-        .as_ref()
-        .filter(|_| has_failed || row.is_incomplete)
+    let build = row.build.as_ref();
+    let hover = "Download the files that are missing or damaged, try whether it computes right, \
+                and use it";
+    if let Some(build) = build.filter(|_| has_failed || row.is_incomplete)
+        && pressed(ui.button("Repair"), hover, format!("Repair {id}"))
     {
-        let button = ui.button("Repair").on_hover_text(
-            "Download the files that are missing or damaged, try whether it computes right, and \
-            use it",
-        );
-        let button = button.accessible_name(format!("Repair {id}"));
-        if button.clicked() {
-            view.push(RuntimeCommand::Install(Box::new(build.clone())));
-        }
+        install(view, build);
     }
-    let button = ui.button("Check").on_hover_text(
-        "Compare its files with those that were installed, and a matrix product, a convolution and \
-        attention with the CPU, in a process of its own",
-    );
-    let button = button.accessible_name(format!("Check {id}"));
-    if button.clicked() {
-        view.push(RuntimeCommand::Begin(RuntimeTask::Check(id.clone())));
+    let hover = "Compare its files with those that were installed, and a matrix product, a \
+                convolution and attention with the CPU, in a process of its own";
+    if pressed(ui.button("Check"), hover, format!("Check {id}")) {
+        begin(view, RuntimeTask::Check(id.clone()));
     }
     if found.is_own && !found.is_used {
         let is_kept = found.before == PreviousRuntime::Kept;
@@ -332,18 +325,16 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
             "Delete its folder. Another runtime is used"
         };
         let button = ui.add_enabled(!is_kept, Button::new("Delete…"));
-        let button = button
-            .on_hover_text(explanation)
-            .on_disabled_hover_text(explanation);
-        if button.accessible_name(format!("Delete {id}")).clicked() {
-            view.panels.settings.runtimes.confirming = Some(id.clone());
+        let button = button.on_disabled_hover_text(explanation);
+        if pressed(button, explanation, format!("Delete {id}")) {
+            view.panels.settings.deleted_runtime = Some(id.clone());
         }
     }
 }
 
 fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let id = &row.found.id;
-    if view.panels.settings.runtimes.confirming.as_ref() != Some(id) {
+    if view.panels.settings.deleted_runtime.as_ref() != Some(id) {
         return;
     }
     let is_possible = row.found.can_be_removed() && !view.app.runtimes.is_busy();
@@ -351,12 +342,12 @@ fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
         ui.label(format!("Delete {id} and free {}?", size_text(row.bytes)));
         let remove = ui.add_enabled(is_possible, Button::new("Delete it"));
         if remove.on_hover_text("It can be installed again").clicked() {
-            view.push(RuntimeCommand::Begin(RuntimeTask::Remove(id.clone())));
-            view.panels.settings.runtimes.confirming = None;
+            begin(view, RuntimeTask::Remove(id.clone()));
+            view.panels.settings.deleted_runtime = None;
         }
         let keep = ui.button("Keep it").on_hover_text("Delete nothing");
         if keep.clicked() {
-            view.panels.settings.runtimes.confirming = None;
+            view.panels.settings.deleted_runtime = None;
         }
     });
 }
@@ -391,20 +382,11 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
         if build.kind == RuntimeKind::Rocm {
             wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
         }
-        let is_idle = !view.app.runtimes.is_busy();
-        if is_about(view, &build.id) {
-            if !is_idle {
-                progress_ui(ui, view);
-                return;
+        task_ui(ui, view, &build.id, |ui, view| {
+            let name = format!("Install {}", build.name);
+            if pressed(ui.button("Install"), GET_HOVER, name) {
+                install(view, build);
             }
-            ended_ui(ui, view);
-        }
-        let button = ui.add_enabled(is_idle, Button::new("Install"));
-        let name = format!("Install {}", build.name);
-        let button = button.on_hover_text(GET_HOVER);
-        let button = button.accessible_name(name);
-        if button.clicked() {
-            view.push(RuntimeCommand::Install(Box::new(build.clone())));
-        }
+        });
     });
 }

@@ -206,7 +206,7 @@ impl SettingsKeeping {
             let saved = file.save(&base, &ours);
             (ours, saved)
         });
-        if let Some(saving) = saving {
+        if saving.is_busy() {
             self.saving = saving;
             self.changed_at = None;
         }

@@ -15,7 +15,7 @@ use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
 use crate::window::state::color_image;
 use crate::window::viewer::zoom::ZoomLevel;
-use crate::window::viewer::{ResultViewer, ViewerMode};
+use crate::window::viewer::{PlaybackPosition, ResultViewer, ViewerMode};
 
 impl ResultViewer {
     pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut AppContext) {
@@ -50,25 +50,17 @@ impl ResultViewer {
             PlayerCommand::CompareFiles(a, b) => self.open(vec![a, b], cx),
             PlayerCommand::Toggle => {
                 let is_still = self.media().is_some_and(|media| !media.is_video);
-                if !is_still && let Some(playhead) = self.playhead_mut(queue) {
-                    playhead.toggle();
+                if !is_still {
+                    self.play(queue, PlaybackPosition::toggle);
                 }
             }
-            PlayerCommand::Step(by) => {
-                if let Some(playhead) = self.playhead_mut(queue) {
-                    playhead.step(by);
-                }
-            }
-            PlayerCommand::ShowFrame(index) => {
-                if let Some(playhead) = self.playhead_mut(queue) {
-                    playhead.show(index);
-                }
-            }
-            PlayerCommand::Trim(..) | PlayerCommand::TrimHere(_) | PlayerCommand::ResetTrim => {
-                self.trim(&command);
-            }
+            PlayerCommand::Step(by) => self.play(queue, |playhead| playhead.step(by)),
+            PlayerCommand::ShowFrame(index) => self.play(queue, |playhead| playhead.show(index)),
+            PlayerCommand::Trim(first, last) => self.trim(|it| it.trim(first, last)),
+            PlayerCommand::TrimHere(true) => self.trim(|it| it.trim(Some(it.index()), None)),
+            PlayerCommand::TrimHere(false) => self.trim(|it| it.trim(None, Some(it.index()))),
+            PlayerCommand::ResetTrim => self.trim(PlaybackPosition::reset_trim),
             PlayerCommand::Export(format) => self.export(format, cx),
-            PlayerCommand::CancelExport => self.exporting.stop(),
             PlayerCommand::UseSettingsOf(id) => {
                 if let Some(request) = self.request_of(id, queue) {
                     cx.push(InputsCommand::TakeOver(Box::new(request)));
@@ -117,7 +109,14 @@ impl ResultViewer {
                     cx.push(FinishCommand::Make(path.to_path_buf(), action));
                 }
             }
-            PlayerCommand::SaveFrame => self.save_frame(queue, cx),
+            PlayerCommand::SaveFrame => {
+                if let Some(frame) = self.shown_frame(queue) {
+                    let saving = cx.on_files("the frame was not saved", move || {
+                        save(&frame).map(|path| (frame.index + 1, path))
+                    });
+                    self.saving.add(saving);
+                }
+            }
             PlayerCommand::CopyFrame => {
                 if let Some(frame) = self.shown_frame(queue) {
                     cx.ctx.copy_image(color_image(&frame.image));
@@ -142,16 +141,15 @@ impl ResultViewer {
         }
     }
 
-    fn trim(&mut self, command: &PlayerCommand) {
-        let Some(playhead) = self.trimmed_mut() else {
-            return;
-        };
-        let here = Some(playhead.index());
-        match *command {
-            PlayerCommand::Trim(first, last) => playhead.trim(first, last),
-            PlayerCommand::TrimHere(true) => playhead.trim(here, None),
-            PlayerCommand::TrimHere(false) => playhead.trim(None, here),
-            _ => playhead.reset_trim(),
+    fn play(&mut self, queue: &mut JobQueue, act: impl FnOnce(&mut PlaybackPosition)) {
+        if let Some(playhead) = self.playhead_mut(queue) {
+            act(playhead);
+        }
+    }
+
+    fn trim(&mut self, act: impl FnOnce(&mut PlaybackPosition)) {
+        if let (true, Some(player)) = (self.trimmed().is_some(), &mut self.player) {
+            act(&mut player.playhead);
         }
     }
 
@@ -280,16 +278,6 @@ impl ResultViewer {
             index: player.index(),
             path: path.to_path_buf(),
         })
-    }
-
-    pub(super) fn save_frame(&mut self, queue: &JobQueue, cx: &mut AppContext) {
-        let Some(frame) = self.shown_frame(queue) else {
-            return;
-        };
-        self.saving
-            .add(cx.on_files("the frame was not saved", move || {
-                save(&frame).map(|path| (frame.index + 1, path))
-            }));
     }
 }
 

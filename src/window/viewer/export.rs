@@ -36,11 +36,6 @@ impl ResultViewer {
         self.shown_video().map(|player| &player.playhead)
     }
 
-    pub(super) fn trimmed_mut(&mut self) -> Option<&mut PlaybackPosition> {
-        self.shown_video()?;
-        self.player.as_mut().map(|player| &mut player.playhead)
-    }
-
     pub(super) fn export(&mut self, format: Option<VideoFormat>, cx: &mut AppContext) {
         let Some(player) = self.shown_video() else {
             return;
@@ -184,11 +179,8 @@ fn tell_exported(exported: ExportedVideo, cx: &mut AppContext) {
     advice.extend(notices);
     cx.say(format!("Exported: {}", path.display()));
     let err = JobError::new(JobErrorKind::Internal, summary).advise(advice.join(".\n"));
-    let open = NoticeAction {
-        label: "Open folder",
-        explanation: "Show the file in the file manager",
-        command: GalleryCommand::OpenFolder(path).into(),
-    };
-    cx.notices
-        .show(UserNotice::new(severity, err).with(vec![open]));
+    let hover = "Show the file in the file manager";
+    let notice = UserNotice::new(severity, err);
+    let command = GalleryCommand::OpenFolder(path);
+    cx.notices.show(notice.offer("Open folder", hover, command));
 }

@@ -4,7 +4,6 @@
 
 pub(super) mod commands;
 pub mod compare;
-pub mod differences;
 mod export;
 mod media;
 pub mod panel;

@@ -346,7 +346,7 @@ impl ResultViewer {
             ViewerMode::Result(_) | ViewerMode::File => self.show_played(now, cx),
             ViewerMode::Compare => self.compare.as_mut().and_then(|compare| {
                 let wait = compare.tick(now, self.playback);
-                compare.show(&cx.ctx);
+                compare.show(cx);
                 wait
             }),
         };
@@ -360,7 +360,7 @@ impl ResultViewer {
         let player = self.player.as_mut()?;
         let wait = player.tick(now, self.playback);
         match player.image() {
-            Some(image) => self.texture.show_image(&cx.ctx, &image),
+            Some(image) => self.texture.show_image(cx, &image),
             // An image of something else must not stay.
             None => self.texture.clear(),
         }
@@ -373,19 +373,19 @@ impl ResultViewer {
         let Some(video) = &mut job.growing else {
             let (image, wait) = live_image(job, now);
             if let Some(image) = image {
-                self.texture.show_image(&cx.ctx, image);
+                self.texture.show_image(cx, image);
             }
             self.inset.clear();
             return wait;
         };
         let wait = video.tick(now, self.playback);
         if let Some(image) = video.image() {
-            self.texture.show_image(&cx.ctx, &image);
+            self.texture.show_image(cx, &image);
         }
         let is_making = job.stage.is_some_and(|stage| stage.is_denoising());
         let preview = job.preview((now * PREVIEW_FPS) as usize);
         match preview.filter(|_| is_making) {
-            Some(image) => self.inset.show_image(&cx.ctx, image),
+            Some(image) => self.inset.show_image(cx, image),
             None => self.inset.clear(),
         }
         wait

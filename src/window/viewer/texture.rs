@@ -4,9 +4,7 @@
 //! then. One conversion runs at a time and the newest content is next, so the order is kept.
 
 use std::sync::Arc;
-use std::thread;
 
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use egui::{ColorImage, TextureHandle, TextureOptions, Vec2, vec2};
 use safelight_core::media::resize_lanczos;
 
@@ -122,18 +120,18 @@ struct NextContent {
 
 enum NextImage {
     Ready(ColorImage),
-    Coming(Receiver<ColorImage>),
+    Coming(BackgroundTask<ColorImage>),
 }
 
 impl ViewerTexture {
     /// Shows an image; a small one at once.
-    pub fn show_image(&mut self, ctx: &Context, image: &Arc<RgbPixels>) {
-        self.show(ctx, ViewerContent::Image(Arc::clone(image)));
+    pub fn show_image(&mut self, cx: &AppContext, image: &Arc<RgbPixels>) {
+        self.show(cx, ViewerContent::Image(Arc::clone(image)));
     }
 
     /// Shows this when it is converted. To be called for each frame; the window is woken for it.
-    pub fn show(&mut self, ctx: &Context, content: ViewerContent) {
-        show_together(ctx, &mut [(self, content)]);
+    pub fn show(&mut self, cx: &AppContext, content: ViewerContent) {
+        show_together(cx, &mut [(self, content)]);
     }
 
     pub fn stop(&mut self) {
@@ -155,31 +153,29 @@ impl ViewerTexture {
     }
 
     /// Begins to convert this, unless it is shown or another conversion runs.
-    fn begin(&mut self, ctx: &Context, content: &ViewerContent) {
+    fn begin(&mut self, cx: &AppContext, content: &ViewerContent) {
         if self.next.is_some() || self.shown.as_ref() == Some(content) {
             return;
         }
+        let content = content.clone();
         let image = if content.is_small() {
             NextImage::Ready(content.image())
         } else {
-            NextImage::Coming(made_aside(ctx, content))
+            let content = content.clone();
+            NextImage::Coming(cx.background.run("images", move || content.image()))
         };
-        self.next = Some(NextContent {
-            content: content.clone(),
-            image,
-        });
+        self.next = Some(NextContent { content, image });
     }
 
     fn is_busy(&mut self) -> bool {
-        let Some(next) = &mut self.next else {
-            return false;
-        };
-        if let NextImage::Coming(coming) = &next.image {
-            match coming.try_recv() {
-                Ok(image) => next.image = NextImage::Ready(image),
-                Err(TryRecvError::Empty) => return true,
+        if let Some(NextContent { image, .. }) = &mut self.next
+            && let NextImage::Coming(coming) = image
+        {
+            match coming.take() {
+                Some(ready) => *image = NextImage::Ready(ready),
+                None if coming.is_busy() => return true,
                 // Its thread could not begin: the next frame tries again.
-                Err(TryRecvError::Disconnected) => self.next = None,
+                None => self.next = None,
             }
         }
         false
@@ -202,12 +198,12 @@ impl ViewerTexture {
 }
 
 /// Shows each on its texture, all in the same frame: when the last one is converted.
-pub(super) fn show_together(ctx: &Context, wanted: &mut [(&mut ViewerTexture, ViewerContent)]) {
-    turn_together(ctx, wanted);
+pub(super) fn show_together(cx: &AppContext, wanted: &mut [(&mut ViewerTexture, ViewerContent)]) {
+    turn_together(&cx.ctx, wanted);
     for (texture, content) in wanted.iter_mut() {
-        texture.begin(ctx, content);
+        texture.begin(cx, content);
     }
-    turn_together(ctx, wanted);
+    turn_together(&cx.ctx, wanted);
 }
 
 fn turn_together(ctx: &Context, wanted: &mut [(&mut ViewerTexture, ViewerContent)]) {
@@ -218,26 +214,9 @@ fn turn_together(ctx: &Context, wanted: &mut [(&mut ViewerTexture, ViewerContent
     }
 }
 
-/// Converts on a thread that wakes the window.
-fn made_aside(ctx: &Context, content: &ViewerContent) -> Receiver<ColorImage> {
-    let (sender, receiver) = bounded(1);
-    let (ctx, content) = (ctx.clone(), content.clone());
-    let spawned = thread::Builder::new()
-        .name("images".to_owned())
-        .spawn(move || {
-            // An error means that it is not wanted any more.
-            if sender.send(content.image()).is_ok() {
-                ctx.request_repaint();
-            }
-        });
-    if let Err(err) = spawned {
-        tracing::error!("the thread images could not start: {err}");
-    }
-    receiver
-}
-
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -265,34 +244,34 @@ mod tests {
 
     #[test]
     fn uploads_appear_in_order_and_the_last_image_stays() {
-        let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
+        let (cx, mut texture) = (AppContext::alone(), ViewerTexture::default());
         let mut seen = Vec::new();
         let mut look = |texture: &ViewerTexture| seen.extend(width(texture));
         for index in 0..20 {
-            texture.show_image(&ctx, &large(900 + index));
+            texture.show_image(&cx, &large(900 + index));
             look(&texture);
             thread::sleep(Duration::from_millis(1));
         }
         let last = small(2000);
         until(|| {
-            texture.show_image(&ctx, &last);
+            texture.show_image(&cx, &last);
             look(&texture);
             width(&texture) == Some(2000)
         });
         assert!(seen.is_sorted(), "{seen:?}");
         thread::sleep(Duration::from_millis(20));
-        texture.show_image(&ctx, &last);
+        texture.show_image(&cx, &last);
         assert_eq!(width(&texture), Some(2000));
     }
 
     #[test]
     fn stopped_upload_is_never_shown() {
-        let (ctx, mut texture) = (Context::default(), ViewerTexture::default());
-        texture.show_image(&ctx, &large(1024));
+        let (cx, mut texture) = (AppContext::alone(), ViewerTexture::default());
+        texture.show_image(&cx, &large(1024));
         texture.stop();
         let other = large(1000);
         until(|| {
-            texture.show_image(&ctx, &other);
+            texture.show_image(&cx, &other);
             assert_ne!(width(&texture), Some(1024));
             width(&texture) == Some(1000)
         });
@@ -300,12 +279,13 @@ mod tests {
 
     #[test]
     fn two_change_in_the_same_moment() {
-        let (ctx, mut a, mut b) = <(Context, ViewerTexture, ViewerTexture)>::default();
+        let (mut a, mut b) = <(ViewerTexture, ViewerTexture)>::default();
+        let cx = AppContext::alone();
         for index in 0..4 {
             let contents = [small(100 + index), large(1000 + index)].map(ViewerContent::Image);
             until(|| {
                 let [first, second] = contents.clone();
-                show_together(&ctx, &mut [(&mut a, first), (&mut b, second)]);
+                show_together(&cx, &mut [(&mut a, first), (&mut b, second)]);
                 let widths = (width(&a), width(&b));
                 assert_eq!(widths.0.map(|it| it + 900), widths.1);
                 widths.0 == Some(100 + index)

@@ -93,12 +93,8 @@ fn quiet_switch(
     name: &str,
     explanation: &str,
 ) -> Response {
-    let colour = if is_on {
-        palette(ui).amber
-    } else {
-        palette(ui).weak
-    };
-    let button = Button::new(face.color(colour)).frame_when_inactive(false);
+    let face = face.color(alert_ink(ui, is_on));
+    let button = Button::new(face).frame_when_inactive(false);
     ui.add(button.selected(is_on))
         .on_hover_text(explanation)
         .accessible_name(name)
@@ -122,6 +118,15 @@ pub fn list_icon(ui: &Ui, rect: Rect, visuals: &WidgetVisuals, _is_open: bool) {
 pub fn ink(ui: &Ui, is_chosen: bool) -> Color32 {
     if is_chosen {
         palette(ui).text
+    } else {
+        palette(ui).weak
+    }
+}
+
+/// The colour of words or signs that stand out, or do not.
+pub fn alert_ink(ui: &Ui, is_alert: bool) -> Color32 {
+    if is_alert {
+        palette(ui).amber
     } else {
         palette(ui).weak
     }

@@ -309,13 +309,8 @@ fn main_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
         [] | [_] => main_actions(view, &ResultSubject::of_entry(entry)),
         [one, other] => {
             let compare = PlayerCommand::CompareFiles(one.path.clone(), other.path.clone());
-            let explanation = "Show both beside each other";
-            vec![ResultAction::new(
-                icons::COLUMNS,
-                "Compare",
-                explanation,
-                compare,
-            )]
+            let compare = ResultAction::new(icons::COLUMNS, "Compare", compare);
+            vec![compare.explained("Show both beside each other")]
         }
         _ => Vec::new(),
     }

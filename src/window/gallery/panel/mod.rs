@@ -3,7 +3,6 @@
 //! Reads no files: the app's threads do, and [`crate::window::gallery`] keeps their results.
 
 mod details;
-mod filters;
 pub mod grid;
 mod tags;
 
@@ -14,6 +13,8 @@ use crate::window::layout::prelude::*;
 
 const LOADING: &str = "Loading…";
 const SHOW_ALL: &str = "Show all results";
+/// With more filters than this there is a field to search them.
+const SEARCHED_FROM: usize = 20;
 
 pub(crate) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     grid::take_keys(ui, view);
@@ -156,7 +157,7 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         }
         let (name, is_on) = ("Only favourites", query.only_favourites);
         query.only_favourites ^= icon_toggle(ui, is_on, icons::STAR, name, name).clicked();
-        filters::button_ui(ui, view, &mut query);
+        filter_button_ui(ui, view, &mut query);
         let list = ComboBox::from_id_salt("sort")
             .icon(list_icon)
             .selected_text(query.sort.label());
@@ -165,7 +166,7 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .on_hover_text("Which results come first")
             .accessible_name("Sort results");
     });
-    filters::chips_ui(ui, &mut query);
+    chips_ui(ui, &mut query);
     if query != view.app.gallery.query {
         view.push(GalleryCommand::Ask(query));
     }
@@ -181,11 +182,7 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (icon, title, advice) = if !is_known {
         (icons::IMAGES, LOADING, String::new())
     } else if leaves_out {
-        (
-            icons::SEARCH,
-            "No matches",
-            filters::no_matches_advice(&page.query),
-        )
+        (icons::SEARCH, "No matches", no_matches_advice(&page.query))
     } else {
         let advice = "Every image and video that you make appears here, newest first".to_owned();
         (icons::IMAGES, "Nothing here yet", advice)
@@ -209,4 +206,87 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
         }
     });
+}
+
+fn filter_button_ui(ui: &mut Ui, view: &mut UiContext<'_>, query: &mut GalleryQuery) {
+    let button = Button::new(with_icon(icons::FUNNEL, "Filter"));
+    let button = button.selected(!query.filters.is_empty());
+    staying_menu(ui, button, |ui| filters_ui(ui, view, query))
+        .on_hover_text("Show only results of a date, with a tag, of a model or with a LoRA")
+        .accessible_name("Filter");
+}
+
+fn filters_ui(ui: &mut Ui, view: &mut UiContext<'_>, query: &mut GalleryQuery) {
+    ui.set_width(theme::MENU_WIDTH);
+    let listing = view.app.gallery.listing.as_ref();
+    let known = listing.map_or(&[][..], |listing| &listing.filters);
+    if known.is_empty() {
+        ui.weak("There are no results to filter");
+    }
+    let search = &mut view.panels.gallery.filter_search;
+    if known.len() > SEARCHED_FROM {
+        search_field(ui, search, "Search filters");
+    } else {
+        search.clear();
+    }
+    let words = search.to_lowercase();
+    let area = ScrollArea::vertical().max_height(list_height(ui, theme::PICKER_HEIGHT));
+    area.show(ui, |ui| {
+        ui.set_width(theme::MENU_WIDTH);
+        let mut group = "";
+        for (filter, count) in known {
+            let value = filter.value();
+            if !value.to_lowercase().contains(&words) {
+                continue;
+            }
+            if group != filter.group() {
+                group = filter.group();
+                ui.add_space(theme::SMALL_GAP);
+                ui.weak(group);
+            }
+            let mut is_on = query.filters.contains(filter);
+            let shown = noted_row(ui, &count.to_string(), |ui| ui.checkbox(&mut is_on, value));
+            if shown.accessible_name(filter.label()).clicked() && !query.filters.remove(filter) {
+                query.filters.insert(filter.clone());
+            }
+        }
+    });
+}
+
+/// A chip for each active filter, which removes it.
+fn chips_ui(ui: &mut Ui, query: &mut GalleryQuery) {
+    if query.filters.is_empty() {
+        return;
+    }
+    ui.horizontal_wrapped(|ui| {
+        let filters = &mut query.filters;
+        filters.retain(|filter| !removable_chip(ui, &filter.label(), "filter"));
+    });
+}
+
+/// `Only videos that are favourites with the filter “Tag: sea” are shown`, and that other words may help.
+fn no_matches_advice(query: &GalleryQuery) -> String {
+    let kind = match query.show {
+        ShownKind::All => "results",
+        ShownKind::Images => "images",
+        ShownKind::Videos => "videos",
+    };
+    let subject = match (query.show, query.only_favourites) {
+        (ShownKind::All, true) => "favourites".to_owned(),
+        (_, true) => format!("{kind} that are favourites"),
+        (_, false) => kind.to_owned(),
+    };
+    let filters = query.filters.iter();
+    let filters: Vec<String> = filters.map(|it| format!("“{}”", it.label())).collect();
+    let with = match filters.as_slice() {
+        [] => String::new(),
+        [one] => format!(" with the filter {one}"),
+        more => format!(" with the filters {}", more.join(", ")),
+    };
+    let words = "Other words, or fewer of them, may find more";
+    match (&*subject, with.is_empty(), query.words.trim().is_empty()) {
+        ("results", true, _) => words.to_owned(),
+        (_, _, true) => format!("Only {subject}{with} are shown"),
+        (_, _, false) => format!("Only {subject}{with} are shown. {words}"),
+    }
 }

@@ -4,10 +4,12 @@ use safelight_core::job::{CannyThresholds, ControlBy, ControlKind, ControlSettin
 use safelight_core::library::FoundControl;
 
 use crate::window::inputs::ChosenInput;
+use crate::window::inputs::panel::REMOVE_IMAGE_HOVER;
 use crate::window::inputs::panel::references::add_ui;
-use crate::window::inputs::panel::slot::{control_mask_ui, facts_ui, name_ui, thumb_ui};
+use crate::window::inputs::panel::slot::{
+    control_mask_ui, facts_ui, name_ui, seen, shown_ui, thumb_ui,
+};
 use crate::window::inputs::panel::slot_words::slot_words;
-use crate::window::inputs::panel::{REMOVE_IMAGE_HOVER, pixels_text};
 use crate::window::layout::prelude::*;
 use crate::window::thumbnails::EDGES_SIDE;
 
@@ -38,8 +40,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             add_ui(ui, view, InputSlot::Control, true);
         }
     });
-    let visible = area.response.rect.intersect(ui.clip_rect());
-    view.drawn.slots[InputSlot::Control as usize] = visible.is_positive().then_some(visible);
+    view.drawn.slots[InputSlot::Control as usize] = seen(ui, area.response.rect);
     if controls.is_empty() {
         // A missing input is not an error yet.
         if let Some(message) = view.error_of("control") {
@@ -109,16 +110,11 @@ fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &Chose
             let centred = Layout::centered_and_justified(egui::Direction::TopDown);
             let shown = ui.allocate_ui_with_layout(place, centred, |ui| {
                 ui.set_min_size(place);
-                thumb_ui(ui, view, InputSlot::Control, input, place)
+                thumb_ui(ui, view, InputSlot::Control, &input.source, place)
             });
             let image = shown.inner.interact(egui::Sense::click());
-            let file = input.source.file_name();
-            let name = format!("Control image {number}: {file}");
-            image.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
-            let command = PlayerCommand::ShowInput(input.source.path().to_path_buf());
-            view.on_click(&image, command);
-            let (width, height) = input.source.size();
-            image.on_hover_text(format!("{file}\n{}", pixels_text(width, height)));
+            let name = format!("Control image {number}: {}", input.source.file_name());
+            shown_ui(view, &image, &name, &input.source);
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 let name = format!("Remove control image {number}");
@@ -126,8 +122,8 @@ fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &Chose
                 view.on_click(&button, InputsCommand::RemoveOne(InputSlot::Control, index));
                 let words_width = vec2(ui.available_width(), place.y);
                 ui.allocate_ui_with_layout(words_width, Layout::top_down(Align::LEFT), |ui| {
-                    name_ui(ui, input);
-                    facts_ui(ui, input);
+                    name_ui(ui, &input.source);
+                    facts_ui(ui, &input.source);
                 });
             });
         });
@@ -136,7 +132,7 @@ fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &Chose
 
 fn networks<'a>(view: &UiContext<'a>) -> impl Iterator<Item = &'a FoundControl> {
     let family = view.model().map(|spec| spec.family);
-    let found = view.app.inputs.control_networks.found.iter();
+    let found = view.app.inputs.control_networks.networks.found.iter();
     found.filter(move |found| Some(found.config.family) == family)
 }
 
@@ -157,46 +153,38 @@ fn kinds_of(
 }
 
 fn network_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize, settings: &mut ControlSettings) {
-    let found: Vec<FoundControl> = networks(view).cloned().collect();
+    let found: Vec<&FoundControl> = networks(view).collect();
     row(ui, CONTROL_NETWORK, CONTROL_NETWORK_HOVER, |ui, _| {
-        let chosen = settings.network.clone();
-        // The name may be longer than its place.
-        let path = chosen.as_ref().map(|path| path.display().to_string());
-        let hover = path.unwrap_or_else(|| CONTROL_NETWORK_HOVER.to_owned());
-        let known = found.iter().find(|it| Some(&it.path) == chosen.as_ref());
-        let shown = match (known, &chosen) {
-            (Some(found), _) => found.name.clone(),
-            (None, Some(path)) => {
-                let name = path.file_name().unwrap_or_default();
-                name.to_string_lossy().into_owned()
+        let (shown, hover) = match &settings.network {
+            None => ("Choose one".to_owned(), CONTROL_NETWORK_HOVER.to_owned()),
+            Some(path) => {
+                // The name may be longer than its place.
+                let known = found.iter().find(|it| it.path == *path);
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let name = known.map_or(&*name, |known| &known.name);
+                (name.to_owned(), path.display().to_string())
             }
-            (None, None) => "Choose one".to_owned(),
         };
-        let found = found
-            .iter()
-            .map(|it| (Some(it.path.clone()), &it.name, it.config.label));
-        choose_from(
-            list_box(ui, "network", &shown),
-            ui,
-            &mut settings.network,
-            found,
-        )
-        .on_hover_text(hover)
-        .accessible_name(control_name(CONTROL_NETWORK, count));
+        let choices = found.iter();
+        let choices = choices.map(|it| (Some(it.path.clone()), &it.name, it.config.label));
+        let list = list_box(ui, "network", &shown);
+        choose_from(list, ui, &mut settings.network, choices)
+            .on_hover_text(hover)
+            .accessible_name(control_name(CONTROL_NETWORK, count));
     });
     if found.is_empty()
         && let Some(spec) = view.model()
     {
-        if view.app.inputs.control_networks.is_looking() {
-            field_hint(ui, "Looking for ControlNets…");
+        let family = spec.family.label;
+        let text = if view.app.inputs.control_networks.is_looking() {
+            "Looking for ControlNets…".to_owned()
         } else {
-            let text = format!(
-                "No ControlNet for {} was found: choose a .safetensors file, or put one into \
-                ComfyUI's models/controlnet",
-                spec.family.label
-            );
-            field_hint(ui, &text);
-        }
+            format!(
+                "No ControlNet for {family} was found: choose a .safetensors file, or put one into \
+                ComfyUI's models/controlnet"
+            )
+        };
+        field_hint(ui, &text);
     } else if settings.network.is_none() {
         field_note(ui, "Choose the ControlNet for this image");
     }
@@ -204,7 +192,9 @@ fn network_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize, settings: &mu
         row(ui, "", CONTROL_NETWORK_HOVER, |ui, _| {
             let button = ui.button("From a file…");
             let button = button.accessible_name(control_name("ControlNet file", count));
-            view.on_click(&button, InputsCommand::PickControlNet(count - 1));
+            view.on_press(&button, move |app| {
+                app.inputs.control_networks.pick(count - 1, &app.cx);
+            });
         });
     }
 }
@@ -221,11 +211,8 @@ fn kind_ui(
 ) {
     let hover = "What the image shows; this ControlNet needs to know";
     row(ui, CONTROL_KIND, hover, |ui, _| {
-        let list = list_box(
-            ui,
-            "kind",
-            settings.kind.map_or("Not set", ControlKind::label),
-        );
+        let shown = settings.kind.map_or("Not set", ControlKind::label);
+        let list = list_box(ui, "kind", shown);
         let kinds = kinds.iter().map(|kind| (Some(*kind), kind.label(), ""));
         choose_from(list, ui, &mut settings.kind, kinds)
             .on_hover_text(hover)

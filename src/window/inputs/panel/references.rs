@@ -1,11 +1,11 @@
 //! Reference images and image prompts in a row: added, removed and reordered.
 
 use safelight_core::catalog::image_prompts_entry;
-use safelight_core::job::PROMPT_STRENGTHS;
+use safelight_core::job::{InputMedia, PROMPT_STRENGTHS};
 
-use crate::window::inputs::panel::slot::{drop_target, thumb_ui};
+use crate::window::inputs::panel::slot::{drop_target, seen, shown_ui, thumb_ui};
 use crate::window::inputs::panel::slot_words::{slot_noun, slot_words};
-use crate::window::inputs::panel::{DROP_IMAGE, REMOVE_IMAGE_HOVER, field_of, pixels_text};
+use crate::window::inputs::panel::{DROP_IMAGE, REMOVE_IMAGE_HOVER, field_of};
 use crate::window::inputs::{ChosenInput, SlotRules};
 use crate::window::layout::prelude::*;
 
@@ -19,11 +19,10 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSl
     };
     let references = view.app.inputs.inputs_in(slot).to_vec();
     // Without what reads them there is nothing to fill, only something to get.
-    let missing = view
-        .model()
-        .filter(|_| slot == InputSlot::Prompt && references.is_empty());
-    let missing = missing.filter(|spec| spec.files.image_prompts.is_none());
-    let missing = missing.and_then(|spec| spec.prompt_images.clone());
+    let missing = view.model().filter(|spec| {
+        slot == InputSlot::Prompt && references.is_empty() && spec.files.image_prompts.is_none()
+    });
+    let missing = missing.and_then(|spec| spec.prompt_images.as_deref());
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal(|ui| {
         let words = slot_words(slot, view.model());
@@ -33,11 +32,9 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSl
         }
     });
     if let Some(missing) = missing {
-        field_hint(ui, &missing);
-        let entry = view
-            .model()
-            .and_then(|spec| image_prompts_entry(spec.family));
-        if let Some(entry) = entry {
+        field_hint(ui, missing);
+        let spec = view.model();
+        if let Some(entry) = spec.and_then(|spec| image_prompts_entry(spec.family)) {
             let button = ui.button(format!("Get {}…", entry.name));
             let button = button.on_hover_text("Show its files and its licence, and download them");
             if button.clicked() {
@@ -56,8 +53,7 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSl
             add_ui(ui, view, slot, references.is_empty());
         }
     });
-    let visible = row.response.rect.intersect(ui.clip_rect());
-    view.drawn.slots[slot as usize] = visible.is_positive().then_some(visible);
+    view.drawn.slots[slot as usize] = seen(ui, row.response.rect);
     said_ui(ui, view, &[field_of(slot)]);
 }
 
@@ -72,9 +68,7 @@ fn tile_ui(
     ui.allocate_ui_with_layout(size, Layout::top_down(Align::Center), |ui| {
         ui.set_min_size(size);
         ui.spacing_mut().item_spacing = Vec2::ZERO;
-        let image = image_ui(ui, view, (slot, index), input);
-        let command = PlayerCommand::ShowInput(input.source.path().to_path_buf());
-        view.on_click(&image, command);
+        let image = image_ui(ui, view, (slot, index), &input.source);
         image.dnd_set_drag_payload(DraggedImage(slot, index));
         if let Some(dragged) = image.dnd_release_payload::<DraggedImage>()
             && dragged.0 == slot
@@ -94,19 +88,15 @@ fn tile_height(ui: &Ui, slot: InputSlot) -> f32 {
 }
 
 fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mut strength: f64) {
-    let range = PROMPT_STRENGTHS;
     let drag = DragValue::new(&mut strength)
-        .range(range)
+        .range(PROMPT_STRENGTHS)
         .speed(0.01)
         .max_decimals(2);
-    let response = number(ui, theme::REFERENCE_SIDE, drag);
-    let name = format!("Strength of prompt image {}", index + 1);
-    let changed = response.changed();
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::SpinButton, true, &name));
-    response.on_hover_text(
-        "Weight of this image prompt: 1 as trained, lower favours the text, 0 is off",
-    );
-    if changed {
+    let hover = "Weight of this image prompt: 1 as trained, lower favours the text, 0 is off";
+    let response = number(ui, theme::REFERENCE_SIDE, drag)
+        .on_hover_text(hover)
+        .accessible_name(format!("Strength of prompt image {}", index + 1));
+    if response.changed() {
         view.set(move |app| {
             app.inputs
                 .change(InputSlot::Prompt, index, |input| input.strength = strength);
@@ -116,9 +106,9 @@ fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mut strength
 
 fn image_ui(
     ui: &mut Ui,
-    view: &UiContext<'_>,
+    view: &mut UiContext<'_>,
     (slot, index): (InputSlot, usize),
-    input: &ChosenInput,
+    input: &InputMedia,
 ) -> Response {
     let palette = palette(ui);
     let side = Vec2::splat(theme::REFERENCE_SIDE);
@@ -141,11 +131,10 @@ fn image_ui(
     let corner = Rect::from_min_size(rect.min + Vec2::splat(4.0), Vec2::splat(theme::COUNT_SIZE));
     let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);
     badge(ui, corner, palette.accent, index + 1, ink);
-    let file = input.source.file_name();
-    let name = sentence(&format!("{} {}: {file}", slot_noun(slot, false), index + 1));
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
-    let (width, height) = input.source.size();
-    response.on_hover_text(format!("{file}\n{}", pixels_text(width, height)))
+    let (noun, file) = (slot_noun(slot, false), input.file_name());
+    let name = sentence(&format!("{noun} {}: {file}", index + 1));
+    shown_ui(view, &response, &name, input);
+    response
 }
 
 fn buttons_ui(
@@ -186,26 +175,16 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_
     };
     let (place, _) = ui.allocate_exact_size(place, Sense::hover());
     let rect = Rect::from_min_size(place.min, shown);
-    let response = ui.interact(
-        rect,
-        ui.scope_id().with(("add-image", slot as usize)),
-        Sense::click(),
-    );
-    let (text, size) = if is_wide {
+    let id = ui.scope_id().with(("add-image", slot as usize));
+    let response = ui.interact(rect, id, Sense::click());
+    let text = if is_wide {
         let text = drop_text(slot, view.model());
         (with_icon(icons::UPLOAD, text), theme::DROP_TEXT)
     } else {
         (icons::PLUS.to_string(), theme::COUNT_SIZE)
     };
-    if drop_target(
-        ui,
-        view,
-        response,
-        words.choose,
-        words.explanation,
-        text,
-        size,
-    ) {
+    let words = (words.choose, words.explanation);
+    if drop_target(ui, view, response, words, text) {
         view.push(InputsCommand::Pick(slot));
     }
 }

@@ -1,10 +1,10 @@
 //! The slot of an input image, and that of a control's mask.
 
-use egui::{Direction, TextureHandle};
+use egui::Direction;
 use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::InputMedia;
 
-use crate::window::create::choices::MaskOf;
+use crate::window::create::choices::{ControlPart, MaskOf};
 use crate::window::inputs::ChosenInput;
 use crate::window::inputs::panel::slot_words::{slot_noun, slot_words};
 use crate::window::inputs::panel::{
@@ -18,14 +18,19 @@ const CONTROL_MASK_HOVER: &str = "Which part of this control is regenerated: whi
 
 /// Draws the slot over the available width; a narrow one is next to another.
 pub(super) fn slot_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: bool) {
-    let input = view.app.inputs.get(slot).cloned();
-    let rect = match (&input, is_narrow) {
+    let input = view.app.inputs.get(slot).map(|input| &input.source);
+    let rect = match (input, is_narrow) {
         (Some(input), true) => narrow_ui(ui, view, slot, input),
         (Some(input), false) => wide_ui(ui, view, slot, input),
         (None, _) => empty_ui(ui, view, slot, is_narrow),
     };
+    view.drawn.slots[slot as usize] = seen(ui, rect);
+}
+
+/// The part of a slot that is seen, onto which files can be dropped.
+pub(super) fn seen(ui: &Ui, rect: Rect) -> Option<Rect> {
     let visible = rect.intersect(ui.clip_rect());
-    view.drawn.slots[slot as usize] = visible.is_positive().then_some(visible);
+    visible.is_positive().then_some(visible)
 }
 
 fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: bool) -> Rect {
@@ -50,15 +55,8 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: b
     };
     let size = vec2(ui.available_width(), height);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
-    if drop_target(
-        ui,
-        view,
-        response,
-        words.choose,
-        words.explanation,
-        text,
-        theme::DROP_TEXT,
-    ) {
+    let words = (words.choose, words.explanation);
+    if drop_target(ui, view, response, words, (text, theme::DROP_TEXT)) {
         view.push(InputsCommand::Pick(slot));
     }
     rect
@@ -69,10 +67,8 @@ pub(super) fn drop_target(
     ui: &Ui,
     view: &UiContext<'_>,
     response: Response,
-    name: &str,
-    explanation: &str,
-    text: impl Into<String>,
-    size: f32,
+    (name, explanation): (&str, &str),
+    (text, size): (String, f32),
 ) -> bool {
     let (palette, rect) = (palette(ui), response.rect);
     let is_busy = view.app.cx.background.is_asking();
@@ -86,7 +82,7 @@ pub(super) fn drop_target(
         .rect_filled(rect, CornerRadius::same(theme::RADIUS), palette.field);
     dashed_frame(ui, rect, line);
     let font = FontId::proportional(size);
-    let mut job = egui::text::LayoutJob::simple(text.into(), font, ink, rect.width());
+    let mut job = LayoutJob::simple(text, font, ink, rect.width());
     job.halign = Align::Center;
     let galley = ui.painter().layout_job(job);
     let top = rect.center_top() + vec2(0.0, (rect.height() - galley.size().y) / 2.0);
@@ -111,7 +107,7 @@ fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
     ));
 }
 
-fn wide_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) -> Rect {
+fn wide_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &InputMedia) -> Rect {
     let drawn = wide_frame(ui, field_frame(ui), |ui| {
         ui.horizontal(|ui| {
             thumb_ui(ui, view, slot, input, Vec2::splat(theme::IMAGE_SIDE));
@@ -129,7 +125,7 @@ fn wide_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &Chose
 }
 
 /// The image above, its name and buttons below, as high as an empty place.
-fn narrow_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) -> Rect {
+fn narrow_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &InputMedia) -> Rect {
     let drawn = field_frame(ui).show(ui, |ui| {
         let inner = f32::from(theme::TILE_MARGIN) * 2.0;
         ui.set_width(ui.available_width());
@@ -156,18 +152,21 @@ pub(super) fn thumb_ui(
     ui: &mut Ui,
     view: &UiContext<'_>,
     slot: InputSlot,
-    input: &ChosenInput,
+    input: &InputMedia,
     size: Vec2,
 ) -> Response {
-    let is_video = matches!(input.source, InputMedia::Video(_));
-    let shown = ThumbSource::Input(input.source.path().to_owned());
+    let is_video = matches!(input, InputMedia::Video(_));
+    let shown = ThumbSource::Input(input.path().to_owned());
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(shown, THUMB_SIDE) else {
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());
     };
-    let (file, noun) = (input.source.file_name(), slot_noun(slot, is_video));
+    let (file, noun) = (input.file_name(), slot_noun(slot, is_video));
     let name = if is_video { "last frame of" } else { noun };
-    let image = thumb_image(thumb, size).alt_text(sentence(&format!("{name} {file}")));
+    let image = Image::new(thumb)
+        .fit_to_exact_size(size)
+        .corner_radius(CornerRadius::same(4))
+        .alt_text(sentence(&format!("{name} {file}")));
     let response = ui.add(image);
     if is_video {
         // The image keeps its aspect in the middle of what it was given.
@@ -178,10 +177,18 @@ pub(super) fn thumb_ui(
     response
 }
 
-fn thumb_image(thumb: &TextureHandle, size: Vec2) -> Image<'_> {
-    Image::new(thumb)
-        .fit_to_exact_size(size)
-        .corner_radius(CornerRadius::same(4))
+/// Names the thumbnail of an input, which a click shows in the viewer.
+pub(super) fn shown_ui(
+    view: &mut UiContext<'_>,
+    response: &Response,
+    name: &str,
+    input: &InputMedia,
+) {
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, name));
+    let (file, (width, height)) = (input.file_name(), input.size());
+    let hover = format!("{file}\n{}", pixels_text(width, height));
+    response.clone().on_hover_text(hover);
+    view.on_click(response, PlayerCommand::ShowInput(input.path().to_owned()));
 }
 
 fn video_badge(ui: &Ui, image: Rect) {
@@ -192,15 +199,15 @@ fn video_badge(ui: &Ui, image: Rect) {
     badge(ui, rect, palette.accent, icons::FILM, ink);
 }
 
-pub(super) fn name_ui(ui: &mut Ui, input: &ChosenInput) {
-    ui.add(Label::new(input.source.file_name()).truncate())
-        .on_hover_text(input.source.path().display().to_string());
+pub(super) fn name_ui(ui: &mut Ui, input: &InputMedia) {
+    ui.add(Label::new(input.file_name()).truncate())
+        .on_hover_text(input.path().display().to_string());
 }
 
-pub(super) fn facts_ui(ui: &mut Ui, input: &ChosenInput) {
-    let (width, height) = input.source.size();
+pub(super) fn facts_ui(ui: &mut Ui, input: &InputMedia) {
+    let (width, height) = input.size();
     let pixels = pixels_text(width, height);
-    match &input.source {
+    match input {
         InputMedia::Image(_) => drop(small_line(ui, pixels)),
         InputMedia::Video(video) => {
             let (num_frames, fps) = (video.info.num_frames, video.info.fps);
@@ -211,8 +218,9 @@ pub(super) fn facts_ui(ui: &mut Ui, input: &ChosenInput) {
     }
 }
 
-fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
-    let is_video = matches!(input.source, InputMedia::Video(_));
+fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &InputMedia) {
+    let is_video = matches!(input, InputMedia::Video(_));
+    let noun = slot_noun(slot, is_video);
     let mut order = [0, 1, 2];
     if ui.layout().prefer_right_to_left() {
         order.reverse();
@@ -220,7 +228,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &Ch
     for button in order {
         match button {
             0 => {
-                let name = format!("Choose another {}", slot_noun(slot, is_video));
+                let name = format!("Choose another {noun}");
                 let other = icon_button(ui, icons::FOLDER_OPEN, &name, "Choose another file…");
                 if other.clicked() && !view.app.cx.background.is_asking() {
                     view.push(InputsCommand::Pick(slot));
@@ -230,21 +238,13 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &Ch
                 paint_button(ui, view, "Edit mask", EDIT_MASK_HOVER);
             }
             1 => {}
-            _ => remove_button(ui, view, slot, input),
+            _ => {
+                let name = format!("Remove {noun}");
+                let button = icon_button(ui, icons::TRASH, &name, REMOVE_IMAGE_HOVER);
+                view.on_click(&button, InputsCommand::Remove(slot));
+            }
         }
     }
-}
-
-fn remove_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
-    let is_video = matches!(input.source, InputMedia::Video(_));
-    let noun = slot_noun(slot, is_video);
-    let explanation = if is_video && slot == InputSlot::Start {
-        "Go on without this video"
-    } else {
-        REMOVE_IMAGE_HOVER
-    };
-    let button = icon_button(ui, icons::TRASH, &format!("Remove {noun}"), explanation);
-    view.on_click(&button, InputsCommand::Remove(slot));
 }
 
 pub(super) fn paint_button(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
@@ -293,9 +293,8 @@ pub(super) fn control_mask_ui(
             Some(mask) => mask_ui(ui, view, index, mask),
             None => control_mask_empty_ui(ui, view, index),
         };
-        let visible = rect.intersect(ui.clip_rect());
         if let Some(place) = view.drawn.control_masks.get_mut(index) {
-            *place = visible.is_positive().then_some(visible);
+            *place = seen(ui, rect);
         }
     });
     let is_painted = view.app.is_being_masked(MaskOf::Control(index));
@@ -310,7 +309,7 @@ pub(super) fn control_mask_ui(
 fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mask: &InputMedia) -> Rect {
     let drawn = wide_frame(ui, field_frame(ui), |ui| {
         ui.horizontal(|ui| {
-            control_mask_thumb_ui(ui, view, mask);
+            thumb_ui(ui, view, InputSlot::Mask, mask, Vec2::splat(MASK_SIDE));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 let number = index + 1;
@@ -321,23 +320,12 @@ fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mask: &InputMedi
                 let of = MaskOf::Control(index);
                 brush_button(ui, view, of, &name, EDIT_MASK_HOVER, VIDEO_MASK_UNPAINTED);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                    ui.add(Label::new(mask.file_name()).truncate())
-                        .on_hover_text(mask.path().display().to_string());
+                    name_ui(ui, mask);
                 });
             });
         });
     });
     drawn.response.rect
-}
-
-fn control_mask_thumb_ui(ui: &mut Ui, view: &UiContext<'_>, mask: &InputMedia) {
-    let shown = ThumbSource::Input(mask.path().to_owned());
-    let size = Vec2::splat(MASK_SIDE);
-    let Some(Ok(thumb)) = view.app.cx.thumbs.get(shown, THUMB_SIDE) else {
-        ui.allocate_response(size, Sense::hover());
-        return;
-    };
-    ui.add(thumb_image(thumb, size).alt_text(format!("Mask {}", mask.file_name())));
 }
 
 /// Empty mask slot of a control: accepts drops, and opens a file dialog on a click; next to it the brush.
@@ -346,33 +334,20 @@ fn control_mask_empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize) ->
     let height = ui.spacing().interact_size.y;
     let button = Button::new(with_icon(icons::BRUSH, "Paint"));
     let paint_width = theme::IMAGE_SIDE;
-    let place = vec2(
-        ui.available_width() - paint_width - ui.spacing().item_spacing.x,
-        height,
-    );
-    let (rect, response) = ui.allocate_exact_size(place, Sense::click());
+    let width = ui.available_width() - paint_width - ui.spacing().item_spacing.x;
+    let (rect, response) = ui.allocate_exact_size(vec2(width, height), Sense::click());
     let name = format!("Choose a mask for control image {number}");
-    let text = "Drop a mask…";
-    if drop_target(
-        ui,
-        view,
-        response,
-        &name,
-        CONTROL_MASK_HOVER,
-        text,
-        theme::DROP_TEXT,
-    ) {
-        view.push(InputsCommand::PickControlMask(index));
+    let text = ("Drop a mask…".to_owned(), theme::DROP_TEXT);
+    if drop_target(ui, view, response, (&name, CONTROL_MASK_HOVER), text) {
+        view.set(move |app| app.inputs.pick(ControlPart::Mask(index).into(), &app.cx));
     }
     let of = MaskOf::Control(index);
-    let can_open = view.app.can_paint_mask(of);
-    let painted = ui
-        .add_enabled_ui(can_open, |ui| ui.add_sized([paint_width, height], button))
-        .inner;
-    let explanation = paint_control_mask_hover(view.model());
-    let painted = painted
-        .on_hover_text(explanation)
-        .accessible_name(format!("Paint a mask for control image {number}"));
-    view.on_click(&painted, MaskCommand::Open(of));
+    ui.add_enabled_ui(view.app.can_paint_mask(of), |ui| {
+        let painted = ui.add_sized([paint_width, height], button);
+        let painted = painted
+            .on_hover_text(paint_control_mask_hover(view.model()))
+            .accessible_name(format!("Paint a mask for control image {number}"));
+        view.on_click(&painted, MaskCommand::Open(of));
+    });
     rect
 }

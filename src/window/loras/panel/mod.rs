@@ -195,26 +195,17 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&LoraCoverag
         LoraFit::Yes(coverage) if coverage.is_poor() => Some(coverage),
         _ => None,
     });
-    let (coverage, text) = match (used, promised) {
-        (Some(used), _) => (
-            used,
-            format!("{} of {} keys used", used.applied, used.total),
-        ),
-        (None, Some(some)) => {
-            let (applied, total) = (some.applied, some.total);
-            let text = format!("Only {applied} of {total} keys fit this model");
-            (some, text)
-        }
-        (None, None) => return,
+    let Some(coverage) = used.or(promised) else {
+        return;
+    };
+    let (applied, total) = (coverage.applied, coverage.total);
+    let text = match used {
+        Some(_) => format!("{applied} of {total} keys used"),
+        None => format!("Only {applied} of {total} keys fit this model"),
     };
     let notice = coverage.notices.first();
     let text = notice.map_or(text, |notice| crate::window::notices::sentence(notice));
-    let palette = palette(ui);
-    let colour = if coverage.is_poor() {
-        palette.amber
-    } else {
-        palette.weak
-    };
+    let colour = alert_ink(ui, coverage.is_poor());
     ui.scope(|ui| wide_note(ui, &text, colour))
         .response
         .on_hover_text(coverage.to_string());
@@ -226,11 +217,8 @@ fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {
     if let Some(card) = card {
         lines.extend(card.title.clone());
         lines.push(crate::window::notices::sentence(&card.text()));
-        lines.extend(
-            card.base_model
-                .as_deref()
-                .map(|base| format!("Base model: {base}")),
-        );
+        let base = card.base_model.as_deref();
+        lines.extend(base.map(|base| format!("Base model: {base}")));
     }
     lines.push(lora.path.display().to_string());
     lines.join("\n")

@@ -17,6 +17,8 @@ const ZOOM_OUT: f32 = 1.5;
 
 #[derive(Clone, Copy)]
 pub(super) struct ImagePlacement {
+    /// The canvas.
+    pub area: Rect,
     origin: Pos2,
     /// Points per pixel.
     pub scale: f32,
@@ -26,7 +28,11 @@ impl ImagePlacement {
     fn in_area(panel: &MaskPanel, size: Vec2, area: Rect) -> Self {
         let scale = panel.scale.unwrap_or_else(|| fit_scale(size, area));
         let origin = area.center() + panel.offset - size * scale / 2.0;
-        Self { origin, scale }
+        Self {
+            area,
+            origin,
+            scale,
+        }
     }
 
     pub fn to_image(self, at: Pos2) -> [f32; 2] {
@@ -62,13 +68,13 @@ pub(super) fn canvas_ui(
     zoom_and_pan(ui, &mut view.panels.mask, editor.size(), area, &response);
     let lie = ImagePlacement::in_area(&view.panels.mask, editor.size(), area);
     // Outside of the image, so no stroke begins there.
-    let is_at_edge = !editor.is_painting() && edges_ui(ui, view, editor, lie, area);
+    let is_at_edge = !editor.is_painting() && edges_ui(ui, view, editor, lie);
     if !is_at_edge {
         paint(ui, view, editor, lie, &response);
     }
-    let lie = zoom_out_at_border(ui, &mut view.panels.mask, editor.size(), area, lie);
-    draw(ui, view, editor, lie, area);
-    draw_edges(ui, view, editor, lie, area);
+    let lie = zoom_out_at_border(ui, &mut view.panels.mask, editor.size(), lie);
+    draw(ui, view, editor, lie);
+    draw_edges(ui, view, editor, lie);
     if !is_at_edge {
         brush(ui, &view.panels.mask, lie, &response);
     }
@@ -112,9 +118,9 @@ fn zoom_out_at_border(
     ui: &Ui,
     panel: &mut MaskPanel,
     size: Vec2,
-    area: Rect,
     before: ImagePlacement,
 ) -> ImagePlacement {
+    let area = before.area;
     let Some(held) = &mut panel.extend.dragged else {
         return before;
     };
@@ -229,9 +235,9 @@ fn paint(
     }
 }
 
-fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacement, area: Rect) {
+fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacement) {
     let on_screen = lie.to_screen(Rect::from_min_size(Pos2::ZERO, editor.size()));
-    let visible = on_screen.intersect(area);
+    let visible = on_screen.intersect(lie.area);
     if !visible.is_positive() {
         return;
     }

@@ -133,7 +133,6 @@ pub(super) fn edges_ui(
     view: &mut UiContext<'_>,
     editor: &MaskEditor,
     lie: ImagePlacement,
-    area: Rect,
 ) -> bool {
     view.panels.mask.extend.hovered = None;
     if !editor.can_extend || editor.busy.is_some() {
@@ -142,7 +141,7 @@ pub(super) fn edges_ui(
     }
     let image = on_screen(editor, lie);
     for side in ImageEdge::ALL {
-        let strip = side.strip(image, HOLD).intersect(area);
+        let strip = side.strip(image, HOLD).intersect(lie.area);
         if !strip.is_positive() {
             continue;
         }
@@ -160,17 +159,11 @@ pub(super) fn edges_ui(
             view.panels.mask.extend.hovered = Some(side);
         }
     }
-    drag(ui, view, editor, lie, area) || view.panels.mask.extend.hovered.is_some()
+    drag(ui, view, editor, lie) || view.panels.mask.extend.hovered.is_some()
 }
 
 /// Takes hold of an edge where the button goes down on one, and lets it go with the button; whether one was held.
-fn drag(
-    ui: &Ui,
-    view: &mut UiContext<'_>,
-    editor: &MaskEditor,
-    lie: ImagePlacement,
-    area: Rect,
-) -> bool {
+fn drag(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacement) -> bool {
     let panel = &mut view.panels.mask.extend;
     let (events, is_down, origin) = ui.input(|input| {
         let pointer = &input.pointer;
@@ -181,7 +174,8 @@ fn drag(
     let take_hold = |at: Pos2| {
         let is_seen = ui.ctx().layer_id_at(at) == Some(ui.layer_id());
         let mut sides = ImageEdge::ALL.into_iter().filter(|_| is_seen);
-        let side = sides.find(|side| side.strip(image, HOLD).intersect(area).contains(at))?;
+        let strip = |side: &ImageEdge| side.strip(image, HOLD).intersect(lie.area);
+        let side = sides.find(|side| strip(side).contains(at))?;
         let room = *side.of(&mut { editor.painted.margins }) as f32;
         let from = lie.to_image(at);
         Some(DraggedEdge {
@@ -244,18 +238,12 @@ fn drag(
     was_held
 }
 
-pub(super) fn draw_edges(
-    ui: &Ui,
-    view: &UiContext<'_>,
-    editor: &MaskEditor,
-    lie: ImagePlacement,
-    area: Rect,
-) {
+pub(super) fn draw_edges(ui: &Ui, view: &UiContext<'_>, editor: &MaskEditor, lie: ImagePlacement) {
     if !editor.can_extend {
         return;
     }
     let palette = palette(ui);
-    let painter = ui.painter().with_clip_rect(area);
+    let painter = ui.painter().with_clip_rect(lie.area);
     let image = on_screen(editor, lie);
     let panel = &view.panels.mask.extend;
     let held = panel.dragged;
@@ -274,21 +262,15 @@ pub(super) fn draw_edges(
         } else {
             vec2(grip.y, grip.x)
         };
-        painter.rect_filled(
-            Rect::from_center_size(middle, size),
-            CornerRadius::same(2),
-            colour,
-        );
+        let grip = Rect::from_center_size(middle, size);
+        painter.rect_filled(grip, CornerRadius::same(2), colour);
     }
     if let Some(DraggedEdge { side, room, .. }) = held {
         let mut margins = editor.painted.margins;
         let by = (room - *side.of(&mut margins) as f32) * lie.scale;
         let strip = side.strip(image, by);
-        painter.rect_filled(
-            strip,
-            CornerRadius::ZERO,
-            palette.accent.gamma_multiply(0.35),
-        );
+        let fill = palette.accent.gamma_multiply(0.35);
+        painter.rect_filled(strip, CornerRadius::ZERO, fill);
         let stroke = Stroke::new(1.5, palette.accent);
         painter.rect_stroke(strip, CornerRadius::ZERO, stroke, StrokeKind::Inside);
         // In view and on a ground of its own, over any image.
@@ -296,7 +278,7 @@ pub(super) fn draw_edges(
         let font = TextStyle::Body.resolve(ui.style());
         let text = painter.layout_no_wrap(text, font, palette.text);
         let ground = text.size() + Vec2::splat(2.0 * theme::SMALL_GAP);
-        let middles = area.shrink2(ground / 2.0);
+        let middles = lie.area.shrink2(ground / 2.0);
         let middle = strip.center().clamp(middles.min, middles.max);
         let ground = Rect::from_center_size(middle, ground);
         painter.rect_filled(ground, CornerRadius::same(theme::RADIUS), palette.panel);

@@ -51,15 +51,11 @@ impl MaskPanel {
             number: editor.number,
             diameter: (side / 12.0).clamp(8.0, MAX_BRUSH / 4.0).round(),
             softness: 30.0,
-            tool: MaskTool::Brush,
-            is_erasing: false,
             opacity: 0.55,
             colour,
             grow_by: ((side / 200.0) as u32).clamp(2, MAX_SOFTEN),
             soften_by: ((side / 100.0) as u32).clamp(2, MAX_SOFTEN),
-            scale: None,
-            offset: Vec2::ZERO,
-            extend: Default::default(),
+            ..Self::default()
         }
     }
 

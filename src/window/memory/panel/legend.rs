@@ -100,7 +100,7 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSe
         export_ui(ui, view)
     });
     if let Some(job) = export.inner {
-        view.push(MemoryCommand::Export(job));
+        view.set(move |app| app.memory.export(job, &app.cx));
     }
 }
 

@@ -7,7 +7,7 @@ use safelight_core::units::{about_text, gib_text, in_gib};
 
 use crate::window::layout::prelude::*;
 use crate::window::memory::panel::time_text;
-use crate::window::memory::planning::FormPlan;
+use crate::window::memory::planning::{self, FormPlan};
 use crate::window::state::PanelPlace;
 
 const SLIDER_WIDTH: f32 = 170.0;
@@ -71,9 +71,8 @@ fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
                 .fill(palette.raised)
                 .corner_radius(CornerRadius::same(theme::RADIUS));
             let button = ui.add(button).on_hover_text(&suggestion.verdict);
-            if button.clicked() {
-                view.push(MemoryCommand::Apply(suggestion.change.clone()));
-            }
+            let change = suggestion.change.clone();
+            view.on_press(&button, move |app| planning::apply(&change, &mut app.cx));
         }
     });
 }

@@ -17,7 +17,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let button = word_button(ui, false, "History", HISTORY, explanation);
     if button.clicked() {
         view.panels.prompt.history_search.clear();
-        view.push(PromptCommand::Begin);
+        view.set(|app| app.prompt.begin(&mut app.cx));
     }
     list_popup(&button, HISTORY, |ui| list_ui(ui, view, &button));
 }
@@ -58,7 +58,7 @@ fn rows_ui<T>(
 
 fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
     let history = &view.app.prompt.history;
-    let all = history.entries();
+    let all = &history.entries;
     if all.is_empty() {
         let text = if history.is_known {
             "Prompts that you generate with appear here"
@@ -125,7 +125,7 @@ pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let button = word_button(ui, false, "Wildcards", WILDCARDS, explanation);
     if button.clicked() {
         view.panels.prompt.wildcard_search.clear();
-        view.push(PromptCommand::LookAtWildcards);
+        view.set(|app| app.prompt.look_at_wildcards(&app.cx));
     }
     list_popup(&button, WILDCARDS, |ui| wildcards_list_ui(ui, view));
 }

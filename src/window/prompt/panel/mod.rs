@@ -42,7 +42,7 @@ pub(crate) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     if literal_ui(ui, literal, USE_AS_TEMPLATE) {
         view.form.use_prompt_as_template();
-        view.push(PromptCommand::Begin);
+        view.set(|app| app.prompt.begin(&mut app.cx));
     }
     if is_right_to_left(&view.form.prompt) {
         let note = "Right-to-left text is shown in the wrong order here";
@@ -89,9 +89,8 @@ fn examples_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) {
             ui.spacing_mut().button_padding.y = 1.0;
             ui.spacing_mut().interact_size.y = 0.0;
             let button = chip(ui, example, "Click to use this prompt");
-            if button.clicked() {
-                view.push(PromptCommand::UseExample(example.clone()));
-            }
+            let example = example.clone();
+            view.on_press(&button, |app| app.prompt.use_example(example, &mut app.cx));
         }
     });
 }
@@ -134,7 +133,7 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id 
                 let (name, hover) = ("Random example", "Another example prompt");
                 if word_button(ui, false, "Example", name, hover).clicked() {
                     let pick = another(examples, &view.form.prompt);
-                    view.push(PromptCommand::UseExample(pick));
+                    view.set(|app| app.prompt.use_example(pick, &mut app.cx));
                 }
             }
         });
@@ -183,13 +182,13 @@ fn field_ui(ui: &mut Ui, view: &mut UiContext<'_>, label: Id, hint: &str) {
         response.scroll_to_me(None);
     }
     if response.gained_focus() || response.changed() {
-        view.push(PromptCommand::Begin);
+        view.set(|app| app.prompt.begin(&mut app.cx));
     }
     let cursor = output.cursor_range.map(|range| range.primary.index.0);
     lists::completion_ui(ui, view, &response, cursor.filter(|_| has_focus));
     let names = view.typing.is_naming && response.changed();
     if response.gained_focus() || names {
-        view.push(PromptCommand::GlanceAtWildcards);
+        view.set(|app| app.prompt.glance_at_wildcards(&app.cx));
     }
 }
 
@@ -220,13 +219,13 @@ fn negative_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     if response.inner.gained_focus() {
         // Its own area would scroll alone.
         ui.scroll_to_rect(response.inner_rect, None);
-        view.push(PromptCommand::Begin);
+        view.set(|app| app.prompt.begin(&mut app.cx));
     }
     negative_count_ui(ui, view);
     let literal = view.form.unedited_negative();
     if literal_ui(ui, literal, "Use negative prompt as template") {
         view.form.use_negative_as_template();
-        view.push(PromptCommand::Begin);
+        view.set(|app| app.prompt.begin(&mut app.cx));
     }
 }
 
@@ -262,18 +261,14 @@ fn another(examples: &[String], current: &str) -> String {
 
 fn count_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let palette = palette(ui);
-    match view.app.prompt.counting.prompt() {
+    match &view.app.prompt.counting.prompt {
         None => {}
         Some(Err(problem)) => wide_note(ui, problem, palette.error),
         Some(Ok(count)) => {
             let Some(main) = count.encoders.first().filter(|_| count.num_prompts > 0) else {
                 return;
             };
-            let colour = if main.num_cut() > 0 {
-                palette.amber
-            } else {
-                palette.weak
-            };
+            let colour = alert_ink(ui, main.num_cut() > 0);
             wide_note(ui, &tokens_text(count), colour);
             if let Some(text) = second_encoder_text(count) {
                 wide_note(ui, &text, palette.weak);
@@ -329,7 +324,7 @@ fn second_encoder_text(count: &PromptCount) -> Option<String> {
 
 /// Of the negative prompt only what is wrong with it.
 fn negative_count_ui(ui: &mut Ui, view: &UiContext<'_>) {
-    match view.app.prompt.counting.negative() {
+    match &view.app.prompt.counting.negative {
         Some(Err(problem)) => wide_note(ui, problem, palette(ui).error),
         Some(Ok(count)) if count.encoders.first().is_some_and(|it| it.num_cut() > 0) => {
             wide_note(ui, &tokens_text(count), palette(ui).amber);

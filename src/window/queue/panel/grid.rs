@@ -5,11 +5,11 @@ use egui::containers::menu::MenuButton;
 use egui::style::ScrollAnimation;
 use safelight_core::job::GridId;
 
+use crate::window::app::SafelightApp;
 use crate::window::create::choices::MoveTarget;
-
 use crate::window::layout::prelude::*;
 use crate::window::queue::panel::row::{
-    RowLine, buttons_ui, facts_ui, idle_background, row_rect, sign_ui, thumb_rect, words_ui,
+    buttons_ui, facts_ui, idle_background, row_rect, sign_ui, thumb_rect, words_ui,
 };
 use crate::window::queue::{JobQueue, StoppedJob};
 use crate::window::shortcuts::{alt, ctrl, key, keys_text};
@@ -82,23 +82,19 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
         return;
     };
     let (title, prompt) = (grid.to_string(), &*job.request.title());
-
-    let progress = queue.grid_progress(waiting.id);
+    let (num_made, num_failed) = queue.grid_progress(waiting.id);
     let id = egui::Id::unique(("queued-grid", waiting.id.0));
     let (rect, response) = row_rect(ui, id, Sense::click());
     idle_background(ui, &response, None);
     sign_ui(ui, thumb_rect(rect), icons::ROWS);
     let (columns, rows) = (grid.columns.len(), grid.rows.len());
-    let failed = match progress.num_failed {
+    let failed = match num_failed {
         0 => String::new(),
         failed => format!(", {failed} failed"),
     };
-    let (num_waiting, made) = (waiting.num_waiting, progress.num_made);
-    let line = RowLine {
-        text: format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done{failed}"),
-        colour: palette(ui).weak,
-    };
-    words_ui(ui, rect, prompt, line, 56.0);
+    let num_waiting = waiting.num_waiting;
+    let line = format!("{columns} × {rows} grid · {num_waiting} waiting, {num_made} done{failed}");
+    words_ui(ui, rect, prompt, (line, palette(ui).weak), 56.0);
     let open = is_open(ui, waiting.id);
     let mut toggles = false;
     buttons_ui(ui, rect, waiting.id.0, |ui| {
@@ -107,15 +103,10 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
                           the queue, and the contact sheet shows what is finished. Ctrl+Z brings \
                           the waiting ones back (Delete)";
         let button = icon_button(ui, icons::X, &name, explanation);
-        view.on_click(&button, QueueCommand::CancelGrid(waiting.id));
+        view.on_press(&button, cancels(waiting.id));
         let name = format!("Jobs of the grid: {prompt}");
-        toggles = icon_button(
-            ui,
-            caret(open),
-            &name,
-            "Show the jobs of the grid, or fold them away",
-        )
-        .clicked();
+        let hover = "Show the jobs of the grid, or fold them away";
+        toggles = icon_button(ui, caret(open), &name, hover).clicked();
     });
     if response.clicked() {
         response.request_focus();
@@ -125,7 +116,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
     }
     let delete = key(Key::Delete);
     if response.has_focus() && ui.input_mut(|input| input.consume_shortcut(&delete)) {
-        view.push(QueueCommand::CancelGrid(waiting.id));
+        view.set(cancels(waiting.id));
     }
     let name = format!("{title}: {prompt}");
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
@@ -150,22 +141,23 @@ pub(super) fn menu_button(
 
 /// Icon, name, keys and what it does.
 type JobAction = (char, &'static str, Option<KeyboardShortcut>, QueueCommand);
+/// Name of letting a stopped job run; `None` for a waiting one.
+pub(super) type JobAgain = Option<&'static str>;
 
-/// All that can be done with a job; `again` is what letting a stopped one run is called.
-fn actions(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
+fn cancels(id: GridId) -> impl FnOnce(&mut SafelightApp) {
+    move |app| app.queue.cancel_grid(id, &mut app.inputs, &mut app.cx)
+}
+
+/// All that can be done with a job.
+fn actions(id: JobId, again: JobAgain) -> Vec<JobAction> {
     let (edit, copy) = (QueueCommand::Edit(id), QueueCommand::Duplicate(id));
     let to = |place| QueueCommand::Move(id, place);
     let [top, up, down] = [Key::Home, Key::ArrowUp, Key::ArrowDown].map(|key| Some(alt(key)));
-
+    let first = to(MoveTarget::Top);
     let mut actions = match again {
         Some(again) => vec![(icons::PLAY, again, None, QueueCommand::Restart(id))],
         None => vec![
-            (
-                icons::ARROW_TO_TOP,
-                "Move to the top",
-                top,
-                to(MoveTarget::Top),
-            ),
+            (icons::ARROW_TO_TOP, "Move to the top", top, first),
             (icons::ARROW_UP, "Move up", up, to(MoveTarget::Up)),
             (icons::ARROW_DOWN, "Move down", down, to(MoveTarget::Down)),
         ],
@@ -179,12 +171,7 @@ fn actions(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
     actions
 }
 
-pub(super) fn menu_ui(
-    ui: &mut Ui,
-    view: &mut UiContext<'_>,
-    id: JobId,
-    again: Option<&'static str>,
-) {
+pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, id: JobId, again: JobAgain) {
     for (icon, name, keys, command) in actions(id, again) {
         let keys = keys.map(keys_text).unwrap_or_default();
         let button = Button::new(with_icon(icon, name)).shortcut_text(keys);
@@ -200,7 +187,7 @@ pub(super) fn keys(
     view: &mut UiContext<'_>,
     response: &Response,
     id: JobId,
-    again: Option<&'static str>,
+    again: JobAgain,
 ) {
     if !response.has_focus() {
         return;

@@ -23,7 +23,7 @@ pub(in crate::window) fn place(width: f32, view: &UiContext<'_>) -> PanelPlace {
         theme::PAGE_MIN_WIDTH
     };
     if width >= needed + theme::QUEUE_WIDTH {
-        if view.app.queue.panel.is_open {
+        if view.app.queue.is_open {
             return PanelPlace::Beside;
         }
     } else if view.app.cx.is_queue_over {
@@ -179,7 +179,10 @@ fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
             let explanation = "Remove them from the queue. Ctrl+Z brings them back";
             let button = sign_button(ui, icons::TRASH, "Clear", explanation);
-            view.on_click(&button, QueueCommand::ClearHeld);
+            view.on_press(&button, |app| {
+                let ids: Vec<JobId> = app.queue.held_jobs().collect();
+                app.queue.remove_all(&ids, &mut app.inputs, &mut app.cx);
+            });
         });
     });
 }

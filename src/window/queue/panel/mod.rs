@@ -179,8 +179,12 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
     if response.should_close() {
         choice = choice.or(Some(DropChoice::None));
     }
-    let take = choice.map(|choice| AppCommand::Queue(QueueCommand::Take(choice)));
-    view.commands.extend(take);
+    if let Some(choice) = choice {
+        view.set(move |app| {
+            app.queue
+                .take_several(choice, &app.inputs, &app.loras, &mut app.cx);
+        });
+    }
 }
 
 fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, secs: u32) {

@@ -7,10 +7,9 @@ use safelight_core::job::JobRequest;
 use crate::window::layout::prelude::*;
 use crate::window::layout::status::{job_text, left_text, stopping_text};
 use crate::window::queue::panel::RESUME;
-use crate::window::queue::panel::grid::{drag, keys, menu_button, menu_ui};
+use crate::window::queue::panel::grid::{JobAgain, drag, keys, menu_button, menu_ui};
 use crate::window::queue::{RunningJob, StopReason, StoppedJob, WaitingJob};
 use crate::window::viewer::ViewerMode;
-use crate::window::widgets::theme::ThemeColors;
 
 /// The longer side of a row's image, sharp on a screen of double density.
 const THUMB_PX: u32 = 112;
@@ -42,14 +41,9 @@ pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
         }
     }
     progress_ui(ui, thumb, job.progress());
-    let line = RowLine {
-        text,
-        colour: palette.amber,
-    };
-
     let name = format!("Running: {}", job.request.title());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
-    words_ui(ui, rect, &job.request.title(), line, 0.0);
+    words_ui(ui, rect, &job.request.title(), (text, palette.amber), 0.0);
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
 }
 
@@ -68,7 +62,7 @@ fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
 }
 
 pub(super) fn waiting_ui(ui: &mut Ui, view: &mut UiContext<'_>, job: &WaitingJob, index: usize) {
-    let line = waiting_line(view, job, palette(ui));
+    let line = waiting_line(ui, view, job);
     let name = format!("{}. {}", index + 1, job.request.title());
     let (rect, response) = idle_ui(ui, view, job, None, (&name, line));
     drag(ui, view, &response, rect, (job.id, index));
@@ -78,11 +72,8 @@ pub(super) fn waiting_ui(ui: &mut Ui, view: &mut UiContext<'_>, job: &WaitingJob
 pub(super) fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, stopped: &StoppedJob) {
     let job = &stopped.job;
     let (word, line) = stopped_line(ui, stopped);
-    let again = if job.resume.is_some() {
-        RESUME
-    } else {
-        "Try again"
-    };
+    let can_resume = job.resume.is_some();
+    let again = if can_resume { RESUME } else { "Try again" };
     let name = format!("{word}. {}", job.request.title());
     let (_, response) = idle_ui(ui, view, job, Some(again), (&name, line));
     response.on_hover_ui(|ui| {
@@ -99,7 +90,7 @@ fn idle_ui(
     ui: &mut Ui,
     view: &mut UiContext<'_>,
     job: &WaitingJob,
-    again: Option<&'static str>,
+    again: JobAgain,
     (name, line): (&str, RowLine),
 ) -> (Rect, Response) {
     let (rect, response) = row_rect(ui, row_id(job.id), Sense::click_and_drag());
@@ -120,44 +111,31 @@ fn idle_ui(
     (rect, response)
 }
 
-fn idle_buttons(
-    ui: &mut Ui,
-    view: &mut UiContext<'_>,
-    job: &WaitingJob,
-    again: Option<&'static str>,
-) {
+fn idle_buttons(ui: &mut Ui, view: &mut UiContext<'_>, job: &WaitingJob, again: JobAgain) {
     let prompt = &job.request.title();
-    let (removing, more) = match again {
-        None => (
-            "Remove it from the queue (Delete)",
-            "Move, edit or duplicate it",
-        ),
-        Some(_) => (
-            "Remove it from the queue (Delete). What is finished of it is kept for a week in its \
-            folder",
-            "Edit or duplicate it",
-        ),
+    let remove = "Remove it from the queue (Delete)";
+    let kept = "Remove it from the queue (Delete). What is finished of it is kept for a week in \
+               its folder";
+    let (hover, more) = match again {
+        None => (remove, "Move, edit or duplicate it"),
+        Some(_) => (kept, "Edit or duplicate it"),
     };
     let name = format!("Remove from queue: {prompt}");
-    let button = icon_button(ui, icons::X, &name, removing);
+    let button = icon_button(ui, icons::X, &name, hover);
     view.on_click(&button, QueueCommand::Remove(job.id));
     let name = format!("More for: {prompt}");
     menu_button(ui, &name, more, |ui| menu_ui(ui, view, job.id, again));
-    let (name, explanation) = match again {
-        None => return,
-        Some(_) if job.resume.is_some() => {
-            (format!("Resume: {prompt}"), "Continue where it stopped")
-        }
-        Some(_) => (
-            format!("Try again: {prompt}"),
-            "Start over from the beginning",
-        ),
-    };
-    let button = icon_button(ui, icons::PLAY, &name, explanation);
-    view.on_click(&button, QueueCommand::Restart(job.id));
+    if let Some(again) = again {
+        let hover = match job.resume {
+            Some(_) => "Continue where it stopped",
+            None => "Start over from the beginning",
+        };
+        let button = icon_button(ui, icons::PLAY, &format!("{again}: {prompt}"), hover);
+        view.on_click(&button, QueueCommand::Restart(job.id));
+    }
 }
 
-fn waiting_line(view: &UiContext<'_>, job: &WaitingJob, palette: &ThemeColors) -> RowLine {
+fn waiting_line(ui: &Ui, view: &UiContext<'_>, job: &WaitingJob) -> RowLine {
     let is_edited = view.app.queue.edited() == Some(job.id);
     let missing = job.missing.first();
     let text = if is_edited {
@@ -175,15 +153,7 @@ fn waiting_line(view: &UiContext<'_>, job: &WaitingJob, palette: &ThemeColors) -
     } else {
         short_facts(view, &job.request)
     };
-    let is_special = is_edited || missing.is_some();
-    RowLine {
-        text,
-        colour: if is_special {
-            palette.amber
-        } else {
-            palette.weak
-        },
-    }
+    (text, alert_ink(ui, is_edited || missing.is_some()))
 }
 
 fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, RowLine) {
@@ -198,13 +168,11 @@ fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, RowLine) {
         _ if stopped.progress.is_empty() => word.to_owned(),
         _ => format!("{word}, {}", stopped.progress),
     };
-    (word, RowLine { text, colour })
+    (word, (text, colour))
 }
 
-pub(super) struct RowLine {
-    pub text: String,
-    pub colour: Color32,
-}
+/// The small line of a row.
+type RowLine = (String, Color32);
 
 pub(super) fn row_id(id: JobId) -> egui::Id {
     egui::Id::unique(("queued-job", id.0))
@@ -283,7 +251,8 @@ pub(super) fn words_ui(ui: &mut Ui, row: Rect, prompt: &str, line: RowLine, room
     ui.spacing_mut().item_spacing.y = 2.0;
     let first_line = prompt.lines().next().unwrap_or_default();
     ui.add(Label::new(RichText::new(first_line).strong()).truncate());
-    ui.add(Label::new(RichText::new(line.text).small().color(line.colour)).truncate());
+    let (text, colour) = line;
+    ui.add(Label::new(RichText::new(text).small().color(colour)).truncate());
 }
 
 /// At the right of the row. Their ids go by the number of the job or grid, so that an open menu stays with it.

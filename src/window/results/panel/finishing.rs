@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use egui::{Area, DragAndDrop, Order};
 use safelight_core::finish::{InstalledNetwork, NewRate};
-use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
-use crate::window::commands::PostprocessAction;
 use crate::window::create::choices::SlotTarget;
+use crate::window::inputs::NetworkChoice;
 use crate::window::layout::prelude::*;
-use crate::window::results::panel::UNREADABLE;
-use crate::window::results::panel::{ResultAction, ResultSubject};
-use crate::window::results::{NO_RIFE, NO_UPSCALER, NetworkChoice};
+use crate::window::results::panel::{ResultAction, ResultSubject, UNREADABLE};
+use crate::window::results::{NO_RIFE, NO_UPSCALER};
 
 const MAX_NETWORKS: usize = 12;
 /// Frames a second that are offered: of films, of television and of screens.
@@ -23,20 +21,16 @@ pub(super) fn upscale_actions(view: &UiContext<'_>, subject: &ResultSubject) -> 
         |factor| FinishCommand::Make(subject.path.clone(), PostprocessAction::Upscale(factor));
     if view.app.finishing.upscalers.chosen().is_none() {
         // Pressed it says what to get.
-        return vec![ResultAction::new(
-            icons::ARROWS_OUT,
-            "Upscale",
-            NO_UPSCALER,
-            make(2),
-        )];
+        let upscale = ResultAction::new(icons::ARROWS_OUT, "Upscale", make(2));
+        return vec![upscale.explained(NO_UPSCALER)];
     }
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let twice = "Queue a job that doubles width and height with the selected upscaler";
     let four_times = "Queue a job that quadruples width and height with the selected upscaler";
     let action = |(factor, explanation)| {
         let name = format!("Upscale ×{factor}");
-        let make = make(factor);
-        ResultAction::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
+        let upscale = ResultAction::new(icons::ARROWS_OUT, name, make(factor));
+        upscale.explained(explanation).unless(unreadable)
     };
     [(2, twice), (4, four_times)].map(action).into()
 }
@@ -49,12 +43,8 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
     let make = |rate| FinishCommand::Make(subject.path.clone(), PostprocessAction::Frames(rate));
     if view.app.finishing.interpolators.chosen().is_none() {
         let make = make(NewRate::Times(2));
-        return vec![ResultAction::new(
-            icons::FILM,
-            "Interpolate frames",
-            NO_RIFE,
-            make,
-        )];
+        let interpolate = ResultAction::new(icons::FILM, "Interpolate frames", make);
+        return vec![interpolate.explained(NO_RIFE)];
     }
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let twice = "RIFE adds a frame between every two: double the frame rate, same duration";
@@ -62,91 +52,63 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
         "RIFE adds three frames between every two: four times the frame rate, same duration";
     let times = [(2, twice), (4, four_times)].map(|(times, explanation)| {
         let name = format!("Interpolate frames ×{times}");
-        ResultAction::new(icons::FILM, name, explanation, make(NewRate::Times(times)))
+        let make = make(NewRate::Times(times));
+        ResultAction::new(icons::FILM, name, make).explained(explanation)
     });
     let rates = RATES.map(|fps| {
-        let (name, explanation) = (format!("{fps} frames a second"), TO_A_RATE_MORE);
-        let wanted = f64::from(fps);
+        let (name, wanted) = (format!("{fps} frames a second"), f64::from(fps));
         let has_it = subject.fps.is_some_and(|known| wanted <= known);
-        ResultAction::new(icons::CLOCK, name, explanation, make(NewRate::Fps(wanted)))
+        ResultAction::new(icons::CLOCK, name, make(NewRate::Fps(wanted)))
+            .explained(TO_A_RATE_MORE)
             .unless(has_it.then_some("The video already has this frame rate"))
     });
-    let to_a_rate = ResultAction::of_several(
-        icons::CLOCK,
-        "Interpolate to frame rate".to_owned(),
-        TO_A_RATE_MORE,
-        rates.into(),
-    );
-    let all = times.into_iter().chain([to_a_rate]);
+    let name = "Interpolate to frame rate";
+    let to_a_rate = ResultAction::of_several(icons::CLOCK, name, rates.into());
+    let all = times
+        .into_iter()
+        .chain([to_a_rate.explained(TO_A_RATE_MORE)]);
     all.map(|action| action.unless(unreadable)).collect()
 }
 
 pub fn network_actions(view: &UiContext<'_>, is_video: bool) -> Vec<ResultAction> {
     let finishing = &view.app.finishing;
-    let upscalers = NetworkChooser {
-        networks: &finishing.upscalers,
-        name: |name| format!("Upscaler: {name}"),
-        explanation: "Upscaler used from now on",
-        label: InstalledNetwork::<UpscalerConfig>::label,
-        choose: FinishCommand::UseUpscaler,
-    };
-    let interpolators = NetworkChooser {
-        networks: &finishing.interpolators,
-        name: |name| format!("RIFE: {name}"),
-        explanation: "RIFE model used for frame interpolation",
-        label: InstalledNetwork::<IfnetConfig>::label,
-        choose: FinishCommand::UseInterpolator,
-    };
-    let interpolators = interpolators.action().filter(|_| is_video);
-    upscalers
-        .action()
-        .into_iter()
-        .chain(interpolators)
-        .collect()
+    let hover = "Upscaler used from now on";
+    let upscaler = network_action(&finishing.upscalers, "Upscaler", hover, |it| {
+        (it.label(), FinishCommand::UseUpscaler(it.path.clone()))
+    });
+    let hover = "RIFE model used for frame interpolation";
+    let interpolator = network_action(&finishing.interpolators, "RIFE", hover, |it| {
+        (it.label(), FinishCommand::UseInterpolator(it.path.clone()))
+    });
+    let interpolator = interpolator.filter(|_| is_video);
+    upscaler.into_iter().chain(interpolator).collect()
 }
 
-struct NetworkChooser<'a, C> {
-    networks: &'a NetworkChoice<C>,
-    /// Of the entry, from the name of the network that is used.
-    name: fn(&str) -> String,
+/// Choice of the network of this `kind`; `None` where there is only one. `choose`: label and command of each.
+fn network_action<C>(
+    networks: &NetworkChoice<C>,
+    kind: &str,
     explanation: &'static str,
-    label: fn(&InstalledNetwork<C>) -> String,
-    choose: fn(PathBuf) -> FinishCommand,
-}
-
-impl<C> NetworkChooser<'_, C> {
-    /// `None` without a choice.
-    fn action(&self) -> Option<ResultAction> {
-        let chosen = self.networks.chosen()?;
-        if self.networks.found.len() < 2 {
-            return None;
-        }
-        let of_network = |found: &InstalledNetwork<C>| {
-            let is_chosen = found.path == chosen.path;
-            let icon = if is_chosen {
-                icons::CHECK_CIRCLE
-            } else {
-                icons::CIRCLE
-            };
-            let command = (self.choose)(found.path.clone());
-            ResultAction::new(icon, (self.label)(found), self.explanation, command)
+    choose: impl Fn(&InstalledNetwork<C>) -> (String, FinishCommand),
+) -> Option<ResultAction> {
+    let chosen = networks.chosen().filter(|_| networks.found.len() > 1)?;
+    let choices = networks.found.iter().take(MAX_NETWORKS).map(|found| {
+        let is_chosen = found.path == chosen.path;
+        let icon = if is_chosen {
+            icons::CHECK_CIRCLE
+        } else {
+            icons::CIRCLE
         };
-        let first = self.networks.found.iter().take(MAX_NETWORKS);
-        let (name, choices) = ((self.name)(&chosen.name), first.map(of_network).collect());
-        let explanation = self.explanation;
-        Some(ResultAction::of_several(
-            icons::LIST,
-            name,
-            explanation,
-            choices,
-        ))
-    }
+        let (label, command) = choose(found);
+        ResultAction::new(icon, label, command).explained(explanation)
+    });
+    let name = format!("{kind}: {}", chosen.name);
+    let action = ResultAction::of_several(icons::LIST, name, choices.collect());
+    Some(action.explained(explanation))
 }
 
 #[derive(Clone, Debug)]
 struct DraggedResults {
-    /// Name of the file, or how many there are.
-    name: String,
     /// One video, which only fits the start slot.
     is_video: bool,
     paths: Vec<PathBuf>,
@@ -158,24 +120,13 @@ pub fn drag_source(response: &Response, subject: impl FnOnce() -> ResultSubject)
 
 /// `subjects` are dragged together; there is at least one.
 pub fn drag_results(response: &Response, subjects: impl FnOnce() -> Vec<ResultSubject>) {
-    if !response.drag_started() {
-        return;
+    if response.drag_started() {
+        let subjects = subjects();
+        response.dnd_set_drag_payload(DraggedResults {
+            is_video: matches!(&subjects[..], [one] if one.is_video),
+            paths: subjects.into_iter().map(|it| it.path).collect(),
+        });
     }
-    let subjects = subjects();
-    let name = match subjects.as_slice() {
-        [one] => one
-            .path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
-        several => format!("{} results", several.len()),
-    };
-    response.dnd_set_drag_payload(DraggedResults {
-        name,
-        is_video: subjects.len() == 1 && subjects[0].is_video,
-        paths: subjects.into_iter().map(|it| it.path).collect(),
-    });
 }
 
 pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
@@ -189,6 +140,10 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
     let places = InputSlot::ALL.into_iter().zip(view.drawn.slots);
     // A video only fits the start slot.
     let places = places.filter(|(slot, _)| !dragged.is_video || *slot == InputSlot::Start);
+    let name = match &dragged.paths[..] {
+        [one] => one.file_name().unwrap_or_default().to_string_lossy(),
+        several => format!("{} results", several.len()).into(),
+    };
     let mut target = None;
     Area::new(Id::unique("dragged-result"))
         .order(Order::Tooltip)
@@ -213,7 +168,7 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
                 }
             }
             let galley = painter.layout_no_wrap(
-                format!("Drop {} on an image in the form", dragged.name),
+                format!("Drop {name} on an image in the form"),
                 egui::TextStyle::Small.resolve(area.style()),
                 palette.text,
             );
@@ -224,13 +179,9 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
     ui.ctx().set_cursor_icon(CursorIcon::Grabbing);
     let is_let_go = ui.input(|input| input.pointer.any_released());
     if let Some(slot) = target.filter(|_| is_let_go) {
-        view.push(command(&dragged, slot));
-    }
-}
-
-fn command(dragged: &DraggedResults, slot: InputSlot) -> AppCommand {
-    match dragged.paths.as_slice() {
-        [path] if dragged.is_video => InputsCommand::ContinueFrom(path.clone()).into(),
-        paths => InputsCommand::Open(paths.to_vec(), SlotTarget::onto(Some(slot))).into(),
+        view.push(match &dragged.paths[..] {
+            [path] if dragged.is_video => InputsCommand::ContinueFrom(path.clone()),
+            paths => InputsCommand::Open(paths.to_vec(), SlotTarget::onto(Some(slot))),
+        });
     }
 }

@@ -53,36 +53,30 @@ pub struct ResultAction {
 }
 
 impl ResultAction {
-    pub fn new(
-        icon: char,
-        name: impl Into<String>,
-        explanation: &'static str,
-        command: impl Into<AppCommand>,
-    ) -> Self {
+    pub fn new(icon: char, name: impl Into<String>, command: impl Into<AppCommand>) -> Self {
+        let command = Some(command.into());
         Self {
-            icon,
-            name: name.into(),
-            explanation,
-            obstacle: None,
-            command: Some(command.into()),
-            choices: Vec::new(),
+            command,
+            ..Self::of_several(icon, name, Vec::new())
         }
     }
 
     /// One of which there are several kinds.
-    pub fn of_several(
-        icon: char,
-        name: String,
-        explanation: &'static str,
-        choices: Vec<Self>,
-    ) -> Self {
+    pub fn of_several(icon: char, name: impl Into<String>, choices: Vec<Self>) -> Self {
         Self {
             icon,
-            name,
-            explanation,
+            name: name.into(),
+            explanation: "",
             obstacle: None,
             command: None,
             choices,
+        }
+    }
+
+    pub fn explained(self, explanation: &'static str) -> Self {
+        Self {
+            explanation,
+            ..self
         }
     }
 
@@ -216,40 +210,32 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         } else {
             (icons::IMAGE, "Show")
         };
-        actions.push(ResultAction::new(icon, name, "View full size", play).unless(unreadable));
+        let play = ResultAction::new(icon, name, play).explained("View full size");
+        actions.push(play.unless(unreadable));
     }
     let take_over: AppCommand = match subject.job {
         Some(id) => PlayerCommand::UseSettingsOf(id).into(),
         None => RestoreCommand::Use(path()).into(),
     };
-    let take_over = ResultAction::new(
-        icons::RESET,
-        "Use settings",
-        "Put its prompt, seed and settings into the form",
-        take_over,
-    );
-    actions.push(take_over.unless(unreadable.or(silent)));
+    let take_over = ResultAction::new(icons::RESET, "Use settings", take_over)
+        .explained("Put its prompt, seed and settings into the form")
+        .unless(unreadable.or(silent));
+    actions.push(take_over);
     if let Some(id) = subject.job {
         let choices = REMAKES.map(|(icon, name, explanation, remake)| {
-            ResultAction::new(icon, name, explanation, PlayerCommand::Remake(id, remake))
+            let remake = PlayerCommand::Remake(id, remake);
+            ResultAction::new(icon, name, remake).explained(explanation)
         });
-        let (name, hover) = (
-            "Generate again",
-            "With the same seed, another one, as Final, or in ComfyUI",
-        );
-        let mut choices: Vec<ResultAction> = choices.into();
-        choices.push(workflow_action(subject));
-        actions.push(ResultAction::of_several(
-            icons::SPARKLE,
-            name.to_owned(),
-            hover,
-            choices,
-        ));
+        let choices = choices.into_iter().chain([workflow_action(subject)]);
+        let again = ResultAction::of_several(icons::SPARKLE, "Generate again", choices.collect());
+        let hover = "With the same seed, another one, as Final, or in ComfyUI";
+        actions.push(again.explained(hover));
     }
     actions.push(start_action(view, subject));
     for (slot, icon, name, explanation) in other_places(view, subject) {
         let place = InputsCommand::Open(vec![path()], SlotTarget::onto(Some(slot)));
-        actions.push(ResultAction::new(icon, name, explanation, place).unless(unreadable));
+        let place = ResultAction::new(icon, name, place).explained(explanation);
+        actions.push(place.unless(unreadable));
     }
     actions.extend(upscale_actions(view, subject));
     actions.extend(frames_actions(view, subject));
@@ -257,12 +243,9 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         && !subject.is_shown
         && !matches!(view.app.watch.mode, ViewerMode::Live)
     {
-        actions.push(ResultAction::new(
-            icons::COLUMNS,
-            "Compare with what is shown",
-            "Show both beside each other (Ctrl-click)",
-            PlayerCommand::CompareWith(id),
-        ));
+        let command = PlayerCommand::CompareWith(id);
+        let compare = ResultAction::new(icons::COLUMNS, "Compare with what is shown", command);
+        actions.push(compare.explained("Show both beside each other (Ctrl-click)"));
     }
     actions
 }
@@ -280,10 +263,8 @@ fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
     let spec = view.model();
     let changes = spec.is_some_and(|spec| view.form.changes_video(spec));
     let (name, explanation) = if subject.is_video && changes {
-        (
-            "Regenerate video (vid2vid)",
-            "Generate a new video from this one, using the denoising strength",
-        )
+        let hover = "Generate a new video from this one, using the denoising strength";
+        ("Regenerate video (vid2vid)", hover)
     } else if subject.is_video {
         ("Extend video", "Add new frames after the last one")
     } else {
@@ -300,7 +281,9 @@ fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
     } else {
         None
     };
-    ResultAction::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
+    ResultAction::new(icons::ARROW_RIGHT, name, command)
+        .explained(explanation)
+        .unless(obstacle)
 }
 
 /// Other slots in which the selected model accepts an image, or a video.
@@ -313,34 +296,21 @@ fn other_places(
     };
     let (icon, controls) = (icons::IMAGES, spec.limits.controls);
     if subject.is_video {
-        let explanation = "The next video follows this one, frame by frame";
-        let place = (
-            InputSlot::Control,
-            icon,
-            "Use as control video",
-            explanation,
-        );
+        let hover = "The next video follows this one, frame by frame";
+        let place = (InputSlot::Control, icon, "Use as control video", hover);
         return Vec::from_iter(controls.takes_videos.then_some(place));
     }
     let has_prompts = spec.prompt_images.is_some() && spec.files.image_prompts.is_some();
     let end = "Use this image as the last frame of the next video";
+    let mask = "White is regenerated, black stays";
     let reference = "Use this image as a reference for the next prompt";
+    let control = "The next result follows this image";
     let prompt = "Use this image as an image prompt, in addition to the text";
     let places = [
         (InputSlot::End, icons::FLAG, "Use as end image", end),
-        (
-            InputSlot::Mask,
-            icons::BRUSH,
-            "Use as mask",
-            "White is regenerated, black stays",
-        ),
+        (InputSlot::Mask, icons::BRUSH, "Use as mask", mask),
         (InputSlot::Reference, icon, "Use as reference", reference),
-        (
-            InputSlot::Control,
-            icon,
-            "Use as control image",
-            "The next result follows this image",
-        ),
+        (InputSlot::Control, icon, "Use as control image", control),
         (InputSlot::Prompt, icon, "Use as prompt", prompt),
     ];
     let is_taken = |slot| match slot {
@@ -355,21 +325,14 @@ fn other_places(
 }
 
 pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
-    let path = || subject.path.clone();
+    let folder = GalleryCommand::OpenFolder(subject.path.clone());
+    let path = DesktopCommand::CopyText(subject.path.display().to_string());
     let mut actions = vec![
-        favourite_action(vec![path()], subject.is_favourite),
-        ResultAction::new(
-            icons::FOLDER_OPEN,
-            "Open folder",
-            "Show the file in the file manager",
-            GalleryCommand::OpenFolder(path()),
-        ),
-        ResultAction::new(
-            icons::COPY,
-            "Copy path",
-            "Put the file's path on the clipboard",
-            DesktopCommand::CopyText(path().display().to_string()),
-        ),
+        favourite_action(vec![subject.path.clone()], subject.is_favourite),
+        ResultAction::new(icons::FOLDER_OPEN, "Open folder", folder)
+            .explained("Show the file in the file manager"),
+        ResultAction::new(icons::COPY, "Copy path", path)
+            .explained("Put the file's path on the clipboard"),
     ];
     // Results of a job have it under "Generate again".
     if subject.job.is_none() {
@@ -380,13 +343,10 @@ pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
 }
 
 fn workflow_action(subject: &ResultSubject) -> ResultAction {
-    ResultAction::new(
-        icons::COPY,
-        "Copy as ComfyUI workflow",
-        "Put a workflow with its settings on the clipboard, as JSON",
-        RestoreCommand::CopyWorkflow(subject.path.clone()),
-    )
-    .unless((!subject.has_settings).then_some(NO_SETTINGS))
+    let command = RestoreCommand::CopyWorkflow(subject.path.clone());
+    ResultAction::new(icons::COPY, "Copy as ComfyUI workflow", command)
+        .explained("Put a workflow with its settings on the clipboard, as JSON")
+        .unless((!subject.has_settings).then_some(NO_SETTINGS))
 }
 
 /// Makes all of these favourites, or none of them if all are.
@@ -397,27 +357,21 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultActi
         (name, explanation) = ("Not a favourite", "Take the star away (B in the gallery)");
     }
     let command = GalleryCommand::Mark(paths, ResultMark::Favourite, !are_favourites);
-    ResultAction::new(icons::STAR, name, explanation, command)
+    ResultAction::new(icons::STAR, name, command).explained(explanation)
 }
 
 /// Copies the files of these results.
 pub fn copy_action(results: Vec<TrashRequest>) -> ResultAction {
-    ResultAction::new(
-        icons::FILES,
-        counted(results.len(), "Copy file", "Copy files"),
-        "Put it on the clipboard as a file, to paste in a file manager or a message",
-        DesktopCommand::CopyFiles(results),
-    )
+    let name = counted(results.len(), "Copy file", "Copy files");
+    let hover = "Put it on the clipboard as a file, to paste in a file manager or a message";
+    ResultAction::new(icons::FILES, name, DesktopCommand::CopyFiles(results)).explained(hover)
 }
 
 /// `num_files`: how many of them the name tells of.
 pub fn delete_action(requests: Vec<TrashRequest>, num_files: usize) -> ResultAction {
-    ResultAction::new(
-        icons::TRASH,
-        counted(num_files, "Delete", "Delete all {} images"),
-        "Move it to the trash. Undo brings it back (Delete)",
-        GalleryCommand::Trash(requests),
-    )
+    let name = counted(num_files, "Delete", "Delete all {} images");
+    ResultAction::new(icons::TRASH, name, GalleryCommand::Trash(requests))
+        .explained("Move it to the trash. Undo brings it back (Delete)")
 }
 
 /// Menu that scrolls if the window has no room for it.

@@ -204,49 +204,31 @@ fn trim_ui(ui: &Ui, view: &mut UiContext<'_>, slider: Rect) {
     };
     let track = slider.x_range().shrink(knob);
     let x_of = |frame: usize| lerp(track.min..=track.max, frame as f32 / (len - 1) as f32);
-    let palette = palette(ui);
-    let colour = if is_trimmed {
-        palette.amber
-    } else {
-        palette.weak
-    };
+    let (accent, colour) = (palette(ui).accent, alert_ink(ui, is_trimmed));
     let middle = slider.bottom() - theme::TRIM_HEIGHT / 2.0;
     if is_trimmed {
         let line = Stroke::new(2.0, colour);
         ui.painter().hline(x_of(first)..=x_of(last), middle, line);
     }
     for (name, frame, out, key) in [
-        (
-            "Trim start",
-            first,
-            -1.0,
-            "I sets it to the frame that is shown",
-        ),
-        (
-            "Trim end",
-            last,
-            1.0,
-            "O sets it to the frame that is shown",
-        ),
+        ("Trim start", first, -1.0, 'I'),
+        ("Trim end", last, 1.0, 'O'),
     ] {
         // Outside of what plays, so that both can be held where they meet.
         let handle = vec2(theme::TRIM_WIDTH, theme::TRIM_HEIGHT);
         let at = pos2(x_of(frame) + out * theme::TRIM_WIDTH / 2.0, middle);
         let handle = Rect::from_center_size(at, handle);
+        let (id, number) = (Id::unique(("trim", name)), frame + 1);
         let response = ui
-            .interact(
-                handle.expand(2.0),
-                Id::unique(("trim", name)),
-                Sense::click_and_drag(),
-            )
+            .interact(handle.expand(2.0), id, Sense::click_and_drag())
             .on_hover_cursor(CursorIcon::ResizeHorizontal)
             .on_hover_text(format!(
-                "{name}: frame {}. Drag it; {key}. A double click plays all frames again",
-                frame + 1
+                "{name}: frame {number}. Drag it; {key} sets it to the frame that is shown. A \
+                double click plays all frames again"
             ));
         response.widget_info(|| egui::WidgetInfo::slider(true, (frame + 1) as f64, name));
         let is_used = response.hovered() || response.dragged();
-        let colour = if is_used { palette.accent } else { colour };
+        let colour = if is_used { accent } else { colour };
         let radius = CornerRadius::same(2);
         ui.painter().rect_filled(handle, radius, colour);
         if response.double_clicked() {
@@ -255,19 +237,17 @@ fn trim_ui(ui: &Ui, view: &mut UiContext<'_>, slider: Rect) {
             && response.dragged()
         {
             let part = remap_clamp(pointer.x, track.min..=track.max, 0.0..=1.0);
-            let frame = Some((part * (len - 1) as f32).round() as usize);
-            let (first, last) = if out < 0.0 {
-                (frame, None)
-            } else {
-                (None, frame)
-            };
+            let frame = (part * (len - 1) as f32).round() as usize;
+            let is_first = out < 0.0;
+            let first = is_first.then_some(frame);
+            let last = (!is_first).then_some(frame);
             view.push(PlayerCommand::Trim(first, last));
         }
     }
 }
 
 /// Progress of an export, which can be cancelled.
-fn export_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+fn export_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let exporting = &view.app.watch.exporting;
     if !exporting.is_busy() {
         return;
@@ -275,17 +255,17 @@ fn export_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (done, count) = exporting.progress.unwrap_or((0, 1));
     ui.horizontal(|ui| {
         let text = format!("Exporting frame {done} of {count}");
-        ui.label(if done < count {
-            text.as_str()
-        } else {
+        let is_read = done >= count;
+        ui.label(if is_read {
             "Saving the export…"
+        } else {
+            &text
         });
         at_right(ui, "export", |ui| {
             let button = hint_button(ui, "Cancel", "Stop the export; nothing of it is kept");
-            view.on_click(
-                &button.accessible_name("Cancel export"),
-                PlayerCommand::CancelExport,
-            );
+            if button.accessible_name("Cancel export").clicked() {
+                exporting.stop();
+            }
         });
     });
     thin_progress(ui, done as f32 / count.max(1) as f32);
@@ -326,7 +306,6 @@ pub(super) fn at_the_end_hover(repeat: RepeatMode) -> String {
 }
 
 pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let palette = palette(ui);
     let own_size = ZoomLevel::own_size(ui.ctx().pixels_per_point());
     let explanation =
         "One pixel of the image for each of the screen (1). The wheel zooms, dragging moves";
@@ -334,12 +313,7 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         (own_size, "100 %", explanation),
         (ZoomLevel::Fit, "Fit", "Show the whole image (0)"),
     ] {
-        let is_chosen = view.app.watch.zoom == choice;
-        let colour = if is_chosen {
-            palette.amber
-        } else {
-            palette.weak
-        };
+        let colour = alert_ink(ui, view.app.watch.zoom == choice);
         let text = RichText::new(name).small().color(colour);
         let button = Button::new(text).frame_when_inactive(false);
         let response = ui.add(button).on_hover_text(explanation);

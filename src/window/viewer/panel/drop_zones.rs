@@ -41,25 +41,18 @@ pub(in crate::window) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rec
         );
     }
     let row = area.shrink2(vec2(MARGIN, MARGIN * 2.8));
-    let row = Rect::from_center_size(
-        row.center(),
-        vec2(row.width(), row.height().clamp(60.0, MAX_HEIGHT)),
-    );
-    let settings = (
-        icons::RESET,
-        "Use settings",
-        "Its prompt, seed and settings go into the form",
-    );
+    let height = row.height().clamp(60.0, MAX_HEIGHT);
+    let row = Rect::from_center_size(row.center(), vec2(row.width(), height));
+    let more = "Its prompt, seed and settings go into the form";
+    let settings = (icons::RESET, "Use settings", more);
     let Some(start) = start_words(view, is_video) else {
         zone_ui(ui, painter, row, settings);
         view.drawn.drop_zones = [Some(row), None];
         return true;
     };
     let (left, right) = row.split_left_right_at_fraction(0.5);
-    let (left, right) = (
-        left.with_max_x(left.right() - MARGIN / 2.0),
-        right.with_min_x(right.left() + MARGIN / 2.0),
-    );
+    let left = left.with_max_x(left.right() - MARGIN / 2.0);
+    let right = right.with_min_x(right.left() + MARGIN / 2.0);
     zone_ui(ui, painter, left, settings);
     zone_ui(ui, painter, right, start);
     view.drawn.drop_zones = [Some(left), Some(right)];
@@ -69,37 +62,22 @@ pub(in crate::window) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rec
 fn start_words(view: &UiContext<'_>, is_video: bool) -> Option<(char, &'static str, &'static str)> {
     let spec = view.model();
     if is_video && spec.is_some_and(|spec| view.form.changes_video(spec)) {
-        return Some((
-            icons::FILM,
-            "Regenerate video (vid2vid)",
-            "The next video is made from it, as far as the strength says",
-        ));
+        let more = "The next video is made from it, as far as the strength says";
+        return Some((icons::FILM, "Regenerate video (vid2vid)", more));
     }
     if !spec.is_none_or(|spec| spec.start_image.is_possible()) {
         return None;
     }
-    let makes_images = |spec: &ModelSpec| spec.family.makes_images;
-    Some(if view.app.drops.is_on_wayland() {
-        (
-            icons::UPLOAD,
-            "Use the file itself",
-            "An image starts the next result, a video is extended",
-        )
+    if view.app.drops.is_on_wayland() {
+        let more = "An image starts the next result, a video is extended";
+        Some((icons::UPLOAD, "Use the file itself", more))
     } else if !is_video {
-        (
-            icons::IMAGE,
-            "Use as start image",
-            "The next result is made from it",
-        )
-    } else if spec.is_some_and(makes_images) {
-        return None;
+        let more = "The next result is made from it";
+        Some((icons::IMAGE, "Use as start image", more))
     } else {
-        (
-            icons::FILM,
-            "Extend video",
-            "New frames are added behind its last one",
-        )
-    })
+        let more = "New frames are added behind its last one";
+        (!view.makes_images()).then_some((icons::FILM, "Extend video", more))
+    }
 }
 
 /// Beside the form's places, or in the lower half of a window that has them everywhere.

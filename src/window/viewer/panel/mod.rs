@@ -116,7 +116,8 @@ fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
         (a - b).abs() <= a.max(b) * 0.02
     };
     let requested = requested_size(view).filter(is_of_its_shape);
-    let (response, shown) = stage::stage_ui(ui, view, area, requested.unwrap_or(size));
+    let size = requested.unwrap_or(size);
+    let [(mut response, shown)] = stage::stages_ui(ui, view, [(area, size)]);
     stage::paint(ui, area, shown, &view.app.watch.texture, Color32::WHITE);
     let edge = if is_live && view.app.queue.running.is_some() {
         palette(ui).accent
@@ -131,7 +132,6 @@ fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let name = name_of(view);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
     let cell = cell_under(&response, view, shown);
-    let mut response = response;
     if cell.is_some() {
         response = response
             .on_hover_cursor(CursorIcon::PointingHand)

@@ -71,26 +71,20 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
         (!is_possible).then_some("The selected model does not support this input")
     };
     let playhead = view.app.watch.trimmed();
-    let mut actions = vec![export_action(playhead.is_some())];
-    for (icon, name, explanation, slot, can) in [
-        (
+    let use_frame = |icon, name, slot| ResultAction::new(icon, name, PlayerCommand::UseFrame(slot));
+    let mut actions = vec![
+        export_action(playhead.is_some()),
+        use_frame(
             icons::ARROW_RIGHT,
             "Use frame as start image",
-            "The next result starts from this frame",
             InputSlot::Start,
-            can_start,
-        ),
-        (
-            icons::FLAG,
-            "Use frame as end image",
-            "The next video ends on this frame",
-            InputSlot::End,
-            can_end,
-        ),
-    ] {
-        let command = PlayerCommand::UseFrame(slot);
-        actions.push(ResultAction::new(icon, name, explanation, command).unless(unless(can)));
-    }
+        )
+        .explained("The next result starts from this frame")
+        .unless(unless(can_start)),
+        use_frame(icons::FLAG, "Use frame as end image", InputSlot::End)
+            .explained("The next video ends on this frame")
+            .unless(unless(can_end)),
+    ];
     if let Some(playhead) = playhead {
         let (start, end) = (InputSlot::Start, InputSlot::End);
         let ends = [
@@ -100,33 +94,25 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
             ("Last frame as end image", end, true, can_end),
         ];
         let ends = ends.map(|(name, slot, is_last, can)| {
-            let command = PlayerCommand::UseEnd(slot, is_last);
-            ResultAction::new(icons::IMAGE, name, "Of the frames that play", command)
+            ResultAction::new(icons::IMAGE, name, PlayerCommand::UseEnd(slot, is_last))
+                .explained("Of the frames that play")
                 .unless(unless(can))
         });
         let explanation = "Use the first or the last frame as start or end image";
-        actions.push(ResultAction::of_several(
-            icons::IMAGE,
-            "First or last frame".to_owned(),
-            explanation,
-            ends.into(),
-        ));
+        let ends = ResultAction::of_several(icons::IMAGE, "First or last frame", ends.into());
+        actions.push(ends.explained(explanation));
         if playhead.is_trimmed() {
-            actions.push(ResultAction::new(
-                icons::RESET,
-                "Reset trim",
-                "Play all frames again",
-                PlayerCommand::ResetTrim,
-            ));
+            let reset = ResultAction::new(icons::RESET, "Reset trim", PlayerCommand::ResetTrim);
+            actions.push(reset.explained("Play all frames again"));
         }
     }
     if spec.is_some_and(|spec| spec.limits.max_references > 0) {
-        actions.push(ResultAction::new(
+        let frame = use_frame(
             icons::IMAGES,
             "Use frame as reference",
-            "The model sees this frame beside the next prompt",
-            PlayerCommand::UseFrame(InputSlot::Reference),
-        ));
+            InputSlot::Reference,
+        );
+        actions.push(frame.explained("The model sees this frame beside the next prompt"));
     }
     actions
 }
@@ -134,45 +120,29 @@ fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
 /// Writing of this frame, or of the frames that play.
 fn export_action(can_trim: bool) -> ResultAction {
     let mut choices = vec![
-        ResultAction::new(
-            icons::CAMERA,
-            "Save this frame",
-            "Write it as a PNG beside the video, with the video's settings inside (S)",
-            PlayerCommand::SaveFrame,
-        ),
-        ResultAction::new(
-            icons::COPY,
-            "Copy this frame",
-            "Put the image on the clipboard (C)",
-            PlayerCommand::CopyFrame,
-        ),
+        ResultAction::new(icons::CAMERA, "Save this frame", PlayerCommand::SaveFrame)
+            .explained("Write it as a PNG beside the video, with the video's settings inside (S)"),
+        ResultAction::new(icons::COPY, "Copy this frame", PlayerCommand::CopyFrame)
+            .explained("Put the image on the clipboard (C)"),
     ];
     let formats = EXPORT_FORMATS.into_iter().filter(is_written);
     choices.extend(formats.filter(|_| can_trim).map(|(format, _)| {
-        let (name, explanation) = match format {
+        let hover = "Write the frames that play beside the result";
+        let (name, hover) = match format {
             VideoFormat::Png => ("PNG images", "A folder beside the result, a file a frame"),
-            VideoFormat::WebP => (
-                "Animated WebP",
-                "Write the frames that play beside the result",
-            ),
-            _ => (
-                format.name(),
-                "Write the frames that play beside the result",
-            ),
+            VideoFormat::WebP => ("Animated WebP", hover),
+            _ => (format.name(), hover),
         };
         let command = PlayerCommand::Export(Some(format));
-        ResultAction::new(icons::FILM, name, explanation, command)
+        ResultAction::new(icons::FILM, name, command).explained(hover)
     }));
     if can_trim {
-        choices.push(ResultAction::new(
-            icons::FOLDER_OPEN,
-            "Choose place…",
-            "Choose folder, name and format for the frames that play",
-            PlayerCommand::Export(None),
-        ));
+        let command = PlayerCommand::Export(None);
+        let place = ResultAction::new(icons::FOLDER_OPEN, "Choose place…", command);
+        choices.push(place.explained("Choose folder, name and format for the frames that play"));
     }
-    let explanation = "Write this frame, or the frames that play, to another file";
-    ResultAction::of_several(icons::SAVE, "Export".to_owned(), explanation, choices)
+    ResultAction::of_several(icons::SAVE, "Export", choices)
+        .explained("Write this frame, or the frames that play, to another file")
 }
 
 /// Speed, repeat and zoom, where the bar has no room for them.

@@ -32,19 +32,6 @@ const MODES: [(CompareMode, &str, &str); 3] = [
     ),
 ];
 
-/// Handles wheel and pointer; returns the rectangle of an image of this size in pixels.
-pub(super) fn stage_ui(
-    ui: &mut Ui,
-    view: &mut UiContext<'_>,
-    area: Rect,
-    size: Vec2,
-) -> (Response, Rect) {
-    let mut zoom = view.app.watch.zoom;
-    let response = steer_ui(ui, view, area, size, &mut zoom);
-    keep(view, zoom);
-    (response, on_pixels(ui, zoom.rect(place(view, area), size)))
-}
-
 /// Aligns the image to whole pixels of the screen, so that its edge is sharp.
 fn on_pixels(ui: &Ui, shown: Rect) -> Rect {
     let dots = ui.pixels_per_point();
@@ -54,18 +41,21 @@ fn on_pixels(ui: &Ui, shown: Rect) -> Rect {
     )
 }
 
-/// Like `stage_ui`, for two images with a shared view: input on either applies to both before they are drawn.
-pub(super) fn two_stages_ui(
+/// Handles wheel and pointer over areas with an image each, of this size in pixels; returns the images' rectangles. They
+/// share one view: input on either applies to all before they are drawn.
+pub(super) fn stages_ui<const N: usize>(
     ui: &mut Ui,
     view: &mut UiContext<'_>,
-    stages: [(Rect, Vec2); 2],
-) -> [(Response, Rect); 2] {
+    stages: [(Rect, Vec2); N],
+) -> [(Response, Rect); N] {
     let mut zoom = view.app.watch.zoom;
-    let responses = stages.map(|(area, size)| steer_ui(ui, view, area, size, &mut zoom));
-    keep(view, zoom);
-    let [a, b] = stages.map(|(area, size)| on_pixels(ui, zoom.rect(place(view, area), size)));
-    let [first, second] = responses;
-    [(first, a), (second, b)]
+    let steered = stages.map(|stage| (steer_ui(ui, view, stage, &mut zoom), stage));
+    if zoom != view.app.watch.zoom {
+        view.push(PlayerCommand::Zoom(zoom));
+    }
+    steered.map(|(response, (area, size))| {
+        (response, on_pixels(ui, zoom.rect(place(view, area), size)))
+    })
 }
 
 /// Around the image there is room, unless it has the whole screen.
@@ -79,8 +69,7 @@ fn place(view: &UiContext<'_>, area: Rect) -> Rect {
 fn steer_ui(
     ui: &mut Ui,
     view: &UiContext<'_>,
-    area: Rect,
-    size: Vec2,
+    (area, size): (Rect, Vec2),
     zoom: &mut ZoomLevel,
 ) -> Response {
     let response = ui.allocate_rect(area, Sense::click_and_drag());
@@ -102,12 +91,6 @@ fn steer_ui(
         };
     }
     response
-}
-
-fn keep(view: &mut UiContext<'_>, zoom: ZoomLevel) {
-    if zoom != view.app.watch.zoom {
-        view.push(PlayerCommand::Zoom(zoom));
-    }
 }
 
 /// Draws a screen into a rectangle, as far as the area goes.
@@ -216,8 +199,8 @@ pub(super) fn images_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
         CompareMode::SideBySide => side_by_side_ui(ui, view, compare, area),
         CompareMode::Wipe => wipe_ui(ui, view, compare, area),
         CompareMode::Difference => {
-            let size = compare.difference.size().unwrap_or(Vec2::splat(1.0));
-            let (response, shown) = stage_ui(ui, view, area, size);
+            let size = size_of(&compare.difference);
+            let [(response, shown)] = stages_ui(ui, view, [(area, size)]);
             named(&response, "Difference of A and B");
             paint(ui, area, shown, &compare.difference, Color32::WHITE);
             edge(ui, area, shown, palette(ui).line);
@@ -237,7 +220,7 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultCompar
     let (left, right) = area.split_left_right_at_fraction(0.5);
     let [a, b] = &compare.sides;
     let stages = [(left, size_of(&a.texture)), (right, size_of(&b.texture))];
-    let [first, second] = two_stages_ui(ui, view, stages);
+    let [first, second] = stages_ui(ui, view, stages);
     for (place, side, letter, (response, shown)) in [(left, a, "A", first), (right, b, "B", second)]
     {
         named(&response, &format!("{letter}: {}", side.title));
@@ -249,8 +232,8 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultCompar
 }
 
 fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, area: Rect) {
-    let (response, shown) = stage_ui(ui, view, area, size_of(&compare.sides[0].texture));
     let [a, b] = &compare.sides;
+    let [(response, shown)] = stages_ui(ui, view, [(area, size_of(&a.texture))]);
     named(&response, &format!("A: {}, B: {}", a.title, b.title));
     // B in A's place, each in its own shape.
     let other = ZoomLevel::Fit.rect(shown, size_of(&b.texture));

@@ -1,10 +1,10 @@
-//! Several results of one workflow: what each makes, and all of them as jobs.
+//! Workflows of `ComfyUI`: several results of one, as jobs; and a result as one, on the clipboard and in a file.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use safelight_core::job::{FormInputs, GenerateForm, GenerateRequest};
-use safelight_core::model::ModelSpec;
-use safelight_core::restore::{FileSettings, ForeignSettings, match_model};
+use safelight_core::files::write_atomically;
+use safelight_core::restore::{self, ComfyWorkflow, FileSettings, ForeignSettings, match_model};
 
 use crate::window::create::form::{whole_form, window_jobs};
 use crate::window::prelude::*;
@@ -55,8 +55,7 @@ impl WorkflowOutputs {
 
     /// Number of results that can be queued.
     pub fn num_ready(&self) -> usize {
-        let ready = self.outputs.iter().filter(|output| output.jobs.is_ok());
-        ready.count()
+        self.outputs.iter().filter(|it| it.jobs.is_ok()).count()
     }
 }
 
@@ -151,7 +150,8 @@ impl SettingsRestore {
         self.waiting = Some((path, FoundSettings::of(outputs, None)));
     }
 
-    pub(super) fn open_output(&mut self, index: usize, cx: &AppContext) {
+    /// Fills the form with one of the offered results, counted from 0.
+    pub fn open_output(&mut self, index: usize, cx: &AppContext) {
         let Some(WorkflowOutputs {
             path, mut found, ..
         }) = self.offered.take()
@@ -165,7 +165,8 @@ impl SettingsRestore {
         }
     }
 
-    pub(super) fn queue_outputs(&mut self, cx: &mut AppContext) {
+    /// Makes a job of each offered result.
+    pub fn queue_outputs(&mut self, cx: &mut AppContext) {
         let Some(offered) = self.offered.take() else {
             return;
         };
@@ -191,4 +192,80 @@ impl SettingsRestore {
         }
         cx.push(QueueCommand::Add(requests));
     }
+}
+
+#[derive(Default)]
+pub(super) struct WorkflowExport {
+    reading: BackgroundTask<(PathBuf, Result<GenerateRequest, JobError>)>,
+    saving: BackgroundTask<Option<(PathBuf, io::Result<()>)>>,
+}
+
+impl WorkflowExport {
+    pub fn read(&mut self, path: PathBuf, cx: &AppContext) {
+        self.reading = cx.background.run("read-settings", move || {
+            let found = restore::read(&path);
+            let request = match found {
+                Ok(Some(FileSettings::Own(carried))) => Ok(carried.request),
+                Ok(Some(FileSettings::Other(_))) => {
+                    let text = format!("{} was not made with Safelight", name_of(&path));
+                    let advice =
+                        "Use its settings, generate, and copy the workflow of the new result";
+                    Err(JobError::invalid(text).advise(advice))
+                }
+                Ok(None) => Err(restore::says_nothing(&path)),
+                Err(err) => Err(JobError::from_error(JobErrorKind::InvalidRequest, &err)),
+            };
+            (path, request)
+        });
+    }
+
+    pub fn poll(&mut self, cx: &mut AppContext) {
+        if !cx.models.are_loading
+            && let Some((path, request)) = self.reading.take()
+        {
+            let workflow = request.and_then(|request| {
+                ComfyWorkflow::from_request(&request, cx.models.get(&request.model))
+            });
+            match workflow {
+                Ok(workflow) => copy(path, &workflow, cx),
+                Err(err) => cx.notify(NoticeSeverity::Error, err),
+            }
+        }
+        match self.saving.take() {
+            Some(Some((path, Ok(())))) => cx.say(format!("Workflow saved as {}", name_of(&path))),
+            Some(Some((path, Err(err)))) => {
+                let text = format!("the workflow could not be saved: {}", path.display());
+                cx.notify(NoticeSeverity::Error, JobError::disk(text, &err));
+            }
+            _ => {}
+        }
+    }
+
+    pub fn save(&mut self, result: &Path, text: String, cx: &AppContext) {
+        let name = name_of(&result.with_extension("json"));
+        let instead = "Paste the workflow into a text editor and save it as a .json file";
+        self.saving = cx.background.ask_or(instead, move || {
+            let dialog = rfd::FileDialog::new()
+                .set_title("Save the ComfyUI workflow")
+                .set_file_name(name)
+                .add_filter("JSON", &["json"]);
+            let path = dialog.save_file()?;
+            let written = write_atomically(&path, text.as_bytes());
+            Some((path, written))
+        });
+    }
+}
+
+fn copy(path: PathBuf, workflow: &ComfyWorkflow, cx: &mut AppContext) {
+    let text = workflow.to_text();
+    cx.push(DesktopCommand::CopyText(text.clone()));
+    let summary = format!("the workflow of {} is on the clipboard", name_of(&path));
+    let how = "Save it as a .json file and open that in ComfyUI";
+    let notice = match workflow.notes.as_slice() {
+        [] => UserNotice::info(summary, how),
+        notes => UserNotice::warning(summary, format!("{how}.\n{}", notes.join(".\n"))),
+    };
+    let hover = "Choose where to save the workflow as a .json file";
+    let save = RestoreCommand::SaveWorkflow(path, text);
+    cx.notices.show(notice.offer("Save as file…", hover, save));
 }
