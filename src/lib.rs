@@ -10,6 +10,7 @@
 
 pub mod child;
 pub mod cli;
+pub mod computers;
 pub mod doctor;
 pub mod download;
 pub mod report;

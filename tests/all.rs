@@ -7,6 +7,7 @@
 mod app_window;
 mod architecture;
 mod common;
+mod computers;
 mod doctor;
 mod download;
 mod generate;

@@ -33,6 +33,7 @@ src/cli except src/cli/window.rs src/cli/serve.rs: crate::window; the command li
 src/worker: tch egui eframe crate::window crate::cli; it serves the window and the command line, and computes nothing
 src/doctor: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
 src/report: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
+src/computers: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
 src/runtimes: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
 src/telemetry: tch egui eframe crate::window crate::cli; it serves the window and the command line alike
 src/telemetry: crate::worker; telemetry only samples

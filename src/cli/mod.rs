@@ -1,6 +1,7 @@
 //! The command line: the same jobs and the same worker as the window's.
 
 mod completions;
+mod computers;
 mod doctor;
 mod download;
 mod environment;
@@ -57,6 +58,8 @@ enum CliCommand {
     Runtime(runtime::RuntimeArgs),
     Serve(serve::ServeArgs),
     Mcp(serve::McpArgs),
+    Computers(computers::ComputersArgs),
+    Worker(computers::WorkerArgs),
     Doctor(doctor::DoctorArgs),
     Report(report::ReportArgs),
     Completions(completions::CompletionsArgs),
@@ -88,6 +91,8 @@ pub fn main() -> ExitCode {
         Some(CliCommand::Runtime(args)) => runtime::run(&args, &environment),
         Some(CliCommand::Serve(args)) => serve::run(&args, environment),
         Some(CliCommand::Mcp(args)) => serve::run_mcp(&args, environment),
+        Some(CliCommand::Computers(args)) => computers::run(&args, &environment),
+        Some(CliCommand::Worker(args)) => computers::run_worker(&args, environment),
         Some(CliCommand::Doctor(args)) => doctor::run(&args, &environment),
         Some(CliCommand::Report(args)) => report::run(&args, &environment),
         Some(CliCommand::Completions(args)) => completions::run(&args, CliArguments::command()),

@@ -67,7 +67,7 @@ pub struct MemoryReclaim {
 }
 
 /// Memory that a paused job waits for after other programs needed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryWait {
     /// True for the GPU's memory, false for the computer's.
     pub is_device: bool,
@@ -132,13 +132,14 @@ pub struct FallbackAttempt {
     pub helped: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobOutput {
     /// The files: one, one an image of a batch, or one a frame where they are numbered.
     pub paths: Vec<PathBuf>,
     pub num_frames: u32,
     /// The video, or the images of a batch; of a job that finishes something only its first frame, as the others may be
     /// larger than the memory.
+    #[serde(skip)]
     pub video: Arc<Video>,
     /// `None` where nothing was made up.
     pub seed: Option<u64>,
@@ -163,7 +164,7 @@ impl JobOutput {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum JobOutcome {
     Finished(JobOutput),
     Cancelled,
@@ -184,10 +185,12 @@ impl JobOutcome {
 }
 
 /// Updates of a running job. `Settled`, `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, the first `Waiting`,
-/// `Warning` and `Ended` always arrive; the others may be dropped when the receiver is slow.
-#[derive(Clone, Debug)]
+/// `Warning` and `Ended` always arrive; the others may be dropped when the receiver is slow. Those with pixels, and
+/// `Settled`, are not serialised.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum JobUpdate {
     /// The first one: the request as it is made, with its prompts expanded and its result named, and notices on that.
+    #[serde(skip)]
     Settled {
         request: Box<JobRequest>,
         notices: Vec<FormNotice>,
@@ -210,10 +213,13 @@ pub enum JobUpdate {
         secs_left: f64,
     },
     /// The latents as an image would look, roughly.
+    #[serde(skip)]
     Preview(PreviewFrame),
     /// A decoded frame; of a section, where the video is made in sections.
+    #[serde(skip)]
     Frame(PreviewFrame),
     /// A section is done, and can be played while the next is made.
+    #[serde(skip)]
     Section(SectionMade),
     Memory(MemorySample),
     Reclaimed(MemoryReclaim),
@@ -224,4 +230,14 @@ pub enum JobUpdate {
     Warning(String),
     /// The last word, exactly once.
     Ended(JobOutcome),
+}
+
+impl JobUpdate {
+    /// Returns whether the next one of its kind replaces it, so that it may be dropped.
+    pub fn is_replaced(&self) -> bool {
+        matches!(
+            self,
+            Self::Step { .. } | Self::Preview(_) | Self::Frame(_) | Self::Memory(_)
+        )
+    }
 }

@@ -12,6 +12,7 @@ use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings}
 
 use crate::download::ModelHub;
 use crate::window::commands::{AppCommand, QueueCommand};
+use crate::window::computers::RemoteComputers;
 use crate::window::context::AppContext;
 use crate::window::create::choices::SlotTarget;
 use crate::window::create::form::FormJobs;
@@ -134,6 +135,7 @@ pub struct SafelightApp {
     pub tabs: FormTabs,
     pub drops: DroppedFiles,
     pub server: ServerState,
+    pub computers: RemoteComputers,
     /// Without a window no result is opened to be looked at.
     pub is_headless: bool,
     pub(super) remembering: StateWriter,
@@ -180,6 +182,7 @@ impl SafelightApp {
             tabs: FormTabs::new(state.tabs),
             drops: DroppedFiles::new(drags),
             server: ServerState::default(),
+            computers: RemoteComputers::default(),
             is_headless: false,
             remembering: StateWriter::default(),
             worker,

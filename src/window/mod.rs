@@ -6,6 +6,7 @@
 pub mod app;
 pub mod background;
 pub mod commands;
+pub mod computers;
 pub mod context;
 pub mod create;
 pub mod desktop;

@@ -21,7 +21,7 @@ impl SafelightApp {
         self.drops.poll(&mut self.inputs, &mut self.cx);
         self.num_submits += take_shortcuts(self.palette.is_covered(&self.cx.ctx), &mut self.cx);
         let events: Vec<WorkerEvent> = self.worker.drain().collect();
-        for event in events {
+        for event in events.into_iter().chain(self.computers.events()) {
             self.take_event(event);
         }
         self.cx.poll_thumbs();
@@ -46,6 +46,9 @@ impl SafelightApp {
         } else {
             self.server.follow_settings(&mut self.cx);
         }
+        let busy = self.queue.running.as_ref();
+        let busy = busy.and_then(|job| job.request.computer());
+        self.computers.poll(busy, &mut self.cx);
         self.server.poll(&mut self.queue, &mut self.cx);
         self.finishing.poll(&mut self.queue, &mut self.cx);
         self.library.poll(&mut self.cx);
@@ -85,7 +88,8 @@ impl SafelightApp {
             self.cx.undo.settle(&after, self.queue.edited());
         }
         self.masking.follow(&mut self.inputs, &mut self.cx);
-        self.queue.start_next(&self.worker, &mut self.cx);
+        self.queue
+            .start_next(&self.worker, &self.computers, &mut self.cx);
         // Nothing takes the place of a running job.
         self.memory.is_shown &= self.queue.running.is_none();
         if !self.is_headless {

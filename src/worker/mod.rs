@@ -31,7 +31,7 @@ mod watching;
 #[path = "../../tests/common/scripts.rs"]
 mod scripts;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,6 +59,7 @@ use conv_backends::ConvBackends;
 use engine::EngineManager;
 pub use estimate::TimeEstimates;
 use events::WorkerEvents;
+pub(crate) use events::preview_frame;
 pub use job_run::not_held;
 use job_run::{JobRun, RunProgress};
 use link::{EngineLauncher, EngineStart};

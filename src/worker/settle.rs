@@ -42,12 +42,18 @@ impl JobSources {
         }
         let mut request = command.request.clone();
         let notices = match &mut request {
-            JobRequest::Generate(request) => request
-                .settle_prompts(&self.wildcards, &self.loras)
-                .map_err(|errors| {
-                let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
-                JobError::invalid(messages.join("; "))
-            })?,
+            JobRequest::Generate(request) => {
+                let settled = if request.computer.is_some() {
+                    // The LoRAs of that computer are named there.
+                    request.expand_prompts(&self.wildcards)
+                } else {
+                    request.settle_prompts(&self.wildcards, &self.loras)
+                };
+                settled.map_err(|errors| {
+                    let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
+                    JobError::invalid(messages.join("; "))
+                })?
+            }
             JobRequest::Finish(_) => Vec::new(),
         };
         self.name_output(&mut request)?;

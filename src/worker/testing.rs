@@ -3,7 +3,7 @@
 use safelight_core::job::GenerateRequest;
 
 /// A video of 81 frames of 832 × 480 by a Wan model.
-pub(super) fn request() -> GenerateRequest {
+pub(crate) fn request() -> GenerateRequest {
     let json = serde_json::json!({
         "model": "wan", "family": "wan", "prompt": "a boat", "negative_prompt": "",
         "width": 832, "height": 480, "num_frames": 81, "fps": 16.0, "num_steps": 12,

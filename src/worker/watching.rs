@@ -10,7 +10,7 @@ use safelight_core::protocol::{EngineCommand, EngineMessage, StageEnd, StageOrde
 
 use super::engine::{StageReport, StageResult, StageRun, engine_lost};
 use super::estimate::{StepProgress, StepTime};
-use super::events::frame;
+use super::events::preview_frame;
 use super::link::EngineLink;
 use super::memory_pressure::MemoryPressure;
 use super::plan::PlannedStage;
@@ -206,12 +206,12 @@ impl StageWatch<'_> {
                 });
             }
             EngineMessage::Preview(header) => {
-                if let Some(frame) = frame(header, payload) {
+                if let Some(frame) = preview_frame(header, payload) {
                     events.lossy(JobUpdate::Preview(frame));
                 }
             }
             EngineMessage::Frame(header) => {
-                let Some(frame) = frame(header, payload) else {
+                let Some(frame) = preview_frame(header, payload) else {
                     return;
                 };
                 if self.failed.is_none() {

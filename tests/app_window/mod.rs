@@ -1,6 +1,7 @@
 //! The window as a person uses it, without a display: found by name, pressed, typed into.
 
 mod changing;
+mod computers;
 mod controls;
 mod create;
 mod desktop;

@@ -14,6 +14,7 @@ pub fn spec() -> ModelSpec {
     ModelSpec {
         section_order: None,
         id: "little-world".into(),
+        computer: None,
         name: "Little World".into(),
         description: "A model for tests".into(),
         licence: "CC0-1.0".into(),

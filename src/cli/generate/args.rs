@@ -119,6 +119,12 @@ pub struct GenerateArgs {
     /// Seed; the same seed gives the same result on any device. -1 is a new one each time [default: -1, or that of --from]
     #[arg(long, value_name = "N")]
     pub seed: Option<SeedChoice>,
+    /// Another computer that runs the job, with its model, device and memory settings: a name for ssh
+    #[arg(long, value_name = "HOST", conflicts_with_all = [
+        "device", "dtype", "preserved", "vram_cap", "keep_loaded", "capture", "telemetry",
+        "vae", "text_encoder", "text_encoder_2", "image_encoder", "tokenizer", "tokenizer_2",
+    ])]
+    pub on: Option<String>,
     /// auto, cpu or cuda:N (also for ROCm) [default: the setting]
     #[arg(long)]
     pub device: Option<DeviceChoice>,

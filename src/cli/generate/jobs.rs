@@ -11,11 +11,14 @@ use safelight_core::job::{
 };
 use safelight_core::model::{ComponentOverrides, ModelSpec, advice_for};
 use safelight_core::naming::numbered_path;
+use safelight_core::settings::ComputerSettings;
 use safelight_core::{fitting, naming};
 
 use super::GenerateArgs;
 use super::outpaint;
 use crate::cli::CliEnvironment;
+use crate::computers::ComputerInfo;
+use crate::computers::client::check;
 
 /// Jobs that the arguments describe.
 #[derive(Default)]
@@ -33,14 +36,24 @@ pub(super) fn jobs_from_args(
     let settings = environment.settings();
     let catalog = ModelCatalog::load(&environment.paths, settings);
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
-    let spec = catalog.open_with(wanted, &args.companions())?;
+    let there = args.on.as_deref().map(ModelsThere::find).transpose()?;
+    let spec = match &there {
+        Some(there) => there.open(wanted)?,
+        None => catalog.open_with(wanted, &args.companions())?,
+    };
     let mut form = args.form(&spec, settings)?;
-    let lora_index = LoraIndex::new(&environment.paths, settings);
+    let lora_index = match &there {
+        Some(there) => LoraIndex::from(there.info.loras.clone()),
+        None => LoraIndex::new(&environment.paths, settings),
+    };
     for lora in &mut form.loras {
         find_named(lora, &lora_index, &spec)?;
     }
     let loras: Vec<LoraChoice> = form.acting_loras().map(LoraChoice::from).collect();
-    let spec = fitting::model_with(&spec, &loras)?;
+    let spec = match &there {
+        Some(_) => spec,
+        None => fitting::model_with(&spec, &loras)?,
+    };
     for settings in form.inputs.controls.iter_mut().map(|it| &mut it.settings) {
         if let Some(network) = &mut settings.network {
             let found = control_named(
@@ -63,8 +76,13 @@ pub(super) fn jobs_from_args(
         if name == wanted {
             return Ok(spec.clone());
         }
-        let opened = catalog.open_with(name, &ComponentOverrides::default());
-        opened.map_err(|err| err.to_string())
+        match &there {
+            Some(there) => there.open(name).map_err(|err| err.summary),
+            None => {
+                let opened = catalog.open_with(name, &ComponentOverrides::default());
+                opened.map_err(|err| err.to_string())
+            }
+        }
     };
     let made = jobs_of(&form, &spec, &others).map_err(|errors| invalid(&errors))?;
     let wildcards = settings.wildcard_folders(&environment.paths);
@@ -92,7 +110,10 @@ pub(super) fn jobs_from_args(
     let is_single = made.jobs.len() == 1;
     let jobs = made.jobs.into_iter().enumerate().map(|(index, mut job)| {
         let request = &mut job.request;
-        let expanded = request.settle_prompts(&wildcards, &lora_index);
+        let expanded = match &there {
+            Some(_) => request.expand_prompts(&wildcards),
+            None => request.settle_prompts(&wildcards, &lora_index),
+        };
         let expanded = expanded.map_err(|errors| invalid(&errors))?;
         // As requested, numbered if there are several; otherwise named by the prompt, and numbered by the worker.
         if args.out.is_none() {
@@ -113,6 +134,36 @@ pub(super) fn jobs_from_args(
     });
     let jobs = jobs.collect::<Result<_, JobError>>()?;
     Ok(RequestedJobs { jobs, grids })
+}
+
+/// Models of another computer.
+struct ModelsThere<'a> {
+    host: &'a str,
+    info: ComputerInfo,
+}
+
+impl<'a> ModelsThere<'a> {
+    fn find(host: &'a str) -> Result<Self, JobError> {
+        if let Some(problem) = ComputerSettings::host_problem(host) {
+            return Err(JobError::invalid(format!("--on: {problem}")));
+        }
+        let info = check(host)?;
+        Ok(Self { host, info })
+    }
+
+    /// The model of this id or name there.
+    fn open(&self, wanted: &str) -> Result<ModelSpec, JobError> {
+        let mut models = self.info.models.iter();
+        let found = models.find(|spec| spec.id == wanted || spec.name == wanted);
+        let spec = found.map(|spec| spec.clone().on(self.host));
+        spec.ok_or_else(|| {
+            let ids = self.info.models.iter().map(|spec| spec.id.as_str());
+            let ids: Vec<&str> = ids.collect();
+            let what = format!("there is no model {wanted:?} on {}", self.host);
+            let err = JobError::new(JobErrorKind::BadModel, what);
+            err.advise(format!("It has: {}", ids.join(", ")))
+        })
+    }
 }
 
 /// Gives a LoRA that is no file here the file of that name in the folders of LoRAs.

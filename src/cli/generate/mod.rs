@@ -13,8 +13,10 @@ mod second_pass;
 mod telemetry;
 
 use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use safelight_core::job::{
@@ -32,6 +34,7 @@ pub(super) use report::{ended, print_event, print_failed, progress_bar, say};
 use telemetry::TelemetryOutput;
 
 use super::CliEnvironment;
+use crate::computers::client;
 use crate::worker::{self, WorkerCommand, WorkerHandle};
 
 /// Exit code of a cancelled job.
@@ -183,11 +186,15 @@ fn work(
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
 
-    let (handle, thread) = worker::spawn(
-        environment.worker_options(),
-        environment.launcher(),
-        Box::new(|| {}),
-    )
+    let host = orders.jobs.iter().find_map(|job| job.request.computer());
+    let (handle, thread) = match host.map(str::to_owned) {
+        Some(host) => connected(&host, environment),
+        None => worker::spawn(
+            environment.worker_options(),
+            environment.launcher(),
+            Box::new(|| {}),
+        ),
+    }
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
     let CliJobs {
         jobs,
@@ -251,6 +258,17 @@ fn work(
     thread.join().ok();
     codes.extend(write_sheets(&grids, &failed, report.as_mut()));
     Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+/// The worker on another computer.
+fn connected(
+    host: &str,
+    environment: &CliEnvironment,
+) -> io::Result<(WorkerHandle, JoinHandle<()>)> {
+    let (paths, settings) = (environment.paths.clone(), environment.settings().clone());
+    let settings = Box::new(move || settings.clone());
+    let (link, thread) = client::connect(host, paths, settings, Box::new(|| {}))?;
+    Ok((link.worker, thread))
 }
 
 /// The contact sheets of all grids with a result; the exit codes of those that could not be written.

@@ -86,6 +86,7 @@ pub(super) fn build(
     let path_text = || model.place.to_string_lossy().into_owned();
     let spec = ModelSpec {
         id: claim.map_or_else(path_text, |entry| entry.id.clone()),
+        computer: None,
         name: details.name.unwrap_or_else(|| model.name.clone()),
         description: details
             .description

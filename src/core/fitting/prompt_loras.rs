@@ -21,7 +21,19 @@ impl GenerateRequest {
         let templates = [&self.prompt_template, &self.negative_prompt_template];
         let has_tags = templates.map(Option::is_none);
         let mut notices = self.expand_prompts(wildcards)?;
-        let mut tags = Vec::new();
+        notices.extend(self.take_prompt_loras(index, has_tags, is_new)?);
+        Ok(notices)
+    }
+
+    /// Moves the LoRAs that expanded prompts name to the LoRAs of the job. `has_tags`: for the prompt and the negative
+    /// one; `is_new`: notices on their tags are wanted.
+    pub fn take_prompt_loras(
+        &mut self,
+        index: &LoraIndex,
+        has_tags: [bool; 2],
+        is_new: [bool; 2],
+    ) -> Result<Vec<FormNotice>, Vec<FieldError>> {
+        let (mut notices, mut tags) = (Vec::new(), Vec::new());
         let prompts = [
             ("prompt", &mut self.prompt, &mut self.prompt_template),
             (

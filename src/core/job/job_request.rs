@@ -61,6 +61,11 @@ impl JobRequest {
         }
     }
 
+    /// The computer that runs it, as ssh knows it; `None` for this one.
+    pub fn computer(&self) -> Option<&str> {
+        self.generate()?.computer.as_deref()
+    }
+
     /// The grid that it belongs to, and the cell's number from 0.
     pub fn cell(&self) -> Option<(GridId, usize)> {
         self.generate().and_then(cell_of)

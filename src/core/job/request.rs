@@ -1,5 +1,6 @@
 //! A validated request: everything that a job needs to know, and that repeats it exactly.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Not;
 use std::path::PathBuf;
@@ -21,6 +22,12 @@ pub const CARRIED_APP: &str = "Safelight";
 pub struct GenerateRequest {
     /// Id in the catalogue, or the path given by the user.
     pub model: String,
+    /// Computer that runs the job, as ssh knows it; absent for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computer: Option<String>,
+    /// On another computer: copies of the input files, and their paths as the user named them. Not carried in files.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub copies: BTreeMap<PathBuf, PathBuf>,
     pub family: ModelFamily,
     /// Paths of the model's components. Not embedded in files.
     #[serde(default)]
@@ -145,7 +152,13 @@ impl GenerateRequest {
     /// Settings embedded in a result, to reproduce it: a JSON object with the program's name and version, which may be
     /// extended.
     pub fn carried(&self) -> Value {
-        let mut request = json!(self);
+        let mut named = self.clone();
+        for path in named.paths_mut() {
+            if let Some(as_named) = self.copies.get(&*path) {
+                path.clone_from(as_named);
+            }
+        }
+        let mut request = json!(named);
         if let Some(fields) = request.as_object_mut() {
             // Local paths reproduce nothing. Paths that the user named do, and stay.
             for local in [
@@ -153,6 +166,7 @@ impl GenerateRequest {
                 "is_out_automatic",
                 "capture",
                 "files",
+                "copies",
                 "latent_rgb",
                 "preview",
                 "image_role",

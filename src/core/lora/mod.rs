@@ -17,6 +17,8 @@ pub(crate) mod tests;
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 pub use coverage::{LayerMismatch, LoraCoverage};
 pub(crate) use delta::ReadDelta;
 pub use delta::{LoraDelta, LoraFactor};
@@ -87,7 +89,7 @@ pub(crate) fn stem(path: &Path) -> String {
 }
 
 /// A LoRA that was checked before a job with it begins.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckedLora {
     pub lora: LoraChoice,
     pub coverage: LoraCoverage,

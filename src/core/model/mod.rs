@@ -37,7 +37,9 @@ pub use input_use::{GuidanceMode, ImageRole, InputUse};
 pub use overrides::ComponentOverrides;
 pub use preset::{CacheChoice, PresetSize, PresetValues};
 pub use sampling::{PartialSampling, SamplingOptions};
-pub use spec::{LatentRgb, ModelDefaults, ModelSpec, SamplingPreset, SizeLimits, SmallShift};
+pub use spec::{
+    LatentRgb, ModelDefaults, ModelSpec, SamplingPreset, SizeLimits, SmallShift, remote_id,
+};
 pub(crate) use spec::{nearest_multiple, one, usable_aspect};
 pub use step_cache::{StepCache, StepCacheKind};
 #[cfg(test)]

@@ -14,6 +14,9 @@ use crate::model::{GuidanceMode, ImageRole, InputUse};
 pub struct ModelSpec {
     /// The catalogue's id, or the path for a folder that the catalogue does not know.
     pub id: String,
+    /// Computer that has the model, as ssh knows it, which then ends the id; absent for this one.
+    #[serde(default)]
+    pub computer: Option<String>,
     pub name: String,
     /// One sentence for the picker.
     pub description: String,
@@ -158,6 +161,18 @@ pub struct LatentRgb {
 }
 
 impl ModelSpec {
+    /// Names the computer that has the model.
+    #[must_use]
+    pub fn on(self, host: &str) -> Self {
+        let short = host.rsplit('@').next().unwrap_or(host);
+        Self {
+            id: remote_id(&self.id, host),
+            name: format!("{} · on {short}", self.name),
+            computer: Some(host.to_owned()),
+            ..self
+        }
+    }
+
     /// Returns whether the model makes images of any aspect ratio at one of a few sizes.
     pub fn has_buckets(&self) -> bool {
         let default = (self.defaults.width, self.defaults.height);
@@ -224,6 +239,11 @@ impl ModelSpec {
         let snap = |value: f64| nearest_multiple(value, self.limits.size_multiple);
         (snap((area * aspect).sqrt()), snap((area / aspect).sqrt()))
     }
+}
+
+/// Id on this computer of a model that another one has.
+pub fn remote_id(id: &str, host: &str) -> String {
+    format!("{id}@{host}")
 }
 
 /// The nearest aspect of frames that anybody can mean; beyond, most of an image is cut off or letterboxed.

@@ -10,6 +10,7 @@ use super::{
 pub(crate) fn test_spec() -> ModelSpec {
     ModelSpec {
         id: "test".into(),
+        computer: None,
         name: "Test model".into(),
         description: String::new(),
         licence: "MIT".into(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item};
 
-use super::{OutputSettings, Settings, edit, table};
+use super::{ComputerSettings, OutputSettings, Settings, edit, table};
 use crate::files::{FileError, MAX_TEXT_BYTES, read_text_bounded, write_private};
 use crate::media::HAS_H264;
 use crate::units::range_problem;
@@ -211,6 +211,10 @@ impl Settings {
             if let Some(problem) = problem {
                 return Some((section, key, problem));
             }
+        }
+        let mut hosts = self.computers.hosts.iter();
+        if let Some(problem) = hosts.find_map(|host| ComputerSettings::host_problem(host)) {
+            return Some(("computers", "hosts", problem));
         }
         let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
         for (name, value) in &self.runtime.environment {

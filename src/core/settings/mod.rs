@@ -52,6 +52,7 @@ pub struct Settings {
     pub output: OutputSettings,
     pub models: ModelSettings,
     pub server: ServerSettings,
+    pub computers: ComputerSettings,
     pub interface: InterfaceSettings,
 }
 
@@ -263,6 +264,26 @@ impl ServerSettings {
             ServerReach::Network => Ipv4Addr::UNSPECIFIED,
         };
         Some((ip, self.port).into())
+    }
+}
+
+with_defaults! {
+    /// Other computers that run jobs.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ComputerSettings {
+        /// Names for `ssh`, such as `user@host`.
+        pub hosts: Vec<String> = Vec::new(),
+    }
+}
+
+impl ComputerSettings {
+    /// `None` for a name that `ssh` can take, else a sentence.
+    pub fn host_problem(host: &str) -> Option<String> {
+        let is_odd = |c: char| c.is_whitespace() || c.is_control() || "'\"\\$`;&|<>".contains(c);
+        let is_name = !host.is_empty() && !host.starts_with('-') && !host.contains(is_odd);
+        (!is_name)
+            .then(|| format!("a computer is named as ssh takes it, such as me@box, not {host:?}"))
     }
 }
 

@@ -75,6 +75,8 @@ file_paths! {
         server_token = "server-token";
         /// Images and videos that clients of the server sent.
         uploads = "uploads";
+        /// Jobs that run here for other computers, with their files.
+        remote_jobs = "remote";
     }
     AppPaths.cache {
         /// Backends of convolutions on this machine's devices, found by probes:

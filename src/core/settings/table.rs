@@ -73,6 +73,8 @@ pub enum SettingControl {
     Address(&'static str),
     /// Any number of paths.
     Folders,
+    /// Names for ssh.
+    Hosts,
     /// Names and values.
     Variables,
 }
@@ -121,12 +123,13 @@ pub fn settings() -> impl Iterator<Item = &'static SettingRow> {
 
 /// Every setting with its default and a comment: what a first save writes.
 pub fn default_file() -> String {
-    const TABLES: [&str; 6] = [
+    const TABLES: [&str; 7] = [
         "runtime",
         "memory",
         "output",
         "models",
         "server",
+        "computers",
         "interface",
     ];
     let defaults = Settings::default().values();
@@ -264,6 +267,11 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
         "server.port" "Port": Port,
             "Number after the colon of the server's address, such as http://127.0.0.1:7860",
             "1024 to 65535";
+    }
+    "Computers" {
+        "computers.hosts" "Computers": Hosts,
+            "Other computers with Safelight whose models run there, reached by your own ssh with its keys and config",
+            "Names as ssh takes them, such as [\"me@box\"]; `safelight computers install HOST` puts Safelight there";
     }
     "Memory" {
         "memory.preserved_gib" "Preserved memory": Gib("Computed for each job"),

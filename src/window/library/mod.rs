@@ -195,7 +195,7 @@ impl LibraryState {
         let examine = Arc::clone(&self.links.survey);
         let request = SurveyRequest {
             settings: cx.settings.clone(),
-            specs: cx.models.all().to_vec(),
+            specs: cx.models.local().cloned().collect(),
             known: cx.models.found.missing.clone(),
         };
         self.surveying = cx.background.stream("survey", move |postbox| {
@@ -218,7 +218,8 @@ impl LibraryState {
 
     fn read_card(&mut self, id: &str, cx: &AppContext) {
         let spec = cx.models.get(id);
-        let Some(spec) = spec.filter(|_| !self.cards.contains_key(id)).cloned() else {
+        let is_new = |spec: &&ModelSpec| spec.computer.is_none() && !self.cards.contains_key(id);
+        let Some(spec) = spec.filter(is_new).cloned() else {
             return;
         };
         self.cards.insert(id.to_owned(), Vec::new());
@@ -317,12 +318,13 @@ pub struct ModelDeletion {
 impl LibraryState {
     /// Looks which files would go, and asks.
     fn ask_to_delete(&mut self, id: &str, cx: &AppContext) {
-        let (Some(spec), Some(paths)) = (cx.models.get(id).cloned(), &cx.paths) else {
+        let spec = cx.models.local().find(|spec| spec.id == id).cloned();
+        let (Some(spec), Some(paths)) = (spec, &cx.paths) else {
             return;
         };
         let mut folders = cx.settings.models.folders.clone();
         folders.push(paths.models());
-        let all = cx.models.all().to_vec();
+        let all: Vec<ModelSpec> = cx.models.local().cloned().collect();
         self.deletion.planning = cx.background.run("model-files", move || DeletionQuestion {
             plan: ModelRemoval::plan(&spec, &all, &folders),
             name: spec.name,

@@ -54,11 +54,38 @@ pub struct ModelChoice {
 }
 
 impl ModelChoice {
-    pub fn take(&mut self, found: FoundModels) {
+    pub fn take(&mut self, mut found: FoundModels) {
         self.are_loading = false;
+        let old = self.found.specs.drain(..);
+        found
+            .specs
+            .extend(old.filter(|spec| spec.computer.is_some()));
         self.found = found;
         self.controlled = None;
         self.number += 1;
+    }
+
+    /// Takes the models of other computers: those of `hosts` alone, and of the connected ones what they say now.
+    pub(in crate::window) fn set_remote<'a>(
+        &mut self,
+        hosts: &[&str],
+        connected: impl Iterator<Item = (&'a str, &'a Vec<ModelSpec>)>,
+    ) {
+        let new: Vec<(&str, &Vec<ModelSpec>)> = connected.collect();
+        let specs = &mut self.found.specs;
+        specs.retain(|spec| {
+            let host = spec.computer.as_deref();
+            host.is_none_or(|host| hosts.contains(&host) && new.iter().all(|(it, _)| *it != host))
+        });
+        for (host, models) in new {
+            specs.extend(models.iter().map(|spec| spec.clone().on(host)));
+        }
+        self.number += 1;
+    }
+
+    /// Models of this computer that can be used.
+    pub fn local(&self) -> impl Iterator<Item = &ModelSpec> {
+        self.all().iter().filter(|spec| spec.computer.is_none())
     }
 
     /// Models that can be used.

@@ -13,10 +13,11 @@ use crate::window::create::form::result_word;
 /// Models that were used lately, above all others.
 const MAX_RECENT: usize = 3;
 
-const HEADINGS: [&str; 6] = [
+const HEADINGS: [&str; 7] = [
     "Favourites",
     "Used recently",
     "On this disk",
+    "On other computers",
     "Something is missing or wrong",
     "To download",
     "Not supported by this version",
@@ -39,6 +40,8 @@ pub struct ListedModel {
     pub size: String,
     /// Its files may be missing, or of another program's kind.
     pub ailment: Option<ModelProblem>,
+    /// It is on another computer.
+    pub is_remote: bool,
     /// All that a search looks at, as [`searchable`] text.
     haystack: String,
 }
@@ -100,10 +103,11 @@ impl LibraryRows {
             match model.place {
                 _ if favourites.contains(&model.id) => 0,
                 ModelPosition::Here(_) if is_usable && recent.contains(&&model.id) => 1,
+                ModelPosition::Here(_) if model.is_remote => 3,
                 ModelPosition::Here(_) => 2,
-                ModelPosition::Unusable(_) if model.ailment == Some(ModelProblem::Unsupported) => 5,
-                ModelPosition::Unusable(_) => 3,
-                ModelPosition::Known(_) => 4,
+                ModelPosition::Unusable(_) if model.ailment == Some(ModelProblem::Unsupported) => 6,
+                ModelPosition::Unusable(_) => 4,
+                ModelPosition::Known(_) => 5,
             }
         };
         let mut found: Vec<Vec<usize>> = vec![Vec::new(); HEADINGS.len()];
@@ -195,6 +199,7 @@ fn of_spec(at: usize, spec: &ModelSpec) -> ListedModel {
         facts: format!("{kind}  ·  {thing}s from {}", needs_text(spec)),
         size: size_text(spec.bytes),
         ailment: None,
+        is_remote: spec.computer.is_some(),
         haystack: searchable(&haystack.join(" ")),
     }
 }
@@ -223,6 +228,7 @@ fn of_unusable(at: usize, model: &UnusableModel) -> ListedModel {
         facts,
         size: String::new(),
         ailment: Some(model.ailment),
+        is_remote: false,
         haystack: searchable(&format!("{} {path} {}", model.name, model.summary)),
     }
 }
@@ -248,6 +254,7 @@ fn of_known(at: usize, entry: &CatalogEntry) -> ListedModel {
         facts: entry.description.clone(),
         size,
         ailment: None,
+        is_remote: false,
         haystack: searchable(&haystack.join(" ")),
     }
 }

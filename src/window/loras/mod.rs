@@ -243,7 +243,7 @@ impl LoraLibrary {
         };
         let settings = cx.settings.clone();
         self.search = cx.background.stream("loras", move |postbox| {
-            let matcher = match LoraMatcher::of(&spec) {
+            let matcher = match matcher_of(&spec).transpose() {
                 Ok(matcher) => matcher,
                 Err(err) => {
                     postbox.post(Err(err.to_string()));
@@ -251,19 +251,33 @@ impl LoraLibrary {
                 }
             };
             for some in find(&paths, &settings).chunks(AT_ONCE) {
-                let found = some.iter().map(|path| matcher.look(path));
+                let look = |path: &PathBuf| match &matcher {
+                    Some(matcher) => matcher.look(path),
+                    None => unchecked(path),
+                };
+                let found = some.iter().map(look);
                 postbox.post(Ok(found.collect()));
             }
         });
     }
 }
 
+/// Reads how files fit a model; `None` for one of another computer, which says itself what does not fit.
+fn matcher_of(spec: &ModelSpec) -> Option<Result<LoraMatcher, CatalogError>> {
+    spec.computer.is_none().then(|| LoraMatcher::of(spec))
+}
+
+fn unchecked(path: &Path) -> FoundLora {
+    FoundLora::new(path, 0, None, LoraFit::Yes(LoraCoverage::default()))
+}
+
 fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
-    let matcher = LoraMatcher::of(spec);
+    let matcher = matcher_of(spec);
     let look = |path: &PathBuf| match &matcher {
-        Ok(matcher) => matcher.look(path),
+        Some(Ok(matcher)) => matcher.look(path),
         // Nothing can be said of a file where the model itself cannot be read.
-        Err(err) => FoundLora::new(path, 0, None, LoraFit::No(err.to_string())),
+        Some(Err(err)) => FoundLora::new(path, 0, None, LoraFit::No(err.to_string())),
+        None => unchecked(path),
     };
     paths.iter().map(look).collect()
 }

@@ -190,6 +190,8 @@ impl MemoryPlanning {
         jobs: &FormJobs,
         cx: &AppContext,
     ) {
+        // Another computer plans its jobs itself.
+        let request = request.filter(|request| request.computer.is_none());
         let Some(request) = request else {
             // The plan of an incomplete form stays, but never that of another model.
             let planned = self.planned.as_ref();
@@ -219,7 +221,8 @@ impl MemoryPlanning {
         };
         self.basis = self.basis.take().filter(|(known, _)| *known == wanted);
         if self.plan_request.as_ref() != Some(&wanted) {
-            let others = ModelAlternative::specs(cx.models.all(), &request.model);
+            let local: Vec<ModelSpec> = cx.models.local().cloned().collect();
+            let others = ModelAlternative::specs(&local, &request.model);
             let others: Vec<ModelSpec> = others.take(MAX_ALTERNATIVES).cloned().collect();
             let (read, settings) = (Arc::clone(&self.read), cx.settings.clone());
             let asked = wanted.clone();

@@ -85,7 +85,9 @@ impl PromptCounting {
 
     /// Counts what the form says, if that is another text than the last one.
     pub(in crate::window) fn follow(&mut self, cx: &AppContext) {
-        let Some(spec) = cx.model() else {
+        // The tokenizer of another computer is there.
+        let Some(spec) = cx.model().filter(|spec| spec.computer.is_none()) else {
+            (self.prompt, self.negative) = (None, None);
             return;
         };
         // A prompt from an earlier run or a file is counted too, but not guessed without a tokenizer.

@@ -149,7 +149,8 @@ impl JobQueue {
             return;
         };
         let StoppedJob { mut job, why, .. } = self.stopped.remove(at);
-        if job.resume.is_none() {
+        // Another computer knows by the number what it has of the job.
+        if job.resume.is_none() && job.request.computer().is_none() {
             // The old number has had its end, and what is left of it is not wanted.
             self.forgotten.insert(id);
             job.id = JobId::next();

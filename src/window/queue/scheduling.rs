@@ -4,6 +4,7 @@ use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::duration_text;
 
+use crate::window::computers::RemoteComputers;
 use crate::window::create::undo::UndoAction;
 use crate::window::memory::planning::MemoryPlanning;
 use crate::window::prelude::*;
@@ -15,12 +16,31 @@ use crate::worker::{WorkerCommand, WorkerHandle};
 const MAX_PROMPT: usize = 80;
 
 impl JobQueue {
-    pub(in crate::window) fn start_next(&mut self, worker: &WorkerHandle, cx: &mut AppContext) {
+    pub(in crate::window) fn start_next(
+        &mut self,
+        worker: &WorkerHandle,
+        computers: &RemoteComputers,
+        cx: &mut AppContext,
+    ) {
         if self.running.is_some() || self.is_paused {
             return;
         }
         let next = self.next(self.edited());
         let Some(job) = next.and_then(|at| self.waiting.remove(at)) else {
+            return;
+        };
+        let computer = job.request.computer();
+        let Some(worker) = computer.map_or(Some(worker), |host| computers.worker(host)) else {
+            let text = format!(
+                "{} is not among your computers",
+                computer.unwrap_or_default()
+            );
+            let err =
+                JobError::invalid(text).advise("Add it in the settings, then run the job again");
+            let notice =
+                UserNotice::of_failed(job.id, err.clone(), &job_text(&job.request.title()));
+            cx.notices.show(notice);
+            self.stop(StoppedJob::new(job, StopReason::Failed(err)));
             return;
         };
         let cancel = CancelToken::default();

@@ -12,7 +12,7 @@ use safelight_core::fitting::find_controls;
 use safelight_core::job::{JobOptions, SeedMode};
 use safelight_core::library::FoundControl;
 use safelight_core::media::{IMAGE_ENDINGS, VIDEO_ENDINGS, media_info};
-use safelight_core::model::InputUse;
+use safelight_core::model::{InputUse, remote_id};
 use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
 
 use crate::window::create::undo::FormSnapshot;
@@ -240,6 +240,13 @@ fn use_own(
     cx: &mut AppContext,
 ) -> Vec<String> {
     let specs = cx.models.all();
+    let there = request.computer.as_deref();
+    let there = there.map(|host| remote_id(&request.model, host));
+    let there = there.filter(|id| specs.iter().any(|spec| spec.id == *id));
+    let request = GenerateRequest {
+        model: there.unwrap_or(request.model),
+        ..request
+    };
     if specs.iter().any(|spec| spec.id == request.model) {
         inputs.take_over(&request, cx);
         return Vec::new();

@@ -20,6 +20,8 @@ mod seed;
 mod snap;
 mod values;
 
+use std::collections::BTreeMap;
+
 use super::{GenerateRequest, JobOptions, PromptImage, ResizeMode, SamplingOptions};
 use crate::media::VideoInfo;
 use crate::model::{ComponentOverrides, ModelSpec, SamplingPreset};
@@ -84,6 +86,8 @@ impl GenerateForm {
         let path_of_video = |video: &SourceVideo| video.path.clone();
         let request = GenerateRequest {
             model: spec.id.clone(),
+            computer: spec.computer.clone(),
+            copies: BTreeMap::new(),
             family: spec.family,
             files: spec.files.clone(),
             companions: ComponentOverrides::default(),

@@ -63,7 +63,9 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
         for odd in oddities(spec) {
             wide_note(ui, &odd, palette(ui).amber);
         }
-        place_ui(ui, view, &spec.folder);
+        if spec.computer.is_none() {
+            place_ui(ui, view, &spec.folder);
+        }
     });
     ui.add_space(theme::GAP);
     // Above the files, which are there a moment later: nothing moves under the pointer.
@@ -81,6 +83,9 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
     let parts = view.app.library.cards.get(&spec.id).cloned();
     for (place, part) in parts.iter().flatten() {
         ui.push_id(&part.name, |ui| part_ui(ui, view, place, part));
+    }
+    if spec.computer.is_some() {
+        return;
     }
     ui.add_space(theme::GAP);
     let jobs = &mut view.app.queue.unfinished().filter_map(JobRequest::generate);

@@ -142,6 +142,7 @@ fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
         .min_size(size);
     let path = lora.path.display();
     let hover = match &lora.fit {
+        LoraFit::Yes(coverage) if coverage.total == 0 => path.to_string(),
         LoraFit::Yes(coverage) => format!("{coverage}\n{path}"),
         LoraFit::No(reason) => format!("{}\n{path}", sentence(reason)),
         LoraFit::Gone => format!("{GONE}\n{path}"),

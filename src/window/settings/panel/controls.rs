@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use safelight_core::job::DeviceChoice;
-use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{SettingControl, Value};
+use safelight_core::settings::{ComputerSettings, OutputSettings};
 use safelight_core::uri::is_address;
 
 use crate::window::commands::FolderSetting;
@@ -52,11 +52,14 @@ impl SettingEdit<'_> {
             SettingControl::Variables => return self.variables(ui),
             SettingControl::Folder(hint) => Some(self.folder(ui, text, hint).into()),
             SettingControl::Address(hint) => Some(self.address(ui, text, hint).into()),
-            SettingControl::Folders => {
-                let folders = own.and_then(Value::as_array);
-                let folders = folders.into_iter().flatten().filter_map(Value::as_str);
-                let folders = folders.map(str::to_owned).collect();
-                Some(self.folders(ui, folders).into())
+            control @ (SettingControl::Folders | SettingControl::Hosts) => {
+                let texts = own.and_then(Value::as_array);
+                let texts = texts.into_iter().flatten().filter_map(Value::as_str);
+                let texts = texts.map(str::to_owned).collect();
+                Some(match control {
+                    SettingControl::Folders => self.folders(ui, texts).into(),
+                    _ => self.hosts(ui, texts).into(),
+                })
             }
         };
         // A path that is not set is nothing, and is written as an empty text.
@@ -286,6 +289,39 @@ impl SettingEdit<'_> {
             }
         });
         folders
+    }
+
+    /// Names of computers, which can be removed, and a field for another one.
+    fn hosts(&mut self, ui: &mut Ui, mut hosts: Vec<String>) -> Vec<String> {
+        ui.vertical(|ui| {
+            hosts.retain(|host| {
+                let removed = ui.horizontal(|ui| {
+                    let name = format!("Remove: {host}");
+                    let explanation = "Its models leave the list. Nothing there is deleted";
+                    let button = icon_button(ui, icons::TRASH, &name, explanation);
+                    ui.add(Label::new(RichText::new(host).monospace()).truncate());
+                    button.clicked()
+                });
+                !removed.inner
+            });
+            let width = field_width(ui, theme::PATH_WIDTH);
+            if let Some(text) = self.typed(ui, ": new", "", "user@host", width) {
+                let host = text.trim().to_owned();
+                let problem = ComputerSettings::host_problem(&host);
+                if problem.is_none() && !hosts.contains(&host) {
+                    hosts.push(host);
+                } else if problem.is_some() && !host.is_empty() {
+                    self.page.draft = Some((format!("{}: new", self.row.key), host));
+                }
+            }
+            let draft = self.page.draft.as_ref();
+            let typed = draft.filter(|(key, _)| self.row.holds(key.trim_end_matches(": new")));
+            let problem = typed.and_then(|(_, text)| ComputerSettings::host_problem(text.trim()));
+            if let Some(problem) = problem {
+                wide_note(ui, &sentence(&problem), palette(ui).amber);
+            }
+        });
+        hosts
     }
 
     pub(super) fn variables(&mut self, ui: &mut Ui) {

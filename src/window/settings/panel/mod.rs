@@ -13,7 +13,7 @@ use crate::window::layout::prelude::*;
 use crate::window::layout::view::SettingsPanel;
 use crate::window::palette::synonyms;
 use crate::window::runtimes::panel::{KEY as RUNTIMES_AT, section_ui};
-use crate::window::server;
+use crate::window::{computers, server};
 
 const SEARCH: &str = "Search settings";
 const OPEN_FILE: &str = "Open settings file";
@@ -130,12 +130,12 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         if has_runtimes {
             section_ui(ui, view, &wanted);
         }
-        if section
-            .settings
-            .iter()
-            .any(|row| row.key == server::panel::KEY)
-        {
+        let has = |key| section.settings.iter().any(|row| row.key == key);
+        if has(server::panel::KEY) {
             server::panel::address_ui(ui, view);
+        }
+        if has(computers::panel::KEY) {
+            computers::panel::states_ui(ui, view);
         }
     }
     if !is_any {

@@ -1,0 +1,102 @@
+//! Other computers that run jobs, over the user's own ssh.
+//!
+//! A [`client`] starts `ssh HOST safelight worker --stdio`. There a [`relay`] connects its standard streams with the
+//! [`host`]: a process that owns the worker and the running job, and outlives the connection. Frames:
+//! [`safelight_core::protocol`].
+
+pub mod client;
+pub mod host;
+mod inputs;
+pub mod relay;
+mod results;
+mod ssh;
+mod transfer;
+
+pub use ssh::run_there;
+
+use std::path::PathBuf;
+
+use safelight_core::job::{JobError, JobId, JobRequest};
+use safelight_core::job_update::JobUpdate;
+use safelight_core::model::ModelSpec;
+use safelight_core::protocol::PixelHeader;
+use serde::{Deserialize, Serialize};
+
+use inputs::InputFile;
+use results::ResultFile;
+use transfer::FilePart;
+
+/// Counted up when the messages change. Both computers need the same, and the same version of the program.
+pub const PROTOCOL: u32 = 1;
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Version, device and models of a computer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ComputerInfo {
+    pub protocol: u32,
+    pub version: String,
+    pub device: String,
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+    pub models: Vec<ModelSpec>,
+    pub loras: Vec<PathBuf>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum ClientMessage {
+    Submit(Box<SubmittedJob>),
+    Cancel(JobId),
+    Pause(JobId),
+    /// The job continues regardless of other programs' memory.
+    WaitNoMore(JobId),
+    /// Asks for part of a result file.
+    Fetch(FilePart),
+    /// Part of an input file, which follows.
+    Part(FilePart),
+    /// The client has the result.
+    Forget(JobId),
+}
+
+/// A job to run, or to continue to report on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct SubmittedJob {
+    id: JobId,
+    request: JobRequest,
+    inputs: Vec<InputFile>,
+    /// Quality of lossy files.
+    crf: u8,
+    /// Number of the last event that the client has; 0 for none.
+    after: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum HostMessage {
+    /// The first message.
+    Hello(Box<ComputerInfo>),
+    /// The first and last message of a computer that cannot work.
+    Refused(JobError),
+    Event(HostEvent),
+    /// Asks for part of an input file.
+    Fetch(FilePart),
+    /// Part of a result file, which follows.
+    Part(FilePart),
+}
+
+/// Update of a job. Numbers grow, with gaps where updates were dropped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct HostEvent {
+    id: JobId,
+    number: u64,
+    update: HostUpdate,
+    /// Files of the result, at the end.
+    files: Vec<ResultFile>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum HostUpdate {
+    /// Pixels follow as raw RGB bytes.
+    Preview(PixelHeader),
+    /// Pixels follow as raw RGB bytes.
+    Frame(PixelHeader),
+    Update(JobUpdate),
+}

@@ -1,0 +1,269 @@
+//! Jobs on another computer: a script in the place of ssh runs the command here, with another home.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Signal, kill_process};
+use safelight_core::media;
+use serde_json::Value;
+
+use crate::common::scripts::write_script;
+use crate::common::{Home, assert_failed, assert_finished, copy_folder, object, text, tiny_model};
+
+/// Runs the last argument in the box's home; the n-th connection ends after the number of bytes in the n-th line of
+/// `cuts`.
+const SSH: &str = r#"#!/bin/sh
+for command in "$@"; do :; done
+export HOME='BOX' XDG_CONFIG_HOME='BOX/config' XDG_DATA_HOME='BOX/data' PATH="BIN:$PATH"
+number=$(($(cat "$HOME/number" 2>/dev/null || echo 0) + 1))
+echo $number > "$HOME/number"
+cut=$(sed -n "${number}p" "$HOME/cuts" 2>/dev/null)
+if [ -n "$cut" ]; then
+    sh -c "$command" | { dd bs=1 count="$cut" status=none; kill $$; }
+fi
+exec sh -c "$command"
+"#;
+
+/// A laptop and a box that has the tiny model.
+struct Pair {
+    laptop: Home,
+    host: Home,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (laptop, host) = (Home::new(), Home::new());
+        copy_folder(
+            &tiny_model(),
+            &host.path().join("data/safelight/models/tiny"),
+        );
+        let bin = Path::new(env!("CARGO_BIN_EXE_safelight")).parent().unwrap();
+        let script = SSH.replace("BOX", host.path().to_str().unwrap());
+        let script = script.replace("BIN", bin.to_str().unwrap());
+        write_script(&laptop.path().join("ssh"), &script);
+        Self { laptop, host }
+    }
+
+    fn safelight(&self) -> Command {
+        let mut command = self.laptop.safelight();
+        command.env("SAFELIGHT_SSH", self.laptop.path().join("ssh"));
+        command
+    }
+
+    /// As [`Home::generate`], on the box.
+    fn generate(&self, more: &str) -> Command {
+        let mut command = self.safelight();
+        command
+            .args("generate --json --on me@box --seed 3 --prompt fox --model".split(' '))
+            .arg(self.host.path().join("data/safelight/models/tiny"))
+            .args("--width 64 --height 32 --frames 5 --steps 2 --guidance 2".split(' '))
+            .args(more.split(' '));
+        command
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.host.path().join("data/safelight/remote")
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.laptop.path().join(name)).unwrap()
+    }
+}
+
+impl Drop for Pair {
+    /// The box's worker ends without its socket.
+    fn drop(&mut self) {
+        fs::remove_file(self.folder().join("worker.sock")).ok();
+    }
+}
+
+fn run(mut command: Command) -> Output {
+    command.output().unwrap()
+}
+
+#[test]
+fn a_job_runs_on_another_computer_and_its_result_comes_back() {
+    let pair = Pair::new();
+    let image = image::RgbImage::from_fn(100, 70, |x, y| image::Rgb([x as u8, y as u8, 90]));
+    image.save(pair.laptop.path().join("start.png")).unwrap();
+    let output = run(pair.generate("--image start.png --out there.mp4"));
+    let last = assert_finished(&output);
+    let there = pair.laptop.path().join("there.mp4");
+    assert_eq!(last["path"], there.to_str().unwrap(), "{last}");
+    let settings = media::read_settings(&there).unwrap().unwrap();
+    let request = serde_json::from_str::<Value>(&settings).unwrap()["request"].clone();
+    assert_eq!(request["computer"], "me@box");
+    let start = pair.laptop.path().join("start.png");
+    assert_eq!(
+        request["image"],
+        start.to_str().unwrap(),
+        "as the user named it"
+    );
+    assert_eq!(request["copies"], Value::Null);
+    // The same frames as here.
+    let mut here = pair.laptop.generate();
+    here.args([
+        "--prompt",
+        "fox",
+        "--image",
+        "start.png",
+        "--out",
+        "here.mp4",
+    ]);
+    assert_finished(&run(here));
+    let frames = |name: &str| {
+        media::open_video(&pair.laptop.path().join(name))
+            .unwrap()
+            .frames
+    };
+    assert_eq!(frames("there.mp4"), frames("here.mp4"));
+    // Nothing of the job is left there but the image, by its content.
+    for folder in ["jobs", "inputs", "results"] {
+        let left = fs::read_dir(pair.folder().join(folder)).unwrap().count();
+        assert_eq!(left, 0, "{folder}");
+    }
+    assert_eq!(
+        fs::read_dir(pair.folder().join("store")).unwrap().count(),
+        1
+    );
+}
+
+#[test]
+fn a_connection_that_is_lost_again_and_again_gives_the_same_file() {
+    let pair = Pair::new();
+    assert_finished(&run(pair.generate("--out whole.mp4")));
+    let number = fs::read_to_string(pair.host.path().join("number")).unwrap();
+    let number: usize = number.trim().parse().unwrap();
+    // The next connection only asks for the models; its first message is as long as those of the later ones.
+    let mut hello = run_ssh(&pair, "safelight worker --stdio");
+    let mut lengths = [0; 8];
+    hello
+        .stdout
+        .take()
+        .unwrap()
+        .read_exact(&mut lengths)
+        .unwrap();
+    hello.kill().unwrap();
+    hello.wait().unwrap();
+    let hello = 8 + u32::from_le_bytes(lengths[..4].try_into().unwrap()) as usize;
+    let cuts = [3, 700, 4000, 9000, 16000].map(|more| format!("{}\n", hello + more));
+    let cuts = format!("{}{}", "\n".repeat(number + 2), cuts.concat());
+    fs::write(pair.host.path().join("cuts"), cuts).unwrap();
+    assert_finished(&run(pair.generate("--out cut.mp4")));
+    assert_eq!(pair.read("whole.mp4"), pair.read("cut.mp4"));
+    let after = fs::read_to_string(pair.host.path().join("number")).unwrap();
+    assert!(
+        after.trim().parse::<usize>().unwrap() >= number + 5,
+        "{after}"
+    );
+}
+
+fn run_ssh(pair: &Pair, remote: &str) -> std::process::Child {
+    Command::new(pair.laptop.path().join("ssh"))
+        .arg(remote)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_killed_worker_fails_the_job_with_what_to_do() {
+    let pair = Pair::new();
+    let mut command = pair.generate("--steps 500 --out long.mp4");
+    let mut client = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
+    lines
+        .by_ref()
+        .map(Result::unwrap)
+        .find(|line| line.contains("\"step\""))
+        .unwrap();
+    let socket = UnixStream::connect(pair.folder().join("worker.sock")).unwrap();
+    kill_process(socket_peercred(&socket).unwrap().pid, Signal::KILL).unwrap();
+    let last: Value = serde_json::from_str(&lines.map(Result::unwrap).last().unwrap()).unwrap();
+    assert_eq!(last["event"], "failed");
+    assert_eq!(
+        last["message"],
+        "on me@box: the worker ended while the job ran"
+    );
+    assert!(!client.wait().unwrap().success());
+}
+
+#[test]
+fn each_failure_to_connect_is_one_sentence() {
+    let pair = Pair::new();
+    let broken = |script: Option<&str>| {
+        let path = pair.laptop.path().join("broken");
+        fs::remove_file(&path).ok();
+        if let Some(script) = script {
+            write_script(&path, &format!("#!/bin/sh\n{script}\n"));
+        }
+        let mut command = pair.safelight();
+        command
+            .args(["computers", "check", "me@box", "--json"])
+            .env("SAFELIGHT_SSH", path);
+        object(&run(command))["error"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(broken(None), "there is no ssh program on this computer");
+    for (script, expected) in [
+        (
+            "echo 'me@box: Permission denied (publickey).' >&2; exit 255",
+            "me@box accepts none of your ssh keys",
+        ),
+        (
+            "echo 'env: safelight: No such file or directory' >&2; exit 127",
+            "me@box has no Safelight",
+        ),
+        ("echo Welcome to the box", "me@box is no longer connected"),
+        ("exit 255", "me@box is no longer connected"),
+    ] {
+        assert_eq!(broken(Some(script)), expected, "{script}");
+    }
+    // Whatever is in the way there.
+    fs::create_dir_all(pair.folder().parent().unwrap()).unwrap();
+    fs::write(pair.folder(), "").unwrap();
+    let last = assert_failed(
+        &run(pair.generate("--out a.mp4")),
+        1,
+        "on me@box: the folder for jobs of other computers",
+    );
+    assert_ne!(last["advice"], "");
+    fs::remove_file(pair.folder()).unwrap();
+}
+
+#[test]
+fn computers_are_added_and_removed_in_the_settings() {
+    let pair = Pair::new();
+    let computers = |arguments: &str| {
+        let mut command = pair.safelight();
+        command
+            .arg("computers")
+            .args(arguments.split_whitespace())
+            .arg("--json");
+        run(command)
+    };
+    let added = object(&computers("add me@box"));
+    assert_eq!(
+        (&added["host"], &added["version"]),
+        (&"me@box".into(), &env!("CARGO_PKG_VERSION").into())
+    );
+    let models = added["models"].as_array().unwrap();
+    assert!(
+        models
+            .iter()
+            .any(|id| id.as_str().unwrap().ends_with("models/tiny")),
+        "{added}"
+    );
+    let listed = object(&computers(""));
+    assert_eq!(listed["computers"][0]["host"], "me@box");
+    let file = pair.laptop.path().join("config/safelight/settings.toml");
+    assert!(text(&fs::read(&file).unwrap()).contains(r#"hosts = ["me@box"]"#));
+    assert!(computers("remove me@box").status.success());
+    assert!(text(&fs::read(&file).unwrap()).contains("hosts = []"));
+    let refused = computers("add -oProxyCommand=x");
+    assert!(!refused.status.success());
+}
