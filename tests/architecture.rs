@@ -178,9 +178,8 @@ fn the_readme_and_the_checks_give_the_same_test_command() {
     let has_command = readme.lines().any(|line| line.trim() == command);
     assert!(has_command, "README.md has no line `{command}`");
     let script = read(".ci/run");
-    let last = script.lines().map(str::trim).rfind(|line| !line.is_empty());
-    let expected = Some(command);
-    assert_eq!(last, expected, ".ci/run ends with the README's command");
+    let is_called = script.lines().any(|line| line.trim() == command);
+    assert!(is_called, ".ci/run does not call `{command}`");
 }
 
 fn longest(path: &str) -> usize {

@@ -8,6 +8,8 @@ const SHAPES = [[1, 1, "Square"], [4, 3, "Landscape"], [16, 9, "Wide"], [3, 4, "
 let models = [];
 let jobs = new Map();
 let upload = null;
+let stored = [];
+let numStored = 0;
 let shown = null;
 
 async function call(path, options) {
@@ -182,60 +184,75 @@ async function change(job, options) {
   try { await call(`/api/jobs/${job.id}`, options); } catch (err) { say(err.message); }
 }
 
-function showResults() {
-  const ended = [...jobs.values()].filter((one) => one.status === "finished" || one.status === "failed");
-  ended.sort((a, b) => (BigInt(a.id) < BigInt(b.id) ? 1 : -1));
-  $("no-results").hidden = ended.length > 0;
-  const list = $("results");
-  const known = new Map([...list.children].map((row) => [row.dataset.key, row]));
-  const rows = ended.flatMap((job) => {
-    const count = job.status === "failed" ? 1 : job.num_files;
-    return Array.from({ length: job.kind === "video" ? Math.min(count, 1) : count }, (_, index) => {
-      const key = `${job.id}/${index}`;
-      return known.get(key) || resultRow(job, index, key);
-    });
-  });
-  list.replaceChildren(...rows);
+/// Results of this run's jobs, the newest first, and then the stored ones.
+function allResults() {
+  const finished = [...jobs.values()].filter((one) => one.status === "finished");
+  finished.sort((a, b) => (BigInt(a.id) < BigInt(b.id) ? 1 : -1));
+  const made = finished.flatMap((job) => job.results.slice(0, job.num_frames > 1 ? 1 : undefined)
+    .map((id) => ({ ...job, id, secs: job.seconds, isVideo: job.num_frames > 1 })));
+  const before = stored.map(({ id, made, is_video, settings }) => ({ ...settings, id, made, isVideo: is_video }));
+  return [...new Map([...before.reverse(), ...made.reverse()].map((one) => [one.id, one])).values()].reverse();
 }
 
-function resultRow(job, index, key) {
+function showResults() {
+  const failed = [...jobs.values()].filter((one) => one.status === "failed");
+  const all = allResults();
+  $("no-results").hidden = all.length + failed.length > 0;
+  $("more-results").hidden = stored.length >= numStored;
+  const list = $("results");
+  const known = new Map([...list.children].map((row) => [row.dataset.key, row]));
+  const row = (one, show) => known.get(one.id) || resultRow(one, show);
+  list.replaceChildren(...failed.map((job) => row(job, showFailed)), ...all.map((one) => row(one, showResult)));
+}
+
+function resultRow(one, show) {
   const row = document.createElement("li");
-  row.dataset.key = key;
-  const one = button("", () => view(job, index));
-  one.setAttribute("aria-label", job.prompt);
-  if (job.status === "failed") {
-    one.className = "failed";
-    one.textContent = job.error ? `${job.error.message}. ${job.error.advice}` : "Failed";
-    one.disabled = true;
-  } else {
-    const image = document.createElement("img");
-    image.loading = "lazy";
-    image.alt = job.prompt;
-    image.src = `/api/jobs/${job.id}/thumbnail?index=${index}`;
-    one.append(image);
-    if (job.num_frames > 1) {
-      const mark = document.createElement("span");
-      mark.className = "mark";
-      mark.textContent = `▶ ${(job.num_frames / job.fps).toFixed(1)} s`;
-      one.append(mark);
-    }
-  }
-  row.append(one);
+  row.dataset.key = one.id;
+  const face = button("", () => view(one));
+  face.setAttribute("aria-label", one.prompt || one.made);
+  show(face, one);
+  row.append(face);
   return row;
 }
 
-function view(job, index) {
-  shown = job;
-  const url = `/api/jobs/${job.id}/files/${index}`;
-  const isVideo = job.num_frames > 1;
-  const media = document.createElement(isVideo ? "video" : "img");
-  if (isVideo) Object.assign(media, { controls: true, loop: true, autoplay: true, muted: true, playsInline: true });
-  else media.alt = job.prompt;
+function showFailed(face, job) {
+  face.className = "failed";
+  face.textContent = job.error ? `${job.error.message}. ${job.error.advice}` : "Failed";
+  face.disabled = true;
+}
+
+function showResult(face, one) {
+  const image = document.createElement("img");
+  image.loading = "lazy";
+  image.alt = one.prompt;
+  image.src = `/api/results/${one.id}/thumbnail`;
+  face.append(image);
+  if (one.isVideo && one.fps) {
+    const mark = document.createElement("span");
+    mark.className = "mark";
+    mark.textContent = `▶ ${(one.num_frames / one.fps).toFixed(1)} s`;
+    face.append(mark);
+  }
+}
+
+async function loadStored() {
+  const page = await call(`/api/results?offset=${stored.length}&limit=60`);
+  stored.push(...page.results);
+  numStored = page.total;
+  showResults();
+}
+
+function view(one) {
+  shown = one;
+  const url = `/api/results/${one.id}/file`;
+  const media = document.createElement(one.isVideo ? "video" : "img");
+  if (one.isVideo) Object.assign(media, { controls: true, loop: true, autoplay: true, muted: true, playsInline: true });
+  else media.alt = one.prompt;
   media.src = url;
   $("viewer-media").replaceChildren(media);
-  $("viewer-prompt").textContent = job.prompt;
-  const facts = [["Model", job.model], ["Size", `${job.width}×${job.height}`], ["Seed", job.seed],
-    ["Made in", job.seconds ? timeText(job.seconds) : null]];
+  $("viewer-prompt").textContent = one.prompt;
+  const facts = [["Model", one.model], ["Size", `${one.width}×${one.height}`], ["Seed", one.seed],
+    ["Steps", one.num_steps], ["Made in", one.secs ? timeText(one.secs) : null], ["Date", one.made]];
   $("viewer-facts").replaceChildren(...facts.filter(([, value]) => value !== null && value !== undefined)
     .flatMap(([name, value]) => {
       const [term, text] = [document.createElement("dt"), document.createElement("dd")];
@@ -289,8 +306,9 @@ $("image-remove").addEventListener("click", () => { $("image").value = ""; remov
 $("cancel").addEventListener("click", () => change({ id: $("now").dataset.id }, { method: "DELETE" }));
 $("viewer-close").addEventListener("click", () => $("viewer").close());
 $("viewer").addEventListener("close", closed);
+$("more-results").addEventListener("click", () => loadStored().catch((err) => say(err.message)));
 $("viewer-again").addEventListener("click", useAgain);
 $("prompt").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("form").requestSubmit();
 });
-loadModels().then(follow, (err) => say(err.message));
+loadModels().then(follow).then(loadStored).catch((err) => say(err.message));

@@ -12,7 +12,7 @@ use safelight_core::settings::LiveSettings;
 
 use super::{CliEnvironment, out};
 use crate::server::link::{AppLink, link};
-use crate::server::{self, DEFAULT_ADDRESS, ServerOptions};
+use crate::server::{self, DEFAULT_ADDRESS, RunningServer, ServerOptions};
 use crate::window::app::StartupOptions;
 use crate::window::desktop::instance::{self, InstanceStart};
 use crate::window::headless::{self, AppWaker};
@@ -61,9 +61,7 @@ fn serve(args: &ServeArgs, environment: CliEnvironment) -> Result<(), JobError> 
         text.push_str(&header);
     }
     out::print(&text, 0);
-    let ran = app.run(environment, app_link);
-    drop(server);
-    ran
+    app.run(environment, (app_link, Some(server)))
 }
 
 fn serve_mcp(environment: CliEnvironment) -> Result<(), JobError> {
@@ -80,7 +78,7 @@ fn serve_mcp(environment: CliEnvironment) -> Result<(), JobError> {
         served
     });
     let client = client.map_err(|err| JobError::disk("the server cannot start", &err))?;
-    app.run(environment, app_link)?;
+    app.run(environment, (app_link, None))?;
     // One that still has an open standard input is not waited for.
     if client.is_finished() {
         return client.join().unwrap_or(Ok(()));
@@ -120,7 +118,11 @@ impl HeadlessApp {
     }
 
     /// Runs until `stop` is set, or SIGINT or SIGTERM comes.
-    fn run(self, environment: CliEnvironment, link: AppLink) -> Result<(), JobError> {
+    fn run(
+        self,
+        environment: CliEnvironment,
+        link: (AppLink, Option<RunningServer>),
+    ) -> Result<(), JobError> {
         let (by_signal, wakes) = (Arc::clone(&self.stop), self.waker.0.clone());
         let handled = ctrlc::set_handler(move || {
             by_signal.store(true, Ordering::Relaxed);

@@ -4,17 +4,18 @@
 
 use std::sync::PoisonError;
 
+use axum::Json;
 use axum::extract::State;
 use axum::routing::{get, post};
-use axum::{Json, Router};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use safelight_core::job::prompt::check_length;
 use safelight_core::job::{GenerateForm, SamplerKind, SigmaSchedule, random_seed};
 use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::restore::ForeignSettings;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::api::ApiRoutes;
 use super::context::ServerContext;
 use super::error::{ApiError, ApiJson};
 use super::link::{JobChange, JobStatus, JobView};
@@ -24,21 +25,55 @@ use super::uploads::open_image;
 /// Most images of one request.
 const MAX_COUNT: u32 = 100;
 
-pub fn routes() -> Router<ServerContext> {
-    Router::new()
-        .route("/sdapi/v1/txt2img", post(generate))
-        .route("/sdapi/v1/img2img", post(generate))
-        .route("/sdapi/v1/progress", get(progress))
-        .route("/sdapi/v1/interrupt", post(interrupt))
-        .route("/sdapi/v1/options", get(options).post(set_options))
-        .route("/sdapi/v1/sd-models", get(models))
-        .route("/sdapi/v1/samplers", get(samplers))
-        .route("/sdapi/v1/schedulers", get(schedulers))
-        .route("/sdapi/v1/upscalers", get(nothing))
-        .route("/sdapi/v1/latent-upscale-modes", get(nothing))
-        .route("/sdapi/v1/sd-vae", get(nothing))
-        .route("/sdapi/v1/sd-modules", get(nothing))
-        .route("/sdapi/v1/loras", get(nothing))
+pub fn routes(api: &mut ApiRoutes) {
+    api.tag("A1111");
+    for path in ["txt2img", "img2img"] {
+        let summary = "Make images and wait for them; those in `init_images` decide";
+        api.add(&format!("POST /sdapi/v1/{path}"), summary, post(generate))
+            .body::<ImagesOrder>()
+            .answers::<Value>(200);
+    }
+    api.add(
+        "GET /sdapi/v1/progress",
+        "Progress of the running job",
+        get(progress),
+    )
+    .answers::<Value>(200);
+    api.add(
+        "POST /sdapi/v1/interrupt",
+        "Cancel the running job",
+        post(interrupt),
+    )
+    .answers::<Value>(200);
+    api.add("GET /sdapi/v1/options", "The model in use", get(options))
+        .answers::<Value>(200);
+    api.add(
+        "POST /sdapi/v1/options",
+        "Choose the model",
+        post(set_options),
+    )
+    .body::<SettingOverrides>()
+    .answers::<Value>(200);
+    api.add("GET /sdapi/v1/sd-models", "Models of images", get(models))
+        .answers::<Vec<Value>>(200);
+    api.add("GET /sdapi/v1/samplers", "Samplers", get(samplers))
+        .answers::<Vec<Value>>(200);
+    api.add("GET /sdapi/v1/schedulers", "Schedules", get(schedulers))
+        .answers::<Vec<Value>>(200);
+    for path in [
+        "upscalers",
+        "latent-upscale-modes",
+        "sd-vae",
+        "sd-modules",
+        "loras",
+    ] {
+        api.add(
+            &format!("GET /sdapi/v1/{path}"),
+            "An empty list",
+            get(nothing),
+        )
+        .answers::<Vec<Value>>(200);
+    }
 }
 
 /// A list that is empty here.
@@ -46,12 +81,12 @@ async fn nothing() -> Json<Value> {
     Json(json!([]))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct SettingOverrides {
     sd_model_checkpoint: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ImagesOrder {
     #[serde(default)]
     prompt: String,
@@ -130,8 +165,9 @@ impl ImagesOrder {
 /// `txt2img` and `img2img`: the images decide.
 async fn generate(
     State(context): State<ServerContext>,
-    ApiJson(order): ApiJson<ImagesOrder>,
+    ApiJson(mut order): ApiJson<ImagesOrder>,
 ) -> Result<Json<Value>, ApiError> {
+    check_length(&order.prompt)?;
     let models = context.models().await?;
     let has_image = !order.init_images.is_empty();
     let fits = |spec: &ModelSpec| {
@@ -147,17 +183,18 @@ async fn generate(
     let own = own.and_then(|own| own.sd_model_checkpoint.clone());
     let spec = models.find(own.or_else(|| context.checkpoint()).as_deref(), fits)?;
     let (mut form, mut notes) = order.form(spec)?;
-    if let Some(mask) = &order.mask {
+    // Images are large: they are stored and freed before the job is awaited.
+    if let Some(mask) = order.mask.take() {
         if order.inpainting_mask_invert == 1 {
             let message = "inpainting_mask_invert is not supported: invert the mask";
             return Err(ApiError::invalid("inpainting_mask_invert", message));
         }
-        let path = context.store_base64(mask, "mask").await?;
+        let path = context.store_base64(&mask, "mask").await?;
         form.inputs.mask = Some(open_image(path, "mask").await?);
     }
     let mut paths = Vec::new();
-    for image in &order.init_images {
-        paths.push(context.store_base64(image, "init_images").await?);
+    for image in std::mem::take(&mut order.init_images) {
+        paths.push(context.store_base64(&image, "init_images").await?);
     }
     place_images(&mut form, paths, spec).await?;
     let pending = context.begin(form).await?;
@@ -188,7 +225,7 @@ async fn progress(State(context): State<ServerContext>) -> Result<Json<Value>, A
     let shown = context.last_preview();
     let shown = shown.filter(|(id, _)| job.is_some_and(|job| job.id == *id));
     let image = match shown {
-        Some((_, image)) => context.preview(image).await.ok(),
+        Some((_, image)) => Some(image.base64().await),
         None => None,
     };
     Ok(Json(json!({
@@ -203,7 +240,7 @@ async fn progress(State(context): State<ServerContext>) -> Result<Json<Value>, A
             "sampling_step": job.and_then(|job| job.step).unwrap_or(0),
             "sampling_steps": job.and_then(|job| job.num_steps).unwrap_or(0),
         },
-        "current_image": image.map(|bytes| BASE64_STANDARD.encode(bytes)),
+        "current_image": image,
         "textinfo": job.and_then(|job| job.activity.as_deref()),
     })))
 }
@@ -263,7 +300,7 @@ async fn models(State(context): State<ServerContext>) -> Result<Json<Value>, Api
             "model_name": spec.name,
             "hash": null,
             "sha256": null,
-            "filename": spec.folder,
+            "filename": spec.id,
             "config": null,
         })
     });

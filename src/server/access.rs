@@ -74,12 +74,18 @@ fn check_names(headers: &HeaderMap, address: SocketAddr) -> Result<(), ApiError>
     }
 }
 
-/// `localhost` of `localhost:7860`, `::1` of `[::1]:7860`.
+/// `localhost` of `localhost:7860`, `::1` of `[::1]:7860`; empty where another text follows.
 fn name_of(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split_once(']').map_or(rest, |(name, _)| name);
-    }
-    host.split_once(':').map_or(host, |(name, _)| name)
+    let split = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']'),
+        None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),
+    };
+    let is_port = |rest: &str| match rest.strip_prefix(':') {
+        Some(port) => port.parse::<u16>().is_ok(),
+        None => rest.is_empty(),
+    };
+    let split = split.filter(|(_, rest)| is_port(rest));
+    split.map_or("", |(name, _)| name)
 }
 
 fn is_loopback_name(name: &str) -> bool {
@@ -95,8 +101,9 @@ fn token_of_query(uri: &Uri) -> Option<&str> {
 
 fn token_of_headers(headers: &HeaderMap) -> Option<&str> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(bearer) = text(AUTHORIZATION).and_then(|text| text.strip_prefix("Bearer ")) {
-        return Some(bearer.trim());
+    let given = text(AUTHORIZATION).and_then(|text| text.split_once(' '));
+    if let Some((_, token)) = given.filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer")) {
+        return Some(token.trim());
     }
     let mut cookies = text(COOKIE)?.split(';').map(str::trim);
     cookies.find_map(|cookie| cookie.strip_prefix(TOKEN_COOKIE)?.strip_prefix('='))
@@ -141,6 +148,8 @@ mod tests {
             ("[::1]:7860", None, true),
             ("rebound.example:7860", None, false),
             ("127.0.0.1.example", None, false),
+            ("[::1]evil", None, false),
+            ("localhost:7860.evil", None, false),
             ("", None, false),
             ("localhost:7860", Some("http://evil.example"), false),
             ("localhost:7860", Some("null"), false),

@@ -6,16 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use safelight_core::job::{JobError, JobId};
-use safelight_core::media::RgbPixels;
 use safelight_core::settings::AppPaths;
 use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::access_token::keep_token;
 use super::error::ApiError;
-use super::link::{AppBusy, JobEvent, ServerCall, ServerLink, ServerModels};
+use super::link::{AppBusy, JobEvent, PreviewImage, ServerCall, ServerLink, ServerModels};
 
-/// Results that are encoded at the same time.
+/// Large JSON requests that are read, and results that are encoded, at the same time.
 const MAX_LARGE: usize = 4;
 /// Clients that follow the events.
 const MAX_STREAMS: usize = 64;
@@ -47,24 +46,22 @@ pub struct ServerContext(pub Arc<ContextParts>);
 pub struct ContextParts {
     pub link: ServerLink,
     pub options: ServerOptions,
-    pub large: Semaphore,
+    /// Places of large JSON requests and of results that are encoded.
+    pub large: Arc<Semaphore>,
     pub streams: Arc<Semaphore>,
-    /// The client runs on this computer, and is given paths.
-    pub is_local: bool,
     /// Model that a client of A1111's endpoints chose.
     pub checkpoint: Mutex<Option<String>>,
     /// The newest preview and its job.
-    pub shown: Mutex<Option<(JobId, Arc<RgbPixels>)>>,
+    pub shown: Mutex<Option<(JobId, Arc<PreviewImage>)>>,
 }
 
 impl ServerContext {
-    pub fn new(link: ServerLink, options: ServerOptions, is_local: bool) -> Self {
+    pub fn new(link: ServerLink, options: ServerOptions) -> Self {
         Self(Arc::new(ContextParts {
             link,
             options,
-            large: Semaphore::new(MAX_LARGE),
+            large: Arc::new(Semaphore::new(MAX_LARGE)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-            is_local,
             checkpoint: Mutex::default(),
             shown: Mutex::default(),
         }))
@@ -83,7 +80,7 @@ impl ServerContext {
     }
 
     /// The newest preview and its job.
-    pub fn last_preview(&self) -> Option<(JobId, Arc<RgbPixels>)> {
+    pub fn last_preview(&self) -> Option<(JobId, Arc<PreviewImage>)> {
         let shown = self.0.shown.lock();
         shown.unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,17 +1,41 @@
 //! Errors of requests, in OpenAI's form: `{"error": {"message", "type", "param", "code"}}`.
 
 use axum::Json;
+use axum::body::to_bytes;
 use axum::extract::multipart::MultipartError;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use safelight_core::job::prompt::PromptError;
 use safelight_core::job::{FieldError, JobError, JobErrorKind};
+use safelight_core::media::MediaError;
 use safelight_core::sanitize::sentence;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
-use super::link::{AppBusy, JobProblem, MAX_WAITING, SubmitError};
+use super::link::{AppBusy, JobProblem, MAX_WAITING, SubmitError, without_folders};
+
+/// Bytes of an error's text.
+const MAX_PLAIN_BYTES: usize = 4096;
+
+#[derive(Serialize, JsonSchema)]
+pub struct ErrorBody {
+    error: ErrorFields,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ErrorFields {
+    /// Sentences: what is wrong, and what to do.
+    message: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Field of the request that is wrong.
+    param: Option<String>,
+    code: &'static str,
+}
 
 #[derive(Debug)]
 pub struct ApiError {
@@ -41,6 +65,11 @@ impl ApiError {
         }
     }
 
+    /// A file that cannot be used.
+    pub fn unreadable(param: &str, err: &MediaError) -> Self {
+        Self::invalid(param, without_folders(&err.to_string()))
+    }
+
     pub fn not_found(what: &str) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -63,13 +92,15 @@ impl ApiError {
         }
     }
 
-    pub fn to_json(&self) -> serde_json::Value {
-        json!({ "error": {
-            "message": self.message,
-            "type": self.kind(),
-            "param": self.param,
-            "code": self.code,
-        }})
+    pub fn to_json(&self) -> ErrorBody {
+        ErrorBody {
+            error: ErrorFields {
+                message: self.message.clone(),
+                kind: self.kind(),
+                param: self.param.clone(),
+                code: self.code,
+            },
+        }
     }
 }
 
@@ -126,6 +157,12 @@ impl From<&JobProblem> for ApiError {
     }
 }
 
+impl From<PromptError> for ApiError {
+    fn from(err: PromptError) -> Self {
+        Self::invalid("prompt", err.to_string())
+    }
+}
+
 impl From<MultipartError> for ApiError {
     fn from(err: MultipartError) -> Self {
         Self::new(err.status(), "invalid_form", err.body_text())
@@ -163,20 +200,44 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for ApiJson<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        match Json::<T>::from_request(request, state).await {
-            Ok(Json(value)) => Ok(Self(value)),
-            Err(JsonRejection::JsonDataError(err)) => {
-                let text = err.body_text();
-                let fault = text.strip_prefix(JSON_FAULT).unwrap_or(&text);
-                let field = fault.split_once(": ").map_or("", |(field, _)| field);
-                Err(ApiError::invalid(
-                    field,
-                    format!("the request has a wrong value: {fault}"),
-                ))
-            }
-            Err(err) => Err(ApiError::new(err.status(), "invalid_json", err.body_text())),
-        }
+        let Json(value) = Json::from_request(request, state)
+            .await
+            .map_err(|err| json_error(&err))?;
+        Ok(Self(value))
     }
+}
+
+/// Error that names the wrong field.
+pub fn json_error(rejection: &JsonRejection) -> ApiError {
+    let text = rejection.body_text();
+    let JsonRejection::JsonDataError(_) = rejection else {
+        return ApiError::new(rejection.status(), "invalid_json", text);
+    };
+    let fault = text.strip_prefix(JSON_FAULT).unwrap_or(&text);
+    let field = fault.split_once(": ").map_or("", |(field, _)| field);
+    ApiError::invalid(field, format!("the request has a wrong value: {fault}"))
+}
+
+/// Converts the plain-text errors of libraries to JSON errors.
+pub async fn in_own_form(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let kind = response.headers().get(CONTENT_TYPE);
+    let is_plain = kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !is_error || !is_plain {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let text = to_bytes(body, MAX_PLAIN_BYTES).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let reason = status.canonical_reason().unwrap_or("the request failed");
+    let message = if text.is_empty() { reason } else { &text };
+    let mut own = ApiError::new(status, "invalid_request", message).into_response();
+    for name in [CONTENT_TYPE, CONTENT_LENGTH] {
+        parts.headers.remove(name);
+    }
+    own.headers_mut().extend(parts.headers);
+    own
 }
 
 pub async fn no_such_address(request: Request) -> ApiError {

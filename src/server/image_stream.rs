@@ -6,16 +6,13 @@ use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use futures_lite::stream;
-use safelight_core::media::RgbPixels;
+use safelight_core::naming::now_secs;
 use serde_json::{Value, json};
 
 use super::context::ServerContext;
 use super::error::ApiError;
-use super::link::JobView;
-use super::openai::now;
+use super::link::{JobView, PreviewImage};
 use super::pending::{JobNews, PendingJobs, check_all};
 
 /// State of a stream of images.
@@ -83,24 +80,18 @@ impl ImageStream {
         }
     }
 
-    async fn partial(&mut self, image: Arc<RgbPixels>) -> Event {
-        let size = format!("{}x{}", image.width, image.height);
-        match self.context.preview(image).await {
-            Ok(bytes) => {
-                self.num_sent += 1;
-                let kind = format!("{}.partial_image", self.event);
-                event(
-                    &kind,
-                    json!({
-                        "b64_json": BASE64_STANDARD.encode(bytes),
-                        "partial_image_index": self.num_sent - 1,
-                        "size": size,
-                        "output_format": "jpeg",
-                    }),
-                )
-            }
-            Err(err) => failed(&err),
-        }
+    async fn partial(&mut self, preview: Arc<PreviewImage>) -> Event {
+        let size = format!("{}x{}", preview.image.width, preview.image.height);
+        self.num_sent += 1;
+        event(
+            &format!("{}.partial_image", self.event),
+            json!({
+                "b64_json": preview.base64().await,
+                "partial_image_index": self.num_sent - 1,
+                "size": size,
+                "output_format": "jpeg",
+            }),
+        )
     }
 
     async fn completed(&self, job: &JobView, path: PathBuf) -> Event {
@@ -128,7 +119,7 @@ impl ImageStream {
 /// An event with what all of OpenAI's have.
 fn event(kind: &str, mut fields: Value) -> Event {
     fields["type"] = kind.into();
-    fields["created_at"] = now().into();
+    fields["created_at"] = now_secs().into();
     fields["background"] = "opaque".into();
     fields["quality"] = "auto".into();
     let event = Event::default().event(kind);

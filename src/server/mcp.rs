@@ -2,37 +2,43 @@
 //!
 //! An image is an answer; a video is a job, whose state the model asks for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::header::HOST;
+use axum::http::request::Parts;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
     CallToolResult, ContentBlock, Implementation, ProgressNotificationParam, Resource,
     ServerCapabilities, ServerConfig,
 };
-use rmcp::schemars::JsonSchema;
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler, ServiceExt as _, tool, tool_handler, tool_router};
-use safelight_core::job::{GenerateForm, JobId, random_seed};
+use safelight_core::job::{GenerateForm, random_seed};
 use safelight_core::model::{InputUse, ModelSpec};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::context::ServerContext;
 use super::error::ApiError;
-use super::jobs::text_of_kind;
-use super::link::{JobChange, JobStatus, JobView};
-use super::openai::{make_one_frame, model_json, place_images};
+use super::job_orders::QueuedJobs;
+use super::jobs::{job_id, text_of_kind};
+use super::link::{JobChange, JobStatus, JobView, NewJobs};
+use super::openai::{make_one_frame, place_images};
 use super::pending::{JobNews, PendingJobs, check_all};
+use super::postprocess::{InterpolateOrder, UpscaleOrder};
 use super::uploads::open_image;
 use super::videos::frames_of;
 
 const INSTRUCTIONS: &str = "Makes images and videos on this computer's GPU. list_models says what is \
-                            there. generate_image and edit_image answer with the image; \
-                            generate_video answers with a job: ask job_status until it is finished.";
+                            there. generate_image, edit_image and upscale answer with the image; \
+                            videos are jobs: ask job_status until they are finished.";
+/// Longest name or id of a file; longer texts are base64.
+const MAX_NAME_CHARS: usize = 64;
 
 pub fn service(context: ServerContext) -> Router<ServerContext> {
     // Names are checked for all addresses alike.
@@ -57,7 +63,6 @@ pub async fn serve_stdio(context: ServerContext) {
 struct ToolServer(ServerContext);
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 struct ImageCall {
     /// Text of what the image shows
     prompt: String,
@@ -76,29 +81,26 @@ struct ImageCall {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 struct EditCall {
     #[serde(flatten)]
     image_call: ImageCall,
-    /// Image to edit: the id of the job that made it, or the file's bytes as base64 or a data URL
+    /// Image to edit: the id of a job or a result, or the file's bytes as base64 or a data URL
     image: String,
     /// Denoising strength, 0 to 1, for models that start from the image
     strength: Option<f64>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 struct VideoCall {
     #[serde(flatten)]
     image_call: ImageCall,
     /// Duration; without one the model's own
     seconds: Option<f64>,
-    /// First image of the video: the id of the job that made it, or the file's bytes as base64 or a data URL
+    /// First image of the video: the id of a job or a result, or the file's bytes as base64 or a data URL
     start_image: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 struct JobCall {
     /// Id of a job
     job: String,
@@ -131,8 +133,9 @@ fn answer(result: Result<CallToolResult, ApiError>) -> CallToolResult {
     result.unwrap_or_else(|err| refused(&err))
 }
 
-fn as_json(value: &Value) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(value.to_string())])
+fn as_json(value: &impl Serialize) -> CallToolResult {
+    let text = json!(value).to_string();
+    CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
 #[tool_router]
@@ -174,8 +177,26 @@ impl ToolServer {
         description = "State of a job: progress, time left, and links to its files when it is finished",
         annotations(read_only_hint = true)
     )]
-    async fn job_status(&self, Parameters(call): Parameters<JobCall>) -> CallToolResult {
-        answer(self.status(&call.job).await)
+    async fn job_status(
+        &self,
+        Parameters(call): Parameters<JobCall>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        answer(self.status(&call.job, &context).await)
+    }
+
+    #[tool(description = "Enlarges an image, or begins that of a video and answers with its job")]
+    async fn upscale(
+        &self,
+        Parameters(call): Parameters<UpscaleOrder>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        answer(self.upscaled(call, &context).await)
+    }
+
+    #[tool(description = "Begins a video with more frames a second; answers with its job")]
+    async fn interpolate(&self, Parameters(call): Parameters<InterpolateOrder>) -> CallToolResult {
+        answer(self.interpolated(call).await)
     }
 
     #[tool(description = "Cancels a job", annotations(destructive_hint = true))]
@@ -188,12 +209,13 @@ impl ToolServer {
     async fn models(&self) -> Result<CallToolResult, ApiError> {
         let models = self.0.models().await?;
         let specs = models.specs.iter().map(|spec| {
-            let mut value = model_json(spec);
-            value["makes"] = text_of_kind(spec).into();
-            value["start_image"] = json!(spec.start_image);
-            value["references"] = spec.limits.max_references.into();
-            value["name"] = spec.name.as_str().into();
-            value
+            json!({
+                "id": spec.id,
+                "name": spec.name,
+                "makes": text_of_kind(spec),
+                "start_image": spec.start_image,
+                "references": spec.limits.max_references,
+            })
         });
         Ok(as_json(&json!({ "models": specs.collect::<Vec<_>>() })))
     }
@@ -256,27 +278,52 @@ impl ToolServer {
             let path = self.given_image(image).await?;
             form.inputs.image = Some(open_image(path, "start_image").await?);
         }
-        let submitted = self.0.submit(form).await?;
-        let ids: Vec<String> = submitted.ids.iter().map(JobId::to_string).collect();
-        Ok(as_json(
-            &json!({ "jobs": ids, "warnings": submitted.notices }),
-        ))
+        self.queued(form).await
     }
 
-    /// Image of an earlier job, or one that is in the call.
-    async fn given_image(&self, image: &str) -> Result<PathBuf, ApiError> {
-        match image.parse() {
-            Ok(id) => self.0.result_file(JobId(id), 0).await,
-            Err(_) => self.0.store_base64(image, "image").await,
+    async fn upscaled(
+        &self,
+        call: UpscaleOrder,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ApiError> {
+        let source = self.given_image(&call.source).await?;
+        let request = self.0.upscale_request(&call, source).await?;
+        if request.is_image {
+            self.wait_for(request, context).await
+        } else {
+            self.queued(request).await
         }
+    }
+
+    async fn interpolated(&self, call: InterpolateOrder) -> Result<CallToolResult, ApiError> {
+        let source = self.0.given_file(&call.source).await?;
+        let request = self.0.interpolate_request(&call, source).await?;
+        self.queued(request).await
+    }
+
+    /// Queues jobs and answers with their ids.
+    async fn queued(&self, jobs: impl Into<NewJobs>) -> Result<CallToolResult, ApiError> {
+        let submitted = self.0.submit(jobs).await?;
+        Ok(as_json(&QueuedJobs::from(submitted)))
+    }
+
+    /// File of an earlier job or result, or the image in the call.
+    async fn given_image(&self, image: &str) -> Result<PathBuf, ApiError> {
+        if image.len() <= MAX_NAME_CHARS && !image.starts_with("data:") {
+            let file = self.0.given_file(image).await;
+            if file.is_ok() || image.parse::<u64>().is_ok() {
+                return file;
+            }
+        }
+        self.0.store_base64(image, "image").await
     }
 
     async fn wait_for(
         &self,
-        form: GenerateForm,
+        jobs: impl Into<NewJobs>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ApiError> {
-        let mut pending = self.0.begin(form).await?;
+        let mut pending = self.0.begin(jobs).await?;
         let jobs = tokio::select! {
             jobs = ended(&mut pending, context) => jobs?,
             () = context.ct.cancelled() => return Err(ApiError::cancelled()),
@@ -286,8 +333,8 @@ impl ToolServer {
         for job in &jobs {
             for (index, path) in job.paths.iter().enumerate() {
                 let data = self.0.encoded(path.clone()).await?;
-                content.push(ContentBlock::image(data, "image/png"));
-                content.push(self.file_link(job, index));
+                content.push(ContentBlock::image(data, mime_of(path)));
+                content.push(file_link(job, index, context));
             }
             let warnings = [pending.notices.as_slice(), &job.warnings].concat();
             let facts =
@@ -297,38 +344,48 @@ impl ToolServer {
         Ok(CallToolResult::success(content))
     }
 
-    fn file_link(&self, job: &JobView, index: usize) -> ContentBlock {
-        let name = job.paths[index].file_name().unwrap_or_default();
-        let name = name.to_string_lossy();
-        let address = self.0.0.options.address;
-        let uri = if self.0.0.is_local {
-            format!("file://{}", job.paths[index].display())
-        } else {
-            format!("http://{address}/api/jobs/{}/files/{index}", job.id)
-        };
-        ContentBlock::resource_link(Resource::new(uri, name))
-    }
-
-    async fn status(&self, id: &str) -> Result<CallToolResult, ApiError> {
-        let job = self.0.job(id_of(id)?).await?;
-        let mut result = as_json(&json!(job));
+    async fn status(
+        &self,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ApiError> {
+        let job = self.0.job(job_id(id)?).await?;
+        let mut result = as_json(&job);
         if job.status == JobStatus::Finished {
-            let links = (0..job.paths.len()).map(|index| self.file_link(&job, index));
+            let links = (0..job.paths.len()).map(|index| file_link(&job, index, context));
             result.content.extend(links);
         }
         Ok(result)
     }
 
     async fn cancel_job(&self, id: &str) -> Result<CallToolResult, ApiError> {
-        let job = self.0.change(id_of(id)?, JobChange::Cancel).await?;
+        let job = self.0.change(job_id(id)?, JobChange::Cancel).await?;
         Ok(as_json(&json!({ "cancelled": job.id.to_string() })))
     }
 }
 
-fn id_of(text: &str) -> Result<JobId, ApiError> {
-    let id = text.trim().parse();
-    id.map(JobId)
-        .map_err(|_number| ApiError::not_found(&format!("job {text:?}")))
+/// Link to a result: under the name by which the client reaches the server, or for one on this computer the file.
+fn file_link(job: &JobView, index: usize, context: &RequestContext<RoleServer>) -> ContentBlock {
+    let path = &job.paths[index];
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let http = context.extensions.get::<Parts>();
+    let uri = match http.map(|http| http.headers.get(HOST)) {
+        Some(host) => {
+            let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+            format!("http://{host}/api/jobs/{}/files/{index}", job.id)
+        }
+        None => format!("file://{}", path.display()),
+    };
+    ContentBlock::resource_link(Resource::new(uri, name))
+}
+
+/// Kind of an image file.
+fn mime_of(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("jpg" | "jpeg") => "image/jpeg",
+        Some("webp") => "image/webp",
+        _ => "image/png",
+    }
 }
 
 /// Waits for jobs, and tells the client of their progress if it wants to know.

@@ -6,15 +6,21 @@
 mod a1111;
 mod access;
 mod access_token;
+mod api;
+mod body;
 mod context;
 mod error;
+mod form;
 mod image_stream;
+mod job_orders;
 mod jobs;
 pub mod link;
 mod mcp;
 mod openai;
 mod page;
 mod pending;
+mod postprocess;
+mod results;
 mod uploads;
 mod videos;
 
@@ -24,19 +30,19 @@ use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::routing::get;
+use axum::{Json, Router};
 use safelight_core::job::{JobError, JobErrorKind};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use api::ApiRoutes;
 use context::ServerContext;
 pub use context::ServerOptions;
 use link::ServerLink;
 
-/// Bytes of a JSON request, in which images are written as text.
-const MAX_JSON_BYTES: usize = 64 << 20;
 /// Time that open connections have to end.
 const GRACE: Duration = Duration::from_millis(500);
 const THREADS: usize = 2;
@@ -76,7 +82,7 @@ pub fn start(link: ServerLink, options: ServerOptions) -> Result<RunningServer, 
     uploads::remove_old(&options.uploads);
     let page = page_address(address, options.token.as_deref());
     let (stop, stopped) = watch::channel(());
-    let context = ServerContext::new(link, options, false);
+    let context = ServerContext::new(link, options);
     let mut is_stopped = stopped.clone();
     let serve = async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {
@@ -118,7 +124,7 @@ pub fn serve_stdio(link: ServerLink, uploads: PathBuf) -> Result<(), JobError> {
         token: None,
         uploads,
     };
-    runtime.block_on(mcp::serve_stdio(ServerContext::new(link, options, true)));
+    runtime.block_on(mcp::serve_stdio(ServerContext::new(link, options)));
     runtime.shutdown_timeout(GRACE);
     Ok(())
 }
@@ -149,15 +155,21 @@ fn page_address(address: SocketAddr, token: Option<&str>) -> String {
 }
 
 fn router(context: ServerContext) -> Router {
-    Router::new()
-        .merge(page::routes())
-        .merge(openai::routes())
-        .merge(videos::routes())
-        .merge(jobs::routes())
-        .merge(a1111::routes())
+    let mut api = ApiRoutes::new();
+    openai::routes(&mut api);
+    videos::routes(&mut api);
+    jobs::routes(&mut api);
+    postprocess::routes(&mut api);
+    results::routes(&mut api);
+    a1111::routes(&mut api);
+    let (api, document) = api.finish();
+    api.merge(page::routes())
+        .route("/openapi.json", get(async move || Json(document)))
         .merge(mcp::service(context.clone()))
         .fallback(error::no_such_address)
-        .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(context.clone(), access::check))
+        .layer(map_response(error::in_own_form))
+        .layer(from_fn_with_state(context.clone(), body::check))
         .with_state(context)
 }

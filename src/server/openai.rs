@@ -4,64 +4,101 @@
 //! `seed`, `steps`, `cfg_scale`, `strength`.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::extract::{DefaultBodyLimit, Multipart, Path, State};
+use axum::Json;
+use axum::extract::{Path, State};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+
 use safelight_core::job::{GenerateForm, random_seed};
 use safelight_core::media::{self, AlphaChannel, RgbPixels};
 use safelight_core::model::{GuidanceMode, ImageRole, InputUse, ModelSpec};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use safelight_core::naming::now_secs;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::api::{ApiRoutes, EVENTS};
 use super::context::ServerContext;
 use super::error::{ApiError, ApiJson};
+use super::form::ApiForm;
 use super::image_stream::stream_images;
 use super::link::ServerModels;
 use super::uploads::{blocking, open_image};
 
-/// Bytes of a form with images.
-const MAX_FORM_BYTES: usize = 256 << 20;
 /// OpenAI's limits.
 const MAX_COUNT: u32 = 10;
 const MAX_PARTIAL: u32 = 3;
 /// Names of OpenAI's own models, for which clients are written: the model of Safelight's form takes their place.
 const OWN_MODELS: [&str; 3] = ["gpt-image", "dall-e", "sora"];
 
-pub fn routes() -> Router<ServerContext> {
-    let edits = post(edit).layer(DefaultBodyLimit::max(MAX_FORM_BYTES));
-    Router::new()
-        .route("/v1/models", get(models))
-        .route("/v1/models/{*id}", get(model))
-        .route("/v1/images/generations", post(generate))
-        .route("/v1/images/edits", edits)
+pub fn routes(api: &mut ApiRoutes) {
+    api.tag("OpenAI");
+    api.add("GET /v1/models", "Models in OpenAI's form", get(models))
+        .answers::<ModelPage>(200);
+    api.add(
+        "GET /v1/models/{*id}",
+        "A model by its id or name",
+        get(model),
+    )
+    .answers::<ModelEntry>(200);
+    api.add(
+        "POST /v1/images/generations",
+        "Make images and wait for them; with `stream`, events with partial images",
+        post(generate),
+    )
+    .body::<ImageOrder>()
+    .sends(&[EVENTS])
+    .answers::<ImagesAnswer>(200);
+    api.add(
+        "POST /v1/images/edits",
+        "Edit an image, where a mask is transparent",
+        post(edit),
+    )
+    .form::<ImageOrder>(&["image", "mask"])
+    .sends(&[EVENTS])
+    .answers::<ImagesAnswer>(200);
 }
 
-pub fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
+#[derive(Serialize, JsonSchema)]
+pub struct ModelEntry {
+    id: String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
 }
 
-pub fn model_json(spec: &ModelSpec) -> Value {
-    json!({ "id": spec.id, "object": "model", "created": 0, "owned_by": "safelight" })
+impl From<&ModelSpec> for ModelEntry {
+    fn from(spec: &ModelSpec) -> Self {
+        Self {
+            id: spec.id.clone(),
+            object: "model",
+            created: 0,
+            owned_by: "safelight",
+        }
+    }
 }
 
-async fn models(State(context): State<ServerContext>) -> Result<Json<Value>, ApiError> {
+#[derive(Serialize, JsonSchema)]
+struct ModelPage {
+    object: &'static str,
+    data: Vec<ModelEntry>,
+}
+
+async fn models(State(context): State<ServerContext>) -> Result<Json<ModelPage>, ApiError> {
     let models = context.models().await?;
-    let data: Vec<Value> = models.specs.iter().map(model_json).collect();
-    Ok(Json(json!({ "object": "list", "data": data })))
+    let data = models.specs.iter().map(ModelEntry::from).collect();
+    let object = "list";
+    Ok(Json(ModelPage { object, data }))
 }
 
 async fn model(
     State(context): State<ServerContext>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ModelEntry>, ApiError> {
     let models = context.models().await?;
-    Ok(Json(model_json(models.find(Some(&id), |_| true)?)))
+    Ok(Json(models.find(Some(&id), |_| true)?.into()))
 }
 
 impl ServerModels {
@@ -117,7 +154,7 @@ pub fn size_of(text: &str) -> Result<Option<(u32, u32)>, ApiError> {
 }
 
 /// Request for images.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ImageOrder {
     model: Option<String>,
     prompt: String,
@@ -140,36 +177,6 @@ struct ImageOrder {
 }
 
 impl ImageOrder {
-    /// One field of a form.
-    fn set(&mut self, name: &str, text: String) -> Result<(), ApiError> {
-        fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<Option<T>, ApiError> {
-            let number = text.trim().parse().ok();
-            let wrong = || ApiError::invalid(name, format!("{text:?} is no number"));
-            number.map(Some).ok_or_else(wrong)
-        }
-        match name {
-            "model" => self.model = Some(text),
-            "prompt" => self.prompt = text,
-            "n" => self.n = number(name, &text)?,
-            "size" => self.size = Some(text),
-            "response_format" => self.response_format = Some(text),
-            "output_format" => self.output_format = Some(text),
-            "background" => self.background = Some(text),
-            "quality" => self.quality = Some(text),
-            "style" => self.style = Some(text),
-            "output_compression" => self.output_compression = number(name, &text)?,
-            "stream" => self.stream = text == "true",
-            "partial_images" => self.partial_images = number(name, &text)?,
-            "negative_prompt" => self.negative_prompt = Some(text),
-            "seed" => self.seed = number(name, &text)?,
-            "steps" => self.steps = number(name, &text)?,
-            "cfg_scale" => self.cfg_scale = number(name, &text)?,
-            "strength" => self.strength = number(name, &text)?,
-            _ => {}
-        }
-        Ok(())
-    }
-
     fn form(&self, spec: &ModelSpec) -> Result<GenerateForm, ApiError> {
         let count = self.n.unwrap_or(1);
         if !(1..=MAX_COUNT).contains(&count) {
@@ -274,6 +281,21 @@ pub async fn place_images(
     Ok(())
 }
 
+#[derive(Serialize, JsonSchema)]
+struct ImagesAnswer {
+    created: u64,
+    data: Vec<ImageData>,
+    /// Sentences on values that were changed or are not used.
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ImageData {
+    Url(String),
+    B64Json(String),
+}
+
 async fn generate(
     State(context): State<ServerContext>,
     headers: HeaderMap,
@@ -292,23 +314,14 @@ async fn generate(
 async fn edit(
     State(context): State<ServerContext>,
     headers: HeaderMap,
-    mut fields: Multipart,
+    ApiForm { order, files }: ApiForm<ImageOrder>,
 ) -> Result<Response, ApiError> {
-    let (mut order, mut images, mut mask) = (ImageOrder::default(), Vec::new(), None);
-    while let Some(field) = fields.next_field().await? {
-        let name = field.name().unwrap_or_default().to_owned();
-        let file = field.file_name().unwrap_or_default().to_owned();
+    let (mut images, mut mask) = (Vec::new(), None);
+    for (name, path) in files {
         match name.as_str() {
-            "image" | "image[]" | "mask" => {
-                let bytes = field.bytes().await?.to_vec();
-                let path = context.store(bytes, &file).await?;
-                if name == "mask" {
-                    mask = Some(path);
-                } else {
-                    images.push(path);
-                }
-            }
-            _ => order.set(&name, field.text().await?)?,
+            "image" | "image[]" => images.push(path),
+            "mask" => mask = Some(path),
+            _ => {}
         }
     }
     if images.is_empty() {
@@ -337,7 +350,7 @@ impl ServerContext {
     async fn mask_of_alpha(&self, path: PathBuf) -> Result<PathBuf, ApiError> {
         let folder = self.0.options.uploads.clone();
         blocking(move || {
-            let wrong = |err: media::MediaError| ApiError::invalid("mask", err.to_string());
+            let wrong = |err| ApiError::unreadable("mask", &err);
             let opened = media::open_image(&path).map_err(wrong)?;
             let Some(alpha) = opened.alpha else {
                 return Ok(path);
@@ -374,14 +387,18 @@ impl ServerContext {
             for (index, path) in job.paths.iter().enumerate() {
                 data.push(if by_url {
                     let host = host.unwrap_or_default();
-                    json!({ "url": format!("http://{host}/api/jobs/{}/files/{index}", job.id) })
+                    ImageData::Url(format!("http://{host}/api/jobs/{}/files/{index}", job.id))
                 } else {
-                    json!({ "b64_json": self.encoded(path.clone()).await? })
+                    ImageData::B64Json(self.encoded(path.clone()).await?)
                 });
             }
         }
         warnings.extend(jobs.iter().flat_map(|job| job.warnings.clone()));
-        let answer = json!({ "created": now(), "data": data, "warnings": warnings });
+        let answer = ImagesAnswer {
+            created: now_secs(),
+            data,
+            warnings,
+        };
         Ok(Json(answer).into_response())
     }
 }

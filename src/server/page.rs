@@ -10,7 +10,7 @@ use axum::routing::get;
 use super::context::ServerContext;
 
 /// Path, kind and text of each file.
-const FILES: [(&str, &str, &str); 3] = [
+const FILES: [(&str, &str, &str); 5] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -25,6 +25,16 @@ const FILES: [(&str, &str, &str); 3] = [
         "/page.js",
         "text/javascript; charset=utf-8",
         include_str!("../../assets/page/page.js"),
+    ),
+    (
+        "/docs",
+        "text/html; charset=utf-8",
+        include_str!("../../assets/page/docs.html"),
+    ),
+    (
+        "/docs.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../../assets/page/docs.js"),
     ),
 ];
 /// Nothing from elsewhere, and no page around this one.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use safelight_core::job::{GenerateForm, JobId};
-use safelight_core::media::RgbPixels;
+use safelight_core::job::JobId;
+use safelight_core::job::prompt::check_length;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::context::ServerContext;
 use super::error::ApiError;
 use super::link::{
-    AppBusy, JobChange, JobEvent, JobStatus, JobView, ServerCall, ServerLink, SubmittedJobs,
+    AppBusy, JobChange, JobEvent, JobStatus, JobView, NewJobs, PreviewImage, ServerCall,
+    ServerLink, SubmittedJobs,
 };
 
 /// Jobs of one request. Those that have not ended are cancelled when this is dropped, as when the client is gone.
@@ -25,7 +26,7 @@ pub struct PendingJobs {
 
 /// News of the jobs.
 pub enum JobNews {
-    Preview(Arc<RgbPixels>),
+    Preview(Arc<PreviewImage>),
     /// One of them, which has not ended.
     Progress(Arc<JobView>),
     /// All have ended, in the order of their seeds.
@@ -33,17 +34,21 @@ pub enum JobNews {
 }
 
 impl ServerContext {
-    /// Queues the jobs of a form.
-    pub async fn submit(&self, form: GenerateForm) -> Result<SubmittedJobs, ApiError> {
+    pub async fn submit(&self, jobs: impl Into<NewJobs>) -> Result<SubmittedJobs, ApiError> {
         let link = &self.0.link;
-        let submitted = link.ask(|reply| ServerCall::Submit(Box::new(form), reply));
+        let jobs = jobs.into();
+        if let NewJobs::Generate(form) = &jobs {
+            // The app would copy a long prompt many times.
+            check_length(&form.prompt)?;
+        }
+        let submitted = link.ask(|reply| ServerCall::Submit(jobs, reply));
         Ok(submitted.await??)
     }
 
-    /// Queues the jobs of a form, to wait for them.
-    pub async fn begin(&self, form: GenerateForm) -> Result<PendingJobs, ApiError> {
+    /// Queues jobs, to wait for them.
+    pub async fn begin(&self, jobs: impl Into<NewJobs>) -> Result<PendingJobs, ApiError> {
         let events = self.0.link.events.subscribe();
-        let SubmittedJobs { ids, notices } = self.submit(form).await?;
+        let SubmittedJobs { ids, notices } = self.submit(jobs).await?;
         Ok(PendingJobs {
             link: self.0.link.clone(),
             events,
@@ -68,6 +73,7 @@ impl PendingJobs {
     pub async fn next(&mut self) -> Result<JobNews, ApiError> {
         loop {
             if self.ended.len() == self.ids.len() {
+                self.ids.clear();
                 self.ended.sort_by_key(|job| job.id);
                 return Ok(JobNews::Ended(std::mem::take(&mut self.ended)));
             }
@@ -104,7 +110,6 @@ impl PendingJobs {
     pub async fn finish(mut self) -> Result<Vec<Arc<JobView>>, ApiError> {
         loop {
             if let JobNews::Ended(jobs) = self.next().await? {
-                self.ids.clear();
                 check_all(&jobs)?;
                 return Ok(jobs);
             }

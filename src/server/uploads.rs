@@ -1,18 +1,18 @@
 //! Images and videos that clients send: files named by their content, which jobs refer to.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use futures_lite::StreamExt as _;
+use futures_lite::{Stream, StreamExt as _};
 use safelight_core::files::{make_private_folder, write_private};
-use safelight_core::job::{JobId, SourceVideo, StartImage};
-use safelight_core::media::{self, RgbPixels, has_image_name, has_video_name};
+use safelight_core::job::{InputMedia, JobId, SourceVideo, StartImage};
+use safelight_core::media::{self, has_image_name, has_video_name};
 use safelight_wheels::hex;
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
@@ -20,13 +20,9 @@ use tokio::io::AsyncWriteExt as _;
 use super::context::ServerContext;
 use super::error::ApiError;
 
-/// Bytes of one file.
-const MAX_UPLOAD_BYTES: u64 = 4 << 30;
 /// Age at which uploads are removed when a server starts.
 const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
 const NAME_DIGITS: usize = 32;
-/// Previews are enlarged to about this edge, in pixels.
-const PREVIEW_SIDE: u32 = 512;
 
 /// Beginnings of files and the extension that they get.
 const KINDS: [(&[u8], &str); 5] = [
@@ -86,41 +82,38 @@ impl ServerContext {
         .await
     }
 
-    /// Stores a body as it comes, of any length up to the limit.
-    pub async fn store_stream(&self, body: Body, name: &str) -> Result<PathBuf, ApiError> {
+    /// Stores a file as it comes.
+    pub async fn store_stream<E: Display>(
+        &self,
+        chunks: impl Stream<Item = Result<Bytes, E>> + Unpin,
+        name: &str,
+    ) -> Result<PathBuf, ApiError> {
         let folder = &self.0.options.uploads;
         make_private_folder(folder).map_err(|err| unwritten(&err))?;
         let partial = folder.join(format!("{}.part", JobId::next()));
-        let stored = self.write_stream(body, name, &partial).await;
+        let stored = self.write_stream(chunks, name, &partial).await;
         if stored.is_err() {
             fs::remove_file(&partial).ok();
         }
         stored
     }
 
-    async fn write_stream(
+    async fn write_stream<E: Display>(
         &self,
-        body: Body,
+        mut chunks: impl Stream<Item = Result<Bytes, E>> + Unpin,
         name: &str,
         partial: &Path,
     ) -> Result<PathBuf, ApiError> {
-        let mut body = body.into_data_stream();
         let mut options = tokio::fs::OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o600);
         let file = options.open(partial).await;
         let mut file = file.map_err(|err| unwritten(&err))?;
-        let (mut hash, mut head, mut written) = (Sha256::new(), Vec::new(), 0);
-        while let Some(chunk) = body.next().await {
+        let (mut hash, mut head) = (Sha256::new(), Vec::new());
+        while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|err| {
                 let message = format!("the upload ended in the middle: {err}");
                 ApiError::new(StatusCode::BAD_REQUEST, "incomplete", message)
             })?;
-            written += chunk.len() as u64;
-            if written > MAX_UPLOAD_BYTES {
-                let message = "the file is larger than 4 GiB";
-                let status = StatusCode::PAYLOAD_TOO_LARGE;
-                return Err(ApiError::new(status, "too_large", message));
-            }
             if head.len() < 16 {
                 head.extend_from_slice(&chunk[..chunk.len().min(16)]);
             }
@@ -128,6 +121,9 @@ impl ServerContext {
             file.write_all(&chunk)
                 .await
                 .map_err(|err| unwritten(&err))?;
+        }
+        if head.is_empty() {
+            return Err(ApiError::invalid("body", "the file is empty"));
         }
         file.flush().await.map_err(|err| unwritten(&err))?;
         let hash = hex(&hash.finalize());
@@ -173,19 +169,6 @@ impl ServerContext {
         })
         .await
     }
-
-    /// Image as a JPEG; one of a few latents is enlarged.
-    pub async fn preview(&self, image: Arc<RgbPixels>) -> Result<Vec<u8>, ApiError> {
-        blocking(move || {
-            let factor = (PREVIEW_SIDE / image.width.max(image.height).max(1)).max(1);
-            let (width, height) = (image.width * factor, image.height * factor);
-            let enlarged = (factor > 1).then(|| media::resize_lanczos(&image, width, height));
-            let enlarged = enlarged.and_then(Result::ok);
-            let bytes = media::jpeg_bytes(enlarged.as_ref().unwrap_or(&image));
-            bytes.map_err(|err| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", err))
-        })
-        .await
-    }
 }
 
 /// Opens an image to start from or to refer to.
@@ -193,7 +176,7 @@ pub async fn open_image(path: PathBuf, param: &str) -> Result<StartImage, ApiErr
     let param = param.to_owned();
     blocking(move || {
         let opened = media::open_image(&path);
-        let opened = opened.map_err(|err| ApiError::invalid(&param, err.to_string()))?;
+        let opened = opened.map_err(|err| ApiError::unreadable(&param, &err))?;
         Ok(StartImage {
             path,
             width: opened.image.width,
@@ -207,10 +190,18 @@ pub async fn open_video(path: PathBuf, param: &str) -> Result<SourceVideo, ApiEr
     let param = param.to_owned();
     blocking(move || {
         let info = media::video_info(&path);
-        let info = info.map_err(|err| ApiError::invalid(&param, err.to_string()))?;
+        let info = info.map_err(|err| ApiError::unreadable(&param, &err))?;
         Ok(SourceVideo { path, info })
     })
     .await
+}
+
+/// Opens an image, or a video.
+pub async fn open_media(path: PathBuf, param: &str) -> Result<InputMedia, ApiError> {
+    if let Ok(image) = open_image(path.clone(), param).await {
+        return Ok(InputMedia::Image(image));
+    }
+    open_video(path, param).await.map(InputMedia::Video)
 }
 
 /// Runs work on a thread that may wait.

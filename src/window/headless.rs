@@ -1,10 +1,11 @@
 //! The app without a window: a loop that runs a round on each wake-up until it is stopped.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::Context;
 
+use crate::server::RunningServer;
 use crate::server::link::AppLink;
 use crate::window::WakeFn;
 use crate::window::app::{SafelightApp, StartupOptions};
@@ -12,6 +13,8 @@ use crate::worker::WorkerHandle;
 
 /// Longest time between two rounds.
 const IDLE: Duration = Duration::from_secs(1);
+/// Time for a cancelled job to end before the program exits.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// A burst of events costs one round.
 const REST: Duration = Duration::from_millis(4);
 
@@ -33,11 +36,11 @@ impl AppWaker {
     }
 }
 
-/// Runs the app with the calls of a server until `is_stopped` says so. `start_worker` is called once, with a closure that
-/// wakes the app.
+/// Runs the app with the calls of a server until `is_stopped` says so, and then ends the server. `start_worker` is called
+/// once, with a closure that wakes the app.
 pub fn run<E>(
     startup: StartupOptions,
-    link: AppLink,
+    (link, server): (AppLink, Option<RunningServer>),
     (waker, woken): (AppWaker, Receiver<()>),
     start_worker: impl FnOnce(WakeFn) -> Result<WorkerHandle, E>,
     is_stopped: impl Fn() -> bool,
@@ -52,11 +55,23 @@ pub fn run<E>(
     let worker = start_worker(Box::new(move || by_worker.wake()))?;
     let mut app = SafelightApp::new(&ctx, worker, startup, None);
     app.is_headless = true;
-    app.server.connect(link);
+    app.server.serve(link);
     while !is_stopped() {
         app.step();
         woken.recv_timeout(IDLE).ok();
         std::thread::sleep(REST);
+    }
+    drop(server);
+    // Clients that were waiting have cancelled their jobs.
+    let begin = Instant::now();
+    app.step();
+    let is_cancelling = |app: &SafelightApp| {
+        let job = app.queue.running.as_ref();
+        job.is_some_and(|job| job.cancel.is_cancelled())
+    };
+    while is_cancelling(&app) && begin.elapsed() < CANCEL_GRACE {
+        woken.recv_timeout(REST).ok();
+        app.step();
     }
     app.close();
     Ok(())

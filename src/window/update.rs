@@ -49,7 +49,8 @@ impl SafelightApp {
         let busy = self.queue.running.as_ref();
         let busy = busy.and_then(|job| job.request.computer());
         self.computers.poll(busy, &mut self.cx);
-        self.server.poll(&mut self.queue, &mut self.cx);
+        self.server
+            .poll(&mut self.queue, &mut self.gallery, &mut self.cx);
         self.finishing.poll(&mut self.queue, &mut self.cx);
         self.library.poll(&mut self.cx);
         let own_model = self.own_form().model.clone();

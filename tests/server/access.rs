@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::ServedApp;
+use super::{ServedApp, multipart};
 use crate::app_window::flux_spec;
 
 #[test]
 fn without_the_token_nothing_is_answered() {
     let app = ServedApp::of(vec![flux_spec()], Some("secret"));
     assert_eq!(app.get("/v1/models").status, 200);
+    let request = app.agent.get(app.url("/v1/models"));
+    let lower = request.header("authorization", "bearer secret").call();
+    assert_eq!(lower.unwrap().status().as_u16(), 200);
     let paths = [
         "/",
         "/page.js",
@@ -36,6 +39,10 @@ fn without_the_token_nothing_is_answered() {
             assert_eq!(status, 401, "{path} {token:?}");
         }
     }
+    // The client is still sending when the server refuses.
+    let upload = app.agent.post(app.url("/api/uploads"));
+    let status = upload.send(&*vec![0; 32 << 20]).unwrap().status();
+    assert_eq!(status.as_u16(), 401);
     let page = app.agent.get(app.url("/?token=secret"));
     let page = page.config().max_redirects(0).build().call().unwrap();
     let cookie = page.headers()["set-cookie"].to_str().unwrap().to_owned();
@@ -71,10 +78,44 @@ fn other_web_sites_and_names_are_refused() {
 #[test]
 fn requests_that_are_too_large_are_refused_and_others_go_on() {
     let app = ServedApp::new();
-    let long = "x".repeat(65 << 20);
-    let answer = app.post("/v1/images/generations", &json!({ "prompt": long }));
-    answer.error(413);
+    for (path, num_bytes) in [
+        ("/v1/images/generations", 5 << 20),
+        ("/sdapi/v1/txt2img", 65 << 20),
+    ] {
+        let answer = app.post(path, &json!({ "prompt": "x".repeat(num_bytes) }));
+        answer.error(413);
+    }
+    app.post_bytes("/api/uploads", "image/png", Vec::new())
+        .error(400);
+    let (kind, body) = multipart(&[("image", Some("a.png"), &vec![0; 257 << 20])]);
+    for path in ["/v1/images/edits", "/v1/videos"] {
+        app.post_bytes(path, &kind, body.clone()).error(413);
+    }
     assert_eq!(app.get("/api/jobs").json()["jobs"], json!([]));
+}
+
+#[test]
+fn prompts_that_no_model_reads_are_refused_before_they_are_queued() {
+    let app = ServedApp::new();
+    for (path, num_bytes) in [
+        ("/v1/images/generations", 2 << 20),
+        ("/sdapi/v1/txt2img", 8 << 20),
+    ] {
+        let order = json!({ "model": "flux", "prompt": "x".repeat(num_bytes) });
+        let message = app.post(path, &order).error(400);
+        assert!(message.contains("longer than 65536 bytes"), "{message}");
+    }
+}
+
+#[test]
+fn errors_of_libraries_have_the_form_of_all_others() {
+    let app = ServedApp::new();
+    let answer = app.delete("/v1/models");
+    answer.error(405);
+    app.get("/api/results?limit=x").error(400);
+    app.get("/api/jobs/1/files/x").error(400);
+    app.post_bytes("/api/jobs", "text/plain", b"{}".to_vec())
+        .error(415);
 }
 
 #[test]
@@ -102,7 +143,7 @@ fn clients_name_no_files_as_loras() {
 #[test]
 fn fifty_clients_that_stay_silent_hold_nobody_up() {
     let app = ServedApp::new();
-    let address = app.server.as_ref().unwrap().address;
+    let address = app.address;
     let mut silent: Vec<TcpStream> = (0..50)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
@@ -147,6 +188,7 @@ fn the_page_comes_from_the_program_alone() {
         .read_to_string(&mut text)
         .unwrap();
     assert!(!text.contains("http"), "the page asks other servers");
-    let sizes = ["/", "/page.css", "/page.js"].map(|path| app.get(path).body.len());
+    let files = ["/", "/page.css", "/page.js", "/docs", "/docs.js"];
+    let sizes = files.map(|path| app.get(path).body.len());
     assert!(sizes.iter().sum::<usize>() < 100_000);
 }

@@ -43,6 +43,121 @@ fn jobs_are_submitted_moved_paused_resumed_and_cancelled() {
 }
 
 #[test]
+fn an_action_without_effect_is_refused_with_the_jobs_status() {
+    let app = ServedApp::new();
+    let id = app.submit("a lake");
+    app.until(&id, "finished");
+    let path = format!("/api/jobs/{id}");
+    for action in [json!("pause"), json!("resume"), json!({ "move": 0 })] {
+        let answer = app.send_json("PATCH", &path, &json!({ "action": action }));
+        let expected = format!("Nothing was changed: job {id} is finished.");
+        assert_eq!(answer.error(409), expected);
+    }
+    let running = app.submit("wait");
+    app.until(&running, "running");
+    let path = format!("/api/jobs/{running}");
+    assert_eq!(app.delete(&path).status, 200);
+    app.until(&running, "cancelled");
+    app.delete(&path).error(409);
+}
+
+#[test]
+fn a_failed_job_that_is_resumed_has_the_id_of_the_answer() {
+    let app = ServedApp::new();
+    let id = app.submit("fail");
+    app.until(&id, "failed");
+    let resume = json!({ "action": "resume" });
+    let answer = app.send_json("PATCH", &format!("/api/jobs/{id}"), &resume);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let again = answer.json()["id"].as_str().unwrap().to_owned();
+    assert_ne!(again, id);
+    app.until(&again, "failed");
+}
+
+#[test]
+fn what_a_removed_job_has_computed_is_removed_with_it() {
+    let app = ServedApp::new();
+    let id = app.submit("wait");
+    app.until(&id, "running");
+    let path = format!("/api/jobs/{id}");
+    app.send_json("PATCH", &path, &json!({ "action": "pause" }));
+    app.until(&id, "paused");
+    let folder = app.home.path().join("data/jobs").join(&id);
+    std::fs::create_dir_all(&folder).unwrap();
+    assert_eq!(app.delete(&path).status, 200);
+    app.until(&id, "cancelled");
+    let begin = std::time::Instant::now();
+    while folder.exists() {
+        assert!(begin.elapsed().as_secs() < 50, "the folder stays");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn stored_results_are_listed_and_fetched_without_their_jobs() {
+    let app = ServedApp::new();
+    let id = app.submit("a lake");
+    let job = app.until(&id, "finished");
+    let result = job["results"][0].as_str().unwrap().to_owned();
+    let ended_at = job["ended_at"].as_u64().unwrap();
+    assert!(ended_at > 1_700_000_000, "{job}");
+    assert_eq!(app.delete(&format!("/api/jobs/{id}")).status, 200);
+    app.get(&format!("/api/jobs/{id}")).error(404);
+    let list = app.get("/api/results?limit=5").json();
+    assert_eq!(list["results"][0]["id"], json!(result), "{list}");
+    assert_eq!(
+        (&list["total"], &list["results"][0]["settings"]["width"]),
+        (&json!(1), &json!(64))
+    );
+    let file = app.get(&format!("/api/results/{result}/file"));
+    assert_eq!((file.status, file.kind.as_str()), (200, "image/png"));
+    let thumb = app.get(&format!("/api/results/{result}/thumbnail"));
+    assert_eq!(thumb.kind, "image/jpeg");
+    app.get("/api/results/..%2fserver-token/file").error(404);
+    app.get("/api/results?limit=0").error(400);
+    // A result can be an input.
+    let form = json!({ "model": "flux", "prompt": "a boat" });
+    let answer = app.post("/api/jobs", &json!({ "form": form, "start_image": result }));
+    assert_eq!(answer.status, 202, "{}", answer.text());
+}
+
+#[test]
+fn networks_are_found_by_their_names_alone() {
+    let app = ServedApp::new();
+    let id = app.submit("a lake");
+    app.until(&id, "finished");
+    for model in ["/etc/passwd", "none"] {
+        let order = json!({ "source": id, "model": model });
+        let message = app.post("/api/upscale", &order).error(404);
+        assert_eq!(message, "There is no upscaler on this computer.");
+        app.post("/api/interpolate", &order).error(404);
+    }
+    let form = json!({ "model": "flux", "prompt": "a" });
+    let control = json!({ "file": id, "network": "/etc/passwd" });
+    let order = json!({ "form": form, "controls": [control] });
+    let message = app.post("/api/jobs", &order).error(404);
+    assert_eq!(message, "There is no ControlNet on this computer.");
+    let order = json!({ "form": form, "controls": [{ "file": id, "kind": "depth" }] });
+    let message = app.post("/api/jobs", &order).error(400);
+    assert!(message.to_lowercase().contains("control"), "{message}");
+}
+
+#[test]
+fn errors_name_files_without_their_folders() {
+    let app = ServedApp::new();
+    let text = b"no image".to_vec();
+    let upload = app.post_bytes("/api/uploads?name=a.png", "application/octet-stream", text);
+    let name = upload.json()["upload"].as_str().unwrap().to_owned();
+    let order = json!({ "form": { "model": "flux", "prompt": "a" }, "start_image": name });
+    let message = app.post("/api/jobs", &order).error(400);
+    let home = app.home.path().to_string_lossy().into_owned();
+    assert!(
+        message.contains(&name) && !message.contains(&home),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_size_needs_no_other_field_and_what_is_changed_is_a_warning() {
     let app = ServedApp::new();
     let form = json!({ "model": "flux", "prompt": "a lake", "width": 520, "height": 512 });

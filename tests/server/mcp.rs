@@ -1,8 +1,10 @@
 //! The Model Context Protocol over HTTP.
 
+use safelight_core::settings::AppPaths;
 use serde_json::{Value, json};
 
 use super::ServedApp;
+use crate::common::networks::write_upscaler;
 
 /// A session of one client.
 struct McpClient<'a> {
@@ -76,8 +78,10 @@ fn language_models_find_the_tools_and_make_an_image() {
         "edit_image",
         "generate_image",
         "generate_video",
+        "interpolate",
         "job_status",
         "list_models",
+        "upscale",
     ];
     assert_eq!(names, expected);
 
@@ -100,7 +104,7 @@ fn language_models_find_the_tools_and_make_an_image() {
         (&json!("image"), &json!("resource_link"))
     );
     let uri = content[1]["uri"].as_str().unwrap();
-    assert!(uri.contains("/api/jobs/"), "{uri}");
+    assert!(uri.starts_with(&app.url("/api/jobs/")), "{uri}");
 }
 
 #[test]
@@ -113,6 +117,26 @@ fn an_image_is_edited_by_the_job_that_made_it() {
     let result = client.call("edit_image", &arguments);
     assert_eq!(result["content"][0]["type"], "image", "{result}");
     assert!(app.last_request().image.is_some());
+}
+
+#[test]
+fn an_image_is_enlarged_by_the_upscaler_that_is_there() {
+    let app = ServedApp::new();
+    let id = app.submit("a lake");
+    app.until(&id, "finished");
+    let models = AppPaths::under(app.home.path()).models();
+    write_upscaler(&models.join("upscale_models/4x-Nearest.safetensors"));
+    let mut client = McpClient::of(&app);
+    let arguments = json!({ "source": id, "factor": 3, "model": "4x-nearest" });
+    let result = client.call("upscale", &arguments);
+    assert_eq!(result["content"][0]["type"], "image", "{result}");
+    let jobs = app.get("/api/jobs").json();
+    let job = &jobs["jobs"][0];
+    let found = (&job["kind"], &job["width"]);
+    assert_eq!(found, (&json!("upscale"), &json!(192)), "{job}");
+    let order = json!({ "source": id, "factor": 99 });
+    let message = app.post("/api/upscale", &order).error(400);
+    assert!(message.contains("between 1 and 16"), "{message}");
 }
 
 #[test]
@@ -152,6 +176,11 @@ fn errors_are_sentences_that_the_model_reads() {
             "not base64",
         ),
         ("job_status", json!({ "job": "x" }), "There is no job"),
+        (
+            "upscale",
+            json!({ "source": "iVBORw0KGgo=" }),
+            "There is no upscaler",
+        ),
     ] {
         let result = client.call(tool, &arguments);
         assert_eq!(result["isError"], true, "{tool}: {result}");

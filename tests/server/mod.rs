@@ -5,9 +5,11 @@ mod clients;
 mod jobs;
 mod mcp;
 mod openai;
+mod openapi;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use safelight::runtimes::RuntimeOverview;
 use safelight::server::link::JobEvent;
-use safelight::server::{self, RunningServer, ServerOptions};
+use safelight::server::{self, ServerOptions};
 use safelight::window::app::StartupOptions;
 use safelight::window::desktop::DesktopLinks;
 use safelight::window::headless::{self, AppWaker};
@@ -38,9 +40,10 @@ use crate::app_window::{flux_spec, spec};
 /// A server, its app, and a worker that makes grey images, by what prompts say: `fail`, `wait` until the job is cancelled,
 /// or until a preview is `seen`.
 pub struct ServedApp {
-    pub server: Option<RunningServer>,
     pub home: TempDir,
     stop: Arc<AtomicBool>,
+    waker: AppWaker,
+    pub address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
     pub agent: ureq::Agent,
     token: Option<String>,
@@ -89,6 +92,7 @@ impl ServedApp {
             uploads: paths.uploads(),
         };
         let server = server::start(link, options).unwrap();
+        let address = server.address;
         let mut startup = StartupOptions::new(LoadedSettings::default(), paths.clone());
         startup.models = Some(FoundModels {
             specs,
@@ -101,11 +105,19 @@ impl ServedApp {
         let (handle, far) = WorkerHandle::detached();
         let stop = Arc::new(AtomicBool::new(false));
         let (is_stopped, by_worker) = (Arc::clone(&stop), waker.clone());
+        let by_test = waker.clone();
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let app = named("app").spawn(move || {
             let is_stopped = || is_stopped.load(Ordering::Relaxed);
             let start = |_| Ok::<_, std::io::Error>(handle);
-            headless::run(startup, app, (waker, woken), start, is_stopped).unwrap();
+            headless::run(
+                startup,
+                (app, Some(server)),
+                (waker, woken),
+                start,
+                is_stopped,
+            )
+            .unwrap();
         });
         let requests = Arc::new(Mutex::new(Vec::new()));
         let worker = TestWorker {
@@ -122,9 +134,10 @@ impl ServedApp {
             .build()
             .into();
         Self {
-            server: Some(server),
             home,
             stop,
+            waker: by_test,
+            address,
             threads: vec![app.unwrap(), worker.unwrap()],
             agent,
             token: token.map(ToOwned::to_owned),
@@ -139,8 +152,7 @@ impl ServedApp {
     }
 
     pub fn url(&self, path: &str) -> String {
-        let address = self.server.as_ref().expect("it runs").address;
-        format!("http://{address}{path}")
+        format!("http://{}{path}", self.address)
     }
 
     fn send(&self, request: ureq::http::Request<impl ureq::AsSendBody>) -> HttpAnswer {
@@ -221,13 +233,25 @@ impl ServedApp {
     }
 }
 
-impl Drop for ServedApp {
-    fn drop(&mut self) {
-        self.server = None;
+impl ServedApp {
+    /// Ends the program.
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// Waits until the program has ended.
+    pub fn join(&mut self) {
         for thread in self.threads.drain(..) {
             thread.join().ok();
         }
+    }
+}
+
+impl Drop for ServedApp {
+    fn drop(&mut self) {
+        self.stop();
+        self.join();
     }
 }
 

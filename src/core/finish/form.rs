@@ -11,6 +11,7 @@ use crate::media::{
 };
 use crate::memory::MemoryOptions;
 use crate::networks::{IfnetConfig, UpscalerConfig};
+use crate::settings::Settings;
 
 /// A network is used so often one after the other at most.
 const MAX_PASSES: u32 = 3;
@@ -74,6 +75,28 @@ pub struct PostprocessForm {
 }
 
 impl PostprocessForm {
+    /// As the settings say, for a result that is named automatically. Reads the source once.
+    pub fn of_settings(
+        source: PathBuf,
+        network: PathBuf,
+        options: PostprocessOptions,
+        settings: &Settings,
+    ) -> Result<Self, JobError> {
+        let (is_image, _) = look_at(&source)?;
+        let ending = ending_of(&source, is_image);
+        Ok(Self {
+            source,
+            network,
+            options,
+            out: format!("result.{ending}").into(),
+            is_out_automatic: true,
+            // Eight bits of colour need more than the bf16 that others compute in.
+            dtype: DtypeChoice::Auto,
+            memory: settings.memory.choice(),
+            crf: settings.output.crf,
+        })
+    }
+
     /// The request, or one sentence on why there can be none. Reads headers, and the source once.
     pub fn validate(self) -> Result<PostprocessRequest, JobError> {
         let (is_image, before) = look_for(&self.source, &self.out)?;

@@ -57,6 +57,8 @@ pub struct GalleryListing {
     pub num_unread: usize,
     /// True while more files are being found.
     pub is_looking: bool,
+    /// Scans of all folders so far.
+    pub num_scans: u64,
     /// Folders that cannot be read, a sentence each.
     pub problems: Vec<String>,
 }
@@ -95,6 +97,7 @@ pub(super) struct ResultIndex {
     query: GalleryQuery,
     problems: Vec<String>,
     is_looking: bool,
+    num_scans: u64,
     is_stale: bool,
     listed_at: Option<Instant>,
     saved_at: Instant,
@@ -121,6 +124,7 @@ impl ResultIndex {
             query: GalleryQuery::default(),
             problems: Vec::new(),
             is_looking: true,
+            num_scans: 0,
             is_stale: false,
             listed_at: None,
             saved_at: Instant::now(),
@@ -168,6 +172,7 @@ impl ResultIndex {
             IndexCommand::Scanned(scan) => {
                 self.is_looking = !scan.is_whole;
                 if scan.is_whole {
+                    self.num_scans += 1;
                     self.problems.clone_from(&scan.problems);
                 }
                 for found in self.index.put(scan).into_iter().rev() {
@@ -219,6 +224,7 @@ impl ResultIndex {
             num_all: self.index.len(),
             num_unread: self.index.num_unread(),
             is_looking: self.is_looking,
+            num_scans: self.num_scans,
             problems: self.problems.clone(),
         };
         postbox.post(IndexEvent::Listed(self.query.clone(), listing));

@@ -17,6 +17,7 @@ use crossbeam_channel::{Sender, bounded};
 use safelight_core::gallery::{GalleryItem, GalleryQuery};
 use safelight_core::settings::OutputSettings;
 
+use crate::server::link::StoredResults;
 use crate::window::background::{BackgroundThreads, FINISH_WITHIN};
 use crate::window::create::choices::{GalleryLook, TrashRequest};
 use crate::window::prelude::*;
@@ -26,6 +27,8 @@ use index_thread::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanComma
 pub use selection::GallerySelection;
 use trashing::{RemovedFiles, TrashBin};
 
+/// Time that the folders are watched after a client of the server wanted the results.
+const SERVED_SECS: f64 = 60.0;
 /// Commands that may wait for the index thread; readers block, the window keeps its own.
 const COMMAND_ROOM: usize = 256;
 
@@ -51,6 +54,10 @@ pub struct GalleryState {
     gone: RemovedFiles,
     is_open: bool,
     is_following: bool,
+    /// Time until which the folders are watched for clients of the server.
+    served_until: f64,
+    /// Scans before the folders were watched.
+    scans_before: u64,
     /// True if the neighbour of a deleted result is to be selected.
     moves_on: bool,
     threads: Option<GalleryThreads>,
@@ -195,14 +202,30 @@ impl GalleryState {
     pub(super) fn follow(&mut self, has_nothing_to_watch: bool, cx: &AppContext) {
         self.is_open = cx.page == MainPage::Gallery;
         let is_empty = cx.page == MainPage::Watch && has_nothing_to_watch;
-        let is_wanted = self.is_open || (is_empty && !self.is_listed());
-        let is_elsewhere = self.is_open && self.output != cx.settings.output;
+        let is_served = cx.now_secs < self.served_until;
+        let is_wanted = self.is_open || is_served || (is_empty && !self.is_listed());
+        let is_elsewhere = (self.is_open || is_served) && self.output != cx.settings.output;
         if is_wanted && (!self.is_following || is_elsewhere) {
             self.open(cx);
         } else if !is_wanted && self.is_following {
             self.close();
         }
         self.is_following = is_wanted;
+    }
+
+    /// All results of the folders, which are read from the first call on.
+    pub(super) fn stored_results(&mut self, cx: &AppContext) -> StoredResults {
+        self.served_until = cx.now_secs + SERVED_SECS;
+        let listing = self.listing.as_ref().filter(|_| self.is_following);
+        let is_read = listing.is_some_and(|it| {
+            it.num_scans > self.scans_before && !it.is_looking && it.num_unread == 0
+        });
+        let mut items = self.newest(usize::MAX);
+        items.retain(|item| item.facts().is_some());
+        StoredResults {
+            items,
+            are_loading: cx.paths.is_some() && !is_read,
+        }
     }
 
     /// Clears the selection; false if it was empty.
@@ -220,6 +243,7 @@ impl GalleryState {
             self.listing = Some(GalleryListing::default());
             return;
         };
+        self.scans_before = self.listing.as_ref().map_or(0, |it| it.num_scans);
         self.query.sort = self.look.sort;
         self.folders = cx.settings.result_folders(paths);
         let threads = self

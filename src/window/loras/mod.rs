@@ -9,6 +9,7 @@ use std::sync::Arc;
 use safelight_core::fitting::{FoundLora, LoraFit, LoraMatcher, find};
 use safelight_core::job::ChosenLora;
 use safelight_core::lora::{CheckedLora, LoraCoverage};
+use safelight_core::model::CatalogError;
 
 use crate::window::prelude::*;
 

@@ -143,11 +143,10 @@ impl JobQueue {
         }
     }
 
-    /// Lets a stopped job run again: from where it stopped, else anew. One that had not failed is the next.
-    pub fn restart(&mut self, id: JobId) {
-        let Some(at) = self.stopped.iter().position(|it| it.job.id == id) else {
-            return;
-        };
+    /// Lets a stopped job run again: from where it stopped, else anew. One that had not failed is the next. Returns its
+    /// id, a new one if it restarts from its beginning; `None` if no such job has stopped.
+    pub fn restart(&mut self, id: JobId) -> Option<JobId> {
+        let at = self.stopped.iter().position(|it| it.job.id == id)?;
         let StoppedJob { mut job, why, .. } = self.stopped.remove(at);
         // Another computer knows by the number what it has of the job.
         if job.resume.is_none() && job.request.computer().is_none() {
@@ -156,11 +155,13 @@ impl JobQueue {
             job.id = JobId::next();
         }
         job.is_held = false;
+        let id = job.id;
         match why {
             StopReason::Failed(_) => self.waiting.push_back(job),
             StopReason::Paused | StopReason::Unfinished => self.waiting.push_front(job),
         }
         self.touch();
+        Some(id)
     }
 
     pub fn stop(&mut self, stopped: StoppedJob) {

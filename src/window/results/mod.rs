@@ -8,10 +8,10 @@ pub mod panel;
 use std::path::{Path, PathBuf};
 
 use safelight_core::finish::{
-    FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions, TargetSize, ending_of,
-    find_interpolators, find_upscalers, look_at, read_interpolator, read_upscaler,
+    FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions, TargetSize,
+    find_interpolators, find_upscalers, read_interpolator, read_upscaler,
 };
-use safelight_core::job::{DtypeChoice, PostprocessRequest};
+use safelight_core::job::PostprocessRequest;
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
 use crate::window::inputs::NetworkChoice;
@@ -62,9 +62,16 @@ impl PostprocessState {
             let notice = UserNotice::warning(missing, get).offer("From a file…", hover, pick);
             return cx.notices.show(notice);
         };
+        let options = match finish {
+            PostprocessAction::Upscale(factor) => PostprocessOptions::Upscale {
+                size: TargetSize::Factor(f64::from(factor)),
+                tile: None,
+            },
+            PostprocessAction::Frames(rate) => PostprocessOptions::Interpolate(rate),
+        };
         let settings = cx.settings.clone();
         let checking = cx.on_files("The job was not put into the queue", move || {
-            request(source, network, finish, &settings)
+            PostprocessForm::of_settings(source, network, options, &settings)?.validate()
         });
         self.checking.add(checking);
     }
@@ -102,33 +109,4 @@ impl PostprocessState {
             Some(Err(err)) => cx.notify(NoticeSeverity::Error, err),
         }
     }
-}
-
-fn request(
-    source: PathBuf,
-    network: PathBuf,
-    finish: PostprocessAction,
-    settings: &Settings,
-) -> Result<PostprocessRequest, JobError> {
-    let (is_image, _) = look_at(&source)?;
-    let ending = ending_of(&source, is_image);
-    let options = match finish {
-        PostprocessAction::Upscale(factor) => PostprocessOptions::Upscale {
-            size: TargetSize::Factor(f64::from(factor)),
-            tile: None,
-        },
-        PostprocessAction::Frames(rate) => PostprocessOptions::Interpolate(rate),
-    };
-    let form = PostprocessForm {
-        source,
-        network,
-        options,
-        out: format!("result.{ending}").into(),
-        is_out_automatic: true,
-        // Eight bits of colour need more than the bf16 that others compute in.
-        dtype: DtypeChoice::Auto,
-        memory: settings.memory.choice(),
-        crf: settings.output.crf,
-    };
-    form.validate()
 }

@@ -5,19 +5,25 @@
 pub mod panel;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fs;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use safelight_core::job::PostprocessKind;
 use safelight_core::job_update::JobOutcome;
+use safelight_core::naming;
 use safelight_core::settings::ServerSettings;
 
 use crate::server::link::{
-    AppLink, JobChange, JobEvent, JobProblem, JobStatus, JobView, MAX_WAITING, ServerCall,
-    ServerModels, SubmitError, SubmittedJobs, link,
+    AppLink, ChangeError, JobChange, JobEvent, JobProblem, JobStatus, JobView, MAX_WAITING,
+    NewJobs, PreviewImage, ServerCall, ServerModels, SubmitError, SubmittedJobs, link, result_id,
+    without_folders,
 };
 use crate::server::{self, RunningServer, ServerOptions};
 use crate::window::create::choices::MoveTarget;
 use crate::window::create::form::{whole_form, window_jobs};
+use crate::window::gallery::GalleryState;
+use crate::window::notices::NoticeCause;
 use crate::window::prelude::*;
 use crate::window::queue::{JobQueue, RunningJob, StopReason, StoppedJob, WaitingJob};
 
@@ -38,10 +44,17 @@ pub struct ServerState {
     /// State of the queue at the last event.
     revision: u64,
     shown: Option<Arc<RgbPixels>>,
+    is_headless: bool,
 }
 
 impl ServerState {
-    pub fn connect(&mut self, link: AppLink) {
+    /// Connects a server to a program without a window.
+    pub fn serve(&mut self, link: AppLink) {
+        self.is_headless = true;
+        self.connect(link);
+    }
+
+    fn connect(&mut self, link: AppLink) {
         self.link = Some(link);
         self.sent.clear();
         self.revision = 0;
@@ -80,14 +93,19 @@ impl ServerState {
     }
 
     /// Takes the calls that have come.
-    pub(super) fn poll(&mut self, queue: &mut JobQueue, cx: &mut AppContext) {
+    pub(super) fn poll(
+        &mut self,
+        queue: &mut JobQueue,
+        gallery: &mut GalleryState,
+        cx: &mut AppContext,
+    ) {
         let calls = self.link.iter().flat_map(|link| link.calls.try_iter());
         let calls: Vec<ServerCall> = calls.collect();
         for call in calls {
             // A client that is gone waits for no answer.
             match call {
                 ServerCall::Models(reply) => drop(reply.send(models_of(cx))),
-                ServerCall::Submit(form, reply) => drop(reply.send(submit(&form, queue, cx))),
+                ServerCall::Submit(jobs, reply) => drop(reply.send(submit(jobs, queue, cx))),
                 ServerCall::List(reply) => {
                     let mut jobs: Vec<JobView> = jobs_of_queue(queue).collect();
                     let queued: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
@@ -98,42 +116,70 @@ impl ServerState {
                 ServerCall::Change(id, change, reply) => {
                     drop(reply.send(self.change(id, change, queue, cx)));
                 }
+                ServerCall::Results(reply) => drop(reply.send(gallery.stored_results(cx))),
             }
         }
     }
 
-    /// Returns the job as it was before; `None` where there is none.
     fn change(
         &mut self,
         id: JobId,
         change: JobChange,
         queue: &mut JobQueue,
         cx: &mut AppContext,
-    ) -> Option<JobView> {
-        if change == JobChange::Cancel
-            && let Some(at) = self.ended.iter().position(|job| job.id == id)
-            && queue.idle_job(id).is_none()
-        {
-            // A client that asks again still finds a cancelled one.
-            return match self.ended[at].status {
-                JobStatus::Cancelled => Some(self.ended[at].clone()),
-                _ => self.ended.remove(at),
+    ) -> Result<JobView, ChangeError> {
+        let ended = self.ended.iter().position(|job| job.id == id);
+        let Some(job) = jobs_of_queue(queue).find(|job| job.id == id) else {
+            let at = ended.ok_or(ChangeError::NotFound)?;
+            return match (change, self.ended[at].status) {
+                (_, JobStatus::Cancelled) => Err(ChangeError::NoEffect(JobStatus::Cancelled)),
+                (JobChange::Cancel, _) => self.ended.remove(at).ok_or(ChangeError::NotFound),
+                (_, status) => Err(ChangeError::NoEffect(status)),
             };
-        }
-        let job = jobs_of_queue(queue).find(|job| job.id == id)?;
+        };
+        let mut id_then = id;
         match (change, job.status) {
             (JobChange::Cancel, JobStatus::Running) => cx.push(QueueCommand::Cancel),
-            (JobChange::Cancel, _) => cx.push(QueueCommand::Remove(id)),
+            (JobChange::Cancel, _) => {
+                cx.push(QueueCommand::Remove(id));
+                ended.and_then(|at| self.ended.remove(at));
+                self.remove_folder(id, cx);
+            }
             (JobChange::Pause, JobStatus::Running) => cx.push(QueueCommand::PauseRunning),
-            (JobChange::Resume, JobStatus::Paused | JobStatus::Failed) if !queue.release(id) => {
+            (JobChange::Resume, JobStatus::Paused | JobStatus::Failed) if queue.release(id) => {}
+            // It is being edited in the window: the command ends that first.
+            (JobChange::Resume, JobStatus::Paused | JobStatus::Failed)
+                if queue.edited() == Some(id) =>
+            {
                 cx.push(QueueCommand::Restart(id));
+            }
+            (JobChange::Resume, JobStatus::Paused | JobStatus::Failed) => {
+                id_then = queue.restart(id).unwrap_or(id);
+                cx.notices.end(&NoticeCause::Job(id));
             }
             (JobChange::Move(place), JobStatus::Waiting) => {
                 queue.move_job(id, MoveTarget::Before(place));
             }
-            _ => {}
+            (_, status) => return Err(ChangeError::NoEffect(status)),
         }
-        Some(job)
+        let mut jobs = jobs_of_queue(queue);
+        Ok(jobs.find(|job| job.id == id_then).unwrap_or(job))
+    }
+
+    /// Removes a job's folder; a window keeps it, since a removal can be undone.
+    fn remove_folder(&self, id: JobId, cx: &AppContext) {
+        if self.is_headless
+            && let Some(paths) = &cx.paths
+        {
+            let folder = paths.jobs().join(id.to_string());
+            let remove = move || match fs::remove_dir_all(&folder) {
+                Err(err) if err.kind() != ErrorKind::NotFound => {
+                    tracing::warn!("the folder of a removed job stays: {err}");
+                }
+                _ => {}
+            };
+            drop(cx.background.on_files(remove));
+        }
     }
 
     /// Keeps what clients may ask of a job that has ended.
@@ -149,8 +195,10 @@ impl ServerState {
                 view.progress = 1.0;
                 view.paths.clone_from(&output.paths);
                 view.num_files = output.paths.len();
+                view.results = output.paths.iter().map(|path| result_id(path)).collect();
                 view.seconds = Some(output.secs);
-                view.warnings.clone_from(&output.warnings);
+                let warnings = output.warnings.iter();
+                view.warnings = warnings.map(|text| without_folders(text)).collect();
             }
             JobOutcome::Failed(err) => {
                 view.status = JobStatus::Failed;
@@ -161,7 +209,8 @@ impl ServerState {
         self.keep(view);
     }
 
-    fn keep(&mut self, view: JobView) {
+    fn keep(&mut self, mut view: JobView) {
+        view.ended_at = Some(naming::now_secs());
         self.sent.remove(&view.id);
         self.send(JobEvent::Changed(Arc::new(view.clone())));
         self.ended.push_front(view);
@@ -185,7 +234,8 @@ impl ServerState {
             if !is_shown {
                 self.shown = image.cloned();
                 if let Some(image) = image {
-                    self.send(JobEvent::Preview(job.id, Arc::clone(image)));
+                    let preview = PreviewImage::new(Arc::clone(image));
+                    self.send(JobEvent::Preview(job.id, Arc::new(preview)));
                 }
             }
         }
@@ -238,34 +288,45 @@ fn models_of(cx: &AppContext) -> ServerModels {
 }
 
 fn submit(
-    form: &GenerateForm,
+    jobs: NewJobs,
     queue: &mut JobQueue,
     cx: &AppContext,
 ) -> Result<SubmittedJobs, SubmitError> {
+    let has_room = |count: usize| queue.waiting.len().saturating_add(count) <= MAX_WAITING;
+    let full = SubmitError::QueueFull(queue.waiting.len());
+    let form = match jobs {
+        NewJobs::Generate(form) => form,
+        NewJobs::Postprocess(_) if !has_room(1) => return Err(full),
+        NewJobs::Postprocess(request) => {
+            let ids = queue.add(vec![request], cx);
+            return Ok(SubmittedJobs {
+                ids,
+                notices: Vec::new(),
+            });
+        }
+    };
     let model = form.model.clone().unwrap_or_default();
     let spec = cx.models.find(&model).map_err(SubmitError::Model)?;
-    let format = form.out.extension().map(ToOwned::to_owned);
-    let mut whole = whole_form(form, &spec, form.inputs.clone(), &cx.settings);
-    if let Some(format) = format.filter(|_| whole.makes_image(&spec)) {
+    let mut whole = whole_form(&form, &spec, form.inputs.clone(), &cx.settings);
+    if let Some(format) = form.out.extension().filter(|_| whole.makes_image(&spec)) {
         whole.out.set_extension(format);
     }
-    let num_waiting = queue.waiting.len();
-    if num_waiting.saturating_add(whole.num_results(&spec)) > MAX_WAITING {
-        return Err(SubmitError::QueueFull(num_waiting));
+    if !has_room(whole.num_results(&spec)) {
+        return Err(full);
     }
     let made = window_jobs(&whole, &spec, &cx.models).map_err(SubmitError::Fields)?;
-    let mut notices: Vec<String> = Vec::new();
+    let mut submitted = SubmittedJobs::default();
     let mut requests = Vec::new();
     for job in made.jobs {
         requests.push(job.request);
-        let new = job.notices.into_iter().map(|notice| notice.message);
-        notices.extend(
-            new.filter(|message| !notices.contains(message))
-                .collect::<Vec<_>>(),
-        );
+        for notice in job.notices {
+            if !submitted.notices.contains(&notice.message) {
+                submitted.notices.push(notice.message);
+            }
+        }
     }
-    let ids = queue.add(requests, cx);
-    Ok(SubmittedJobs { ids, notices })
+    submitted.ids = queue.add(requests, cx);
+    Ok(submitted)
 }
 
 fn jobs_of_queue(queue: &JobQueue) -> impl Iterator<Item = JobView> {
@@ -304,9 +365,11 @@ fn view_of(id: JobId, request: &JobRequest, status: JobStatus) -> JobView {
         num_steps: None,
         seconds_left: None,
         seconds: None,
+        ended_at: None,
         error: None,
         warnings: Vec::new(),
         num_files: 0,
+        results: Vec::new(),
         paths: Vec::new(),
     }
 }

@@ -100,9 +100,17 @@ fn checked(
         form.batch_size.take().unwrap_or(1)
     };
     let mut found = FormProblems::default();
+    for (field, text) in [
+        ("prompt", form.prompt.as_str()),
+        ("negative-prompt", negative),
+    ] {
+        let problem = prompt::check_length(text).err();
+        found.check(field, problem.map(|err| err.to_string()));
+    }
     let repeats = ("the number of repeats", "");
     if found.within("batch", repeats, &(1..=MAX_REPEATS), num_repeats)
         && found.check("seed", beyond_last(form.seed, num_repeats))
+        && found.errors.is_empty()
     {
         return Ok((form.validate(spec)?, num_repeats));
     }

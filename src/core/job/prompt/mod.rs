@@ -104,7 +104,8 @@ pub fn expand(
     })
 }
 
-pub(super) fn check_length(text: &str) -> Result<(), PromptError> {
+/// Fails for a text that is longer than any encoder reads.
+pub fn check_length(text: &str) -> Result<(), PromptError> {
     if text.len() > MAX_BYTES {
         return Err(PromptError::TooLong { limit: MAX_BYTES });
     }

@@ -1,0 +1,1 @@
+"""Real clients of Safelight's server."""
