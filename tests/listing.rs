@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use safelight_core::media::{RgbPixels, VideoOptions, media_info, write_video};
 use serde_json::{Value, json};
 
 use crate::common::{Home, assert_says, copy_folder, networks, object, text, tiny_model};
@@ -368,4 +369,32 @@ fn find(value: &Value, wanted: &str) -> bool {
         Value::Object(values) => values.values().any(|value| find(value, wanted)),
         _ => false,
     }
+}
+
+#[test]
+fn a_part_of_a_video_is_exported_in_another_format_and_the_original_stays() {
+    let home = Home::new();
+    let frame = |index: u8| RgbPixels::from_fn(32, 32, |_, _| [index * 20, 90, 60]).unwrap();
+    let frames: Vec<RgbPixels> = (0..10).map(frame).collect();
+    let options = VideoOptions {
+        fps: 8.0,
+        ..VideoOptions::default()
+    };
+    write_video(&home.path().join("boat.webp"), &frames, options).unwrap();
+    let export = |arguments: &str| {
+        let mut command = safelight(&home);
+        command.current_dir(home.path()).arg("export");
+        command.args(arguments.split(' ')).output().unwrap()
+    };
+    let output = export("boat.webp --from 0.25 --to 0.75 --as gif");
+    assert_says(&output.stdout, "boat_0003-0006.gif");
+    let info = media_info(&home.path().join("boat_0003-0006.gif")).unwrap();
+    assert_eq!(info.num_frames, 4);
+    let made = object(&export("boat.webp --as png --json"));
+    assert_eq!(made["frames"], 10);
+    assert!(home.path().join("boat").is_dir() && home.path().join("boat.webp").exists());
+    let output = export("boat.webp --from 5");
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "no frame is shown from 5 s to 1.25 s|Choose a part of the video, which lasts";
+    assert_says(&output.stderr, expected);
 }

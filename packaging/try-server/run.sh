@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tries `safelight serve` and `safelight mcp` with real clients, on the model that comes with Safelight and the CPU:
 # the openai package, MCP's own client and conformance suite, schemathesis over the OpenAPI document, Chromium on the
-# page, and many clients that misbehave. Prints a table; 1 where anything is not as it should be.
+# page, and many clients that misbehave. Prints a table. Exits with 1 where anything is not as it should be, and with 3 where a client cannot be installed.
 #
 #     packaging/try-server/run.sh [FOLDER WITH SAFELIGHT AND ITS ENGINE [FOLDER FOR THE CLIENTS]]
 #
@@ -16,7 +16,7 @@ clients="$(cd "${2:-target/clients}" && pwd)"
 
 fail() {
     echo "error: $1" >&2
-    exit 1
+    exit "${2:-1}"
 }
 
 for program in safelight safelight-engine; do
@@ -33,13 +33,13 @@ if [ -n "$missing" ]; then
     export DEBIAN_FRONTEND=noninteractive
     # shellcheck disable=SC2086
     { apt-get update -q && apt-get install -qy --no-install-recommends $missing; } >"$clients/apt.log" 2>&1 ||
-        fail "the packages$missing could not be installed: see $clients/apt.log"
+        fail "the packages$missing could not be installed: see $clients/apt.log" 3
 fi
 
 wanted="$here/requirements.txt"
 if ! cmp -s "$wanted" "$clients/venv/requirements.txt"; then
     { python3 -m venv "$clients/venv" && "$clients/venv/bin/pip" install -q -r "$wanted"; } >"$clients/pip.log" 2>&1 ||
-        fail "the Python clients could not be installed: see $clients/pip.log"
+        fail "the Python clients could not be installed: see $clients/pip.log" 3
     cp "$wanted" "$clients/venv/requirements.txt"
 fi
 
@@ -47,7 +47,7 @@ fi
 node="$clients/node"
 if ! [ -x "$node/node_modules/.bin/conformance" ]; then
     npm install --silent --no-fund --no-audit --prefix "$node" node@22 @modelcontextprotocol/conformance@0.1 \
-        >"$clients/npm.log" 2>&1 || fail "MCP's conformance suite could not be installed: see $clients/npm.log"
+        >"$clients/npm.log" 2>&1 || fail "MCP's conformance suite could not be installed: see $clients/npm.log" 3
 fi
 
 export PATH="$node/node_modules/.bin:$clients/venv/bin:$PATH"

@@ -151,7 +151,7 @@ fn act(
             change(environment, |hosts| hosts.retain(|it| it != host))?;
             return Ok(out::print_either(is_json, &json!({"removed": host}), "", 0));
         }
-        ComputersAction::Install(_) => install(host, is_json)?,
+        ComputersAction::Install(_) => install(host, is_json, &environment.paths)?,
         ComputersAction::Check(_) => {}
     }
     let found = check(host);
@@ -177,7 +177,7 @@ fn change(
 }
 
 /// Copies the executables and the assets, links `safelight` into the user's programs, and gets a libtorch.
-fn install(host: &str, is_json: bool) -> Result<(), JobError> {
+fn install(host: &str, is_json: bool, paths: &AppPaths) -> Result<(), JobError> {
     let say = |text: &str| {
         if !is_json {
             // If standard error is closed, the exit code still reports the result.
@@ -195,8 +195,8 @@ fn install(host: &str, is_json: bool) -> Result<(), JobError> {
     }
     let disk = |err| JobError::disk("the program's files cannot be packed", &err);
     let program = std::env::current_exe().map_err(disk)?;
-    let staging = std::env::temp_dir().join(format!("safelight-install-{}", std::process::id()));
-    fs::create_dir(&staging).map_err(disk)?;
+    let staging = paths.cache.join(format!("install-{}", std::process::id()));
+    fs::create_dir_all(&staging).map_err(disk)?;
     let packed = || -> std::io::Result<Stdio> {
         symlink(&program, staging.join("safelight"))?;
         for engine in ENGINES
@@ -209,8 +209,7 @@ fn install(host: &str, is_json: bool) -> Result<(), JobError> {
                 staging.join(engine.file_name().unwrap_or_default()),
             )?;
         }
-        let assets = AppPaths::of_this_user().and_then(|paths| paths.assets);
-        if let Some(assets) = assets {
+        if let Some(assets) = &paths.assets {
             symlink(assets, staging.join("assets"))?;
         }
         let mut tar = Command::new("tar");
@@ -218,7 +217,8 @@ fn install(host: &str, is_json: bool) -> Result<(), JobError> {
         tar.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = tar.spawn()?;
         let output = child.stdout.take().map_or_else(Stdio::null, Stdio::from);
-        std::thread::spawn(move || child.wait());
+        let waiting = std::thread::Builder::new().name("tar".to_owned());
+        waiting.spawn(move || child.wait())?;
         Ok(output)
     };
     say(&format!("Copying Safelight {VERSION} to {host}"));

@@ -180,7 +180,7 @@ impl<'a> DownloadRun<'a> {
                 bytes => format!(", {} of it already here", size_text(bytes)),
             };
             vec![
-                source.component.label().to_owned(),
+                source.label.to_owned(),
                 format!("{}/{}", source.folder, source.name),
                 format!("{}{kept}", size_text(quote.bytes)),
                 format!("from {}", source.repository),
@@ -191,10 +191,7 @@ impl<'a> DownloadRun<'a> {
             say("Already here");
             let rows = here().map(|source| {
                 let place = source.here.as_ref().map(|it| it.display().to_string());
-                vec![
-                    source.component.label().to_owned(),
-                    place.unwrap_or_default(),
-                ]
+                vec![source.label.to_owned(), place.unwrap_or_default()]
             });
             say(out::table(&rows.collect::<Vec<_>>()).trim_end_matches('\n'));
         }

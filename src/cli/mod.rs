@@ -5,6 +5,7 @@ mod computers;
 mod doctor;
 mod download;
 mod environment;
+mod export;
 mod generate;
 mod inspect;
 mod interpolate;
@@ -51,6 +52,7 @@ enum CliCommand {
     Resume(generate::resume::ResumeArgs),
     Upscale(upscale::UpscaleArgs),
     Interpolate(interpolate::InterpolateArgs),
+    Export(export::ExportArgs),
     Plan(Box<plan::PlanArgs>),
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
@@ -84,6 +86,7 @@ pub fn main() -> ExitCode {
         Some(CliCommand::Resume(args)) => generate::resume::run(&args, &environment),
         Some(CliCommand::Upscale(args)) => upscale::run(&args, &environment),
         Some(CliCommand::Interpolate(args)) => interpolate::run(&args, &environment),
+        Some(CliCommand::Export(args)) => export::run(&args, &environment),
         Some(CliCommand::Plan(args)) => plan::run(*args, &environment),
         Some(CliCommand::Models(args)) => models::run(&args, &environment),
         Some(CliCommand::Inspect(args)) => inspect::run(&args, &environment),

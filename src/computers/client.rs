@@ -1,13 +1,13 @@
 //! A computer as a worker of this program: a thread that connects, sends jobs, and passes on what comes back.
 //!
-//! A lost connection is made again, and the job there goes on: the client says which event it has, and gets the rest.
+//! A lost connection is made again, and the job there continues: the client says which event it has, and gets the rest.
 
 use std::io;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use safelight_core::job::{CancelToken, JobError, JobId, JobRequest};
 use safelight_core::job_update::{JobOutcome, JobUpdate};
 use safelight_core::protocol::PixelHeader;
@@ -21,10 +21,12 @@ use crate::worker::{
     JobSources, WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle, WorkerWake, preview_frame,
 };
 
+/// States that may wait.
+const STATE_ROOM: usize = 64;
 const POLL: Duration = Duration::from_millis(30);
 const IDLE_POLL: Duration = Duration::from_millis(200);
 /// Shortest and longest time between two attempts to connect.
-const RETRY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(60)];
+const RETRY: [Duration; 2] = [Duration::from_millis(250), Duration::from_mins(1)];
 /// Attempts to connect before a job fails that was not sent yet.
 const ATTEMPTS: u32 = 3;
 /// Time that a job gets to stop when the program ends.
@@ -58,7 +60,7 @@ impl ComputerLink {
     /// A link without a thread: a test is the computer at the far end.
     pub fn detached() -> (Self, ComputerFarEnd) {
         let (worker, far) = WorkerHandle::detached();
-        let (state_sender, states) = unbounded();
+        let (state_sender, states) = bounded(STATE_ROOM);
         let (retries, retry_receiver) = bounded(1);
         let link = Self {
             worker,
@@ -79,7 +81,7 @@ impl ComputerLink {
     }
 }
 
-/// Starts the thread. It ends when the link is dropped; a job that is not stopped goes on there.
+/// Starts the thread. It ends when the link is dropped; a job that is not stopped continues there.
 pub fn connect(
     host: &str,
     paths: AppPaths,
@@ -195,7 +197,7 @@ impl ComputerClient {
             match &self.job {
                 None => {
                     if let Ok(command) = self.far.commands.try_recv() {
-                        return self.begin(command);
+                        return self.begin(&command);
                     }
                 }
                 Some(job) if job.cancel.is_paused() => self.end(JobOutcome::Paused),
@@ -229,7 +231,7 @@ impl ComputerClient {
             if self.job.is_none() {
                 is_sent = false;
                 if let Ok(command) = self.far.commands.try_recv() {
-                    self.begin(command);
+                    self.begin(&command);
                 }
             }
             let mut sent = Ok(());
@@ -261,9 +263,8 @@ impl ComputerClient {
     }
 
     /// Settles a job, and describes the files that it needs.
-    fn begin(&mut self, command: WorkerCommand) {
-        let WorkerCommand { id, cancel, .. } = &command;
-        let (id, cancel) = (*id, cancel.clone());
+    fn begin(&mut self, command: &WorkerCommand) {
+        let (id, cancel) = (command.id, command.cancel.clone());
         let settings = (self.settings)();
         let sources = JobSources::new(&self.paths, &settings);
         let settled = sources.settle(&WorkerCommand {

@@ -10,7 +10,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -27,10 +26,10 @@ use super::inputs::InputStore;
 use super::relay::{READY, socket_in};
 use super::results::ResultFile;
 use super::transfer::{FileContent, FileDownload, FilePart};
-use super::{ClientMessage, ComputerInfo, HostEvent, HostMessage, HostUpdate, SubmittedJob};
+use super::{ClientMessage, ComputerInfo, HostEvent, HostMessage, HostUpdate, SubmittedJob, spawn};
 use crate::worker::{WorkerCommand, WorkerHandle, WorkerWake};
 
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE: Duration = Duration::from_mins(2);
 /// Time that a result waits for its client.
 const RESULTS_WAIT: Duration = Duration::from_hours(7 * 24);
 const POLL: Duration = Duration::from_millis(500);
@@ -113,7 +112,7 @@ pub fn run(
     }));
     let worker = worker.map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
     let look = Arc::clone(&options.look);
-    thread::spawn(move || accept(&listener, &inputs, &look));
+    spawn("clients", move || accept(&listener, &inputs, &look));
     let mut out = io::stdout();
     // Nobody else reads it afterwards.
     writeln!(out, "{READY}").and_then(|()| out.flush()).ok();
@@ -138,7 +137,7 @@ fn accept(
 ) {
     for (client, stream) in (1..).zip(listener.incoming().flatten()) {
         let (inputs, look) = (inputs.clone(), Arc::clone(look));
-        thread::spawn(move || {
+        spawn("client", move || {
             if let Err(err) = serve(client, &stream, &inputs, look.as_ref()) {
                 tracing::info!("client {client} is gone: {err}");
             }
@@ -156,8 +155,12 @@ fn serve(
 ) -> io::Result<()> {
     let mut output = stream.try_clone()?;
     write_frame(&mut output, &HostMessage::Hello(Box::new(look())), &[])?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a slow client misses what may be dropped, and the rest is little"
+    )]
     let (sender, receiver) = unbounded::<Outgoing>();
-    thread::spawn(move || {
+    spawn("client-output", move || {
         while let Ok((message, bytes)) = receiver.recv() {
             if write_frame(&mut output, &message, &bytes).is_err() {
                 break;

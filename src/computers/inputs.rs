@@ -67,7 +67,7 @@ pub(super) fn describe(
         } else {
             vec![input.clone()]
         };
-        let folder = input.parent().unwrap_or(Path::new("/"));
+        let folder = input.parent().unwrap_or_else(|| Path::new("/"));
         for path in files {
             let file = InputFile {
                 input: input.clone(),

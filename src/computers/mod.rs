@@ -15,6 +15,7 @@ mod transfer;
 pub use ssh::run_there;
 
 use std::path::PathBuf;
+use std::thread;
 
 use safelight_core::job::{JobError, JobId, JobRequest};
 use safelight_core::job_update::JobUpdate;
@@ -25,6 +26,14 @@ use serde::{Deserialize, Serialize};
 use inputs::InputFile;
 use results::ResultFile;
 use transfer::FilePart;
+
+/// Starts a thread. Where the system has no more, its channels close.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    let thread = thread::Builder::new().name(name.to_owned());
+    if let Err(err) = thread.spawn(work) {
+        tracing::warn!("no thread for {name}: {err}");
+    }
+}
 
 /// Counted up when the messages change. Both computers need the same, and the same version of the program.
 pub const PROTOCOL: u32 = 1;
@@ -93,6 +102,7 @@ struct HostEvent {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one is sent at a time")]
 enum HostUpdate {
     /// Pixels follow as raw RGB bytes.
     Preview(PixelHeader),

@@ -47,11 +47,15 @@ pub fn run(folder: &Path) -> u8 {
     let Ok(mut to_host) = stream.try_clone() else {
         return 1;
     };
-    let from_client = thread::spawn(move || {
+    let from_client = thread::Builder::new().name("client".to_owned());
+    let from_client = from_client.spawn(move || {
         // Either end may be gone.
         pass_on(&mut io::stdin().lock(), &mut to_host).ok();
         to_host.shutdown(Shutdown::Both).ok();
     });
+    let Ok(from_client) = from_client else {
+        return 1;
+    };
     let mut from_host = stream;
     let copied = pass_on(&mut from_host, &mut output);
     if copied.is_err() || from_client.is_finished() {

@@ -81,9 +81,9 @@ impl ResultDownload {
     }
 }
 
-/// Path of a result file on this computer: beside the request's, and free where that is automatic.
+/// Path of a result file on this computer: in the folder of the request's, and a free name where that is automatic.
 fn target_of(path: &Path, request: &JobRequest) -> PathBuf {
-    let folder = request.out().parent().unwrap_or(Path::new("."));
+    let folder = request.out().parent().unwrap_or_else(|| Path::new("."));
     let target = folder.join(path.file_name().unwrap_or_default());
     let is_automatic = request.generate().is_some_and(|it| it.is_out_automatic);
     if is_automatic && target.exists() {

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::relay::WORKER_ENDED;
-use super::{ClientMessage, ComputerInfo, HostMessage, PROTOCOL, VERSION};
+use super::{ClientMessage, ComputerInfo, HostMessage, PROTOCOL, VERSION, spawn};
 use crate::child::{StderrLines, end, keep_lines, kept_text};
 
 /// Programs of the user go before those of the system; the same text for each kind of shell.
@@ -31,7 +31,7 @@ const OPTIONS: [&str; 9] = [
     "ServerAliveCountMax=3",
 ];
 /// Time until the other computer has found its models.
-const HELLO_WITHIN: Duration = Duration::from_secs(120);
+const HELLO_WITHIN: Duration = Duration::from_mins(2);
 /// Time for ssh to exit after its output has ended.
 const EXIT_WITHIN: Duration = Duration::from_millis(500);
 const KEPT_LINES: usize = 40;
@@ -136,7 +136,7 @@ fn explain(host: &str, status: Option<ExitStatus>, said: &str) -> ConnectionErro
 /// Runs a command there, with the bytes of `input`, and returns what it printed.
 pub fn run_there(host: &str, remote: &str, input: Stdio) -> Result<String, JobError> {
     let mut command = command(host, remote);
-    let output = command.stdin(input).output().map_err(no_ssh)?;
+    let output = command.stdin(input).output().map_err(|err| no_ssh(&err))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -144,7 +144,7 @@ pub fn run_there(host: &str, remote: &str, input: Stdio) -> Result<String, JobEr
     Err(explain(host, Some(output.status), &said).error)
 }
 
-pub(super) fn no_ssh(err: io::Error) -> JobError {
+pub(super) fn no_ssh(err: &io::Error) -> JobError {
     let text = match err.kind() {
         io::ErrorKind::NotFound => "there is no ssh program on this computer".to_owned(),
         _ => format!("ssh cannot be started: {err}"),
@@ -177,14 +177,14 @@ impl SshConnection {
             error,
             is_permanent: true,
         };
-        let mut child = command.spawn().map_err(|err| permanent(no_ssh(err)))?;
+        let mut child = command.spawn().map_err(|err| permanent(no_ssh(&err)))?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(input), Some(output), Some(errors)) = streams else {
             return Err(explain(host, None, ""));
         };
         let said = Arc::<StderrLines>::default();
         let kept = Arc::clone(&said);
-        thread::spawn(move || {
+        spawn("ssh-errors", move || {
             keep_lines(errors, &kept, KEPT_LINES, |line| {
                 tracing::info!("ssh: {line}");
             });
@@ -192,7 +192,7 @@ impl SshConnection {
         // Read as any JSON: another version may say something else.
         let (hellos, hello) = bounded(1);
         let (sender, messages) = bounded(64);
-        thread::spawn(move || {
+        spawn("ssh-output", move || {
             let mut output = BufReader::new(output);
             if pass::<Value>(&mut output, &hellos, true) {
                 pass::<HostMessage>(&mut output, &sender, false);

@@ -63,7 +63,7 @@ impl FilePart {
 #[derive(Clone, Debug)]
 pub(super) struct FileDownload {
     files: Vec<(FileContent, PathBuf)>,
-    /// A file that is there already is not asked for.
+    /// A file that is there already is not requested.
     reuses: bool,
     next: FilePart,
 }

@@ -138,17 +138,14 @@ impl EngineError {
             ),
             Self::Weights(_) | Self::Catalog(_) => (
                 JobErrorKind::BadModel,
-                "Download the file again, or check the folder with `safelight inspect`",
+                "Download the file again; the list of models says what is wrong with a model",
             ),
             Self::Request { .. } | Self::InvalidPixels => (JobErrorKind::InvalidRequest, ""),
             Self::DeviceFailed { .. } => (
                 JobErrorKind::EngineLost,
-                "Run `safelight doctor` to check the GPU; a smaller size may help",
+                "Run the Doctor to check the GPU; a smaller size may help",
             ),
-            Self::Device { .. } => (
-                JobErrorKind::Device,
-                "Run `safelight doctor` to check the GPU",
-            ),
+            Self::Device { .. } => (JobErrorKind::Device, "Run the Doctor to check the GPU"),
             Self::Io { source, .. } => (JobErrorKind::Disk, disk_advice(source)),
             Self::Internal { .. } | Self::Cancelled => {
                 (JobErrorKind::Internal, "Please report it with the details")

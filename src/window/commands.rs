@@ -8,7 +8,7 @@ use std::sync::Arc;
 use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
-use safelight_core::gallery::{GalleryQuery, ResultMark};
+use safelight_core::gallery::{GalleryQuery, MarkChange};
 use safelight_core::job::{GenerateRequest, JobId, SourceVideo};
 use safelight_core::media::{MaskBrush, MaskFilter, OutpaintRequest, RgbPixels, VideoFormat};
 use safelight_core::prompts::PromptEntry;
@@ -303,7 +303,7 @@ pub enum GalleryCommand {
     Step(isize, bool),
     ChooseAll,
     /// True marks these results; false takes the mark away.
-    Mark(Vec<PathBuf>, ResultMark, bool),
+    Mark(MarkChange),
     Trash(Vec<TrashRequest>),
     OpenFolder(PathBuf),
 }

@@ -40,6 +40,9 @@ pub struct FoldState {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_grid_open: bool,
     pub is_graph_open: bool,
+    /// The memory panel shows all values.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_memory_detailed: bool,
     /// Width of the form in points, if the user changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form_width: Option<u16>,

@@ -311,6 +311,10 @@ impl SafelightApp {
                 self.reopen_tab(index, *tab);
                 RedoAction::Tab(id)
             }
+            UndoAction::Mark(change) => {
+                self.gallery.mark(change.reversed());
+                RedoAction::Mark(change)
+            }
             UndoAction::Model(files) => {
                 self.library.restore_model(files, &self.cx);
                 self.cx.say(format!("Undone: {name}"));
@@ -343,6 +347,7 @@ impl SafelightApp {
             RedoAction::Results(results) => {
                 self.cx.push(GalleryCommand::Trash(results));
             }
+            RedoAction::Mark(change) => self.cx.push(GalleryCommand::Mark(change)),
             RedoAction::Form(change) => {
                 if let Some(undo) = self.change_back(*change) {
                     self.cx.undo.push(name, UndoAction::Form(undo));

@@ -35,9 +35,9 @@ pub(super) fn of_added(request: &GenerateRequest) -> BTreeMap<String, String> {
 
 /// Refuses to compute the rest of a result with other weights than its beginning.
 pub(super) fn check_same(request: &JobRequest, folder: &JobFolder) -> Result<(), JobError> {
-    check(model_weights(request), &folder.model_file(), folder)?;
+    check(model_weights(request), &folder.model_file())?;
     match request.generate() {
-        Some(request) => check(added_networks(request), &folder.inputs_file(), folder),
+        Some(request) => check(added_networks(request), &folder.inputs_file()),
         None => Ok(()),
     }
 }
@@ -106,7 +106,6 @@ fn taken<'a>(weights: impl IntoIterator<Item = FingerprintedFile<'a>>) -> BTreeM
 fn check<'a>(
     weights: impl IntoIterator<Item = FingerprintedFile<'a>>,
     kept: &Path,
-    folder: &JobFolder,
 ) -> Result<(), JobError> {
     let kept: BTreeMap<String, String> = read_json_or_default(kept);
     let has_changed = |it: &FingerprintedFile<'_>| {
@@ -117,9 +116,7 @@ fn check<'a>(
     let Some(changed) = weights.into_iter().find(has_changed) else {
         return Ok(());
     };
-    let number = folder.path().file_name().unwrap_or_default().display();
     let what = format!("the {} has changed since the job began", changed.label);
-    Err(JobError::new(JobErrorKind::BadModel, what).advise(format!(
-        "Put the old files back, or discard the job (`safelight resume {number} --discard`) and start it again"
-    )))
+    Err(JobError::new(JobErrorKind::BadModel, what)
+        .advise("Put the old files back, or discard the job and start it again"))
 }

@@ -218,7 +218,7 @@ fn with_versions(err: JobError, engine: Option<&EngineReport>) -> JobError {
     });
     let (device, libtorch) = (&engine.device_name, &engine.libtorch);
     let what = format!(
-        "It ran on {device} with libtorch {libtorch}{rocm}; `safelight doctor` says whether they go together"
+        "It ran on {device} with libtorch {libtorch}{rocm}; the Doctor says whether they go together"
     );
     let advice = match err.advice.as_str() {
         "" => what,

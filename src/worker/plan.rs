@@ -293,7 +293,7 @@ fn doubt(report: &EngineReport, roots: &SystemRoots) -> Option<String> {
     (report.total_bytes < seen / 4 * 3).then(|| {
         let [reported, seen] = [report.total_bytes, seen].map(size_text);
         format!(
-            "the GPU's driver gives {reported} of the {seen} that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`"
+            "the GPU's driver gives {reported} of the {seen} that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see the Doctor"
         )
     })
 }
@@ -416,7 +416,7 @@ mod tests {
             ..report(total_bytes)
         };
         let little = report(31 * GIB / 2);
-        let doubted = "the GPU's driver gives 15.5 GiB of the 110.5 GiB that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`";
+        let doubted = "the GPU's driver gives 15.5 GiB of the 110.5 GiB that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see the Doctor";
         assert_eq!(doubt(&little, &roots).as_deref(), Some(doubted));
         // What cannot be had is not planned with.
         let seen = device_facts(&roots, &query(&little, little.total_bytes));

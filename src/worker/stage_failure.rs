@@ -141,6 +141,6 @@ fn lost_twice(stage: Stage, reason: &str) -> JobError {
         "the engine ended unexpectedly twice, the second time in the stage '{stage}' ({first_line})"
     );
     JobError::new(JobErrorKind::EngineLost, what)
-        .advise("Run `safelight doctor` to check libtorch and the device")
+        .advise("Run the Doctor to check libtorch and the device")
         .detail(reason)
 }

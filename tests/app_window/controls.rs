@@ -137,6 +137,7 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
     bench.assert_shows("2 of 4|needs a ControlNet: choose its file");
     put_networks(&mut bench, &[]);
     bench.assert_shows("No ControlNet for Flux was found|ControlNet file of control image 1");
+    bench.assert_shows("Get FLUX.1 dev ControlNet Union Pro 2.0…");
     let settings = |strength: f64| ControlSettings {
         kind: Some(ControlKind::Depth),
         strength,

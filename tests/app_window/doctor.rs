@@ -104,6 +104,7 @@ fn passed_checks_can_be_hidden_and_commands_and_report_copied() {
 fn memory_graph_shows_machine_samples_and_exports_telemetry_after_the_job() {
     let mut bench = Bench::new();
     bench.press("Show memory");
+    bench.press("Memory details");
     let sent = bench.start_job();
     bench.say_stage(sent.id, Stage::Denoise);
     for second in 0..3 {

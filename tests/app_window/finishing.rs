@@ -167,6 +167,10 @@ fn missing_upscaler_or_rife_model_and_unreadable_video_are_reported() {
     bench.search_commands("upscale");
     bench.press_key(Key::Enter);
     bench.wait_for("There is no upscaler yet|From a file…");
+    bench.press("Download…");
+    bench.wait_for(
+        "Real-ESRGAN x4plus|Upscaler: RealESRGAN_x4plus.safetensors, 64 MiB|BSD-3-Clause",
+    );
 
     let (mut bench, video) = with_networks(&["4x-Zero.safetensors"], &[]);
     fs::write(&video, b"no video any more").unwrap();

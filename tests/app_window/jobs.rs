@@ -99,8 +99,9 @@ fn memory_graph_legend_lists_only_known_values() {
     bench.say_stage(sent.id, Stage::Denoise);
     bench.say(sent.id, sample(4.0, 512, 300, 0, 2048));
     bench.say(sent.id, sample(4.5, 640, 310, 0, 2048));
-    bench.press_until("Show memory", "Used 640 MiB|Allocated 310 MiB|Cap 2.0 GiB");
-    bench.assert_shows("Peak used 640 MiB");
+    bench.press_until("Show memory", "Used 640 MiB|Peak 640 MiB|1.4 GiB free");
+    bench.assert_hides("Allocated 310 MiB");
+    bench.press_until("Memory details", "Allocated 310 MiB|Cap 2.0 GiB");
     bench.assert_hides("Reserved");
     bench.press("Hide memory");
     bench.assert_hides("Used 640 MiB");

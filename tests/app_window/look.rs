@@ -78,6 +78,15 @@ fn every_input_has_a_name_in_every_state() {
 }
 
 #[test]
+fn all_buttons_of_the_header_fit_above_the_form() {
+    let bench = Bench::new();
+    for name in "New tab|Queue|Gallery|Downloads|Doctor|Settings|Light theme".split('|') {
+        let button = bench.harness.get_by_label_contains(name).rect();
+        assert!(button.right() <= 370.0, "{name}: {button:?}");
+    }
+}
+
+#[test]
 fn the_smallest_window_shows_generate_and_every_button_of_a_finished_video() {
     let mut bench = Bench::new();
     bench.make_video(4);

@@ -122,6 +122,19 @@ fn painted_strokes_become_the_mask_pixel_for_pixel() {
     assert_eq!(values(&mut bench, places), [255, 255, 0]);
 }
 
+#[test]
+fn a_click_beside_an_open_popover_closes_it_and_paints_nothing() {
+    let mut bench = bench_at(400, 300);
+    let size = Vec2::new(400.0, 300.0);
+    set_brush(&mut bench, 20.0);
+    bench.press_until("Adjust", "Invert");
+    let at = place(&bench, size, 100.0, 200.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    bench.assert_hides("Invert");
+    paint(&mut bench, size, 300.0, 200.0);
+    assert_eq!(values(&mut bench, [(100, 200), (300, 200)]), [0, 255]);
+}
+
 /// A model of videos, of whose start image only what a mask shows moves.
 fn video_spec() -> ModelSpec {
     let mut spec = spec();

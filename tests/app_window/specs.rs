@@ -57,6 +57,7 @@ pub fn spec() -> ModelSpec {
             "a yellow balloon rises at dawn".into(),
         ],
         latent_rgb: None,
+        latent_channels: None,
         prompt_images: None,
     }
 }

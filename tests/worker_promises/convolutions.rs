@@ -140,7 +140,7 @@ fn failed_job_names_the_device_and_libtorch_it_ran_on() {
     rig.submit(GPU);
     let (_, outcome) = rig.hear();
     let err = failed(outcome);
-    let said = "It ran on fake with libtorch 2.11.0+rocm7.14.1 for ROCm 7.14; `safelight doctor` says whether they go together";
+    let said = "It ran on fake with libtorch 2.11.0+rocm7.14.1 for ROCm 7.14; the Doctor says whether they go together";
     assert!(err.advice.ends_with(said), "{}", err.advice);
     assert!(err.details.ends_with("a fake device"), "{}", err.details);
     assert!(err.kept.is_some_and(|kept| Path::exists(&kept)));

@@ -353,7 +353,7 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
     assert!(err.summary.contains("Denoising"), "{err}");
     assert!(err.summary.contains("signal 9"), "{err}");
     // No smaller size mends that.
-    let advice = "Run `safelight doctor` to check libtorch and the device";
+    let advice = "Run the Doctor to check libtorch and the device";
     assert!(err.advice.starts_with(advice), "{err:?}");
     assert_eq!(rig.job_folders(), 1, "what was finished is kept");
     finished(rig.run().1);

@@ -76,13 +76,11 @@ pub(super) fn jobs_from_args(
         if name == wanted {
             return Ok(spec.clone());
         }
-        match &there {
-            Some(there) => there.open(name).map_err(|err| err.summary),
-            None => {
-                let opened = catalog.open_with(name, &ComponentOverrides::default());
-                opened.map_err(|err| err.to_string())
-            }
+        if let Some(there) = &there {
+            return there.open(name).map_err(|err| err.summary);
         }
+        let opened = catalog.open_with(name, &ComponentOverrides::default());
+        opened.map_err(|err| err.to_string())
     };
     let made = jobs_of(&form, &spec, &others).map_err(|errors| invalid(&errors))?;
     let wildcards = settings.wildcard_folders(&environment.paths);

@@ -9,7 +9,7 @@ pub struct SecondPassArgs {
     /// Hires fix: upscale the result by this factor, 1.1 to 4, and denoise it again, for image models and Wan; 1 = off
     #[arg(long, value_name = "SCALE")]
     second_pass: Option<f64>,
-    /// Denoising strength of the second pass: above 0, up to 1 [default: 0.4]
+    /// Denoising strength of hires fix: above 0, up to 1 [default: 0.4]
     #[arg(long, value_name = "X")]
     second_strength: Option<f64>,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::details::{ModelMetadata, PartialDefaults};
 use super::entry::{self, ModelEntry};
-use super::extra::DownloadableRedux;
+use super::helper::{HelperKind, HelperNetwork};
 use crate::families::def_of;
 use crate::formats::read_json;
 use crate::job::{FormInputs, GenerateForm, SizeChoice, form};
@@ -68,13 +68,13 @@ pub(super) fn build(
     } else {
         ModelMetadata::default()
     };
-    // A model with a latent-to-RGB map has different latents.
-    let preview_decoder = match own.latent_rgb {
-        Some(_) => None,
-        None => tiny_decoder::for_model(facts.family, facts.latent_channels, parts),
-    };
+    // A model that brings a latent-to-RGB map has latents of its own.
+    let latent_channels = own.latent_rgb.is_none().then_some(facts.latent_channels);
+    let preview_decoder =
+        latent_channels.and_then(|channels| tiny_decoder::for_model(facts.family, channels, parts));
     let rules = def_of(facts.family).image_prompts();
-    let extra = DownloadableRedux::for_family(facts.family).filter(|_| rules.is_some());
+    let redux = HelperNetwork::find(HelperKind::ImagePrompts, Some(facts.family), None);
+    let redux = redux.filter(|_| rules.is_some());
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
     let limits = details.limits.within(facts.limits);
@@ -112,7 +112,8 @@ pub(super) fn build(
         limits,
         example_prompts: details.example_prompts.unwrap_or_default(),
         latent_rgb: details.latent_rgb,
-        prompt_images: extra.map(DownloadableRedux::to_get),
+        latent_channels,
+        prompt_images: redux.map(HelperNetwork::to_get),
     };
     check_spec(&spec, facts, &own_file)?;
     Ok(spec)

@@ -114,9 +114,9 @@ struct CatalogFile {
     source: BTreeMap<String, RawSource>,
     #[serde(default)]
     model: Vec<RawEntry>,
-    /// Read by `extra`.
-    #[serde(default, rename = "image_prompts")]
-    _image_prompts: IgnoredAny,
+    /// Read by `helper`.
+    #[serde(default, rename = "helper")]
+    _helper: IgnoredAny,
 }
 
 #[derive(Clone, Default, Deserialize)]

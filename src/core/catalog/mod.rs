@@ -7,7 +7,7 @@ mod build;
 mod default_job;
 mod details;
 mod entry;
-mod extra;
+mod helper;
 mod inspect_report;
 mod source;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub use default_job::DefaultJob;
 pub use entry::{CatalogEntry, known_models};
-pub use extra::image_prompts_entry;
+pub use helper::{HelperKind, helper_entry};
 pub use inspect_report::{ComponentCard, IdentityCard};
 pub use source::DownloadSource;
 pub use unusable::{ModelProblem, NeededFile, UnusableModel};

@@ -29,6 +29,8 @@ pub(super) type TextFault = (usize, String);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DownloadSource {
     pub component: ModelComponent,
+    /// Name of its kind in lists.
+    pub label: &'static str,
     /// `owner/name` on the hub.
     pub repository: String,
     /// Path of the file in the repository.
@@ -127,6 +129,7 @@ impl RawSource {
         };
         Ok(DownloadSource {
             component: self.component,
+            label: self.component.label(),
             repository: self.repository.into_inner(),
             path: self.path.into_inner(),
             folder: self.folder.into_inner(),

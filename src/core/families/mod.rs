@@ -9,7 +9,6 @@ mod def;
 mod dispatch;
 pub mod flux;
 pub mod flux2;
-pub mod flux2_dev;
 mod foreign;
 pub mod framepack;
 pub mod krea2;

@@ -3,7 +3,7 @@
 use super::def::FamilyDef;
 #[cfg(debug_assertions)]
 use super::toy;
-use super::{chroma, flux, flux2, flux2_dev, framepack, krea2, qwen_image, wan, z_image};
+use super::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
 use crate::model::ModelFamily;
 
 static FAMILIES: &[&dyn FamilyDef] = &[
@@ -12,7 +12,7 @@ static FAMILIES: &[&dyn FamilyDef] = &[
     &framepack::FramePackFamily,
     &wan::WanFamily,
     &z_image::ZImageFamily,
-    &flux2_dev::Flux2DevFamily,
+    &flux2::dev::Flux2DevFamily,
     &flux2::Flux2Family,
     &krea2::Krea2Family,
     &chroma::ChromaFamily,

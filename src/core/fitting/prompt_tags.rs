@@ -50,7 +50,7 @@ impl LoraIndex {
         found.retain(|file| shared_folders(file, name) >= Some(num_folders));
         match &found[..] {
             [] => Err(format!(
-                "there is no LoRA {name:?} on this computer: `safelight models` lists the folders that are searched"
+                "there is no LoRA {name:?} on this computer: put its file into the folder models/loras"
             )),
             [file] => Ok(file.clone()),
             several => Err(ambiguity(name, several)),

@@ -87,7 +87,7 @@ impl CatalogError {
 
     /// Error of a LoRA that is none, or that is for another model.
     pub fn lora(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        Self::wrong_file(reason, "`safelight inspect` says what a LoRA is for", path)
+        Self::wrong_file(reason, "Choose a LoRA of a model that Safelight runs", path)
     }
 
     /// Of a tensor that is missing or has another shape.

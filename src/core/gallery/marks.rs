@@ -23,13 +23,30 @@ pub enum ResultMark {
     Tag(String),
 }
 
+/// Results that get or lose a mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkChange {
+    pub paths: Vec<PathBuf>,
+    pub mark: ResultMark,
+    pub is_set: bool,
+}
+
+impl MarkChange {
+    pub fn reversed(&self) -> Self {
+        Self {
+            is_set: !self.is_set,
+            ..self.clone()
+        }
+    }
+}
+
 impl ResultMark {
     /// Tags in a text with commas between them, without blanks around them.
-    pub fn tags_in(text: &str) -> impl Iterator<Item = Self> {
+    pub fn tags_in(text: &str) -> impl Iterator<Item = String> {
         text.split(',').filter_map(|tag| {
             let words: Vec<&str> = tag.split_whitespace().collect();
             let tag: String = words.join(" ").chars().take(MAX_TAG_CHARS).collect();
-            (!tag.is_empty()).then_some(Self::Tag(tag))
+            (!tag.is_empty()).then_some(tag)
         })
     }
 }

@@ -14,7 +14,7 @@ mod thumbs;
 pub use facts::{MediaKind, PostprocessInfo, ResultMetadata, files_of, read_facts};
 pub use index::IndexError;
 pub use items::{GalleryIndex, GalleryItem, ItemReading};
-pub use marks::ResultMark;
+pub use marks::{MarkChange, ResultMark};
 pub use query::{GalleryFilter, GalleryQuery, ResultDate, ShownKind, SortOrder};
 pub use scan::{FileStamp, FoundFile, GalleryScan, GalleryScanner};
 pub use thumbs::{THUMB_SIDE, ThumbFolder, ThumbKey};

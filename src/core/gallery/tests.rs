@@ -192,7 +192,9 @@ fn tags_are_searched_survive_a_lost_index_and_are_removed_again() {
     let path = result(home.path(), "one.png", "a boat", 1, 0);
     let mut before = shelf(home.path());
     read_all(&mut before, look(home.path()));
-    let tags: Vec<ResultMark> = ResultMark::tags_in(" Red  boat, sea,, ").collect();
+    let tags: Vec<ResultMark> = ResultMark::tags_in(" Red  boat, sea,, ")
+        .map(ResultMark::Tag)
+        .collect();
     for tag in &tags {
         before.mark(std::slice::from_ref(&path), tag, true).unwrap();
     }

@@ -72,10 +72,13 @@ pub(crate) fn is_other_model(kind: &TensorKind) -> bool {
 pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let what = before_comma(&kind.text);
     let finishers = [
-        ("upscaler", "Use it with `safelight upscale --model`"),
+        (
+            "upscaler",
+            "It upscales results: put it into the folder models/upscale_models",
+        ),
         (
             "interpolator",
-            "Use it with `safelight interpolate --model`",
+            "It interpolates frames: put it into the folder models/frame_interpolation",
         ),
     ];
     let finisher = finishers.iter().find(|(role, _)| *role == kind.role);

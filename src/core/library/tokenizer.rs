@@ -17,10 +17,11 @@ use crate::formats::weights::gguf;
 use crate::formats::weights::header::WeightHeader;
 use crate::library::component_search::wanted::TokenizerForm;
 use crate::model::CatalogError;
+use crate::networks::TEKKEN_TENSOR;
 use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, count_pieces};
 use crate::tokens::{
-    GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TEKKEN_MARK, TEKKEN_SPLITTER, TEKKEN_TENSOR,
-    check_merges, count_tekken, packed_ids, tensor_bytes,
+    GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TEKKEN_MARK, TEKKEN_SPLITTER, check_merges, count_tekken,
+    packed_ids, tensor_bytes,
 };
 
 /// Files of a tokenizer's folder, in order of precedence.

@@ -7,9 +7,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    AlphaChannel, MediaError, RgbPixels, Video, VideoFormat, VideoOptions, VideoReader,
+    AlphaChannel, HAS_H264, MediaError, RgbPixels, Video, VideoFormat, VideoOptions, VideoReader,
     VideoWriter, read_settings, sound_for,
 };
+
+/// Times that are closer are the same, in seconds.
+const TIME_ROUNDING: f64 = 1e-6;
+
+/// Formats that a video is exported in by this build, with their extensions.
+pub const EXPORT_FORMATS: &[(VideoFormat, &str)] = if HAS_H264 {
+    &ALL_FORMATS
+} else {
+    ALL_FORMATS.split_at(1).1
+};
+const ALL_FORMATS: [(VideoFormat, &str); 4] = [
+    (VideoFormat::Mp4, "mp4"),
+    (VideoFormat::Gif, "gif"),
+    (VideoFormat::WebP, "webp"),
+    (VideoFormat::Png, "png"),
+];
 
 pub struct VideoExport {
     pub source: PathBuf,
@@ -30,6 +46,42 @@ pub struct ExportedVideo {
     pub path: PathBuf,
     /// Losses of this format, each as a sentence.
     pub notices: Vec<String>,
+}
+
+/// Name of an exported file: that of the source, with the first and last frame where these are a part of it.
+pub fn export_name(source: &Path, part: Option<&RangeInclusive<usize>>, ending: &str) -> String {
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    match part {
+        Some(part) => format!(
+            "{stem}_{:04}-{:04}.{ending}",
+            part.start() + 1,
+            part.end() + 1
+        ),
+        None => format!("{stem}.{ending}"),
+    }
+}
+
+/// Frames of a video that are shown from one time to another, in seconds; `None` without any.
+pub fn frames_between(
+    reader: &VideoReader,
+    from_secs: f64,
+    to_secs: f64,
+) -> Option<RangeInclusive<usize>> {
+    let num_frames = reader.info().num_frames as usize;
+    let starts_before = |secs: f64| {
+        let start = |frame: usize| match reader.starts() {
+            Some(starts) => starts.secs(frame),
+            None => frame as f64 / reader.info().fps,
+        };
+        (0..num_frames)
+            .take_while(|frame| start(*frame) < secs)
+            .count()
+    };
+    // A frame is shown from its start until the next one's.
+    let first = starts_before(from_secs + TIME_ROUNDING).checked_sub(1)?;
+    let last = starts_before(to_secs - TIME_ROUNDING).checked_sub(1)?;
+    let is_within = from_secs < num_frames as f64 / reader.info().fps;
+    (is_within && first <= last).then_some(first..=last)
 }
 
 impl VideoExport {
@@ -173,6 +225,39 @@ mod tests {
     fn written(export: &VideoExport) -> ExportedVideo {
         let all = &mut |_| ControlFlow::Continue(());
         export.write(all).unwrap().expect("nobody broke it off")
+    }
+
+    #[test]
+    fn a_part_of_a_video_is_the_frames_that_are_shown_in_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let [even, uneven] = ["even.webp", "uneven.webp"].map(|name| folder.path().join(name));
+        let frames: Vec<RgbPixels> = (0..4).map(frame).collect();
+        let options = VideoOptions {
+            fps: 8.0,
+            ..VideoOptions::default()
+        };
+        write_video(&even, &frames, options.clone()).unwrap();
+        let starts = FrameStarts::from_micros([0, 100_000, 900_000, 1_000_000, 1_100_000]);
+        let options = VideoOptions {
+            starts: Some(starts),
+            ..options
+        };
+        write_video(&uneven, &frames, options).unwrap();
+        for (path, from, to, expected) in [
+            (&even, 0.0, 0.5, Some(0..=3)),
+            (&even, 0.125, 0.375, Some(1..=2)),
+            (&even, 0.2, 0.2001, Some(1..=1)),
+            (&even, 0.0, 9.0, Some(0..=3)),
+            (&even, 0.3, 0.1, None),
+            (&even, 0.5, 9.0, None),
+            (&even, -1.0, 1.0, None),
+            (&even, f64::NAN, 1.0, None),
+            (&uneven, 0.5, 0.95, Some(1..=2)),
+        ] {
+            let reader = VideoReader::open(path).unwrap();
+            let found = frames_between(&reader, from, to);
+            assert_eq!(found, expected, "{from} to {to} of {}", path.display());
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use alpha::AlphaChannel;
 pub use edges::canny;
 pub use endings::{IMAGE_ENDINGS, VIDEO_ENDINGS, has_image_name, has_video_name};
 pub use error::{MAX_SETTINGS_BYTES, MediaError, MediaErrorKind};
-pub use export::{ExportedVideo, VideoExport};
+pub use export::{EXPORT_FORMATS, ExportedVideo, VideoExport, export_name, frames_between};
 pub use fingerprint::{component_fingerprint, image_fingerprint, video_fingerprint};
 pub use look::{describe_media, media_info, video_or_image_info};
 pub use mask::{

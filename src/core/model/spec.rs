@@ -48,6 +48,9 @@ pub struct ModelSpec {
     pub limits: SizeLimits,
     pub example_prompts: Vec<String>,
     pub latent_rgb: Option<LatentRgb>,
+    /// Channels of the latents; `None` of latents that no other model has.
+    #[serde(default)]
+    pub latent_channels: Option<u64>,
     /// Sentence on the files needed for image prompts; `None` if the model supports none. Installed ones are among the
     /// files.
     pub prompt_images: Option<String>,

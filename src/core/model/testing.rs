@@ -51,6 +51,7 @@ pub(crate) fn test_spec() -> ModelSpec {
         },
         example_prompts: Vec::new(),
         latent_rgb: None,
+        latent_channels: None,
         prompt_images: None,
     }
 }

@@ -60,6 +60,7 @@ pub use hunyuan_vae::HunyuanVaeConfig;
 pub use ifnet::{IFNET_CONVS, IfnetConfig, IfnetHead};
 pub use kl_vae::{KlVaeConfig, KlVaeKeys, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
 pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
+pub(crate) use language::TEKKEN_TENSOR;
 pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};
 pub use qwen_image_control::{QwenImageControlConfig, QwenImageControlKeys};
 pub use qwen_image_transformer::{QwenImageTransformerConfig, QwenImageTransformerKeys, ZERO_TIME};

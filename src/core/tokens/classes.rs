@@ -138,6 +138,44 @@ pub(super) fn qwen(vocab: &Value, merges: &Value) -> Value {
     })
 }
 
+/// A `tokenizer.json` as Llama 3 and Mistral have it. `words`: the pattern of words; `bos`: what is put before every text
+pub(super) fn whole(
+    words: &str,
+    vocab: Value,
+    merges: Value,
+    added: Vec<Value>,
+    bos: Option<&str>,
+) -> Value {
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+    let other = json!({"Sequence": {"id": "B", "type_id": 0}});
+    let template = bos.map(|bos| {
+        let start = json!({"SpecialToken": {"id": bos, "type_id": 0}});
+        json!({
+            "type": "TemplateProcessing",
+            "single": [start, text],
+            "pair": [start, text, start, other],
+            "special_tokens": {bos: {"id": bos, "ids": [vocab[bos]], "tokens": [bos]}},
+        })
+    });
+    let mut file = json!({
+        "version": "1.0",
+        "normalizer": null,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        ]},
+        "post_processor": template,
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": true,
+        },
+    });
+    file["added_tokens"] = Value::Array(added);
+    file["model"]["vocab"] = vocab;
+    file["model"]["merges"] = merges;
+    file
+}
+
 /// `CLIPTokenizer`: byte-level BPE whose words end in `</w>`, from `{token: id}` and a list of merges.
 pub(super) fn clip(
     vocab: &Value,

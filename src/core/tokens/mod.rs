@@ -26,7 +26,7 @@ pub(crate) use packed::{PACKED_MERGES, packed_ids};
 pub(crate) use pairs_gguf::{GGUF_PAIRS, SPLITTERS, TEKKEN_SPLITTER};
 pub use reader::{CLIP_TOKENS, TextReader, TextRule};
 pub use spiece::SpieceModel;
-pub(crate) use tekken::{TEKKEN_MARK, TEKKEN_TENSOR, count_tekken};
+pub(crate) use tekken::{TEKKEN_MARK, count_tekken};
 pub use template::{PromptPadding, PromptTemplate, QWEN_CHAT};
 pub use tokenizer::{TextTokenizer, TokenIds, cut_notice};
 

@@ -13,12 +13,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::packed::letters;
-use super::pairs_gguf::whole;
 use super::{classes, tensor_bytes};
 use crate::model::CatalogError;
+use crate::networks::TEKKEN_TENSOR;
 
-/// The tensor of a weight file that holds the bytes of a `tekken.json` (a habit of ComfyUI's files).
-pub(crate) const TEKKEN_TENSOR: &str = "tekken_model";
 /// A special token that Tekken alone has.
 pub(crate) const TEKKEN_MARK: &str = "[SYSTEM_PROMPT]";
 pub(super) const TEKKEN_PAD: &str = "<pad>";
@@ -112,7 +110,7 @@ fn convert(bytes: &[u8]) -> Result<Value, String> {
         })
     });
     let added = added.collect();
-    Ok(whole(
+    Ok(classes::whole(
         TEKKEN_WORDS,
         vocab.into(),
         merges.into(),

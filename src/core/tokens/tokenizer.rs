@@ -11,7 +11,7 @@ use tokenizers::{AddedToken, Encoding, PostProcessor as _, Tokenizer, Truncation
 
 use super::files::{read_bytes, read_json};
 use super::packed::{self, PACKED_MERGES};
-use super::pairs_gguf::{self, PairsTokenizer, whole};
+use super::pairs_gguf::{self, PairsTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
 use super::tekken::{TEKKEN_MARK, TEKKEN_PAD, TEKKEN_WORDS};
@@ -133,7 +133,7 @@ impl TextTokenizer {
             let (model, own) = (&file["model"], file["added_tokens"].as_array());
             let [vocab, merges] = ["vocab", "merges"].map(|name| model[name].clone());
             let own = own.cloned().unwrap_or_default();
-            let value = whole(TEKKEN_WORDS, vocab, merges, own, None);
+            let value = classes::whole(TEKKEN_WORDS, vocab, merges, own, None);
             return Self::build(Ok(value), Vec::new(), TEKKEN_PAD, length, path);
         }
         let pad = special.named("pad_token", "<pad>").to_owned();

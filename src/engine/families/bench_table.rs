@@ -1,6 +1,6 @@
 //! Measured calls of every family: steps of transformers, autoencoders, text encoders.
 
-use safelight_core::families::{flux2, flux2_dev, framepack, krea2, qwen_image, z_image};
+use safelight_core::families::{flux2, framepack, krea2, qwen_image, z_image};
 use safelight_core::job::{SectionOrder, VideoSections, WINDOW};
 use safelight_core::networks::{
     ChromaTransformerConfig, Flux2TransformerConfig, FluxTransformerConfig,
@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use super::bench_cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS, decode, step, text};
 use super::chroma::ChromaTransformer;
 use super::flux::FluxTransformer;
-use super::flux2::{Flux2Transformer, Klein};
+use super::flux2::{Flux2Klein, Flux2Transformer};
 use super::framepack::{FramePackTransformer, SectionHistory, layout};
 use super::krea2::Krea2Transformer;
 use super::qwen_image::QwenImageTransformer;
@@ -125,8 +125,8 @@ const FLUX2_DEV: &[BenchCase] = &[
         flux2_step(bench, &Flux2TransformerConfig::default())
     }),
     text("mistral_small", |bench| {
-        let published = LanguageConfig::mistral_small(flux2_dev::LANGUAGE.tap);
-        bench.language(&published, flux2_dev::PROMPT.room)
+        let published = LanguageConfig::mistral_small(flux2::dev::LANGUAGE.tap);
+        bench.language(&published, flux2::dev::PROMPT.room)
     }),
 ];
 
@@ -202,7 +202,7 @@ fn flux_step(bench: &CaseBench) -> BenchLine {
 }
 
 fn flux2_step(bench: &CaseBench, published: &Flux2TransformerConfig) -> BenchLine {
-    bench.image_step::<Flux2Transformer<Klein>>(published, |config| {
+    bench.image_step::<Flux2Transformer<Flux2Klein>>(published, |config| {
         bench.text(flux2::PROMPT.room as i64, config.joint_attention_dim)
     })
 }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use safelight_core::gallery::MarkChange;
 use safelight_core::job::{GenerateForm, JobId};
 use safelight_core::trash::TrashedFile;
 
@@ -26,6 +27,8 @@ pub enum UndoAction {
     Form(Box<FormChange>),
     /// A tab that was closed, and its place among the others.
     Tab(usize, Box<FormTab>),
+    /// Results that were marked, or are not any more.
+    Mark(MarkChange),
     /// Files of a model that went to the trash.
     Model(Vec<TrashedFile>),
 }
@@ -38,6 +41,7 @@ pub enum RedoAction {
     Form(Box<FormChange>),
     /// Id of the tab to close.
     Tab(u64),
+    Mark(MarkChange),
 }
 
 pub struct UndoEntry {

@@ -112,7 +112,10 @@ impl ModelFetch {
                 let entry = id.and_then(|id| missing.iter().find(|entry| entry.id == id));
                 self.show(entry.cloned(), cx);
             }
-            FetchCommand::Offer(entry) => self.show(Some(*entry), cx),
+            FetchCommand::Offer(entry) => {
+                self.show(Some(*entry), cx);
+                cx.push(AppCommand::Show(MainPage::Downloads));
+            }
             FetchCommand::Leave => {
                 self.arriving = None;
                 cx.notices

@@ -3,7 +3,7 @@
 //!
 //! Fetches nothing: the work is [`crate::window::downloads`]'s.
 
-use safelight_core::catalog::{CatalogEntry, DownloadSource};
+use safelight_core::catalog::{CatalogEntry, DownloadSource, HelperKind, helper_entry};
 
 use crate::download::{DownloadPhase, DownloadStatus};
 use crate::window::context::AppContext;
@@ -67,6 +67,22 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.on_click(&button, AppCommand::Show(MainPage::Models));
 }
 
+/// Button that shows the download of a helper network for the form's model; nothing if none is known.
+pub(crate) fn get_button(ui: &mut Ui, view: &mut UiContext<'_>, kind: HelperKind) {
+    if let Some(entry) = helper_entry(kind, view.model()) {
+        offer_button(ui, view, entry);
+    }
+}
+
+/// Button that shows the download of a helper network.
+pub(crate) fn offer_button(ui: &mut Ui, view: &mut UiContext<'_>, entry: CatalogEntry) {
+    let button = Button::new(format!("Get {}…", entry.name)).truncate();
+    let button = ui
+        .add(button)
+        .on_hover_text("Show its files, its size and its licence, and download it");
+    view.on_click(&button, FetchCommand::Offer(Box::new(entry)));
+}
+
 /// Progress of the running download in percent, and the number of stopped ones.
 pub(crate) fn state(view: &UiContext<'_>) -> (Option<u32>, usize) {
     let fetching = &view.app.fetching;
@@ -93,20 +109,22 @@ pub(crate) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let entry = &fetch.entry;
         let folder = fetch.folder.display().to_string();
         ui.strong(&entry.name);
-        wide_note(ui, &entry.description, palette.weak);
-        wide_note(ui, &format!("Licence: {}", entry.licence), palette.weak);
+        wide_note(ui, &entry.description, NoteTone::Hint);
+        wide_note(ui, &format!("Licence: {}", entry.licence), NoteTone::Hint);
         for source in &entry.sources {
             source_ui(ui, source);
         }
-        wide_note(ui, &format!("Goes into {folder}"), palette.weak);
+        wide_note(ui, &format!("Goes into {folder}"), NoteTone::Hint);
         match &fetch.state {
             FetchState::Shown => shown_ui(ui, view, entry),
             FetchState::Asking => {
-                wide_note(ui, "Asking the server for sizes…", palette.text);
+                wide_note(ui, "Asking the server for sizes…", NoteTone::Plain);
                 button(ui, view, "Cancel", "", |it, _| it.pause());
             }
             FetchState::Confirming(quoted) => confirm_ui(ui, view, &folder, *quoted),
-            FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
+            FetchState::Pausing => {
+                wide_note(ui, "Pausing…", NoteTone::Plain);
+            }
             FetchState::Running => running_ui(ui, view, fetch.progress.as_ref()),
             FetchState::Stopped(_) => stopped_ui(ui, view, &fetch, begin),
         }
@@ -114,7 +132,7 @@ pub(crate) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn source_ui(ui: &mut Ui, source: &DownloadSource) {
-    let (part, name) = (source.component.label(), &source.name);
+    let (part, name) = (source.label, &source.name);
     let text = match (&source.here, source.bytes) {
         (Some(_), _) => format!("{part}: {name}, already on this disk"),
         (None, Some(bytes)) => format!("{part}: {name}, {}", size_text(bytes)),
@@ -124,16 +142,14 @@ fn source_ui(ui: &mut Ui, source: &DownloadSource) {
         Some(here) => here.display().to_string(),
         None => format!("From {} on huggingface.co", source.repository),
     };
-    ui.scope(|ui| wide_note(ui, &text, palette(ui).text))
-        .response
-        .on_hover_text(place);
+    wide_note(ui, &text, NoteTone::Plain).on_hover_text(place);
 }
 
 fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     let count = entry.to_fetch().count();
     if count == 0 {
         let note = "All files are present. The problem is shown below";
-        wide_note(ui, note, palette(ui).amber);
+        wide_note(ui, note, NoteTone::Warning);
         button(ui, view, CLOSE, "", |it, cx| it.show(None, cx));
         return;
     }
@@ -141,7 +157,7 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
         || counted(count, "1 file to download", "{} files to download"),
         |bytes| format!("{} to download", size_text(bytes)),
     );
-    wide_note(ui, &text, palette(ui).text);
+    wide_note(ui, &text, NoteTone::Plain);
     ui.horizontal(|ui| {
         let explanation = "Asks the server for the sizes first";
         button(ui, view, "Download…", explanation, |it, cx| {
@@ -157,7 +173,7 @@ fn confirm_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: Downl
         .map(|free| format!(" {} are free there.", size_text(free)));
     let (bytes, free) = (size_text(quoted.left_bytes), free.unwrap_or_default());
     let text = format!("Download {bytes} into {folder}?{free}");
-    wide_note(ui, &text, palette(ui).text);
+    wide_note(ui, &text, NoteTone::Plain);
     ui.horizontal(|ui| {
         button(ui, view, "Download now", "", begin);
         button(ui, view, CLOSE, "", |it, cx| it.show(None, cx));
@@ -169,7 +185,7 @@ fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, progress: Option<&DownloadS
         .on_hover_text(PROGRESS)
         .accessible_name(PROGRESS);
     let text = progress.map_or_else(|| "Starting…".to_owned(), running_text);
-    wide_note(ui, &text, palette(ui).text);
+    wide_note(ui, &text, NoteTone::Plain);
     button(ui, view, "Pause", KEPT, |it, _| it.pause());
 }
 
@@ -202,14 +218,13 @@ fn stopped_ui(
     fetch: &ModelDownload,
     again: impl FnOnce(&mut ModelFetch, &AppContext) + 'static,
 ) {
-    let palette = palette(ui);
     let FetchState::Stopped(err) = &fetch.state else {
         return;
     };
     let name = if let Some(err) = err {
-        wide_note(ui, &err.summary, palette.error);
+        wide_note(ui, &err.summary, NoteTone::Error);
         if !err.advice.is_empty() {
-            wide_note(ui, &err.advice, palette.weak);
+            wide_note(ui, &err.advice, NoteTone::Hint);
         }
         "Try again"
     } else {
@@ -217,7 +232,7 @@ fn stopped_ui(
             Some(progress) => format!("Paused at {}", amount_text(progress)),
             None => "Paused".to_owned(),
         };
-        wide_note(ui, &text, palette.text);
+        wide_note(ui, &text, NoteTone::Plain);
         "Continue"
     };
     ui.horizontal(|ui| {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select};
 use safelight_core::gallery::{
     FoundFile, GalleryFilter, GalleryIndex, GalleryItem, GalleryQuery, GalleryScan, GalleryScanner,
-    ResultMark, ResultMetadata, ThumbFolder, read_facts,
+    MarkChange, ResultMetadata, ThumbFolder, read_facts,
 };
 
 use crate::window::background::{NOT_SURVIVED, guarded};
@@ -31,7 +31,7 @@ pub(super) enum IndexCommand {
     Scanned(GalleryScan),
     Read(FoundFile, Result<ResultMetadata, String>),
     Ask(GalleryQuery),
-    Mark(Vec<PathBuf>, ResultMark, bool),
+    Mark(MarkChange),
     Gone(Vec<PathBuf>),
 }
 
@@ -189,7 +189,12 @@ impl ResultIndex {
                 self.query = query;
                 self.list(postbox);
             }
-            IndexCommand::Mark(paths, mark, is_set) => {
+            IndexCommand::Mark(change) => {
+                let MarkChange {
+                    paths,
+                    mark,
+                    is_set,
+                } = change;
                 let marked = self.index.mark(&paths, &mark, is_set);
                 postbox.post(IndexEvent::Marked(marked.map_err(|err| marks_error(&err))));
                 self.list(postbox);

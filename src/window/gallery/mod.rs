@@ -14,12 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
-use safelight_core::gallery::{GalleryItem, GalleryQuery};
+use safelight_core::gallery::{GalleryItem, GalleryQuery, MarkChange, ResultMark};
 use safelight_core::settings::OutputSettings;
 
 use crate::server::link::StoredResults;
 use crate::window::background::{BackgroundThreads, FINISH_WITHIN};
 use crate::window::create::choices::{GalleryLook, TrashRequest};
+use crate::window::create::undo::UndoAction;
 use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
 pub use index_thread::GalleryListing;
@@ -142,8 +143,17 @@ impl GalleryState {
                     self.selection.all(&listing.items);
                 }
             }
-            GalleryCommand::Mark(paths, mark, is_set) => {
-                self.ask(|_| IndexCommand::Mark(paths, mark, is_set));
+            GalleryCommand::Mark(change) => {
+                if let ResultMark::Tag(tag) = &change.mark {
+                    let undo = UndoAction::Mark(change.clone());
+                    if change.is_set {
+                        cx.undo.push(format!("add the tag {tag}"), undo);
+                    } else {
+                        let done = format!("The tag {tag} was removed");
+                        cx.offer_undo(format!("remove the tag {tag}"), done, undo);
+                    }
+                }
+                self.mark(change);
             }
             GalleryCommand::Trash(requests) => {
                 self.gone.follow(&requests, self.next_to(&requests));
@@ -174,6 +184,10 @@ impl GalleryState {
         if !self.bin.is_busy() {
             self.gone.poll(cx);
         }
+    }
+
+    pub(super) fn mark(&self, change: MarkChange) {
+        self.ask(|_| IndexCommand::Mark(change));
     }
 
     /// Result after the first of these in the list, or else before it.
@@ -330,7 +344,6 @@ fn send<T>(thread: &Sender<T>, what: T) {
 mod tests {
     use super::*;
     use crate::window::commands::AppCommand;
-    use crate::window::create::undo::UndoAction;
     use TrashRequest;
 
     #[test]

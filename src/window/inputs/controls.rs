@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::finish::InstalledNetwork;
-use safelight_core::fitting::{find_controls, read_control};
-use safelight_core::job::{ControlBy, ControlSettings};
+use safelight_core::job::{
+    ControlBy, ControlSettings, FieldError, FormInputs, GenerateForm, InputMedia,
+};
 use safelight_core::library::{ControlNetwork, FoundControl};
-use safelight_core::model::{CatalogError, advice_for};
+use safelight_core::model::{CatalogError, ModelSpec};
 
-use crate::window::create::choices::{ControlPart, SavedInput};
+use crate::window::create::choices::{ControlPart, InputSlot, MaskOf, SavedInput};
 use crate::window::inputs::{ChosenInput, InputSlots};
-use crate::window::prelude::*;
+use crate::window::pending::BackgroundTask;
 
 /// Networks of one kind on this computer, and those that the user picked from files.
 pub struct NetworkChoice<C> {
@@ -19,8 +20,8 @@ pub struct NetworkChoice<C> {
     /// The one that is used; the first where none was chosen, or it is gone.
     pub chosen: Option<PathBuf>,
     /// From files outside of the searched folders.
-    picked: Vec<InstalledNetwork<C>>,
-    picking: BackgroundTask<Option<Result<InstalledNetwork<C>, CatalogError>>>,
+    pub(super) picked: Vec<InstalledNetwork<C>>,
+    pub(super) picking: BackgroundTask<Option<Result<InstalledNetwork<C>, CatalogError>>>,
 }
 
 impl<C> Default for NetworkChoice<C> {
@@ -51,48 +52,13 @@ impl<C: Clone + Send + 'static> NetworkChoice<C> {
             }
         }
     }
-
-    /// Asks for a file and reads it.
-    pub fn pick(
-        &mut self,
-        title: &'static str,
-        read: fn(&Path) -> Result<InstalledNetwork<C>, CatalogError>,
-        cx: &AppContext,
-    ) {
-        self.picking = cx.background.ask(move || {
-            let dialog = rfd::FileDialog::new()
-                .set_title(title)
-                .add_filter("Networks", &["safetensors"])
-                .add_filter("All files", &["*"]);
-            Some(read(&dialog.pick_file()?))
-        });
-    }
-
-    /// Path of the picked network, once it is read; it is the chosen one then. An error is shown.
-    pub fn take_picked(&mut self, cx: &mut AppContext) -> Option<PathBuf> {
-        match self.picking.take()?? {
-            Ok(network) => {
-                self.chosen = Some(network.path.clone());
-                self.picked.push(network);
-                let found = std::mem::take(&mut self.found);
-                self.take_found(found);
-                self.chosen.clone()
-            }
-            Err(err) => {
-                let advice = advice_for(&err);
-                let err = JobError::from_error(JobErrorKind::BadModel, &err).advise(advice);
-                cx.notify(NoticeSeverity::Error, err);
-                None
-            }
-        }
-    }
 }
 
 #[derive(Default)]
 pub struct ControlNetChoice {
     pub networks: NetworkChoice<ControlNetwork>,
-    has_looked: bool,
-    looking: BackgroundTask<Vec<FoundControl>>,
+    pub(super) has_looked: bool,
+    pub(super) looking: BackgroundTask<Vec<FoundControl>>,
     /// Index of the control image for which a file is picked.
     pub(super) picking_for: usize,
 }
@@ -104,29 +70,6 @@ impl ControlNetChoice {
 
     pub fn is_looking(&self) -> bool {
         !self.has_looked || self.looking.is_busy()
-    }
-
-    /// Looks for them where that was not done yet, and takes in what was found.
-    pub(super) fn poll(&mut self, cx: &AppContext) {
-        if !self.has_looked {
-            // Without a home there is no place for them.
-            self.has_looked = cx.paths.clone().is_none_or(|paths| {
-                let settings = cx.settings.clone();
-                let find = move || find_controls(&paths, &settings);
-                self.looking = cx.background.search(find);
-                // If too many searches are running, it is requested again.
-                self.looking.is_busy()
-            });
-        }
-        if let Some(found) = self.looking.take() {
-            self.networks.take_found(found);
-        }
-    }
-
-    /// Asks for the ControlNet of a control image.
-    pub fn pick(&mut self, index: usize, cx: &AppContext) {
-        self.picking_for = index;
-        self.networks.pick("Choose a ControlNet", read_control, cx);
     }
 }
 

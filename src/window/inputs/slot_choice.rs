@@ -71,7 +71,10 @@ impl InputSlots {
     pub fn poll(&mut self, is_editing: bool, cx: &mut AppContext) {
         if self.is_reopen_due && !cx.models.are_loading {
             let inputs = self.saved();
+            // Files of the command line or of another program come into the slots after those.
+            let given = std::mem::take(&mut self.given);
             self.reopen(inputs, cx);
+            self.given = given;
         }
         let mut form = std::mem::take(&mut cx.form);
         self.poll_for(&mut form, !is_editing, cx);

@@ -66,11 +66,10 @@ fn waiting_ui(ui: &mut Ui, view: &UiContext<'_>) {
 /// Current activity. Screen readers announce changes, but not each step of a job.
 fn text_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let running = view.app.queue.running.as_ref();
-    let is_running = running.is_some();
     // A wait is one change, and no step.
     let is_shown = running.is_none_or(|job| job.waiting.is_some());
-    let colour = if is_running {
-        palette(ui).amber
+    let colour = if running.is_some() {
+        palette(ui).text
     } else {
         palette(ui).weak
     };
@@ -284,14 +283,13 @@ fn downloads_button(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn theme_button(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let (icon, label) = if ui.visuals().dark_mode {
-        (icons::SUN, "Light")
+    let (icon, theme) = if ui.visuals().dark_mode {
+        (icons::SUN, "light theme")
     } else {
-        (icons::MOON, "Dark")
+        (icons::MOON, "dark theme")
     };
-    let theme = format!("{} theme", label.to_lowercase());
     let explanation = shortcuts::explained(&format!("Switch to the {theme}"), "theme");
-    let button = button(ui, false, (icon, label), &sentence(&theme), &explanation);
+    let button = icon_button(ui, icon, &sentence(theme), &explanation);
     view.on_click(&button, SettingsCommand::SwitchTheme);
 }
 
@@ -310,8 +308,8 @@ pub(crate) fn button(
         ui.painter().layout_no_wrap(text, font, colour)
     };
     let label_colour = if is_on { colour } else { palette.weak };
-    let label = of_size(label.to_owned(), theme::HEADER_LABEL, label_colour);
-    let icon = of_size(icon.to_string(), theme::HEADER_ICON, colour);
+    let label = of_size(label.to_owned(), theme::SMALL_TEXT, label_colour);
+    let icon = of_size(icon.to_string(), theme::ICON, colour);
     let width = label.size().x + 2.0 * theme::HEADER_BUTTON_MARGIN;
     let size = vec2(width, theme::HEADER_BUTTON_HEIGHT);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
@@ -335,7 +333,7 @@ pub(crate) fn button(
 }
 
 pub(crate) fn badge(ui: &Ui, button: Rect, text: &str, fill: Color32) {
-    let font = FontId::proportional(theme::BADGE_TEXT);
+    let font = FontId::proportional(theme::SMALL_TEXT);
     let ink = palette(ui).on_accent;
     let galley = ui.painter().layout_no_wrap(text.to_owned(), font, ink);
     let width = (galley.size().x + 7.0).max(theme::BADGE_HEIGHT);

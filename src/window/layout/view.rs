@@ -135,8 +135,6 @@ pub struct LibraryPanel {
     pub num_moves: u64,
     /// Another field had the keyboard in the last frame.
     pub is_typing: bool,
-    /// In points.
-    pub scroll_offset: f32,
 }
 
 #[derive(Default)]

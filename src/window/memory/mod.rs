@@ -65,6 +65,15 @@ impl MemoryHistory {
         plan.is_some_and(|plan| plan.device.class == DeviceClass::Unified)
     }
 
+    /// The rest of the device's memory; where it is main memory, what other programs leave of it.
+    pub fn free_bytes(&self, sample: &MemorySample) -> u64 {
+        let rest = sample.total_bytes.saturating_sub(sample.used_bytes);
+        let plan = self.plan.as_ref();
+        let is_main = plan.is_some_and(|plan| plan.device.class != DeviceClass::Discrete);
+        let available = sample.machine.host_available_bytes.filter(|_| is_main);
+        available.map_or(rest, |available| available.min(rest))
+    }
+
     /// Expected memory of a planned job: stages without samples.
     pub fn expected(plan: &MemoryPlan, course: &ExpectedTimeline) -> Self {
         Self {

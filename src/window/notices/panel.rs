@@ -115,7 +115,7 @@ fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Resp
     };
     let shown = wide_frame(ui, card(ui, colour), |ui| {
         ui.horizontal(|ui| {
-            ui.label(RichText::new(icon).size(20.0).color(colour));
+            ui.label(RichText::new(icon).size(theme::ICON).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
                 let button = icon_button(ui, icons::X, "Dismiss", "Close this notice");
                 if button.clicked() {

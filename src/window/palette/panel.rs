@@ -129,6 +129,9 @@ fn entry_ui(ui: &mut Ui, entry: &PaletteEntry, is_chosen: bool) -> bool {
                 .max_rect(inside)
                 .layout(Layout::right_to_left(Align::Center)),
         );
+        if is_chosen {
+            line.visuals_mut().override_text_color = Some(weak);
+        }
         line.label(RichText::new(&entry.keys).small().color(weak));
         line.with_layout(Layout::left_to_right(Align::Center), |ui| {
             ui.label(RichText::new(entry.kind).small().color(weak));

@@ -8,6 +8,8 @@ use crate::window::layout::prelude::*;
 use crate::window::presets::PresetChoice;
 
 const FROM_FILE: &str = "From a file…";
+/// Width of the two icons at the end of the row.
+const SIGNS_WIDTH: f32 = 47.0;
 
 pub(crate) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let choices = view.app.presets.choices(spec);
@@ -48,6 +50,10 @@ pub(crate) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
                             PresetsCommand::Apply(preset.key.clone())
                         });
                     }
+                }
+                // Their scopes do not wrap by themselves.
+                if ui.available_size_before_wrap().x < SIGNS_WIDTH {
+                    ui.end_row();
                 }
                 // It stays when a value was changed since, and its place is kept for it.
                 let (name, hover) = ("Reset", "Back to the values before the preset");

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{DeviceChoice, GridId, GridRecord, JobGrid, Video};
+use safelight_core::job::{
+    DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId, JobRequest, Video,
+};
 use safelight_core::job_update::JobOutput;
-use safelight_core::media::open_rgb;
+use safelight_core::media::{MediaError, open_rgb};
 
 use crate::window::create::choices::StripResult;
 use crate::window::inputs::opening::continue_file;
-use crate::window::prelude::*;
+use crate::window::pending::BackgroundTask;
 use crate::window::thumbnails::ThumbSource;
 
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ pub mod panel;
 
 use std::path::{Path, PathBuf};
 
+use safelight_core::catalog::{HelperKind, helper_entry};
 use safelight_core::finish::{
     FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions, TargetSize,
     find_interpolators, find_upscalers, read_interpolator, read_upscaler,
@@ -18,8 +19,9 @@ use crate::window::inputs::NetworkChoice;
 use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
 
-pub const NO_UPSCALER: &str = "Put an upscaler as .safetensors (Real-ESRGAN x4plus, 4x-UltraSharp) into models/upscale_models. A .pth file must be converted to .safetensors first";
-pub const NO_RIFE: &str = "Put RIFE 4.5 to 4.26 as .safetensors into models/frame_interpolation";
+pub const NO_UPSCALER: &str = "Download Real-ESRGAN x4plus, or put another upscaler as .safetensors into models/upscale_models. A .pth file must be converted to .safetensors first";
+pub const NO_RIFE: &str =
+    "Download RIFE 4.26, or put RIFE 4.5 to 4.26 as .safetensors into models/frame_interpolation";
 
 #[derive(Default)]
 pub struct PostprocessState {
@@ -53,13 +55,25 @@ impl PostprocessState {
             PostprocessAction::Frames(_) => self.interpolators.chosen().map(|it| it.path.clone()),
         };
         let Some(network) = network else {
-            let (missing, get) = match finish {
-                PostprocessAction::Upscale(_) => ("there is no upscaler yet", NO_UPSCALER),
-                PostprocessAction::Frames(_) => ("there is no RIFE model yet", NO_RIFE),
+            let (missing, get, kind) = match finish {
+                PostprocessAction::Upscale(_) => (
+                    "there is no upscaler yet",
+                    NO_UPSCALER,
+                    HelperKind::Upscaler,
+                ),
+                PostprocessAction::Frames(_) => (
+                    "there is no RIFE model yet",
+                    NO_RIFE,
+                    HelperKind::Interpolator,
+                ),
             };
+            let mut notice = UserNotice::warning(missing, get);
+            if let Some(entry) = helper_entry(kind, None) {
+                let hover = "Show its file, its size and its licence, and download it";
+                notice = notice.offer("Download…", hover, FetchCommand::Offer(Box::new(entry)));
+            }
             let hover = "Choose a .safetensors file of it on this computer";
-            let pick = FinishCommand::Pick(finish);
-            let notice = UserNotice::warning(missing, get).offer("From a file…", hover, pick);
+            let notice = notice.offer("From a file…", hover, FinishCommand::Pick(finish));
             return cx.notices.show(notice);
         };
         let options = match finish {

@@ -31,7 +31,7 @@ pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         None => return,
     };
     wide_frame(ui, card(ui, colour), |ui| {
-        ui.label(RichText::new(text).color(colour));
+        ui.strong(text);
         match &advice {
             _ if is_done => {}
             RuntimeAdvice::Get { build, .. } => {
@@ -42,18 +42,18 @@ pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 let text = format!(
                     "{name} serves it: about {size} to download into {folder}. Licences: {licences}."
                 );
-                wide_note(ui, &text, palette(ui).text);
+                wide_note(ui, &text, NoteTone::Plain);
                 let note = "It is tried in a process of its own before jobs get it. The one in use \
                            stays on the disk.";
-                wide_note(ui, note, palette(ui).weak);
+                wide_note(ui, note, NoteTone::Hint);
                 if build.kind == RuntimeKind::Rocm {
-                    wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
+                    wide_note(ui, NEVER_ON_AMD, NoteTone::Hint);
                 }
                 follow_ui(ui, view, "Get it", GET_HOVER);
             }
             RuntimeAdvice::Use { id, .. } => {
                 let text = format!("The libtorch “{id}” on this disk serves it.");
-                wide_note(ui, &text, palette(ui).text);
+                wide_note(ui, &text, NoteTone::Plain);
                 follow_ui(ui, view, USE, USE_HOVER);
             }
             RuntimeAdvice::Repair { refusal, .. } => repair_ui(ui, view, refusal),
@@ -102,8 +102,8 @@ fn install(view: &mut UiContext<'_>, build: &RuntimeBuild) {
 
 fn failure_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if let RuntimeState::Failed(err) = &view.app.runtimes.state {
-        wide_note(ui, &sentence(&err.summary), palette(ui).error);
-        wide_note(ui, &err.advice, palette(ui).text);
+        wide_note(ui, &sentence(&err.summary), NoteTone::Error);
+        wide_note(ui, &err.advice, NoteTone::Plain);
     }
 }
 
@@ -112,7 +112,7 @@ fn failure_ui(ui: &mut Ui, view: &UiContext<'_>) {
 fn progress_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let work = &view.app.runtimes.work;
     if work.is_stopping() {
-        wide_note(ui, "Stopping…", palette(ui).weak);
+        wide_note(ui, "Stopping…", NoteTone::Hint);
         return;
     }
     let (text, share) = match &work.progress {
@@ -143,8 +143,8 @@ fn progress_ui(ui: &mut Ui, view: &UiContext<'_>) {
 }
 
 fn repair_ui(ui: &mut Ui, view: &mut UiContext<'_>, refusal: &RuntimeRefusal) {
-    wide_note(ui, &sentence(&refusal.what), palette(ui).text);
-    wide_note(ui, &refusal.advice, palette(ui).text);
+    wide_note(ui, &sentence(&refusal.what), NoteTone::Plain);
+    wide_note(ui, &refusal.advice, NoteTone::Plain);
     if refusal.command.is_empty() {
         return;
     }
@@ -177,9 +177,9 @@ pub(in crate::window) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, searc
     ui.strong("Runtimes");
     ui.separator();
     let note = "A runtime is a folder with libtorch, which computes the jobs.";
-    wide_note(ui, note, palette(ui).weak);
+    wide_note(ui, note, NoteTone::Hint);
     let Some(overview) = view.app.runtimes.overview.clone() else {
-        wide_note(ui, "Looking at this machine…", palette(ui).weak);
+        wide_note(ui, "Looking at this machine…", NoteTone::Hint);
         return true;
     };
     let here = overview.here.iter().map(|row| &row.found.id);
@@ -192,7 +192,7 @@ pub(in crate::window) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, searc
         row_ui(ui, view, row);
     }
     if overview.here.is_empty() {
-        wide_note(ui, "No runtime was found.", palette(ui).amber);
+        wide_note(ui, "No runtime was found.", NoteTone::Warning);
     }
     if let Some(before) = overview.previous()
         && !view.app.runtimes.is_busy()
@@ -222,7 +222,7 @@ fn ended_ui(ui: &mut Ui, view: &UiContext<'_>) {
         Some(RuntimeTask::Remove(id)) => format!("Deleted: {id}."),
         None => return,
     };
-    wide_note(ui, &text, palette(ui).good);
+    wide_note(ui, &text, NoteTone::Good);
 }
 
 fn is_about(view: &UiContext<'_>, id: &str) -> bool {
@@ -243,21 +243,21 @@ fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
         ui.horizontal_wrapped(|ui| {
             ui.strong(&found.id);
             if found.is_used {
-                ui.label(RichText::new("in use").small().color(palette(ui).good));
+                state_chip(ui, "in use", NoteTone::Good);
             } else if found.is_previous() {
                 ui.weak(RichText::new("used before").small());
             }
         });
         let facts = facts_text(row.kind, row.version.as_deref(), &row.targets, row.bytes);
-        wide_note(ui, &facts, palette(ui).text);
+        wide_note(ui, &facts, NoteTone::Plain);
         if let Some(device) = &row.device {
             let text = format!("When it was last checked it computed on {device}");
-            wide_note(ui, &text, palette(ui).text);
+            wide_note(ui, &text, NoteTone::Plain);
         }
         let folder = found.runtime.folder.display().to_string();
-        wide_note(ui, &folder, palette(ui).weak);
+        wide_note(ui, &folder, NoteTone::Hint);
         for concern in &row.concerns {
-            wide_note(ui, &sentence(concern), palette(ui).amber);
+            wide_note(ui, &sentence(concern), NoteTone::Warning);
         }
         task_ui(ui, view, &found.id, |ui, view| {
             ui.horizontal_wrapped(|ui| buttons_ui(ui, view, row));
@@ -357,7 +357,7 @@ fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview)
     if overview.offers.is_empty() && !is_refused {
         if overview.machine.gpus.is_empty() && overview.advice == RuntimeAdvice::NoGpu {
             let note = "No GPU was found: jobs run on the CPU.";
-            wide_note(ui, note, palette(ui).weak);
+            wide_note(ui, note, NoteTone::Hint);
         }
         return;
     }
@@ -378,9 +378,9 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
         ui.strong(&build.name);
         let size = size_text(build.download_mb * 1_000_000);
         let text = format!("About {size} to download. Licences: {}.", build.licences);
-        wide_note(ui, &text, palette(ui).text);
+        wide_note(ui, &text, NoteTone::Plain);
         if build.kind == RuntimeKind::Rocm {
-            wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
+            wide_note(ui, NEVER_ON_AMD, NoteTone::Hint);
         }
         task_ui(ui, view, &build.id, |ui, view| {
             let name = format!("Install {}", build.name);

@@ -13,7 +13,9 @@ const QUIET: usize = 4;
 pub(crate) fn address_ui(ui: &mut Ui, view: &UiContext<'_>) {
     match &view.app.server.running {
         None => {}
-        Some(Err(err)) => wide_note(ui, &sentence(&err.summary), palette(ui).amber),
+        Some(Err(err)) => {
+            wide_note(ui, &err.summary, NoteTone::Warning);
+        }
         Some(Ok(server)) => {
             let page = server.page.clone();
             ui.horizontal_wrapped(|ui| {

@@ -6,21 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use safelight_core::media::{
-    DEFAULT_VIDEO_ENDING, ExportedVideo, HAS_H264, VideoExport, VideoFormat, VideoReader,
+    DEFAULT_VIDEO_ENDING, EXPORT_FORMATS, ExportedVideo, VideoExport, VideoFormat, VideoReader,
+    export_name,
 };
 
 use crate::window::prelude::*;
 use crate::window::viewer::commands::folder_for;
 use crate::window::viewer::reading::ViewerFrames;
 use crate::window::viewer::{FramePlayer, PlaybackPosition, ResultViewer, ViewerMode};
-
-/// Formats that a video is exported in, with their extensions.
-pub const EXPORT_FORMATS: [(VideoFormat, &str); 4] = [
-    (VideoFormat::Mp4, "mp4"),
-    (VideoFormat::Gif, "gif"),
-    (VideoFormat::WebP, "webp"),
-    (VideoFormat::Png, "png"),
-];
 
 impl ResultViewer {
     /// The video of a result or file that is shown.
@@ -47,15 +40,12 @@ impl ResultViewer {
         let (first, last) = player.playhead.range();
         let source = player.path().to_path_buf();
         let ending = EXPORT_FORMATS
-            .into_iter()
-            .find_map(|(it, ending)| (Some(it) == format).then_some(ending));
-        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
-        let mut name = stem.into_owned();
-        if player.playhead.is_trimmed() {
-            let range = format!("_{:04}-{:04}", first + 1, last + 1);
-            name.push_str(&range);
-        }
-        let name = format!("{name}.{}", ending.unwrap_or(DEFAULT_VIDEO_ENDING));
+            .iter()
+            .find_map(|(it, ending)| (Some(*it) == format).then_some(*ending))
+            .unwrap_or(DEFAULT_VIDEO_ENDING);
+        let range = first..=last;
+        let part = player.playhead.is_trimmed().then_some(&range);
+        let name = export_name(&source, part, ending);
         let export = VideoExport {
             out: source.with_file_name(name),
             source,
@@ -63,7 +53,7 @@ impl ResultViewer {
                 ViewerFrames::Memory(video) => Some(Arc::clone(video)),
                 ViewerFrames::File(_) => None,
             },
-            range: first..=last,
+            range,
             crf: cx.settings.output.crf,
         };
         if format.is_some() {
@@ -77,8 +67,8 @@ impl ResultViewer {
             }
             let name = export.out.file_name().unwrap_or_default();
             dialog = dialog.set_file_name(name.to_string_lossy());
-            for (format, ending) in EXPORT_FORMATS.into_iter().filter(is_written) {
-                dialog = dialog.add_filter(format.name(), &[ending]);
+            for (format, ending) in EXPORT_FORMATS {
+                dialog = dialog.add_filter(format.name(), &[*ending]);
             }
             let out = dialog.save_file()?;
             Some(VideoExport { out, ..export })
@@ -149,11 +139,6 @@ impl ResultViewer {
             read_frame(&path, index as u32).map(|image| (slot, image, folder))
         });
     }
-}
-
-/// Returns whether this build writes the format.
-pub fn is_written((format, _): &(VideoFormat, &str)) -> bool {
-    *format != VideoFormat::Mp4 || HAS_H264
 }
 
 fn read_frame(path: &Path, index: u32) -> Result<RgbPixels, MediaError> {

@@ -1,14 +1,16 @@
 //! Rows of a form: label, control, reset button and the notes below.
 
+use std::sync::Arc;
+
 use egui::{
-    Align, Button, Color32, ComboBox, DragValue, Label, Layout, Response, RichText, Slider, Ui,
-    vec2,
+    Align, Align2, Button, Color32, ComboBox, DragValue, Galley, Label, Layout, Pos2, Rect,
+    Response, RichText, Role, Sense, Slider, TextStyle, Ui, Vec2, Widget, WidgetInfo, pos2, vec2,
 };
 
 use crate::window::notices::sentence;
 use crate::window::widgets::icons;
-use crate::window::widgets::theme;
-use crate::window::widgets::{list_icon, palette};
+use crate::window::widgets::theme::{self, ThemeColors};
+use crate::window::widgets::{list_icon, palette, sign};
 
 pub const RUN_TO: &str = "to";
 
@@ -120,33 +122,120 @@ pub fn group_label(ui: &mut Ui, text: impl Into<RichText>, explanation: &str) ->
     ui.weak(text.into()).on_hover_text(explanation)
 }
 
+/// Kind of a note. A coloured sign says it; the words themselves stay plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteTone {
+    Hint,
+    Plain,
+    Good,
+    Warning,
+    Error,
+}
+
+impl NoteTone {
+    pub fn colour(self, palette: &ThemeColors) -> Color32 {
+        match self {
+            Self::Hint => palette.weak,
+            Self::Plain => palette.text,
+            Self::Good => palette.good,
+            Self::Warning => palette.amber,
+            Self::Error => palette.error,
+        }
+    }
+
+    pub fn icon(self) -> Option<char> {
+        match self {
+            Self::Hint | Self::Plain => None,
+            Self::Good => Some(icons::CHECK_CIRCLE),
+            Self::Warning => Some(icons::WARNING),
+            Self::Error => Some(icons::X_CIRCLE),
+        }
+    }
+}
+
 pub fn field_error(ui: &mut Ui, message: &str) {
-    below_field(ui, message, palette(ui).error);
+    below_field(ui, message, NoteTone::Error);
 }
 
 /// Deviation from a field, or a missing requirement.
 pub fn field_note(ui: &mut Ui, message: &str) {
-    below_field(ui, message, palette(ui).amber);
+    below_field(ui, message, NoteTone::Warning);
 }
 
 pub fn field_hint(ui: &mut Ui, message: &str) {
-    below_field(ui, message, palette(ui).weak);
+    below_field(ui, message, NoteTone::Hint);
 }
 
-fn below_field(ui: &mut Ui, message: &str, colour: Color32) {
-    ui.scope(|ui| {
-        // As low as its words.
-        ui.spacing_mut().interact_size.y = 0.0;
-        ui.horizontal(|ui| {
-            ui.add_space(theme::LABEL_WIDTH + ui.spacing().item_spacing.x);
-            ui.add(Label::new(RichText::new(sentence(message)).small().color(colour)).wrap());
-        });
-    });
+fn below_field(ui: &mut Ui, message: &str, tone: NoteTone) {
+    let indent = theme::LABEL_WIDTH + ui.spacing().item_spacing.x;
+    note_ui(ui, indent, message, tone);
 }
 
 /// As [`field_error`] and [`field_note`], over the whole width.
-pub fn wide_note(ui: &mut Ui, message: &str, colour: Color32) {
-    ui.add(Label::new(RichText::new(sentence(message)).small().color(colour)).wrap());
+pub fn wide_note(ui: &mut Ui, message: &str, tone: NoteTone) -> Response {
+    note_ui(ui, 0.0, message, tone)
+}
+
+fn note_ui(ui: &mut Ui, indent: f32, message: &str, tone: NoteTone) -> Response {
+    let palette = palette(ui);
+    ui.scope(|ui| {
+        // As low as its words.
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.horizontal_top(|ui| {
+            ui.add_space(indent);
+            ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+            let mut colour = tone.colour(palette);
+            if let Some(icon) = tone.icon() {
+                sign(ui, icon, theme::SMALL_TEXT, colour);
+                colour = palette.text;
+            }
+            ui.add(Label::new(RichText::new(sentence(message)).small().color(colour)).wrap())
+        })
+        .inner
+    })
+    .inner
+}
+
+/// A state in a few words on a pill, with a dot in the colour of its kind.
+pub fn state_chip(ui: &mut Ui, text: &str, tone: NoteTone) -> Response {
+    let galley = chip_text(ui, text);
+    let (rect, response) = ui.allocate_exact_size(chip_size(&galley), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, text));
+    paint_chip(ui, rect, galley, tone);
+    response
+}
+
+/// As [`state_chip`], painted left of a point; returns its width.
+pub fn chip_left_of(ui: &Ui, end: Pos2, text: &str, tone: NoteTone) -> f32 {
+    if text.is_empty() {
+        return 0.0;
+    }
+    let galley = chip_text(ui, text);
+    let rect = Align2::RIGHT_CENTER.anchor_size(end, chip_size(&galley));
+    paint_chip(ui, rect, galley, tone);
+    rect.width()
+}
+
+fn chip_text(ui: &Ui, text: &str) -> Arc<Galley> {
+    let font = TextStyle::Small.resolve(ui.style());
+    ui.painter()
+        .layout_no_wrap(text.to_owned(), font, palette(ui).text)
+}
+
+/// With a dot and margins.
+fn chip_size(text: &Galley) -> Vec2 {
+    text.size() + vec2(theme::CHIP_DOT + 3.0 * theme::SMALL_GAP, 4.0)
+}
+
+fn paint_chip(ui: &Ui, rect: Rect, text: Arc<Galley>, tone: NoteTone) {
+    let palette = palette(ui);
+    let painter = ui.painter();
+    painter.rect_filled(rect, rect.height() / 2.0, palette.field);
+    let dot = rect.left_center() + vec2(theme::SMALL_GAP + theme::CHIP_DOT / 2.0, 0.0);
+    painter.circle_filled(dot, theme::CHIP_DOT / 2.0, tone.colour(palette));
+    let left = dot.x + theme::CHIP_DOT / 2.0 + theme::SMALL_GAP;
+    let at = pos2(left, rect.center().y - text.size().y / 2.0);
+    painter.galley(at, text, palette.text);
 }
 
 /// So wide, or as wide as there is room for.
@@ -168,11 +257,34 @@ pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Respon
     let width = ui.available_width() - theme::VALUE_WIDTH - ui.spacing().item_spacing.x;
     ui.spacing_mut().slider_width = width.max(theme::VALUE_WIDTH);
     ui.spacing_mut().interact_size.x = theme::VALUE_WIDTH;
-    ui.add(slider).on_hover_text(explanation)
+    number_ui(ui, slider).on_hover_text(explanation)
+}
+
+/// A slider or a number. Numbers look like fields for text, and the handles of sliders are quiet.
+pub fn number_ui(ui: &mut Ui, widget: impl Widget) -> Response {
+    let palette = palette(ui);
+    ui.scope(|ui| {
+        let visuals = ui.visuals_mut();
+        visuals.override_text_color = Some(palette.text);
+        visuals.selection.bg_fill = palette.accent;
+        let widgets = &mut visuals.widgets;
+        for state in [
+            &mut widgets.inactive,
+            &mut widgets.hovered,
+            &mut widgets.active,
+        ] {
+            state.weak_bg_fill = palette.field;
+            state.corner_radius = theme::NUMBER_RADIUS.into();
+        }
+        widgets.inactive.fg_stroke.color = palette.weak;
+        ui.add(widget)
+    })
+    .inner
 }
 
 pub fn number(ui: &mut Ui, width: f32, value: DragValue<'_>) -> Response {
-    ui.add_sized(vec2(width, ui.spacing().interact_size.y), value)
+    let size = vec2(width, ui.spacing().interact_size.y);
+    number_ui(ui, |ui: &mut Ui| ui.add_sized(size, value))
 }
 
 /// A list to choose from, as wide as there is room: what is too long for that ends in dots.

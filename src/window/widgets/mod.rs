@@ -10,8 +10,8 @@ use egui::style::WidgetVisuals;
 use egui::{
     Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, InnerResponse, Label,
     Layout, Margin, Modal, ModalResponse, PopupCloseBehavior, Pos2, ProgressBar, Rect, Response,
-    RichText, ScrollArea, Sense, Stroke, TextEdit, TextWrapMode, TextureHandle, Ui, Vec2,
-    WidgetText, pos2, vec2,
+    RichText, Role, ScrollArea, Sense, Stroke, TextEdit, TextWrapMode, TextureHandle, Ui, Vec2,
+    WidgetInfo, WidgetText, pos2, vec2,
 };
 
 pub use fields::*;
@@ -23,7 +23,7 @@ pub fn palette(ui: &Ui) -> &'static ThemeColors {
 
 /// A frameless button with an icon alone. `name` is what a screen reader says.
 pub fn icon_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
-    ui.add(Button::new(RichText::new(icon).size(17.0)).frame_when_inactive(false))
+    ui.add(Button::new(RichText::new(icon).size(theme::ICON)).frame_when_inactive(false))
         .on_hover_text(explanation)
         .accessible_name(name)
 }
@@ -83,7 +83,13 @@ pub fn icon_toggle(
     name: &str,
     explanation: &str,
 ) -> Response {
-    quiet_switch(ui, is_on, RichText::new(icon).size(17.0), name, explanation)
+    quiet_switch(
+        ui,
+        is_on,
+        RichText::new(icon).size(theme::ICON),
+        name,
+        explanation,
+    )
 }
 
 fn quiet_switch(
@@ -93,8 +99,7 @@ fn quiet_switch(
     name: &str,
     explanation: &str,
 ) -> Response {
-    let face = face.color(alert_ink(ui, is_on));
-    let button = Button::new(face).frame_when_inactive(false);
+    let button = Button::new(face.color(ink(ui, is_on))).frame_when_inactive(false);
     ui.add(button.selected(is_on))
         .on_hover_text(explanation)
         .accessible_name(name)
@@ -117,7 +122,7 @@ pub fn list_icon(ui: &Ui, rect: Rect, visuals: &WidgetVisuals, _is_open: bool) {
 /// The colour of quiet words on a button that is chosen or is not.
 pub fn ink(ui: &Ui, is_chosen: bool) -> Color32 {
     if is_chosen {
-        palette(ui).text
+        palette(ui).on_selected
     } else {
         palette(ui).weak
     }
@@ -139,6 +144,13 @@ pub fn sign(ui: &mut Ui, icon: char, size: f32, colour: Color32) -> Response {
     let (rect, response) = ui.allocate_exact_size(galley.size(), Sense::hover());
     ui.painter().galley(rect.min, galley, colour);
     response
+}
+
+/// A sign whose explanation is shown on hovering.
+pub fn explained_sign(ui: &mut Ui, explanation: &str) -> Response {
+    let response = sign(ui, icons::INFO, theme::ICON, palette(ui).weak);
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, explanation));
+    response.on_hover_text(explanation)
 }
 
 /// A word or a sign with its middle here.
@@ -175,7 +187,7 @@ pub fn texture_ui(ui: &Ui, texture: &TextureHandle, rect: Rect, max_scale: f32) 
 }
 
 pub fn progress_bar(ui: &mut Ui, bar: ProgressBar) -> Response {
-    let response = ui.add(bar);
+    let response = ui.add(bar.fill(palette(ui).accent));
     ui.ctx().accesskit_node_builder(response.id, |node| {
         node.set_min_numeric_value(0.0);
         node.set_max_numeric_value(100.0);
@@ -228,7 +240,7 @@ pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
 /// Like `chip`, with another accessible name.
 pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Response {
     let palette = palette(ui);
-    let button = Button::new(RichText::new(text).size(12.0).color(palette.weak))
+    let button = Button::new(RichText::new(text).small().color(palette.weak))
         .fill(palette.field)
         .corner_radius(CornerRadius::same(12))
         .truncate();
@@ -292,7 +304,7 @@ pub fn main_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> Res
     } else {
         (palette.raised, palette.weak)
     };
-    let button = Button::new(RichText::new(with_icon(icon, text)).size(15.5).color(ink))
+    let button = Button::new(RichText::new(with_icon(icon, text)).color(ink))
         .fill(fill)
         .stroke(Stroke::NONE)
         .min_size(vec2(0.0, theme::MAIN_BUTTON_HEIGHT));

@@ -12,6 +12,12 @@ use safelight_core::job::Stage;
 /// Of a code for cameras, in both themes.
 pub const CODE_LIGHT: Color32 = Color32::WHITE;
 pub const CODE_DARK: Color32 = Color32::BLACK;
+/// The three sizes of text: labels and notes, all else, headings.
+pub const SMALL_TEXT: f32 = 11.5;
+pub const BODY_TEXT: f32 = 13.5;
+pub const HEADING_TEXT: f32 = 18.0;
+/// Of an icon on a button.
+pub const ICON: f32 = 17.0;
 pub const FORM_WIDTH: f32 = 384.0;
 /// It can be as narrow and as wide as this.
 pub const FORM_WIDTHS: std::ops::RangeInclusive<f32> = 340.0..=600.0;
@@ -50,7 +56,6 @@ pub const HEADING_HEIGHT: f32 = 28.0;
 pub const TILE_MARGIN: i8 = 8;
 /// Beside the icons in it.
 pub const ICON_PADDING: f32 = 3.0;
-pub const DROP_TEXT: f32 = 13.0;
 pub const BADGE_SIZE: f32 = 20.0;
 /// The open list of models scrolls beyond this height.
 pub const PICKER_HEIGHT: f32 = 380.0;
@@ -74,11 +79,10 @@ pub const FORM_MARGIN: i8 = 14;
 pub const SIGN_SIZE: f32 = 26.0;
 /// A button of the header: its icon, and below it its label.
 pub const HEADER_BUTTON_HEIGHT: f32 = 40.0;
-pub const HEADER_BUTTON_MARGIN: f32 = 5.0;
-pub const HEADER_ICON: f32 = 17.0;
-pub const HEADER_LABEL: f32 = 10.5;
-pub const BADGE_HEIGHT: f32 = 14.0;
-pub const BADGE_TEXT: f32 = 9.5;
+pub const HEADER_BUTTON_MARGIN: f32 = 3.0;
+/// Diameter of the dot in a chip.
+pub const CHIP_DOT: f32 = 6.0;
+pub const BADGE_HEIGHT: f32 = 15.0;
 pub const GAP: f32 = 12.0;
 /// Between things that belong together.
 pub const SMALL_GAP: f32 = 6.0;
@@ -164,7 +168,7 @@ pub const BAR_NARROW_WIDTH: f32 = 230.0;
 /// The bar over an image that has the whole screen is no wider.
 pub const FULL_BAR_WIDTH: f32 = 960.0;
 /// Width below which the player's slider gets a separate row.
-pub const POSITION_MIN_WIDTH: f32 = 148.0;
+pub const POSITION_MIN_WIDTH: f32 = 160.0;
 pub const SPEED_WIDTH: f32 = 64.0;
 /// Of the handles that trim a video.
 pub const TRIM_WIDTH: f32 = 7.0;
@@ -172,6 +176,8 @@ pub const TRIM_HEIGHT: f32 = 9.0;
 /// As wide as a hand finds the line between two images.
 pub const DIVIDER_GRIP: f32 = 16.0;
 pub const RADIUS: u8 = 6;
+/// Of numbers and sliders: the fill of a slider ends so far behind its handle, which hides that.
+pub const NUMBER_RADIUS: u8 = 4;
 pub const CARD_RADIUS: u8 = 10;
 
 /// The smallest and largest small image of the gallery.
@@ -205,6 +211,9 @@ pub struct ThemeColors {
     /// The safelight itself.
     pub accent: Color32,
     pub on_accent: Color32,
+    /// Behind what is chosen, and its text.
+    pub selected: Color32,
+    pub on_selected: Color32,
     pub amber: Color32,
     pub error: Color32,
     pub good: Color32,
@@ -228,6 +237,8 @@ const DARKROOM: ThemeColors = ThemeColors {
     weak: rgb(0xa3_978c),
     accent: rgb(0xf0_4a2e),
     on_accent: rgb(0xff_f6f0),
+    selected: rgb(0x8f_3222),
+    on_selected: rgb(0xf8_f0e8),
     amber: rgb(0xf5_a95c),
     error: rgb(0xff_7d66),
     good: rgb(0x9c_c98a),
@@ -240,19 +251,21 @@ const DARKROOM: ThemeColors = ThemeColors {
 };
 
 const DAYLIGHT: ThemeColors = ThemeColors {
-    panel: rgb(0xf3_eee7),
-    stage: rgb(0xe2_dad0),
-    field: rgb(0xff_fdfa),
-    raised: rgb(0xe7_dfd5),
-    hovered: rgb(0xdb_d1c5),
-    line: rgb(0xd3_c8bb),
-    text: rgb(0x2b_2420),
-    weak: rgb(0x67_5d55),
+    panel: rgb(0xf7_f5f3),
+    stage: rgb(0xe1_e1e1),
+    field: rgb(0xff_ffff),
+    raised: rgb(0xec_e8e4),
+    hovered: rgb(0xdf_dad5),
+    line: rgb(0xd2_ccc6),
+    text: rgb(0x27_2320),
+    weak: rgb(0x61_5b56),
     accent: rgb(0xc9_3519),
     on_accent: rgb(0xff_fdfa),
-    amber: rgb(0x8f_4f0a),
+    selected: rgb(0x4a_433e),
+    on_selected: rgb(0xff_ffff),
+    amber: rgb(0x8a_4b08),
     error: rgb(0xb0_2a12),
-    good: rgb(0x37_6b27),
+    good: rgb(0x33_6524),
     used: rgb(0x9d_5b0f),
     allocated: rgb(0xc9_3519),
     reserved: rgb(0x80_4a75),
@@ -310,25 +323,20 @@ pub fn install(ctx: &Context) {
             style.spacing.window_margin = Margin::same(16);
             style.interaction.selectable_labels = false;
             style.text_styles = [
-                (TextStyle::Small, 11.5),
-                (TextStyle::Body, 13.5),
-                (TextStyle::Button, 13.5),
-                (TextStyle::Heading, 19.0),
+                (TextStyle::Small, SMALL_TEXT),
+                (TextStyle::Body, BODY_TEXT),
+                (TextStyle::Button, BODY_TEXT),
+                (TextStyle::Heading, HEADING_TEXT),
             ]
             .into_iter()
             .map(|(text, size)| (text, FontId::proportional(size)))
             .chain([(
                 TextStyle::Monospace,
-                FontId::new(12.5, FontFamily::Monospace),
+                FontId::new(SMALL_TEXT, FontFamily::Monospace),
             )])
             .collect();
         });
     }
-}
-
-/// Behind what is chosen. Words on it have the colour of text: no other is dark or light enough.
-fn selected(palette: &ThemeColors) -> Color32 {
-    palette.accent.gamma_multiply(0.55)
 }
 
 fn visuals(theme: egui::Theme, palette: &ThemeColors) -> Visuals {
@@ -348,11 +356,12 @@ fn visuals(theme: egui::Theme, palette: &ThemeColors) -> Visuals {
     visuals.warn_fg_color = palette.amber;
     visuals.error_fg_color = palette.error;
     visuals.slider_trailing_fill = true;
+    visuals.handle_shape = egui::style::HandleShape::Rect { aspect_ratio: 0.36 };
     // A blinking cursor paints the window twice a second, for as long as a field has the keyboard.
     visuals.text_cursor.blink = false;
     visuals.selection = Selection {
-        bg_fill: selected(palette),
-        stroke: Stroke::new(1.0, palette.text),
+        bg_fill: palette.selected,
+        stroke: Stroke::new(1.0, palette.on_selected),
     };
     visuals.widgets = widgets(palette);
     visuals

@@ -58,6 +58,10 @@ fn several_results_get_a_tag_which_is_found_by_words_and_filter_after_a_lost_ind
     bench.choose_result("a hill, image");
     bench.press("Remove tag holiday");
     bench.wait_until_gone("Remove tag holiday");
+    bench.press("Undo");
+    bench.wait_for("Remove tag holiday");
+    bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
+    bench.wait_until_gone("Remove tag holiday");
     bench.press_keys(Modifiers::COMMAND, Key::A);
     bench.assert_shows("holiday (2)");
     drop(bench.close());

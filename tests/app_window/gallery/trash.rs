@@ -2,7 +2,7 @@
 
 use safelight::window::commands::GalleryCommand;
 use safelight::window::create::choices::TrashRequest;
-use safelight_core::gallery::ResultMark;
+use safelight_core::gallery::{MarkChange, ResultMark};
 
 use super::{opened, result, results, three_results, window};
 use crate::app_window::prelude::*;
@@ -77,7 +77,11 @@ fn pending_deletions_and_favourites_are_completed_when_the_window_closes() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
     let at = |name: &str| results(home.path()).join(name);
-    let favour = GalleryCommand::Mark(vec![at("c.png")], ResultMark::Favourite, true);
+    let favour = GalleryCommand::Mark(MarkChange {
+        paths: vec![at("c.png")],
+        mark: ResultMark::Favourite,
+        is_set: true,
+    });
     // The second deletion waits for the first.
     for command in [trash(at("a.png")), trash(at("b.png")), favour] {
         bench.push(command);

@@ -1,6 +1,7 @@
 //! FLUX.2 klein of 4 and of 9 billion numbers, distilled and base: images from text, from an image, inside a mask, and
 //! with reference images.
 
+pub mod dev;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -136,7 +137,7 @@ fn variant(
 }
 
 /// Needs of the transformer after a text of `room` tokens.
-pub(super) fn transformer_need(job: &PlannedJob<'_>, room: usize) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>, room: usize) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<Flux2TransformerConfig>(PlannedNetwork::Transformer)?;
     let request = job.request;

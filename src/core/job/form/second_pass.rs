@@ -27,7 +27,7 @@ pub(super) fn settle(
     let wanted = [first.0, first.1].map(|edge| (f64::from(edge) * pass.scale).round() as u32);
     if found.errors.len() == before && wanted != [size.0, size.1] {
         let text = format!(
-            "The size of the second pass was changed from {}×{} to {}×{}: {} makes multiples of {}",
+            "The size of hires fix was changed from {}×{} to {}×{}: {} makes multiples of {}",
             wanted[0], wanted[1], size.0, size.1, spec.name, spec.limits.size_multiple
         );
         found.note("second-pass", text);
@@ -51,7 +51,7 @@ fn too_large(spec: &ModelSpec, (width, height): (u32, u32)) -> Option<String> {
     let pixels = u64::from(width) * u64::from(height);
     (width.max(height) > limits.max_edge || pixels > limits.max_pixels).then(|| {
         format!(
-            "the second pass would make {width}×{height}, and {} makes at most {} pixels: choose a smaller size or scale",
+            "hires fix would make {width}×{height}, and {} makes at most {} pixels: choose a smaller size or scale",
             spec.name, limits.max_pixels
         )
     })
@@ -66,21 +66,21 @@ fn check(
 ) {
     let name = &spec.name;
     let is_base = matches!(spec.image_role, ImageRole::Base | ImageRole::FirstFrame);
-    let alone = "do not go together: run the second one from the result";
+    let alone = "do not go together: add hires fix to a job that starts from the result";
     let problem = if !spec.has_second_pass() {
         Some(format!(
-            "{name} has no second pass: it is for models of any size"
+            "{name} has no hires fix: it is for models of any size"
         ))
     } else if form.inputs.mask.is_some() || spec.mask == InputUse::Required {
-        Some(format!("a second pass and a mask {alone}"))
+        Some(format!("hires fix and a mask {alone}"))
     } else if form.inputs.extend.is_some() {
-        Some(format!("a second pass and a video to continue {alone}"))
+        Some(format!("hires fix and a video to continue {alone}"))
     } else if form.inputs.image.is_some() && !is_base {
         Some(format!(
-            "{name} has no second pass for an image that it edits: run the second one from the result"
+            "{name} has no hires fix for an image that it edits: upscale the result, then change that"
         ))
     } else if sampling.start_step > 0 || sampling.end_step.is_some() {
-        let text = "a second pass needs all steps: leave out the start step and the end step";
+        let text = "hires fix needs all steps: leave out the start step and the end step";
         Some(text.to_owned())
     } else {
         None
@@ -89,18 +89,18 @@ fn check(
     if !SecondPass::SCALES.contains(&pass.scale) {
         let (least, most) = SecondPass::SCALES.into_inner();
         let text = format!(
-            "the second pass must enlarge {least} to {most} times, not {}",
+            "hires fix must enlarge {least} to {most} times, not {}",
             pass.scale
         );
         found.fail("second-pass", text);
     }
     let (strength, num_steps) = (pass.strength, sampling.num_steps);
-    let what = ("the strength of the second pass", "");
+    let what = ("the strength of hires fix", "");
     if found.within("second-strength", what, &(0.0..=1.0), strength)
         && spec.family.first_step(num_steps, strength) >= num_steps
     {
         let text = format!(
-            "a strength of {strength} leaves none of the {num_steps} steps to the second pass: raise the strength or the number of steps"
+            "a strength of {strength} leaves none of the {num_steps} steps to hires fix: raise the strength or the number of steps"
         );
         found.fail("second-strength", text);
     }

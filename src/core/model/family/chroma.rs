@@ -1,6 +1,7 @@
 //! Chroma 1.
 
-use super::{ComfyNodes, FamilyInfo, TinyDecoderRules, readable_files};
+use super::comfy::ComfyNodes;
+use super::info::{FamilyInfo, TinyDecoderRules, readable_files};
 use crate::model::detection_rules;
 
 /// Tokens of a prompt that T5 reads, padding included.

@@ -1,6 +1,7 @@
 //! FLUX.1.
 
-use super::{ComfyNodes, ComfyReferences, FamilyInfo, TinyDecoderRules, readable_files};
+use super::comfy::{ComfyNodes, ComfyReferences};
+use super::info::{FamilyInfo, TinyDecoderRules, readable_files};
 use crate::formats::weights::WeightSet;
 use crate::model::{GuidanceMode, StepCacheKind, detection_rules};
 

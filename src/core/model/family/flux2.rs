@@ -1,6 +1,7 @@
 //! FLUX.2 klein.
 
-use super::{ComfyNodes, ComfyReferences, FamilyInfo, readable_files};
+use super::comfy::{ComfyNodes, ComfyReferences};
+use super::info::{FamilyInfo, readable_files};
 use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {

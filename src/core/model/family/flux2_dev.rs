@@ -1,6 +1,8 @@
 //! FLUX.2 dev.
 
-use super::{ComfyNodes, FamilyInfo, flux2, readable_files};
+use super::comfy::ComfyNodes;
+use super::flux2;
+use super::info::{FamilyInfo, readable_files};
 use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {

@@ -1,6 +1,6 @@
 //! FramePack.
 
-use super::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use super::info::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules, readable_files};
 use crate::model::{StepCacheKind, detection_rules};
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {

@@ -1,6 +1,6 @@
 //! Facts of a family, as its file states them.
 
-use super::ComfyNodes;
+use super::comfy::ComfyNodes;
 use crate::compute::conv_backends::ConvDimensions;
 use crate::formats::weights::WeightSet;
 use crate::model::choices::DtypeChoice;

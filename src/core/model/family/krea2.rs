@@ -1,6 +1,7 @@
 //! Krea 2.
 
-use super::{ComfyNodes, FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
+use super::comfy::ComfyNodes;
+use super::info::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
 use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {

@@ -25,7 +25,6 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use comfy::{ComfyNodes, ComfyReferences, ComfyVideoNodes};
-use info::readable_files;
 pub use info::{FamilyInfo, RecipeKind, TemporalConvPolicy, first_step};
 pub(crate) use info::{ReadableFile, TinyDecoderRules};
 

@@ -1,8 +1,7 @@
 //! Qwen-Image and Qwen-Image-Edit.
 
-use super::{
-    ComfyNodes, ComfyReferences, FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files,
-};
+use super::comfy::{ComfyNodes, ComfyReferences};
+use super::info::{FamilyInfo, TemporalConvPolicy, TinyDecoderRules, readable_files};
 use crate::model::{StepCacheKind, detection_rules};
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {

@@ -1,9 +1,7 @@
 //! Wan 2.1 and 2.2.
 
-use super::{
-    ComfyNodes, ComfyVideoNodes, FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules,
-    readable_files,
-};
+use super::comfy::{ComfyNodes, ComfyVideoNodes};
+use super::info::{FamilyInfo, RecipeKind, TemporalConvPolicy, TinyDecoderRules, readable_files};
 use crate::formats::weights::WeightSet;
 use crate::model::{StepCacheKind, detection_rules};
 

@@ -1,6 +1,7 @@
 //! Z-Image.
 
-use super::{ComfyNodes, FamilyInfo, TinyDecoderRules, readable_files};
+use super::comfy::ComfyNodes;
+use super::info::{FamilyInfo, TinyDecoderRules, readable_files};
 use crate::model::detection_rules;
 
 pub(super) static INFO: FamilyInfo = FamilyInfo {

@@ -4,6 +4,8 @@ use super::LanguageKind;
 use crate::networks::prelude::*;
 
 pub(super) const TOKENS: &str = "embed_tokens.weight";
+/// Holds the bytes of Mistral's `tekken.json` (a habit of ComfyUI's files).
+pub(crate) const TEKKEN_TENSOR: &str = "tekken_model";
 /// By which a file is known: the table alone could be any model's.
 const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
 pub(super) const QUERY_NORM: &str = "layers.0.self_attn.q_norm.weight";

@@ -10,9 +10,9 @@ mod usage;
 use keys::{QUERY_NORM, TOKENS};
 
 use crate::networks::prelude::*;
-use crate::tokens::TEKKEN_TENSOR;
 
 pub use keys::LanguageKeys;
+pub(crate) use keys::TEKKEN_TENSOR;
 pub use kinds::LanguageKind;
 pub(super) use kinds::RULES;
 pub use usage::{LanguageTap, LanguageUse};

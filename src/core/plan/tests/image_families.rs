@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
-use crate::families::{chroma, flux2, flux2_dev, krea2, qwen_image, z_image};
+use crate::families::{chroma, flux2, krea2, qwen_image, z_image};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::{ModelFamily, ModelFiles};
@@ -53,7 +53,7 @@ fn flux2(transformer: &str, dtype: &'static str) -> Case {
 
 fn flux2_dev(transformer: &str, dtype: &'static str) -> Case {
     let parts = [transformer, "vae", "mistral_3_small_flux2"].map(flux2::tests::own);
-    case(flux2_dev::FAMILY, parts.each_ref(), dtype)
+    case(flux2::dev::FAMILY, parts.each_ref(), dtype)
 }
 
 fn qwen_image(transformer: &str, dtype: &'static str) -> Case {

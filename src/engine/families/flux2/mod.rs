@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use safelight_core::families::ModelFamily;
-use safelight_core::families::{flux2, flux2_dev};
+use safelight_core::families::flux2;
 use safelight_core::job::JobFolder;
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{
@@ -40,8 +40,8 @@ use crate::streams::{StreamModulation, StreamModulations};
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
 use crate::{EngineError, StageCapture, StageWork, Weights, WeightsError};
 
-pub(crate) static KLEIN: ImageFamily<Flux2Transformer<Klein>> = ImageFamily::NEW;
-pub(crate) static DEV: ImageFamily<Flux2Transformer<Dev>> = ImageFamily::NEW;
+pub(crate) static KLEIN: ImageFamily<Flux2Transformer<Flux2Klein>> = ImageFamily::NEW;
+pub(crate) static DEV: ImageFamily<Flux2Transformer<Flux2Dev>> = ImageFamily::NEW;
 
 /// A family of these transformers, and its text encoder.
 pub trait Flux2Kind: 'static {
@@ -49,18 +49,19 @@ pub trait Flux2Kind: 'static {
     const TEXT: (LanguageUse, &'static PromptTemplate);
 }
 
-pub enum Klein {}
+pub enum Flux2Klein {}
 
-impl Flux2Kind for Klein {
+impl Flux2Kind for Flux2Klein {
     const FAMILY: ModelFamily = flux2::FAMILY;
     const TEXT: (LanguageUse, &'static PromptTemplate) = (flux2::LANGUAGE, &flux2::PROMPT);
 }
 
-pub enum Dev {}
+pub enum Flux2Dev {}
 
-impl Flux2Kind for Dev {
-    const FAMILY: ModelFamily = flux2_dev::FAMILY;
-    const TEXT: (LanguageUse, &'static PromptTemplate) = (flux2_dev::LANGUAGE, &flux2_dev::PROMPT);
+impl Flux2Kind for Flux2Dev {
+    const FAMILY: ModelFamily = flux2::dev::FAMILY;
+    const TEXT: (LanguageUse, &'static PromptTemplate) =
+        (flux2::dev::LANGUAGE, &flux2::dev::PROMPT);
 }
 
 /// Denoising strength of diffusers' pipeline.

@@ -201,8 +201,8 @@ macro_rules! suite {
 suite! {
     chroma: crate::families::chroma::ChromaTransformer,
     flux: crate::families::flux::FluxTransformer,
-    flux2: crate::families::flux2::Flux2Transformer<crate::families::flux2::Klein>,
-    flux2_dev: crate::families::flux2::Flux2Transformer<crate::families::flux2::Dev>,
+    flux2: crate::families::flux2::Flux2Transformer<crate::families::flux2::Flux2Klein>,
+    flux2_dev: crate::families::flux2::Flux2Transformer<crate::families::flux2::Flux2Dev>,
     krea2: crate::families::krea2::Krea2Transformer,
     qwen_image: crate::families::qwen_image::QwenImageTransformer,
     z_image: crate::families::z_image::ZImageTransformer,

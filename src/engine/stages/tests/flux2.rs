@@ -9,7 +9,7 @@ use tch::Tensor;
 use super::images::{TinyJobs, jobs_of};
 use super::jobs::fixtures;
 use crate::families::family::ImageFamily;
-use crate::families::flux2::{DEV, Dev, Flux2Transformer, KLEIN, Klein};
+use crate::families::flux2::{DEV, Flux2Dev, Flux2Klein, Flux2Transformer, KLEIN};
 
 fn scheduler() -> Value {
     json!({"shift": 3.0, "use_dynamic_shifting": true})
@@ -28,7 +28,7 @@ fn adjust(component: &str, tensors: &mut Vec<(String, Tensor)>) {
     }
 }
 
-impl TinyJobs for ImageFamily<Flux2Transformer<Klein>> {
+impl TinyJobs for ImageFamily<Flux2Transformer<Flux2Klein>> {
     fn classes(&self) -> [&'static str; 5] {
         [
             "Flux2KleinPipeline",
@@ -64,7 +64,7 @@ impl TinyJobs for ImageFamily<Flux2Transformer<Klein>> {
     }
 }
 
-impl TinyJobs for ImageFamily<Flux2Transformer<Dev>> {
+impl TinyJobs for ImageFamily<Flux2Transformer<Flux2Dev>> {
     fn classes(&self) -> [&'static str; 5] {
         [
             "Flux2Pipeline",

@@ -116,13 +116,13 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
         }) => {
             let explanation = "Share kept of the parallel guidance component, which oversaturates: \
                               0 removes it, 1 keeps it";
-            number_ui(ui, "APG eta", explanation, eta, Guider::ETA);
+            named_number_ui(ui, "APG eta", explanation, eta, Guider::ETA);
             let explanation = "How far guidance may push a step; large results need more, and 0 \
                               sets no limit";
-            number_ui(ui, "Norm threshold", explanation, longest, Guider::LONGEST);
+            named_number_ui(ui, "Norm threshold", explanation, longest, Guider::LONGEST);
             let explanation = "How much of the earlier steps' guidance is added: below 0 it is \
                               taken off, which gives each step a fresh direction";
-            number_ui(ui, "Momentum", explanation, momentum, Guider::MOMENTUM);
+            named_number_ui(ui, "Momentum", explanation, momentum, Guider::MOMENTUM);
         }
         Some(Guider::SkipLayers {
             blocks,
@@ -132,7 +132,7 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
             blocks_ui(ui, blocks);
             let explanation = "How far each step moves away from the answer with skipped blocks: \
                               higher is firmer, and too high looks harsh";
-            number_ui(ui, "Skip scale", explanation, scale, Guider::SKIP_SCALE);
+            named_number_ui(ui, "Skip scale", explanation, scale, Guider::SKIP_SCALE);
             let hover = "The part of the steps with the extra pass, from 0 to 1; its first step \
                         runs without. Each step with it takes one more pass";
             row(ui, "Skipping part", hover, |ui, _| {
@@ -225,7 +225,13 @@ fn fraction(value: &mut f64) -> DragValue<'_> {
         .max_decimals(2)
 }
 
-fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, range: RangeInclusive<f64>) {
+fn named_number_ui(
+    ui: &mut Ui,
+    name: &str,
+    hover: &str,
+    value: &mut f64,
+    range: RangeInclusive<f64>,
+) {
     let speed = if *range.end() > 1.0 { 0.5 } else { 0.01 };
     row(ui, name, hover, |ui, label| {
         let value = DragValue::new(value)

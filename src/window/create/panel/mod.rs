@@ -159,7 +159,7 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
             for place in &view.app.cx.models.found.searched {
                 let folder = place.path.display().to_string();
                 let missing = if place.exists { "" } else { " (not there)" };
-                wide_note(ui, &format!("{folder}{missing}"), palette(ui).weak);
+                wide_note(ui, &format!("{folder}{missing}"), NoteTone::Hint);
             }
         });
 }

@@ -272,8 +272,7 @@ fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
             let slider = Slider::new(&mut frames, 1..=whole(spec.limits.max_frames))
                 .step_by(f64::from(stride))
                 .show_value(false);
-            if ui
-                .add(slider)
+            if number_ui(ui, slider)
                 .on_hover_text(explanation)
                 .labelled_by(label)
                 .changed()

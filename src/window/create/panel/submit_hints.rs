@@ -18,7 +18,7 @@ const PAINT: &str = "Paint…";
 
 struct SubmitHint {
     text: String,
-    colour: Color32,
+    tone: NoteTone,
     help: Option<HelpButton>,
 }
 
@@ -39,10 +39,13 @@ impl HelpButton {
 }
 
 pub(in crate::window) fn above_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let Some(SubmitHint { text, colour, help }) = submit_hint(ui, view) else {
+    let Some(SubmitHint { text, tone, help }) = submit_hint(view) else {
         return;
     };
-    let job = lines(ui, &text, colour, help.as_ref());
+    let icon_width = tone
+        .icon()
+        .map_or(0.0, |_| theme::SMALL_TEXT + theme::SMALL_GAP);
+    let job = lines(ui, &text, icon_width, help.as_ref());
     let height = ui.fonts_mut(|fonts| fonts.layout_job(job.clone())).size().y;
     reserved(ui, height.max(theme::HINT_HEIGHT), |ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -54,13 +57,17 @@ pub(in crate::window) fn above_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 }
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+                if let Some(icon) = tone.icon() {
+                    sign(ui, icon, theme::SMALL_TEXT, tone.colour(palette(ui)));
+                }
                 ui.add(Label::new(job).wrap()).on_hover_text(&text);
             });
         });
     });
 }
 
-fn lines(ui: &Ui, text: &str, colour: Color32, help: Option<&HelpButton>) -> LayoutJob {
+fn lines(ui: &Ui, text: &str, icon_width: f32, help: Option<&HelpButton>) -> LayoutJob {
     let font = TextStyle::Small.resolve(ui.style());
     let spacing = ui.spacing();
     let taken = help.map_or(0.0, |help| {
@@ -68,25 +75,25 @@ fn lines(ui: &Ui, text: &str, colour: Color32, help: Option<&HelpButton>) -> Lay
         let name = name.into_galley(ui, Some(TextWrapMode::Extend), 0.0, TextStyle::Small);
         name.size().x + 2.0 * spacing.button_padding.x + spacing.item_spacing.x
     });
-    let mut job = LayoutJob::simple(text.to_owned(), font, colour, ui.available_width() - taken);
+    let width = ui.available_width() - taken - icon_width;
+    let mut job = LayoutJob::simple(text.to_owned(), font, palette(ui).text, width);
     job.wrap.max_rows = MAX_LINES;
     job
 }
 
-fn submit_hint(ui: &Ui, view: &UiContext<'_>) -> Option<SubmitHint> {
+fn submit_hint(view: &UiContext<'_>) -> Option<SubmitHint> {
     let spec = view.model()?;
-    let palette = palette(ui);
     if let Some(err) = view.app.cx.field_errors.first() {
         let (help, text) = help_with(err.field, view, spec).unzip();
         let text = text.flatten().unwrap_or_else(|| sentence(&err.message));
         let is_missing = (err.field != "extend" && help.is_some())
             || (err.field == "control" && inputs::panel::controls::is_incomplete(view));
-        let colour = if is_missing {
-            palette.amber
+        let tone = if is_missing {
+            NoteTone::Warning
         } else {
-            palette.error
+            NoteTone::Error
         };
-        return Some(SubmitHint { text, colour, help });
+        return Some(SubmitHint { text, tone, help });
     }
     let mut parked = parked(view, spec);
     if parked.is_empty() {
@@ -104,7 +111,7 @@ fn submit_hint(ui: &Ui, view: &UiContext<'_>) -> Option<SubmitHint> {
     let said: Vec<String> = parked.iter().map(|(_, text, _)| text.clone()).collect();
     Some(SubmitHint {
         text,
-        colour: palette.weak,
+        tone: NoteTone::Hint,
         help: Some(HelpButton {
             name: REMOVE,
             hover: format!("{}\n{REMOVE_HOVER}", said.join("\n")),

@@ -33,7 +33,7 @@ pub(crate) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             search_ui(ui, view);
             let listing = view.app.gallery.listing.as_ref();
             for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
-                wide_note(ui, problem, palette(ui).amber);
+                wide_note(ui, problem, NoteTone::Warning);
             }
         });
     if !view.app.gallery.items().is_empty() {
@@ -76,7 +76,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             let mut side = view.app.gallery.look.side;
             let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
             ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
-            let slider = ui.add(slider).on_hover_text("How large the thumbnails are");
+            let slider = number_ui(ui, slider).on_hover_text("How large the thumbnails are");
             if slider.accessible_name("Thumbnail size").changed() {
                 view.set(move |app| app.gallery.look.side = side);
             }
@@ -121,6 +121,7 @@ fn grouped(number: usize) -> String {
 
 fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let mut query = view.app.gallery.query.clone();
+    let is_narrow = ui.available_width() < theme::SEARCH_BESIDE_WIDTH;
     ui.horizontal_wrapped(|ui| {
         let hint = with_icon(icons::SEARCH, "Search");
         let field = TextEdit::singleline(&mut query.words)
@@ -146,6 +147,9 @@ fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 query.words.clear();
             }
         });
+        if is_narrow {
+            ui.end_row();
+        }
         for (show, hover) in [
             (ShownKind::All, "Images and videos"),
             (ShownKind::Images, "Only images"),
@@ -192,7 +196,7 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     text_at(ui, area.center() - vec2(0.0, 66.0), icon, 50.0, colour);
     ui.add_space((area.height() / 2.0 - 24.0).max(0.0));
     ui.vertical_centered(|ui| {
-        ui.label(RichText::new(title).size(18.0));
+        ui.label(RichText::new(title).heading());
         if !advice.is_empty() {
             ui.weak(sentence(&advice));
         }

@@ -1,9 +1,8 @@
 //! Tags of the selected results.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use safelight_core::gallery::{GalleryFilter, ResultMark};
+use safelight_core::gallery::{GalleryFilter, MarkChange, ResultMark};
 
 use crate::window::layout::prelude::*;
 
@@ -12,13 +11,20 @@ const MAX_OFFERED: usize = 4;
 
 pub(super) fn tags_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let chosen = view.app.gallery.chosen();
-    let paths: Vec<PathBuf> = chosen.iter().map(|entry| entry.path.clone()).collect();
     let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
     for tag in chosen.iter().flat_map(|entry| &entry.tags) {
         *counts.entry(tag).or_default() += 1;
     }
-    let mark = |view: &mut UiContext<'_>, mark, is_set| {
-        view.push(GalleryCommand::Mark(paths.clone(), mark, is_set));
+    // Only of those that change, so that undoing it changes no others.
+    let mark = |view: &mut UiContext<'_>, tag: &str, is_set: bool| {
+        let changed = chosen
+            .iter()
+            .filter(|entry| entry.tags.contains(tag) != is_set);
+        view.push(GalleryCommand::Mark(MarkChange {
+            paths: changed.map(|entry| entry.path.clone()).collect(),
+            mark: ResultMark::Tag(tag.to_owned()),
+            is_set,
+        }));
     };
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal_wrapped(|ui| {
@@ -30,7 +36,7 @@ pub(super) fn tags_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 (*tag).clone()
             };
             if removable_chip(ui, &tagged, "tag") {
-                mark(view, ResultMark::Tag((*tag).clone()), false);
+                mark(view, tag, false);
             }
         }
         let text = &mut view.panels.gallery.new_tag;
@@ -45,7 +51,7 @@ pub(super) fn tags_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .accessible_name("Add a tag");
         if response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter)) {
             for tag in ResultMark::tags_in(&std::mem::take(text)) {
-                mark(view, tag, true);
+                mark(view, &tag, true);
             }
             response.request_focus();
         }
@@ -62,7 +68,7 @@ pub(super) fn tags_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         for tag in offered.take(MAX_OFFERED) {
             if chip_of(ui, tag, &format!("Add tag {tag}"), "Add this tag").clicked() {
                 view.panels.gallery.new_tag.clear();
-                mark(view, ResultMark::Tag(tag.clone()), true);
+                mark(view, tag, true);
             }
         }
     });

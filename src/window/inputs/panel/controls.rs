@@ -1,8 +1,10 @@
 //! Control images: each with its ControlNet, strength, step range and edges.
 
+use safelight_core::catalog::HelperKind;
 use safelight_core::job::{CannyThresholds, ControlBy, ControlKind, ControlSettings, ControlUse};
 use safelight_core::library::FoundControl;
 
+use crate::window::downloads::panel::get_button;
 use crate::window::inputs::ChosenInput;
 use crate::window::inputs::panel::REMOVE_IMAGE_HOVER;
 use crate::window::inputs::panel::references::add_ui;
@@ -44,7 +46,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if controls.is_empty() {
         // A missing input is not an error yet.
         if let Some(message) = view.error_of("control") {
-            wide_note(ui, &message, palette(ui).amber);
+            wide_note(ui, &message, NoteTone::Warning);
         }
     } else if !is_incomplete(view) {
         said_ui(ui, view, &["control"]);
@@ -180,11 +182,15 @@ fn network_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize, settings: &mu
             "Looking for ControlNets…".to_owned()
         } else {
             format!(
-                "No ControlNet for {family} was found: choose a .safetensors file, or put one into \
-                ComfyUI's models/controlnet"
+                "No ControlNet for {family} was found: choose a .safetensors file, or download one"
             )
         };
         field_hint(ui, &text);
+        if !view.app.inputs.control_networks.is_looking() {
+            row(ui, "", CONTROL_NETWORK_HOVER, |ui, _| {
+                get_button(ui, view, HelperKind::ControlNet);
+            });
+        }
     } else if settings.network.is_none() {
         field_note(ui, "Choose the ControlNet for this image");
     }

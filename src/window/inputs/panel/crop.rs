@@ -53,7 +53,6 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let Some(size) = made_size(view) else {
         return;
     };
-    let amber = palette(ui).amber;
     for image in fitted_images(view) {
         let part = part_of(&image, size);
         let share = part.x * part.y;
@@ -68,7 +67,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &UiContext<'_>) {
         } else {
             format!("The image is stretched to {} × {}", size.0, size.1)
         };
-        wide_note(ui, &text, amber);
+        wide_note(ui, &text, NoteTone::Warning);
     }
     let inputs = [InputSlot::Start, InputSlot::End, InputSlot::Reference]
         .iter()
@@ -77,7 +76,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &UiContext<'_>) {
         .flat_map(|input| input.notices.iter().map(String::as_str))
         .collect();
     for notice in notices {
-        wide_note(ui, notice, amber);
+        wide_note(ui, notice, NoteTone::Warning);
     }
 }
 
@@ -123,7 +122,7 @@ pub(in crate::window) fn crop_ui(ui: &Ui, view: &UiContext<'_>, area: Rect, show
 fn label(ui: &Ui, painter: &egui::Painter, used: Rect, text: &str) {
     let palette = palette(ui);
     let at = used.left_top() + vec2(theme::SMALL_GAP, theme::SMALL_GAP);
-    let font = FontId::proportional(theme::DROP_TEXT);
+    let font = FontId::proportional(theme::SMALL_TEXT);
     let words = painter.layout_no_wrap(text.to_owned(), font, palette.text);
     let rect = Align2::LEFT_TOP.anchor_size(at, words.size() + vec2(10.0, 4.0));
     let fill = palette.stage.gamma_multiply(0.85);

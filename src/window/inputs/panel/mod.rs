@@ -168,7 +168,6 @@ fn swap_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 /// Problems with the inputs, and deviations; a missing one is not an error yet.
 fn notes_ui(ui: &mut Ui, view: &UiContext<'_>, slots: &[InputSlot]) {
-    let palette = palette(ui);
     let missing: Vec<&str> = slots
         .iter()
         .filter(|slot| is_missing(view, **slot))
@@ -176,15 +175,15 @@ fn notes_ui(ui: &mut Ui, view: &UiContext<'_>, slots: &[InputSlot]) {
         .collect();
     for field in ["image", "extend", "source-video", "last-image", "mask"] {
         if let Some(message) = view.error_of(field) {
-            let colour = if missing.contains(&field) {
-                palette.amber
+            let tone = if missing.contains(&field) {
+                NoteTone::Warning
             } else {
-                palette.error
+                NoteTone::Error
             };
-            wide_note(ui, &message, colour);
+            wide_note(ui, &message, tone);
         }
         if let Some(message) = view.notice_of(field) {
-            wide_note(ui, &message, palette.amber);
+            wide_note(ui, &message, NoteTone::Warning);
         }
     }
 }
@@ -340,7 +339,7 @@ pub(in crate::window) fn drop_overlay(ui: &Ui, view: &mut UiContext<'_>) {
                 return;
             }
             ui.centered_and_justified(|ui| {
-                ui.label(RichText::new(with_icon(icons::IMAGE, drop_text(view))).size(22.0));
+                ui.label(RichText::new(with_icon(icons::IMAGE, drop_text(view))).heading());
             });
         });
 }

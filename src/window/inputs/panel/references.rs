@@ -1,8 +1,9 @@
 //! Reference images and image prompts in a row: added, removed and reordered.
 
-use safelight_core::catalog::image_prompts_entry;
+use safelight_core::catalog::HelperKind;
 use safelight_core::job::{InputMedia, PROMPT_STRENGTHS};
 
+use crate::window::downloads::panel::get_button;
 use crate::window::inputs::panel::slot::{drop_target, seen, shown_ui, thumb_ui};
 use crate::window::inputs::panel::slot_words::{slot_noun, slot_words};
 use crate::window::inputs::panel::{DROP_IMAGE, REMOVE_IMAGE_HOVER, field_of};
@@ -32,16 +33,10 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSl
         }
     });
     if let Some(missing) = missing {
-        field_hint(ui, missing);
-        let spec = view.model();
-        if let Some(entry) = spec.and_then(|spec| image_prompts_entry(spec.family)) {
-            let button = ui.button(format!("Get {}…", entry.name));
-            let button = button.on_hover_text("Show its files and its licence, and download them");
-            if button.clicked() {
-                view.push(FetchCommand::Offer(Box::new(entry)));
-                view.push(AppCommand::Show(MainPage::Downloads));
-            }
-        }
+        ui.horizontal(|ui| {
+            get_button(ui, view, HelperKind::ImagePrompts);
+            explained_sign(ui, missing);
+        });
         return;
     }
     let row = ui.horizontal_wrapped(|ui| {
@@ -179,7 +174,7 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_
     let response = ui.interact(rect, id, Sense::click());
     let text = if is_wide {
         let text = drop_text(slot, view.model());
-        (with_icon(icons::UPLOAD, text), theme::DROP_TEXT)
+        (with_icon(icons::UPLOAD, text), theme::SMALL_TEXT)
     } else {
         (icons::PLUS.to_string(), theme::COUNT_SIZE)
     };

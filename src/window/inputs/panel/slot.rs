@@ -56,7 +56,7 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: b
     let size = vec2(ui.available_width(), height);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
     let words = (words.choose, words.explanation);
-    if drop_target(ui, view, response, words, (text, theme::DROP_TEXT)) {
+    if drop_target(ui, view, response, words, (text, theme::SMALL_TEXT)) {
         view.push(InputsCommand::Pick(slot));
     }
     rect
@@ -337,7 +337,7 @@ fn control_mask_empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize) ->
     let width = ui.available_width() - paint_width - ui.spacing().item_spacing.x;
     let (rect, response) = ui.allocate_exact_size(vec2(width, height), Sense::click());
     let name = format!("Choose a mask for control image {number}");
-    let text = ("Drop a mask…".to_owned(), theme::DROP_TEXT);
+    let text = ("Drop a mask…".to_owned(), theme::SMALL_TEXT);
     if drop_target(ui, view, response, (&name, CONTROL_MASK_HOVER), text) {
         view.set(move |app| app.inputs.pick(ControlPart::Mask(index).into(), &app.cx));
     }

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
+use safelight_core::catalog::{
+    CatalogEntry, ComponentCard, HelperKind, UnusableModel, helper_entry,
+};
 use safelight_core::job::JobRequest;
 use safelight_core::units::about_rough_text;
 
-use crate::window::downloads::panel::fetch_ui;
+use crate::window::downloads::panel::{fetch_ui, offer_button};
 use crate::window::layout::prelude::*;
-use crate::window::library::panel::{ASKS_FIRST, WAYS, fit_colour};
+use crate::window::library::panel::{ASKS_FIRST, WAYS, fit_tone};
 use crate::window::library::rows::{ListedModel, ModelPosition, needs_text};
 
 const COPY_PATH_HOVER: &str = "Copy the path to the clipboard";
@@ -25,7 +27,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .id_salt("model-card")
         .auto_shrink([false, false])
         .show(ui, |ui| {
-            ui.set_max_width(ui.available_width() - theme::GAP);
+            ui.set_max_width((ui.available_width() - theme::GAP).min(theme::PAGE_WIDTH));
             match model.place {
                 ModelPosition::Here(at) => {
                     if let Some(spec) = view.app.cx.models.all().get(at).cloned() {
@@ -61,7 +63,7 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
             fact_ui(ui, name, &text);
         }
         for odd in oddities(spec) {
-            wide_note(ui, &odd, palette(ui).amber);
+            wide_note(ui, &odd, NoteTone::Plain);
         }
         if spec.computer.is_none() {
             place_ui(ui, view, &spec.folder);
@@ -86,6 +88,16 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
     }
     if spec.computer.is_some() {
         return;
+    }
+    if spec.files.preview_decoder.is_none()
+        && let Some(entry) = helper_entry(HelperKind::PreviewDecoder, Some(spec))
+    {
+        wide_note(
+            ui,
+            "Previews are coarse without a preview decoder",
+            NoteTone::Hint,
+        );
+        offer_button(ui, view, entry);
     }
     ui.add_space(theme::GAP);
     let jobs = &mut view.app.queue.unfinished().filter_map(JobRequest::generate);
@@ -113,7 +125,7 @@ fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
             let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
             view.on_click(&button, command);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
+                ui.add(Label::new(RichText::new(&model.name).heading().strong()).truncate());
             });
         });
     });
@@ -124,16 +136,16 @@ fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
     let Some(fit) = survey.fits.get(&model.id) else {
         return;
     };
-    wide_note(ui, &sentence(&fit.text), fit_colour(ui, Some(fit)));
+    wide_note(ui, &fit.text, fit_tone(fit));
     if !fit.ways.is_empty() {
-        wide_note(ui, WAYS, palette(ui).text);
+        wide_note(ui, WAYS, NoteTone::Plain);
         for way in &fit.ways {
-            wide_note(ui, &format!("• {way}"), palette(ui).text);
+            wide_note(ui, &format!("• {way}"), NoteTone::Plain);
         }
     } else if let Some(secs) = fit.secs {
         let word = result_word(makes_images(view, model));
         let text = format!("A {word} takes {}", about_rough_text(secs));
-        wide_note(ui, &text, palette(ui).weak);
+        wide_note(ui, &text, NoteTone::Hint);
     }
 }
 
@@ -257,19 +269,19 @@ fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path) {
 }
 
 fn unusable_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &UnusableModel) {
-    ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
+    ui.add(Label::new(RichText::new(&model.name).heading().strong()).truncate());
     wide_frame(ui, card(ui, palette(ui).amber.gamma_multiply(0.6)), |ui| {
         if !model.needs.is_empty() {
             ui.label("It needs");
             for needed in &model.needs {
-                wide_note(ui, &needed.what, palette(ui).text);
-                wide_note(ui, &format!("Get {}", needed.example), palette(ui).amber);
+                wide_note(ui, &needed.what, NoteTone::Plain);
+                wide_note(ui, &format!("Get {}", needed.example), NoteTone::Warning);
             }
             ui.add_space(theme::SMALL_GAP);
         }
-        wide_note(ui, &model.summary, palette(ui).weak);
+        wide_note(ui, &model.summary, NoteTone::Hint);
         if !model.advice.is_empty() {
-            wide_note(ui, &model.advice, palette(ui).weak);
+            wide_note(ui, &model.advice, NoteTone::Hint);
         }
         place_ui(ui, view, &model.path);
         if model.fetch.is_some() && view.app.fetching.fetch.is_none() {
@@ -302,16 +314,16 @@ fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &
                 size_text(bytes),
                 size_text(free)
             ),
-            palette(ui).error,
+            NoteTone::Error,
         );
     }
     ui.add_space(theme::SMALL_GAP);
     if is_other {
         ui.strong(&entry.name);
-        wide_note(ui, &entry.description, palette(ui).weak);
-        wide_note(ui, &format!("Licence: {}", entry.licence), palette(ui).weak);
+        wide_note(ui, &entry.description, NoteTone::Hint);
+        wide_note(ui, &format!("Licence: {}", entry.licence), NoteTone::Hint);
         let note = "Another model is being downloaded. This one can be downloaded after it";
-        wide_note(ui, note, palette(ui).amber);
+        wide_note(ui, note, NoteTone::Warning);
         fetch_ui(ui, view);
         return;
     }

@@ -26,12 +26,7 @@ const ASKS_FIRST: &str =
 
 pub(crate) fn library_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     keys(ui, view);
-    let frame = Frame::new().inner_margin(Margin {
-        left: 20,
-        right: 12,
-        top: 14,
-        bottom: 8,
-    });
+    let frame = Frame::new().inner_margin(theme::PAGE_MARGIN);
     frame.show(ui, |ui| {
         header_ui(ui, view);
         ui.add_space(theme::SMALL_GAP);
@@ -174,17 +169,14 @@ fn keys(ui: &Ui, view: &mut UiContext<'_>) {
     }
 }
 
-/// The colour of the words on whether a model fits. Too large at its defaults is no obstacle where something helps.
-fn fit_colour(ui: &Ui, fit: Option<&SurveyedFit>) -> egui::Color32 {
-    let palette = palette(ui);
-    match fit.map(|fit| (fit.word, fit.ways.is_empty())) {
-        Some((FitWord::Fits, _)) if fit.and_then(SurveyedFit::speed) > Some(JobSpeed::Quick) => {
-            palette.amber
-        }
-        Some((FitWord::Fits, _)) => palette.good,
-        Some((FitWord::Squeezed, _) | (FitWord::TooLarge, false)) => palette.amber,
-        Some((FitWord::TooLarge, true)) => palette.error,
-        Some((FitWord::Unknown, _)) | None => palette.weak,
+/// Tone of a model's memory verdict. Too large at its defaults is no obstacle where something helps.
+fn fit_tone(fit: &SurveyedFit) -> NoteTone {
+    match (fit.word, fit.ways.is_empty()) {
+        (FitWord::Fits, _) if fit.speed() > Some(JobSpeed::Quick) => NoteTone::Warning,
+        (FitWord::Fits, _) => NoteTone::Good,
+        (FitWord::Squeezed, _) | (FitWord::TooLarge, false) => NoteTone::Warning,
+        (FitWord::TooLarge, true) => NoteTone::Error,
+        (FitWord::Unknown, _) => NoteTone::Hint,
     }
 }
 
@@ -223,46 +215,39 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     }
     ui.spacing_mut().item_spacing.y = 0.0;
-    let num_rows = view.app.library.rows.shown.len();
-    let mut area = ScrollArea::vertical()
+    let num_moves = view.app.library.num_moves;
+    let has_moved = std::mem::replace(&mut view.panels.library.num_moves, num_moves) != num_moves;
+    ScrollArea::vertical()
         .id_salt("models")
-        .auto_shrink([false, false]);
-    if let Some(offset) = offset_of_chosen(view, ui.available_height()) {
-        area = area.vertical_scroll_offset(offset);
-    }
-    let output = area.show_rows(ui, theme::MODEL_ROW_HEIGHT, num_rows, |ui, seen| {
-        for line in seen {
-            match view.app.library.rows.shown.get(line).cloned() {
-                Some(LibraryRow::Heading(text)) => heading_ui(ui, text),
-                Some(LibraryRow::Model(at)) => {
-                    if let Some(model) = view.app.library.rows.models.get(at).cloned() {
-                        model_ui(ui, view, &model);
-                    }
-                }
-                None => {}
+        .auto_shrink([false, false])
+        .show(ui, |ui| {
+            for line in 0..view.app.library.rows.shown.len() {
+                row_ui(ui, view, line, has_moved);
             }
-        }
-    });
-    view.panels.library.scroll_offset = output.state.clamped_offset().y;
+        });
 }
 
-/// Scroll offset at which the newly selected model is visible; `None` if it already is.
-fn offset_of_chosen(view: &mut UiContext<'_>, room: f32) -> Option<f32> {
-    let (library, panel) = (&view.app.library, &mut view.panels.library);
-    if std::mem::replace(&mut panel.num_moves, library.num_moves) == library.num_moves {
-        return None;
+/// One line of the list. `has_moved`: the chosen model is scrolled into view.
+fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, line: usize, has_moved: bool) {
+    let rows = &view.app.library.rows;
+    let model = match rows.shown[line] {
+        LibraryRow::Heading(text) => return heading_ui(ui, text),
+        LibraryRow::Model(at) => &rows.models[at],
+    };
+    let size = vec2(
+        ui.available_width() - theme::SMALL_GAP,
+        theme::MODEL_ROW_HEIGHT,
+    );
+    let (rect, response) = ui.allocate_exact_size(size, Sense::click());
+    if has_moved && view.app.library.chosen.as_ref() == Some(&model.id) {
+        // Including a heading directly above.
+        let top = rect.min - vec2(0.0, theme::HEADING_HEIGHT);
+        let animation = egui::style::ScrollAnimation::none();
+        ui.scroll_to_rect_animation(Rect::from_min_max(top, rect.max), None, animation);
     }
-    let line = library.rows.line_of(library.chosen.as_ref()?)?;
-    let height = theme::MODEL_ROW_HEIGHT;
-    let (top, bottom) = (line as f32 * height, (line + 1) as f32 * height);
-    // Including a heading directly above.
-    let top = (top - height).max(0.0);
-    if top < panel.scroll_offset {
-        Some(top)
-    } else if bottom > panel.scroll_offset + room {
-        Some(bottom - room)
-    } else {
-        None
+    if ui.is_rect_visible(rect) {
+        let model = model.clone();
+        model_ui(ui, view, &model, rect, response);
     }
 }
 
@@ -282,20 +267,20 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn heading_ui(ui: &mut Ui, text: &str) {
-    let size = vec2(ui.available_width(), theme::MODEL_ROW_HEIGHT);
-    let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
-    let below = Rect::from_min_max(pos2(rect.left(), rect.bottom() - 24.0), rect.max);
-    let layout = Layout::left_to_right(Align::Center);
-    ui.new_child(UiBuilder::new().max_rect(below).layout(layout))
-        .weak(RichText::new(text).small());
+    let size = vec2(ui.available_width(), theme::HEADING_HEIGHT);
+    ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
+        ui.set_min_height(theme::HEADING_HEIGHT);
+        ui.weak(RichText::new(text).small());
+    });
 }
 
-fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
-    let size = vec2(
-        ui.available_width() - theme::SMALL_GAP,
-        theme::MODEL_ROW_HEIGHT,
-    );
-    let (rect, response) = ui.allocate_exact_size(size, Sense::click());
+fn model_ui(
+    ui: &Ui,
+    view: &mut UiContext<'_>,
+    model: &ListedModel,
+    rect: Rect,
+    response: Response,
+) {
     let palette = palette(ui);
     let is_chosen = view.app.library.chosen.as_ref() == Some(&model.id);
     let is_used = view.form.model.as_ref() == Some(&model.id);
@@ -326,22 +311,23 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
     let fit = view.app.library.survey.fits.get(&model.id);
     let right = inside.right() - 8.0;
     let small = TextStyle::Small.resolve(ui.style());
-    let text_at = |at, text: &str, colour| {
-        let rect = ui
-            .painter()
-            .text(at, Align2::RIGHT_CENTER, text, small.clone(), colour);
-        rect.width()
-    };
     let upper = inside.top() + 14.0;
     let lower = inside.bottom() - 14.0;
-    let size_width = text_at(pos2(right, upper), &model.size, palette.weak);
-    let (said, colour) = match model.ailment {
-        Some(ModelProblem::Incomplete) => ("incomplete".to_owned(), palette.amber),
-        Some(ModelProblem::Broken) => ("cannot be used".to_owned(), palette.error),
-        Some(ModelProblem::Unsupported) => ("not supported".to_owned(), palette.weak),
-        None => (fit.map_or_else(String::new, fit_text), fit_colour(ui, fit)),
+    let size = ui.painter().text(
+        pos2(right, upper),
+        Align2::RIGHT_CENTER,
+        &model.size,
+        small.clone(),
+        palette.weak,
+    );
+    let (said, tone) = match (model.ailment, fit) {
+        (Some(ModelProblem::Incomplete), _) => ("incomplete".to_owned(), NoteTone::Warning),
+        (Some(ModelProblem::Broken), _) => ("cannot be used".to_owned(), NoteTone::Error),
+        (Some(ModelProblem::Unsupported), _) => ("not supported".to_owned(), NoteTone::Hint),
+        (None, Some(fit)) => (fit_text(fit), fit_tone(fit)),
+        (None, None) => (String::new(), NoteTone::Hint),
     };
-    let said_width = text_at(pos2(right, lower), &said, colour);
+    let said_width = chip_left_of(ui, pos2(right, lower), &said, tone);
     let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
     let star = format!("{}  ", icons::STAR);
     let star = if is_favourite { star.as_str() } else { "" };
@@ -364,7 +350,7 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
     };
     let body = TextStyle::Body.resolve(ui.style());
     let name = [(star, palette.amber), (&model.name, ink)];
-    line(upper, &name, &body, size_width);
+    line(upper, &name, &body, size.width());
     line(lower, &[(&model.facts, palette.weak)], &small, said_width);
     let response = match fit {
         Some(fit) if model.ailment.is_none() => {

@@ -13,9 +13,9 @@ use crate::window::layout::prelude::*;
 use crate::window::library::first_model;
 use crate::window::library::panel::{
     ADD_FOLDER, ADD_FOLDER_HOVER, ADD_FOLDER_NAME, ASKS_FIRST, LOOK_AGAIN, LOOK_AGAIN_HOVER,
-    LOOKING, fit_colour, fit_hover, fit_text,
+    LOOKING, fit_hover, fit_text, fit_tone,
 };
-use crate::window::library::survey::{MachineInfo, SurveyedFit};
+use crate::window::library::survey::{FitWord, MachineInfo};
 use crate::window::runtimes::panel::card_ui;
 
 const MAX_OFFERS: usize = 3;
@@ -29,11 +29,18 @@ pub(in crate::window) fn welcome_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ui.add_space(theme::GAP);
             libtorch_ui(ui, view);
             card_ui(ui, view);
-            machine_ui(ui, view);
-            ui.add_space(theme::GAP);
-            found_ui(ui, view);
-            ui.add_space(theme::GAP);
             offers_ui(ui, view);
+            ui.add_space(theme::GAP);
+            if ui.available_width() < theme::STACK_WIDTH {
+                machine_ui(ui, view);
+                ui.add_space(theme::GAP);
+                found_ui(ui, view);
+            } else {
+                ui.columns_const(|[left, right]| {
+                    machine_ui(left, view);
+                    found_ui(right, view);
+                });
+            }
             ui.add_space(theme::GAP);
         });
     });
@@ -85,7 +92,7 @@ fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         }
         (None, true) => "Your models need a start image: drop one on the window".to_owned(),
     };
-    wide_note(ui, &note, palette(ui).weak);
+    wide_note(ui, &note, NoteTone::Hint);
 }
 
 fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -94,8 +101,8 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     };
     let amber = palette(ui).amber;
     wide_frame(ui, card(ui, amber), |ui| {
-        ui.label(RichText::new(sentence(&err.summary)).color(amber));
-        wide_note(ui, &err.advice, palette(ui).text);
+        ui.strong(sentence(&err.summary));
+        wide_note(ui, &err.advice, NoteTone::Plain);
         ui.horizontal(|ui| {
             // A shell command is between backquotes.
             let command = err.advice.split('`').nth(1).filter(|text| !text.is_empty());
@@ -130,7 +137,7 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn title(ui: &mut Ui, text: &str) {
-    ui.label(RichText::new(text).size(15.0).strong());
+    ui.label(RichText::new(text).strong());
 }
 
 fn machine_ui(ui: &mut Ui, view: &UiContext<'_>) {
@@ -138,20 +145,20 @@ fn machine_ui(ui: &mut Ui, view: &UiContext<'_>) {
     wide_frame(ui, card(ui, palette(ui).line), |ui| {
         title(ui, "This machine");
         let Some(machine) = machine else {
-            wide_note(ui, "Looking…", palette(ui).weak);
+            wide_note(ui, "Looking…", NoteTone::Hint);
             return;
         };
         let is_cpu = machine.device.facts.class == DeviceClass::Cpu;
-        let colour = if is_cpu {
-            palette(ui).amber
+        let tone = if is_cpu {
+            NoteTone::Warning
         } else {
-            palette(ui).text
+            NoteTone::Plain
         };
         let has_idle_gpu = view.app.runtimes.idle_gpu().is_some();
-        wide_note(ui, &device_text(&machine, has_idle_gpu), colour);
+        wide_note(ui, &device_text(&machine, has_idle_gpu), tone);
         if let Some(free) = machine.free_bytes {
             let text = format!("{} are free on the disk for models.", size_text(free));
-            wide_note(ui, &text, palette(ui).text);
+            wide_note(ui, &text, NoteTone::Plain);
         }
         if !machine.is_writable {
             let text = format!(
@@ -159,7 +166,7 @@ fn machine_ui(ui: &mut Ui, view: &UiContext<'_>) {
                 not kept: {}",
                 machine.models.display()
             );
-            wide_note(ui, &text, palette(ui).amber);
+            wide_note(ui, &text, NoteTone::Warning);
         }
     });
 }
@@ -199,13 +206,13 @@ fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 count => counted(count, "1 usable model", "{} usable models"),
             }
         };
-        wide_note(ui, &text, palette(ui).text);
+        wide_note(ui, &text, NoteTone::Plain);
         if num_broken > 0 {
             let one = "1 more lacks a file or is of another kind. The list of models says what it \
                        needs";
             let more = "{} more lack files or are of other kinds. The list of models says what \
                         each needs";
-            wide_note(ui, &counted(num_broken, one, more), palette(ui).amber);
+            wide_note(ui, &counted(num_broken, one, more), NoteTone::Warning);
         }
         searched_ui(ui, view);
         ui.horizontal(|ui| {
@@ -232,7 +239,7 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if there.is_empty() {
         return;
     }
-    wide_note(ui, "Searched folders", palette(ui).weak);
+    wide_note(ui, "Searched folders", NoteTone::Hint);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 2.0;
     ScrollArea::vertical()
         .id_salt("searched-folders")
@@ -264,7 +271,7 @@ fn offers_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             fetch_ui(ui, view);
         }
         let note = "Times are for one result at default size and length; rough until the first run";
-        wide_note(ui, note, palette(ui).weak);
+        wide_note(ui, note, NoteTone::Hint);
         let hover = "All models, with what they are and whether they fit";
         let button = hint_button(ui, "See all models", hover);
         view.on_click(&button, AppCommand::Show(MainPage::Models));
@@ -282,10 +289,8 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
             if pressed(ui.add_enabled(is_free, button), ASKS_FIRST, name) {
                 view.push(FetchCommand::Show(Some(entry.id.clone())));
             }
-            let colour = fit_colour(ui, fit.as_ref());
             if let Some(fit) = &fit {
-                ui.label(RichText::new(fit_text(fit)).small().color(colour))
-                    .on_hover_text(fit_hover(fit));
+                state_chip(ui, &fit_text(fit), fit_tone(fit)).on_hover_text(fit_hover(fit));
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.vertical(|ui| {
@@ -310,11 +315,12 @@ fn offers(view: &UiContext<'_>) -> Vec<CatalogEntry> {
     let missing = view.app.cx.models.found.missing.iter();
     let mut offers: Vec<&CatalogEntry> = missing.filter(has_room).collect();
     offers.sort_by_key(|entry| {
-        let fit = survey.fits.get(&entry.id);
-        let speed = fit.and_then(SurveyedFit::speed);
+        let secs = survey.fits.get(&entry.id).and_then(|fit| fit.secs);
+        let word = survey.word(&entry.id);
         (
-            survey.word(&entry.id),
-            speed,
+            word > FitWord::Squeezed,
+            secs.unwrap_or(u64::MAX),
+            word,
             entry.largest_part_bytes(false),
         )
     });

@@ -66,7 +66,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_held = ui.input(|input| input.pointer.any_down());
     let shown = view.panels.loras.filtered(&library.found, is_held);
     if let Some(problem) = &library.problem {
-        wide_note(ui, problem, palette(ui).error);
+        wide_note(ui, problem, NoteTone::Error);
     }
     let text = match (shown.len(), library.is_looking()) {
         (0, true) => "Looking…",
@@ -82,7 +82,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if text.is_empty() {
         ui.add_space(ui.text_style_height(&TextStyle::Small) + ui.spacing().item_spacing.y);
     } else {
-        wide_note(ui, text, palette(ui).weak);
+        wide_note(ui, text, NoteTone::Hint);
     }
     let mut clicked = None;
     ScrollArea::vertical()
@@ -161,7 +161,11 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
         color,
         ..Default::default()
     };
-    let ink = ink(ui, lora.fits());
+    let ink = if lora.fits() {
+        palette.text
+    } else {
+        palette.weak
+    };
     let below = match &lora.fit {
         LoraFit::Yes(_) => facts_text(lora),
         LoraFit::No(reason) => sentence(reason),

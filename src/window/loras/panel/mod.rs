@@ -69,7 +69,9 @@ fn lora_ui(
                 command = Some(LorasCommand::Remove(index).into());
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let colour = ink(ui, lora.is_on && objection.is_none());
+                let palette = palette(ui);
+                let is_used = lora.is_on && objection.is_none();
+                let colour = if is_used { palette.text } else { palette.weak };
                 ui.add(Label::new(RichText::new(&name).color(colour)).truncate())
                     .on_hover_text(about(lora, known));
             });
@@ -77,13 +79,12 @@ fn lora_ui(
     });
     if let Some(objection) = objection {
         // One for another model is kept for that; one that is gone has to be taken out.
-        let palette = palette(ui);
-        let colour = if library.is_gone(lora) {
-            palette.error
+        let tone = if library.is_gone(lora) {
+            NoteTone::Error
         } else {
-            palette.weak
+            NoteTone::Hint
         };
-        wide_note(ui, &objection, colour);
+        wide_note(ui, &objection, tone);
         return command;
     }
     ui.add_enabled_ui(lora.is_on, |ui| strengths_ui(ui, lora, &name, known, spec));
@@ -205,10 +206,12 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&LoraCoverag
     };
     let notice = coverage.notices.first();
     let text = notice.map_or(text, |notice| crate::window::notices::sentence(notice));
-    let colour = alert_ink(ui, coverage.is_poor());
-    ui.scope(|ui| wide_note(ui, &text, colour))
-        .response
-        .on_hover_text(coverage.to_string());
+    let tone = if coverage.is_poor() {
+        NoteTone::Warning
+    } else {
+        NoteTone::Hint
+    };
+    wide_note(ui, &text, tone).on_hover_text(coverage.to_string());
 }
 
 fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {

@@ -56,20 +56,21 @@ pub(super) fn canvas_ui(
     ui: &mut Ui,
     view: &mut UiContext<'_>,
     editor: &MaskEditor,
-    has_keys: bool,
+    is_uncovered: bool,
 ) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
     response
         .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the image"));
-    if has_keys {
+    if is_uncovered {
         keys(ui, view);
     }
     zoom_and_pan(ui, &mut view.panels.mask, editor.size(), area, &response);
     let lie = ImagePlacement::in_area(&view.panels.mask, editor.size(), area);
     // Outside of the image, so no stroke begins there.
     let is_at_edge = !editor.is_painting() && edges_ui(ui, view, editor, lie);
-    if !is_at_edge {
+    // A click beside an open popover closes it, and paints nothing.
+    if !is_at_edge && (is_uncovered || editor.is_painting()) {
         paint(ui, view, editor, lie, &response);
     }
     let lie = zoom_out_at_border(ui, &mut view.panels.mask, editor.size(), lie);

@@ -99,7 +99,7 @@ pub(crate) fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     view.panels.mask.follow_margins(editor);
     // Before Escape closes a popover.
-    let has_keys = !view.app.palette.is_covered(ui.ctx());
+    let is_uncovered = !view.app.palette.is_covered(ui.ctx());
     let frame = Frame::new().inner_margin(Margin {
         left: 16,
         right: 12,
@@ -111,7 +111,7 @@ pub(crate) fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.add_space(theme::SMALL_GAP);
         tools_ui(ui, view, editor);
     });
-    canvas::canvas_ui(ui, view, editor, has_keys);
+    canvas::canvas_ui(ui, view, editor, is_uncovered);
 }
 
 fn none_ui(ui: &mut Ui, view: &UiContext<'_>) {
@@ -207,7 +207,8 @@ fn tools_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
                 MaskCommand::Redo,
             ),
         ] {
-            let button = Button::new(RichText::new(icon).size(17.0)).frame_when_inactive(false);
+            let button =
+                Button::new(RichText::new(icon).size(theme::ICON)).frame_when_inactive(false);
             let button = ui.add_enabled(is_possible && editor.busy.is_none(), button);
             let button = button.on_hover_text(explanation).accessible_name(name);
             view.on_click(&button.on_disabled_hover_text(explanation), command);
@@ -238,14 +239,10 @@ fn popover(button: &Response, name: &str, contents: impl FnOnce(&mut Ui)) {
         });
 }
 
-/// A number that looks like a field.
 pub(super) fn field_number(ui: &mut Ui, name: &str, explanation: &str, value: DragValue<'_>) {
-    ui.scope(|ui| {
-        ui.visuals_mut().widgets.inactive.weak_bg_fill = palette(ui).field;
-        number(ui, theme::VALUE_WIDTH, value)
-            .on_hover_text(explanation)
-            .accessible_name(name);
-    });
+    number(ui, theme::VALUE_WIDTH, value)
+        .on_hover_text(explanation)
+        .accessible_name(name);
 }
 
 /// A number after its label.

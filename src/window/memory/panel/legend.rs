@@ -1,10 +1,11 @@
-//! The legend above the graph: names and current values of its lines, and the choice of the job.
+//! The line above the graph, the choice of the job, and the legend: names and current values of the graph's lines.
 
 use safelight_core::job_update::{MachineSample, MemorySample};
 
 use crate::window::layout::prelude::*;
 use crate::window::memory::MemoryHistory;
 use crate::window::memory::panel::{GraphSeries, is_known, predicted_peak_text};
+use crate::window::memory::planning::FormPlan;
 
 /// The form's job is shown if there is no other, if chosen, and while a slider changes it. A running job comes first.
 pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
@@ -16,11 +17,11 @@ pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
     !has_last || planning.is_shown || planning.draft.is_some()
 }
 
-pub(super) fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
+/// Choice of the job where there are two.
+pub(super) fn choice_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let planning = &view.app.memory;
     let has_last = view.app.queue.running.is_none() && view.app.queue.memory().last().is_some();
     if !has_last || planning.planned().is_none() {
-        ui.weak(name);
         return;
     }
     let choices = [
@@ -38,58 +39,67 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
     }
 }
 
-pub(super) fn expected_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+/// The memory of a job in one line.
+pub(super) fn line_ui(ui: &mut Ui, history: &MemoryHistory) {
+    let Some(last) = history.last() else {
+        ui.weak(RichText::new("The graph is drawn here while a job runs").small());
+        return;
+    };
+    let figures = [
+        (
+            format!("Used {}", size_text(last.used_bytes)),
+            "What all programs use on the device; on the CPU, what the engine has in memory",
+        ),
+        (
+            format!("Peak {}", size_text(history.peak_bytes())),
+            "The highest value of Used in this job. It is more than Allocated, because not all \
+                of it is tensors",
+        ),
+        (
+            format!("{} free", size_text(history.free_bytes(last))),
+            "The rest of the device's memory",
+        ),
+    ];
+    let is_total_known = last.total_bytes > 0;
+    for (text, hover) in figures.into_iter().take(2 + usize::from(is_total_known)) {
+        ui.label(RichText::new(text).small()).on_hover_text(hover);
+    }
+}
+
+/// Names and values of the lines of the graph of the form's job.
+pub(super) fn expected_ui(ui: &mut Ui, planned: &FormPlan) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
-        heading_ui(ui, view, "Expected");
-        let Some(planned) = view.app.memory.planned() else {
-            return;
-        };
         let (peak, budget) = (planned.plan.peak_bytes, &planned.plan.budget);
-        let text = predicted_peak_text(peak);
-        ui.label(RichText::new(text).small().color(palette.allocated))
+        entry_ui(ui, &predicted_peak_text(peak), palette.allocated)
             .on_hover_text("The most that tensors are expected to take, weights included");
         let text = format!("Budget {}", size_text(budget.cap_bytes));
-        ui.label(RichText::new(text).small().color(palette.cap))
-            .on_hover_text(format!(
-                "The most that is used on this device. {} of it is left for tensors: other \
-                programs and the driver have the rest",
-                size_text(budget.available_bytes)
-            ));
+        entry_ui(ui, &text, palette.cap).on_hover_text(format!(
+            "The most that is used on this device. {} of it is left for tensors: other programs \
+            and the driver have the rest",
+            size_text(budget.available_bytes)
+        ));
     });
 }
 
+/// Names and values of the lines of the graph of a job.
 pub(super) fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSeries]) {
     let palette = palette(ui);
+    let history = view.app.queue.memory();
+    let Some(last) = history.last() else {
+        return;
+    };
     let export = ui.horizontal_wrapped(|ui| {
-        heading_ui(ui, view, "Memory");
-        let history = view.app.queue.memory();
-        let Some(last) = history.last() else {
-            ui.label(
-                RichText::new("The graph is drawn here while a job runs")
-                    .small()
-                    .color(palette.weak),
-            );
-            return None;
-        };
         for line in series.iter().filter(|line| !line.is_thin) {
             series_ui(ui, history, last, line);
         }
         if last.total_bytes > 0 {
-            ui.add_space(theme::SMALL_GAP);
             let text = format!("Cap {}", size_text(last.total_bytes));
-            ui.label(RichText::new(text).small().color(palette.cap))
-                .on_hover_text(
-                    "All memory of the device. Where it is far above the rest, its line stays at \
-                    the upper edge",
-                );
+            entry_ui(ui, &text, palette.cap).on_hover_text(
+                "All memory of the device. Where it is far above the rest, its line stays at the \
+                upper edge",
+            );
         }
-        ui.add_space(theme::GAP);
-        let text = format!("Peak used {}", size_text(history.peak_bytes()));
-        ui.weak(RichText::new(text).small()).on_hover_text(
-            "The highest value of Used in this job. It is more than Allocated, because not all \
-                of it is tensors",
-        );
         if let Some(plan) = &history.plan {
             let text = predicted_peak_text(plan.peak_bytes);
             ui.weak(RichText::new(text).small()).on_hover_text(
@@ -170,7 +180,17 @@ fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &G
         return;
     }
     let text = format!("{} {}", line.name, size_text((line.bytes)(last)));
-    ui.add_space(theme::SMALL_GAP);
-    ui.label(RichText::new(text).small().color(line.colour))
-        .on_hover_text(line.explanation);
+    entry_ui(ui, &text, line.colour).on_hover_text(line.explanation);
+}
+
+/// A dot in the colour of a line, and its name and value.
+fn entry_ui(ui: &mut Ui, text: &str, colour: Color32) -> Response {
+    ui.horizontal(|ui| {
+        let size = Vec2::splat(theme::CHIP_DOT);
+        let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+        ui.painter()
+            .circle_filled(rect.center(), theme::CHIP_DOT / 2.0, colour);
+        ui.label(RichText::new(text).small())
+    })
+    .inner
 }

@@ -27,8 +27,11 @@ struct GraphSeries {
 
 /// The panel, in at most this height if possible.
 pub(crate) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
-    plan::plan_ui(ui, view);
-    let series = series(palette(ui));
+    line_ui(ui, view);
+    let (series, is_detailed) = (series(palette(ui)), view.folds.is_memory_detailed);
+    if is_detailed {
+        plan::limits_ui(ui, view);
+    }
     // The graph and the lines above it are as high before, during and after a job, so that the image above does not
     // move.
     let bottom = |ui: &Ui| ui.min_rect().height() + ui.spacing().item_spacing.y;
@@ -37,24 +40,51 @@ pub(crate) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
     let left = |ui: &Ui| (top + height - bottom(ui)).max(theme::GRAPH_MIN_HEIGHT);
 
     if legend::shows_plan(view) {
-        legend::expected_ui(ui, view);
         if let Some(planned) = view.app.memory.planned() {
+            if is_detailed {
+                legend::expected_ui(ui, planned);
+            }
             graph::plot_ui(ui, &planned.expected, &series, left(ui), false);
         }
         return;
     }
-    legend::legend_ui(ui, view, &series);
+    if is_detailed {
+        legend::legend_ui(ui, view, &series);
+    }
     let history = view.app.queue.memory();
     let is_running = view.app.queue.running.is_some();
     if let Some(last) = history.last() {
-        legend::machine_ui(ui, history, last, &series);
-        if !is_running {
+        if is_detailed {
+            legend::machine_ui(ui, history, last, &series);
+        }
+        if !is_running && (is_detailed || !history.climbs.is_empty()) {
             last_job_ui(ui, history);
         }
         graph::plot_ui(ui, history, &series, left(ui), is_running);
     } else if is_running {
         ui.add_space(left(ui));
     }
+}
+
+/// The verdict or the values in one line, and the button for the rest.
+fn line_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    ui.horizontal_wrapped(|ui| {
+        legend::choice_ui(ui, view);
+        let planned = view.app.memory.planned().cloned();
+        match planned.filter(|_| legend::shows_plan(view)) {
+            Some(planned) => plan::line_ui(ui, view, &planned),
+            None => legend::line_ui(ui, view.app.queue.memory()),
+        }
+        let is_open = view.folds.is_memory_detailed;
+        let text = RichText::new(format!("{} Details", caret(is_open))).small();
+        let button = ui
+            .add(Button::new(text).frame_when_inactive(false))
+            .on_hover_text("Memory cap, reserved memory, and the values of all lines")
+            .accessible_name("Memory details");
+        if button.clicked() {
+            view.folds.is_memory_detailed = !is_open;
+        }
+    });
 }
 
 fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {

@@ -1,5 +1,4 @@
 //! The plan of the form's job: verdict, suggestions, reserved memory and cap.
-//!
 
 use safelight_core::plan::MemoryPlan;
 use safelight_core::settings::MemorySettings;
@@ -17,11 +16,11 @@ const KEEP_FREE_HOVER: &str = "Preserved memory: the part of the device's memory
 const CAP_HOVER: &str =
     "Safelight never uses more of the device's memory than this, other programs included";
 
-pub(super) fn plan_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+/// The memory that is kept free, and the cap.
+pub(super) fn limits_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(planned) = view.app.memory.planned().cloned() else {
         return;
     };
-    verdict_ui(ui, view, &planned);
     let (before, settings) = (view.app.memory.draft, view.app.cx.settings.memory);
     let mut memory = before.unwrap_or(settings);
     ui.horizontal_wrapped(|ui| {
@@ -51,30 +50,52 @@ pub(super) fn plan_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.add_space(theme::SMALL_GAP);
 }
 
-fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
-    let palette = palette(ui);
-    let colour = verdict_colour(ui, &planned.plan);
-    ui.horizontal_wrapped(|ui| {
-        let verdict = &planned.plan.verdict.text;
-        ui.label(RichText::new(verdict).small().color(colour));
-        let time = time_text(&planned.course);
-        ui.weak(RichText::new(time).small())
+/// The plan in one line: the verdict, what it needs and what is free, the time, and what would make it fit.
+pub(super) fn line_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
+    let plan = &planned.plan;
+    let budget = size_text(plan.budget.cap_bytes);
+    let verdict = format!(
+        "{}\nAt most {budget} is used on this device",
+        plan.verdict.text
+    );
+    state_chip(ui, verdict_word(plan), verdict_tone(plan)).on_hover_text(&verdict);
+    let texts = [
+        (needs_text(plan), verdict.as_str()),
+        (time_text(&planned.course), TIME_HOVER),
+    ];
+    for (text, hover) in texts {
+        ui.label(RichText::new(text).small()).on_hover_text(hover);
+    }
+    if planned.course.is_timed && planned.num_jobs > 1 {
+        let all = about_text(planned.all_secs);
+        let text = format!("All {} jobs take {all}", planned.num_jobs);
+        ui.label(RichText::new(text).small())
             .on_hover_text(TIME_HOVER);
-        if planned.course.is_timed && planned.num_jobs > 1 {
-            let all = about_text(planned.all_secs);
-            let text = format!("All {} jobs take {all}", planned.num_jobs);
-            ui.weak(RichText::new(text).small())
-                .on_hover_text(TIME_HOVER);
-        }
-        for suggestion in &planned.suggestions {
-            let button = Button::new(RichText::new(&suggestion.text).small())
-                .fill(palette.raised)
-                .corner_radius(CornerRadius::same(theme::RADIUS));
-            let button = ui.add(button).on_hover_text(&suggestion.verdict);
-            let change = suggestion.change.clone();
-            view.on_press(&button, move |app| planning::apply(&change, &mut app.cx));
-        }
-    });
+    }
+    for suggestion in &planned.suggestions {
+        let button = Button::new(RichText::new(&suggestion.text).small());
+        let button = ui.add(button).on_hover_text(&suggestion.verdict);
+        let change = suggestion.change.clone();
+        view.on_press(&button, move |app| planning::apply(&change, &mut app.cx));
+    }
+}
+
+fn verdict_word(plan: &MemoryPlan) -> &'static str {
+    ["Fits", "Just fits", "Does not fit"][rank_index(plan)]
+}
+
+pub(super) fn verdict_tone(plan: &MemoryPlan) -> NoteTone {
+    [NoteTone::Good, NoteTone::Warning, NoteTone::Error][rank_index(plan)]
+}
+
+/// 0 if it fits, 1 with streaming or tiles, 2 if it does not fit.
+fn rank_index(plan: &MemoryPlan) -> usize {
+    usize::from(plan.rank().min(2))
+}
+
+fn needs_text(plan: &MemoryPlan) -> String {
+    let [needs, free] = [plan.verdict.needs_bytes, plan.verdict.of_bytes].map(gib_text);
+    format!("needs {needs} GiB  ·  {free} GiB free")
 }
 
 /// The verdict in the status line, unless a job runs or the panel shows it.
@@ -86,30 +107,24 @@ pub(crate) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let Some(planned) = view.app.memory.planned() else {
         return;
     };
-    let colour = verdict_colour(ui, &planned.plan);
-    ui.add(Label::new(RichText::new(summary_text(planned)).small().color(colour)).truncate())
+    state_chip(ui, &summary_text(planned), verdict_tone(&planned.plan))
         .on_hover_text("Whether the job of the form fits. Press Memory for details");
 }
 
 /// The plan in a few words, with a time where one is known: `Fits · about 14 s`.
 fn summary_text(planned: &FormPlan) -> String {
     let plan = &planned.plan;
+    let verdict = verdict_word(plan);
     if !plan.fits() {
-        let [needs, free] = [plan.verdict.needs_bytes, plan.verdict.of_bytes].map(gib_text);
-        return format!("Does not fit  ·  needs {needs} GiB, {free} GiB are free");
+        return format!("{verdict}  ·  {}", needs_text(plan));
     }
-    let fits = if plan.rank() == 0 {
-        "Fits"
-    } else {
-        "Just fits"
-    };
     if !planned.course.is_timed {
-        return fits.to_owned();
+        return verdict.to_owned();
     }
     let time = about_text(planned.all_secs);
     match planned.num_jobs {
-        0 | 1 => format!("{fits}  ·  {time}"),
-        num_jobs => format!("{fits}  ·  {time} for {num_jobs} jobs"),
+        0 | 1 => format!("{verdict}  ·  {time}"),
+        num_jobs => format!("{verdict}  ·  {time} for {num_jobs} jobs"),
     }
 }
 
@@ -125,20 +140,15 @@ pub(crate) fn warning_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     else {
         return;
     };
-    let colour = verdict_colour(ui, plan);
     let verdict = &plan.verdict.text;
-    let text = RichText::new(with_icon(icons::WARNING, verdict)).small();
-    let button = Button::new(text.color(colour)).frame_when_inactive(false);
+    let colour = verdict_tone(plan).colour(palette(ui));
+    let icon = RichText::new(icons::WARNING).small().color(colour);
+    let text = RichText::new(verdict).small();
+    let button = Button::new((icon, text)).frame_when_inactive(false);
     let response = flush(ui, button.truncate())
         .on_hover_text(format!("{verdict}\nPress to open the memory panel"))
         .accessible_name(verdict);
     view.on_click(&response, DesktopCommand::ToggleMemory);
-}
-
-/// Colour by rank: fits, fits with streaming or tiles, does not fit.
-fn verdict_colour(ui: &Ui, plan: &MemoryPlan) -> Color32 {
-    let palette = palette(ui);
-    [palette.good, palette.amber, palette.error][usize::from(plan.rank().min(2))]
 }
 
 fn preserved_ui(ui: &mut Ui, memory: &mut MemorySettings, plan: &MemoryPlan) {
@@ -154,7 +164,7 @@ fn preserved_ui(ui: &mut Ui, memory: &mut MemorySettings, plan: &MemoryPlan) {
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
-    ui.add(slider)
+    number_ui(ui, slider)
         .on_hover_text(KEEP_FREE_HOVER)
         .labelled_by(label.id);
     if rounded(value) != shown {
@@ -185,7 +195,8 @@ fn cap_ui(ui: &mut Ui, memory: &mut MemorySettings, plan: &MemoryPlan) {
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
-    let response = ui.add(drag).on_hover_text(CAP_HOVER).labelled_by(label.id);
+    let response = number_ui(ui, drag);
+    let response = response.on_hover_text(CAP_HOVER).labelled_by(label.id);
     if response.changed() {
         memory.cap_gib = Some(rounded(value));
     }

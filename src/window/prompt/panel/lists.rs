@@ -139,7 +139,7 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         Some(files) if files.is_empty() => {
             let note = "No wildcard files yet. A file colours.txt with one choice per line becomes \
                        __colours__ in the prompt";
-            wide_note(ui, note, palette(ui).weak);
+            wide_note(ui, note, NoteTone::Hint);
         }
         Some(files) => {
             let search = &mut view.panels.prompt.wildcard_search;

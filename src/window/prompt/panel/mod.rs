@@ -38,7 +38,7 @@ pub(crate) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
     let literal = view.form.unedited_prompt();
     if literal.is_some() && is_empty {
-        wide_note(ui, "The file names no prompt: write one", palette(ui).amber);
+        wide_note(ui, "The file names no prompt: write one", NoteTone::Warning);
     }
     if literal_ui(ui, literal, USE_AS_TEMPLATE) {
         view.form.use_prompt_as_template();
@@ -49,9 +49,7 @@ pub(crate) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let explanation = "Safelight cannot display Hebrew and Arabic from right to left yet. The \
                           text itself is stored in the right order, and the model reads it as you \
                           wrote it";
-        ui.scope(|ui| wide_note(ui, note, palette(ui).amber))
-            .response
-            .on_hover_text(explanation);
+        wide_note(ui, note, NoteTone::Warning).on_hover_text(explanation);
     }
     said_ui(ui, view, &["prompt"]);
     let Some(spec) = view.model().cloned() else {
@@ -63,7 +61,7 @@ pub(crate) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let negative = view.form.negative_prompt.as_deref();
         let is_empty = negative.unwrap_or_default().trim().is_empty();
         let text = negative_idle_text(spec.guidance, is_empty);
-        wide_note(ui, &text, palette(ui).weak);
+        wide_note(ui, &text, NoteTone::Hint);
     }
 }
 
@@ -260,18 +258,23 @@ fn another(examples: &[String], current: &str) -> String {
 }
 
 fn count_ui(ui: &mut Ui, view: &UiContext<'_>) {
-    let palette = palette(ui);
     match &view.app.prompt.counting.prompt {
         None => {}
-        Some(Err(problem)) => wide_note(ui, problem, palette.error),
+        Some(Err(problem)) => {
+            wide_note(ui, problem, NoteTone::Error);
+        }
         Some(Ok(count)) => {
             let Some(main) = count.encoders.first().filter(|_| count.num_prompts > 0) else {
                 return;
             };
-            let colour = alert_ink(ui, main.num_cut() > 0);
-            wide_note(ui, &tokens_text(count), colour);
+            let tone = if main.num_cut() > 0 {
+                NoteTone::Warning
+            } else {
+                NoteTone::Hint
+            };
+            wide_note(ui, &tokens_text(count), tone);
             if let Some(text) = second_encoder_text(count) {
-                wide_note(ui, &text, palette.weak);
+                wide_note(ui, &text, NoteTone::Hint);
             }
         }
     }
@@ -325,9 +328,11 @@ fn second_encoder_text(count: &PromptCount) -> Option<String> {
 /// Of the negative prompt only what is wrong with it.
 fn negative_count_ui(ui: &mut Ui, view: &UiContext<'_>) {
     match &view.app.prompt.counting.negative {
-        Some(Err(problem)) => wide_note(ui, problem, palette(ui).error),
+        Some(Err(problem)) => {
+            wide_note(ui, problem, NoteTone::Error);
+        }
         Some(Ok(count)) if count.encoders.first().is_some_and(|it| it.num_cut() > 0) => {
-            wide_note(ui, &tokens_text(count), palette(ui).amber);
+            wide_note(ui, &tokens_text(count), NoteTone::Warning);
         }
         _ => {}
     }

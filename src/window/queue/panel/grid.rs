@@ -5,7 +5,6 @@ use egui::containers::menu::MenuButton;
 use egui::style::ScrollAnimation;
 use safelight_core::job::GridId;
 
-use crate::window::app::SafelightApp;
 use crate::window::create::choices::MoveTarget;
 use crate::window::layout::prelude::*;
 use crate::window::queue::panel::row::{
@@ -103,7 +102,10 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
                           the queue, and the contact sheet shows what is finished. Ctrl+Z brings \
                           the waiting ones back (Delete)";
         let button = icon_button(ui, icons::X, &name, explanation);
-        view.on_press(&button, cancels(waiting.id));
+        let id = waiting.id;
+        view.on_press(&button, move |app| {
+            app.queue.cancel_grid(id, &mut app.inputs, &mut app.cx);
+        });
         let name = format!("Jobs of the grid: {prompt}");
         let hover = "Show the jobs of the grid, or fold them away";
         toggles = icon_button(ui, caret(open), &name, hover).clicked();
@@ -116,7 +118,8 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
     }
     let delete = key(Key::Delete);
     if response.has_focus() && ui.input_mut(|input| input.consume_shortcut(&delete)) {
-        view.set(cancels(waiting.id));
+        let id = waiting.id;
+        view.set(move |app| app.queue.cancel_grid(id, &mut app.inputs, &mut app.cx));
     }
     let name = format!("{title}: {prompt}");
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
@@ -134,7 +137,8 @@ pub(super) fn menu_button(
     explanation: &str,
     contents: impl FnOnce(&mut Ui),
 ) {
-    let button = Button::new(RichText::new(icons::DOTS).size(17.0)).frame_when_inactive(false);
+    let button =
+        Button::new(RichText::new(icons::DOTS).size(theme::ICON)).frame_when_inactive(false);
     let (response, _) = MenuButton::from_button(button).ui(ui, contents);
     response.on_hover_text(explanation).accessible_name(name);
 }
@@ -143,10 +147,6 @@ pub(super) fn menu_button(
 type JobAction = (char, &'static str, Option<KeyboardShortcut>, QueueCommand);
 /// Name of letting a stopped job run; `None` for a waiting one.
 pub(super) type JobAgain = Option<&'static str>;
-
-fn cancels(id: GridId) -> impl FnOnce(&mut SafelightApp) {
-    move |app| app.queue.cancel_grid(id, &mut app.inputs, &mut app.cx)
-}
 
 /// All that can be done with a job.
 fn actions(id: JobId, again: JobAgain) -> Vec<JobAction> {

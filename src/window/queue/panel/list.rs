@@ -119,7 +119,7 @@ fn counts_text(view: &UiContext<'_>) -> String {
 
 fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new(QUEUE).strong().size(15.0));
+        ui.label(RichText::new(QUEUE).heading().strong());
         ui.weak(counts_text(view));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let button = icon_button(ui, icons::X, "Close the queue", "The jobs continue");

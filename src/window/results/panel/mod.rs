@@ -8,7 +8,7 @@ mod finishing;
 use std::path::PathBuf;
 
 use egui::containers::menu::{MenuButton, SubMenuButton, is_in_menu};
-use safelight_core::gallery::{GalleryItem, ItemReading, ResultMark};
+use safelight_core::gallery::{GalleryItem, ItemReading, MarkChange, ResultMark};
 
 use crate::window::create::choices::{RemakeKind, SlotTarget, TrashRequest};
 use crate::window::layout::prelude::*;
@@ -356,7 +356,11 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultActi
     if are_favourites {
         (name, explanation) = ("Not a favourite", "Take the star away (B in the gallery)");
     }
-    let command = GalleryCommand::Mark(paths, ResultMark::Favourite, !are_favourites);
+    let command = GalleryCommand::Mark(MarkChange {
+        paths,
+        mark: ResultMark::Favourite,
+        is_set: !are_favourites,
+    });
     ResultAction::new(icons::STAR, name, command).explained(explanation)
 }
 

@@ -31,12 +31,12 @@ impl SettingEdit<'_> {
             SettingControl::Secs { least } => {
                 let least = i64::try_from(least).unwrap_or_default();
                 let drag = DragValue::new(&mut number).range(least..=86_400);
-                self.called(ui.add(drag.suffix(" s")));
+                self.called(number_ui(ui, drag.suffix(" s")));
                 Some(number.into())
             }
             SettingControl::Port => {
                 let drag = DragValue::new(&mut number).range(1024..=65_535);
-                self.called(ui.add(drag));
+                self.called(number_ui(ui, drag));
                 Some(number.into())
             }
             SettingControl::Gib(automatic) => {
@@ -98,7 +98,7 @@ impl SettingEdit<'_> {
             }
             if let Some(gib) = &mut gib {
                 let drag = DragValue::new(gib).range(0.0..=4096.0).speed(0.1);
-                self.called(ui.add(drag.fixed_decimals(1).suffix(" GiB")));
+                self.called(number_ui(ui, drag.fixed_decimals(1).suffix(" GiB")));
             }
         });
         gib
@@ -107,7 +107,8 @@ impl SettingEdit<'_> {
     fn quality(&self, ui: &mut Ui, crf: &mut i64) {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().slider_width = field_width(ui, theme::SETTINGS_SLIDER_WIDTH);
-            self.called(ui.add(Slider::new(crf, 0..=i64::from(OutputSettings::WORST_CRF))));
+            let slider = Slider::new(crf, 0..=i64::from(OutputSettings::WORST_CRF));
+            self.called(number_ui(ui, slider));
             let meaning = match *crf {
                 ..=10 => "hardly any loss, large files",
                 11..=18 => "looks like the original",
@@ -128,7 +129,7 @@ impl SettingEdit<'_> {
                 .fixed_decimals(0)
                 .update_while_editing(false)
                 .suffix(" %");
-            let response = ui.add(drag);
+            let response = number_ui(ui, drag);
             if response.dragged() {
                 self.page.scale_draft = Some(percent);
             } else if response.drag_stopped() || response.changed() {
@@ -165,7 +166,8 @@ impl SettingEdit<'_> {
             let chosen = self.choice(ui, &device.to_string(), &choices);
             device = chosen.parse().unwrap_or(device);
             if let DeviceChoice::Cuda(index) = &mut device {
-                ui.add(DragValue::new(index).range(0..=15).prefix("number "))
+                let drag = DragValue::new(index).range(0..=15).prefix("number ");
+                number_ui(ui, drag)
                     .on_hover_text("As libtorch counts them, from 0")
                     .accessible_name("GPU number");
             }
@@ -206,7 +208,7 @@ impl SettingEdit<'_> {
             let draft = self.page.draft.as_ref();
             let typed = draft.filter(|(key, _)| key == self.row.key);
             if typed.is_some_and(|(_, text)| !text.is_empty() && !is_address(text.trim())) {
-                wide_note(ui, "An address begins with https://", palette(ui).amber);
+                wide_note(ui, "An address begins with https://", NoteTone::Warning);
             }
         });
         chosen
@@ -318,7 +320,7 @@ impl SettingEdit<'_> {
             let typed = draft.filter(|(key, _)| self.row.holds(key.trim_end_matches(": new")));
             let problem = typed.and_then(|(_, text)| ComputerSettings::host_problem(text.trim()));
             if let Some(problem) = problem {
-                wide_note(ui, &sentence(&problem), palette(ui).amber);
+                wide_note(ui, &sentence(&problem), NoteTone::Warning);
             }
         });
         hosts

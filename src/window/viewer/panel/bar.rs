@@ -179,8 +179,7 @@ fn position_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     });
     ui.spacing_mut().slider_width = (ui.available_width() - theme::SMALL_GAP).max(0.0);
     let slider = Slider::new(&mut index, 0..=len - 1).show_value(false);
-    let response = ui
-        .add(slider)
+    let response = number_ui(ui, slider)
         .on_hover_text("Drag to go to a frame")
         .accessible_name("Position");
     if response.changed() {

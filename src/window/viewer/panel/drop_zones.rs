@@ -22,7 +22,7 @@ pub(in crate::window) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rec
         area.center_top() + vec2(0.0, MARGIN),
         Align2::CENTER_TOP,
         "What is this file for?",
-        FontId::proportional(22.0),
+        FontId::proportional(theme::HEADING_TEXT),
         palette.text,
     );
     let is_video = view.app.drops.held.is_some_and(|held| held.is_video);

@@ -1,12 +1,11 @@
 //! The menu of the viewer: actions on the result, the frame and the file.
 
-use safelight_core::media::VideoFormat;
+use safelight_core::media::{EXPORT_FORMATS, VideoFormat};
 
 use crate::window::layout::prelude::*;
 use crate::window::results;
 
 use crate::window::results::panel::{ResultAction, ResultSubject};
-use crate::window::viewer::export::{EXPORT_FORMATS, is_written};
 use crate::window::viewer::panel::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
 use crate::window::viewer::panel::playhead;
 use crate::window::viewer::{SPEEDS, ViewerMode};
@@ -31,7 +30,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, room: BarRoom) {
     }
     let label = match room {
         BarRoom::All => RichText::new(with_icon(icons::DOTS, MORE)),
-        _ => RichText::new(icons::DOTS).size(17.0),
+        _ => RichText::new(icons::DOTS).size(theme::ICON),
     };
     let has_pace = matches!(room, BarRoom::Narrow | BarRoom::Tiny);
     let menu = ui.menu_button(label, |ui| menu_ui(ui, view, has_pace));
@@ -125,8 +124,8 @@ fn export_action(can_trim: bool) -> ResultAction {
         ResultAction::new(icons::COPY, "Copy this frame", PlayerCommand::CopyFrame)
             .explained("Put the image on the clipboard (C)"),
     ];
-    let formats = EXPORT_FORMATS.into_iter().filter(is_written);
-    choices.extend(formats.filter(|_| can_trim).map(|(format, _)| {
+    let formats = EXPORT_FORMATS.iter().filter(|_| can_trim);
+    choices.extend(formats.map(|&(format, _)| {
         let hover = "Write the frames that play beside the result";
         let (name, hover) = match format {
             VideoFormat::Png => ("PNG images", "A folder beside the result, a file a frame"),

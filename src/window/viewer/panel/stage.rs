@@ -155,9 +155,7 @@ fn divider_slider(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultCompari
     let mut divider = compare.divider;
     ui.spacing_mut().slider_width = theme::LABEL_WIDTH * 1.5;
     let slider = Slider::new(&mut divider, 0.0..=1.0).show_value(false);
-    let slider = ui
-        .add(slider)
-        .on_hover_text("Where A ends and B begins (keys [ and ])");
+    let slider = number_ui(ui, slider).on_hover_text("Where A ends and B begins (keys [ and ])");
     if slider.accessible_name("Divider").changed() {
         set(view, move |compare| compare.divider = divider);
     }

@@ -65,8 +65,8 @@ fn text_colours_have_enough_contrast_on_every_background() {
             for ink in [text, weak, amber, error, good] {
                 assert_readable(ink, fill, 4.5);
             }
-            assert_readable(text, fill.blend(selected(palette)), 4.5);
         }
+        assert_readable(palette.on_selected, palette.selected, 4.5);
         assert_readable(text, palette.hovered, 4.5);
         // Large words only.
         assert_readable(palette.on_accent, palette.accent, 3.0);

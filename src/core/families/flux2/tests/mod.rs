@@ -1,6 +1,8 @@
 //! The four kleins in every layout, from names and shapes alone: recognised, completed, described; every tensor of them;
 //! and relatives, which are named and refused.
 
+mod dev;
+
 use serde_json::json;
 
 use crate::families::flux::tests::files::shapes;

@@ -76,16 +76,16 @@ fn incompatible_second_pass_settings_are_refused_with_a_reason() {
         form.second_pass = Some(SecondPass::of_scale(2.0));
     });
     let part = with(|form| form.sampling.end_step = Some(9));
-    let masked_too = "second-pass: a second pass and a mask";
+    let masked_too = "second-pass: hires fix and a mask";
     for (text, expected) in [
         (refused(&dev(), with(masked)), masked_too),
-        (refused(&fill(), with(masked)), "a second pass and a mask"),
+        (refused(&fill(), with(masked)), "hires fix and a mask"),
         (passes(5.0, 0.4), "1.1 to 4 times"),
         (passes(4.0, 0.4), "choose a smaller size or scale"),
         (passes(2.0, 0.0), "leaves none of the 28 steps"),
         (passes(2.0, 1.5), "between 0 and 1"),
         (refused(&dev(), part), "needs all steps"),
-        (of_videos, "has no second pass"),
+        (of_videos, "has no hires fix"),
     ] {
         assert_contains(&text, expected);
     }
@@ -130,6 +130,6 @@ fn a_videos_second_pass_is_made_by_the_last_of_its_experts() {
         enlarged(form);
         form.inputs.extend = Some(source_video(256, 256, 8.0));
     });
-    let expected = "a second pass and a video to continue do not go together";
+    let expected = "hires fix and a video to continue do not go together";
     assert_contains(&text, expected);
 }

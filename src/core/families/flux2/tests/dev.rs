@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::*;
-use crate::families::flux2::tests::own;
+use super::own;
+use crate::families::flux2::dev::*;
+use crate::families::prelude::*;
 use crate::families::text_readers;
 use crate::model::ModelSpec;
+use crate::networks::Flux2TransformerConfig;
 use crate::testing::assert_has;
 use crate::testing::made_up::write;
 use crate::testing::published::{

@@ -1,12 +1,9 @@
 //! FLUX.2 dev, of 32 billion numbers with distilled guidance: images from text, from an image, inside a mask, and with
 //! reference images.
 
-#[cfg(test)]
-pub(crate) mod tests;
-
 use std::sync::Arc;
 
-use super::flux2::transformer_need;
+use super::transformer_need;
 use crate::families::prelude::*;
 use crate::networks::{Flux2TransformerConfig, LanguageKeys};
 
@@ -37,7 +34,7 @@ const STATES: i64 = 3;
 const MAX_REFERENCES: u32 = 10;
 const MISTRAL: &str = "mistral_3_small_flux2_fp8.safetensors from Comfy-Org/flux2-dev";
 
-pub(super) struct Flux2DevFamily;
+pub(in crate::families) struct Flux2DevFamily;
 
 impl SingleTransformerFamily for Flux2DevFamily {
     type Config = Flux2TransformerConfig;
