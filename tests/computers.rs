@@ -29,12 +29,12 @@ exec sh -c "$command"
 "#;
 
 /// A laptop and a box that has the tiny model.
-struct Pair {
+struct ComputerPair {
     laptop: Home,
     host: Home,
 }
 
-impl Pair {
+impl ComputerPair {
     fn new() -> Self {
         let (laptop, host) = (Home::new(), Home::new());
         copy_folder(
@@ -74,7 +74,7 @@ impl Pair {
     }
 }
 
-impl Drop for Pair {
+impl Drop for ComputerPair {
     /// The box's worker ends without its socket.
     fn drop(&mut self) {
         fs::remove_file(self.folder().join("worker.sock")).ok();
@@ -87,7 +87,7 @@ fn run(mut command: Command) -> Output {
 
 #[test]
 fn a_job_runs_on_another_computer_and_its_result_comes_back() {
-    let pair = Pair::new();
+    let pair = ComputerPair::new();
     let image = image::RgbImage::from_fn(100, 70, |x, y| image::Rgb([x as u8, y as u8, 90]));
     image.save(pair.laptop.path().join("start.png")).unwrap();
     let output = run(pair.generate("--image start.png --out there.mp4"));
@@ -104,7 +104,7 @@ fn a_job_runs_on_another_computer_and_its_result_comes_back() {
         "as the user named it"
     );
     assert_eq!(request["copies"], Value::Null);
-    // The same frames as here.
+    // Frames are those of a run on this computer.
     let mut here = pair.laptop.generate();
     here.args([
         "--prompt",
@@ -134,7 +134,7 @@ fn a_job_runs_on_another_computer_and_its_result_comes_back() {
 
 #[test]
 fn a_connection_that_is_lost_again_and_again_gives_the_same_file() {
-    let pair = Pair::new();
+    let pair = ComputerPair::new();
     assert_finished(&run(pair.generate("--out whole.mp4")));
     let number = fs::read_to_string(pair.host.path().join("number")).unwrap();
     let number: usize = number.trim().parse().unwrap();
@@ -162,7 +162,7 @@ fn a_connection_that_is_lost_again_and_again_gives_the_same_file() {
     );
 }
 
-fn run_ssh(pair: &Pair, remote: &str) -> std::process::Child {
+fn run_ssh(pair: &ComputerPair, remote: &str) -> std::process::Child {
     Command::new(pair.laptop.path().join("ssh"))
         .arg(remote)
         .stdin(Stdio::piped())
@@ -173,7 +173,7 @@ fn run_ssh(pair: &Pair, remote: &str) -> std::process::Child {
 
 #[test]
 fn a_killed_worker_fails_the_job_with_what_to_do() {
-    let pair = Pair::new();
+    let pair = ComputerPair::new();
     let mut command = pair.generate("--steps 500 --out long.mp4");
     let mut client = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
@@ -195,7 +195,7 @@ fn a_killed_worker_fails_the_job_with_what_to_do() {
 
 #[test]
 fn each_failure_to_connect_is_one_sentence() {
-    let pair = Pair::new();
+    let pair = ComputerPair::new();
     let broken = |script: Option<&str>| {
         let path = pair.laptop.path().join("broken");
         fs::remove_file(&path).ok();
@@ -237,7 +237,7 @@ fn each_failure_to_connect_is_one_sentence() {
 
 #[test]
 fn computers_are_added_and_removed_in_the_settings() {
-    let pair = Pair::new();
+    let pair = ComputerPair::new();
     let computers = |arguments: &str| {
         let mut command = pair.safelight();
         command

@@ -1,6 +1,6 @@
 //! A computer as a worker of this program: a thread that connects, sends jobs, and passes on what comes back.
 //!
-//! A lost connection is made again, and the job there continues: the client says which event it has, and gets the rest.
+//! After a lost connection it reconnects; the job there continues, and the client gets the events that it missed.
 
 use std::io;
 use std::path::PathBuf;

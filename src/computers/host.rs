@@ -47,7 +47,7 @@ pub struct HostOptions {
     pub settings: Box<dyn Fn() -> Settings>,
     /// Quality of lossy files of the running job, for the worker's settings.
     pub crf: Arc<AtomicU8>,
-    /// Looks at this computer; called for each client, on a thread of its own.
+    /// Describes this computer; called for each client, on its thread.
     pub look: Arc<dyn Fn() -> ComputerInfo + Send + Sync>,
 }
 

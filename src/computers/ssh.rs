@@ -60,7 +60,7 @@ const FAILURES: &[(&str, &str, &str, bool)] = &[
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED|has changed and you have requested",
         "has another host key than before",
-        "If it was installed anew, remove the old key with `ssh-keygen -R` and the name that ssh uses for it; otherwise another computer may be answering in its place",
+        "If it was reinstalled, remove the old key with `ssh-keygen -R` and the name that ssh uses for it; otherwise another computer may be answering in its place",
         true,
     ),
     (
@@ -127,7 +127,7 @@ fn explain(host: &str, status: Option<ExitStatus>, said: &str) -> ConnectionErro
         ),
         _ => failure(
             "is no longer connected",
-            "A job that runs there goes on. If it stays so, check the network, and try `ssh HOST` in a terminal",
+            "A job that runs there continues. If this does not change, check the network, and try `ssh HOST` in a terminal",
             false,
         ),
     }
@@ -248,7 +248,7 @@ impl Drop for SshConnection {
     }
 }
 
-/// Passes on messages, or one, until the stream ends or no one receives them. Returns whether it can go on.
+/// Passes on messages, or one, until the stream ends or no one receives them. Returns whether more can come.
 fn pass<T: DeserializeOwned>(
     stream: &mut BufReader<impl io::Read>,
     sender: &Sender<Received<T>>,
@@ -291,7 +291,7 @@ fn checked(host: &str, value: Value) -> Result<ComputerInfo, JobError> {
         Ok(HostMessage::Hello(info)) => Ok(*info),
         Ok(HostMessage::Refused(err)) => Err(named(host, err)),
         _ => {
-            let what = format!("{host} answers with something else than Safelight");
+            let what = format!("{host} does not answer as Safelight does");
             let advice = "Check that its shell prints nothing when it starts without a terminal";
             Err(JobError::new(JobErrorKind::Network, what).advise(advice))
         }
@@ -398,7 +398,7 @@ mod tests {
         );
         let err = checked("me@box", serde_json::json!("Welcome!")).unwrap_err();
         assert!(
-            err.summary.contains("something else than Safelight"),
+            err.summary.contains("does not answer as Safelight"),
             "{err}"
         );
     }

@@ -1,5 +1,5 @@
-//! Files by their content, in parts: whoever needs them asks for one part after the other, so that a lost connection
-//! continues where it ended.
+//! Files by their content, in parts: the receiver requests one part after the other, so that a transfer resumes after a lost
+//! connection.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};

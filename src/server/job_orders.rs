@@ -227,9 +227,7 @@ impl ServerContext {
         let mut settings = order.settings;
         if let Some(name) = settings.network.take() {
             let name = name.to_string_lossy().into_owned();
-            let found = self.search(find_controls).await?.into_iter();
-            let found = found.map(|network| (network.name, network.path));
-            let found: Vec<_> = found.collect();
+            let found = self.search(find_controls).await?;
             settings.network = Some(network_named("ControlNet", &found, Some(&name))?);
         }
         Ok(FormControl {

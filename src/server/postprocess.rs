@@ -7,7 +7,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use safelight_core::finish::{
-    NewRate, PostprocessForm, PostprocessOptions, TargetSize, find_interpolators, find_upscalers,
+    InstalledNetwork, NewRate, PostprocessForm, PostprocessOptions, TargetSize, find_interpolators,
+    find_upscalers,
 };
 use safelight_core::job::PostprocessRequest;
 use schemars::JsonSchema;
@@ -43,7 +44,7 @@ pub struct UpscaleOrder {
     pub source: String,
     /// Name of an upscaler; without one the first
     model: Option<String>,
-    /// So many times as wide and as high, 1 to 16; 2 without it
+    /// Factor of width and height, 1 to 16; 2 without it
     factor: Option<f64>,
 }
 
@@ -53,7 +54,7 @@ pub struct InterpolateOrder {
     pub source: String,
     /// Name of a RIFE network; without one the first
     model: Option<String>,
-    /// Frames for each frame, 2 to 16; 2 without it
+    /// Factor of the frame rate, 2 to 16; 2 without it
     times: Option<u32>,
 }
 
@@ -87,9 +88,7 @@ impl ServerContext {
             size: TargetSize::Factor(order.factor.unwrap_or(2.0)),
             tile: None,
         };
-        let found = self.search(find_upscalers).await?.into_iter();
-        let found = found.map(|network| (network.name, network.path));
-        let found: Vec<_> = found.collect();
+        let found = self.search(find_upscalers).await?;
         let network = network_named("upscaler", &found, order.model.as_deref())?;
         self.postprocess(source, network, options).await
     }
@@ -100,9 +99,7 @@ impl ServerContext {
         source: PathBuf,
     ) -> Result<PostprocessRequest, ApiError> {
         let options = PostprocessOptions::Interpolate(NewRate::Times(order.times.unwrap_or(2)));
-        let found = self.search(find_interpolators).await?.into_iter();
-        let found = found.map(|network| (network.name, network.path));
-        let found: Vec<_> = found.collect();
+        let found = self.search(find_interpolators).await?;
         let network = network_named("RIFE network", &found, order.model.as_deref())?;
         self.postprocess(source, network, options).await
     }
@@ -123,16 +120,16 @@ impl ServerContext {
 }
 
 /// File of a network by its name among those `found`, or the first: clients name no other files.
-pub fn network_named(
+pub fn network_named<C>(
     what: &str,
-    found: &[(String, PathBuf)],
+    found: &[InstalledNetwork<C>],
     wanted: Option<&str>,
 ) -> Result<PathBuf, ApiError> {
-    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
     let names = names.join(", ");
     let is_it = |name: &str| wanted.is_none_or(|wanted| name.eq_ignore_ascii_case(wanted));
-    let path = found.iter().find(|(name, _)| is_it(name));
-    path.map(|(_, path)| path.clone()).ok_or_else(|| {
+    let network = found.iter().find(|it| is_it(&it.name));
+    network.map(|it| it.path.clone()).ok_or_else(|| {
         let message = match wanted {
             Some(wanted) if !names.is_empty() => {
                 format!("there is no {what} {wanted:?} on this computer; it has: {names}")

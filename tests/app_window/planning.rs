@@ -21,7 +21,7 @@ fn on_card(mib: u64) -> Bench {
     on_card_of(move |_| mib)
 }
 
-/// The same, where the settings say which card it is. The memory panel is open, with its details.
+/// A window with the details of the memory panel open. `mib`: memory of the card, by the settings.
 fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
     let mut bench = fresh_on(mib);
     bench.app().cx.folds.is_memory_detailed = true;

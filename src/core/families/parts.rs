@@ -139,28 +139,36 @@ pub(super) fn image_wan_vae(expected: i64) -> ComponentQuery<'static> {
     }
 }
 
-/// A Qwen as text encoder, and its difference from the others.
+/// A language model as text encoder, and its difference from the others.
 #[derive(Clone, Copy)]
-pub(super) struct QwenModel {
+pub(super) struct LanguageModel {
     /// Noun phrases: the very model, and its kind.
     pub names: [&'static str; 2],
     pub example: &'static str,
     pub usual: &'static [&'static str],
+    /// A word in the names of its pickles.
+    pub word: &'static str,
+    pub part: PartKind,
+    /// Its tokenizer: a noun phrase, its folder among those that ship with the app, and its form.
+    pub tokenizer: (&'static str, Option<&'static str>, TokenizerForm),
     /// Why a config is of another model that is as wide, as a noun phrase for that.
     pub objection: fn(&LanguageConfig) -> Option<&'static str>,
 }
 
 /// Qwen 3 of 4 billion.
-pub(super) const QWEN3_4B: QwenModel = QwenModel {
+pub(super) const QWEN3_4B: LanguageModel = LanguageModel {
     names: ["a Qwen 3 4B text encoder", "a Qwen 3 text encoder"],
     example: "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo",
     usual: &["qwen_3_4b", "qwen3_4b", "qwen3-4b", "text_encoder"],
+    word: "qwen",
+    part: PartKind::Qwen,
+    tokenizer: ("the tokenizer of Qwen", Some("qwen"), TokenizerForm::Pairs),
     // Of Qwen 3 VL the text half is as wide, and another one.
     objection: |config| config.model_type.contains("vl").then_some("a Qwen 3 VL"),
 };
 
 /// Qwen 3 of 8 billion.
-pub(super) const QWEN3_8B: QwenModel = QwenModel {
+pub(super) const QWEN3_8B: LanguageModel = LanguageModel {
     names: ["a Qwen 3 8B text encoder", "a Qwen 3 text encoder"],
     example: "qwen_3_8b_fp8mixed.safetensors from Comfy-Org/flux2-klein-9B",
     usual: &["qwen_3_8b", "qwen3_8b", "qwen3-8b", "text_encoder"],
@@ -168,7 +176,7 @@ pub(super) const QWEN3_8B: QwenModel = QwenModel {
 };
 
 /// The text half of Qwen 3 VL of 4 billion.
-pub(super) const QWEN3_VL_4B: QwenModel = QwenModel {
+pub(super) const QWEN3_VL_4B: LanguageModel = LanguageModel {
     names: ["a Qwen 3 VL 4B text encoder", "a Qwen 3 VL text encoder"],
     example: "qwen3vl_4b_fp8_scaled.safetensors from Comfy-Org/Krea-2",
     usual: &["qwen3vl_4b", "qwen3_vl_4b", "qwen_3_vl_4b", "text_encoder"],
@@ -176,10 +184,11 @@ pub(super) const QWEN3_VL_4B: QwenModel = QwenModel {
         let reads_alone = !config.model_type.contains("vl");
         reads_alone.then_some("a Qwen 3 that does not look at images")
     },
+    ..QWEN3_4B
 };
 
 /// The text half of Qwen 2.5 VL of 7 billion.
-pub(super) const QWEN25_VL_7B: QwenModel = QwenModel {
+pub(super) const QWEN25_VL_7B: LanguageModel = LanguageModel {
     names: [
         "a Qwen 2.5 VL 7B text encoder",
         "a Qwen 2.5 VL text encoder",
@@ -192,31 +201,59 @@ pub(super) const QWEN25_VL_7B: QwenModel = QwenModel {
         "text_encoder",
     ],
     objection: |_| None,
+    ..QWEN3_4B
+};
+
+/// Mistral Small 3 of 24 billion, as far as FLUX.2 dev reads it.
+pub(super) const MISTRAL_SMALL: LanguageModel = LanguageModel {
+    names: ["a Mistral Small 3 text encoder", "a Mistral text encoder"],
+    example: "mistral_3_small_flux2_fp8.safetensors from Comfy-Org/flux2-dev",
+    usual: &[
+        "mistral_3_small_flux2_bf16",
+        "mistral_3_small_flux2_fp8",
+        "Mistral-Small-3.2-24B-Instruct-2506",
+        "text_encoder",
+    ],
+    word: "mistral",
+    part: PartKind::Llama,
+    tokenizer: (
+        "the tokenizer of Mistral Small 3",
+        None,
+        TokenizerForm::Tekken,
+    ),
+    objection: |_| None,
 };
 
 /// `usage`: which hidden states are read; `width`: that of these by the transformer's config, and what that calls it.
-pub(super) fn qwen(
-    model: QwenModel,
+pub(super) fn language_model(
+    model: LanguageModel,
     usage: LanguageUse,
     (width, by): (i64, &'static str),
 ) -> ComponentQuery<'static> {
-    let QwenModel {
+    let LanguageModel {
         names: [what, kind],
         example,
         usual,
+        word,
+        part,
+        tokenizer: (tokenizer, bundled, form),
         objection,
     } = model;
     ComponentQuery {
         component: ModelComponent::TextEncoder,
-        part: PartKind::Qwen,
+        part,
         what: what.to_owned(),
-        kind: "a Qwen text encoder",
+        kind,
         example,
         usual,
-        word: "qwen",
+        word,
+        // Tensors do not tell a Mistral from a Llama.
         is_in: match usage.kind {
             LanguageKind::Qwen2 => |weights| kind_in(weights) == Some(LanguageKind::Qwen2),
-            _ => |weights| kind_in(weights) == Some(LanguageKind::Qwen3),
+            LanguageKind::Qwen3 => |weights| kind_in(weights) == Some(LanguageKind::Qwen3),
+            LanguageKind::Llama | LanguageKind::Mistral => {
+                |weights| kind_in(weights) == Some(LanguageKind::Llama)
+            }
         },
         fits: Box::new(move |weights, place| {
             let config = usage.read(place)?;
@@ -229,11 +266,18 @@ pub(super) fn qwen(
             config.check_weights(weights)
         }),
         tokenizer: Some(WantedTokenizer {
-            what: "the tokenizer of Qwen",
+            what: tokenizer,
             example: TOKENIZERS[0],
-            folders: &["tokenizer", "qwen", "qwen3", "tokenizers/qwen"],
-            bundled: Some("qwen"),
-            form: TokenizerForm::Pairs,
+            folders: &[
+                "tokenizer",
+                "qwen",
+                "qwen3",
+                "tokenizers/qwen",
+                "mistral",
+                "tokenizers/mistral",
+            ],
+            bundled,
+            form,
             vocab_size: |place| Ok(LanguageConfig::read(place)?.vocab_size),
         }),
     }

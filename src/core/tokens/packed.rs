@@ -50,7 +50,7 @@ fn text(path: &Path) -> Result<String, CatalogError> {
 }
 
 /// Characters for single bytes, in the order of their ids: printable ones, then the others.
-pub(super) fn letters() -> impl Iterator<Item = char> {
+fn letters() -> impl Iterator<Item = char> {
     let seen = ('!'..='~').chain('¡'..='¬').chain('®'..='ÿ');
     seen.chain(('\u{100}'..).take(256 - 188))
 }

@@ -10,9 +10,9 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::packed::letters;
 use super::{classes, tensor_bytes};
 use crate::model::CatalogError;
 use crate::networks::TEKKEN_TENSOR;
@@ -25,9 +25,9 @@ pub(super) const TEKKEN_PAD: &str = "<pad>";
 pub(super) const TEKKEN_WORDS: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 #[derive(Deserialize)]
-struct TekkenFile {
+struct TekkenFile<T> {
     config: TekkenConfig,
-    vocab: Vec<TekkenToken>,
+    vocab: Vec<T>,
     special_tokens: Vec<TekkenSpecial>,
 }
 
@@ -64,14 +64,15 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>, CatalogError> {
 
 /// Number of ids of the tokenizer within a weight file.
 pub(crate) fn count_tekken(bytes: &[u8]) -> Option<u64> {
-    let file: TekkenFile = serde_json::from_slice(bytes).ok()?;
+    let file: TekkenFile<IgnoredAny> = serde_json::from_slice(bytes).ok()?;
     let special = file.config.default_num_special_tokens;
     let ids = special.checked_add(file.vocab.len())?;
     u64::try_from(ids.min(file.config.default_vocab_size)).ok()
 }
 
 fn convert(bytes: &[u8]) -> Result<Value, String> {
-    let file: TekkenFile = serde_json::from_slice(bytes).map_err(|err| err.to_string())?;
+    let file: TekkenFile<TekkenToken> =
+        serde_json::from_slice(bytes).map_err(|err| err.to_string())?;
     let TekkenConfig {
         pattern,
         default_vocab_size,
@@ -96,7 +97,11 @@ fn convert(bytes: &[u8]) -> Result<Value, String> {
             *place = token.token_str;
         }
     }
-    let spelled = |token: &[u8]| token.iter().map(|byte| letter(*byte)).collect::<String>();
+    let letters = byte_letters();
+    let spelled = |token: &[u8]| {
+        let letters = token.iter().map(|byte| letters[usize::from(*byte)]);
+        letters.collect::<String>()
+    };
     let merges: Vec<Value> = merges(&tokens)
         .map(|pair| json!(pair.map(spelled)))
         .collect();
@@ -134,12 +139,11 @@ fn merges(tokens: &[Vec<u8>]) -> impl Iterator<Item = [&[u8]; 2]> {
     })
 }
 
-/// The character that stands for a byte.
-fn letter(byte: u8) -> char {
-    let shown = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    if shown(&byte) {
-        return char::from(byte);
-    }
-    let number = (0..byte).filter(|other| !shown(other)).count();
-    letters().nth(188 + number).unwrap_or_default()
+/// Characters for all bytes: printable ones for themselves, the others from U+0100 on.
+fn byte_letters() -> [char; 256] {
+    let mut others = '\u{100}'..;
+    std::array::from_fn(|byte| match char::from(byte as u8) {
+        own @ ('!'..='~' | '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{ff}') => own,
+        _ => others.next().unwrap_or_default(),
+    })
 }

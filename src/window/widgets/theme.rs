@@ -176,7 +176,7 @@ pub const TRIM_HEIGHT: f32 = 9.0;
 /// As wide as a hand finds the line between two images.
 pub const DIVIDER_GRIP: f32 = 16.0;
 pub const RADIUS: u8 = 6;
-/// Of numbers and sliders: the fill of a slider ends so far behind its handle, which hides that.
+/// Of numbers and sliders. The fill of a slider ends under its handle by as much.
 pub const NUMBER_RADIUS: u8 = 4;
 pub const CARD_RADIUS: u8 = 10;
 

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::transformer_need;
+use super::{STATES, transformer_need};
+use crate::families::parts::{MISTRAL_SMALL, language_model};
 use crate::families::prelude::*;
-use crate::networks::{Flux2TransformerConfig, LanguageKeys};
+use crate::networks::Flux2TransformerConfig;
 
 pub const FAMILY: ModelFamily = ModelFamily::FLUX2_DEV;
 
@@ -28,11 +29,8 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     removed: "[IMG]",
 };
 
-/// Hidden states of the text encoder in one token.
-const STATES: i64 = 3;
 /// Reference images at most, as the authors say.
 const MAX_REFERENCES: u32 = 10;
-const MISTRAL: &str = "mistral_3_small_flux2_fp8.safetensors from Comfy-Org/flux2-dev";
 
 pub(in crate::families) struct Flux2DevFamily;
 
@@ -59,7 +57,10 @@ impl SingleTransformerFamily for Flux2DevFamily {
             name: "Mistral",
             limit: |_| PROMPT.room as u32,
             rule: TextRule::Within(&PROMPT),
-            wanted: |config| mistral(config.joint_attention_dim / STATES),
+            wanted: |config| {
+                let width = config.joint_attention_dim / STATES;
+                language_model(MISTRAL_SMALL, LANGUAGE, (width, "joint_attention_dim / 3"))
+            },
             published: |_| Some(Arc::new(LanguageConfig::mistral_small(LANGUAGE.tap))),
             tokens: |_| PROMPT.room as f64,
             // Of the thirty layers that are read.
@@ -75,41 +76,4 @@ impl SingleTransformerFamily for Flux2DevFamily {
         },
         ..FamilyTable::DEFAULT
     };
-}
-
-/// The text encoder, with hidden states of `width` numbers.
-fn mistral(width: i64) -> ComponentQuery<'static> {
-    ComponentQuery {
-        component: ModelComponent::TextEncoder,
-        part: PartKind::Llama,
-        what: "a Mistral Small 3 text encoder".to_owned(),
-        kind: "a Mistral text encoder",
-        example: MISTRAL,
-        usual: &[
-            "mistral_3_small_flux2_bf16",
-            "mistral_3_small_flux2_fp8",
-            "Mistral-Small-3.2-24B-Instruct-2506",
-            "text_encoder",
-        ],
-        word: "mistral",
-        is_in: |weights| {
-            let found = LanguageKeys::of(&weights.names());
-            found.is_some_and(|keys| keys.kind == LanguageKind::Llama)
-        },
-        fits: Box::new(move |weights, place| {
-            let config = LANGUAGE.read(place)?;
-            let what = ["a Mistral text encoder", "hidden_size"];
-            let widths = [width, config.hidden_size];
-            check_width(what, "joint_attention_dim / 3", widths, MISTRAL, place)?;
-            config.check_weights(weights)
-        }),
-        tokenizer: Some(WantedTokenizer {
-            what: "the tokenizer of Mistral Small 3",
-            example: "the folder tokenizer from black-forest-labs/FLUX.2-dev",
-            folders: &["tokenizer", "mistral", "tokenizers/mistral"],
-            bundled: None,
-            form: TokenizerForm::Tekken,
-            vocab_size: |place| Ok(LANGUAGE.read(place)?.vocab_size),
-        }),
-    }
 }

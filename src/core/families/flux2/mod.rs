@@ -7,7 +7,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use super::parts::{QWEN3_4B, QWEN3_8B, qwen};
+use super::parts::{QWEN3_4B, QWEN3_8B, language_model};
 use crate::families::prelude::*;
 use crate::networks::Flux2TransformerConfig;
 
@@ -62,7 +62,7 @@ impl SingleTransformerFamily for Flux2Family {
                 let width = config.joint_attention_dim / STATES;
                 let is_large = width >= LARGE_FROM;
                 let model = if is_large { QWEN3_8B } else { QWEN3_4B };
-                qwen(model, LANGUAGE, (width, "joint_attention_dim / 3"))
+                language_model(model, LANGUAGE, (width, "joint_attention_dim / 3"))
             },
             published: |config| {
                 let small = LanguageConfig::qwen3_4b(LANGUAGE.tap);

@@ -5,7 +5,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use super::parts::{QWEN3_VL_4B, qwen};
+use super::parts::{QWEN3_VL_4B, language_model};
 use crate::families::prelude::*;
 use crate::networks::Krea2TransformerConfig;
 
@@ -54,7 +54,7 @@ impl SingleTransformerFamily for Krea2Family {
             rule: TextRule::Within(&PROMPT),
             wanted: |config| {
                 let width = (config.text_hidden_dim, "text_hidden_dim");
-                qwen(QWEN3_VL_4B, LANGUAGE, width)
+                language_model(QWEN3_VL_4B, LANGUAGE, width)
             },
             published: |_| Some(Arc::new(LanguageConfig::qwen3_4b(LANGUAGE.tap))),
             tokens: |_| PROMPT.length() as f64,

@@ -8,7 +8,7 @@ mod variant;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::parts::{QWEN25_VL_7B, qwen};
+use super::parts::{QWEN25_VL_7B, language_model};
 use crate::families::prelude::*;
 use crate::footprint::autoencoder::wan_encode;
 use crate::footprint::text::language;
@@ -93,7 +93,7 @@ impl SingleTransformerFamily for QwenImageFamily {
             rule: TextRule::Within(&PROMPT),
             wanted: |config| {
                 let width = (config.joint_attention_dim, "joint_attention_dim");
-                qwen(QWEN25_VL_7B, LANGUAGE, width)
+                language_model(QWEN25_VL_7B, LANGUAGE, width)
             },
             published: |_| Some(Arc::new(LanguageConfig::qwen25_vl_7b(LANGUAGE.tap))),
             tokens: text_length,

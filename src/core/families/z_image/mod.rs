@@ -5,7 +5,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use super::parts::{QWEN3_4B, qwen};
+use super::parts::{QWEN3_4B, language_model};
 use crate::families::prelude::*;
 use crate::footprint::streams::modulated_calls;
 use crate::networks::{ZImageControlConfig, ZImageTransformerConfig};
@@ -58,7 +58,9 @@ impl SingleTransformerFamily for ZImageFamily {
             name: "Qwen 3",
             limit: |_| PROMPT.room as u32,
             rule: TextRule::Within(&PROMPT),
-            wanted: |config| qwen(QWEN3_4B, LANGUAGE, (config.cap_feat_dim, "cap_feat_dim")),
+            wanted: |config| {
+                language_model(QWEN3_4B, LANGUAGE, (config.cap_feat_dim, "cap_feat_dim"))
+            },
             published: |_| Some(Arc::new(LanguageConfig::qwen3_4b(LANGUAGE.tap))),
             tokens: |_| PROMPT.room as f64,
             weights: 4_000_000_000,

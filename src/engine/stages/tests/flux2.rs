@@ -86,7 +86,7 @@ impl TinyJobs for ImageFamily<Flux2Transformer<Flux2Dev>> {
     fn adjust(&self, component: &str, tensors: &mut Vec<(String, Tensor)>) {
         adjust(component, tensors);
         if component == "text_encoder" {
-            // What tells its files from a Llama's.
+            // Marks the file as Mistral's: its other tensors are a Llama's.
             let tekken = Tensor::from_slice(b"{}");
             tensors.push(("tekken_model".to_owned(), tekken));
         }

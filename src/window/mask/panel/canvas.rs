@@ -69,7 +69,7 @@ pub(super) fn canvas_ui(
     let lie = ImagePlacement::in_area(&view.panels.mask, editor.size(), area);
     // Outside of the image, so no stroke begins there.
     let is_at_edge = !editor.is_painting() && edges_ui(ui, view, editor, lie);
-    // A click beside an open popover closes it, and paints nothing.
+    // A click outside an open popover closes it and paints nothing.
     if !is_at_edge && (is_uncovered || editor.is_painting()) {
         paint(ui, view, editor, lie, &response);
     }
