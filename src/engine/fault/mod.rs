@@ -6,7 +6,8 @@
 #[cfg(debug_assertions)]
 #[path = "../../../tests/fault_injection/mod.rs"]
 mod injection;
-#[cfg(not(debug_assertions))]
+// Compiled in development builds too, so that a release is never the first to find a mistake in it.
+#[cfg_attr(debug_assertions, expect(dead_code, reason = "a release uses it"))]
 mod none;
 
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use safelight_core::job::Stage;
 use safelight_core::memory::FallbackLevel;
 
-use super::Site;
+use super::FaultSite;
 
 pub struct ArmedFault;
 
@@ -11,7 +11,7 @@ pub fn arm(_stage: Stage, _rung: FallbackLevel) -> ArmedFault {
     ArmedFault
 }
 
-pub fn at(_site: Site) {}
+pub fn at(_site: FaultSite) {}
 
 /// The engine never claims a GPU that it does not have.
 pub fn claims_gpu() -> bool {

@@ -25,8 +25,10 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use comfy::{ComfyNodes, ComfyReferences, ComfyVideoNodes};
+pub(crate) use info::ReadableFile;
+#[cfg(debug_assertions)]
+pub(crate) use info::TinyDecoderRules;
 pub use info::{FamilyInfo, RecipeKind, TemporalConvPolicy, first_step};
-pub(crate) use info::{ReadableFile, TinyDecoderRules};
 
 /// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
 static FAMILIES: &[&FamilyInfo] = &[
