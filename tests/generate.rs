@@ -11,6 +11,7 @@ mod loras;
 mod neighbour;
 mod prelude;
 mod private;
+mod ranks;
 mod several;
 mod upscale;
 mod upscale_formats;

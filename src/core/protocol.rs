@@ -14,7 +14,7 @@ use crate::job_update::{MemoryReclaim, MemorySample};
 use crate::memory::{DeviceClass, StageMemory};
 
 /// Counted up when the messages change; both ends must agree.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// No message is longer, so a stray write to the stream cannot ask for gigabytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -28,9 +28,24 @@ pub type OutgoingMessage = (EngineMessage, Vec<u8>);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum EngineCommand {
+    /// Makes this engine a rank of a group, which shares the stages that follow.
+    Join(GroupMember),
     RunStage(Box<StageOrder>),
     /// Sets the cancel flag of the running stage; read by a separate thread.
     Cancel,
+}
+
+/// A rank of a group of engines that share the stages of one job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupMember {
+    /// Counted from 0; the first one started the others.
+    pub rank: usize,
+    pub ranks: usize,
+    /// Address of the first rank, and the port where CPUs meet.
+    pub host: String,
+    pub port: u16,
+    /// Name of the group for NCCL; empty on CPUs.
+    pub nccl: Vec<u8>,
 }
 
 /// One stage of a job.
@@ -59,11 +74,18 @@ pub struct StageOrder {
     /// frames, each with its number and the number of all.
     #[serde(default)]
     pub first_frame: u32,
-    /// Memory limits of the stage.
+    /// Memory limits of the stage, on each device.
     #[serde(default)]
     pub memory: StageMemory,
+    /// Devices that share the stage: the engine's own and those after it. Stages that are not shared ignore it.
+    #[serde(default = "one_device")]
+    pub devices: u32,
     /// Write `capture.<stage>.safetensors` parts into the job's folder.
     pub capture: bool,
+}
+
+fn one_device() -> u32 {
+    1
 }
 
 /// From the engine to the app.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 /// Each file is in the folder of the Rust module that declares its functions. They are compiled as one: most of the time
 /// goes into libtorch's headers.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     "kernels/stream.cpp",
+    "parallel/gloo.cpp",
     "runtime/shim.cpp",
     "sampling/noise.cpp",
     "weights/view.cpp",

@@ -11,6 +11,7 @@ use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::fault::{self, FaultSite};
 use crate::hooks::{DenoiseState, Hooks};
+use crate::parallel::check_ranks;
 use crate::placement::{ComputePlacement, dtype_name};
 use crate::runtime::disable_fused_attention;
 use crate::sampling::Solver;
@@ -284,6 +285,7 @@ pub fn walk(
         }
         latents = model.after_step(latents, solver.sigmas()[index + 1]);
         check_numbers(&latents, place)?;
+        check_ranks()?;
         let done = solver.step_of(index + 1) - wanted.start;
         hooks.step(done, wanted.len());
         hooks.preview(&model.preview_latents(&next.x0));

@@ -67,6 +67,9 @@ pub enum EngineError {
     InvalidPixels,
     #[error("{reason}")]
     Device { reason: String },
+    /// Of another rank of the job, or of the exchange with it.
+    #[error("{}", .0.summary)]
+    OtherRank(Box<JobError>),
     #[error("internal error: {reason}")]
     Internal { reason: String },
     #[error("{source}: {}", path.display())]
@@ -105,6 +108,7 @@ impl EngineError {
         match self {
             Self::OutOfMemory { fault, .. } => Some(*fault),
             Self::DeviceFailed { .. } => Some(ResourceFault::Device),
+            Self::OtherRank(error) => error.fault,
             _ => None,
         }
     }
@@ -132,6 +136,7 @@ impl EngineError {
 
     pub fn to_job_error(&self) -> JobError {
         let (kind, advice) = match self {
+            Self::OtherRank(error) => return JobError::clone(error),
             Self::OutOfMemory { .. } => (
                 JobErrorKind::OutOfMemory,
                 "Try a smaller size or fewer frames, or close other programs that use this device",

@@ -10,6 +10,7 @@ use tch::{Kind, Tensor};
 use crate::capture::StageCapture;
 use crate::denoise::ModelCall;
 use crate::error::EngineError;
+use crate::parallel::both;
 use crate::text::TextEmbeds;
 
 /// Scale, guider and step range of guidance.
@@ -215,7 +216,10 @@ impl<C> GuidedPasses<C> {
                 let both = whole(both)?;
                 (both.narrow(0, 0, 1), Some(both.narrow(0, 1, 1)))
             }
-            CfgPasses::Separate { prompt, negative } => (whole(prompt)?, Some(whole(negative)?)),
+            CfgPasses::Separate { prompt, negative } => {
+                let (cond, uncond) = both(|| whole(prompt), || whole(negative))?;
+                (cond, Some(uncond))
+            }
         };
         capture.put(call.name("transformer.cond"), &cond);
         let mut recorded = |name: &str, answer: Tensor| {

@@ -13,14 +13,15 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind, JobRequest};
 use safelight_core::job_update::MemorySample;
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, OutgoingMessage, PROTOCOL_VERSION, StageEnd,
-    StageOrder,
+    EngineCommand, EngineMessage, EngineReport, GroupMember, OutgoingMessage, PROTOCOL_VERSION,
+    StageEnd, StageOrder,
 };
 use tch::Device;
 
 use crate::error::EngineError;
 use crate::finish::{self, FinishContext};
 use crate::memory::{ReleasePoint, forget_all, reclaim};
+use crate::ranks::SharedRanks;
 use crate::runtime::{self, DeviceRuntime};
 use crate::stages::{self, StageContext};
 use crate::{families, fault};
@@ -60,7 +61,7 @@ pub fn serve(
         ticks: Arc::default(),
         messages,
     });
-    let (orders, order_receiver) = bounded::<(Box<StageOrder>, CancelToken)>(1);
+    let (orders, order_receiver) = bounded::<EngineWork>(1);
     let worker = Arc::clone(&engine);
     let pulse = Arc::clone(&engine);
     // A thread that cannot be started is the end of this process; the app says so.
@@ -70,9 +71,17 @@ pub fn serve(
     let mut running = CancelToken::default();
     for command in commands {
         match command {
+            EngineCommand::Join(member) => {
+                if orders.send(EngineWork::Join(member)).is_err() {
+                    break;
+                }
+            }
             EngineCommand::RunStage(order) => {
                 running = CancelToken::default();
-                if orders.send((order, running.clone())).is_err() {
+                if orders
+                    .send(EngineWork::Run(order, running.clone()))
+                    .is_err()
+                {
                     break;
                 }
             }
@@ -117,6 +126,11 @@ fn report(runtime: &DeviceRuntime) -> EngineReport {
     }
 }
 
+enum EngineWork {
+    Join(GroupMember),
+    Run(Box<StageOrder>, CancelToken),
+}
+
 struct EngineState {
     device: Device,
     /// Live bytes before anything was loaded.
@@ -128,12 +142,23 @@ struct EngineState {
 }
 
 impl EngineState {
-    fn work(&self, orders: &Receiver<(Box<StageOrder>, CancelToken)>) {
+    fn work(&self, orders: &Receiver<EngineWork>) {
         let mut last = None;
-        for (order, cancel) in orders {
+        let mut ranks = SharedRanks::default();
+        for work in orders {
             self.is_busy.store(true, Ordering::Relaxed);
-            let is_first = last.replace(order.job) != Some(order.job);
-            let end = self.run(*order, is_first, cancel);
+            let end = match work {
+                EngineWork::Join(member) => match ranks.join(&member, self.device) {
+                    Ok(()) => continue,
+                    Err(err) => StageEnd::Failed {
+                        error: err.to_job_error(),
+                    },
+                },
+                EngineWork::Run(order, cancel) => {
+                    let is_first = last.replace(order.job) != Some(order.job);
+                    self.run(*order, is_first, cancel, &mut ranks)
+                }
+            };
             self.is_busy.store(false, Ordering::Relaxed);
             self.send_pulse();
             if !send(&self.messages, EngineMessage::StageEnded(end)) {
@@ -143,15 +168,25 @@ impl EngineState {
     }
 
     /// One stage, with the one panic boundary: a panic fails this stage alone.
-    fn run(&self, order: StageOrder, is_first: bool, cancel: CancelToken) -> StageEnd {
+    fn run(
+        &self,
+        order: StageOrder,
+        is_first: bool,
+        cancel: CancelToken,
+        ranks: &mut SharedRanks,
+    ) -> StageEnd {
         let started = Instant::now();
         let stage = order.stage;
         if is_first {
             self.reclaim(ReleasePoint::WorkerStart);
         }
         runtime::reset_peaks(self.device);
-        let result = catch_unwind(AssertUnwindSafe(|| self.compute(order, cancel)))
-            .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
+        let result = ranks.begin(&order, self.device).and_then(|shared| {
+            let result = catch_unwind(AssertUnwindSafe(|| self.compute(order, cancel)))
+                .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
+            drop(shared);
+            ranks.end(result)
+        });
         let result = result.map_err(|err| match err {
             EngineError::Cancelled => err,
             err => {

@@ -12,6 +12,7 @@ use tch::{Device, Tensor};
 
 use crate::error::EngineError;
 use crate::fault::{self, FaultSite};
+use crate::parallel::is_follower;
 use crate::weights::Weights;
 
 pub fn write<'a, S, T>(
@@ -22,6 +23,9 @@ where
     S: AsRef<str> + 'a,
     T: Borrow<Tensor> + 'a,
 {
+    if is_follower() {
+        return Ok(());
+    }
     fault::at(FaultSite::Saving);
     let tensors: Vec<(String, Tensor)> = tensors
         .into_iter()

@@ -66,6 +66,7 @@ impl StageWatch<'_> {
             request.options.vae_tile = Some(tile.min(requested));
         }
         let generate = request.generate();
+        let devices = generate.map_or(1, |request| request.options.memory.num_devices());
         EngineCommand::RunStage(Box::new(StageOrder {
             job: run.id,
             stage: run.stage,
@@ -75,6 +76,7 @@ impl StageWatch<'_> {
             section: run.section,
             first_frame: run.first_frame,
             memory: self.planned.memory,
+            devices,
         }))
     }
 

@@ -13,11 +13,11 @@ footprint prompts presets settings token_count \
 library finish lora families fitting plan catalog job_update restore gallery protocol";
 
 const ENGINE: &str = "\
-fault runtime step_cache weights_error error hooks \
-kernels pixels sampling self_test speed timing \
+fault runtime weights_error error hooks \
+kernels parallel step_cache pixels sampling self_test speed timing \
 weights encoder_prefix nn placement tensor_files \
 capture memory streams vision denoise vae \
-finish preview probe work controls text guidance stages families bench serve process";
+finish preview probe work controls text guidance stages families bench ranks serve process";
 
 #[test]
 fn folders_of_core_import_only_lower_ones() {

@@ -211,7 +211,7 @@ impl FakeEngine {
                         JobRequest::Finish(request) => self.finish(order.first_frame, request),
                     })
                 }
-                EngineCommand::Cancel => continue,
+                EngineCommand::Join(_) | EngineCommand::Cancel => continue,
             };
             let Some(end) = end else {
                 return;

@@ -121,7 +121,7 @@ pub struct GenerateArgs {
     pub seed: Option<SeedChoice>,
     /// Another computer that runs the job, with its model, device and memory settings: a name for ssh
     #[arg(long, value_name = "HOST", conflicts_with_all = [
-        "device", "dtype", "preserved", "vram_cap", "keep_loaded", "capture", "telemetry",
+        "device", "dtype", "preserved", "vram_cap", "keep_loaded", "devices", "capture", "telemetry",
         "vae", "text_encoder", "text_encoder_2", "image_encoder", "tokenizer", "tokenizer_2",
     ])]
     pub on: Option<String>,

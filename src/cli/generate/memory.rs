@@ -18,6 +18,9 @@ pub struct MemoryArgs {
     /// Keep models loaded between stages where they fit together
     #[arg(long)]
     keep_loaded: bool,
+    /// GPUs that share the steps of the job, from the chosen one on [default: the setting]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    devices: Option<u32>,
 }
 
 impl MemoryArgs {
@@ -27,6 +30,7 @@ impl MemoryArgs {
             preserved_gib: self.preserved.or(settings.preserved_gib),
             cap_gib: self.vram_cap.or(settings.cap_gib),
             keep_loaded: self.keep_loaded || settings.keep_loaded,
+            devices: self.devices.unwrap_or(settings.devices),
             ..*settings
         }
         .choice()

@@ -68,6 +68,8 @@ pub struct StagePlan {
     pub streamed_bytes_per_step: u64,
     /// Time of copying them without overlap.
     pub copy_secs_per_step: f64,
+    /// Devices that share the stage.
+    pub devices: u32,
     /// Tiles that the plan sets.
     pub tile: Option<u32>,
     pub fits: bool,
@@ -88,6 +90,7 @@ impl StagePlan {
             resident_bytes: 0,
             streamed_bytes_per_step: 0,
             copy_secs_per_step: 0.0,
+            devices: 1,
             tile: None,
             fits: true,
             formula_bytes: 0,
@@ -96,6 +99,13 @@ impl StagePlan {
 
     pub fn is_streamed(&self) -> bool {
         self.resident_bytes < self.weights_bytes
+    }
+
+    /// Returns whether each of several devices keeps a part of the weights and sends it to the others.
+    pub fn is_in_parts(&self) -> bool {
+        self.is_streamed()
+            && self.devices > 1
+            && self.weights_bytes.div_ceil(u64::from(self.devices)) <= self.resident_bytes
     }
 
     /// Peak and margin.
@@ -364,7 +374,7 @@ impl MemoryPlanner<'_> {
         // Weights of modulations, used once for many calls, stream first.
         let streamed = often.saturating_sub(resident);
         let per_step = streamed.saturating_mul(u64::from(passes));
-        StagePlan {
+        let plan = StagePlan {
             stage,
             part: Some(need.part),
             weights_bytes: weights,
@@ -375,9 +385,22 @@ impl MemoryPlanner<'_> {
             resident_bytes: resident,
             streamed_bytes_per_step: per_step,
             copy_secs_per_step: per_step as f64 / self.facts.copy_rate(),
+            devices: if stage.is_denoising() {
+                memory.num_devices()
+            } else {
+                1
+            },
             tile: None,
             fits: total([peak, margin]) <= available,
             formula_bytes: need.activation_bytes as u64,
+        };
+        if !plan.is_in_parts() {
+            return plan;
+        }
+        StagePlan {
+            streamed_bytes_per_step: 0,
+            copy_secs_per_step: 0.0,
+            ..plan
         }
     }
 }

@@ -30,7 +30,12 @@ pub(super) fn plan_summary(
     let failing = stages.iter().filter(|stage| !stage.fits);
     let failing = failing.max_by_key(|stage| stage.required_bytes());
     let is_cpu = facts.class == DeviceClass::Cpu;
-    let place = if is_cpu { " of memory" } else { "" };
+    let devices = stages.iter().map(|stage| stage.devices).max().unwrap_or(1);
+    let place = match devices {
+        1 if is_cpu => " of memory".to_owned(),
+        1 => String::new(),
+        _ => format!(" on each of {devices} devices"),
+    };
     let free = gib_text(budget.available_bytes);
     let text = match failing {
         None => {
@@ -77,6 +82,9 @@ fn done_for_it(stages: &[StagePlan], free: &str) -> String {
         let network = stage.part.map_or("weights", PlannedNetwork::label);
         let [stays, all] = [stage.resident_bytes, stage.weights_bytes].map(gib_text);
         let more = stage.stage.is_denoising().then(|| {
+            if stage.is_in_parts() {
+                return ", the rest is kept in parts and exchanged in each step".to_owned();
+            }
             let more = secs(stage.copy_secs_per_step);
             format!(", the rest is loaded again in each step (up to {more} longer)")
         });

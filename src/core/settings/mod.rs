@@ -30,6 +30,7 @@ pub use watch::{SettingsFile, SettingsNews, SettingsWatch};
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -158,6 +159,8 @@ with_defaults! {
         pub cap_gib: Option<f64> = None,
         /// Keep models loaded where they fit together, instead of unloading each before the next.
         pub keep_loaded: bool = false,
+        /// GPUs that share the steps of one job.
+        pub devices: u32 = 1,
         /// Pause a job while other programs need the memory that it has.
         pub yields: bool = true,
     }
@@ -170,6 +173,7 @@ impl MemorySettings {
             preserved_bytes: self.preserved_gib.map(from_gib),
             cap_bytes: self.cap_gib.map(from_gib),
             keep_loaded: self.keep_loaded,
+            devices: NonZeroU32::new(self.devices).filter(|devices| devices.get() > 1),
         }
     }
 }

@@ -57,8 +57,8 @@ pub enum SettingControl {
     Choice(&'static [(&'static str, &'static str)]),
     /// Seconds, at least `least`.
     Secs { least: u64 },
-    /// A TCP port.
-    Port,
+    /// A number from one to another.
+    Number((u16, u16)),
     /// GiB, or the text for none.
     Gib(&'static str),
     /// A constant rate factor.
@@ -264,7 +264,7 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
     "Server" {
         "server.reach" "Server": Choice(ServerReach::CHOICES),
             "A page for phone and laptop, OpenAI's endpoints for images and videos, A1111's, and the jobs of this window for other programs, while it is open. `safelight serve` does the same without a window";
-        "server.port" "Port": Port,
+        "server.port" "Port": Number((1024, 65_535)),
             "Number after the colon of the server's address, such as http://127.0.0.1:7860",
             "1024 to 65535";
     }
@@ -283,6 +283,9 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
         "memory.keep_loaded" "Between stages": Switch("Keep models loaded where they fit together"),
             "Otherwise each model is unloaded before the next, which always fits more",
             "true keeps models loaded where they fit together";
+        "memory.devices" "GPUs for one job": Number((1, 64)),
+            "GPUs that share the steps of one job, from the chosen one on, and the decoding of Wan's videos. Weights that fit on none of them are kept in parts",
+            "1 runs each job on one GPU";
         "memory.yields" "Scarce memory": Switch("Give memory to other programs when it gets scarce"),
             "When another program takes the memory that is left, the running job stops at its step, gives its memory back, and continues by itself when there is room",
             "true gives memory to other programs, false keeps it";

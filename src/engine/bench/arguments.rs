@@ -40,6 +40,9 @@ pub(super) struct FamilyArguments {
     /// Timed runs of each case
     #[arg(long, default_value = "5", value_parser = count)]
     pub(super) runs: usize,
+    /// Devices that share each call, from the chosen one on
+    #[arg(long, default_value = "1", value_parser = count)]
+    pub(super) ranks: usize,
     #[command(flatten)]
     pub(super) sizes: SizeArguments,
     /// Also with this much kept free of weights, which stream from a temporary file

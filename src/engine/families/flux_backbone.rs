@@ -19,8 +19,6 @@ use crate::{StageCapture, Weights, WeightsError};
 pub struct FluxBackbone {
     entry: SequenceEmbedder,
     streams: MmditBackbone,
-    /// Output channels of an image token.
-    outputs: i64,
     /// Channels of a head that each of a token's position ids rotates.
     axes: Vec<i64>,
     /// Base of the RoPE frequencies.
@@ -49,7 +47,6 @@ impl FluxBackbone {
         Ok(Self {
             entry: SequenceEmbedder::new(shape, input, text, w)?,
             streams: MmditBackbone::new(shape, outputs, shift_and_scale, w, (last, false))?,
-            outputs,
             axes: axes.to_vec(),
             theta,
         })
@@ -98,9 +95,8 @@ impl FluxBackbone {
         let mut xs = self.entry.embed(img, &context.txt, &tokens);
         let places = (&tokens, &context.rope, tokens.img);
         let (streams, modulation) = (&self.streams, pass.modulation);
-        let velocity = streams.forward(
+        streams.forward(
             &mut xs, modulation, places, pass.skip, residuals, pass.hooks,
-        )?;
-        Some(velocity.view([tokens.images, -1, self.outputs]))
+        )
     }
 }

@@ -3,9 +3,10 @@
 //! Unsafe are this file, `compiler.rs`, `vendor.rs`, which finds what they call, and the launches in `ops.rs`. Knows no tensors and no kernel's meaning.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use libloading::os::unix::Library;
+use tch::Device;
 
 use super::compiler::{KernelCompiler, succeeded};
 use super::vendor::{
@@ -314,6 +315,70 @@ impl KernelDriver {
 #[expect(unsafe_code, reason = "tch has no streams")]
 unsafe extern "C" {
     fn safelight_current_stream(index: i8, handle: *mut *mut c_void) -> bool;
+    fn safelight_use_device(index: i8) -> bool;
+    fn safelight_fork_stream(index: i8, handle: *mut *mut c_void) -> bool;
+    fn safelight_mark_side_stream(index: i8) -> *mut c_void;
+    fn safelight_wait_for_mark(index: i8, mark: *mut c_void) -> bool;
+    fn safelight_drop_mark(mark: *mut c_void);
+}
+
+/// Makes a GPU the calling thread's, as libraries beside libtorch expect.
+pub(crate) fn use_gpu(device: Device) -> bool {
+    #[expect(unsafe_code, reason = "tch has no streams")]
+    // SAFETY: the function takes any number and never throws.
+    stream_index(device).is_some_and(|index| unsafe { safelight_use_device(index) })
+}
+
+/// Another stream of a GPU for this thread, whose work from here on waits for what libtorch's stream has now.
+pub(crate) fn fork_stream(device: Device) -> Option<*mut c_void> {
+    let mut stream = ptr::null_mut();
+    let index = stream_index(device)?;
+    #[expect(unsafe_code, reason = "tch has no streams")]
+    // SAFETY: the function fills a handle and never throws.
+    let is_forked = unsafe { safelight_fork_stream(index, &raw mut stream) };
+    is_forked.then_some(stream)
+}
+
+/// A mark after what the stream of [`fork_stream`] has now.
+pub(crate) struct StreamMark {
+    mark: NonNull<c_void>,
+    index: i8,
+}
+
+impl StreamMark {
+    pub(crate) fn new(device: Device) -> Option<Self> {
+        let index = stream_index(device)?;
+        #[expect(unsafe_code, reason = "tch has no streams")]
+        // SAFETY: the function takes any number and never throws.
+        let mark = NonNull::new(unsafe { safelight_mark_side_stream(index) })?;
+        Some(Self { mark, index })
+    }
+
+    /// From here on libtorch's stream waits for the mark; `false` where the driver refuses.
+    pub(crate) fn wait(&self) -> bool {
+        #[expect(unsafe_code, reason = "tch has no streams")]
+        // SAFETY: the mark is alive, and the function never throws.
+        unsafe {
+            safelight_wait_for_mark(self.index, self.mark.as_ptr())
+        }
+    }
+}
+
+impl Drop for StreamMark {
+    fn drop(&mut self) {
+        #[expect(unsafe_code, reason = "tch has no streams")]
+        // SAFETY: the mark is the shim's, and used nowhere else.
+        unsafe {
+            safelight_drop_mark(self.mark.as_ptr());
+        }
+    }
+}
+
+fn stream_index(device: Device) -> Option<i8> {
+    match device {
+        Device::Cuda(index) => i8::try_from(index).ok(),
+        _ => None,
+    }
 }
 
 /// The stream that libtorch computes on.

@@ -27,6 +27,7 @@ mod vendor;
 
 pub(crate) use binary_cache::forget_tries;
 pub(crate) use copies::{CopyDriver, CopyMark, PinnedCopyStream as CopyLane};
+pub(crate) use driver::{StreamMark, fork_stream, use_gpu};
 pub use error::KernelError;
 pub use pass_params::{FusedNorm, GateArgs, RopePairing, TokenRows};
 

@@ -20,8 +20,8 @@ pub use crate::kernels::{
     times_sigmoid,
 };
 pub use attention::{
-    attention, join_heads, lowest, pixel_attention, qkv_attention, shared_attention, split_heads,
-    wide_attention,
+    SpreadHeads, attention, join_heads, lowest, pixel_attention, qkv_attention, shared_attention,
+    split_heads, spread_qkv_attention, wide_attention,
 };
 pub use clip::ClipTower;
 pub use linear::{Linear, Mlp, SwiGlu};

@@ -5,6 +5,7 @@
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels::{self, RopePairing};
+use crate::parallel::TokenShards;
 
 /// The angles of one axis, in f64: `(positions, dim / 2)`.
 pub(super) fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
@@ -45,6 +46,7 @@ pub fn angles_at(places: &Tensor, dim: i64, theta: f64) -> Tensor {
 pub struct Rope {
     /// `(L, 1, D / 2)`, complex
     turns: Tensor,
+    shards: TokenShards,
 }
 
 impl Rope {
@@ -57,13 +59,29 @@ impl Rope {
     pub fn of_turns(cos: &Tensor, sin: &Tensor, device: Device) -> Self {
         let [cos, sin] = [cos, sin].map(|xs| xs.to_kind(Kind::Float));
         let turns = Tensor::complex(&cos, &sin).unsqueeze(1).to_device(device);
-        Self { turns }
+        let shards = TokenShards::whole();
+        Self { turns, shards }
     }
 
+    /// Turns of some tokens, without ranks.
     pub fn narrow(&self, start: i64, len: i64) -> Self {
         Self {
             turns: self.turns.narrow(0, start, len),
+            shards: TokenShards::whole(),
         }
+    }
+
+    /// Turns of this rank's tokens of all.
+    pub fn spread(&self, shards: &TokenShards) -> Self {
+        Self {
+            turns: shards.own(&self.turns, 0),
+            shards: shards.clone(),
+        }
+    }
+
+    /// Ranks that the tokens are split over.
+    pub fn shards(&self) -> &TokenShards {
+        &self.shards
     }
 
     /// RoPE of heads, optionally after an RMS norm of each head: `xs`: `(B, L, H, D)`, contiguous heads, tokens with

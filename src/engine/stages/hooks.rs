@@ -12,6 +12,7 @@ use super::StageContext;
 use crate::Hooks;
 use crate::fault::{self, FaultSite};
 use crate::hooks::DenoiseState;
+use crate::parallel::is_follower;
 use crate::preview::StagePreviewer;
 
 pub(crate) struct StageHooks<'a> {
@@ -100,6 +101,9 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn frames(&self, frames: &Tensor) {
+        if is_follower() {
+            return;
+        }
         fault::at(FaultSite::Frames);
         let frames = frames.to_kind(Kind::Uint8);
         let first = self.num_frames.get();

@@ -31,6 +31,7 @@ use crate::fault::{self, FaultSite};
 use crate::hooks::DenoiseState;
 use crate::hooks::Hooks as _;
 use crate::memory::{ReleasePoint, assert_unloaded, forget_all, line_before, reclaim};
+use crate::parallel::is_follower;
 use crate::placement::ComputePlacement;
 use crate::preview::StagePreviewer;
 use crate::runtime::{self, use_compute_options};
@@ -99,7 +100,7 @@ pub fn run(
     }
     match stage {
         // Of no use any more, and gone with the folder anyway.
-        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow if !is_follower() => {
             fs::remove_file(context.checkpoint_file()).ok();
         }
         Stage::Decode => context.deliver_capture(),
@@ -204,8 +205,9 @@ impl StageContext<'_> {
     /// Once memory has run out nothing but the job is made; and what computes on the CPU has no time for it.
     pub(crate) fn previewer(&self) -> StagePreviewer {
         let memory = &self.order.memory;
-        let has_room =
-            memory.rung == FallbackLevel::Ground && memory.conv_backend != ConvBackend::Cpu;
+        let has_room = memory.rung == FallbackLevel::Ground
+            && memory.conv_backend != ConvBackend::Cpu
+            && !is_follower();
         StagePreviewer::new(self.request(), self.device, has_room)
     }
 

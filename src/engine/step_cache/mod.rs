@@ -13,6 +13,8 @@ use policies::{FirstBlock, MagCache, TaylorSeer, TeaCache};
 use safelight_core::job::{StepCache as Choice, StepCacheKind};
 use tch::{Kind, Tensor};
 
+use crate::parallel::sum_over_ranks;
+
 pub use policies::{MovementPolynomial, ResidualMagnitudes, stretched};
 pub use skip::{BlockSkipper, ContextCaches, SkipOptions};
 
@@ -170,7 +172,8 @@ impl ContextCache {
 
 /// Mean absolute change from `before` to `now`, relative to `before`.
 fn relative_change(now: &Tensor, before: &Tensor) -> f64 {
-    let mean = |xs: Tensor| xs.abs().mean(Kind::Float).double_value(&[]);
+    // All ranks decide alike: each has its share of the tokens.
+    let mean = |xs: Tensor| sum_over_ranks(xs.abs().mean(Kind::Float)).double_value(&[]);
     mean(now - before) / mean(before.shallow_clone()).max(f64::MIN_POSITIVE)
 }
 

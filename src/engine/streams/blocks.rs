@@ -6,8 +6,9 @@ use tch::{Kind, Tensor};
 use super::EPS;
 use crate::nn::{
     FusedNorm, GateArgs, Linear, QkNorm, Rope, TokenRows, gated_add, gated_add_norm, gelu_tanh,
-    layer_norm, qkv_attention, silu_times,
+    layer_norm, silu_times, spread_qkv_attention,
 };
+use crate::parallel::TokenShards;
 use crate::{Weights, WeightsError};
 
 /// Largest number in f16, which activations exceed.
@@ -20,6 +21,8 @@ pub struct TokenRanges {
     pub images: i64,
     /// Added to the attention scores of one image and its text, `(1, 1, l, l)`, in models that distinguish padding.
     pub bias: Option<Tensor>,
+    /// Ranks that the tokens of one image and its text are split over.
+    pub shards: TokenShards,
 }
 
 impl TokenRanges {
@@ -32,7 +35,38 @@ impl TokenRanges {
             img: (txt_len, images * own),
             images,
             bias: None,
+            shards: TokenShards::whole(),
         }
+    }
+
+    /// Those on this rank; `parts`: lengths of the parts of one image's tokens, each of which is split
+    pub fn spread(&self, parts: &[i64]) -> Self {
+        let txt_len = self.txt.1 / self.images;
+        let shards = TokenShards::new([&[txt_len], parts].concat());
+        let own = shards.ranges();
+        let [txt, all] = [own[0].1, own.iter().map(|(_, len)| len).sum()];
+        Self {
+            txt: (0, self.images * txt),
+            img: (self.images * txt, self.images * (all - txt)),
+            images: self.images,
+            bias: self.bias.as_ref().map(|bias| shards.bias(bias)),
+            shards,
+        }
+    }
+
+    /// Ranks of the tokens of all images.
+    pub fn all_shards(&self) -> TokenShards {
+        let (txt, img) = self.shards.parts().split_at(1);
+        let images = self.images as usize;
+        self.shards
+            .of([txt.repeat(images), img.repeat(images)].concat())
+    }
+
+    /// Start and number of the tokens of each image's last part, where there is one image or one part.
+    pub(super) fn last(&self) -> (i64, i64) {
+        let len = self.shards.ranges().last().map_or(0, |(_, len)| *len);
+        let len = self.images * len;
+        (self.count() - len, len)
     }
 
     pub fn count(&self) -> i64 {
@@ -171,7 +205,7 @@ impl DoubleBlock {
                 let mut qk = queries_and_keys(&qkv).narrow(1, start, len);
                 norm.forward_rope(&mut qk, &rope.narrow(start, len));
             }
-            let ys = tokens.forward(&txt.proj, &img.proj, &attend(&qkv, tokens));
+            let ys = tokens.forward(&txt.proj, &img.proj, &attend(&qkv, tokens, || ()));
             add_norm(xs, &ys, rows, 2, &FusedNorm::modulated(rows, 3))
         };
         let ys = tokens.forward(&self.txt_mlp.0, &self.img_mlp.0, &normed);
@@ -214,12 +248,11 @@ impl SingleBlock {
         drop(normed);
         let qkv = self.norm.heads_of(&products.narrow(-1, 0, 3 * dim));
         self.norm.forward_rope(&mut queries_and_keys(&qkv), rope);
-        // The values have been read: the attention output overwrites them, adjacent to the rest.
-        products
-            .narrow(-1, 2 * dim, dim)
-            .copy_(&attend(&qkv, tokens));
         let rest = products.size()[2] - 3 * dim;
-        drop(activated(products.narrow(-1, 3 * dim, rest), self.is_gated));
+        let activate = || drop(activated(products.narrow(-1, 3 * dim, rest), self.is_gated));
+        // The values have been read: the attention output overwrites them, adjacent to the rest.
+        let ys = attend(&qkv, tokens, activate);
+        products.narrow(-1, 2 * dim, dim).copy_(&ys);
         products.narrow(-1, 2 * dim, dim + self.mlp_dim)
     }
 }
@@ -229,19 +262,20 @@ fn queries_and_keys(qkv: &Tensor) -> Tensor {
     qkv.narrow(2, 0, qkv.size()[2] / 3 * 2)
 }
 
-/// Attention within each image and its text: `qkv`: `(1, L, 3 H, D)` -> `(1, L, C)`
-fn attend(qkv: &Tensor, tokens: &TokenRanges) -> Tensor {
-    let bias = tokens.bias.as_ref();
+/// Attention within each image and its text: `qkv`: `(1, L, 3 H, D)` -> `(1, L, C)`; `meanwhile`: other work
+fn attend(qkv: &Tensor, tokens: &TokenRanges, meanwhile: impl FnOnce()) -> Tensor {
+    let (bias, shards) = (tokens.bias.as_ref(), &tokens.shards);
     if tokens.images == 1 {
-        return qkv_attention(qkv, bias);
+        return spread_qkv_attention(qkv, bias, shards, meanwhile);
     }
+    meanwhile();
     let size = qkv.size();
     let size = [1, size[1], size[2] / 3 * size[3]];
     let out = Tensor::empty(size, (qkv.kind(), qkv.device()));
     for index in 0..tokens.images {
         let own = tokens.of_image(index);
         let parts = own.map(|(start, len)| qkv.narrow(1, start, len));
-        let ys = qkv_attention(&Tensor::cat(&parts, 1), bias);
+        let ys = spread_qkv_attention(&Tensor::cat(&parts, 1), bias, shards, || ());
         let mut done = 0;
         for (start, len) in own {
             out.narrow(1, start, len).copy_(&ys.narrow(1, done, len));

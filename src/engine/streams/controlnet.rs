@@ -86,11 +86,12 @@ impl ControlNetBlocks {
     }
 
     /// `xs`: embedded texts and images, `(1, L, C)`, changed in place; `control`: see [`embedded`](Self::embedded), per image
-    /// or one for all; `modulations`: per block -> residuals times `strength`; `None` when cancelled
+    /// or one for all; `modulations`: per block -> residuals of this rank's tokens times `strength`; `None` when
+    /// cancelled
     pub fn output(
         &self,
         blocks: &StreamBlocks,
-        mut xs: Tensor,
+        xs: Tensor,
         (control, strength): (&Tensor, f64),
         modulations: &[Tensor],
         (tokens, rope): (&TokenRanges, &Rope),
@@ -99,6 +100,9 @@ impl ControlNetBlocks {
         let control = control.expand([tokens.images, -1, -1], false);
         let control = control.reshape([1, tokens.img.1, -1]);
         gated_add(&mut tokens.of_img(&xs), &control, None);
+        let tokens = &tokens.spread(&[tokens.img.1 / tokens.images]);
+        let shards = tokens.all_shards();
+        let (mut xs, rope) = (shards.own(&xs, 1), &rope.spread(&shards));
         let pass = BlocksForward::new(
             blocks,
             modulations,

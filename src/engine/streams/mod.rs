@@ -101,8 +101,8 @@ impl MmditBackbone {
     }
 
     /// Runs the blocks with a step cache and `residuals` of ControlNets, which are computed only if blocks run: `xs`: all
-    /// tokens, `(1, L, C)`, changed in place; `own`: start and number of those that are predicted -> the final layer's
-    /// output for these, `(1, N, outputs)` in f32; `None` when cancelled
+    /// tokens, `(1, L, C)`, changed in place; `own`: start and number of those that are predicted, the last of each image
+    /// -> the final layer's output for these, `(B, N, outputs)` in f32; `None` when cancelled
     pub fn forward(
         &self,
         xs: &mut Tensor,
@@ -112,6 +112,13 @@ impl MmditBackbone {
         residuals: impl FnOnce() -> Option<Rc<ControlNetResiduals>>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        let predicted = own.1 / tokens.images;
+        let others = tokens.img.1 / tokens.images - predicted;
+        let tokens = &tokens.spread(&[others, predicted]);
+        let shards = tokens.all_shards();
+        let rope = &rope.spread(&shards);
+        *xs = shards.own(xs, 1);
+        let own = tokens.last();
         let without = skip.without;
         let blocks = &modulations.blocks;
         let pass = BlocksForward::new(&self.blocks, blocks, tokens, rope, without, hooks);
@@ -144,7 +151,10 @@ impl MmditBackbone {
                 normed
             }
         };
-        Some(self.linear.forward(&normed).to_kind(Kind::Float))
+        let velocity = self.linear.forward(&normed).to_kind(Kind::Float);
+        let size = [tokens.images, own.1 / tokens.images, velocity.size()[2]];
+        let velocity = velocity.view(size);
+        Some(tokens.shards.of([predicted]).gathered(&velocity))
     }
 }
 

@@ -52,6 +52,7 @@ fn order(stage: Stage, folder: &Path, memory: StageMemory) -> EngineCommand {
         section: 0,
         first_frame: 0,
         memory,
+        devices: 1,
         capture: false,
     }))
 }

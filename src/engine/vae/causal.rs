@@ -7,6 +7,7 @@ use safelight_core::compute::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
 
 use super::toom::{TAPS, TimeTransform};
+use crate::parallel::{is_shared, row_bands};
 use crate::runtime::{conv_backend, is_rocm};
 use crate::weights::{Weights, WeightsError};
 
@@ -56,7 +57,8 @@ impl ConvForm {
     /// The fastest one for the place and kind of `weights`.
     pub fn for_weights(weights: &Weights) -> Self {
         match (weights.device(), weights.kind()) {
-            (Device::Cpu, Kind::Float) => Self::Planes,
+            // Planes take whole frames.
+            (Device::Cpu, Kind::Float) if !is_shared() => Self::Planes,
             (Device::Cpu, _) => Self::Images,
             _ => Self::Mixed,
         }
@@ -245,6 +247,12 @@ impl CausalConv3d {
         }
     }
 
+    /// Rows and columns of zeros on each side: bands come with their neighbours' rows.
+    fn padding(&self) -> [i64; 2] {
+        let [rows, columns] = self.padding;
+        [if row_bands().is_some() { 0 } else { rows }, columns]
+    }
+
     pub(super) fn device(&self) -> Device {
         self.bias.device()
     }
@@ -272,6 +280,23 @@ impl CausalConv3d {
     /// Like [`Self::forward`], for frames with the size and kind of `like` that `fill` writes directly into the
     /// convolution's input: this saves a pass over all of them.
     pub(super) fn forward_filled(
+        &self,
+        like: &Tensor,
+        history: &mut Option<Tensor>,
+        fill: impl FnOnce(&Tensor),
+    ) -> Tensor {
+        if self.padding[0] > 0
+            && let Some(bands) = row_bands()
+        {
+            let frames = like.empty_like();
+            fill(&frames);
+            let frames = bands.bordered(&frames);
+            return self.forward_in_place(&frames, history, |to| to.shallow_clone().copy_(&frames));
+        }
+        self.forward_in_place(like, history, fill)
+    }
+
+    fn forward_in_place(
         &self,
         like: &Tensor,
         history: &mut Option<Tensor>,
@@ -335,11 +360,11 @@ impl CausalConv3d {
                     "chunks are one frame and then always as many as the form is for"
                 );
                 let last = &planes.weights[planes.weights.len() - 1];
-                convolve_images(frames, last, Some(&self.bias), self.padding)
+                convolve_images(frames, last, Some(&self.bias), self.padding())
             }
             ConvForm3d::Volumes(weight) => {
                 let weight = weight.narrow(2, self.taps - taps, taps);
-                let [pad_h, pad_w] = self.padding;
+                let [pad_h, pad_w] = self.padding();
                 // t h w c -> 1 c t h w and back: strides only
                 let volume = frames.permute([3, 0, 1, 2]).unsqueeze(0);
                 let ys = volume.conv3d(
@@ -360,7 +385,7 @@ impl CausalConv3d {
     fn convolve_images(&self, rows: &Tensor) -> Tensor {
         let channels = rows.size()[3];
         let unused = self.taps * self.inputs - channels;
-        let (bias, padding) = (Some(&self.bias), self.padding);
+        let (bias, padding) = (Some(&self.bias), self.padding());
         match &self.form {
             ConvForm3d::Matrix(weight) => rows.linear(&weight.narrow(1, unused, channels), bias),
             ConvForm3d::Images(weight) => {

@@ -8,6 +8,7 @@ use safelight_loops::doubling::CornerPlacing;
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
+use crate::parallel::row_bands;
 
 use super::ConvBias;
 use super::causal::{channels_innermost, convolve_images};
@@ -68,7 +69,11 @@ impl DoublingConv {
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
-        kernels::placed_corners(&self.corners(xs, 1), self.bias.lacking())
+        match row_bands() {
+            // Rows of the neighbours, columns of zeros.
+            Some(bands) => self.forward_bordered(&bands.bordered(xs).constant_pad_nd([0, 0, 1, 1])),
+            None => kernels::placed_corners(&self.corners(xs, 1), self.bias.lacking()),
+        }
     }
 
     /// Like [`Self::forward`], with a given border of one pixel on each side instead of zeros:

@@ -51,6 +51,7 @@ fn every_suggestion_makes_the_job_fit() {
         preserved_bytes: Some(0),
         cap_bytes: Some(12 * GIB),
         keep_loaded: true,
+        ..MemoryOptions::default()
     };
     let mut batch = flux.request(2048, 2048, 1);
     batch.batch_size = 8;

@@ -1,5 +1,6 @@
 //! Plans of image families: the same weights in every dialect, and what an image needs on cards of usual sizes.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use super::{Case, card};
@@ -195,6 +196,36 @@ fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming
                 let holds = gib_of_activations.contains(&activations);
                 assert!(holds, "{what}: {activations}");
             }
+        }
+    }
+}
+
+#[test]
+fn weights_that_fit_on_no_card_are_kept_in_parts_by_several() {
+    for case in all_cases() {
+        let mut request = case.request(1024, 1024, 1);
+        let whole = case.plan(&request, card(96));
+        let weights = whole.of_stage(Stage::Denoise).unwrap().weights_bytes;
+        // Room for three quarters of the weights besides the activations.
+        let streamed = (4..96).find_map(|gib| {
+            let plan = case.plan(&request, card(gib));
+            let denoise = *plan.of_stage(Stage::Denoise)?;
+            (denoise.resident_bytes * 4 >= weights * 3).then_some((gib, denoise))
+        });
+        let (gib, alone) = streamed.unwrap();
+        request.options.memory.devices = NonZeroU32::new(2);
+        let plan = case.plan(&request, card(gib));
+        let shared = plan.of_stage(Stage::Denoise).unwrap();
+        let id = case.family.id;
+        assert!(plan.verdict.text.contains("on each of 2 devices"), "{id}");
+        assert_eq!(shared.peak_bytes, alone.peak_bytes, "{id}");
+        if alone.is_streamed() {
+            assert!(
+                shared.is_in_parts() && shared.streamed_bytes_per_step == 0,
+                "{id}"
+            );
+            let text = &plan.verdict.text;
+            assert!(text.contains("kept in parts"), "{id}: {text}");
         }
     }
 }

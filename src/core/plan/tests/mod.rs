@@ -399,7 +399,7 @@ fn a_plan_is_the_same_as_json_from_version_to_version() {
     );
     assert_keys(
         &value["stages"][0],
-        "activation_bytes copy_secs_per_step fits formula_bytes margin_bytes part peak_bytes resident_bytes stage
+        "activation_bytes copy_secs_per_step devices fits formula_bytes margin_bytes part peak_bytes resident_bytes stage
          streamed_bytes_per_step tile weights_bytes whole_bytes",
     );
     let back: MemoryPlan = serde_json::from_value(value).unwrap();

@@ -24,6 +24,7 @@ use crate::nn::{
     GateArgs, LayerNorm, Linear, Mlp, PatchOrder, Rope, TokenRows, from_patches, gated_add,
     gated_add_norm, qkv_attention, silu,
 };
+use crate::parallel::TokenShards;
 use crate::step_cache::SkipOptions;
 use crate::streams::{MmditBackbone, StreamModulation, StreamModulations, TokenRanges, embedder};
 use crate::{Hooks, Weights, WeightsError};
@@ -246,6 +247,7 @@ impl FramePackTransformer {
             img: (context.len(), img_len),
             images: 1,
             bias: None,
+            shards: TokenShards::whole(),
         }
     }
 

@@ -26,10 +26,11 @@ use super::family::ImageFamily;
 use crate::denoise::fits;
 use crate::fault::FaultSite;
 use crate::nn::{
-    GateArgs, Linear, Mlp, QkNorm, Rope, SwiGlu, TokenRows, angles_of_ids, gated_add, gelu_tanh,
-    image_ids, join_heads, rms_norm, rms_norm_shifted, rounded_timesteps, shared_attention,
-    times_sigmoid, timestep_embedding,
+    GateArgs, Linear, Mlp, QkNorm, Rope, SpreadHeads, SwiGlu, TokenRows, angles_of_ids, gated_add,
+    gelu_tanh, image_ids, rms_norm, rms_norm_shifted, rounded_timesteps, times_sigmoid,
+    timestep_embedding,
 };
+use crate::parallel::TokenShards;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{ContextInput, ForwardPass, ImageModel, NoControlNet, WeightsDialect};
 use crate::step_cache::BlockSkipper;
@@ -165,7 +166,10 @@ impl ImageModel for Krea2Transformer {
         let tokens = tokens.to_device(self.device).to_kind(self.kind);
         let (num_images, count, _) = tokens.size3().expect("tokens have three dimensions");
         let text = context.text.expand([num_images, -1, -1], false);
-        let mut xs = Tensor::cat(&[&text, &self.first.forward(&tokens)], 1);
+        let shards = TokenShards::new([text.size()[1], count]);
+        let rope = context.rope.spread(&shards);
+        let xs = Tensor::cat(&[&text, &self.first.forward(&tokens)], 1);
+        let mut xs = shards.own(&xs, 1);
         let mut skip = BlockSkipper::of(pass.skip);
         let mut known = skip.start(&xs, &xs);
         for (i, (block, vectors)) in self.blocks.iter().zip(&modulation.blocks).enumerate() {
@@ -174,7 +178,7 @@ impl ImageModel for Krea2Transformer {
             }
             pass.hooks.check_cancelled(FaultSite::Block)?;
             if !skip.skips_block(i) {
-                block.forward(&mut xs, vectors, &context.rope);
+                block.forward(&mut xs, vectors, &rope);
             }
             if i == 0 {
                 known = skip.first(&xs);
@@ -184,10 +188,12 @@ impl ImageModel for Krea2Transformer {
             skip.end(&xs);
             xs
         });
-        let own = xs.narrow(1, context.text.size()[1], count).contiguous();
+        let (start, len) = shards.ranges()[1];
+        let own = xs.narrow(1, start, len).contiguous();
         let (factor, shift) = (modulation.last.get(0), modulation.last.get(1));
         let own = rms_norm_shifted(&own, &factor, &shift, self.config.norm_eps);
-        Some(self.last.forward(&own).to_kind(Kind::Float))
+        let own = self.last.forward(&own).to_kind(Kind::Float);
+        Some(shards.of([count]).gathered(&own))
     }
 
     fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
@@ -409,10 +415,10 @@ impl GatedAttention {
             part.view([num_images, tokens, count, head_dim])
         };
         self.norm.forward_rope(&mut of(0, heads + shared), rope);
-        // b l h d -> b h l d
-        let q = of(0, heads).transpose(1, 2);
-        let [k, v] = [heads, heads + shared].map(|first| of(first, shared).transpose(1, 2));
-        let ys = join_heads(&shared_attention(&q, &k, &v, None));
+        let parts: [&dyn Fn() -> Tensor; 3] = [&|| of(0, heads), &|| of(heads, shared), &|| {
+            of(heads + shared, shared)
+        }];
+        let ys = SpreadHeads::start(parts, heads / shared, rope.shards()).attend();
         let gate = of(heads + 2 * shared, heads).flatten(2, 3);
         self.wo.forward(&times_sigmoid(ys, &gate))
     }

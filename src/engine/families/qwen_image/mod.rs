@@ -149,10 +149,15 @@ impl ImageModel for QwenImageTransformer {
             img = Tensor::cat(&[&img, &references], 1);
         }
         let tokens = TokenRanges::of(&img, &context.txt);
-        let (count, txt_len) = (img.size()[1], tokens.txt.1);
+        let all = self.backbone.entry.embed(&img, &context.txt, &tokens);
+        let references = img.size()[1] - own;
+        let tokens = tokens.spread(&[own, references]);
+        let shards = tokens.all_shards();
+        let (mut xs, rope) = (shards.own(&all, 1), context.rope.spread(&shards));
+        drop(all);
         let mut ranges = vec![tokens.txt, tokens.img];
-        if count > own && self.config.zero_cond_t {
-            ranges = vec![tokens.txt, (txt_len, own), (txt_len + own, count - own)];
+        if references > 0 && self.config.zero_cond_t {
+            ranges = shards.ranges();
         }
         let blocks = modulation.blocks.iter();
         let blocks = blocks.map(|all| all.narrow(0, 0, ranges.len() as i64));
@@ -169,12 +174,11 @@ impl ImageModel for QwenImageTransformer {
             shift: 1,
             scale: 0,
         });
-        let mut xs = self.backbone.entry.embed(&img, &context.txt, &tokens);
         let forward = BlocksForward::new(
             &self.backbone.blocks,
             &blocks,
             &tokens,
-            &context.rope,
+            &rope,
             pass.skip.without,
             pass.hooks,
         );
@@ -188,9 +192,12 @@ impl ImageModel for QwenImageTransformer {
                 tokens.of_img(&normed)
             }
         };
-        let normed = normed.view([num_images, count, -1]);
-        let normed = normed.narrow(1, 0, own).contiguous();
-        Some(self.last.forward(&normed).to_kind(Kind::Float))
+        let (_, len) = tokens.shards.ranges()[1];
+        let size = [num_images, tokens.img.1 / num_images, normed.size()[2]];
+        let normed = normed.view(size);
+        let normed = normed.narrow(1, 0, len).contiguous();
+        let velocity = self.last.forward(&normed).to_kind(Kind::Float);
+        Some(tokens.shards.of([own]).gathered(&velocity))
     }
 
     fn encode_text(

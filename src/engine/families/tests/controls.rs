@@ -8,6 +8,7 @@ use crate::closeness::{assert_close, distance, with_both_frequencies};
 use crate::families::flux::{FluxControl, FluxTransformer};
 use crate::families::qwen_image::{QwenImageControl, QwenImageTransformer};
 use crate::families::z_image::{ZImageControl, ZImageTransformer};
+use crate::parallel::tests::on_ranks;
 use crate::stages::images::{
     ActiveControlNets, ImageConditioning, ImageLatentShape, StreamControlNet,
 };
@@ -180,6 +181,20 @@ fn assert_streams<M: ControlledModel>() {
     }
 }
 
+fn assert_ranks<M: ControlledModel>() {
+    let run = |kind: &str| {
+        let (model, network) = (model::<M>(), fixture_network::<M>(kind));
+        let input = input(&model, "in.two", 2);
+        predict(&model, &input, &[(&network, STRENGTH)], ControlKind::Depth)
+    };
+    for kind in M::KINDS {
+        let whole = run(kind);
+        for found in on_ranks(3, || run(kind)) {
+            assert_close(kind, &found, &whole, 2e-6);
+        }
+    }
+}
+
 /// Several networks add up in any order.
 fn assert_several<M: ControlledModel>() {
     let model = model::<M>();
@@ -206,6 +221,11 @@ macro_rules! control_suite {
             #[test]
             fn streamed_controlnet_matches_the_resident_one_bit_for_bit() {
                 super::assert_streams::<$model>();
+            }
+
+            #[test]
+            fn several_ranks_predict_what_one_does() {
+                super::assert_ranks::<$model>();
             }
 
             #[test]

@@ -1,9 +1,12 @@
 //! Tests of every image transformer.
 
+use std::fs;
+
 use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::closeness::{assert_close, distance, with_both_frequencies};
+use crate::parallel::tests::on_ranks;
 use crate::placement::ComputePlacement;
 use crate::stages::images::{ImageConditioning, ImageLatentShape, WeightsDialect};
 use crate::weights::tests::as_fp8::{FORMS, write_fp8};
@@ -152,6 +155,58 @@ fn assert_batches<M: TinyModel>() {
     });
 }
 
+/// Largest distance of a prediction on several ranks from that on one: sums over tokens have another order.
+const RANKS_LIMIT: f64 = 2e-6;
+
+fn assert_ranks<M: TinyModel>() {
+    let run = |num_images| {
+        let model = model_of::<M>(&originals::<M>());
+        let config = model.config();
+        let shape = ImageLatentShape::new(config.latent_channels(), 112, 80).unwrap();
+        let text = M::text(config, 41);
+        let conditioning = ImageConditioning::of_prompt(shape, &text);
+        let input = M::input(config, shape, "in.two", num_images);
+        let skip = SkipOptions::default();
+        predictions_of(&model, &input, &conditioning, &[300.0], skip).remove(0)
+    };
+    for (num_images, ranks) in [(1, &[2, 3, 4][..]), (2, &[3])] {
+        let whole = run(num_images);
+        for &ranks in ranks {
+            for found in on_ranks(ranks, || run(num_images)) {
+                let what = format!("{num_images} images on {ranks} ranks");
+                assert_close(&what, &found, &whole, RANKS_LIMIT);
+            }
+        }
+    }
+}
+
+fn assert_shared_weights<M: TinyModel>() {
+    let (_folder, path) = written(&originals::<M>());
+    let timesteps = [1.2, 0.7].map(|part: f32| part * M::facts().timestep);
+    let run = |resident_bytes: Option<u64>| {
+        let place = ComputePlacement {
+            resident_bytes,
+            ..ComputePlacement::new(Device::Cpu, Kind::Float)
+        };
+        let w = place.open(&path).unwrap();
+        let w = WeightsDialect::of::<M>(&w).with_loras(&w, &[]).unwrap();
+        let skip = SkipOptions::default();
+        let (all, _) = predictions::<M>(&config_of::<M>(), &w, &timesteps, skip).unwrap();
+        (all, w.stream_bytes())
+    };
+    let (whole, _) = run(None);
+    let bytes = fs::metadata(&path).unwrap().len();
+    for (ranks, share) in [(2, bytes * 7 / 10), (3, bytes / 2)] {
+        for (found, streamed) in on_ranks(ranks, || run(Some(share))) {
+            let resident = streamed.unwrap().resident;
+            assert!(resident < share, "{resident} of {bytes}");
+            for (found, whole) in found.iter().zip(&whole) {
+                assert_close(&format!("{ranks} ranks"), found, whole, RANKS_LIMIT);
+            }
+        }
+    }
+}
+
 macro_rules! suite {
     ($($name:ident: $model:ty,)*) => {$(
         mod $name {
@@ -188,6 +243,16 @@ macro_rules! suite {
             #[test]
             fn streamed_transformer_matches_the_resident_one_bit_for_bit() {
                 super::assert_streams::<$model>();
+            }
+
+            #[test]
+            fn several_ranks_predict_what_one_does() {
+                super::assert_ranks::<$model>();
+            }
+
+            #[test]
+            fn ranks_that_keep_a_part_of_the_weights_each_predict_what_one_does() {
+                super::assert_shared_weights::<$model>();
             }
 
             #[test]

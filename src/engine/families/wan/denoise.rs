@@ -25,6 +25,7 @@ use crate::guidance::{GuidanceParams, GuidedPasses};
 use crate::hooks::DenoiseState;
 use crate::memory::CachedNetwork;
 use crate::nn::Rope;
+use crate::parallel::is_shared;
 use crate::placement::ComputePlacement;
 use crate::runtime::free_bytes;
 use crate::sampling::{Solver, noise};
@@ -212,7 +213,9 @@ impl<'a> WanDenoiser<'a> {
             }),
         };
         let bytes = pass_bytes(network, per_frame * frames, place.kind);
-        let is_joined = request.options.step_cache.is_none() && joins_passes(place.device, bytes);
+        let is_joined = request.options.step_cache.is_none()
+            && !is_shared()
+            && joins_passes(place.device, bytes);
         let PromptEmbeds {
             prompt, negative, ..
         } = &conditions.embeds;

@@ -17,10 +17,11 @@ use super::measured::signal_is_modulation;
 use super::prepare::TokenTimesteps;
 use crate::fault::FaultSite;
 use crate::nn::{
-    FusedNorm, GateArgs, LayerNorm, Linear, Mlp, PatchOrder, Rope, TokenRmsNorm, TokenRows,
-    angles_of_ids, attention, from_patches, gated_add, gated_add_norm, gelu_tanh, join_heads,
-    layer_norm, patches, split_heads, timestep_embedding,
+    FusedNorm, GateArgs, LayerNorm, Linear, Mlp, PatchOrder, Rope, SpreadHeads, TokenRmsNorm,
+    TokenRows, angles_of_ids, attention, from_patches, gated_add, gated_add_norm, gelu_tanh,
+    join_heads, layer_norm, patches, split_heads, timestep_embedding,
 };
+use crate::parallel::TokenShards;
 use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::{Hooks, Weights, WeightsError};
 
@@ -173,12 +174,14 @@ impl WanTransformer {
     ) -> Option<Tensor> {
         let CallInputs { context, rope, .. } = inputs;
         let xs = self.patches(&latents.to_device(self.device).to_kind(self.kind));
-        let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
+        let shards = TokenShards::new(timesteps.runs.iter().map(|&(_, count)| count));
+        let rope = &rope.spread(&shards);
+        let mut xs = self.patch_embedding.forward(&shards.own(&xs, 1)); // (1, L, C)
         let batch = context.text.size()[0];
         if batch > 1 {
             xs = xs.repeat([batch, 1, 1]);
         }
-        let ranges = timesteps.ranges();
+        let ranges = shards.ranges();
         let (time, modulation) = self.embed_time(&timesteps.values());
         let control = self.control.as_ref().zip(inputs.control);
         let control_blocks = control.iter().flat_map(|(blocks, _)| blocks.blocks());
@@ -203,9 +206,10 @@ impl WanTransformer {
             &time
         };
         let mut known = skip.start(&xs, signal);
-        let mut control = control
-            .filter(|_| known.is_none())
-            .map(|(blocks, video)| (blocks, &xs + &video.begin, video.strength));
+        let mut control = control.filter(|_| known.is_none()).map(|(blocks, video)| {
+            let begin = shards.own(&video.begin, 1);
+            (blocks, &xs + begin, video.strength)
+        });
         for (i, block) in self.blocks.iter().enumerate() {
             if known.is_some() {
                 break;
@@ -250,7 +254,7 @@ impl WanTransformer {
         } else {
             skip.end(&xs);
         }
-        let xs = self.head.forward(&normed);
+        let xs = shards.gathered(&self.head.forward(&normed));
         let (_, _, f, h, w) = latents.size5().expect("latents have five dimensions");
         let order = PatchOrder::ChannelsLast;
         let velocity = from_patches(&xs, [f, h, w], self.config.patch_size, order);
@@ -370,15 +374,18 @@ impl WanAttention {
 
     /// `xs`: `(B, L, C)` to itself -> the same
     fn forward(&self, xs: Tensor, rope: &Rope) -> Tensor {
-        let q = self.norm_q.forward_rope(self.q.forward(&xs), Some(rope));
-        let k = self.norm_k.forward_rope(self.k.forward(&xs), Some(rope));
-        let v = self.v.forward(&xs);
-        drop(xs);
-        let ys = {
-            let [q, k, v] = [q, k, v].map(|xs| split_heads(&xs, self.num_heads));
-            attention(&q, &k, &v, None, None)
+        let heads_of = |xs: Tensor| xs.unflatten(2, [self.num_heads, -1]);
+        let turned = |made: &Linear, norm: &TokenRmsNorm| {
+            heads_of(norm.forward_rope(made.forward(&xs), Some(rope)))
         };
-        self.o.forward(&join_heads(&ys))
+        let parts: [&dyn Fn() -> Tensor; 3] = [
+            &|| turned(&self.q, &self.norm_q),
+            &|| turned(&self.k, &self.norm_k),
+            &|| heads_of(self.v.forward(&xs)),
+        ];
+        let heads = SpreadHeads::start(parts, 1, rope.shards());
+        drop(xs);
+        self.o.forward(&heads.attend())
     }
 }
 

@@ -6,8 +6,8 @@ use safelight_core::networks::ZImageTransformerConfig;
 use tch::{Kind, Tensor};
 
 use crate::nn::{
-    Linear, QkNorm, Rope, SwiGlu, TokenRmsNorm, gated_add, qkv_attention, rms_norm,
-    rms_norm_in_place,
+    Linear, QkNorm, Rope, SwiGlu, TokenRmsNorm, gated_add, rms_norm, rms_norm_in_place,
+    spread_qkv_attention,
 };
 use crate::{Weights, WeightsError};
 
@@ -107,7 +107,8 @@ impl ZImageBlock {
         let qkv = qkv.view([num_images, tokens, 3 * heads, -1]);
         self.head_norm
             .forward_rope(&mut qkv.narrow(2, 0, 2 * heads), rope);
-        self.out.forward(&qkv_attention(&qkv, None))
+        self.out
+            .forward(&spread_qkv_attention(&qkv, None, rope.shards(), || ()))
     }
 }
 

@@ -227,18 +227,18 @@ impl ControlNet for ZImageControl {
 }
 
 impl ActiveControlNet<'_, ZImageControl> {
-    /// Runs up to the common layers; `rope`: of all tokens; `None` when cancelled.
+    /// Runs up to the common layers; `rope`: of all tokens, and of image tokens; `None` when cancelled.
     pub(super) fn start<'b>(
         &'b self,
         modulation: &'b ZImageControlModulation,
         input: &ControlHiddenStates<'_>,
-        rope: &'b Rope,
+        [rope, own]: [&'b Rope; 2],
         hooks: &dyn Hooks,
     ) -> Option<ControlRun<'b>> {
         let num_images = input.xs.size()[0];
-        let cs = self.image.expand([num_images, -1, -1], false).contiguous();
-        let own = rope.narrow(0, cs.size()[1]);
-        let (cs, refined) = self.refine(cs, modulation, input, &own, hooks)?;
+        let cs = own.shards().own(&self.image, 1);
+        let cs = cs.expand([num_images, -1, -1], false).contiguous();
+        let (cs, refined) = self.refine(cs, modulation, input, own, hooks)?;
         let cap = input.cap.expand([num_images, -1, -1], false);
         let whole = Tensor::cat(&[&cs, &cap], 1);
         let first = self.network.layers.first()?;

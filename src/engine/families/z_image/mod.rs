@@ -33,6 +33,7 @@ use crate::nn::{
     FusedNorm, Linear, Mlp, NUM_TIMESTEPS, PatchOrder, Rope, TokenRmsNorm, TokenRows,
     angles_of_ids, from_patches, image_ids, layer_norm, patches, timestep_embedding,
 };
+use crate::parallel::TokenShards;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
     CapturedInputs, ContextInput, ForwardPass, ImageModel, LatentForm, WeightsDialect,
@@ -183,8 +184,14 @@ impl ImageModel for ZImageTransformer {
         let latents = latents.to_device(self.device).to_kind(self.kind);
         let tokens = context.grid[0] * context.grid[1];
         let embedded = self.x_embedder.forward(&Self::patches(&latents));
-        let mut xs = padded(&embedded, &self.x_pad_token);
+        let xs = padded(&embedded, &self.x_pad_token);
         drop(embedded);
+        let padding = xs.size()[1] - tokens;
+        let shards = TokenShards::new([tokens, padding, context.cap.size()[1]]);
+        let images = shards.of([tokens, padding]);
+        let rope = context.rope.spread(&shards);
+        let own = context.rope.narrow(0, xs.size()[1]).spread(&images);
+        let mut xs = images.own(&xs, 1);
         let controls = pass
             .controls
             .map_or_else(Vec::new, |(controls, modulations)| {
@@ -195,25 +202,25 @@ impl ImageModel for ZImageTransformer {
             });
         let is_refined = controls.iter().any(|(it, _)| it.network.is_along());
         let unrefined = is_refined.then(|| xs.copy());
-        let own = context.rope.narrow(0, xs.size()[1]);
         let (first, common) = modulation.blocks.split_at(self.noise_refiner.len());
         for (block, factors) in self.noise_refiner.iter().zip(first) {
             hooks.check_cancelled(FaultSite::Block)?;
             block.forward(&mut xs, factors, &own);
         }
-        let cap = context.cap.expand([latents.size()[0], -1, -1], false);
-        xs = Tensor::cat(&[&xs, &cap], 1);
+        let cap = shards.of([context.cap.size()[1]]).own(&context.cap, 1);
+        let texts = cap.expand([latents.size()[0], -1, -1], false);
+        xs = Tensor::cat(&[&xs, &texts], 1);
         let mut skip = BlockSkipper::of(pass.skip);
         let mut known = skip.start(&xs, &xs);
         let input = ControlHiddenStates {
             transformer: self,
-            cap: &context.cap,
+            cap: &cap,
             unrefined: unrefined.as_ref(),
             factors: first,
             xs: &xs.shallow_clone(),
         };
         let runs = controls.iter().filter(|_| known.is_none());
-        let runs = runs.map(|(it, own)| it.start(own, &input, &context.rope, hooks));
+        let runs = runs.map(|(it, modulation)| it.start(modulation, &input, [&rope, &own], hooks));
         let mut runs = runs.collect::<Option<Vec<_>>>()?;
         drop(unrefined);
         for (i, (block, factors)) in self.layers.iter().zip(common).enumerate() {
@@ -222,7 +229,7 @@ impl ImageModel for ZImageTransformer {
             }
             hooks.check_cancelled(FaultSite::Block)?;
             if !skip.skips_block(i) {
-                block.forward(&mut xs, factors, &context.rope);
+                block.forward(&mut xs, factors, &rope);
             }
             if i == 0 {
                 known = skip.first(&xs);
@@ -235,13 +242,15 @@ impl ImageModel for ZImageTransformer {
             skip.end(&xs);
             xs
         });
-        let xs = xs.narrow(1, 0, tokens).contiguous();
+        let (_, len) = shards.ranges()[0];
+        let xs = xs.narrow(1, 0, len).contiguous();
         let rows = TokenRows {
             values: &modulation.last,
-            ranges: &[(0, tokens)],
+            ranges: &[(0, len)],
         };
         let xs = layer_norm(&xs, &FusedNorm::modulated(rows, 0), LAST_EPS);
         let ys = self.last.forward(&xs).to_kind(Kind::Float);
+        let ys = shards.of([tokens]).gathered(&ys);
         let [height, width] = context.grid.map(|edge| edge * PATCH);
         let order = PatchOrder::ChannelsLast;
         Some(from_patches(&ys, [1, height, width], TOKEN, order).squeeze_dim(2))

@@ -5,10 +5,12 @@
 
 mod choice;
 mod sliced;
+mod spread;
 #[cfg(test)]
 mod tests;
 
 use safelight_core::compute::AttentionChoice;
+pub use spread::{SpreadHeads, spread_qkv_attention};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;

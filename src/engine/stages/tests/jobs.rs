@@ -77,6 +77,7 @@ pub(super) fn order_in(
         section,
         first_frame: 0,
         memory: StageMemory::default(),
+        devices: 1,
         capture: false,
     }
 }

@@ -5,6 +5,7 @@
 use tch::{Kind, Tensor};
 
 use crate::nn::{pixel_attention, pixel_norm_silu_into};
+use crate::parallel::row_bands;
 use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm, FrameCache, ToomCookConv};
 use crate::vae::pointwise::{self, PointwiseSource, ScratchPlanes, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
@@ -234,8 +235,14 @@ impl WanVaeAttention {
             .forward(xs)
             .linear(&self.to_qkv.0, Some(&self.to_qkv.1));
         // t h w (3 c) -> 3 × t 1 (h w) c
-        let qkv = qkv.view([frames, 1, height * width, 3 * dim]).chunk(3, -1);
-        let ys = pixel_attention(&qkv[0], &qkv[1], &qkv[2]);
+        let pixels = |xs: &Tensor| xs.reshape([frames, 1, -1, dim]);
+        let qkv = qkv.chunk(3, -1);
+        let q = pixels(&qkv[0]);
+        let of_all = |xs: &Tensor| match row_bands() {
+            Some(bands) => pixels(&bands.all_rows(xs, 1)),
+            None => pixels(xs),
+        };
+        let ys = pixel_attention(&q, &of_all(&qkv[1]), &of_all(&qkv[2]));
         let ys = ys.reshape([frames, height, width, dim]);
         ys.linear(&self.proj.0, Some(&self.proj.1))
             .g_add_(xs)

@@ -7,6 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::blocks::{ChunkPass, WanHead, WanMiddle, WanResidual};
 use super::resample::{WanUpsample, unpatchify};
+use crate::parallel::RankBands;
 use crate::runtime::chunk_frames;
 use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm};
 use crate::vae::keys;
@@ -107,11 +108,22 @@ impl WanVaeDecoder {
             if let Some((grid, tiling)) = grid {
                 return self.decode_tiles(latents, grid, tiling, pass, frames);
             }
+            // Other ranks decode other rows.
+            let bands = RankBands::of(size[3]);
+            let _in_force = bands.as_ref().map(RankBands::in_force);
+            let latents = match &bands {
+                Some(bands) => bands.own(latents, 3),
+                None => latents.shallow_clone(),
+            };
             for (i, (start, len)) in self.chunks_of(size[2]).enumerate() {
                 pass.cache.begin(i);
                 let chunk = self.whole_part(&latents.narrow(2, start, len), &mut pass)?;
                 let chunk = self.tiled_part(&chunk, &mut pass)?;
-                frames(self.pixels(&chunk));
+                let pixels = self.pixels(&chunk);
+                frames(match &bands {
+                    Some(bands) => bands.all_rows(&pixels, 3),
+                    None => pixels,
+                });
             }
             Some(())
         })

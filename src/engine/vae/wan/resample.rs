@@ -6,6 +6,7 @@ use safelight_core::networks::WanVaeLevel;
 use tch::{Kind, Tensor};
 
 use super::blocks::{ChunkPass, four};
+use crate::parallel::row_bands;
 use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm, channels_innermost, convolve_strided};
 use crate::vae::doubling::{DoublingConv, ShortcutFrames};
 use crate::weights::{Weights, WeightsError};
@@ -26,9 +27,17 @@ impl WanConv2d {
         })
     }
 
-    fn forward(&self, xs: &Tensor, stride: i64, padding: i64) -> Tensor {
+    /// With a border of zeros, or with the rows of other ranks.
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        match row_bands() {
+            Some(bands) => self.convolve(&bands.bordered(xs), 1, [0, 1]),
+            None => self.convolve(xs, 1, [1, 1]),
+        }
+    }
+
+    fn convolve(&self, xs: &Tensor, stride: i64, padding: [i64; 2]) -> Tensor {
         let (weight, bias) = (&self.weight, Some(&self.bias));
-        convolve_strided(xs, weight, bias, [padding; 2], stride)
+        convolve_strided(xs, weight, bias, padding, stride)
     }
 }
 
@@ -60,7 +69,7 @@ impl WanDownsample {
         pass.check_cancelled()?;
         // A border of zeros below and to the right only.
         let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, 1]);
-        let xs = self.resample.forward(&xs, 2, 0);
+        let xs = self.resample.convolve(&xs, 2, [0, 0]);
         let Some(time_conv) = &self.time_conv else {
             return Some(xs);
         };
@@ -144,7 +153,7 @@ impl WanUpsample {
                 let (_, height, width, _) = four(&xs);
                 let xs = xs.permute([0, 3, 1, 2]);
                 let xs = xs.upsample_nearest2d([2 * height, 2 * width], None, None);
-                conv.forward(&xs.permute([0, 2, 3, 1]), 1, 1)
+                conv.forward(&xs.permute([0, 2, 3, 1]))
             }
         };
         Some(if self.level.has_shortcut {

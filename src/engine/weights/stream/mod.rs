@@ -10,6 +10,7 @@
 //! multiplies.
 
 mod matrix;
+mod peers;
 mod residency;
 #[cfg(test)]
 mod tests;
@@ -24,11 +25,13 @@ use tch::{Device, Kind, Tensor};
 
 pub(super) use self::matrix::{MatrixFormat, MatrixSource, StreamedMatrix};
 use self::matrix::{MatrixPart, Residency};
+use self::peers::PeerShares;
 use self::residency::ResidencyCandidate;
 use self::window::{ALIGNMENT, RingWindow};
 use super::copy_stream::StagingError;
 use super::ring::{self, TransferBatch};
 use super::{Weights, WeightsError};
+use crate::parallel::StartedExchange;
 use crate::weights_error::StreamFailure;
 
 /// Size of the ring buffer of non-resident matrices. A block of Wan's 14B has 700 MB, of which long attention leaves
@@ -68,13 +71,20 @@ struct StreamingRing {
     lent: Option<(usize, Tensor)>,
     /// Matrices in flight, in the order of the window.
     ahead: VecDeque<PendingTransfer>,
+    /// The other devices as the source.
+    peers: Option<PeerShares>,
 }
 
 /// Bytes in flight. After a drop nothing writes to them.
 struct PendingTransfer {
     index: usize,
     bytes: Tensor,
-    transfers: Vec<TransferBatch>,
+    source: TransferSource,
+}
+
+enum TransferSource {
+    Files(Vec<TransferBatch>),
+    Peer(StartedExchange),
 }
 
 /// Device memory of a stream.
@@ -171,8 +181,13 @@ impl WeightStreamer {
             .filter_map(|it| it.upgrade())
             .collect();
         let candidates: Vec<ResidencyCandidate> = all.iter().map(|it| it.candidate()).collect();
-        let streams =
-            residency::streamed(&candidates, self.budget.saturating_sub(state.fixed_bytes));
+        let budget = self.budget.saturating_sub(state.fixed_bytes);
+        let total: u64 = candidates.iter().map(|it| it.bytes).sum();
+        let shared = (total > budget)
+            .then(|| PeerShares::budget(total, budget))
+            .flatten();
+        let budget = shared.as_ref().map_or(budget, |(_, budget)| *budget);
+        let streams = residency::streamed(&candidates, budget);
         let of = |wanted: bool| {
             let chosen = all
                 .iter()
@@ -187,6 +202,10 @@ impl WeightStreamer {
             self.window_bytes,
         )?;
         state.resident_bytes = load(&of(false).collect::<Vec<_>>())?;
+        if let (Some((group, _)), Some(circle)) = (shared, &mut state.circle) {
+            let streamed: Vec<_> = of(true).collect();
+            circle.peers = Some(PeerShares::load(group, &streamed, self.device)?);
+        }
         let window = state.circle.as_ref().map_or(0, |it| it.buffer.numel());
         tracing::info!(
             "{} of {} matrices stream through {} MiB; {} MiB stay on the device",
@@ -272,6 +291,7 @@ impl StreamingRing {
             last: None,
             lent: None,
             ahead: VecDeque::new(),
+            peers: None,
         }))
     }
 
@@ -334,6 +354,10 @@ impl StreamingRing {
             return Ok(false);
         };
         let bytes = self.buffer.f_narrow(0, start as i64, len as i64)?;
+        if let Some(peers) = &self.peers {
+            self.ahead.push_back(peers.begin(index, bytes));
+            return Ok(true);
+        }
         match PendingTransfer::begin(index, &parts, bytes) {
             Ok(coming) => self.ahead.push_back(coming),
             Err(err) => {
@@ -348,28 +372,39 @@ impl StreamingRing {
 impl PendingTransfer {
     /// Sends all parts to `bytes`, concatenated.
     fn begin(index: usize, parts: &[MatrixPart], bytes: Tensor) -> Result<Self, StagingError> {
-        let mut coming = Self {
-            index,
-            bytes,
-            transfers: Vec::with_capacity(parts.len()),
-        };
+        let mut transfers = Vec::with_capacity(parts.len());
         let mut place = 0;
         for MatrixPart { source, .. } in parts {
-            let target = coming.bytes.f_narrow(0, place as i64, source.len as i64)?;
+            let target = bytes.f_narrow(0, place as i64, source.len as i64)?;
             let part = ring::FileRange {
                 start: source.start,
                 len: source.len,
                 place: 0,
             };
-            let transfer = TransferBatch::begin(&source.file, &[part], &target)?;
-            coming.transfers.push(transfer);
+            match TransferBatch::begin(&source.file, &[part], &target) {
+                Ok(transfer) => transfers.push(transfer),
+                Err(err) => {
+                    transfers.iter().for_each(TransferBatch::abandon);
+                    return Err(err);
+                }
+            }
             place += source.len;
         }
-        Ok(coming)
+        Ok(Self {
+            index,
+            bytes,
+            source: TransferSource::Files(transfers),
+        })
     }
 
     fn wait(&self) -> Result<(), StagingError> {
-        self.transfers.iter().try_for_each(TransferBatch::wait)
+        match &self.source {
+            TransferSource::Files(transfers) => transfers.iter().try_for_each(TransferBatch::wait),
+            TransferSource::Peer(exchange) => {
+                exchange.wait();
+                Ok(())
+            }
+        }
     }
 }
 
@@ -387,8 +422,9 @@ fn first_guesses(is_seldom: &[bool]) -> Vec<usize> {
 
 impl Drop for PendingTransfer {
     fn drop(&mut self) {
-        for transfer in &self.transfers {
-            transfer.abandon();
+        // What a peer sends arrives; what follows at its place comes after it.
+        if let TransferSource::Files(transfers) = &self.source {
+            transfers.iter().for_each(TransferBatch::abandon);
         }
     }
 }

@@ -34,8 +34,9 @@ impl SettingEdit<'_> {
                 self.called(number_ui(ui, drag.suffix(" s")));
                 Some(number.into())
             }
-            SettingControl::Port => {
-                let drag = DragValue::new(&mut number).range(1024..=65_535);
+            SettingControl::Number((least, most)) => {
+                let range = i64::from(least)..=i64::from(most);
+                let drag = DragValue::new(&mut number).range(range);
                 self.called(number_ui(ui, drag));
                 Some(number.into())
             }

@@ -6,6 +6,7 @@ mod dialects;
 mod gguf;
 mod lora;
 mod network;
+mod ranks;
 mod sampler;
 mod step_cache;
 mod streaming;

@@ -32,6 +32,7 @@ mod lora;
 mod masks;
 mod parity;
 mod promises;
+mod ranks;
 mod samplers;
 mod source;
 mod step_cache;

@@ -12,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
 use crate::closeness::{assert_close, distance};
+use crate::parallel::tests::on_ranks;
 use crate::runtime::use_compute_options;
 use crate::sampling::noise;
 use crate::vae::{ConvForm, Posterior, TileScheme, Tiling};
@@ -93,6 +94,29 @@ fn pixels_and_latents_are_those_of_diffusers_in_every_form() {
         let logvar = encode(&encoder, &recorded(name, "encode.input")).logvar;
         let expected = recorded(name, "encode.logvar");
         assert_close(name, &logvar, &expected, ENCODER_LIMIT);
+    }
+}
+
+#[test]
+fn ranks_that_decode_a_band_of_rows_each_give_the_frames_of_one() {
+    for (name, form) in NAMES.iter().flat_map(|name| FORMS.map(|form| (name, form))) {
+        let run = || {
+            let (config, weights) = (config(name), weights(name, Kind::Float));
+            let decoder = WanVaeDecoder::with_form(&config, &weights, form).unwrap();
+            let latents = noise(&[1, config.z_dim, 3, 7, 5], 3).unwrap();
+            Tensor::cat(&decode(&decoder, &latents), 2)
+        };
+        let whole = run();
+        for ranks in [2, 3, 8] {
+            for found in on_ranks(ranks, run) {
+                assert_close(
+                    &format!("{name} {form:?} {ranks}"),
+                    &found,
+                    &whole,
+                    DECODER_LIMIT,
+                );
+            }
+        }
     }
 }
 
