@@ -1,13 +1,15 @@
 //! Jobs on another computer: a script in the place of ssh runs the command here, with another home.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Lines, Read as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use safelight_core::media;
 use serde_json::Value;
 
@@ -82,7 +84,25 @@ impl Drop for ComputerPair {
 }
 
 fn run(mut command: Command) -> Output {
+    run_of(&mut command)
+}
+
+fn run_of(command: &mut Command) -> Output {
     command.output().unwrap()
+}
+
+/// Starts a job that takes long, and waits for its first step.
+fn begun(pair: &ComputerPair, more: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut command = pair.generate(more);
+    let mut client = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
+    let mut texts = lines.by_ref().map(Result::unwrap);
+    assert!(texts.any(|line| line.contains("\"step\"")));
+    (client, lines)
+}
+
+fn last_of(lines: Lines<BufReader<ChildStdout>>) -> Value {
+    serde_json::from_str(&lines.map(Result::unwrap).last().unwrap()).unwrap()
 }
 
 #[test]
@@ -97,6 +117,9 @@ fn a_job_runs_on_another_computer_and_its_result_comes_back() {
     let settings = media::read_settings(&there).unwrap().unwrap();
     let request = serde_json::from_str::<Value>(&settings).unwrap()["request"].clone();
     assert_eq!(request["computer"], "me@box");
+    let mut inspect = pair.laptop.safelight();
+    let inspected = run_of(inspect.arg("inspect").arg(&there));
+    assert!(text(&inspected.stdout).contains("\n  computer: me@box\n"));
     let start = pair.laptop.path().join("start.png");
     assert_eq!(
         request["image"],
@@ -174,23 +197,81 @@ fn run_ssh(pair: &ComputerPair, remote: &str) -> std::process::Child {
 #[test]
 fn a_killed_worker_fails_the_job_with_what_to_do() {
     let pair = ComputerPair::new();
-    let mut command = pair.generate("--steps 500 --out long.mp4");
-    let mut client = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
-    lines
-        .by_ref()
-        .map(Result::unwrap)
-        .find(|line| line.contains("\"step\""))
-        .unwrap();
+    let (mut client, lines) = begun(&pair, "--steps 500 --out long.mp4");
     let socket = UnixStream::connect(pair.folder().join("worker.sock")).unwrap();
     kill_process(socket_peercred(&socket).unwrap().pid, Signal::KILL).unwrap();
-    let last: Value = serde_json::from_str(&lines.map(Result::unwrap).last().unwrap()).unwrap();
+    let last = last_of(lines);
     assert_eq!(last["event"], "failed");
     assert_eq!(
         last["message"],
         "on me@box: the worker ended while the job ran"
     );
     assert!(!client.wait().unwrap().success());
+    assert_eq!(pair.laptop.job_folders().len(), 1, "it can be resumed");
+}
+
+#[test]
+fn a_job_whose_program_was_killed_here_is_resumed_with_what_was_done_there_meanwhile() {
+    let pair = ComputerPair::new();
+    assert_finished(&run(pair.generate("--steps 60 --out whole.mp4")));
+    let (mut client, _) = begun(&pair, "--steps 60 --out killed.mp4");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let left = object(&run_of(pair.safelight().args(["resume", "--json"])));
+    let job = left["jobs"][0]["job"].as_str().unwrap().to_owned();
+    let list = run_of(pair.safelight().arg("resume"));
+    assert!(text(&list.stdout).contains("on me@box"));
+    let resumed = run_of(pair.safelight().args(["resume", &job, "--json"]));
+    let last = assert_finished(&resumed);
+    assert!(last["path"].as_str().unwrap().ends_with("killed.mp4"));
+    assert_eq!(pair.read("whole.mp4"), pair.read("killed.mp4"));
+    assert!(pair.laptop.job_folders().is_empty());
+}
+
+#[test]
+fn a_job_that_is_paused_without_a_connection_says_so_and_stops_with_the_next_one() {
+    let pair = ComputerPair::new();
+    let (mut client, lines) = begun(&pair, "--steps 1000 --out long.mp4");
+    let ssh = pair.laptop.path().join("ssh");
+    let away = pair.laptop.path().join("away");
+    fs::rename(&ssh, &away).unwrap();
+    let tried = pair.laptop.path().join("tried");
+    let script = format!("#!/bin/sh\n: > {}\nexit 255\n", tried.display());
+    write_script(&ssh, &script);
+    kill_below(client.id());
+    while !tried.exists() {
+        assert!(client.try_wait().unwrap().is_none(), "it tries again");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let client_id = Pid::from_raw(client.id().cast_signed()).unwrap();
+    kill_process(client_id, Signal::INT).unwrap();
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    let warning = "there is no connection to me@box: the job continues there, and stops when Safelight connects again";
+    assert!(said.iter().any(|line| line.contains(warning)), "{said:?}");
+    assert!(said.last().unwrap().contains("\"kept\""), "{said:?}");
+    client.wait().unwrap();
+    // Another job stops it, and runs in its place.
+    fs::rename(&away, &ssh).unwrap();
+    assert_finished(&run(pair.generate("--out other.mp4")));
+    let kept_there = fs::read_dir(pair.folder().join("jobs")).unwrap();
+    assert_eq!(kept_there.count(), 1, "it has not run to its end");
+    assert_eq!(
+        pair.laptop.job_folders().len(),
+        1,
+        "the other can be resumed"
+    );
+}
+
+/// Kills the processes that a process started, and those that they did.
+fn kill_below(parent: u32) {
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).unwrap();
+    for task in tasks.flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            kill_below(child.parse().unwrap());
+            kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub fn run(args: &ComputersArgs, environment: &CliEnvironment) -> ExitCode {
 
 fn list(is_json: bool, environment: &CliEnvironment) -> ExitCode {
     let hosts = &environment.settings().computers.hosts;
-    let found = hosts.iter().map(|host| (host, check(host)));
+    let found = hosts.iter().map(|host| (host, check(host, 1)));
     let found: Vec<_> = found.collect();
     let objects: Vec<Value> = found
         .iter()
@@ -154,7 +154,7 @@ fn act(
         ComputersAction::Install(_) => install(host, is_json, &environment.paths)?,
         ComputersAction::Check(_) => {}
     }
-    let found = check(host);
+    let found = check(host, 1);
     let printed = out::print_either(is_json, &as_json(host, &found), &as_text(host, &found), 0);
     Ok(match found {
         Err(err) if !matches!(action, ComputersAction::Add(_)) => err.kind.exit_code().into(),

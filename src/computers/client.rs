@@ -2,84 +2,41 @@
 //!
 //! After a lost connection it reconnects; the job there continues, and the client gets the events that it missed.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use safelight_core::job::{CancelToken, JobError, JobId, JobRequest};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use safelight_core::files::{read_json_or_default, write_optional_json};
+use safelight_core::job::{CancelToken, JobError, JobFolder, JobId, JobRequest};
 use safelight_core::job_update::{JobOutcome, JobUpdate};
+use safelight_core::locks::FileLock;
 use safelight_core::protocol::PixelHeader;
 use safelight_core::settings::{AppPaths, Settings};
 
 use super::inputs::describe;
+use super::link::{ComputerLink, ComputerState};
 use super::results::ResultDownload;
+use super::sections::GrowingVideo;
 use super::ssh::{ConnectionError, SshConnection, named};
 use super::{ClientMessage, ComputerInfo, HostEvent, HostMessage, HostUpdate, SubmittedJob};
 use crate::worker::{
-    JobSources, WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle, WorkerWake, preview_frame,
+    JobSources, WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerWake, not_held, preview_frame,
 };
 
-/// States that may wait.
-const STATE_ROOM: usize = 64;
 const POLL: Duration = Duration::from_millis(30);
 const IDLE_POLL: Duration = Duration::from_millis(200);
 /// Shortest and longest time between two attempts to connect.
 const RETRY: [Duration; 2] = [Duration::from_millis(250), Duration::from_mins(1)];
 /// Attempts to connect before a job fails that was not sent yet.
-const ATTEMPTS: u32 = 3;
+pub const ATTEMPTS: u32 = 3;
 /// Time that a job gets to stop when the program ends.
 const PAUSE_WITHIN: Duration = Duration::from_secs(5);
 
-/// State of a computer.
-#[derive(Clone, Debug)]
-pub enum ComputerState {
-    Connecting,
-    Connected(Box<ComputerInfo>),
-    Failed(JobError),
-}
-
-/// A computer as the rest of the program sees it.
-#[derive(Debug)]
-pub struct ComputerLink {
-    pub worker: WorkerHandle,
-    pub states: Receiver<ComputerState>,
-    retries: Sender<()>,
-}
-
-/// Other end of a link, for its thread or a test.
-#[derive(Debug)]
-pub struct ComputerFarEnd {
-    pub worker: WorkerFarEnd,
-    pub states: Sender<ComputerState>,
-    pub retries: Receiver<()>,
-}
-
-impl ComputerLink {
-    /// A link without a thread: a test is the computer at the far end.
-    pub fn detached() -> (Self, ComputerFarEnd) {
-        let (worker, far) = WorkerHandle::detached();
-        let (state_sender, states) = bounded(STATE_ROOM);
-        let (retries, retry_receiver) = bounded(1);
-        let link = Self {
-            worker,
-            states,
-            retries,
-        };
-        let far = ComputerFarEnd {
-            worker: far,
-            states: state_sender,
-            retries: retry_receiver,
-        };
-        (link, far)
-    }
-
-    /// Tries to connect at once, where it is not connected.
-    pub fn reconnect(&self) {
-        self.retries.try_send(()).ok();
-    }
-}
+/// Messages that stop jobs, by the computer that was not connected then; sent with the next connection.
+type UnsentStops = BTreeMap<String, Vec<ClientMessage>>;
 
 /// Starts the thread. It ends when the link is dropped; a job that is not stopped continues there.
 pub fn connect(
@@ -99,15 +56,23 @@ pub fn connect(
         retries: far.retries,
         job: None,
         loras: Vec::new(),
-        ended: Vec::new(),
     };
     let thread = thread::Builder::new().name("computer".to_owned());
     let thread = thread.spawn(move || client.run())?;
     Ok((link, thread))
 }
 
-/// Connects once, and returns what the computer says of itself.
-pub fn check(host: &str) -> Result<ComputerInfo, JobError> {
+/// Connects, in that many attempts, and returns what the computer says of itself.
+pub fn check(host: &str, attempts: u32) -> Result<ComputerInfo, JobError> {
+    let mut retry = RETRY[0];
+    for _ in 1..attempts {
+        match SshConnection::open(host, &|| false) {
+            Ok((_, info)) => return Ok(info),
+            Err(failure) if failure.is_permanent => return Err(failure.error),
+            Err(_) => thread::sleep(retry),
+        }
+        retry *= 2;
+    }
     let found = SshConnection::open(host, &|| false);
     found.map(|(_, info)| info).map_err(|failure| failure.error)
 }
@@ -125,6 +90,10 @@ struct RemoteJob {
     sent: (Option<bool>, bool),
     /// The other computer may have begun it.
     is_accepted: bool,
+    /// Folder here, from which the job is resumed; it has only the request.
+    folder: JobFolder,
+    _held: FileLock,
+    growing: GrowingVideo,
     download: Option<ResultDownload>,
 }
 
@@ -139,8 +108,6 @@ struct ComputerClient {
     job: Option<RemoteJob>,
     /// LoRAs there.
     loras: Vec<PathBuf>,
-    /// Jobs that were cancelled without a connection.
-    ended: Vec<JobId>,
 }
 
 impl ComputerClient {
@@ -167,6 +134,10 @@ impl ComputerClient {
                 Some(job) if may_help && (job.is_accepted || num_failed < ATTEMPTS) => {
                     let line = format!("{}. Connecting again", failure.error.summary);
                     self.event(job.id, JobUpdate::Device(line));
+                }
+                Some(job) if job.is_accepted => {
+                    let err = failure.error.clone().keeping(job.folder.path());
+                    self.end(JobOutcome::Failed(err));
                 }
                 _ => self.end(JobOutcome::Failed(failure.error.clone())),
             }
@@ -200,11 +171,7 @@ impl ComputerClient {
                         return self.begin(&command);
                     }
                 }
-                Some(job) if job.cancel.is_paused() => self.end(JobOutcome::Paused),
-                Some(job) if job.cancel.is_cancelled() => {
-                    self.ended.push(job.id);
-                    self.end(JobOutcome::Cancelled);
-                }
+                Some(job) if job.cancel.is_cancelled() => self.stop_unconnected(),
                 Some(_) => {}
             }
         }
@@ -212,8 +179,9 @@ impl ComputerClient {
 
     /// Serves jobs until the connection ends; `None` when the program does.
     fn serve(&mut self, mut connection: SshConnection) -> Option<ConnectionError> {
-        for id in std::mem::take(&mut self.ended) {
-            connection.send(&ClientMessage::Cancel(id), &[]).ok();
+        for stop in self.change_stops(std::mem::take) {
+            // The next connection's failure is that of this one.
+            connection.send(&stop, &[]).ok();
         }
         let mut is_sent = false;
         let mut gone_at = None;
@@ -266,11 +234,7 @@ impl ComputerClient {
     fn begin(&mut self, command: &WorkerCommand) {
         let (id, cancel) = (command.id, command.cancel.clone());
         let settings = (self.settings)();
-        let sources = JobSources::new(&self.paths, &settings);
-        let settled = sources.settle(&WorkerCommand {
-            resume: None,
-            ..command.clone()
-        });
+        let settled = JobSources::new(&self.paths, &settings).settle(command);
         let described = settled.and_then(|(request, notices)| {
             let JobRequest::Generate(mut there) = request.clone() else {
                 let what = "finishing runs on this computer";
@@ -281,9 +245,10 @@ impl ComputerClient {
                 there.model = id.to_owned();
             }
             let files = describe(&mut there, &self.loras)?;
-            Ok((request, notices, JobRequest::Generate(there), files))
+            let folder = self.folder_of(id, &request)?;
+            Ok((request, notices, JobRequest::Generate(there), files, folder))
         });
-        let (request, notices, there, files) = match described {
+        let (request, notices, there, files, (folder, held)) = match described {
             Ok(described) => described,
             Err(err) => return self.event(id, JobUpdate::Ended(JobOutcome::Failed(err))),
         };
@@ -292,6 +257,7 @@ impl ComputerClient {
             notices,
         };
         self.event(id, settled);
+        self.change_stops(|stops| stops.retain(|stop| stop.stopped_job() != Some(id)));
         let (files, inputs) = files.into_iter().unzip();
         self.job = Some(RemoteJob {
             id,
@@ -307,8 +273,62 @@ impl ComputerClient {
             cancel,
             sent: (None, false),
             is_accepted: false,
+            folder,
+            _held: held,
+            growing: GrowingVideo::default(),
             download: None,
         });
+    }
+
+    /// The job's folder here, with its lock.
+    fn folder_of(
+        &self,
+        id: JobId,
+        request: &JobRequest,
+    ) -> Result<(JobFolder, FileLock), JobError> {
+        let jobs = self.paths.jobs();
+        let mut folder = JobFolder::open(jobs.join(id.to_string()));
+        if !folder.path().is_dir() {
+            folder = JobFolder::create(&jobs, id, request)
+                .map_err(|err| JobError::disk("the job's folder cannot be created", &err))?;
+        }
+        let held = folder.hold().map_err(|err| not_held(&folder, &err))?;
+        Ok((folder, held))
+    }
+
+    /// Changes the stops that are not sent yet.
+    fn change_stops<T>(&self, change: impl FnOnce(&mut Vec<ClientMessage>) -> T) -> T {
+        let file = self.paths.unsent_stops();
+        let mut all: UnsentStops = read_json_or_default(&file);
+        let stops = all.entry(self.host.clone()).or_default();
+        let num_before = stops.len();
+        let result = change(stops);
+        if stops.len() != num_before {
+            all.retain(|_, stops| !stops.is_empty());
+            write_optional_json(&file, &all, "the stop of a job on another computer");
+        }
+        result
+    }
+
+    /// Ends a job that is stopped without a connection.
+    fn stop_unconnected(&mut self) {
+        let Some(job) = &self.job else {
+            return;
+        };
+        let (stop, outcome) = if job.cancel.is_paused() {
+            (ClientMessage::Pause(job.id), JobOutcome::Paused)
+        } else {
+            (ClientMessage::Cancel(job.id), JobOutcome::Cancelled)
+        };
+        if job.is_accepted {
+            let host = &self.host;
+            let text = format!(
+                "there is no connection to {host}: the job continues there, and stops when Safelight connects again"
+            );
+            self.event(job.id, JobUpdate::Warning(text));
+            self.change_stops(|stops| stops.push(stop));
+        }
+        self.end(outcome);
     }
 
     fn event(&self, id: JobId, update: JobUpdate) {
@@ -326,6 +346,14 @@ impl ComputerClient {
     /// Ends the job. Nothing else does once it has begun.
     fn end(&mut self, outcome: JobOutcome) {
         if let Some(job) = self.job.take() {
+            let is_kept = match &outcome {
+                JobOutcome::Paused => true,
+                JobOutcome::Failed(err) => err.kept.is_some(),
+                _ => false,
+            };
+            if !is_kept && let Err(err) = job.folder.remove() {
+                tracing::warn!("the folder of a finished job stays: {err}");
+            }
             self.event(job.id, JobUpdate::Ended(outcome));
         }
     }
@@ -390,7 +418,10 @@ impl ComputerClient {
                     return self.continue_download(connection);
                 }
                 let outcome = match outcome {
-                    JobOutcome::Failed(err) => JobOutcome::Failed(named(&self.host, err)),
+                    JobOutcome::Failed(err) => {
+                        let folder = Some(job.folder.path());
+                        JobOutcome::Failed(named(&self.host, err, folder))
+                    }
                     outcome => outcome,
                 };
                 if matches!(outcome, JobOutcome::Cancelled) {
@@ -398,6 +429,11 @@ impl ComputerClient {
                 }
                 self.end(outcome);
                 return Ok(());
+            }
+            HostUpdate::Section(header) => {
+                let made = job.growing.unpack(&self.host, header, &bytes);
+                let made = made.inspect_err(|err| tracing::warn!("a section is not shown: {err}"));
+                made.ok().map(JobUpdate::Section)
             }
             HostUpdate::Update(JobUpdate::Device(line)) => {
                 Some(JobUpdate::Device(format!("{}: {line}", self.host)))

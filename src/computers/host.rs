@@ -5,26 +5,28 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
-use std::io::{self, BufReader, Write as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::fitting::LoraIndex;
 use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId, JobRequest};
 use safelight_core::job_update::{JobOutcome, JobUpdate, PreviewFrame};
 use safelight_core::locks::FileLock;
-use safelight_core::protocol::{PixelHeader, read_frame, write_frame};
+use safelight_core::protocol::PixelHeader;
 use safelight_core::settings::{AppPaths, Settings};
 use safelight_core::units::size_text;
 
+use super::clients::{HostInput, Outgoing, accept};
 use super::inputs::InputStore;
 use super::relay::{READY, socket_in};
 use super::results::ResultFile;
+use super::sections::GrowingVideo;
 use super::transfer::{FileContent, FileDownload, FilePart};
 use super::{ClientMessage, ComputerInfo, HostEvent, HostMessage, HostUpdate, SubmittedJob, spawn};
 use crate::worker::{WorkerCommand, WorkerHandle, WorkerWake};
@@ -38,8 +40,6 @@ const INPUT_ROOM: usize = 16;
 /// Unsent messages from which on a client misses updates that the next ones replace.
 const UNSENT: usize = 2;
 
-type Outgoing = (HostMessage, Vec<u8>);
-
 /// Folders, settings and description of this computer.
 pub struct HostOptions {
     /// With a data folder for jobs of other computers alone.
@@ -51,27 +51,22 @@ pub struct HostOptions {
     pub look: Arc<dyn Fn() -> ComputerInfo + Send + Sync>,
 }
 
-enum HostInput {
-    Joined(u64, Sender<Outgoing>),
-    Left(u64),
-    Message(u64, ClientMessage, Vec<u8>),
-    Worker,
-}
-
 struct HostedJob {
     submitted: SubmittedJob,
     cancel: CancelToken,
     /// Inputs that are not here yet.
     download: Option<FileDownload>,
-    events: Vec<HostEvent>,
+    /// Each with the bytes that follow it.
+    events: Vec<(HostEvent, Vec<u8>)>,
     num_events: u64,
+    growing: GrowingVideo,
     /// The client that gets its events.
     client: Option<u64>,
 }
 
 impl HostedJob {
     fn outcome(&self) -> Option<&JobOutcome> {
-        match &self.events.last()?.update {
+        match &self.events.last()?.0.update {
             HostUpdate::Update(JobUpdate::Ended(outcome)) => Some(outcome),
             _ => None,
         }
@@ -127,51 +122,6 @@ pub fn run(
     };
     host.work(&received, &socket);
     fs::remove_file(&socket).ok();
-    Ok(())
-}
-
-fn accept(
-    listener: &UnixListener,
-    inputs: &Sender<HostInput>,
-    look: &Arc<dyn Fn() -> ComputerInfo + Send + Sync>,
-) {
-    for (client, stream) in (1..).zip(listener.incoming().flatten()) {
-        let (inputs, look) = (inputs.clone(), Arc::clone(look));
-        spawn("client", move || {
-            if let Err(err) = serve(client, &stream, &inputs, look.as_ref()) {
-                tracing::info!("client {client} is gone: {err}");
-            }
-            inputs.send(HostInput::Left(client)).ok();
-        });
-    }
-}
-
-/// Reads what a client says until it is gone; another thread writes to it.
-fn serve(
-    client: u64,
-    stream: &UnixStream,
-    inputs: &Sender<HostInput>,
-    look: &dyn Fn() -> ComputerInfo,
-) -> io::Result<()> {
-    let mut output = stream.try_clone()?;
-    write_frame(&mut output, &HostMessage::Hello(Box::new(look())), &[])?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a slow client misses what may be dropped, and the rest is little"
-    )]
-    let (sender, receiver) = unbounded::<Outgoing>();
-    spawn("client-output", move || {
-        while let Ok((message, bytes)) = receiver.recv() {
-            if write_frame(&mut output, &message, &bytes).is_err() {
-                break;
-            }
-        }
-    });
-    inputs.send(HostInput::Joined(client, sender)).ok();
-    let mut input = BufReader::new(stream);
-    while let Some((message, bytes)) = read_frame(&mut input)? {
-        inputs.send(HostInput::Message(client, message, bytes)).ok();
-    }
     Ok(())
 }
 
@@ -236,7 +186,7 @@ impl JobHost {
             ClientMessage::Fetch(part) => {
                 let job = self.jobs.get(&part.id);
                 let files = job.and_then(|job| job.events.last());
-                let file = files.and_then(|event| event.files.get(part.file));
+                let file = files.and_then(|(event, _)| event.files.get(part.file));
                 let bytes = part.read(file.map(|file| &file.path));
                 self.send(client, HostMessage::Part(part), bytes);
             }
@@ -248,6 +198,11 @@ impl JobHost {
                 }
             }
         }
+    }
+
+    /// Folder of what is finished of a job.
+    fn folder(&self, id: JobId) -> PathBuf {
+        self.options.paths.jobs().join(id.to_string())
     }
 
     /// Folder of the result files of a job.
@@ -268,10 +223,10 @@ impl JobHost {
             && !(job.has_stopped() && after == 0)
         {
             job.client = Some(client);
-            let events = job.events.iter().filter(|event| event.number > after);
-            let events: Vec<HostEvent> = events.cloned().collect();
-            for event in events {
-                self.send(client, HostMessage::Event(event), Vec::new());
+            let events = job.events.iter().filter(|(event, _)| event.number > after);
+            let events: Vec<(HostEvent, Vec<u8>)> = events.cloned().collect();
+            for (event, bytes) in events {
+                self.send(client, HostMessage::Event(event), bytes);
             }
             return self.fetch_input(id);
         }
@@ -282,6 +237,7 @@ impl JobHost {
             download: download.clone().ok(),
             events: Vec::new(),
             num_events: after,
+            growing: GrowingVideo::default(),
             client: Some(client),
         };
         self.jobs.insert(id, job);
@@ -290,7 +246,7 @@ impl JobHost {
                 let what = "the worker ended while the job ran";
                 let err = JobError::new(JobErrorKind::EngineLost, what);
                 let advice = "Run the job again: it continues from what is finished there";
-                self.fail(id, err.advise(advice));
+                self.fail(id, err.advise(advice).keeping(self.folder(id)));
             }
             Ok(download) => {
                 if download.next().is_some() {
@@ -401,7 +357,7 @@ impl JobHost {
             return;
         };
         // An earlier run left it.
-        let folder = self.options.paths.jobs().join(id.to_string());
+        let folder = self.folder(id);
         let command = WorkerCommand {
             id,
             request: job.submitted.request.clone(),
@@ -422,8 +378,17 @@ impl JobHost {
         let is_kept = !update.is_replaced();
         let mut files = Vec::new();
         let (update, bytes) = match update {
-            // The client has named the result, and plays it when it is whole.
-            JobUpdate::Settled { .. } | JobUpdate::Section(_) => return,
+            // The client has named the result.
+            JobUpdate::Settled { .. } => return,
+            JobUpdate::Section(made) => {
+                let Some(job) = self.jobs.get_mut(&id) else {
+                    return;
+                };
+                match job.growing.pack(made) {
+                    Ok((header, bytes)) => (HostUpdate::Section(header), bytes),
+                    Err(err) => return tracing::warn!("a section is not sent: {err}"),
+                }
+            }
             JobUpdate::Preview(frame) => with_pixels(HostUpdate::Preview, &frame),
             JobUpdate::Frame(frame) => with_pixels(HostUpdate::Frame, &frame),
             JobUpdate::Ended(outcome) => {
@@ -450,7 +415,7 @@ impl JobHost {
             files,
         };
         if is_kept {
-            job.events.push(event.clone());
+            job.events.push((event.clone(), bytes.clone()));
         }
         let client = job.client;
         let sender = client.and_then(|client| self.clients.get(&client));

@@ -5,10 +5,13 @@
 //! [`safelight_core::protocol`].
 
 pub mod client;
+mod clients;
 pub mod host;
 mod inputs;
+pub mod link;
 pub mod relay;
 mod results;
+mod sections;
 mod ssh;
 mod transfer;
 
@@ -25,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use inputs::InputFile;
 use results::ResultFile;
+use sections::SectionHeader;
 use transfer::FilePart;
 
 /// Starts a thread. Where the system has no more, its channels close.
@@ -36,7 +40,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
 }
 
 /// Counted up when the messages change. Both computers need the same, and the same version of the program.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Version, device and models of a computer.
@@ -64,6 +68,16 @@ enum ClientMessage {
     Part(FilePart),
     /// The client has the result.
     Forget(JobId),
+}
+
+impl ClientMessage {
+    /// The job that it stops.
+    fn stopped_job(&self) -> Option<JobId> {
+        match self {
+            Self::Cancel(id) | Self::Pause(id) => Some(*id),
+            _ => None,
+        }
+    }
 }
 
 /// A job to run, or to continue to report on.
@@ -102,11 +116,12 @@ struct HostEvent {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "one is sent at a time")]
 enum HostUpdate {
     /// Pixels follow as raw RGB bytes.
     Preview(PixelHeader),
     /// Pixels follow as raw RGB bytes.
     Frame(PixelHeader),
+    /// New frames follow as JPEG.
+    Section(SectionHeader),
     Update(JobUpdate),
 }

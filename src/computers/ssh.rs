@@ -2,6 +2,7 @@
 
 use std::io::{self, BufReader, BufWriter};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -289,7 +290,7 @@ fn checked(host: &str, value: Value) -> Result<ComputerInfo, JobError> {
     }
     match serde_json::from_value(value) {
         Ok(HostMessage::Hello(info)) => Ok(*info),
-        Ok(HostMessage::Refused(err)) => Err(named(host, err)),
+        Ok(HostMessage::Refused(err)) => Err(named(host, err, None)),
         _ => {
             let what = format!("{host} does not answer as Safelight does");
             let advice = "Check that its shell prints nothing when it starts without a terminal";
@@ -298,12 +299,11 @@ fn checked(host: &str, value: Value) -> Result<ComputerInfo, JobError> {
     }
 }
 
-/// An error of another computer.
-pub(super) fn named(host: &str, err: JobError) -> JobError {
+/// An error of another computer. `folder`: the job's folder here, in the place of that there.
+pub(super) fn named(host: &str, err: JobError, folder: Option<&Path>) -> JobError {
     JobError {
         summary: format!("on {host}: {}", err.summary),
-        // A folder there.
-        kept: None,
+        kept: folder.filter(|_| err.kept.is_some()).map(Path::to_owned),
         ..err
     }
 }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::routing::{get, post};
 use safelight_core::job::prompt::check_length;
 use safelight_core::job::{GenerateForm, SamplerKind, SigmaSchedule, random_seed};
-use safelight_core::model::{InputUse, ModelSpec};
+use safelight_core::model::ModelSpec;
 use safelight_core::restore::ForeignSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use super::api::ApiRoutes;
 use super::context::ServerContext;
 use super::error::{ApiError, ApiJson};
 use super::link::{JobChange, JobStatus, JobView};
-use super::openai::{make_one_frame, place_images};
+use super::openai::{ImageInputs, make_one_frame, place_images};
 use super::uploads::open_image;
 
 /// Most images of one request.
@@ -54,8 +54,12 @@ pub fn routes(api: &mut ApiRoutes) {
     )
     .body::<SettingOverrides>()
     .answers::<Value>(200);
-    api.add("GET /sdapi/v1/sd-models", "Models of images", get(models))
-        .answers::<Vec<Value>>(200);
+    api.add(
+        "GET /sdapi/v1/sd-models",
+        "Models, those of images first",
+        get(models),
+    )
+    .answers::<Vec<Value>>(200);
     api.add("GET /sdapi/v1/samplers", "Samplers", get(samplers))
         .answers::<Vec<Value>>(200);
     api.add("GET /sdapi/v1/schedulers", "Schedules", get(schedulers))
@@ -169,19 +173,15 @@ async fn generate(
 ) -> Result<Json<Value>, ApiError> {
     check_length(&order.prompt)?;
     let models = context.models().await?;
-    let has_image = !order.init_images.is_empty();
-    let fits = |spec: &ModelSpec| {
-        let takes_image = spec.start_image.is_possible() || spec.limits.max_references > 0;
-        let fits = if has_image {
-            takes_image && (order.mask.is_none() || spec.mask.is_possible())
-        } else {
-            spec.start_image != InputUse::Required
-        };
-        spec.family.makes_images && fits
+    let inputs = match (order.init_images.is_empty(), &order.mask) {
+        (true, _) => ImageInputs::None,
+        (false, None) => ImageInputs::Image,
+        (false, Some(_)) => ImageInputs::ImageAndMask,
     };
     let own = order.override_settings.as_ref();
     let own = own.and_then(|own| own.sd_model_checkpoint.clone());
-    let spec = models.find(own.or_else(|| context.checkpoint()).as_deref(), fits)?;
+    let wanted = own.or_else(|| context.checkpoint());
+    let spec = models.find_for_image(wanted.as_deref(), inputs)?;
     let (mut form, mut notes) = order.form(spec)?;
     // Images are large: they are stored and freed before the job is awaited.
     if let Some(mask) = order.mask.take() {
@@ -263,7 +263,7 @@ impl ServerContext {
 async fn options(State(context): State<ServerContext>) -> Result<Json<Value>, ApiError> {
     let models = context.models().await?;
     let checkpoint = context.checkpoint();
-    let found = models.find(checkpoint.as_deref(), |spec| spec.family.makes_images);
+    let found = models.find_for_image(checkpoint.as_deref(), ImageInputs::None);
     let title = found.map_or("", |spec| &spec.id);
     Ok(Json(
         json!({ "sd_model_checkpoint": title, "samples_format": "png" }),
@@ -293,8 +293,12 @@ async fn set_options(
 
 async fn models(State(context): State<ServerContext>) -> Result<Json<Value>, ApiError> {
     let models = context.models().await?;
-    let specs = models.specs.iter().filter(|spec| spec.family.makes_images);
-    let specs = specs.map(|spec| {
+    // Models of videos make images, too.
+    let (images, videos): (Vec<_>, Vec<_>) = models
+        .specs
+        .iter()
+        .partition(|spec| spec.family.makes_images);
+    let specs = images.into_iter().chain(videos).map(|spec| {
         json!({
             "title": spec.id,
             "model_name": spec.name,

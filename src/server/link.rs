@@ -26,7 +26,7 @@ const CALL_ROOM: usize = 256;
 /// Jobs that may wait before clients get no more.
 pub const MAX_WAITING: usize = 1000;
 /// Previews are enlarged to about this edge, in pixels.
-const PREVIEW_SIDE: u32 = 512;
+const PREVIEW_SIDE: u32 = 256;
 const RESULT_ID_BYTES: usize = 16;
 /// Events that are kept for slow clients.
 const EVENT_ROOM: usize = 512;

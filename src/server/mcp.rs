@@ -3,14 +3,15 @@
 //! An image is an answer; a video is a job, whose state the model asks for.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::http::header::HOST;
 use axum::http::request::Parts;
+use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
-    CallToolResult, ContentBlock, Implementation, ProgressNotificationParam, Resource,
+    CallToolResult, ContentBlock, Implementation, JsonObject, ProgressNotificationParam, Resource,
     ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
@@ -21,14 +22,14 @@ use safelight_core::job::{GenerateForm, random_seed};
 use safelight_core::model::{InputUse, ModelSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::ServerContext;
 use super::error::ApiError;
 use super::job_orders::QueuedJobs;
 use super::jobs::{job_id, text_of_kind};
 use super::link::{JobChange, JobStatus, JobView, NewJobs};
-use super::openai::{make_one_frame, place_images};
+use super::openai::{ImageInputs, make_one_frame, place_images};
 use super::pending::{JobNews, PendingJobs, check_all};
 use super::postprocess::{InterpolateOrder, UpscaleOrder};
 use super::uploads::open_image;
@@ -39,6 +40,25 @@ const INSTRUCTIONS: &str = "Makes images and videos on this computer's GPU. list
                             videos are jobs: ask job_status until they are finished.";
 /// Longest name or id of a file; longer texts are base64.
 const MAX_NAME_CHARS: usize = 64;
+
+static TOOLS: LazyLock<ToolRouter<ToolServer>> = LazyLock::new(|| {
+    let mut router = ToolServer::tool_router();
+    router.map.values_mut().for_each(|route| {
+        use_single_types(Arc::make_mut(&mut route.attr.input_schema));
+    });
+    router
+});
+
+/// Gives each argument one type: an optional one is left out, not null, and some clients understand no list of types.
+fn use_single_types(schema: &mut JsonObject) {
+    let arguments = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for argument in arguments.into_iter().flat_map(|it| it.values_mut()) {
+        let mut types = argument["type"].as_array().into_iter().flatten();
+        if let Some(single) = types.find(|it| **it != "null").cloned() {
+            argument["type"] = single;
+        }
+    }
+}
 
 pub fn service(context: ServerContext) -> Router<ServerContext> {
     // Names are checked for all addresses alike.
@@ -226,9 +246,7 @@ impl ToolServer {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ApiError> {
         let models = self.0.models().await?;
-        let fits =
-            |spec: &ModelSpec| spec.family.makes_images && spec.start_image != InputUse::Required;
-        let spec = models.find(call.model.as_deref(), fits)?;
+        let spec = models.find_for_image(call.model.as_deref(), ImageInputs::None)?;
         let mut form = call.form(spec);
         make_one_frame(&mut form, spec)?;
         self.wait_for(form, context).await
@@ -240,11 +258,7 @@ impl ToolServer {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ApiError> {
         let models = self.0.models().await?;
-        let fits = |spec: &ModelSpec| {
-            let takes_image = spec.start_image.is_possible() || spec.limits.max_references > 0;
-            spec.family.makes_images && takes_image
-        };
-        let spec = models.find(call.image_call.model.as_deref(), fits)?;
+        let spec = models.find_for_image(call.image_call.model.as_deref(), ImageInputs::Image)?;
         let mut form = call.image_call.form(spec);
         make_one_frame(&mut form, spec)?;
         form.sampling.strength = call.strength;
@@ -415,7 +429,7 @@ async fn ended(
     }
 }
 
-#[tool_handler]
+#[tool_handler(router = TOOLS)]
 impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().build();

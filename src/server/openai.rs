@@ -101,7 +101,34 @@ async fn model(
     Ok(Json(models.find(Some(&id), |_| true)?.into()))
 }
 
+/// Input files of an image.
+#[derive(Clone, Copy)]
+pub enum ImageInputs {
+    None,
+    Image,
+    ImageAndMask,
+}
+
 impl ServerModels {
+    /// As [`Self::find`], the model for an image. Models of videos make one, too, where no other fits.
+    pub fn find_for_image(
+        &self,
+        wanted: Option<&str>,
+        inputs: ImageInputs,
+    ) -> Result<&ModelSpec, ApiError> {
+        let fits = |spec: &ModelSpec| {
+            let takes_image = spec.start_image.is_possible() || spec.limits.max_references > 0;
+            let takes_inputs = match inputs {
+                ImageInputs::None => spec.start_image != InputUse::Required,
+                ImageInputs::Image => takes_image,
+                ImageInputs::ImageAndMask => takes_image && spec.mask.is_possible(),
+            };
+            takes_inputs && spec.section_order.is_none()
+        };
+        let found = self.find(wanted, |spec| spec.family.makes_images && fits(spec));
+        found.or_else(|_none| self.find(wanted, fits))
+    }
+
     /// The model with this id or name; without one, and for a name of OpenAI's, the form's where it fits, else the first
     /// that does.
     pub fn find(
@@ -302,9 +329,7 @@ async fn generate(
     ApiJson(order): ApiJson<ImageOrder>,
 ) -> Result<Response, ApiError> {
     let models = context.models().await?;
-    let fits =
-        |spec: &ModelSpec| spec.family.makes_images && spec.start_image != InputUse::Required;
-    let spec = models.find(order.model.as_deref(), fits)?;
+    let spec = models.find_for_image(order.model.as_deref(), ImageInputs::None)?;
     let form = order.form(spec)?;
     context
         .answer(order, form, "image_generation", &headers)
@@ -328,13 +353,11 @@ async fn edit(
         return Err(ApiError::invalid("image", "an edit needs an image"));
     }
     let models = context.models().await?;
-    let has_mask = mask.is_some();
-    let fits = |spec: &ModelSpec| {
-        let takes_mask = spec.mask.is_possible();
-        let takes_image = spec.start_image.is_possible() || spec.limits.max_references > 0;
-        spec.family.makes_images && takes_image && (takes_mask || !has_mask)
+    let inputs = match mask {
+        Some(_) => ImageInputs::ImageAndMask,
+        None => ImageInputs::Image,
     };
-    let spec = models.find(order.model.as_deref(), fits)?;
+    let spec = models.find_for_image(order.model.as_deref(), inputs)?;
     let mut form = order.form(spec)?;
     if let Some(mask) = mask {
         let mask = context.mask_of_alpha(mask).await?;

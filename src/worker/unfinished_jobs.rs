@@ -54,8 +54,11 @@ impl UnfinishedJob {
         })
     }
 
-    /// Progress for people, such as `2 of 4 stages`.
+    /// Progress for people, such as `2 of 4 stages`, or the computer that knows it.
     pub fn progress(&self) -> String {
+        if let Some(host) = self.request.computer() {
+            return format!("on {host}");
+        }
         let (mut done, mut all, mut what) = (self.num_done, self.num_all, "stages");
         match &self.request {
             JobRequest::Finish(_) => what = "frames",

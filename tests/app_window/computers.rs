@@ -1,6 +1,6 @@
 //! Other computers in the window: their models, jobs that go there, and what is wrong with a connection.
 
-use safelight::computers::client::{ComputerFarEnd, ComputerLink, ComputerState};
+use safelight::computers::link::{ComputerFarEnd, ComputerLink, ComputerState};
 use safelight::computers::{ComputerInfo, PROTOCOL, VERSION};
 use safelight::window::computers::RemoteComputer;
 use safelight::worker::WorkerEvent;

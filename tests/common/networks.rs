@@ -1,9 +1,12 @@
-//! Networks for finishing that tests write: all their numbers are 0.
+//! Networks that tests write: all their numbers are 0.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, TensorView};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// Writes a compact network for ×4 whose numbers are all 0: it gives the nearest pixels. Makes its folder.
 pub fn write_upscaler(path: &Path) {
@@ -21,6 +24,29 @@ pub fn write_upscaler(path: &Path) {
         path,
         layers.map(|(name, shape)| (name.to_owned(), shape.to_vec())),
     );
+}
+
+/// Writes the header of FLUX.1-dev-ControlNet-Union-Pro-2.0 with one block, and a hole in the place of its weights.
+/// Makes its folder.
+pub fn write_flux_control(path: &Path) {
+    let known = include_str!("../fixtures/headers/flux.json");
+    let known: Value = serde_json::from_str(known).expect("JSON");
+    let tensors: Vec<(String, u32, Vec<u64>)> =
+        Deserialize::deserialize(&known["controlnet union pro 2.0"]).expect("a list of tensors");
+    let (mut header, mut at) = (json!({}), 0);
+    for (name, _, shape) in tensors {
+        let end = at + 2 * shape.iter().product::<u64>();
+        header[name.replace("{N}", "0")] =
+            json!({"dtype": "BF16", "shape": shape, "data_offsets": [at, end]});
+        at = end;
+    }
+    let header = header.to_string();
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    let mut file = File::create(path).expect("it can be made");
+    file.write_all(&(header.len() as u64).to_le_bytes())
+        .and_then(|()| file.write_all(header.as_bytes()))
+        .and_then(|()| file.set_len(8 + header.len() as u64 + at))
+        .expect("it can be written");
 }
 
 /// Writes RIFE 4.6 with blocks of two channels: it moves nothing and blends both frames by halves. Makes its folder.

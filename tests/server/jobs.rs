@@ -2,9 +2,13 @@
 
 use std::io::{BufRead as _, BufReader};
 
+use safelight_core::model::ControlUse;
+use safelight_core::settings::AppPaths;
 use serde_json::{Value, json};
 
 use super::ServedApp;
+use crate::app_window::{flux_spec, spec};
+use crate::common::networks::write_flux_control;
 
 #[test]
 fn jobs_are_submitted_moved_paused_resumed_and_cancelled() {
@@ -140,6 +144,29 @@ fn networks_are_found_by_their_names_alone() {
     let order = json!({ "form": form, "controls": [{ "file": id, "kind": "depth" }] });
     let message = app.post("/api/jobs", &order).error(400);
     assert!(message.to_lowercase().contains("control"), "{message}");
+}
+
+#[test]
+fn a_job_is_guided_by_a_control_image_and_a_controlnet_of_this_computer() {
+    let mut model = flux_spec();
+    model.limits.controls = ControlUse::NETWORKS;
+    let app = ServedApp::of(vec![model, spec()], None);
+    let folder = AppPaths::under(app.home.path()).models().join("controlnet");
+    write_flux_control(&folder.join("union.safetensors"));
+    let image = app.submit("a lake");
+    app.until(&image, "finished");
+    let control = json!({ "file": image, "network": "Union", "strength": 0.8, "kind": "depth" });
+    let form = json!({ "model": "flux", "prompt": "a boat" });
+    let answer = app.post("/api/jobs", &json!({ "form": form, "controls": [control] }));
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    app.until(answer.json()["jobs"][0].as_str().unwrap(), "finished");
+    let [control] = &app.last_request().controls[..] else {
+        panic!("one control image");
+    };
+    let network = control.settings.network.as_ref();
+    assert_eq!(network, Some(&folder.join("union.safetensors")));
+    assert_eq!(control.settings.strength, 0.8);
+    assert!(control.file.is_file(), "{}", control.file.display());
 }
 
 #[test]
@@ -292,7 +319,8 @@ fn a1111s_endpoints_make_images_and_tell_their_progress() {
     app.until(&id, "cancelled");
     assert_eq!(app.get("/sdapi/v1/progress").json()["progress"], 0.0);
     let models = app.get("/sdapi/v1/sd-models").json();
-    assert_eq!(models[0]["title"], "flux");
+    let titles = [&models[0]["title"], &models[1]["title"]];
+    assert_eq!(titles, ["flux", "little-world"], "those of images first");
     app.post(
         "/sdapi/v1/options",
         &json!({ "sd_model_checkpoint": "flux" }),

@@ -84,6 +84,11 @@ fn language_models_find_the_tools_and_make_an_image() {
         "upscale",
     ];
     assert_eq!(names, expected);
+    for tool in &tools {
+        for (name, argument) in tool["inputSchema"]["properties"].as_object().unwrap() {
+            assert!(argument["type"].is_string(), "{name}: {argument}");
+        }
+    }
 
     let params = json!({
         "name": "generate_image", "arguments": { "prompt": "seen", "model": "flux", "seed": 7 },

@@ -7,6 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use super::{ServedApp, multipart};
+use crate::app_window::spec;
 
 fn png_of(data: &Value) -> Vec<u8> {
     let bytes = BASE64_STANDARD.decode(data["b64_json"].as_str().expect("base64"));
@@ -195,6 +196,18 @@ fn an_image_is_edited_where_the_mask_is_transparent() {
         ("image", Some("a.png"), b"no image"),
     ]);
     app.post_bytes("/v1/images/edits", &kind, body).error(400);
+}
+
+#[test]
+fn a_model_of_videos_makes_images_where_there_is_no_other() {
+    let app = ServedApp::of(vec![spec()], None);
+    for model in [json!(null), json!("dall-e-3")] {
+        let order = json!({ "prompt": "a lake", "model": model });
+        let answer = app.post("/v1/images/generations", &order);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let request = app.last_request();
+        assert_eq!((&*request.model, request.num_frames), ("little-world", 1));
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ def sillytavern(server):
     """The requests of its extension `stable-diffusion`, in their order."""
     assert server.call("/sdapi/v1/options")[0] == 200
     status, models = server.call("/sdapi/v1/sd-models")
-    assert status == 200 and MODEL in [model["title"] for model in models] or models == [], models
+    assert status == 200 and [model["title"] for model in models] == [MODEL], models
     for path in ("samplers", "schedulers", "upscalers", "latent-upscale-modes", "sd-vae"):
         status, answer = server.call(f"/sdapi/v1/{path}")
         assert status == 200 and isinstance(answer, list), (path, answer)

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 def environment(home, assets=REPOSITORY / "assets"):
     """Of a program that finds nothing of this user's."""
     libtorch = os.environ.get("LIBTORCH", REPOSITORY / ".libtorch")
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SAFELIGHT_LIBTORCH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SAFELIGHT_ENGINE", "SAFELIGHT_LIBTORCH") if name in os.environ}
     return {
         "SAFELIGHT_LIBTORCH": f"{libtorch}/lib",
         "SAFELIGHT_ASSETS": str(assets),

@@ -18,7 +18,7 @@ use super::GenerateArgs;
 use super::outpaint;
 use crate::cli::CliEnvironment;
 use crate::computers::ComputerInfo;
-use crate::computers::client::check;
+use crate::computers::client::{ATTEMPTS, check};
 
 /// Jobs that the arguments describe.
 #[derive(Default)]
@@ -145,7 +145,7 @@ impl<'a> ModelsThere<'a> {
         if let Some(problem) = ComputerSettings::host_problem(host) {
             return Err(JobError::invalid(format!("--on: {problem}")));
         }
-        let info = check(host)?;
+        let info = check(host, ATTEMPTS)?;
         Ok(Self { host, info })
     }
 

@@ -23,7 +23,8 @@ const MAX_REFERENCES: usize = 16;
 /// Nobody finishes a result as often.
 const MAX_FINISHED: usize = 16;
 /// Further values by their JSON pointer in a request, each with a label and the default that is left out.
-const OTHERS: [(&str, &str, &str); 19] = [
+const OTHERS: [(&str, &str, &str); 20] = [
+    ("/computer", "Computer", ""),
     ("/prompt_template", "Prompt as written", ""),
     ("/negative_prompt_template", "Negative as written", ""),
     ("/prompt_weights", "Prompt weights", "off"),

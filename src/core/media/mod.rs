@@ -62,5 +62,6 @@ pub use source::{
 pub use times::FrameStarts;
 pub use video::{
     DEFAULT_VIDEO_ENDING, FrameSegments, SegmentWriter, VideoFormat, VideoOptions, VideoWriter,
-    check_frame_size, check_frames_writable, check_writable, jpeg_bytes, write_png, write_video,
+    check_frame_size, check_frames_writable, check_writable, jpeg_bytes, open_jpeg, write_png,
+    write_video,
 };

@@ -77,6 +77,8 @@ file_paths! {
         uploads = "uploads";
         /// Jobs that run here for other computers, with their files.
         remote_jobs = "remote";
+        /// Stops of jobs on other computers that were not connected then.
+        unsent_stops = "unsent_stops.json";
     }
     AppPaths.cache {
         /// Backends of convolutions on this machine's devices, found by probes:

@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 
 use safelight_core::settings::LiveSettings;
 
-use crate::computers::client::{ComputerLink, ComputerState, connect};
+use crate::computers::client::connect;
+use crate::computers::link::{ComputerLink, ComputerState};
 use crate::window::prelude::*;
 use crate::worker::{WorkerEvent, WorkerHandle};
 

@@ -1,6 +1,6 @@
 //! State of each other computer, below its settings.
 
-use crate::computers::client::ComputerState;
+use crate::computers::link::ComputerState;
 use crate::window::layout::prelude::*;
 
 /// Setting below which they are shown.

@@ -2,8 +2,8 @@
 //!
 //! A comment holds less than 64 KiB, so longer settings are split. `metadata` reads them.
 
-use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
+use image::{ExtendedColorType, ImageFormat};
 
 use super::MADE_BY;
 use crate::formats::jpeg::COMMENT;
@@ -19,6 +19,17 @@ const MAX_COMMENT_BYTES: usize = u16::MAX as usize - 2;
 /// An image without settings.
 pub fn jpeg_bytes(image: &RgbPixels) -> Result<Vec<u8>, String> {
     encode(image, None)
+}
+
+/// The image of [`jpeg_bytes`].
+pub fn open_jpeg(bytes: &[u8]) -> Result<RgbPixels, String> {
+    let image = image::load_from_memory_with_format(bytes, ImageFormat::Jpeg);
+    let image = image.map_err(|err| err.to_string())?.into_rgb8();
+    Ok(RgbPixels {
+        width: image.width(),
+        height: image.height(),
+        rgb: image.into_raw(),
+    })
 }
 
 pub(super) fn encode(image: &RgbPixels, settings: Option<&str>) -> Result<Vec<u8>, String> {

@@ -12,7 +12,7 @@ mod gif;
 #[cfg(feature = "h264")]
 mod h264;
 mod jpeg;
-pub use jpeg::jpeg_bytes;
+pub use jpeg::{jpeg_bytes, open_jpeg};
 #[cfg(feature = "h264")]
 mod mp4;
 mod options;

@@ -1,14 +1,25 @@
 //! Names of widgets' values on a canvas, which writes the values in a row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::nodes::NodeInput;
 use crate::restore::fields::JsonFields;
 
-/// Names of the widgets of nodes that matter, in their order; for drawings that do not name them.
-const ORDERS: &str = include_str!("widgets.txt");
+/// Names of the widgets of nodes that matter, by class and in their order; for drawings that do not name them.
+static ORDERS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
+    let lines = include_str!("widgets.txt").lines();
+    let mut orders = HashMap::new();
+    for (classes, names) in lines.filter_map(|line| line.split_once(": ")) {
+        for class in classes.split(" / ") {
+            let names = || names.split(' ').collect();
+            orders.entry(class).or_insert_with(names);
+        }
+    }
+    orders
+});
 
 /// Values with which drawings mark widgets for uploads.
 const UPLOADS: [&str; 4] = ["", "image", "video", "audio"];
@@ -36,9 +47,7 @@ pub(super) fn values(
     let named = node.objects("inputs");
     let named = named.filter_map(|input| input.object("widget")?.get("name")?.as_str());
     let named: Vec<&str> = named.collect();
-    let mut orders = ORDERS.lines().filter_map(|line| line.split_once(": "));
-    let known = orders.find(|(classes, _)| classes.split(" / ").any(|known| known == class));
-    let known: Vec<&str> = known.map_or(Vec::new(), |(_, names)| names.split(' ').collect());
+    let known: Vec<&str> = ORDERS.get(class).cloned().unwrap_or_default();
     // If only some widgets were made inputs, as in older workflows, they name too few.
     let is_named = named.len() >= known.len() && named.len() >= num_widgets(row);
     let names = if is_named { named } else { known };
