@@ -104,6 +104,11 @@ pub enum EngineMessage {
     Preview(PixelHeader),
     /// Pixels follow as raw RGB bytes. With sections the frames of one: see [`StageOrder::section`].
     Frame(PixelHeader),
+    /// The sound of the result. Samples in -1..1 follow as little-endian f32, those of all channels side by side.
+    Sound {
+        channels: u16,
+        rate: u32,
+    },
     /// Sent several times per second while a stage runs. `ticks` counts the checks of the cancel flag: if it does not
     /// change, the stage hangs.
     Pulse {

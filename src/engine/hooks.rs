@@ -42,6 +42,9 @@ pub trait Hooks {
     /// The next frames of the video, `(F, H, W, 3)` bytes on the CPU.
     fn frames(&self, _frames: &Tensor) {}
 
+    /// The sound of the video, `(1, channels, samples)` in -1..1; `rate`: samples in a second
+    fn sound(&self, _waveform: &Tensor, _rate: u32) {}
+
     /// Frames so far are invalid; they come again from the first.
     fn restart_frames(&self) {}
 

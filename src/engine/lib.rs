@@ -1,5 +1,6 @@
 //! Safelight's inference engine: everything with tensors.
 
+pub mod audio;
 mod bench;
 pub mod capture;
 pub mod controls;

@@ -4,14 +4,14 @@
 //! does not finish, all others are ended: none waits for an exchange that never comes, and the next shared stage starts
 //! new ones. They end with the first one, as their standard input does.
 
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind, Stage};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, GroupMember, StageEnd, StageOrder, read_frame, write_frame,
@@ -156,8 +156,8 @@ impl OtherRanks {
             failure: Mutex::default(),
             abort: Mutex::default(),
         });
-        let (ready, readies) = unbounded();
-        let (end, ends) = unbounded();
+        let (ready, readies) = bounded(devices);
+        let (end, ends) = bounded(devices);
         let mut others = Self {
             ranks: Vec::new(),
             ends,
@@ -287,8 +287,8 @@ fn read_messages(
             EngineMessage::Ready(_) => {
                 ready.send(()).ok();
             }
-            EngineMessage::Refused(error) => watch.fail(error),
-            EngineMessage::StageEnded(StageEnd::Failed { error }) => watch.fail(error),
+            EngineMessage::Refused(error)
+            | EngineMessage::StageEnded(StageEnd::Failed { error }) => watch.fail(error),
             EngineMessage::StageEnded(ended) => {
                 end.send(ended).ok();
             }

@@ -12,6 +12,7 @@ use safelight_core::job::{
     DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Recipe, Stage,
 };
 use safelight_core::job_update::{JobUpdate, MemorySample, PreviewFrame};
+use safelight_core::media::SampledSound;
 use safelight_core::memory::{FallbackLevel, ResourceFault, StageMemory};
 use safelight_core::protocol::EngineReport;
 
@@ -78,6 +79,8 @@ pub(super) fn engine_lost(reason: String) -> JobError {
 pub(super) struct StageReport {
     pub(super) result: Result<StageResult, JobError>,
     pub(super) warnings: Vec<String>,
+    /// Of the result, if the stage made it.
+    pub(super) sound: Option<SampledSound>,
     pub(super) peak_bytes: u64,
     /// The most that the allocator counted.
     pub(super) allocated_bytes: u64,
@@ -174,6 +177,7 @@ impl EngineManager {
         let mut report = StageReport {
             result: Ok(StageResult::Cancelled),
             warnings: Vec::new(),
+            sound: None,
             peak_bytes: 0,
             allocated_bytes: 0,
         };

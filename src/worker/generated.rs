@@ -11,7 +11,7 @@ use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, Recipe, Stage, Video,
 };
 use safelight_core::job_update::{JobUpdate, PreviewFrame, SectionMade, StageTime};
-use safelight_core::media::{RgbPixels, VideoFormat};
+use safelight_core::media::{RgbPixels, SampledSound, VideoFormat};
 
 use super::inputs::JobInputs;
 use super::job_run::{FrameStore, JobRun, SavedResult, check_room};
@@ -26,6 +26,7 @@ pub(super) struct GeneratedFrames<'a> {
     video: Video,
     /// Frames of the section that is being decoded.
     section_frames: Vec<Arc<RgbPixels>>,
+    sound: Option<SampledSound>,
     growing: GrowingFile,
     /// Sections of an earlier program, whose frames are decoded again.
     num_replayed: u32,
@@ -61,6 +62,7 @@ impl<'a> GeneratedFrames<'a> {
                 fps: request.fps,
             },
             section_frames: Vec::new(),
+            sound: None,
             growing: GrowingFile::default(),
             num_replayed: replayed.count() as u32,
         })
@@ -127,6 +129,10 @@ impl FrameStore for GeneratedFrames<'_> {
         Ok(())
     }
 
+    fn keep_sound(&mut self, sound: SampledSound) {
+        self.sound = Some(sound);
+    }
+
     fn end_stage(
         &mut self,
         run: &mut JobRun<'_>,
@@ -152,7 +158,11 @@ impl FrameStore for GeneratedFrames<'_> {
         }
         let video = self.inputs.join(self.request, video)?;
         let request = self.growing.named(self.request);
-        let written = save::write(&request, &video, &self.inputs, made(run))?;
+        let made = ResultMeta {
+            sound: self.sound.as_ref(),
+            ..made(run)
+        };
+        let written = save::write(&request, &video, &self.inputs, made)?;
         for text in written.warnings {
             // The result has the same settings.
             run.warn(text);
@@ -201,6 +211,7 @@ fn made<'a>(run: &'a JobRun<'_>) -> ResultMeta<'a> {
         compute_options: run.engine.compute_options(),
         rungs: run.fallbacks.attempts(),
         crf: run.limits.crf,
+        sound: None,
     }
 }
 
@@ -309,6 +320,7 @@ impl GrowingFile {
                     compute_options,
                     rungs: &rungs,
                     crf,
+                    sound: None,
                 };
                 let written = save::write(&request, &joined, &inputs, made)?;
                 if let Some(path) = written.paths.first()

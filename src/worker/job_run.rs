@@ -19,6 +19,7 @@ use safelight_core::job_update::{
     JobOutcome, JobOutput, JobUpdate, MemorySample, PreviewFrame, StageTime,
 };
 use safelight_core::locks::FileLock;
+use safelight_core::media::SampledSound;
 use safelight_core::memory::{FallbackLevel, StageMemory};
 use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
@@ -91,6 +92,9 @@ pub(super) trait FrameStore {
     fn begin_stage(&mut self) -> u32;
 
     fn push(&mut self, frame: PreviewFrame) -> Result<(), JobError>;
+
+    /// Takes the sound of the result, which replaces that of an earlier run of its stage.
+    fn keep_sound(&mut self, _sound: SampledSound) {}
 
     /// Waits until all frames that were pushed are written, however their stage ended.
     fn settle(&mut self) -> Result<(), JobError> {
@@ -345,6 +349,9 @@ impl<'a> JobRun<'a> {
             take: &mut |frame| store.push(frame),
         };
         let report = self.engine.run(run)?;
+        if let Some(sound) = report.sound {
+            store.keep_sound(sound);
+        }
         self.progress.peak_bytes = self.progress.peak_bytes.max(report.peak_bytes);
         self.progress.warnings.extend(report.warnings);
         // The plan assumes one latent frame at a time.

@@ -11,7 +11,7 @@ use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{CARRIED_APP, GenerateRequest, JobError, JobErrorKind, Video};
 use safelight_core::job_update::FallbackAttempt;
 use safelight_core::media::{
-    self, MediaError, MediaErrorKind, RgbPixels, VideoOptions, VideoWriter,
+    self, MediaError, MediaErrorKind, RgbPixels, SampledSound, VideoOptions, VideoWriter,
 };
 use safelight_core::naming::numbered_path;
 use safelight_core::protocol::EngineReport;
@@ -69,6 +69,9 @@ fn is_ours(path: &Path) -> bool {
     read_json_or_default::<Value>(path)["app"] == CARRIED_APP
 }
 
+/// Ending of a sound's file, which has the name of its video. The metadata of the video names it.
+const SOUND_ENDING: &str = "wav";
+
 #[derive(Clone, Copy)]
 pub(super) struct ResultMeta<'a> {
     pub(super) engine: Option<&'a EngineReport>,
@@ -76,9 +79,11 @@ pub(super) struct ResultMeta<'a> {
     pub(super) rungs: &'a [FallbackAttempt],
     /// Quality of lossy files.
     pub(super) crf: u8,
+    /// Written to a WAV file next to the result.
+    pub(super) sound: Option<&'a SampledSound>,
 }
 
-/// Files of a result, and one sentence for each settings file that could not be written.
+/// Files of a result, and one sentence for each file next to it that could not be written.
 pub(super) struct WrittenFiles {
     pub paths: Vec<PathBuf>,
     pub warnings: Vec<String>,
@@ -121,6 +126,15 @@ pub(super) fn write(
             && let Err(why) = write_sidecar(&one, first, &settings)
         {
             written.warnings.push(why);
+        }
+        if let (Some(sound), Some(first)) = (made.sound, paths.first()) {
+            let path = first.with_extension(SOUND_ENDING);
+            if let Err(err) = sound.write_new_wav(&path) {
+                written.warnings.push(format!(
+                    "the sound could not be written ({err}): {}",
+                    path.display()
+                ));
+            }
         }
         written.paths.extend(paths);
     }
@@ -175,6 +189,9 @@ fn settings_of(request: &GenerateRequest, inputs: &JobInputs, made: ResultMeta<'
     let rocm = engine.and_then(|engine| rocm_of(&engine.libtorch));
     settings["rocm"] = json!(rocm.map(|(major, minor)| format!("{major}.{minor}")));
     settings["inputs"] = json!(inputs.fingerprints);
+    if made.sound.is_some() {
+        settings["sound"] = json!(SOUND_ENDING);
+    }
     let changed: Vec<&FallbackAttempt> = made
         .rungs
         .iter()

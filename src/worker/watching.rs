@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::job_update::{JobUpdate, MemorySample};
+use safelight_core::media::SampledSound;
 use safelight_core::memory::ResourceFault;
 use safelight_core::protocol::{EngineCommand, EngineMessage, StageEnd, StageOrder};
 
@@ -225,6 +226,9 @@ impl StageWatch<'_> {
                 } else {
                     events.lossy(JobUpdate::Frame(frame));
                 }
+            }
+            EngineMessage::Sound { channels, rate } => {
+                self.report.sound = Some(SampledSound::of_bytes(&payload, channels, rate));
             }
             EngineMessage::Reclaimed(reclaim) => events.lossy(JobUpdate::Reclaimed(reclaim)),
             EngineMessage::Warning { text } => {

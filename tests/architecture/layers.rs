@@ -16,7 +16,7 @@ const ENGINE: &str = "\
 fault runtime weights_error error hooks \
 kernels parallel step_cache pixels sampling self_test speed timing \
 weights encoder_prefix nn placement tensor_files \
-capture memory streams vision denoise vae \
+capture memory streams vision denoise vae audio \
 finish preview probe work controls text guidance stages families bench ranks serve process";
 
 #[test]

@@ -42,6 +42,8 @@ pub enum Act {
     LoseFrames,
     /// Works as the low-noise expert does: its count goes on from the other's steps, at a slow pace.
     GoOn,
+    /// Sends a sound of ten milliseconds with the frames.
+    MakeSound,
     /// Sends far more than the channel holds before it ends.
     Flood,
 }
@@ -272,6 +274,14 @@ impl FakeEngine {
         };
         let num_frames = if act == Act::LoseFrames { 3 } else { all };
         self.work(order, count, num_frames);
+        if act == Act::MakeSound {
+            let message = EngineMessage::Sound {
+                channels: 2,
+                rate: 48_000,
+            };
+            let samples = [0.5_f32; 960].map(f32::to_le_bytes);
+            self.messages.send((message, samples.concat())).ok();
+        }
     }
 
     /// Black frames in the size of the result.

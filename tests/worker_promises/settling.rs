@@ -82,3 +82,25 @@ fn an_automatic_name_that_is_taken_is_numbered_and_a_given_one_is_kept() {
     assert_eq!(automatic.path(), rig.folder.path().join("video-2.mp4"));
     assert_eq!(rig.finishes(|_| {}).path(), out);
 }
+
+#[test]
+fn the_sound_of_a_video_is_a_wav_file_next_to_it_which_its_settings_name() {
+    let rig = WorkerHarness::new(always(Stage::Decode, Act::MakeSound));
+    let (updates, outcome) = rig.run();
+    let path = finished(outcome).path().to_owned();
+    let wav = fs::read(path.with_extension("wav")).unwrap();
+    assert_eq!(wav.len(), 44 + 960 * 2);
+    assert_eq!(wav[44..48], [0, 0x40, 0, 0x40]);
+    let settings = media::read_settings(&path).unwrap().unwrap();
+    let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
+    assert_eq!(settings["sound"], "wav");
+    assert_eq!(warnings(&updates), [""; 0]);
+    // A file of that name is never replaced.
+    let (updates, outcome) = rig.run();
+    finished(outcome);
+    let warnings = warnings(&updates);
+    assert!(
+        warnings[0].starts_with("the sound could not be written"),
+        "{warnings:?}"
+    );
+}

@@ -12,6 +12,7 @@ pub mod flux2;
 mod foreign;
 pub mod framepack;
 pub mod krea2;
+pub mod ltx2;
 mod parts;
 mod prelude;
 pub mod qwen_image;

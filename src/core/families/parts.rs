@@ -251,6 +251,7 @@ pub(super) fn language_model(
         is_in: match usage.kind {
             LanguageKind::Qwen2 => |weights| kind_in(weights) == Some(LanguageKind::Qwen2),
             LanguageKind::Qwen3 => |weights| kind_in(weights) == Some(LanguageKind::Qwen3),
+            LanguageKind::Gemma3 => |weights| kind_in(weights) == Some(LanguageKind::Gemma3),
             LanguageKind::Llama | LanguageKind::Mistral => {
                 |weights| kind_in(weights) == Some(LanguageKind::Llama)
             }

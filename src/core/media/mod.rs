@@ -20,6 +20,7 @@ mod outpaint;
 mod pixels;
 mod place;
 mod resize;
+mod sampled_sound;
 mod sheet;
 mod sound;
 mod source;
@@ -52,6 +53,7 @@ pub use outpaint::{
 pub use pixels::RgbPixels;
 pub use place::check_target;
 pub use resize::{crop_centre, crop_to_aspect, resize_lanczos, thumbnail, thumbnail_size};
+pub use sampled_sound::SampledSound;
 pub use sheet::{ContactSheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
 pub use sound::{FoundSound, SoundTrack, sound_for};
 pub(crate) use source::first_frame;

@@ -19,6 +19,7 @@ mod ifnet;
 mod kl_vae;
 pub mod krea2_transformer;
 pub mod language;
+pub mod ltx2;
 mod prelude;
 pub mod qwen_image_control;
 pub mod qwen_image_transformer;

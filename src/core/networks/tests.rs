@@ -2,5 +2,6 @@
 
 mod encoders;
 mod language;
+mod ltx2;
 mod names;
 mod transformers;

@@ -6,6 +6,7 @@ mod charsmap;
 mod classes;
 mod clean;
 mod files;
+mod gemma;
 mod gguf;
 mod hunyuan;
 mod packed;

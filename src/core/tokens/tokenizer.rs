@@ -1,6 +1,6 @@
 //! Text to token ids, padded and cut as `transformers` does it.
 //!
-//! Reads `tokenizer.json`, CLIP's and Qwen's `vocab.json` with `merges.txt`, a T5's `spiece.model`, and both kinds of GGUF's
+//! Reads `tokenizer.json`, CLIP's and Qwen's `vocab.json` with `merges.txt`, a T5's and Gemma's `spiece.model`, and both kinds of GGUF's
 //! metadata; leaves other `spiece.model` to [`SpieceModel`]. Does not clean prompts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use super::pairs_gguf::{self, PairsTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
 use super::tekken::{TEKKEN_MARK, TEKKEN_PAD, TEKKEN_WORDS};
-use super::{charsmap, classes, tekken};
+use super::{charsmap, classes, gemma, tekken};
 use crate::job::prompt::WeightedText;
 use crate::model::CatalogError;
 
@@ -187,6 +187,10 @@ impl TextTokenizer {
             };
             CatalogError::config(reason, place)
         })?;
+        if model.trainer.model_type == gemma::PAIRS {
+            let pad = String::from_utf8_lossy(&model.trainer.pad_piece).into_owned();
+            return Self::build(gemma::convert(&model), Vec::new(), &pad, length, path);
+        }
         if let Some(T5Pieces { pieces, normalizer }) = T5Pieces::from_model(&model) {
             let special = if is_weight_file(&path) {
                 SpecialTokens::default()

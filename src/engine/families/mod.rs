@@ -15,6 +15,7 @@ pub mod flux2;
 mod flux_backbone;
 pub mod framepack;
 pub mod krea2;
+pub mod ltx2;
 pub mod qwen_image;
 // See safelight_core::families.
 #[cfg(debug_assertions)]

@@ -5,7 +5,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::adapter::{AdapterRemainder, LoraAdapter};
-use super::silu_times;
+use super::{gelu_tanh, silu_times};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct Linear {
@@ -313,6 +313,12 @@ impl SwiGlu {
     /// `(B, L, dim)` -> the same
     pub fn forward(&self, xs: &Tensor) -> Tensor {
         self.down(&self.hidden(xs))
+    }
+
+    /// Like [`Self::forward`], with the tanh form of GELU in place of SiLU (GeGLU).
+    pub fn forward_gelu(&self, xs: &Tensor) -> Tensor {
+        let mut hidden = gelu_tanh(self.gate.forward(xs));
+        self.down(&hidden.g_mul_(&self.up.forward(xs)))
     }
 
     /// The first half: `(B, L, dim)` -> `(B, L, inner)`

@@ -171,13 +171,11 @@ impl TokenShards {
         let mut start = 0;
         let receive = lens.iter().map(|&len| {
             start += len;
-            match &whole {
-                Some(whole) => whole.narrow(1, start - len, len),
-                None => {
-                    size[1] = len;
-                    Tensor::empty(&size, options)
-                }
+            if let Some(whole) = &whole {
+                return whole.narrow(1, start - len, len);
             }
+            size[1] = len;
+            Tensor::empty(&size, options)
         });
         PendingExchange::start(group, send, receive.collect(), (whole, 1))
     }

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
 use safelight_core::protocol::{EngineMessage, PixelHeader};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::StageContext;
 use crate::Hooks;
@@ -111,6 +111,16 @@ impl Hooks for StageHooks<'_> {
         self.send_images(&frames, first, total, EngineMessage::Frame);
         self.num_frames.set(first + frames.size()[0] as u32);
         self.step(self.num_frames.get() as usize, total as usize);
+    }
+
+    fn sound(&self, waveform: &Tensor, rate: u32) {
+        let channels = waveform.size()[1] as u16;
+        // 1 c n -> (n c)
+        let samples = waveform.transpose(1, 2).flatten(0, 2);
+        let samples = samples.to_device(Device::Cpu).to_kind(Kind::Float);
+        let samples = Vec::<f32>::try_from(samples).unwrap_or_default();
+        let bytes = samples.iter().flat_map(|sample| sample.to_le_bytes());
+        self.send(EngineMessage::Sound { channels, rate }, bytes.collect());
     }
 
     fn restart_frames(&self) {

@@ -91,7 +91,7 @@ impl ControlNetBlocks {
     pub fn output(
         &self,
         blocks: &StreamBlocks,
-        xs: Tensor,
+        xs: &Tensor,
         (control, strength): (&Tensor, f64),
         modulations: &[Tensor],
         (tokens, rope): (&TokenRanges, &Rope),
@@ -99,10 +99,10 @@ impl ControlNetBlocks {
     ) -> Option<ControlNetOutput> {
         let control = control.expand([tokens.images, -1, -1], false);
         let control = control.reshape([1, tokens.img.1, -1]);
-        gated_add(&mut tokens.of_img(&xs), &control, None);
+        gated_add(&mut tokens.of_img(xs), &control, None);
         let tokens = &tokens.spread(&[tokens.img.1 / tokens.images]);
         let shards = tokens.all_shards();
-        let (mut xs, rope) = (shards.own(&xs, 1), &rope.spread(&shards));
+        let (mut xs, rope) = (shards.own(xs, 1), &rope.spread(&shards));
         let pass = BlocksForward::new(
             blocks,
             modulations,

@@ -1,21 +1,22 @@
 //! Language models as prompt encoders: hidden states of selected layers for every token.
 //!
 //! Fields have the names of `transformers`; `core` defines the key names, the hidden states that are read, and the
-//! differences between Llama 3, Mistral Small 3, Qwen 2.5 and Qwen 3. Layers after the last state that is read are neither loaded nor
+//! differences between Llama 3, Mistral Small 3, Gemma 3, Qwen 2.5 and Qwen 3. Layers after the last state that is read are neither loaded nor
 //! computed; nothing is generated, so there is no KV cache.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/llama/modeling_llama.py>
 //! and <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/qwen3/modeling_qwen3.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`, `G` heads of keys and values.
 
-use safelight_core::networks::{LanguageConfig, LanguageKeys, LanguageTap};
+use safelight_core::networks::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap};
 use tch::{Device, Kind, Tensor};
 
 use crate::encoder_prefix;
 use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Linear, Rope, RopePairing, SwiGlu, T5Norm, angles_at, join_heads, lowest, shared_attention,
+    Linear, Rope, RopePairing, SwiGlu, T5Norm, angles_at, join_heads, lowest, rms_norm,
+    shared_attention,
 };
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
@@ -50,7 +51,7 @@ pub struct LanguageEncoder {
     embed_tokens: StoredMatrix,
     layers: Vec<LanguageLayer>,
     /// Final norm, if the state after it is read.
-    norm: Option<T5Norm>,
+    norm: Option<LanguageNorm>,
     config: LanguageConfig,
     kind: Kind,
 }
@@ -75,9 +76,8 @@ impl LanguageEncoder {
         let layers = (0..config.num_read_layers())
             .map(|i| LanguageLayer::new(config, *pairs, &(w / "layers" / i)))
             .collect::<Result<_, _>>()?;
-        let has_norm = config.tap == LanguageTap::Last;
-        let norm = || T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / "norm"));
-        let norm = has_norm.then(norm).transpose()?;
+        let norm = || LanguageNorm::new(config, &(w / "norm"));
+        let norm = config.tap.has_norm().then(norm).transpose()?;
         w.ignore("lm_head.weight");
         let own = LanguageKeys::default();
         let (read, all) = (config.schema(&own), whole(config).schema(&own));
@@ -131,8 +131,15 @@ impl LanguageEncoder {
         let device = self.embed_tokens.device();
         let ids = ids.to_device(device);
         let mut xs = self.embed_tokens.look_up(&ids, self.kind);
+        let is_gemma = self.config.kind() == LanguageKind::Gemma3;
+        if is_gemma {
+            // Rounded as the embeddings are.
+            let factor = Tensor::from((self.config.hidden_size as f32).sqrt());
+            xs *= factor.to_kind(self.kind).to_device(device);
+        }
         let (_, length) = ids.size2().expect("ids have two dimensions");
         let hidden = HiddenTokens::new(mask, device, xs.kind());
+        let local_rope = is_gemma.then(|| local_turns(length, &self.config, device));
         let rope = match seen {
             None => turns(length, &self.config, device),
             Some(seen) => {
@@ -154,7 +161,10 @@ impl LanguageEncoder {
         for (number, layer) in self.layers.iter().enumerate() {
             take(number, &xs);
             hooks.check_cancelled(FaultSite::Text)?;
-            xs = layer.forward(&xs, &hidden, &rope);
+            let local_rope = local_rope.as_ref();
+            let is_local = (number + 1) % LAYERS_PER_GLOBAL != 0;
+            let rope = local_rope.filter(|_| is_local).unwrap_or(&rope);
+            xs = layer.forward(&xs, &hidden, rope);
         }
         if let Some(norm) = &self.norm {
             xs = norm.forward(&xs);
@@ -203,9 +213,25 @@ impl HiddenTokens {
     }
 }
 
+/// Every so many layers of Gemma one sees all tokens before it; the others see the last 1024, which are all of a prompt.
+const LAYERS_PER_GLOBAL: usize = 6;
+/// Divisor of the positions in global layers.
+const GLOBAL_DIVISOR: f64 = 8.0;
+/// Base of the frequencies in local layers.
+const LOCAL_THETA: f64 = 10_000.0;
+
+/// RoPE table of Gemma's local layers.
+fn local_turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
+    let places = Tensor::arange(length, (Kind::Float, Device::Cpu));
+    Rope::new(&angles_at(&places, config.head_dim(), LOCAL_THETA), device)
+}
+
 fn turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
     // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
-    let places = Tensor::arange(length, (Kind::Float, Device::Cpu));
+    let mut places = Tensor::arange(length, (Kind::Float, Device::Cpu));
+    if config.kind() == LanguageKind::Gemma3 {
+        places /= GLOBAL_DIVISOR;
+    }
     let angles = angles_at(&places, config.head_dim(), config.rope_theta());
     Rope::new(&angles, device)
 }
@@ -221,23 +247,63 @@ fn turns_in_space(places: &Tensor, config: &LanguageConfig, device: Device) -> R
     Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), device)
 }
 
+/// Root mean square of a token.
+enum LanguageNorm {
+    Rounded(T5Norm),
+    /// Weights stored as offsets from 1: their factors, `(C)` in f32, and epsilon
+    Offset(Tensor, f64),
+}
+
+impl LanguageNorm {
+    fn new(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, eps) = (config.hidden_size, config.rms_norm_eps);
+        if config.kind().has_norms_around() {
+            return Ok(Self::Offset(offset_weight(dim, "weight", w)?, eps));
+        }
+        // It computes the same as T5's.
+        T5Norm::new(dim, eps, w).map(Self::Rounded)
+    }
+
+    fn forward(&self, xs: &Tensor) -> Tensor {
+        match self {
+            Self::Rounded(norm) => norm.forward(xs),
+            Self::Offset(weight, eps) => rms_norm(xs, weight, *eps),
+        }
+    }
+}
+
+/// Factors of weights that are stored as offsets from 1: `(dim)` in f32
+fn offset_weight(dim: i64, name: &str, w: &Weights) -> Result<Tensor, WeightsError> {
+    Ok(w.with_kind(Kind::Float).tensor(name, &[dim])? + 1.0)
+}
+
 struct LanguageLayer {
-    input_layernorm: T5Norm,
+    input_layernorm: LanguageNorm,
     self_attn: LanguageAttention,
-    post_attention_layernorm: T5Norm,
+    /// Before the feed-forward part, or in Gemma only after attention.
+    post_attention_layernorm: LanguageNorm,
+    /// Gemma's norms before and after the feed-forward part.
+    feedforward_layernorms: Option<[LanguageNorm; 2]>,
     mlp: SwiGlu,
 }
 
 impl LanguageLayer {
     fn new(config: &LanguageConfig, pairs: RopePairing, w: &Weights) -> Result<Self, WeightsError> {
-        // It computes the same as T5's.
         let (dim, inner) = (config.hidden_size, config.intermediate_size);
-        let norm = |name| T5Norm::new(dim, config.rms_norm_eps, &(w / name));
+        let norm = |name| LanguageNorm::new(config, &(w / name));
+        let around = || {
+            Ok::<_, WeightsError>([
+                norm("pre_feedforward_layernorm")?,
+                norm("post_feedforward_layernorm")?,
+            ])
+        };
+        let has_around = config.kind().has_norms_around();
         let names = ["gate_proj", "up_proj", "down_proj"];
         Ok(Self {
             input_layernorm: norm("input_layernorm")?,
             self_attn: LanguageAttention::new(config, pairs, &(w / "self_attn"))?,
             post_attention_layernorm: norm("post_attention_layernorm")?,
+            feedforward_layernorms: has_around.then(around).transpose()?,
             mlp: SwiGlu::new(names, dim, inner, &(w / "mlp"))?,
         })
     }
@@ -245,7 +311,13 @@ impl LanguageLayer {
     /// `xs`: `(B, L, C)` -> `(B, L, C)`
     fn forward(&self, xs: &Tensor, hidden: &HiddenTokens, rope: &Rope) -> Tensor {
         let normal = self.input_layernorm.forward(xs);
-        let xs = xs + self.self_attn.forward(&normal, hidden, rope);
+        let attended = self.self_attn.forward(&normal, hidden, rope);
+        if let Some([before, after]) = &self.feedforward_layernorms {
+            let xs = xs + self.post_attention_layernorm.forward(&attended);
+            let ys = self.mlp.forward_gelu(&before.forward(&xs));
+            return xs + after.forward(&ys);
+        }
+        let xs = xs + attended;
         let normal = self.post_attention_layernorm.forward(&xs);
         xs + self.mlp.forward(&normal)
     }
@@ -275,7 +347,13 @@ impl LanguageAttention {
                 Linear::without_bias(dim, rows, &(w / name))
             }
         };
-        let norm = |name| w.tensor(name, &[head_dim]);
+        let norm = |name| {
+            if kind.has_norms_around() {
+                offset_weight(head_dim, name, w)
+            } else {
+                w.tensor(name, &[head_dim])
+            }
+        };
         let norms = || {
             let weights = [norm("q_norm.weight")?, norm("k_norm.weight")?];
             Ok::<_, WeightsError>((weights, config.rms_norm_eps))

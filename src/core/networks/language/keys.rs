@@ -9,6 +9,7 @@ pub(crate) const TEKKEN_TENSOR: &str = "tekken_model";
 /// By which a file is known: the table alone could be any model's.
 const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
 pub(super) const QUERY_NORM: &str = "layers.0.self_attn.q_norm.weight";
+const FEED_NORM: &str = "layers.0.pre_feedforward_layernorm.weight";
 const QUERY_BIAS: &str = "layers.0.self_attn.q_proj.bias";
 
 /// Names of a language model's tensors in one file.
@@ -38,7 +39,9 @@ impl LanguageKeys {
         if found.is_llama_cpp && !(has(FIRST_NORM) && has(TOKENS)) {
             return None;
         }
-        let kind = if has(QUERY_NORM) {
+        let kind = if has(FEED_NORM) {
+            LanguageKind::Gemma3
+        } else if has(QUERY_NORM) {
             LanguageKind::Qwen3
         } else if has(QUERY_BIAS) {
             LanguageKind::Qwen2

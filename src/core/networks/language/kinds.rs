@@ -13,6 +13,8 @@ pub enum LanguageKind {
     Qwen2,
     /// Qwen 3 and the text part of Qwen 3 VL: with norms of queries and keys.
     Qwen3,
+    /// Gemma 3: with these norms too, others around each part of a layer, and local layers between global ones.
+    Gemma3,
 }
 
 /// Rules for its files, including llama.cpp's. Gemma has the norms of Qwen 3, and Llama none.
@@ -38,6 +40,7 @@ impl LanguageKind {
                 Self::Qwen2
             }
             "qwen3" | "qwen3_vl" | "qwen3_vl_text" => Self::Qwen3,
+            "gemma3" | "gemma3_text" => Self::Gemma3,
             _ => return None,
         })
     }
@@ -51,6 +54,7 @@ impl LanguageKind {
             (Self::Qwen2, true) => "qwen2_5_vl_text",
             (Self::Qwen3, false) => "qwen3",
             (Self::Qwen3, true) => "qwen3_vl_text",
+            (Self::Gemma3, _) => "gemma3_text",
         }
     }
 
@@ -60,12 +64,18 @@ impl LanguageKind {
             Self::Mistral => "Mistral Small 3",
             Self::Qwen2 => "Qwen 2.5",
             Self::Qwen3 => "Qwen 3",
+            Self::Gemma3 => "Gemma 3",
         }
     }
 
     /// Returns true if queries and keys are normed, head by head, before they are turned.
     pub fn has_head_norms(self) -> bool {
-        self == Self::Qwen3
+        matches!(self, Self::Qwen3 | Self::Gemma3)
+    }
+
+    /// Returns true if each part of a layer has a norm before and after it, with weights stored as offsets from 1.
+    pub fn has_norms_around(self) -> bool {
+        self == Self::Gemma3
     }
 
     /// Returns true if queries, keys and values have biases.
@@ -73,9 +83,13 @@ impl LanguageKind {
         self == Self::Qwen2
     }
 
-    /// Positions in time and space, which for words alone are those of a line.
+    /// Positions in time and space, which for words alone are those of a line; Gemma's divided by a number.
     pub(super) fn has_rope_type(self, name: &str) -> bool {
-        matches!(self, Self::Qwen2 | Self::Qwen3) && name == "mrope"
+        match self {
+            Self::Qwen2 | Self::Qwen3 => name == "mrope",
+            Self::Gemma3 => name == "linear",
+            Self::Llama | Self::Mistral => false,
+        }
     }
 
     /// Of published models; files without a config do not say it.
@@ -84,7 +98,7 @@ impl LanguageKind {
             Self::Llama => 500_000.0,
             Self::Mistral => 1e9,
             Self::Qwen3 if sees => 5_000_000.0,
-            Self::Qwen2 | Self::Qwen3 => 1_000_000.0,
+            Self::Qwen2 | Self::Qwen3 | Self::Gemma3 => 1_000_000.0,
         }
     }
 
@@ -92,7 +106,7 @@ impl LanguageKind {
     pub(super) fn epsilon(self) -> f64 {
         match self {
             Self::Llama | Self::Mistral => 1e-5,
-            Self::Qwen2 | Self::Qwen3 => 1e-6,
+            Self::Qwen2 | Self::Qwen3 | Self::Gemma3 => 1e-6,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Language models as prompt encoders: Llama 3, Mistral Small 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with switches.
+//! Language models as prompt encoders: Llama 3, Mistral Small 3, Gemma 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with switches.
 //!
 //! Uses the names of `transformers`; [`LanguageKeys`] translates a file's. Layers after the last hidden state that a
 //! model reads are not loaded, nor are heads and vision towers.
@@ -86,7 +86,7 @@ impl NetworkConfig for LanguageConfig {
     /// Numbers that shapes do not show are those of the published models of the kind.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let keys = LanguageKeys::of(&weights.names())
-            .ok_or_else(|| not_a("Llama, Mistral or Qwen text encoder", weights))?;
+            .ok_or_else(|| not_a("Llama, Mistral, Qwen or Gemma text encoder", weights))?;
         let key = |name: &str| keys.file_key(name);
         let header = NamedShapes::new(weights, &key);
         let found = Self::of_declared(&header)?;
@@ -209,6 +209,22 @@ impl LanguageConfig {
         config.of_kind(LanguageKind::Mistral, false)
     }
 
+    /// The text part of the published Gemma 3 of 12 billion numbers.
+    pub fn gemma3_12b(tap: LanguageTap) -> Self {
+        let config = Self {
+            vocab_size: 262_208,
+            hidden_size: 3840,
+            intermediate_size: 15_360,
+            num_hidden_layers: 48,
+            num_attention_heads: 16,
+            ..Self::llama3(tap)
+        };
+        Self {
+            head_dim: Some(2 * HEAD_DIM),
+            ..config.of_kind(LanguageKind::Gemma3, false)
+        }
+    }
+
     /// The published Qwen 3 of 4 billion numbers.
     pub fn qwen3_4b(tap: LanguageTap) -> Self {
         let config = Self {
@@ -252,7 +268,7 @@ impl LanguageConfig {
     fn known_kind(&self) -> Result<LanguageKind, String> {
         LanguageKind::of_model_type(&self.model_type).ok_or_else(|| {
             format!(
-                "expected the model_type llama, mistral, qwen2_5_vl or qwen3, found {}",
+                "expected the model_type llama, mistral, gemma3, qwen2_5_vl or qwen3, found {}",
                 self.model_type
             )
         })
@@ -316,11 +332,15 @@ impl LanguageConfig {
                 schema.vector("self_attn.k_norm.weight", head_dim);
             }
             schema.vector("post_attention_layernorm.weight", hidden);
+            if kind.has_norms_around() {
+                schema.vector("pre_feedforward_layernorm.weight", hidden);
+                schema.vector("post_feedforward_layernorm.weight", hidden);
+            }
             schema.matrix("mlp.gate_proj", inner, hidden);
             schema.matrix("mlp.up_proj", inner, hidden);
             schema.matrix("mlp.down_proj", hidden, inner);
         });
-        if self.tap == LanguageTap::Last {
+        if self.tap.has_norm() {
             schema.vector("norm.weight", hidden);
         }
         schema.renamed(|name| keys.file_key(name))

@@ -17,13 +17,15 @@ pub enum LanguageTap {
     BeforeLast(i64),
     /// Those of these numbers, in rising order, side by side in each token: `(B, L, C)` of each -> `(B, L, n C)`
     States(&'static [i64]),
+    /// All, the last one after the final norm, side by side like these.
+    All,
 }
 
 impl LanguageTap {
     /// Layers up to the last state that is read, of `all`.
     pub(super) fn num_layers(self, all: i64) -> i64 {
         match self {
-            Self::Last => all,
+            Self::Last | Self::All => all,
             Self::BeforeLast(skipped) => (all - skipped).max(0),
             Self::States(numbers) => numbers.iter().copied().max().unwrap_or(0).min(all),
         }
@@ -34,12 +36,18 @@ impl LanguageTap {
         match self {
             Self::Last | Self::BeforeLast(_) => vec![self.num_layers(all)],
             Self::States(numbers) => numbers.to_vec(),
+            Self::All => (0..=all).collect(),
         }
+    }
+
+    /// Returns true if the final norm is read.
+    pub fn has_norm(self) -> bool {
+        matches!(self, Self::Last | Self::All)
     }
 
     fn check(self, all: i64) -> Result<(), String> {
         match self {
-            Self::Last => Ok(()),
+            Self::Last | Self::All => Ok(()),
             Self::BeforeLast(skipped) if all > skipped => Ok(()),
             Self::BeforeLast(skipped) => Err(format!(
                 "expected more than {skipped} num_hidden_layers, as the last {skipped} are not read, found {all}"

@@ -2,6 +2,7 @@
 //! say.
 
 mod counting;
+mod gemma;
 pub(super) mod layouts;
 mod published;
 mod qwen;

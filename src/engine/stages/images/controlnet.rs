@@ -268,7 +268,7 @@ impl<C: StreamControlNet> ActiveControlNets<'_, C> {
             let control = (&image, it.settings.strength);
             let places = (&tokens, rope);
             let modulation = &modulations[index];
-            residuals.push(layers.output(blocks, xs, control, modulation, places, hooks)?);
+            residuals.push(layers.output(blocks, &xs, control, modulation, places, hooks)?);
         }
         let made = Rc::new(residuals);
         let mut call = self.call.borrow_mut();

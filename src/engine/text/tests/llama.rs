@@ -255,6 +255,6 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
     let file = dir.path().join("other.safetensors");
     Tensor::write_safetensors(&[("x", Tensor::from(1.0))], &file).unwrap();
     let err = sentence(&file);
-    let expected = "expected a Llama, Mistral or Qwen text encoder, found";
+    let expected = "expected a Llama, Mistral, Qwen or Gemma text encoder, found";
     assert!(err.contains(expected), "{err}");
 }

@@ -1,6 +1,7 @@
 //! Text encoders under the names that files have. What concerns token ids alone is tested where they are made, in `core`.
 
 mod flux;
+mod gemma;
 mod gguf;
 mod llama;
 #[path = "../../../core/tokens/tests/layouts.rs"]

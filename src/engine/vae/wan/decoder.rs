@@ -6,11 +6,12 @@ use safelight_core::networks::{VaeHalf, WanVaeConfig, WanVaeLevel};
 use tch::{Kind, Tensor};
 
 use super::blocks::{ChunkPass, WanHead, WanMiddle, WanResidual};
-use super::resample::{WanUpsample, unpatchify};
+use super::resample::WanUpsample;
 use crate::parallel::RankBands;
 use crate::runtime::chunk_frames;
 use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm};
 use crate::vae::keys;
+use crate::vae::pixel_patches::unpatchify;
 use crate::vae::tiles::{LatentTile, TileBlender, TileGrid, Tiling, on_cpu};
 use crate::weights::{Weights, WeightsError};
 

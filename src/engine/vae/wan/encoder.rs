@@ -6,10 +6,11 @@ use safelight_core::networks::{VaeHalf, WanVaeConfig, WanVaeLevel};
 use tch::{Kind, Tensor};
 
 use super::blocks::{ChunkPass, WanHead, WanMiddle, WanResidual, WanVaeAttention};
-use super::resample::{WanDownsample, average_down, patchify};
+use super::resample::{WanDownsample, average_down};
 use crate::vae::Posterior;
 use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm};
 use crate::vae::keys;
+use crate::vae::pixel_patches::patchify;
 use crate::vae::tiles::{TileBlender, TileGrid, Tiling};
 use crate::weights::{Weights, WeightsError};
 

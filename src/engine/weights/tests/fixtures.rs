@@ -87,6 +87,38 @@ pub fn write_changed(
     (folder, path)
 }
 
+/// A network of `tests/fixtures/ltx2`: its config, and a file of its weights.
+pub fn tiny_network(component: &str) -> (Value, TempDir, PathBuf) {
+    let facts = json_of(&fixture("ltx2/networks.json"))[component].take();
+    let made = tensors_of(&facts["shapes"], &format!("{component}."));
+    let (folder, path) = write_changed(made, |name, tensor| {
+        let tensor = if name.ends_with(".filter") {
+            recorded("ltx2/networks.safetensors", "vocoder.filter")
+        } else if name.ends_with("mel_basis") {
+            tensor.abs()
+        } else if name.ends_with("std-of-means") {
+            tensor + 1.0
+        } else if component == "vocoder" && name.ends_with("conv_post.weight") {
+            tensor * 0.05
+        } else {
+            tensor
+        };
+        Some((name.to_owned(), tensor))
+    });
+    (facts["config"].clone(), folder, path)
+}
+
+/// An input that the networks of `tests/fixtures/ltx2` were called with.
+pub fn given(name: &str, size: &[i64]) -> Tensor {
+    let count = size.iter().product();
+    made_up(&format!("input.{name}"), &[count]).view(size) * 17.0
+}
+
+/// An output of these networks.
+pub fn tiny_output(name: &str) -> Tensor {
+    recorded("ltx2/networks.safetensors", name)
+}
+
 /// A folder of a config and of `tensors`.
 pub fn write_folder(config: &Value, tensors: &[(String, Tensor)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
