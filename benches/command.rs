@@ -82,7 +82,7 @@ fn measure(arguments: &Arguments) -> Result<ExitCode, JobError> {
     let before = before.transpose()?;
     let environment = CliEnvironment::of_this_user();
     let device = arguments.device;
-    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let device = device.unwrap_or_else(|| environment.settings().runtime.first_device());
     let mut command = environment.process_launcher().command(device)?;
     command.arg("bench");
     let subject = arguments.others.first();

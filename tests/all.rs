@@ -8,6 +8,7 @@ mod app_window;
 mod architecture;
 mod common;
 mod computers;
+mod devices;
 mod doctor;
 mod download;
 mod generate;

@@ -302,7 +302,7 @@ fn look(paths: &AppPaths) -> ComputerInfo {
     let runtime = own_runtime(&settings, &paths.cache);
     let query = DeviceQuery {
         kind: runtime.map_or("cpu", |runtime| runtime.kind()),
-        device: settings.runtime.device,
+        device: settings.runtime.first_device(),
         ..DeviceQuery::default()
     };
     let device = telemetry::device(&telemetry::SystemRoots::of_this_machine(), &query);

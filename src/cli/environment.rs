@@ -2,14 +2,20 @@
 //!
 //! Reads the settings file; starts nothing.
 
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::thread::JoinHandle;
+
 use safelight_core::files::remove_partials;
 use safelight_core::job::JobFolder;
 use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings, own_runtime};
 
-use crate::runtimes;
 use crate::telemetry::SystemRoots;
 use crate::worker::link::EngineLauncher;
-use crate::worker::{ProcessLauncher, WorkerOptions};
+use crate::worker::shared_memory::SharedMemory;
+use crate::worker::{ProcessLauncher, WorkerHandle, WorkerOptions, WorkerWake};
+use crate::{runtimes, worker};
 
 /// The user's folders and settings.
 #[derive(Debug)]
@@ -54,22 +60,7 @@ impl CliEnvironment {
 
     /// For a worker that heeds later changes of the settings file.
     pub fn worker_options(&self) -> WorkerOptions {
-        let (file, paths) = (self.paths.settings_file(), self.paths.clone());
-        WorkerOptions {
-            paths: self.paths.clone(),
-            finished_on: Box::new(move |libtorch| runtimes::finished_on(&paths, libtorch)),
-            roots: SystemRoots::of_this_machine(),
-            settings: Box::new(move || Settings::load(&file).settings),
-        }
-    }
-
-    /// For a worker that goes by the settings of the window, which stay as they were while the file is broken.
-    pub fn worker_options_of(&self, live: &LiveSettings) -> WorkerOptions {
-        let live = live.clone();
-        WorkerOptions {
-            settings: Box::new(move || live.get().as_ref().clone()),
-            ..self.worker_options()
-        }
+        worker_options(&self.paths)
     }
 
     /// `cpu`, `cuda` or `rocm`: what the runtime that the settings name can do; `cpu` where there is none.
@@ -83,15 +74,58 @@ impl CliEnvironment {
         Box::new(self.process_launcher())
     }
 
-    /// Environment by the settings of the window.
-    pub fn launcher_of(&self, live: &LiveSettings) -> Box<dyn EngineLauncher> {
-        let live = live.clone();
-        let settings = move || live.get().as_ref().clone();
-        Box::new(ProcessLauncher::with_settings(settings, &self.paths))
-    }
-
     /// Environment for commands that are no jobs.
     pub fn process_launcher(&self) -> ProcessLauncher {
         ProcessLauncher::of_user(&self.paths)
+    }
+}
+
+fn worker_options(paths: &AppPaths) -> WorkerOptions {
+    let (file, own) = (paths.settings_file(), paths.clone());
+    WorkerOptions {
+        paths: paths.clone(),
+        finished_on: Box::new(move |libtorch| runtimes::finished_on(&own, libtorch)),
+        roots: SystemRoots::of_this_machine(),
+        memory: SharedMemory::default(),
+        settings: Box::new(move || Settings::load(&file).settings),
+    }
+}
+
+/// Threads of a program's workers, which share its memory.
+#[derive(Clone, Default)]
+pub struct WorkerThreads {
+    memory: SharedMemory,
+    threads: Rc<RefCell<Vec<JoinHandle<()>>>>,
+}
+
+impl WorkerThreads {
+    /// Starts a worker with each call. They go by the settings of the window, which stay as they were while the file is
+    /// broken.
+    pub fn starter(
+        &self,
+        environment: &CliEnvironment,
+        live: &LiveSettings,
+    ) -> impl FnMut(WorkerWake) -> io::Result<WorkerHandle> + use<> {
+        let (workers, paths, live) = (self.clone(), environment.paths.clone(), live.clone());
+        move |wake| {
+            let live = live.clone();
+            let settings = move || live.get().as_ref().clone();
+            let launcher = ProcessLauncher::with_settings(settings.clone(), &paths);
+            let options = WorkerOptions {
+                memory: workers.memory.clone(),
+                settings: Box::new(settings),
+                ..worker_options(&paths)
+            };
+            let (handle, thread) = worker::spawn(options, Box::new(launcher), wake)?;
+            workers.threads.borrow_mut().push(thread);
+            Ok(handle)
+        }
+    }
+
+    /// Waits until all have ended, which they do without their handles.
+    pub fn join(&self) {
+        for thread in self.threads.take() {
+            thread.join().ok();
+        }
     }
 }

@@ -25,7 +25,8 @@ use serde_json::json;
 
 use super::generate::{self, GenerateArgs};
 use super::{CliEnvironment, out};
-use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice};
+use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice, nvidia};
+use crate::worker::environment::job_gpus;
 
 /// Exit code of a job that does not fit.
 const DOES_NOT_FIT: u8 = 4;
@@ -91,6 +92,8 @@ struct PlannedForm {
     request: GenerateRequest,
     device: String,
     plan: MemoryPlan,
+    /// Plans for the other devices that run jobs, with their names.
+    other_devices: Vec<(String, MemoryPlan)>,
     suggestions: Vec<PlanSuggestion>,
     table: Vec<PreservedRow>,
     largest: Option<LargestFit>,
@@ -165,8 +168,12 @@ fn sketch_of(
 }
 
 fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, JobError> {
-    let device = args.generate.device;
-    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let mut devices = match (args.generate.device, args.total, args.class) {
+        (Some(device), ..) => vec![device],
+        (None, None, None) => job_devices(environment),
+        (None, ..) => vec![environment.settings().runtime.first_device()],
+    };
+    let device = devices.remove(0);
     let TelemetryDevice { name, facts, .. } = device_of(environment, device);
     let facts = DeviceFacts {
         used_bytes: args.used.map_or(facts.used_bytes, from_gib),
@@ -199,7 +206,19 @@ fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, 
         0 => Vec::new(),
         _ => alternatives(&request, environment),
     };
+    let other_devices = devices.into_iter().map(|choice| {
+        let TelemetryDevice { name, facts, .. } = device_of(environment, choice);
+        let device = name.as_str();
+        let planner = MemoryPlanner {
+            facts,
+            device,
+            ..planner
+        };
+        let plan = planner.plan(&request);
+        (format!("{choice}, {name}"), plan)
+    });
     Ok(PlannedForm {
+        other_devices: other_devices.collect(),
         device: name.clone(),
         suggestions: suggestions(&planner, &request, &plan, &others),
         table: if args.preserved_table {
@@ -224,7 +243,7 @@ pub(super) fn finish_plan(
     is_json: bool,
     environment: &CliEnvironment,
 ) -> Result<ExitCode, JobError> {
-    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let device = device.unwrap_or_else(|| environment.settings().runtime.first_device());
     let TelemetryDevice { name, facts, .. } = device_of(environment, device);
     let weights = ModelFootprint::of_postprocess(request)?;
     let planner = MemoryPlanner {
@@ -249,6 +268,13 @@ fn budget_line(plan: &MemoryPlan, device: &str) -> String {
     let [total, cap] = [budget.total_bytes, budget.cap_bytes].map(gib_text);
     let [others, free] = [budget.used_by_others_bytes, budget.available_bytes].map(gib_text);
     format!("{class} {device}: {total} GiB, limit {cap}, other programs {others}, free {free}")
+}
+
+/// The devices that run jobs; the first is the one that is planned for.
+fn job_devices(environment: &CliEnvironment) -> Vec<DeviceChoice> {
+    let (runtime, kind) = (&environment.settings().runtime, environment.runtime_kind());
+    let roots = SystemRoots::of_this_machine();
+    runtime.job_devices(job_gpus(runtime, kind, &roots, nvidia::report))
 }
 
 /// The device that the settings and arguments mean on this machine.
@@ -313,6 +339,7 @@ impl PlannedForm {
             "fits": self.plan.fits(),
             "exit_code": exit_code(&self.plan),
             "plan": self.plan,
+            "other_devices": self.other_devices,
             "suggestions": self.suggestions,
             "preserved_table": self.table,
             "largest": self.largest,
@@ -340,6 +367,9 @@ impl PlannedForm {
         text.push('\n');
         text.push_str(&out::table(&stage_rows(plan)));
         writeln!(text, "\n{}", plan.verdict.text).ok();
+        for (device, plan) in &self.other_devices {
+            writeln!(text, "On {device}: {}", plan.verdict.text).ok();
+        }
         let suggested = gib_text(plan.suggested_preserved_bytes);
         writeln!(text, "Suggested preserved memory: {suggested} GiB").ok();
         for suggestion in &self.suggestions {

@@ -58,7 +58,9 @@ fn measure(args: &ReportArgs, environment: &CliEnvironment) -> Result<ExitCode, 
     let settings = environment.settings().clone();
     let options = ReportOptions {
         paths: environment.paths.clone(),
-        device: args.device.unwrap_or(settings.runtime.device),
+        device: args
+            .device
+            .unwrap_or_else(|| settings.runtime.first_device()),
         settings,
         limit: Duration::from_mins(args.minutes),
     };

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use clap::Args;
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::JobError;
 use safelight_core::settings::LiveSettings;
 
-use super::{CliEnvironment, out};
+use super::environment::{CliEnvironment, WorkerThreads};
+use super::out;
 use crate::server::link::{AppLink, link};
 use crate::server::{self, DEFAULT_ADDRESS, RunningServer, ServerOptions};
 use crate::window::app::StartupOptions;
 use crate::window::desktop::instance::{self, InstanceStart};
 use crate::window::headless::{self, AppWaker};
-use crate::worker;
 
 /// Serve images and videos to other programs and to a page, without a window
 #[derive(Args, Debug)]
@@ -61,7 +61,8 @@ fn serve(args: &ServeArgs, environment: CliEnvironment) -> Result<(), JobError> 
         text.push_str(&header);
     }
     out::print(&text, 0);
-    app.run(environment, (app_link, Some(server)))
+    app.run(environment, (app_link, Some(server)));
+    Ok(())
 }
 
 fn serve_mcp(environment: CliEnvironment) -> Result<(), JobError> {
@@ -78,7 +79,7 @@ fn serve_mcp(environment: CliEnvironment) -> Result<(), JobError> {
         served
     });
     let client = client.map_err(|err| JobError::disk("the server cannot start", &err))?;
-    app.run(environment, (app_link, None))?;
+    app.run(environment, (app_link, None));
     // One that still has an open standard input is not waited for.
     if client.is_finished() {
         return client.join().unwrap_or(Ok(()));
@@ -118,11 +119,7 @@ impl HeadlessApp {
     }
 
     /// Runs until `stop` is set, or SIGINT or SIGTERM comes.
-    fn run(
-        self,
-        environment: CliEnvironment,
-        link: (AppLink, Option<RunningServer>),
-    ) -> Result<(), JobError> {
+    fn run(self, environment: CliEnvironment, link: (AppLink, Option<RunningServer>)) {
         let (by_signal, wakes) = (Arc::clone(&self.stop), self.waker.0.clone());
         let handled = ctrlc::set_handler(move || {
             by_signal.store(true, Ordering::Relaxed);
@@ -132,23 +129,14 @@ impl HeadlessApp {
             tracing::warn!("the server cannot be stopped gracefully: {err}");
         }
         let live = LiveSettings::new(environment.loaded.settings.clone());
-        let options = environment.worker_options_of(&live);
-        let launcher = environment.launcher_of(&live);
+        let workers = WorkerThreads::default();
+        let start_worker = workers.starter(&environment, &live);
         let startup = StartupOptions {
             live_settings: live,
             ..StartupOptions::new(environment.loaded, environment.paths)
         };
-        let mut thread = None;
-        let start = |wake| {
-            let (handle, worker) = worker::spawn(options, launcher, wake)?;
-            thread = Some(worker);
-            Ok::<_, std::io::Error>(handle)
-        };
         let is_stopped = || self.stop.load(Ordering::Relaxed);
-        let ran = headless::run(startup, link, self.waker, start, is_stopped);
-        if let Some(thread) = thread {
-            thread.join().ok();
-        }
-        ran.map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))
+        headless::run(startup, link, self.waker, start_worker, is_stopped);
+        workers.join();
     }
 }

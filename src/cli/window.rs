@@ -1,19 +1,18 @@
-//! The program without a subcommand: the window, in front of a worker thread.
+//! The program without a subcommand: the window, in front of worker threads.
 //!
 //! Only puts the parts together; what the window does is in [`crate::window::app`] and [`crate::window::layout`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread::JoinHandle;
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::LiveSettings;
 
-use super::CliEnvironment;
+use super::environment::{CliEnvironment, WorkerThreads};
 use super::generate::ended;
+use crate::window;
 use crate::window::app::StartupOptions;
 use crate::window::desktop::instance::{self, InstanceStart};
-use crate::{window, worker};
 
 /// Opens the window with these files and returns when it is closed; or gives them to the window that is open.
 pub fn run(environment: CliEnvironment, files: Vec<PathBuf>) -> ExitCode {
@@ -27,24 +26,17 @@ pub fn run(environment: CliEnvironment, files: Vec<PathBuf>) -> ExitCode {
         InstanceStart::Alone => None,
     };
     let live = LiveSettings::new(environment.loaded.settings.clone());
-    let options = environment.worker_options_of(&live);
-    let launcher = environment.launcher_of(&live);
+    let workers = WorkerThreads::default();
+    let start_worker = workers.starter(&environment, &live);
     let startup = StartupOptions {
         files,
         instance,
         live_settings: live,
         ..StartupOptions::new(environment.loaded, environment.paths)
     };
-    let mut thread: Option<JoinHandle<()>> = None;
-    let opened = window::run(startup, |wake| {
-        let (handle, worker) = worker::spawn(options, launcher, wake)?;
-        thread = Some(worker);
-        Ok::<_, std::io::Error>(handle)
-    });
-    // The window is gone and its handle with it: the worker ends as soon as its stage lets go.
-    if let Some(thread) = thread {
-        thread.join().ok();
-    }
+    let opened = window::run(startup, start_worker);
+    // The window is gone and its handles with it: the workers end as soon as their stages let go.
+    workers.join();
     match opened {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {

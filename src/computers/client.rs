@@ -23,7 +23,8 @@ use super::sections::GrowingVideo;
 use super::ssh::{ConnectionError, SshConnection, named};
 use super::{ClientMessage, ComputerInfo, HostEvent, HostMessage, HostUpdate, SubmittedJob};
 use crate::worker::{
-    JobSources, WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerWake, not_held, preview_frame,
+    JobSources, OutputName, WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerWake, not_held,
+    preview_frame,
 };
 
 const POLL: Duration = Duration::from_millis(30);
@@ -346,6 +347,7 @@ impl ComputerClient {
     /// Ends the job. Nothing else does once it has begun.
     fn end(&mut self, outcome: JobOutcome) {
         if let Some(job) = self.job.take() {
+            let _name = OutputName(job.request.out());
             let is_kept = match &outcome {
                 JobOutcome::Paused => true,
                 JobOutcome::Failed(err) => err.kept.is_some(),

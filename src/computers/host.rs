@@ -361,7 +361,7 @@ impl JobHost {
         let command = WorkerCommand {
             id,
             request: job.submitted.request.clone(),
-            device: (self.options.settings)().runtime.device,
+            device: (self.options.settings)().runtime.first_device(),
             cancel: job.cancel.clone(),
             resume: folder.is_dir().then_some(folder),
         };

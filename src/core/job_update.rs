@@ -71,6 +71,8 @@ pub struct MemoryReclaim {
 pub struct MemoryWait {
     /// True for the GPU's memory, false for the computer's.
     pub is_device: bool,
+    /// Other jobs of this program have the memory, not other programs.
+    pub is_for_jobs: bool,
     pub others_bytes: u64,
     /// Limit for all programs together.
     pub limit_bytes: u64,
@@ -83,10 +85,11 @@ impl fmt::Display for MemoryWait {
         } else {
             "memory"
         };
-        let (others, all) = (size_text(self.others_bytes), size_text(self.limit_bytes));
+        let others = if self.is_for_jobs { "jobs" } else { "programs" };
+        let (used, all) = (size_text(self.others_bytes), size_text(self.limit_bytes));
         write!(
             f,
-            "Waiting for {what}: other programs use {others} of {all}. The job continues by itself."
+            "Waiting for {what}: other {others} use {used} of {all}. The job continues by itself."
         )
     }
 }

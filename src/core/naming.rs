@@ -37,8 +37,14 @@ pub fn slug(prompt: &str) -> String {
 /// The first free name in the folder that begins with `stem`, for one file or for numbered ones.
 pub fn free_path(folder: &Path, stem: &str, extension: &str) -> PathBuf {
     let first = folder.join(format!("{stem}.{extension}"));
-    let is_free = |path: &PathBuf| !path.exists() && !numbered_path(path, 1).exists();
-    names_like(&first).find(is_free).unwrap_or_default()
+    names_like(&first)
+        .find(|path| is_free(path))
+        .unwrap_or_default()
+}
+
+/// Returns whether neither the file nor the first of several numbered ones is there.
+pub fn is_free(path: &Path) -> bool {
+    !path.exists() && !numbered_path(path, 1).exists()
 }
 
 /// `dir/name.png` becomes `dir/name_0001.png`: the name of one of several files of one job.

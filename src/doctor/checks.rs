@@ -135,6 +135,13 @@ fn rocm_release(runtime: &LibtorchRuntime) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// The devices that run jobs side by side, where there are several.
+pub(super) fn devices(devices: &[DeviceChoice]) -> Option<CheckResult> {
+    let names: Vec<String> = devices.iter().map(DeviceChoice::to_string).collect();
+    let message = format!("jobs run side by side on {}", names.join(", "));
+    (names.len() > 1).then(|| CheckResult::ok("devices", message))
+}
+
 pub(super) fn engine(report: Result<EngineReport, JobError>) -> CheckResult {
     match report {
         Ok(EngineReport {

@@ -31,7 +31,7 @@ pub use crate::child::ChildExit;
 use crate::runtimes;
 use crate::telemetry::time_limit::within;
 use crate::telemetry::{DeviceQuery, amdgpu};
-use crate::worker::environment::EngineTarget;
+use crate::worker::environment::{EngineTarget, job_gpus};
 use crate::worker::{ProcessLauncher, probe_engine};
 pub use check::{CheckFigure, CheckGroup, CheckResult, CheckStatus, worst};
 pub use inputs::{DoctorInputs, DoctorProbes, DoctorTarget};
@@ -52,7 +52,7 @@ pub fn examine_this_machine(
     let runtime = own_runtime(&loaded.settings, &paths.cache);
     let mut engines = OwnEngines {
         launcher,
-        device: loaded.settings.runtime.device,
+        device: loaded.settings.runtime.first_device(),
     };
     let patient = DoctorTarget {
         paths,
@@ -125,7 +125,7 @@ pub fn examine(
     let found = runtime.as_ref().ok();
     let query = DeviceQuery {
         kind: found.map_or("cpu", LibtorchRuntime::kind),
-        device: settings.runtime.device,
+        device: settings.runtime.first_device(),
         pci: report
             .as_ref()
             .map_or_else(String::new, |it| it.pci.clone()),
@@ -138,6 +138,10 @@ pub fn examine(
     let (builds, _) = runtimes::builds(&paths.config);
     let own = runtimes::folder(paths);
     tell_all(gpu::all(machine, found, (&builds, &own), &query));
+    let nvidia = || machine.nvidia.clone();
+    let gpus = job_gpus(&settings.runtime, query.kind, &machine.roots, nvidia);
+    let devices = settings.runtime.job_devices(gpus);
+    tell_all(checks::devices(&devices).into_iter().collect());
     tell_all(kernel::all(&machine.roots));
     tell_all(vec![checks::memory(&machine.roots.proc)]);
     let target = found.map(|runtime| EngineTarget::find(&machine.roots, runtime, query.device));

@@ -73,7 +73,7 @@ impl RuntimeOverview {
         let machine = MachineGpus::find(&SystemRoots::of_this_machine(), &nvidia::report());
         let here = installed::all(paths, settings, &RuntimeSearch::of_this_user());
         let (builds, table_error) = table::builds(&paths.config);
-        let advice = match settings.runtime.device {
+        let advice = match settings.runtime.first_device() {
             DeviceChoice::Cpu => RuntimeAdvice::CpuChosen,
             _ => advice(&machine, &here, &builds),
         };

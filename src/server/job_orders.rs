@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use safelight_core::fitting::{self, find_controls};
 use safelight_core::job::{
-    ControlSettings, FormControl, FormInputs, GenerateForm, GenerateRequest, JobId, SizeChoice,
-    random_seed,
+    ControlSettings, DeviceChoice, FormControl, FormInputs, GenerateForm, GenerateRequest, JobId,
+    SizeChoice, random_seed,
 };
 use safelight_core::model::{ModelSpec, SamplingOptions};
 use safelight_core::settings::{AppPaths, Settings};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::context::ServerContext;
 use super::error::{ApiError, ApiJson};
-use super::link::SubmittedJobs;
+use super::link::{NewJobs, SubmittedJobs};
 use super::postprocess::network_named;
 use super::uploads::{blocking, open_image, open_media, open_video};
 
@@ -42,6 +42,10 @@ pub struct JobOrder {
     references: Vec<String>,
     #[serde(default)]
     controls: Vec<ControlOrder>,
+    /// Device that the jobs wait for, such as `cuda:1`; any without it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    device: DeviceChoice,
 }
 
 /// Image or video that says where edges, depths or limbs are to be. Further fields: `kind`, `strength`, `from`, `until`,
@@ -146,7 +150,8 @@ pub async fn submit(
     }
     let request = order.request.as_ref();
     let unused = request.map_or_else(Vec::new, |request| unused(request, &form));
-    let mut submitted = context.submit(form).await?;
+    let jobs = NewJobs::Generate(Box::new(form), order.device);
+    let mut submitted = context.submit(jobs).await?;
     submitted.notices.splice(0..0, unused);
     Ok((StatusCode::ACCEPTED, Json(submitted.into())))
 }

@@ -33,7 +33,7 @@ pub fn routes(api: &mut ApiRoutes) {
         .answers::<ModelList>(200);
     api.add(
         "GET /api/jobs",
-        "Jobs: the running one, those that wait, those that stopped, and ended ones",
+        "Jobs: the running ones, those that wait, those that stopped, and ended ones",
         get(list),
     )
     .answers::<JobList>(200);

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::gallery::GalleryItem;
 use safelight_core::job::{
-    FieldError, GenerateForm, JobError, JobErrorKind, JobId, PostprocessRequest,
+    DeviceChoice, FieldError, GenerateForm, JobError, JobErrorKind, JobId, PostprocessRequest,
 };
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::model::ModelSpec;
@@ -36,7 +36,7 @@ pub enum ServerCall {
     /// Models that can be used, and the settings in effect.
     Models(oneshot::Sender<ServerModels>),
     Submit(NewJobs, oneshot::Sender<Result<SubmittedJobs, SubmitError>>),
-    /// All jobs: first the running one, then those that wait, in their order, those that stopped, and the ended ones,
+    /// All jobs: first the running ones, then those that wait, in their order, those that stopped, and the ended ones,
     /// newest first.
     List(oneshot::Sender<Vec<JobView>>),
     /// Answered with the changed job; a failed job that restarts from its beginning has another id.
@@ -50,14 +50,14 @@ pub enum ServerCall {
 }
 
 pub enum NewJobs {
-    /// Jobs of a form whose model is set and whose inputs are open.
-    Generate(Box<GenerateForm>),
+    /// Jobs of a form whose model is set and whose inputs are open, and the device that they wait for.
+    Generate(Box<GenerateForm>, DeviceChoice),
     Postprocess(PostprocessRequest),
 }
 
 impl From<GenerateForm> for NewJobs {
     fn from(form: GenerateForm) -> Self {
-        Self::Generate(Box::new(form))
+        Self::Generate(Box::new(form), DeviceChoice::Auto)
     }
 }
 
@@ -166,6 +166,8 @@ pub struct JobView {
     pub height: u32,
     pub num_frames: u32,
     pub fps: f64,
+    /// Name of the device that runs it.
+    pub device: Option<String>,
     /// Of the whole job, from 0 to 1.
     pub progress: f32,
     /// Sentence on what is computed, or waited for.

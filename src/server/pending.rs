@@ -37,7 +37,7 @@ impl ServerContext {
     pub async fn submit(&self, jobs: impl Into<NewJobs>) -> Result<SubmittedJobs, ApiError> {
         let link = &self.0.link;
         let jobs = jobs.into();
-        if let NewJobs::Generate(form) = &jobs {
+        if let NewJobs::Generate(form, _) = &jobs {
             // The app would copy a long prompt many times.
             check_length(&form.prompt)?;
         }

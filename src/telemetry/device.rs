@@ -11,7 +11,7 @@ use super::SystemRoots;
 use super::amdgpu::{self, AmdCard, pci_place};
 use super::budget::budget;
 use super::host::{self, HostMemoryReading};
-use super::nvidia::{self, NvidiaCard};
+use super::nvidia::{self, NvidiaCard, NvidiaReport};
 
 /// Known facts of the device in question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -209,15 +209,34 @@ pub fn is_display_only(card: &AmdCard, cards: &[AmdCard]) -> bool {
         })
 }
 
+/// The GPUs of a runtime of this kind that can run jobs, in its own order.
+pub fn gpus(
+    roots: &SystemRoots,
+    kind: &str,
+    nvidia: impl FnOnce() -> Result<NvidiaReport, String>,
+) -> Vec<DeviceChoice> {
+    let numbers: Vec<usize> = match kind {
+        "rocm" => computing(&amdgpu::cards(&roots.sysfs)).collect(),
+        "cuda" => (0..nvidia().unwrap_or_default().cards.len()).collect(),
+        _ => Vec::new(),
+    };
+    numbers.into_iter().map(DeviceChoice::Cuda).collect()
+}
+
+/// ROCm's numbers of the cards that do not only drive the display.
+fn computing(cards: &[AmdCard]) -> impl Iterator<Item = usize> {
+    let numbered = as_rocm_counts(cards).into_iter().enumerate();
+    let computing = numbered.filter(|(_, card)| !is_display_only(card, cards));
+    computing.map(|(number, _)| number)
+}
+
 /// The numbers of the GPUs that ROCm should show, the strongest first, when its own order would give jobs another
 /// one; for `ROCR_VISIBLE_DEVICES`.
 pub fn rocm_order(sysfs: &Path) -> Option<String> {
     let cards = amdgpu::cards(sysfs);
     let numbered = as_rocm_counts(&cards);
     let best = strongest(&numbered)?;
-    let mut shown: Vec<usize> = (0..numbered.len())
-        .filter(|&index| !is_display_only(numbered[index], &cards))
-        .collect();
+    let mut shown: Vec<usize> = computing(&cards).collect();
     shown.sort_by_key(|&index| numbered[index].pci != best.pci);
     let is_as_it_was = shown.len() == numbered.len() && shown.first() == Some(&0);
     let names: Vec<String> = shown.iter().map(ToString::to_string).collect();

@@ -86,12 +86,12 @@ impl RoomReader {
     }
 
     /// Reads the machine first, then the groups from the innermost; a fixed number of entries. `None`: unavailable now.
-    /// `engine`: process id of the engine.
-    pub fn read(&self, engine: Option<u32>) -> Vec<Option<MemoryPool>> {
-        let before = self.own(engine);
+    /// `engines`: process ids of this program's engines.
+    pub fn read(&self, engines: &[u32]) -> Vec<Option<MemoryPool>> {
+        let before = self.own(engines);
         let host = host::memory(&self.proc);
         let groups: Vec<_> = self.groups.iter().map(ControlGroup::read).collect();
-        let after = self.own(engine);
+        let after = self.own(engines);
         let own = (before.min(after), before.max(after));
         let machine = host.map(|host| {
             let stalled = stalled(&self.proc.join("pressure/memory"));
@@ -110,11 +110,11 @@ impl RoomReader {
         std::iter::once(machine).chain(groups).collect()
     }
 
-    /// Memory of this process and the engine: private and shared, swapped out or not.
-    fn own(&self, engine: Option<u32>) -> u64 {
-        let engine = engine.map(|engine| engine.to_string());
-        let processes = std::iter::once("self").chain(engine.as_deref());
-        processes
+    /// Memory of this process and its engines: private and shared, swapped out or not.
+    fn own(&self, engines: &[u32]) -> u64 {
+        let engines = engines.iter().map(u32::to_string);
+        std::iter::once("self".to_owned())
+            .chain(engines)
             .map(|process| taken_of(&self.proc.join(process).join("status")))
             .sum()
     }
@@ -276,9 +276,9 @@ mod tests {
             others_most_bytes: 300 * MIB,
             stalled_percent: 12.5,
         };
-        assert_eq!(reader.read(Some(7)), [Some(expected)]);
+        assert_eq!(reader.read(&[7]), [Some(expected)]);
         // An engine that has ended has nothing.
-        let without = reader.read(Some(8))[0].unwrap();
+        let without = reader.read(&[8])[0].unwrap();
         assert_eq!(without.own_bytes / MIB, 50);
         assert_eq!(without.others_least_bytes / MIB, 450);
     }
@@ -308,7 +308,7 @@ mod tests {
         ] {
             lay(&roots.sysfs, &format!("fs/cgroup/memory/a/{name}"), text);
         }
-        let pools = RoomReader::new(&roots).read(Some(7));
+        let pools = RoomReader::new(&roots).read(&[7]);
         assert_eq!(pools.len(), 3, "the machine and both groups: {pools:?}");
         let mib = |pool: Option<MemoryPool>| {
             let pool = pool.unwrap();
@@ -325,14 +325,14 @@ mod tests {
     fn malformed_or_missing_files_give_no_pool_reading() {
         let root = tempfile::tempdir().unwrap();
         let roots = SystemRoots::under(root.path());
-        assert_eq!(RoomReader::new(&roots).read(None), [None]);
+        assert_eq!(RoomReader::new(&roots).read(&[]), [None]);
         lay(&roots.proc, "self/cgroup", "0::/\n::\nmemory\n");
         lay(&roots.proc, "pressure/memory", "full avg10=lots\n");
         lay(&roots.sysfs, "fs/cgroup/memory.stat", "anon many\n");
         lay(&roots.proc, "meminfo", "MemTotal: many kB\n");
-        assert_eq!(RoomReader::new(&roots).read(Some(1)), [None]);
+        assert_eq!(RoomReader::new(&roots).read(&[1]), [None]);
         lay_memory(&roots.proc, 1000, 300, 500);
-        let pool = RoomReader::new(&roots).read(None)[0].unwrap();
+        let pool = RoomReader::new(&roots).read(&[])[0].unwrap();
         assert_eq!((pool.own_bytes, pool.stalled_percent), (0, 0.0));
     }
 }

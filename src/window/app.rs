@@ -1,9 +1,10 @@
-//! Logic of the window, in front of the worker: parts that own their state, and [`SafelightApp`], which runs each in turn.
+//! Logic of the window, in front of the workers: parts that own their state, and [`SafelightApp`], which runs each in turn.
 //!
 //! Each round receives messages of the worker and the background threads, runs the commands that the panels pushed, and
 //! saves changes. The GUI thread never waits and never touches a file or a tensor. Nothing here draws.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use egui::Context;
@@ -18,6 +19,7 @@ use crate::window::create::choices::SlotTarget;
 use crate::window::create::form::FormJobs;
 use crate::window::desktop::instance::FirstInstance;
 use crate::window::desktop::{DesktopLinks, DesktopState};
+use crate::window::devices::{FindGpus, JobDevices, StartWorker, find_gpus};
 use crate::window::doctor::{DoctorState, ExaminationRun, ReportMaker};
 use crate::window::downloads::ModelFetch;
 use crate::window::gallery::GalleryState;
@@ -43,7 +45,6 @@ use crate::window::state_writer::StateWriter;
 use crate::window::tabs::FormTabs;
 use crate::window::viewer::ResultViewer;
 use crate::window::{desktop, doctor, library, memory, runtimes, state_writer};
-use crate::worker::WorkerHandle;
 
 pub struct StartupOptions {
     pub settings: Settings,
@@ -56,6 +57,7 @@ pub struct StartupOptions {
     pub examine: ExaminationRun,
     pub measure: ReportMaker,
     pub read_plan: ReadPlan,
+    pub find_gpus: FindGpus,
     pub hub: ModelHub,
     pub runtimes: RuntimeLinks,
     /// Problems to show at once, such as an unreadable settings file.
@@ -93,6 +95,7 @@ impl StartupOptions {
             examine: doctor::examine(paths.clone()),
             measure: doctor::measure(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
+            find_gpus: find_gpus(paths.clone()),
             runtimes: RuntimeLinks {
                 look: runtimes::look(paths.clone()),
                 fulfil: runtimes::fulfil(paths.clone()),
@@ -139,14 +142,14 @@ pub struct SafelightApp {
     /// Without a window no result is opened to be looked at.
     pub is_headless: bool,
     pub(super) remembering: StateWriter,
-    pub(super) worker: WorkerHandle,
+    pub devices: JobDevices,
     pub(super) num_submits: usize,
 }
 
 impl SafelightApp {
     pub fn new(
         ctx: &Context,
-        worker: WorkerHandle,
+        start_worker: StartWorker,
         startup: StartupOptions,
         drags: Option<Receiver<FileDrag>>,
     ) -> Self {
@@ -159,6 +162,8 @@ impl SafelightApp {
         let mut cx = AppContext::new(ctx, startup.paths, settings, live, state.form, state.folds);
         let (problems, broken) = (startup.problems, startup.broken_settings);
         let settings = SettingsKeeping::open(state.recent_settings, problems, broken, &mut cx);
+        let read_plan = Arc::clone(&startup.read_plan);
+        let devices = JobDevices::new(start_worker, startup.find_gpus, read_plan);
         let mut app = Self {
             library: LibraryState::new(startup.library, state.library, &cx),
             fetching: ModelFetch::new(startup.hub),
@@ -185,7 +190,7 @@ impl SafelightApp {
             computers: RemoteComputers::default(),
             is_headless: false,
             remembering: StateWriter::default(),
-            worker,
+            devices,
             num_submits: 0,
             cx,
         };
@@ -254,7 +259,7 @@ impl SafelightApp {
     /// Saves everything that is not on the disk yet.
     pub fn close(&mut self) {
         self.settings.save(&self.cx);
-        if let Some(job) = &self.queue.running {
+        for job in &self.queue.running {
             // It stays in the queue and can resume.
             job.cancel.pause();
         }

@@ -9,7 +9,7 @@ use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::{GalleryQuery, MarkChange};
-use safelight_core::job::{GenerateRequest, JobId, SourceVideo};
+use safelight_core::job::{DeviceChoice, GenerateRequest, JobId, SourceVideo};
 use safelight_core::media::{MaskBrush, MaskFilter, OutpaintRequest, RgbPixels, VideoFormat};
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
@@ -94,7 +94,8 @@ pub enum QueueCommand {
     SubmitOpened,
     /// Adds jobs that were not made from the form.
     Add(Vec<GenerateRequest>),
-    Cancel,
+    /// Cancels a running job, without an id the one that is shown.
+    Cancel(Option<JobId>),
     RollSeed,
     Ask(MultiFilePrompt),
     Open(bool),
@@ -109,10 +110,12 @@ pub enum QueueCommand {
     Restart(JobId),
     /// Take all jobs out that do not run.
     Clear,
-    /// Pauses the running job, and starts no other.
+    /// Pauses the running jobs, and starts no other.
     PauseAll,
-    /// Pauses the running job; others start.
-    PauseRunning,
+    /// Pauses a running job, without an id the one that is shown; others start.
+    SetAside(Option<JobId>),
+    /// Sets the device that a job waits for; automatic is any.
+    Pin(JobId, DeviceChoice),
     GoOn,
 }
 
@@ -249,6 +252,8 @@ pub enum RestoreCommand {
 pub enum PlayerCommand {
     ShowResult(JobId),
     ShowLive,
+    /// Show the job that runs on the device with this name.
+    Watch(String),
     FollowJobs,
     LeaveFull,
     PlayFile(PathBuf),

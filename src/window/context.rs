@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use egui::Context;
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{
-    FieldError, FormNotice as FieldNotice, GenerateForm, JobError, JobErrorKind,
+    DeviceChoice, FieldError, FormNotice as FieldNotice, GenerateForm, JobError, JobErrorKind,
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, LiveSettings, Settings};
@@ -32,6 +32,8 @@ pub struct AppContext {
     /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
     pub form: GenerateForm,
+    /// Device of new jobs where there are several; automatic is any.
+    pub job_device: DeviceChoice,
     pub typing: PromptCursor,
     /// Another one whenever all of the form is replaced: what was on its way for the form before is not for this one.
     pub form_number: u64,
@@ -83,6 +85,7 @@ impl AppContext {
             settings,
             live_settings,
             form,
+            job_device: DeviceChoice::Auto,
             typing: PromptCursor::default(),
             form_number: 0,
             field_errors: Vec::new(),
@@ -104,6 +107,14 @@ impl AppContext {
             now_secs: 0.0,
             last_pass: (0.0, Instant::now()),
             commands: VecDeque::new(),
+        }
+    }
+
+    /// The chosen device where there are several, else that of the settings.
+    pub fn device_of_new_jobs(&self) -> DeviceChoice {
+        match self.job_device {
+            DeviceChoice::Auto => self.settings.runtime.job_device(),
+            device => device,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The app without a window: a loop that runs a round on each wake-up until it is stopped.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -37,14 +38,14 @@ impl AppWaker {
 }
 
 /// Runs the app with the calls of a server until `is_stopped` says so, and then ends the server. `start_worker` is called
-/// once, with a closure that wakes the app.
-pub fn run<E>(
+/// for each device, with a closure that wakes the app.
+pub fn run(
     startup: StartupOptions,
     (link, server): (AppLink, Option<RunningServer>),
     (waker, woken): (AppWaker, Receiver<()>),
-    start_worker: impl FnOnce(WakeFn) -> Result<WorkerHandle, E>,
+    mut start_worker: impl FnMut(WakeFn) -> io::Result<WorkerHandle> + 'static,
     is_stopped: impl Fn() -> bool,
-) -> Result<(), E> {
+) {
     let ctx = Context::default();
     let (by_ctx, by_worker) = (waker.clone(), waker);
     ctx.set_request_repaint_callback(move |info| {
@@ -52,8 +53,11 @@ pub fn run<E>(
             by_ctx.wake();
         }
     });
-    let worker = start_worker(Box::new(move || by_worker.wake()))?;
-    let mut app = SafelightApp::new(&ctx, worker, startup, None);
+    let start_worker = move || {
+        let waker = by_worker.clone();
+        start_worker(Box::new(move || waker.wake()))
+    };
+    let mut app = SafelightApp::new(&ctx, Box::new(start_worker), startup, None);
     app.is_headless = true;
     app.server.serve(link);
     while !is_stopped() {
@@ -66,13 +70,12 @@ pub fn run<E>(
     let begin = Instant::now();
     app.step();
     let is_cancelling = |app: &SafelightApp| {
-        let job = app.queue.running.as_ref();
-        job.is_some_and(|job| job.cancel.is_cancelled())
+        let mut jobs = app.queue.running.iter();
+        jobs.any(|job| job.cancel.is_cancelled())
     };
     while is_cancelling(&app) && begin.elapsed() < CANCEL_GRACE {
         woken.recv_timeout(REST).ok();
         app.step();
     }
     app.close();
-    Ok(())
 }

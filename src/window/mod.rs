@@ -10,6 +10,7 @@ pub mod computers;
 pub mod context;
 pub mod create;
 pub mod desktop;
+pub mod devices;
 pub mod doctor;
 pub mod downloads;
 pub mod gallery;
@@ -41,6 +42,7 @@ mod update;
 pub mod viewer;
 pub mod widgets;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +50,7 @@ use egui::{Context, IconData, RawInput, Ui, ViewportBuilder, ViewportCommand};
 
 use crate::window::app::{SafelightApp, StartupOptions};
 use crate::window::desktop::{APP_ID, window_position};
+use crate::window::devices::StartWorker;
 use crate::window::inputs::wayland_drop;
 use crate::window::layout::view::PanelStates;
 use crate::window::state::MainPage;
@@ -69,10 +72,11 @@ pub struct WindowError {
     reason: String,
 }
 
-/// Opens the window and returns when it is closed. `start_worker` is called once, with a closure that wakes the window.
-pub fn run<E: std::error::Error + Send + Sync + 'static>(
+/// Opens the window and returns when it is closed. `start_worker` is called for each device, with a closure that wakes the
+/// window.
+pub fn run(
     startup: StartupOptions,
-    start_worker: impl FnOnce(WakeFn) -> Result<WorkerHandle, E>,
+    mut start_worker: impl FnMut(WakeFn) -> io::Result<WorkerHandle> + 'static,
 ) -> Result<(), WindowError> {
     let storage = startup
         .paths
@@ -96,8 +100,12 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
     };
     let create = Box::new(|cc: &eframe::CreationContext<'_>| {
         let ctx = cc.egui_ctx.clone();
-        let worker = start_worker(Box::new(move || ctx.request_repaint_after(WAKE_AFTER)))?;
-        Ok(Box::new(AppWindow::new(cc, worker, startup)) as Box<dyn eframe::App>)
+        let start_worker = move || {
+            let ctx = ctx.clone();
+            start_worker(Box::new(move || ctx.request_repaint_after(WAKE_AFTER)))
+        };
+        let window = AppWindow::new(cc, Box::new(start_worker), startup);
+        Ok(Box::new(window) as Box<dyn eframe::App>)
     });
     eframe::run_native("Safelight", options, create).map_err(|err| WindowError {
         reason: without_source_place(&err.to_string()).to_owned(),
@@ -130,7 +138,7 @@ pub struct AppWindow {
 impl AppWindow {
     pub fn new(
         cc: &eframe::CreationContext<'_>,
-        worker: WorkerHandle,
+        start_worker: StartWorker,
         startup: StartupOptions,
     ) -> Self {
         let ctx = &cc.egui_ctx;
@@ -141,7 +149,7 @@ impl AppWindow {
         // Nothing was saved yet, and no arguments were given.
         let is_first_start =
             cc.storage.is_some() && startup.remembered.is_none() && startup.files.is_empty();
-        let mut app = SafelightApp::new(ctx, worker, startup, wayland_drop::listen(cc));
+        let mut app = SafelightApp::new(ctx, start_worker, startup, wayland_drop::listen(cc));
         if is_first_start {
             app.cx.page = MainPage::Welcome;
         }

@@ -88,7 +88,7 @@ macro_rules! shortcuts {
 
 shortcuts! {
     Make Anywhere "generate" "Generate" [ctrl(Key::Enter)] => QueueCommand::Submit;
-    Make Anywhere "cancel" "Cancel the running job" [ctrl(Key::Period)] => QueueCommand::Cancel;
+    Make Anywhere "cancel" "Cancel the running job" [ctrl(Key::Period)] => QueueCommand::Cancel(None);
     Make Anywhere "pause-queue" "Pause the queue" [] => QueueCommand::PauseAll;
     Make Anywhere "go-on" "Resume the queue" [] => QueueCommand::GoOn;
     Make Anywhere "clear-queue" "Clear the queue" [] => QueueCommand::Clear;

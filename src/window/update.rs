@@ -20,7 +20,7 @@ impl SafelightApp {
         self.cx.read_clock();
         self.drops.poll(&mut self.inputs, &mut self.cx);
         self.num_submits += take_shortcuts(self.palette.is_covered(&self.cx.ctx), &mut self.cx);
-        let events: Vec<WorkerEvent> = self.worker.drain().collect();
+        let events: Vec<WorkerEvent> = self.devices.events().collect();
         for event in events.into_iter().chain(self.computers.events()) {
             self.take_event(event);
         }
@@ -46,9 +46,9 @@ impl SafelightApp {
         } else {
             self.server.follow_settings(&mut self.cx);
         }
-        let busy = self.queue.running.as_ref();
-        let busy = busy.and_then(|job| job.request.computer());
-        self.computers.poll(busy, &mut self.cx);
+        let is_free = |name: &str| self.queue.is_free(name);
+        self.computers.poll(&is_free, &mut self.cx);
+        self.devices.poll(&is_free, &mut self.cx);
         self.server
             .poll(&mut self.queue, &mut self.gallery, &mut self.cx);
         self.finishing.poll(&mut self.queue, &mut self.cx);
@@ -90,9 +90,9 @@ impl SafelightApp {
         }
         self.masking.follow(&mut self.inputs, &mut self.cx);
         self.queue
-            .start_next(&self.worker, &self.computers, &mut self.cx);
+            .start_next(&mut self.devices, &self.computers, &mut self.cx);
         // Nothing takes the place of a running job.
-        self.memory.is_shown &= self.queue.running.is_none();
+        self.memory.is_shown &= self.queue.running.is_empty();
         if !self.is_headless {
             self.watch.follow(&self.queue, &self.cx);
         }
@@ -112,24 +112,35 @@ impl SafelightApp {
     }
 
     fn take_event(&mut self, event: WorkerEvent) {
-        let running = self.queue.running.as_ref();
-        if running.is_none_or(|job| job.id != event.id) {
+        if self.queue.running.iter().all(|job| job.id != event.id) {
             tracing::warn!("an event of job {} came when it was not running", event.id);
             return;
         }
         match event.update {
-            JobUpdate::Ended(outcome) => self.end_running(outcome),
+            JobUpdate::Ended(outcome) => self.end_running(event.id, outcome),
             JobUpdate::Lora(checked) => self.loras.take_checked(checked),
             update => {
-                self.queue.take_update(update, &self.memory, &mut self.cx);
+                let (id, planning) = (event.id, &self.memory);
+                self.queue.take_update(id, update, planning, &mut self.cx);
             }
         }
     }
 
-    fn end_running(&mut self, outcome: JobOutcome) {
-        let Some(job) = self.queue.running.take() else {
+    fn end_running(&mut self, id: JobId, outcome: JobOutcome) {
+        let Some(at) = self.queue.running.iter().position(|job| job.id == id) else {
             return;
         };
+        let job = self.queue.running.remove(at);
+        let failure = match &outcome {
+            JobOutcome::Failed(err) => Some(err.clone()),
+            _ => None,
+        };
+        let moves = self
+            .devices
+            .end(&job.device_name, failure.as_ref(), job.device);
+        if let Some(err) = failure.filter(|_| moves) {
+            return self.queue.move_on(job, err, &mut self.cx);
+        }
         // The graph shows what happened, where memory ran short.
         self.cx.folds.is_graph_open |= ran_short(&outcome);
         let goes_on = self.queue.will_go_on();
@@ -385,7 +396,7 @@ impl SafelightApp {
             MainPage::Models => self.library.open(&self.cx),
             MainPage::Welcome => self.library.look_around(&self.cx),
             MainPage::Doctor => {
-                self.doctor.open(self.queue.running.is_none(), &self.cx);
+                self.doctor.open(self.queue.running.is_empty(), &self.cx);
             }
         }
     }
@@ -405,7 +416,7 @@ impl SafelightApp {
         let model = cx.model();
         let is_shown = cx.page == MainPage::Watch && !watch.is_empty(queue);
         let has_frame = matches!(watch.mode, ViewerMode::Result(_) | ViewerMode::File);
-        let is_running = queue.running.is_some();
+        let is_running = !queue.running.is_empty();
         let has_idle = !queue.waiting.is_empty() || !queue.stopped.is_empty();
         match shortcut.id {
             "generate" => model.is_some() && cx.field_errors.is_empty(),

@@ -41,7 +41,7 @@ const LIMITS: ProbeLimits = ProbeLimits {
 };
 
 pub(super) struct ConvBackends {
-    /// File of the verdicts.
+    /// File of the verdicts, which other workers write too.
     file: PathBuf,
     known: ConvBackendFile,
     limits: ProbeLimits,
@@ -156,7 +156,13 @@ impl ConvBackends {
         self.save();
     }
 
-    fn save(&self) {
+    fn save(&mut self) {
+        // Other workers may have probed since.
+        for verdict in ConvBackendFile::load(&self.file).verdicts {
+            if self.known.find(&verdict.key).is_none() {
+                self.known.put(verdict);
+            }
+        }
         // A loss costs another probe, not the job.
         write_optional_json(&self.file, &self.known, "the results of a probe");
     }

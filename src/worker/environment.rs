@@ -11,7 +11,8 @@ use safelight_core::memory::DeviceClass;
 use safelight_core::settings::{AllocatorChoice, LibtorchRuntime, RuntimeSettings};
 use serde::Serialize;
 
-use crate::telemetry::device::rocm_order;
+use crate::telemetry::device::{gpus, rocm_order};
+use crate::telemetry::nvidia::NvidiaReport;
 use crate::telemetry::{DeviceQuery, SystemRoots, amdgpu, device_class};
 
 /// Device and runtime that the engine is started for.
@@ -152,6 +153,24 @@ const CHOSEN_GPUS: [&str; 3] = [
     "HIP_VISIBLE_DEVICES",
     "CUDA_VISIBLE_DEVICES",
 ];
+
+/// The GPUs of a runtime of this kind that can run jobs side by side: none where the user's environment hides some or
+/// changes their numbers.
+pub fn job_gpus(
+    settings: &RuntimeSettings,
+    kind: &str,
+    roots: &SystemRoots,
+    nvidia: impl FnOnce() -> Result<NvidiaReport, String>,
+) -> Vec<DeviceChoice> {
+    let is_set = |name: &&str| {
+        let value = settings.environment.get(*name);
+        value.map_or_else(|| std::env::var_os(name).is_some(), |it| !it.is_empty())
+    };
+    if CHOSEN_GPUS.iter().any(is_set) {
+        return Vec::new();
+    }
+    gpus(roots, kind, nvidia)
+}
 
 /// [`VariableRule`]s, one a row: condition, action with its value, names, and the reason.
 macro_rules! variable_rules {

@@ -26,6 +26,11 @@ impl TimeEstimates {
 
     /// Remembers what a finished job took.
     pub(super) fn learn(&mut self, request: &GenerateRequest, device: &str, times: &[StageTime]) {
+        if let Some(file) = &self.file {
+            // Another worker may have learned something.
+            let written: BTreeMap<_, _> = read_json_or_default(file);
+            self.known.extend(written);
+        }
         for time in times {
             let stage = time.stage.name();
             let pace = time.secs / work(request, time.stage);

@@ -13,6 +13,7 @@ use safelight_core::protocol::{EngineReport, PixelHeader};
 use safelight_core::settings::kind_of;
 
 use super::handle::WorkerEvent;
+use super::shared_memory::WorkerMemory;
 use crate::telemetry::DeviceQuery;
 use crate::telemetry::monitor::{MonitorCommand, TelemetryMonitor};
 
@@ -25,6 +26,7 @@ pub(super) struct WorkerEvents {
     pub(super) gone: CancelToken,
     /// None where its thread could not be started: jobs run without it.
     pub(super) monitor: Option<TelemetryMonitor>,
+    pub(super) memory: WorkerMemory,
 }
 
 impl WorkerEvents {
@@ -80,6 +82,10 @@ impl JobEvents<'_> {
             };
             monitor.watch(query, &report.line);
         }
+    }
+
+    pub(super) fn memory(&self) -> &WorkerMemory {
+        &self.events.memory
     }
 
     /// Cancelled, or the other end of the worker is gone.

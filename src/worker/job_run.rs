@@ -320,7 +320,7 @@ impl<'a> JobRun<'a> {
                 // Before the first frame.
                 ResultProvenance::load(folder).by(engine).save(folder);
             }
-            if let Some(made) = plan.settle(request, engine, last)? {
+            if let Some(made) = plan.settle(request, engine, last, events)? {
                 events.certain(JobUpdate::Plan(Box::new(made.clone())));
                 for text in plan.warnings() {
                     events.certain(JobUpdate::Warning(text));

@@ -143,14 +143,14 @@ impl MemoryPressureMonitor {
         self.num_waits > 0
     }
 
-    /// Reads main memory, if it is time to. `engine`: process id of the engine.
-    pub(super) fn look(&mut self, engine: Option<u32>) -> Option<MemoryPressure> {
+    /// Reads main memory, if it is time to. `engines`: process ids of this program's engines.
+    pub(super) fn look(&mut self, engines: &[u32]) -> Option<MemoryPressure> {
         let is_due = self.last_read.is_none_or(|at| at.elapsed() >= READ_EVERY);
         if !self.is_enabled || !is_due {
             return None;
         }
         self.last_read = Some(Instant::now());
-        let pools = self.reader.read(engine);
+        let pools = self.reader.read(engines);
         self.see(&pools)
     }
 
@@ -195,10 +195,16 @@ impl MemoryPressureMonitor {
         })
     }
 
-    /// Returns whether there is room, while no engine runs. `device_used`: bytes that all programs use of the GPU, if
-    /// known.
-    fn has_room(&mut self, pool: usize, device_used: Option<u64>, since: Instant) -> bool {
-        let pools = self.reader.read(None);
+    /// Returns whether there is room, while the job has no engine. `engines`: those of other jobs. `device_used`: bytes
+    /// that all programs use of the GPU, if known.
+    fn has_room(
+        &mut self,
+        pool: usize,
+        engines: &[u32],
+        device_used: Option<u64>,
+        since: Instant,
+    ) -> bool {
+        let pools = self.reader.read(engines);
         let is_scarce = self.see(&pools).is_some();
         if pool == DEVICE {
             let limit = self.pools[DEVICE].last.limit_bytes;
@@ -215,6 +221,7 @@ impl MemoryPressureMonitor {
         let last = last.unwrap_or_default();
         MemoryWait {
             is_device: pool == DEVICE,
+            is_for_jobs: false,
             others_bytes: last.others_least_bytes,
             limit_bytes: last.limit_bytes,
         }
@@ -259,7 +266,8 @@ impl MemoryPressureMonitor {
         while !events.is_cancelled() {
             let is_enabled = (options.settings)().memory.yields && !events.waits_no_more();
             let used = events.device_used_bytes();
-            let has_room = self.has_room(scarce.pool, used, began);
+            let engines = events.memory().engines();
+            let has_room = self.has_room(scarce.pool, &engines, used, began);
             if has_room {
                 room_since.get_or_insert_with(Instant::now);
             } else {
@@ -429,11 +437,11 @@ mod tests {
         let now = Instant::now();
         for (used, expected) in [(Some(13_000), false), (Some(700), true), (None, false)] {
             let used = used.map(|used| used * MIB);
-            let has_room = monitor.has_room(DEVICE, used, now);
+            let has_room = monitor.has_room(DEVICE, &[], used, now);
             assert_eq!(has_room, expected, "{used:?}");
         }
         monitor.is_enabled = false;
         assert_eq!(monitor.hear(&sample(24_300, 12_000)), None);
-        assert_eq!(monitor.look(None), None);
+        assert_eq!(monitor.look(&[]), None);
     }
 }

@@ -1,6 +1,6 @@
-//! The worker thread: runs one job at a time, stage by stage, and owns the engine process.
+//! The worker thread of a device: runs one job at a time, stage by stage, and owns the engine process.
 //!
-//! The queue of waiting jobs belongs to the sender.
+//! The queue of waiting jobs belongs to the sender, which may have several workers.
 
 mod amd;
 mod conv_backends;
@@ -21,6 +21,7 @@ mod postprocess;
 mod process;
 mod save;
 mod settle;
+pub mod shared_memory;
 mod stage_failure;
 mod starting;
 mod sweep;
@@ -51,7 +52,7 @@ pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use process::{
     FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
 };
-pub use settle::JobSources;
+pub use settle::{JobSources, OutputName};
 pub(crate) use starting::explain_start;
 pub use unfinished_jobs::{UnfinishedJob, left_in, number_of};
 
@@ -66,6 +67,7 @@ use link::{EngineLauncher, EngineStart};
 use memory_pressure::MemoryPressureMonitor;
 use oom_fallback::OomFallbacks;
 use plan::JobPlan;
+use shared_memory::SharedMemory;
 
 use crate::telemetry::SystemRoots;
 use crate::telemetry::monitor::TelemetryMonitor;
@@ -78,6 +80,8 @@ pub struct WorkerOptions {
     pub finished_on: Box<dyn Fn(&Path) + Send>,
     /// Roots of `/proc` and `/sys`.
     pub roots: SystemRoots,
+    /// With the other workers of this program.
+    pub memory: SharedMemory,
     /// Called before each job and while one waits, so that changed settings apply to the next one.
     pub settings: Box<dyn Fn() -> Settings + Send>,
 }
@@ -142,6 +146,7 @@ fn work(
         wake,
         gone: far_end.gone.clone(),
         monitor: monitor.ok(),
+        memory: options.memory.join(),
     };
     while let Ok(command) = far_end.commands.recv() {
         let id = command.id;
@@ -149,7 +154,7 @@ fn work(
         let limits = WorkerLimits::from_settings(&settings);
         let mut pressure = MemoryPressureMonitor::new(&options.roots, limits.yields);
         // Memory that others take while the engine starts counts as theirs.
-        pressure.look(None);
+        pressure.look(&events.memory.engines());
         let ((width, height), num_frames) = (command.request.size(), command.request.num_frames());
         let model = command.request.model();
         tracing::info!("job {id} starts: {model}, {width}x{height}, {num_frames} frames");
@@ -164,6 +169,7 @@ fn work(
                 request: Box::new(request.clone()),
                 notices,
             });
+            let _name = OutputName(request.out());
             JobRun {
                 id,
                 request: &request,
@@ -198,6 +204,7 @@ fn work(
         if let JobOutcome::Failed(err) = &outcome {
             tracing::error!("job {id} failed: {err}\n{}", err.details);
         }
+        events.memory.release();
         // The one place that ends a job.
         job_events.certain(JobUpdate::Ended(outcome));
     }

@@ -5,13 +5,15 @@
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use safelight_core::compute::DecodeChunk;
 use safelight_core::families::read_footprint;
 use safelight_core::files::write_optional_json;
 use safelight_core::footprint::ModelFootprint;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobRequest, Stage};
-use safelight_core::job_update::MemorySample;
+use safelight_core::job_update::{JobUpdate, MemorySample, MemoryWait};
 use safelight_core::memory::{
     CONTEXT_BYTES, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, StageMemory,
 };
@@ -22,8 +24,12 @@ use safelight_core::plan::{
 use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
 
+use super::events::JobEvents;
 use crate::telemetry::device::{DeviceQuery, device_facts};
 use crate::telemetry::{SystemRoots, host};
+
+/// Interval at which a job that waits for the memory of others looks again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlannedStage {
@@ -78,13 +84,14 @@ impl JobPlan {
         }
     }
 
-    /// Makes the plan on the first call. `last`: the engine's last memory sample. Fails if not even half of a generating job
-    /// fits.
+    /// Makes the plan on the first call, which waits while it fits only without the jobs of other workers. `last`: the
+    /// engine's last memory sample. Fails if not even half of a generating job fits.
     pub(super) fn settle(
         &self,
         request: &JobRequest,
         report: &EngineReport,
         last: Option<&MemorySample>,
+        events: &JobEvents<'_>,
     ) -> Result<Option<&MemoryPlan>, JobError> {
         let Some(weights) = &self.weights else {
             return Ok(None);
@@ -92,15 +99,46 @@ impl JobPlan {
         if self.settled.get().is_some() {
             return Ok(None);
         }
-        let planner = MemoryPlanner {
+        let mut planner = MemoryPlanner {
             weights,
             facts: facts(report, last),
             device: &report.device_name,
             corrections: &self.corrections,
         };
-        let plan = match request {
-            JobRequest::Generate(request) => planner.plan(request),
-            JobRequest::Finish(request) => planner.plan_postprocess(request),
+        let mut is_first = true;
+        let plan = loop {
+            let made = events.memory().reserve(|others| {
+                let free = &mut planner.facts.host_available_bytes;
+                *free = free.saturating_sub(others.expected);
+                let plan = match request {
+                    JobRequest::Generate(request) => planner.plan(request),
+                    JobRequest::Finish(request) => planner.plan_postprocess(request),
+                };
+                let is_shared = plan.device.class != DeviceClass::Discrete;
+                let waits = is_shared && others.reserved > 0 && !plan.fits();
+                if waits && !events.waits_no_more() {
+                    return None;
+                }
+                let bytes = plan.peak_bytes.saturating_add(plan.budget.overhead_bytes);
+                Some((if is_shared { bytes } else { 0 }, plan))
+            });
+            if let Some(plan) = made {
+                break plan;
+            }
+            if events.is_cancelled() {
+                return Ok(None);
+            }
+            if std::mem::take(&mut is_first) {
+                let total = planner.facts.total_bytes;
+                events.certain(JobUpdate::Waiting(MemoryWait {
+                    is_device: false,
+                    is_for_jobs: true,
+                    others_bytes: total.saturating_sub(planner.facts.host_available_bytes),
+                    limit_bytes: total,
+                }));
+            }
+            thread::sleep(RETRY_INTERVAL);
+            planner.facts = facts(report, last);
         };
         tracing::info!("plan: {}", plan.verdict.text);
         let generate = request.generate().into_iter();
@@ -170,6 +208,8 @@ impl JobPlan {
     /// Compares predicted and measured peaks, and stores corrections for the next plan.
     pub(super) fn finish(&mut self, request: &JobRequest) -> Option<PlanOutcome> {
         let SettledPlan { plan, device, .. } = self.settled.get()?;
+        // Another worker may have learned something.
+        self.corrections = PeakCorrections::load(&self.file);
         let mut stages = Vec::new();
         for &(stage, measured_bytes) in &self.measured {
             let Some(planned) = plan.of_stage(stage).filter(|it| it.part.is_some()) else {

@@ -1,8 +1,10 @@
 //! Settles a job before it runs: its prompts, by wildcards and the LoRAs that they name, and the file of its result.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use safelight_core::fitting::LoraIndex;
 use safelight_core::job::prompt::WildcardFolders;
@@ -18,6 +20,19 @@ pub struct JobSources {
     loras: LoraIndex,
     images: PathBuf,
     videos: PathBuf,
+}
+
+/// Files of jobs that run: no other job gets such a name, though it is not written yet.
+static OUTPUT_NAMES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Name of a settled job's result, free again when this is dropped.
+pub struct OutputName<'a>(pub &'a Path);
+
+impl Drop for OutputName<'_> {
+    fn drop(&mut self) {
+        let mut names = OUTPUT_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        names.remove(self.0);
+    }
 }
 
 impl JobSources {
@@ -86,7 +101,11 @@ impl JobSources {
                 .detail(err.to_string())
         })?;
         let extension = out.extension().unwrap_or_default().to_string_lossy();
-        *out = naming::free_path(&folder, &stem, &extension);
+        let mut names = OUTPUT_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = folder.join(format!("{stem}.{extension}"));
+        let is_free = |path: &PathBuf| naming::is_free(path) && !names.contains(path);
+        *out = naming::names_like(&first).find(is_free).unwrap_or_default();
+        names.insert(out.clone());
         Ok(())
     }
 }

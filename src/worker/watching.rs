@@ -67,7 +67,7 @@ impl StageWatch<'_> {
             request.options.vae_tile = Some(tile.min(requested));
         }
         let generate = request.generate();
-        let devices = generate.map_or(1, |request| request.options.memory.num_devices());
+        let devices = request.num_devices();
         EngineCommand::RunStage(Box::new(StageOrder {
             job: run.id,
             stage: run.stage,
@@ -85,6 +85,8 @@ impl StageWatch<'_> {
         if link.commands.send(self.order()).is_err() {
             return self.lost(link);
         }
+        let engine = link.control.process();
+        self.run.events.memory().hold(engine, 0);
         let mut cancelled_at = None;
         let mut ticks = 0;
         let mut last_progress = Instant::now();
@@ -101,7 +103,7 @@ impl StageWatch<'_> {
                     return self.failed.take().map_or(Ok(StageResult::Cancelled), Err);
                 }
             }
-            let scarce = self.run.pressure.look(link.control.process());
+            let scarce = self.run.pressure.look(&self.run.events.memory().engines());
             if self.must_end_for_others(link, scarce) {
                 break;
             }
@@ -129,6 +131,12 @@ impl StageWatch<'_> {
                     let allocated = self.report.allocated_bytes.max(memory.allocated_bytes);
                     self.report.allocated_bytes = allocated;
                     self.last_memory = Some(memory);
+                    let held = if self.is_gpu {
+                        memory.reserved_bytes
+                    } else {
+                        memory.used_bytes
+                    };
+                    self.run.events.memory().hold(engine, held);
                     self.run.events.lossy(JobUpdate::Memory(memory));
                     let heard = self.is_gpu.then(|| self.run.pressure.hear(&memory));
                     if self.must_end_for_others(link, heard.flatten()) {

@@ -58,7 +58,7 @@ fn models_of_another_computer_are_listed_with_its_name_and_their_jobs_run_there(
     let output = output_file(sent.request.out(), frames, 8.0);
     say(JobUpdate::Ended(JobOutcome::Finished(output)));
     bench.until("the job has ended", |bench| {
-        bench.app().queue.running.is_none()
+        bench.app().queue.running.is_empty()
     });
     assert_eq!(bench.app().queue.results.len(), 1);
 }

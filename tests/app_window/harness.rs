@@ -10,7 +10,7 @@ mod steps;
 mod worker_side;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub use worker_side::{stage_update, step_update};
 pub struct Bench {
     pub harness: Harness<'static, AppWindow>,
     pub far: WorkerFarEnd,
+    /// Ends of the workers of further devices.
+    pub more: Arc<Mutex<Vec<WorkerFarEnd>>>,
     pub home: TempDir,
 }
 
@@ -90,6 +92,16 @@ impl Bench {
     /// With what an earlier window left in its home.
     pub fn in_home(home: TempDir, change: impl FnOnce(&mut StartupOptions)) -> Self {
         let (worker, far) = WorkerHandle::detached();
+        let mut worker = Some(worker);
+        let more = Arc::<Mutex<Vec<WorkerFarEnd>>>::default();
+        let others = Arc::clone(&more);
+        let start_worker = Box::new(move || {
+            Ok(worker.take().unwrap_or_else(|| {
+                let (worker, far) = WorkerHandle::detached();
+                others.lock().unwrap().push(far);
+                worker
+            }))
+        });
         let mut startup =
             StartupOptions::new(LoadedSettings::default(), AppPaths::under(home.path()));
         startup.models = Some(found(vec![spec()]));
@@ -103,8 +115,13 @@ impl Bench {
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))
             .with_max_steps(60)
-            .build_eframe(|cc| AppWindow::new(cc, worker, startup));
-        let mut bench = Self { harness, far, home };
+            .build_eframe(|cc| AppWindow::new(cc, start_worker, startup));
+        let mut bench = Self {
+            harness,
+            far,
+            more,
+            home,
+        };
         bench.settle();
         // Or it comes later, and moves what a test is about to click on.
         let is_known = |bench: &mut Self| bench.app().runtimes.overview.is_some();

@@ -54,7 +54,7 @@ fn status_line_shows_the_stage_step_and_time_left() {
     }
     bench.say_step(sent.id, Stage::Denoise, 5, 12);
     bench.assert_shows("Denoising  ·  step 5 of 12  ·  about 1 min 0 s left");
-    let progress = |bench: &mut Bench| bench.app().queue.running.as_ref().unwrap().progress();
+    let progress = |bench: &mut Bench| bench.app().queue.live().unwrap().progress();
     let before = progress(&mut bench);
     let (stage, section, resumed) = (Stage::Decode, 0, true);
     let again = JobUpdate::Stage {
@@ -90,7 +90,7 @@ fn events_of_another_job_change_nothing() {
     bench.say_preview(stranger, 0, 5, image(16, [90, 20, 10]));
     bench.say_end(stranger, JobOutcome::Cancelled);
     assert!(bench.app().watch.texture.handle().is_none());
-    assert_eq!(bench.app().queue.running.as_ref().unwrap().id, sent.id);
+    assert_eq!(bench.app().queue.live().unwrap().id, sent.id);
 }
 
 #[test]

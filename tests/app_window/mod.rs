@@ -6,6 +6,7 @@ mod controls;
 mod create;
 mod desktop;
 mod details;
+mod devices;
 mod doctor;
 mod dropping;
 mod fetching;

@@ -13,6 +13,7 @@ fn job_waiting_for_memory_shows_why_and_can_continue_immediately() {
     bench.say_stage(sent.id, Stage::Denoise);
     assert!(!bench.has_label("Continue now"));
     let crowded = MemoryWait {
+        is_for_jobs: false,
         is_device: false,
         others_bytes: 14 << 30,
         limit_bytes: 16 << 30,

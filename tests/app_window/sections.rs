@@ -49,7 +49,7 @@ fn the_video_so_far_plays_while_the_next_section_is_made() {
     let (mut bench, sent) = bench();
     bench.say_stage(sent.id, Stage::Denoise);
     bench.assert_shows("Denoising  ·  section 1 of 4");
-    let before = bench.app().queue.running.as_ref().unwrap().progress();
+    let before = bench.app().queue.live().unwrap().progress();
     bench.say_stage(sent.id, Stage::Decode);
     bench.say(sent.id, made(0, 33));
     bench.say(sent.id, stage_update(Stage::Denoise, 1));
@@ -58,7 +58,7 @@ fn the_video_so_far_plays_while_the_next_section_is_made() {
     assert!(bench.app().watch.texture.handle().is_some());
     // As often as the video has frames, not as slowly as a preview.
     assert!(bench.next_repaint().unwrap() <= Duration::from_millis(50));
-    let running = bench.app().queue.running.as_ref().unwrap();
+    let running = bench.app().queue.live().unwrap();
     assert!(running.progress() > before && running.progress() < 0.5);
     let growing = running.growing.as_ref().unwrap();
     assert_eq!(
@@ -66,7 +66,7 @@ fn the_video_so_far_plays_while_the_next_section_is_made() {
         (33, true)
     );
     bench.say(sent.id, made(1, 69));
-    let running = bench.app().queue.running.as_ref().unwrap();
+    let running = bench.app().queue.live().unwrap();
     assert_eq!(running.growing.as_ref().unwrap().num_frames(), 69);
 }
 

@@ -137,7 +137,7 @@ fn both_experts_count_on_in_one_row_of_steps() {
         let sent = bench.start_job();
         let mut last = 0.0;
         let mut progress = |bench: &mut Bench| {
-            let now = bench.app().queue.running.as_ref().unwrap().progress();
+            let now = bench.app().queue.live().unwrap().progress();
             assert!(now >= last, "{now} after {last}");
             last = now;
         };

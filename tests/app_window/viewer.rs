@@ -293,7 +293,7 @@ fn an_image_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_b
     bench.push(QueueCommand::GoOn);
     bench.harness.step();
     let app = bench.app();
-    assert!(app.queue.running.is_some());
+    assert!(!app.queue.running.is_empty());
     assert_eq!(app.watch.opening(), None);
     assert_eq!(app.watch.mode, ViewerMode::Live);
 }

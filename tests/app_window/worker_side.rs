@@ -5,6 +5,7 @@ use std::thread;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{AccessKitNode, Queryable as _};
+use safelight::window::commands::QueueCommand;
 use safelight::worker::{JobSources, WorkerCommand, WorkerEvent};
 use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobRequest, PostprocessRequest,
@@ -148,7 +149,9 @@ impl Bench {
     pub fn queue_prompts(&mut self, prompts: &[&str]) {
         for prompt in prompts {
             self.form().prompt = (*prompt).to_owned();
-            self.press("Generate");
+            // A click is lost when a job starts at that moment and the form grows.
+            self.push(QueueCommand::Submit);
+            self.settle();
         }
     }
 

@@ -90,7 +90,7 @@ fn all_results_are_queued_but_those_that_lack_something_which_are_named() {
     bench.press("Queue 1 of 3");
     bench.settle();
     let queue = &bench.app().queue;
-    let running = queue.running.as_ref().map(|job| job.request.clone());
+    let running = queue.live().map(|job| job.request.clone());
     let request = running.expect("it runs");
     let request = request.generate().expect("it generates").clone();
     assert_eq!((&*request.prompt, request.seed), ("a red\nfox", 77));
@@ -107,7 +107,7 @@ fn cancelling_changes_nothing_and_one_result_needs_no_question() {
     let mut bench = offered(three());
     bench.press("Cancel");
     bench.assert_hides("makes 3 results");
-    assert!(bench.app().queue.running.is_none());
+    assert!(bench.app().queue.running.is_empty());
     let mut bench = offered(vec![settings("Save Image (node 9)", "a fox", "flux")]);
     bench.until_prompt("a fox");
 }

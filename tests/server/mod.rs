@@ -109,15 +109,19 @@ impl ServedApp {
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let app = named("app").spawn(move || {
             let is_stopped = || is_stopped.load(Ordering::Relaxed);
-            let start = |_| Ok::<_, std::io::Error>(handle);
+            let mut handle = Some(handle);
+            let start = move |_| {
+                handle
+                    .take()
+                    .ok_or_else(|| std::io::Error::other("one worker"))
+            };
             headless::run(
                 startup,
                 (app, Some(server)),
                 (waker, woken),
                 start,
                 is_stopped,
-            )
-            .unwrap();
+            );
         });
         let requests = Arc::new(Mutex::new(Vec::new()));
         let worker = TestWorker {

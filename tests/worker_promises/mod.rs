@@ -26,6 +26,7 @@ pub(crate) use fake_engine::FakeState;
 use fake_engine::{Act, FakeLauncher};
 use safelight::telemetry::SystemRoots;
 use safelight::worker::link::EngineLauncher;
+use safelight::worker::shared_memory::SharedMemory;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerOptions, spawn};
 use safelight_core::compute::conv_backends::MiopenMode;
 use safelight_core::job::{
@@ -192,6 +193,7 @@ impl WorkerHarness {
             },
             finished_on: Box::new(|_| {}),
             roots: SystemRoots::under(folder.path()),
+            memory: SharedMemory::default(),
             settings: Box::new(move || {
                 let mut settings = Settings::default();
                 settings.runtime.stall_limit_secs = patience.as_secs();

@@ -182,7 +182,7 @@ fn work(
     is_json: bool,
     environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
-    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let device = device.unwrap_or_else(|| environment.settings().runtime.first_device());
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
 

@@ -66,6 +66,12 @@ impl JobRequest {
         self.generate()?.computer.as_deref()
     }
 
+    /// Number of devices that share its steps.
+    pub fn num_devices(&self) -> u32 {
+        let generate = self.generate();
+        generate.map_or(1, |request| request.options.memory.num_devices())
+    }
+
     /// The grid that it belongs to, and the cell's number from 0.
     pub fn cell(&self) -> Option<(GridId, usize)> {
         self.generate().and_then(cell_of)

@@ -105,6 +105,8 @@ with_defaults! {
         #[serde(deserialize_with = "address_or_empty")]
         pub mirror: Option<String> = None,
         pub device: DeviceChoice = DeviceChoice::Auto,
+        /// Devices that run jobs side by side, in place of `device`; one that is listed twice runs two jobs.
+        pub devices: Vec<DeviceChoice> = Vec::new(),
         pub dtype: DtypeChoice = DtypeChoice::Auto,
         /// Backend of the convolutions of autoencoders.
         pub convolution: ConvBackendChoice = ConvBackendChoice::Auto,
@@ -124,6 +126,28 @@ with_defaults! {
 }
 
 impl RuntimeSettings {
+    /// Device of commands and checks, which use one: the first of the chosen ones.
+    pub fn first_device(&self) -> DeviceChoice {
+        self.devices.first().copied().unwrap_or(self.device)
+    }
+
+    /// The device of a new job: any where several are listed.
+    pub fn job_device(&self) -> DeviceChoice {
+        match self.devices[..] {
+            [] => self.device,
+            _ => DeviceChoice::Auto,
+        }
+    }
+
+    /// Devices that run jobs side by side. `gpus`: those of the runtime, which are all used where nothing is chosen.
+    pub fn job_devices(&self, gpus: Vec<DeviceChoice>) -> Vec<DeviceChoice> {
+        match (&self.devices[..], self.device) {
+            ([], DeviceChoice::Auto) if gpus.len() > 1 => gpus,
+            ([], device) => vec![device],
+            (devices, _) => devices.to_vec(),
+        }
+    }
+
     pub fn compute_options(&self) -> ComputeOptions {
         ComputeOptions {
             attention: self.attention,

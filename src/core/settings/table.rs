@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{AllocatorChoice, ServerReach, Settings, ThemeChoice};
+use super::{AllocatorChoice, ComputerSettings, ServerReach, Settings, ThemeChoice};
 use crate::compute::conv_backends::ConvBackendChoice;
 use crate::compute::{AttentionChoice, DecodeChunk, MatrixLibrary};
-use crate::job::{DtypeChoice, PreviewChoice};
+use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::media::HAS_H264;
 
 pub use toml::Value;
@@ -73,10 +73,14 @@ pub enum SettingControl {
     Address(&'static str),
     /// Any number of paths.
     Folders,
-    /// Names for ssh.
-    Hosts,
+    /// Any number of names: an example, and a sentence on what is no name.
+    Names(&'static str, fn(&str) -> Option<String>),
     /// Names and values.
     Variables,
+}
+
+fn device_problem(name: &str) -> Option<String> {
+    name.parse::<DeviceChoice>().err()
 }
 
 impl SettingRow {
@@ -206,7 +210,7 @@ fn documentation() -> String {
 /// does not suffice.
 macro_rules! settings_sections {
     ($($section:literal {
-        $($key:literal $name:literal: $control:ident $(($of:expr))? $({ $least:ident: $secs:literal })?,
+        $($key:literal $name:literal: $control:ident $(($($of:expr),+))? $({ $least:ident: $secs:literal })?,
             $explanation:literal $(, $written:literal)?;)+
     })+) => {
         &[$(SettingsSection {
@@ -216,7 +220,7 @@ macro_rules! settings_sections {
                 name: $name,
                 explanation: $explanation,
                 written: concat!("" $(, $written)?),
-                control: SettingControl::$control $(($of))? $({ $least: $secs })?,
+                control: SettingControl::$control $(($($of),+))? $({ $least: $secs })?,
             }),+],
         }),+]
     };
@@ -269,7 +273,7 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
             "1024 to 65535";
     }
     "Computers" {
-        "computers.hosts" "Computers": Hosts,
+        "computers.hosts" "Computers": Names("user@host", ComputerSettings::host_problem),
             "Other computers with Safelight whose models run there, reached by your own ssh with its keys and config",
             "Names as ssh takes them, such as [\"me@box\"]; `safelight computers install HOST` puts Safelight there";
     }
@@ -294,6 +298,9 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
         "runtime.device" "Device": Device,
             "The device that runs jobs, from the next job on",
             "\"auto\" is the GPU of the libtorch where there is one; else \"cpu\", or \"cuda:0\" for the first GPU (AMD's count as cuda too)";
+        "runtime.devices" "Devices side by side": Names("cuda:1", device_problem),
+            "Each of these devices runs a job at the same time. Empty: the device above, and with Automatic every GPU",
+            "Names as for the device, such as [\"cuda:0\", \"cuda:1\"]";
         "runtime.libtorch" "libtorch folder": Folder("The prepared one"),
             "A folder with libtorch 2.11.0 or 2.13.0 (CPU, CUDA or ROCm). Empty: the one that set-up prepared";
         "runtime.mirror" "Mirror for libtorch": Address("Each build's own index"),

@@ -209,3 +209,26 @@ fn a_variable_that_was_taken_away_is_gone_from_the_file() {
     let saved = fs::read_to_string(&path).unwrap();
     assert_eq!(saved, "[runtime.environment]\nB = '2' # mine\nC = \"3\"\n");
 }
+
+#[test]
+fn jobs_run_on_every_gpu_unless_devices_are_chosen() {
+    use DeviceChoice::{Auto, Cpu, Cuda};
+    let (none, both): (&[DeviceChoice], &[DeviceChoice]) = (&[], &[Cuda(0), Cuda(1)]);
+    for (device, devices, gpus, expected) in [
+        (Auto, none, none, &[Auto][..]),
+        (Auto, none, &[Cuda(0)], &[Auto]),
+        (Auto, none, both, both),
+        (Cpu, none, both, &[Cpu]),
+        (Cuda(1), none, both, &[Cuda(1)]),
+        (Cpu, both, none, both),
+        (Auto, &[Cpu, Cpu], both, &[Cpu, Cpu]),
+    ] {
+        let mut runtime = Settings::default().runtime;
+        (runtime.device, runtime.devices) = (device, devices.to_vec());
+        assert_eq!(
+            runtime.job_devices(gpus.to_vec()),
+            expected,
+            "{device} {devices:?}"
+        );
+    }
+}

@@ -71,11 +71,10 @@ impl Drop for RemoteComputer {
 }
 
 impl RemoteComputers {
-    /// Follows the settings, and takes what the computers say. `busy`: the one that runs a job, which stays until that
-    /// has ended.
-    pub(super) fn poll(&mut self, busy: Option<&str>, cx: &mut AppContext) {
+    /// Follows the settings, and takes what the computers say. One that runs a job stays until that has ended.
+    pub(super) fn poll(&mut self, is_free: &dyn Fn(&str) -> bool, cx: &mut AppContext) {
         let hosts = &cx.settings.computers.hosts;
-        let is_kept = |it: &RemoteComputer| hosts.contains(&it.host) || busy == Some(&it.host);
+        let is_kept = |it: &RemoteComputer| hosts.contains(&it.host) || !is_free(&it.host);
         let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.list)
             .into_iter()
             .partition(is_kept);

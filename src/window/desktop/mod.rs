@@ -10,7 +10,7 @@ pub mod window_position;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use egui::{UserAttentionType, ViewportCommand};
 use safelight_core::files::write_atomically;
@@ -81,8 +81,6 @@ pub struct DesktopState {
     /// As the window has it now; empty: as it was opened.
     title: String,
     title_changed_at: f64,
-    /// The job that runs, and since when.
-    running: Option<(JobId, Instant)>,
     /// Jobs that ended since the window was last looked at.
     unseen: UnseenResults,
     /// Theme of the desktop, once requested.
@@ -117,7 +115,6 @@ impl DesktopState {
             links,
             title: String::new(),
             title_changed_at: 0.0,
-            running: None,
             unseen: UnseenResults::default(),
             looks: None,
             clicks: BackgroundTask::default(),
@@ -221,20 +218,16 @@ impl DesktopState {
                 });
             }));
         }
-        let running = queue.running.as_ref().map(|job| job.id);
         if is_looked_at(&cx.ctx) {
             self.unseen = UnseenResults::default();
         }
-        if self.running.map(|(id, _)| id) != running {
-            self.running = running.map(|id| (id, Instant::now()));
-        }
-        let job = queue.running.as_ref();
+        let job = queue.live();
         let title = job.map_or_else(
             || TITLE.to_owned(),
             |job| title_at(job.progress(), &job.request.title()),
         );
         let is_new = title != self.title && !(self.title.is_empty() && title == TITLE);
-        let is_due = running.is_none() || cx.now_secs - self.title_changed_at >= TITLE_EVERY_SECS;
+        let is_due = job.is_none() || cx.now_secs - self.title_changed_at >= TITLE_EVERY_SECS;
         if is_new && is_due {
             self.title.clone_from(&title);
             self.title_changed_at = cx.now_secs;

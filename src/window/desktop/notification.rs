@@ -200,10 +200,7 @@ impl DesktopState {
         if !cx.settings.interface.notifications || is_looked_at(&cx.ctx) {
             return;
         }
-        let Some((_, begin)) = self.running.filter(|(id, _)| *id == job.id) else {
-            return;
-        };
-        let since = *self.unseen.since.get_or_insert(begin);
+        let since = *self.unseen.since.get_or_insert(job.began);
         match outcome {
             JobOutcome::Finished(_) => self.unseen.count(job),
             JobOutcome::Failed(err) => {

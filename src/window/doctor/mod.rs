@@ -171,7 +171,7 @@ pub fn measure(paths: AppPaths) -> ReportMaker {
         let settings = Settings::load(&paths.settings_file()).settings;
         let options = ReportOptions {
             paths: paths.clone(),
-            device: settings.runtime.device,
+            device: settings.runtime.first_device(),
             settings,
             limit: LIMIT,
         };

@@ -31,7 +31,7 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 page_button(ui, is_small, icons::RESET, name, explanation)
             });
             view.on_press(&again.inner, |app| {
-                let is_idle = app.queue.running.is_none();
+                let is_idle = app.queue.running.is_empty();
                 app.doctor.examine(is_idle, &app.cx);
             });
             let (name, explanation) = ("Copy as text", "Copy all of this, for a bug report");
@@ -238,7 +238,7 @@ fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
 }
 
 fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
-    let is_idle = view.app.queue.running.is_none();
+    let is_idle = view.app.queue.running.is_empty();
     let is_enabled = is_idle && !view.app.doctor.report.is_busy();
     let explanation = if is_idle {
         "Measure this machine for up to ten minutes and write a page about it, without names and \

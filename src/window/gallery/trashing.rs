@@ -123,15 +123,16 @@ impl GalleryState {
             return;
         };
         let mut results = TrashedResults::default();
-        let running = queue.running.as_ref();
-        let is_being_written =
-            |path: &Path| running.is_some_and(|job| is_written(job.request.out(), path));
+        let is_being_written = |path: &Path| {
+            let mut running = queue.running.iter();
+            running.any(|job| is_written(job.request.out(), path))
+        };
         let (written, free): (Vec<_>, Vec<_>) = requests
             .into_iter()
             .partition(|request| is_being_written(&request.path));
         for request in written {
             results.problems.push(format!(
-                "the running job writes this file: {}",
+                "a running job writes this file: {}",
                 request.path.display()
             ));
         }

@@ -81,10 +81,12 @@ fn room_for_graph(height: f32, view: &UiContext<'_>) -> f32 {
     height - stage_height(height) - view.panels.watch.controls_height - strip
 }
 
-/// Returns whether there are results, and room for their strip below the image.
+/// Returns whether there are results or other running jobs, and room for their strip below the image.
 pub(crate) fn has_strip(height: f32, view: &UiContext<'_>) -> bool {
     let below = view.panels.watch.controls_height + theme::STRIP_HEIGHT;
-    !view.app.queue.results.is_empty() && height - below >= stage_height(height)
+    let queue = &view.app.queue;
+    let is_empty = queue.results.is_empty() && queue.running.len() < 2;
+    !is_empty && height - below >= stage_height(height)
 }
 
 pub(crate) fn stage_height(height: f32) -> f32 {

@@ -1,4 +1,4 @@
-//! The header of the form, and the status line with the progress of the running job.
+//! The header of the form, and the status line with the progress of the job that is shown.
 
 use egui::accesskit::Live;
 use egui::{Galley, Role, WidgetInfo};
@@ -8,7 +8,7 @@ use crate::window::downloads;
 use crate::window::layout::prelude::*;
 use crate::window::memory;
 use crate::window::queue;
-use crate::window::queue::RunningJob;
+use crate::window::queue::{JobQueue, RunningJob};
 use crate::window::runtimes::panel::idle_ui;
 use crate::window::shortcuts;
 use crate::window::state::PanelPlace;
@@ -21,7 +21,7 @@ pub(crate) const SEPARATOR: &str = "  ·  ";
 pub(crate) fn status_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     ui.horizontal(|ui| {
-        if let Some(job) = &view.app.queue.running {
+        if let Some(job) = view.app.queue.live() {
             let bar = ProgressBar::new(job.progress())
                 .desired_width(180.0_f32.min(ui.available_width() * 0.25))
                 .desired_height(8.0)
@@ -48,7 +48,7 @@ pub(crate) fn status_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn waiting_ui(ui: &mut Ui, view: &UiContext<'_>) {
-    let Some(job) = &view.app.queue.running else {
+    let Some(job) = view.app.queue.live() else {
         return;
     };
     if job.waiting.is_some() && !job.cancel.is_cancelled() {
@@ -65,7 +65,7 @@ fn waiting_ui(ui: &mut Ui, view: &UiContext<'_>) {
 
 /// Current activity. Screen readers announce changes, but not each step of a job.
 fn text_ui(ui: &mut Ui, view: &UiContext<'_>) {
-    let running = view.app.queue.running.as_ref();
+    let running = view.app.queue.live();
     // A wait is one change, and no step.
     let is_shown = running.is_none_or(|job| job.waiting.is_some());
     let colour = if running.is_some() {
@@ -101,8 +101,8 @@ fn memory_button(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn status_text(view: &UiContext<'_>) -> String {
     let queue = &view.app.queue;
     let cx = &view.app.cx;
-    if let Some(job) = &queue.running {
-        running_text(job, queue.waiting.len())
+    if let Some(job) = queue.live() {
+        running_text(job, queue)
     } else if queue.is_paused {
         format!("Paused  ·  {} waiting", queue.waiting.len())
     } else if queue.next(queue.edited()).is_some() {
@@ -135,16 +135,19 @@ pub(crate) fn stage_text(job: &RunningJob, stage: Stage) -> &'static str {
     }
 }
 
-fn running_text(job: &RunningJob, num_waiting: usize) -> String {
-    if let Some(text) = stopping_text(job) {
-        return text.to_owned();
+fn running_text(job: &RunningJob, queue: &JobQueue) -> String {
+    let stopping = stopping_text(job);
+    let text = stopping.map_or_else(|| job_text(job), str::to_owned);
+    let (num_running, num_waiting) = (queue.running.len(), queue.waiting.len());
+    let mut parts = vec![text];
+    if num_running > 1 {
+        parts[0] = format!("{}: {}", job.device_name, parts[0]);
+        parts.push(format!("{num_running} running"));
     }
-    let text = job_text(job);
-    if num_waiting > 0 && job.waiting.is_none() {
-        format!("{text}{SEPARATOR}{num_waiting} waiting")
-    } else {
-        text
+    if num_waiting > 0 && job.waiting.is_none() && stopping.is_none() {
+        parts.push(format!("{num_waiting} waiting"));
     }
+    parts.join(SEPARATOR)
 }
 
 pub(crate) fn stopping_text(job: &RunningJob) -> Option<&'static str> {

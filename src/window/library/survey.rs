@@ -130,7 +130,7 @@ pub fn examine(paths: AppPaths) -> SurveyRun {
         let kind = runtime.as_ref().map_or("cpu", |runtime| runtime.kind());
         let query = DeviceQuery {
             kind,
-            device: settings.runtime.device,
+            device: settings.runtime.first_device(),
             ..DeviceQuery::default()
         };
         let device = telemetry::device(&SystemRoots::of_this_machine(), &query);

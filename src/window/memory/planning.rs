@@ -40,6 +40,18 @@ pub struct PlanRequest {
     pub device: DeviceChoice,
 }
 
+impl PlanRequest {
+    pub fn new(request: &GenerateRequest, device: DeviceChoice) -> Self {
+        Self {
+            family: request.family,
+            files: request.files.clone(),
+            loras: request.loras.clone(),
+            controls: request.controls.clone(),
+            device,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct PlanBasis {
     pub weights: ModelFootprint,
@@ -212,13 +224,11 @@ impl MemoryPlanning {
             self.asked_with = (cx.models.number, runtime.clone());
             self.forget();
         }
-        let wanted = PlanRequest {
-            family: request.family,
-            files: request.files.clone(),
-            loras: request.loras.clone(),
-            controls: request.controls.clone(),
-            device: runtime.device,
+        let device = match cx.job_device {
+            DeviceChoice::Auto => runtime.first_device(),
+            device => device,
         };
+        let wanted = PlanRequest::new(&request, device);
         self.basis = self.basis.take().filter(|(known, _)| *known == wanted);
         if self.plan_request.as_ref() != Some(&wanted) {
             let local: Vec<ModelSpec> = cx.models.local().cloned().collect();

@@ -110,7 +110,7 @@ impl JobQueue {
     pub(super) fn take_left(&mut self, left: Vec<UnfinishedJob>, cx: &AppContext) {
         for job in left {
             let id = job.id;
-            let is_running = self.running.as_ref().is_some_and(|it| it.id == id);
+            let is_running = self.running.iter().any(|it| it.id == id);
             if is_running || self.forgotten.contains(&id) || self.waiting_job(id).is_some() {
                 continue;
             }
@@ -122,7 +122,7 @@ impl JobQueue {
                 let waiting = WaitingJob {
                     id,
                     resume: Some(job.folder),
-                    ..WaitingJob::new(job.request, cx.settings.runtime.device)
+                    ..WaitingJob::new(job.request, cx.settings.runtime.job_device())
                 };
                 self.stop(StoppedJob {
                     progress,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use egui::ViewportCommand;
-use safelight_core::job::{GridId, GridRecord, JobGrid, write_sheet};
+use safelight_core::job::{DeviceChoice, GridId, GridRecord, JobGrid, write_sheet};
 use safelight_core::naming;
 
 use crate::window::background::survived;
@@ -86,6 +86,16 @@ impl JobQueue {
     pub fn next(&self, edited: Option<JobId>) -> Option<usize> {
         let may_start = |job: &WaitingJob| !job.is_held && Some(job.id) != edited;
         self.waiting.iter().position(may_start)
+    }
+
+    /// Sets the device that a job waits for; automatic is any.
+    pub(in crate::window) fn pin(&mut self, id: JobId, device: DeviceChoice) {
+        let stopped = self.stopped.iter_mut().map(|stopped| &mut stopped.job);
+        let mut jobs = self.waiting.iter_mut().chain(stopped);
+        if let Some(job) = jobs.find(|job| job.id == id) {
+            job.device = device;
+            self.touch();
+        }
     }
 
     pub fn move_job(&mut self, id: JobId, place: MoveTarget) {
@@ -194,7 +204,7 @@ impl JobQueue {
     /// Returns whether jobs have run, and none will start automatically.
     fn is_through(&self) -> bool {
         self.has_worked
-            && self.running.is_none()
+            && self.running.is_empty()
             && !self.is_paused
             && self.editing.is_none()
             && self.opening.is_empty()
@@ -332,7 +342,7 @@ impl JobQueue {
         records.cloned().collect()
     }
 
-    /// Takes all jobs of a grid out; the running one is cancelled.
+    /// Takes all jobs of a grid out; the running ones are cancelled.
     pub(super) fn cancel_grid(&mut self, id: GridId, inputs: &mut InputSlots, cx: &mut AppContext) {
         let is_of_it = |request: &JobRequest| request.cell().is_some_and(|it| it.0 == id);
         let waiting = self.waiting.iter().map(|job| (job.id, &job.request));
@@ -342,7 +352,7 @@ impl JobQueue {
             .filter(|(_, request)| is_of_it(request))
             .map(|(id, _)| id)
             .collect();
-        if let Some(job) = self.running.as_ref().filter(|job| is_of_it(&job.request)) {
+        for job in self.running.iter().filter(|job| is_of_it(&job.request)) {
             job.cancel.cancel();
         }
         self.remove_all(&ids, inputs, cx);

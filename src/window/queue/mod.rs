@@ -29,11 +29,14 @@ pub use running::RunningJob;
 pub use submit::EditedJob;
 use submit::OpeningFiles;
 
-/// All of them. The worker holds one at a time; the others wait here.
+/// All of them. Each device has one at a time; the others wait here.
 #[derive(Default)]
 pub struct JobQueue {
     pub waiting: VecDeque<WaitingJob>,
-    pub running: Option<RunningJob>,
+    /// In the order in which they began, each on another device.
+    pub running: Vec<RunningJob>,
+    /// Device whose job is shown, where there are several.
+    pub watched: String,
     /// Jobs that failed, were paused, or whose program died.
     pub stopped: Vec<StoppedJob>,
     /// No further job starts.
@@ -83,11 +86,45 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
-    /// The graph to show: the running job's, else the last one's.
+    /// The running job that is shown: that of the chosen device, else the first.
+    pub fn live(&self) -> Option<&RunningJob> {
+        self.running.get(self.live_index())
+    }
+
+    pub fn live_mut(&mut self) -> Option<&mut RunningJob> {
+        let index = self.live_index();
+        self.running.get_mut(index)
+    }
+
+    fn live_index(&self) -> usize {
+        let mut running = self.running.iter();
+        let watched = running.position(|job| job.device_name == self.watched);
+        watched.unwrap_or_default()
+    }
+
+    /// The running job with this id; without one, the job that is shown.
+    fn running_job(&mut self, id: Option<JobId>) -> Option<&mut RunningJob> {
+        match id {
+            Some(id) => self.running.iter_mut().find(|job| job.id == id),
+            None => self.live_mut(),
+        }
+    }
+
+    /// Returns whether a job runs on a device of this computer or on another computer.
+    pub(super) fn is_busy(&self, name: &str) -> bool {
+        self.running.iter().any(|job| job.device_name == name)
+    }
+
+    /// Returns whether a device of this computer has no job, nor a share in one.
+    pub(super) fn is_free(&self, device_name: &str) -> bool {
+        let is_shared =
+            |job: &RunningJob| job.request.num_devices() > 1 && job.request.computer().is_none();
+        !self.is_busy(device_name) && !self.running.iter().any(is_shared)
+    }
+
+    /// The graph to show: that of the job that is shown, else the last one's.
     pub fn memory(&self) -> &MemoryHistory {
-        self.running
-            .as_ref()
-            .map_or(&self.last_memory, |job| &job.memory)
+        self.live().map_or(&self.last_memory, |job| &job.memory)
     }
 
     pub fn edited(&self) -> Option<JobId> {
@@ -103,7 +140,7 @@ impl JobQueue {
     ) {
         match command {
             QueueCommand::Submit => {
-                if self.running.is_none() && self.waiting.is_empty() {
+                if self.running.is_empty() && self.waiting.is_empty() {
                     // The result being generated is the one to show.
                     cx.push(PlayerCommand::FollowJobs);
                 }
@@ -114,8 +151,8 @@ impl JobQueue {
                 self.add(requests, cx);
                 self.reveal(cx);
             }
-            QueueCommand::Cancel => {
-                if let Some(job) = &self.running {
+            QueueCommand::Cancel(id) => {
+                if let Some(job) = self.running_job(id) {
                     job.cancel.cancel();
                 }
             }
@@ -146,9 +183,14 @@ impl JobQueue {
             }
             QueueCommand::PauseAll => {
                 self.is_paused = true;
-                self.pause_running(false);
+                self.running.iter_mut().for_each(|job| job.pause(false));
             }
-            QueueCommand::PauseRunning => self.pause_running(true),
+            QueueCommand::SetAside(id) => {
+                if let Some(job) = self.running_job(id) {
+                    job.pause(true);
+                }
+            }
+            QueueCommand::Pin(id, device) => self.pin(id, device),
             QueueCommand::GoOn => {
                 self.is_paused = false;
                 self.pauses_after = false;
@@ -220,7 +262,7 @@ impl JobQueue {
         }
         let was_paused = self.is_paused;
         // An empty queue has nothing to hold back: the next job is not to wait for no reason that is seen.
-        self.is_paused &= self.running.is_some() || !self.waiting.is_empty();
+        self.is_paused &= !self.running.is_empty() || !self.waiting.is_empty();
         let name = counted(jobs.len(), "remove a job", "remove {} jobs");
         let done = match jobs.as_slice() {
             [one] => format!("Removed from the queue: {}", one.job().request.title()),
@@ -232,15 +274,6 @@ impl JobQueue {
     /// Sets the action after the last job, which is not done for jobs that have ended already.
     pub fn set_after(&mut self, after: QueueEndAction) {
         (self.after, self.countdown, self.has_worked) = (after, None, false);
-    }
-
-    fn pause_running(&mut self, is_set_aside: bool) {
-        if let Some(job) = &mut self.running
-            && !job.cancel.is_cancelled()
-        {
-            job.is_set_aside = is_set_aside;
-            job.cancel.pause();
-        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! The job that the worker has, with all that it said.
+//! A job that a worker has, with all that it said.
 //!
 //! Plain bookkeeping of what the worker reports.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use safelight_core::job::{DeviceChoice, Recipe, SectionOrder, Stage};
 use safelight_core::job_update::{JobUpdate, MemoryWait, PreviewFrame};
@@ -11,6 +12,7 @@ use crate::window::memory::MemoryHistory;
 use crate::window::memory::course::usual_share;
 use crate::window::prelude::*;
 use crate::window::queue::jobs::WaitingJob;
+use crate::window::thumbnails::ThumbSource;
 use crate::window::viewer::FramePlayer;
 
 #[derive(Debug)]
@@ -20,7 +22,11 @@ pub struct RunningJob {
     queued: JobRequest,
     /// As it is made: settled by the worker.
     pub request: JobRequest,
+    /// As the queue held it: automatic where it may run on any.
     pub device: DeviceChoice,
+    /// Name of the device or computer that it runs on.
+    pub device_name: String,
+    pub began: Instant,
     pub cancel: CancelToken,
     /// It is paused alone and set aside: others start.
     pub is_set_aside: bool,
@@ -37,6 +43,8 @@ pub struct RunningJob {
     pub num_frames_decoded: u32,
     /// The latents as images, by latent frame.
     previews: Vec<Option<Arc<RgbPixels>>>,
+    /// Previews and frames that have come.
+    num_images: usize,
     /// The newest decoded frame, as opposed to a preview.
     pub frame: Option<PreviewFrame>,
     /// The video so far, where it grows section by section: it plays while the next section is made.
@@ -45,12 +53,14 @@ pub struct RunningJob {
 }
 
 impl RunningJob {
-    pub fn new(id: JobId, request: JobRequest, cancel: CancelToken) -> Self {
+    pub fn new(job: WaitingJob, device_name: String, cancel: CancelToken) -> Self {
         Self {
-            id,
-            queued: request.clone(),
-            request,
-            device: DeviceChoice::default(),
+            id: job.id,
+            queued: job.request.clone(),
+            request: job.request,
+            device: job.device,
+            device_name,
+            began: Instant::now(),
             cancel,
             is_set_aside: false,
             recipe: None,
@@ -63,6 +73,7 @@ impl RunningJob {
             secs_left: None,
             num_frames_decoded: 0,
             previews: Vec::new(),
+            num_images: 0,
             frame: None,
             growing: None,
             memory: MemoryHistory::default(),
@@ -77,13 +88,44 @@ impl RunningJob {
         }
     }
 
+    pub(super) fn pause(&mut self, is_set_aside: bool) {
+        if !self.cancel.is_cancelled() {
+            self.is_set_aside = is_set_aside;
+            self.cancel.pause();
+        }
+    }
+
+    /// The newest frame, else the middle one of the latents.
+    pub fn image(&self) -> Option<&Arc<RgbPixels>> {
+        let frame = self.frame.as_ref().map(|frame| &frame.image);
+        frame.or_else(|| self.preview(self.num_previews() / 2))
+    }
+
+    /// Thumbnail of its image; of the image before, while only that is ready.
+    pub fn thumb(&self, is_ready: impl Fn(&ThumbSource) -> bool) -> Option<ThumbSource> {
+        let image = self.image()?;
+        let thumb = |number: usize| {
+            // Numbers from the end are not those of the job's results.
+            ThumbSource::Made(self.id, usize::MAX - number, Arc::clone(image))
+        };
+        let [newest, before] = [self.num_images, self.num_images.saturating_sub(1)].map(thumb);
+        Some(if is_ready(&newest) || !is_ready(&before) {
+            newest
+        } else {
+            before
+        })
+    }
+
     /// Applies an update of the worker. The app handles the end and warnings.
     pub fn apply(&mut self, update: JobUpdate) {
         match update {
             JobUpdate::Settled { request, .. } => self.request = *request,
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
-            JobUpdate::Plan(plan) => self.memory.plan = Some(plan),
+            JobUpdate::Plan(plan) => {
+                self.waiting = None;
+                self.memory.plan = Some(plan);
+            }
             JobUpdate::Stage {
                 stage,
                 section,
@@ -119,6 +161,7 @@ impl RunningJob {
             JobUpdate::Preview(frame) => self.keep_preview(frame),
             JobUpdate::Frame(frame) => {
                 self.num_frames_decoded = frame.index.saturating_add(1);
+                self.num_images += 1;
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
@@ -237,6 +280,7 @@ impl RunningJob {
             self.previews.resize(index + 1, None);
         }
         self.previews[index] = Some(frame.image);
+        self.num_images += 1;
     }
 }
 

@@ -1,11 +1,13 @@
-//! Scheduling: a waiting job gets the worker, and at its end the next one follows.
+//! Scheduling: waiting jobs get the devices that are free, and at the end of a job the next one follows.
 
+use safelight_core::job::DeviceChoice;
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::duration_text;
 
 use crate::window::computers::RemoteComputers;
 use crate::window::create::undo::UndoAction;
+use crate::window::devices::JobDevices;
 use crate::window::memory::planning::MemoryPlanning;
 use crate::window::prelude::*;
 use crate::window::queue::jobs::{RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
@@ -16,62 +18,101 @@ use crate::worker::{WorkerCommand, WorkerHandle};
 const MAX_PROMPT: usize = 80;
 
 impl JobQueue {
+    /// Gives waiting jobs, in their order, to the free devices that they fit.
     pub(in crate::window) fn start_next(
         &mut self,
-        worker: &WorkerHandle,
+        devices: &mut JobDevices,
         computers: &RemoteComputers,
         cx: &mut AppContext,
     ) {
-        if self.running.is_some() || self.is_paused {
-            return;
+        let mut at = 0;
+        while !self.is_paused && devices.are_ready() {
+            let Some(job) = self.waiting.get(at) else {
+                return;
+            };
+            if job.is_held || Some(job.id) == self.edited() {
+                at += 1;
+            } else if let Some(host) = job.request.computer().map(str::to_owned) {
+                match computers.worker(&host) {
+                    Some(worker) if !self.is_busy(&host) => {
+                        if !self.start(at, worker, host, None, cx) {
+                            return self.lose_worker(cx);
+                        }
+                    }
+                    Some(_) => at += 1,
+                    None => self.fail_unknown_computer(at, &host, cx),
+                }
+            } else if let Some(index) = devices.free_for(job, &|name| self.is_free(name), cx) {
+                devices.begin(index, job);
+                let device = &devices.list[index];
+                let name = device.name.clone();
+                if !self.start(at, &device.worker, name, Some(device.device), cx) {
+                    devices.list.remove(index);
+                    if devices.list.is_empty() {
+                        return self.lose_worker(cx);
+                    }
+                }
+            } else if job.request.num_devices() > 1 {
+                // Later jobs would keep its devices busy for ever.
+                return;
+            } else {
+                at += 1;
+            }
         }
-        let next = self.next(self.edited());
-        let Some(job) = next.and_then(|at| self.waiting.remove(at)) else {
-            return;
-        };
-        let computer = job.request.computer();
-        let Some(worker) = computer.map_or(Some(worker), |host| computers.worker(host)) else {
-            let text = format!(
-                "{} is not among your computers",
-                computer.unwrap_or_default()
-            );
-            let err =
-                JobError::invalid(text).advise("Add it in the settings, then run the job again");
-            let notice =
-                UserNotice::of_failed(job.id, err.clone(), &job_text(&job.request.title()));
-            cx.notices.show(notice);
-            self.stop(StoppedJob::new(job, StopReason::Failed(err)));
-            return;
+    }
+
+    /// Sends a waiting job to a worker, if that lives. `device`: where it runs unless it is pinned.
+    fn start(
+        &mut self,
+        at: usize,
+        worker: &WorkerHandle,
+        device_name: String,
+        device: Option<DeviceChoice>,
+        cx: &mut AppContext,
+    ) -> bool {
+        let Some(job) = self.waiting.remove(at) else {
+            return true;
         };
         let cancel = CancelToken::default();
+        let any = device.filter(|_| job.device == DeviceChoice::Auto);
         let command = WorkerCommand {
             id: job.id,
             request: job.request.clone(),
-            device: job.device,
+            device: any.unwrap_or(job.device),
             cancel: cancel.clone(),
             resume: job.resume.clone(),
         };
         if worker.try_send(command).is_err() {
-            self.lose_worker(job, cx);
-            return;
+            tracing::error!("the worker of {device_name} has ended");
+            self.waiting.insert(at, job);
+            return false;
         }
         // Notices of its earlier run.
         cx.notices.end(&NoticeCause::Job(job.id));
-        let mut running = RunningJob::new(job.id, job.request, cancel);
-        running.device = job.device;
-        self.running = Some(running);
+        self.running.push(RunningJob::new(job, device_name, cancel));
         self.touch();
+        true
     }
 
-    /// Returns true if another job starts without a click.
+    fn fail_unknown_computer(&mut self, at: usize, host: &str, cx: &mut AppContext) {
+        let Some(job) = self.waiting.remove(at) else {
+            return;
+        };
+        let err = JobError::invalid(format!("{host} is not among your computers"))
+            .advise("Add it in the settings, then run the job again");
+        let notice = UserNotice::of_failed(job.id, err.clone(), &job_text(&job.request.title()));
+        cx.notices.show(notice);
+        self.stop(StoppedJob::new(job, StopReason::Failed(err)));
+    }
+
+    /// Returns true if another job runs, or starts without a click.
     pub(in crate::window) fn will_go_on(&self) -> bool {
         let has_more = self.next(self.edited()).is_some() || !self.opening.is_empty();
-        has_more && !self.is_paused && !self.pauses_after
+        !self.running.is_empty() || (has_more && !self.is_paused && !self.pauses_after)
     }
 
     /// The jobs stay for the next start of the program.
-    fn lose_worker(&mut self, job: WaitingJob, cx: &mut AppContext) {
-        self.waiting.push_front(job);
+    fn lose_worker(&mut self, cx: &mut AppContext) {
         self.is_paused = true;
         let mut advice = "Close Safelight and open it again: the queue is kept".to_owned();
         if let Some(paths) = &cx.paths {
@@ -82,14 +123,15 @@ impl JobQueue {
         cx.notify(NoticeSeverity::Error, err);
     }
 
-    /// Takes in what the worker says of the running job, but not its end.
+    /// Takes in what a worker says of its job, but not its end.
     pub(in crate::window) fn take_update(
         &mut self,
+        id: JobId,
         update: JobUpdate,
         planning: &MemoryPlanning,
         cx: &mut AppContext,
     ) {
-        let Some(running) = &mut self.running else {
+        let Some(running) = self.running.iter_mut().find(|job| job.id == id) else {
             return;
         };
         if let JobUpdate::Warning(text) = update {
@@ -115,7 +157,7 @@ impl JobQueue {
         }
     }
 
-    /// The running job has ended, and is among the finished, stopped or cancelled ones now.
+    /// A job has ended, and is among the finished, stopped or cancelled ones now.
     pub(in crate::window) fn end(
         &mut self,
         mut job: RunningJob,
@@ -183,6 +225,34 @@ impl JobQueue {
         cx.background.free(self.keep(item));
     }
 
+    /// A job whose device has failed continues on another one.
+    pub(in crate::window) fn move_on(
+        &mut self,
+        job: RunningJob,
+        err: JobError,
+        cx: &mut AppContext,
+    ) {
+        let idle = WaitingJob {
+            resume: err.kept.clone(),
+            ..job.to_idle()
+        };
+        self.put_first(idle);
+        let summary = format!("{}: {}", job.device_name, err.summary);
+        let err = JobError::new(err.kind, summary).detail(err.details).advise(
+            "The job continues on another device, and this one gets new jobs last. Check it in the Doctor",
+        );
+        cx.tell_about(NoticeCause::Job(job.id), NoticeSeverity::Warning, err);
+        cx.background.free(job);
+    }
+
+    /// Puts a job before those that wait, and after those that began before it and stopped too.
+    fn put_first(&mut self, idle: WaitingJob) {
+        let is_before = |job: &&WaitingJob| job.resume.is_some() && job.id < idle.id;
+        let at = self.waiting.iter().take_while(is_before).count();
+        self.waiting.insert(at, idle);
+        self.touch();
+    }
+
     fn fail(&mut self, job: &RunningJob, err: JobError) {
         let idle = WaitingJob {
             resume: err.kept.clone(),
@@ -203,7 +273,7 @@ impl JobQueue {
             // Its folder contains its progress.
             self.find_left(cx);
         } else {
-            self.waiting.push_front(idle);
+            self.put_first(idle);
         }
         cx.say("Paused; it can be resumed");
     }

@@ -73,7 +73,7 @@ impl JobQueue {
         )));
         self.grids.begin(grids, &requests);
         if self.editing.is_some() {
-            let device = cx.settings.runtime.device;
+            let device = cx.device_of_new_jobs();
             let jobs = requests.into_iter();
             let jobs = jobs.map(|request| WaitingJob::new(request, device));
             self.replace_edited(jobs, inputs, cx);
@@ -104,12 +104,12 @@ impl JobQueue {
         let held = self.waiting.iter().position(|job| job.is_held);
         let mut ids = Vec::new();
         for (at, request) in (held.unwrap_or(self.waiting.len())..).zip(requests) {
-            let job = WaitingJob::new(request, cx.settings.runtime.device);
+            let job = WaitingJob::new(request, cx.device_of_new_jobs());
             ids.push(job.id);
             self.waiting.insert(at, job);
         }
         self.touch();
-        let must_wait = self.running.is_some() || self.waiting.len() > 1;
+        let must_wait = !self.running.is_empty() || self.waiting.len() > 1;
         if must_wait && !had_waiting && !self.was_closed {
             self.is_open = true;
         }

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use safelight_core::job::PostprocessKind;
+use safelight_core::job::{DeviceChoice, PostprocessKind};
 use safelight_core::job_update::JobOutcome;
 use safelight_core::naming;
 use safelight_core::settings::ServerSettings;
@@ -43,7 +43,8 @@ pub struct ServerState {
     sent: HashMap<JobId, Arc<JobView>>,
     /// State of the queue at the last event.
     revision: u64,
-    shown: Option<Arc<RgbPixels>>,
+    /// Last preview of each running job.
+    shown: HashMap<JobId, Arc<RgbPixels>>,
     is_headless: bool,
 }
 
@@ -139,13 +140,13 @@ impl ServerState {
         };
         let mut id_then = id;
         match (change, job.status) {
-            (JobChange::Cancel, JobStatus::Running) => cx.push(QueueCommand::Cancel),
+            (JobChange::Cancel, JobStatus::Running) => cx.push(QueueCommand::Cancel(Some(id))),
             (JobChange::Cancel, _) => {
                 cx.push(QueueCommand::Remove(id));
                 ended.and_then(|at| self.ended.remove(at));
                 self.remove_folder(id, cx);
             }
-            (JobChange::Pause, JobStatus::Running) => cx.push(QueueCommand::PauseRunning),
+            (JobChange::Pause, JobStatus::Running) => cx.push(QueueCommand::SetAside(Some(id))),
             (JobChange::Resume, JobStatus::Paused | JobStatus::Failed) if queue.release(id) => {}
             // It is being edited in the window: the command ends that first.
             (JobChange::Resume, JobStatus::Paused | JobStatus::Failed)
@@ -188,7 +189,7 @@ impl ServerState {
             return;
         }
         let mut view = running_view(job);
-        (view.activity, view.seconds_left) = (None, None);
+        (view.device, view.activity, view.seconds_left) = (None, None, None);
         match outcome {
             JobOutcome::Finished(output) | JobOutcome::Kept(output) => {
                 view.status = JobStatus::Finished;
@@ -222,21 +223,17 @@ impl ServerState {
         if self.link.is_none() {
             return;
         }
-        if let Some(job) = &queue.running {
+        self.shown
+            .retain(|id, _| queue.running.iter().any(|job| job.id == *id));
+        for job in &queue.running {
             self.send_changed(running_view(job));
-            let frame = job.frame.as_ref().map(|frame| &frame.image);
-            let image = frame.or_else(|| job.preview(job.num_previews() / 2));
-            let is_shown = match (&self.shown, image) {
-                (Some(shown), Some(image)) => Arc::ptr_eq(shown, image),
-                (None, None) => true,
-                _ => false,
+            let Some(image) = job.image() else {
+                continue;
             };
-            if !is_shown {
-                self.shown = image.cloned();
-                if let Some(image) = image {
-                    let preview = PreviewImage::new(Arc::clone(image));
-                    self.send(JobEvent::Preview(job.id, Arc::new(preview)));
-                }
+            let shown = self.shown.insert(job.id, Arc::clone(image));
+            if shown.is_none_or(|shown| !Arc::ptr_eq(&shown, image)) {
+                let preview = PreviewImage::new(Arc::clone(image));
+                self.send(JobEvent::Preview(job.id, Arc::new(preview)));
             }
         }
         if self.revision == queue.revision() {
@@ -251,6 +248,7 @@ impl ServerState {
         for job in gone {
             self.keep(JobView {
                 status: JobStatus::Cancelled,
+                device: None,
                 activity: None,
                 ..JobView::clone(&job)
             });
@@ -294,8 +292,8 @@ fn submit(
 ) -> Result<SubmittedJobs, SubmitError> {
     let has_room = |count: usize| queue.waiting.len().saturating_add(count) <= MAX_WAITING;
     let full = SubmitError::QueueFull(queue.waiting.len());
-    let form = match jobs {
-        NewJobs::Generate(form) => form,
+    let (form, device) = match jobs {
+        NewJobs::Generate(form, device) => (form, device),
         NewJobs::Postprocess(_) if !has_room(1) => return Err(full),
         NewJobs::Postprocess(request) => {
             let ids = queue.add(vec![request], cx);
@@ -326,6 +324,9 @@ fn submit(
         }
     }
     submitted.ids = queue.add(requests, cx);
+    if device != DeviceChoice::Auto {
+        submitted.ids.iter().for_each(|id| queue.pin(*id, device));
+    }
     Ok(submitted)
 }
 
@@ -359,6 +360,7 @@ fn view_of(id: JobId, request: &JobRequest, status: JobStatus) -> JobView {
         height,
         num_frames: request.num_frames(),
         fps: request.fps(),
+        device: None,
         progress: 0.0,
         activity: None,
         step: None,
@@ -397,6 +399,7 @@ fn stopped_view(stopped: &StoppedJob) -> JobView {
 
 fn running_view(job: &RunningJob) -> JobView {
     JobView {
+        device: Some(job.device_name.clone()),
         progress: job.progress(),
         activity: Some(job.activity()),
         step: job.step.map(|(step, _)| step),

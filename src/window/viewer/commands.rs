@@ -30,15 +30,16 @@ impl ResultViewer {
                 self.show_live(queue, cx);
                 self.choose(cx);
             }
+            PlayerCommand::Watch(device_name) => self.watch(device_name, queue, cx),
             PlayerCommand::FollowJobs => self.is_chosen = false,
             PlayerCommand::PlayFile(path) => self.open(vec![path], cx),
             PlayerCommand::ShowSheet(path) => {
-                if queue.running.is_none() && !self.is_chosen && !self.is_full {
+                if queue.running.is_empty() && !self.is_chosen && !self.is_full {
                     self.open(vec![path], cx);
                 }
             }
             PlayerCommand::ShowInput(path) => {
-                if queue.running.is_none() {
+                if queue.running.is_empty() {
                     self.input = Some(path.clone());
                     self.open(vec![path], cx);
                     if let Some(opening) = &mut self.opening {
@@ -264,7 +265,7 @@ impl ResultViewer {
     fn shown_frame(&self, queue: &JobQueue) -> Option<ShownFrame> {
         let (player, path) = match self.mode {
             ViewerMode::Live => {
-                let job = queue.running.as_ref()?;
+                let job = queue.live()?;
                 (job.growing.as_ref()?, job.request.out())
             }
             ViewerMode::Result(_) | ViewerMode::File => {

@@ -28,7 +28,7 @@ fn is_playable(item: &ResultItem) -> bool {
 impl ResultViewer {
     pub fn is_empty(&self, queue: &JobQueue) -> bool {
         self.mode == ViewerMode::Live
-            && queue.running.is_none()
+            && queue.running.is_empty()
             && self.opening.is_none()
             && self.texture.handle().is_none()
     }
@@ -36,7 +36,7 @@ impl ResultViewer {
     /// Follows the queue: shows a job that begins, unless something else was chosen, and then its result. A new video
     /// plays through before the next job is shown.
     pub(in crate::window) fn follow(&mut self, queue: &JobQueue, cx: &AppContext) {
-        let running = queue.running.as_ref().map(|job| job.id);
+        let running = queue.live().map(|job| job.id);
         if self.running != running {
             let before = std::mem::replace(&mut self.running, running);
             self.turn_to(running, before, queue, cx);
@@ -117,16 +117,24 @@ impl ResultViewer {
         queue: &'a mut JobQueue,
     ) -> Option<&'a mut PlaybackPosition> {
         Some(match self.mode {
-            ViewerMode::Live => &mut queue.running.as_mut()?.growing.as_mut()?.playhead,
+            ViewerMode::Live => &mut queue.live_mut()?.growing.as_mut()?.playhead,
             ViewerMode::Result(_) | ViewerMode::File => &mut self.player.as_mut()?.playhead,
             ViewerMode::Compare => &mut self.compare.as_mut()?.playhead,
         })
     }
 
+    /// Shows the job of a device.
+    pub(super) fn watch(&mut self, device_name: String, queue: &mut JobQueue, cx: &mut AppContext) {
+        queue.watched = device_name;
+        self.show_live(queue, cx);
+        self.choose(cx);
+        self.texture.clear();
+    }
+
     pub(super) fn show_live(&mut self, queue: &JobQueue, cx: &AppContext) {
         self.let_go(cx);
         self.mode = ViewerMode::Live;
-        if queue.running.is_none() {
+        if queue.running.is_empty() {
             self.texture.clear();
         }
     }
@@ -264,7 +272,7 @@ impl ResultViewer {
     /// Shows the running job, else the last result.
     fn show_newest(&mut self, queue: &JobQueue, cx: &AppContext) {
         match queue.results.last() {
-            Some(item) if queue.running.is_none() => self.show_result(item.id, queue, cx),
+            Some(item) if queue.running.is_empty() => self.show_result(item.id, queue, cx),
             _ => self.show_live(queue, cx),
         }
     }
@@ -369,7 +377,7 @@ impl ResultViewer {
 
     /// Shows the video so far with the newest preview in the inset, else the preview alone.
     fn show_growing(&mut self, queue: &mut JobQueue, now: f64, cx: &AppContext) -> Option<f64> {
-        let job = queue.running.as_mut()?;
+        let job = queue.live_mut()?;
         let Some(video) = &mut job.growing else {
             let (image, wait) = live_image(job, now);
             if let Some(image) = image {

@@ -126,7 +126,7 @@ fn file_written_by_the_running_job_cannot_be_deleted() {
     bench.open_gallery();
     bench.until_shown(1);
     bench.choose_result("growing, video");
-    bench.press_until("Delete", "the running job writes this file");
+    bench.press_until("Delete", "running job writes this file");
     assert!(sent.request.out.exists());
     bench.assert_hides("in the trash");
 }

@@ -10,7 +10,7 @@ use crate::window::memory::planning::FormPlan;
 /// The form's job is shown if there is no other, if chosen, and while a slider changes it. A running job comes first.
 pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
     let planning = &view.app.memory;
-    if view.app.queue.running.is_some() || planning.planned().is_none() {
+    if view.app.queue.live().is_some() || planning.planned().is_none() {
         return false;
     }
     let has_last = view.app.queue.memory().last().is_some();
@@ -20,7 +20,7 @@ pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
 /// Choice of the job where there are two.
 pub(super) fn choice_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let planning = &view.app.memory;
-    let has_last = view.app.queue.running.is_none() && view.app.queue.memory().last().is_some();
+    let has_last = view.app.queue.running.is_empty() && view.app.queue.memory().last().is_some();
     if !has_last || planning.planned().is_none() {
         return;
     }
@@ -119,7 +119,7 @@ fn export_ui(ui: &mut Ui, view: &UiContext<'_>) -> Option<JobId> {
         .app
         .queue
         .last_job
-        .filter(|_| view.app.queue.running.is_none())?;
+        .filter(|_| view.app.queue.running.is_empty())?;
     let text = RichText::new(with_icon(icons::SAVE, "Export")).small();
     ui.add(Button::new(text).frame_when_inactive(false))
         .on_hover_text(

@@ -52,7 +52,7 @@ pub(crate) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
         legend::legend_ui(ui, view, &series);
     }
     let history = view.app.queue.memory();
-    let is_running = view.app.queue.running.is_some();
+    let is_running = view.app.queue.live().is_some();
     if let Some(last) = history.last() {
         if is_detailed {
             legend::machine_ui(ui, history, last, &series);
@@ -69,6 +69,7 @@ pub(crate) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
 /// The verdict or the values in one line, and the button for the rest.
 fn line_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal_wrapped(|ui| {
+        devices_ui(ui, view);
         legend::choice_ui(ui, view);
         let planned = view.app.memory.planned().cloned();
         match planned.filter(|_| legend::shows_plan(view)) {
@@ -85,6 +86,28 @@ fn line_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             view.folds.is_memory_detailed = !is_open;
         }
     });
+}
+
+/// Choice of the device where several have jobs.
+fn devices_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let queue = &view.app.queue;
+    if queue.running.len() < 2 {
+        return;
+    }
+    for job in &queue.running {
+        let is_live = queue.live().is_some_and(|live| live.id == job.id);
+        let name = job.device_name.as_str();
+        if choice(
+            ui,
+            is_live,
+            name,
+            "Show the job of this device, and its memory",
+        )
+        .clicked()
+        {
+            view.push(PlayerCommand::Watch(name.to_owned()));
+        }
+    }
 }
 
 fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {

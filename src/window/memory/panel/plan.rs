@@ -101,7 +101,7 @@ fn needs_text(plan: &MemoryPlan) -> String {
 /// The verdict in the status line, unless a job runs or the panel shows it.
 pub(crate) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
-    if is_said || view.app.queue.running.is_some() {
+    if is_said || view.app.queue.live().is_some() {
         return;
     }
     let Some(planned) = view.app.memory.planned() else {

@@ -180,6 +180,15 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, id: JobId, again: J
             ui.close();
         }
     }
+    let job = view.app.queue.idle_job(id);
+    for (device, name) in view.app.devices.choices() {
+        let is_chosen = job.is_some_and(|job| job.device == device);
+        let name = format!("Run on: {name}");
+        if choice(ui, is_chosen, &name, "Where the job runs").clicked() {
+            view.push(QueueCommand::Pin(id, device));
+            ui.close();
+        }
+    }
 }
 
 pub(super) fn keys(

@@ -1,4 +1,4 @@
-//! The panel at the right: the running job, those that wait and those that stopped, and what happens in the end.
+//! The panel at the right: the running jobs, those that wait and those that stopped, and what happens in the end.
 //!
 //! Only rows that are seen are drawn; what a row is, is [`crate::window::queue::panel::row`]'s.
 
@@ -84,7 +84,8 @@ fn top_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     heading_ui(ui, view);
     held_ui(ui, view);
     opening_ui(ui, view);
-    if let Some(job) = &view.app.queue.running {
+    let queue = &view.app.queue;
+    for job in &queue.running {
         running_ui(ui, view, job);
     }
 }
@@ -108,7 +109,7 @@ pub(in crate::window) fn header_button(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn counts_text(view: &UiContext<'_>) -> String {
     let queue = &view.app.queue;
     let counts = [
-        (usize::from(queue.running.is_some()), "running"),
+        (queue.running.len(), "running"),
         (queue.waiting.len(), "waiting"),
         (queue.stopped.len(), "stopped"),
     ];
@@ -141,7 +142,7 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         });
     });
     // It stays where it is, so that nothing jumps when a job begins.
-    let can_wait = view.app.queue.running.is_some() && !view.app.queue.is_paused;
+    let can_wait = !view.app.queue.running.is_empty() && !view.app.queue.is_paused;
     ui.add_enabled_ui(can_wait, |ui| {
         let mut pauses = view.app.queue.pauses_after;
         let explanation = "The running job finishes; the next one waits until you resume the queue";
@@ -212,11 +213,11 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
     let (num_waiting, num_stopped) = (queue.waiting.len(), queue.stopped.len());
     let weak = palette(ui).weak;
     if num_waiting + num_stopped == 0 {
-        let text = if queue.running.is_some() {
-            "No other job is waiting"
-        } else {
+        let text = if queue.running.is_empty() {
             "No job is waiting. Press Generate as often as you like, or drop several images at \
             once"
+        } else {
+            "No other job is waiting"
         };
         ui.add(Label::new(RichText::new(text).color(weak)).wrap());
         return;

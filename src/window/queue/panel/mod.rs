@@ -26,7 +26,7 @@ pub(crate) fn go_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         edit_ui(ui, view);
         return;
     }
-    let is_running = view.app.queue.running.is_some();
+    let is_running = !view.app.queue.running.is_empty();
     let form = &view.form;
     let spec = view.app.cx.models.model_of(form);
     let count = spec.map_or(1, |spec| form.num_results(spec));
@@ -52,6 +52,7 @@ fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, expl
         .map(|err| sentence(&err.message));
     let is_enabled = has_model && first_error.is_none();
     submit_hints::above_ui(ui, view);
+    device_ui(ui, view);
     // The first page has a different main button.
     let response = if view.app.cx.page == MainPage::Welcome {
         second_button(ui, is_enabled, icon, name)
@@ -63,6 +64,33 @@ fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, expl
         .on_hover_text(explained(explanation, "generate"))
         .on_disabled_hover_text(reason);
     view.on_click(&button, QueueCommand::Submit);
+}
+
+/// Device of the new jobs, where there are several.
+fn device_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let choices = view.app.devices.choices();
+    let before = view.app.cx.job_device;
+    let Some((_, chosen)) = choices.iter().find(|(device, _)| *device == before) else {
+        return;
+    };
+    let explanation = "Any device that is free and has room, or one that the jobs wait for";
+    ui.horizontal(|ui| {
+        let label = ui.weak("Device").on_hover_text(explanation);
+        let list = ComboBox::from_id_salt("job-device")
+            .icon(list_icon)
+            .selected_text(chosen)
+            .width(ui.available_width());
+        let mut device = before;
+        let choices = choices
+            .iter()
+            .map(|(device, name)| (*device, name.as_str(), ""));
+        choose_from(list, ui, &mut device, choices)
+            .labelled_by(label.id)
+            .on_hover_text(explanation);
+        if device != before {
+            view.set(move |app| app.cx.job_device = device);
+        }
+    });
 }
 
 fn edit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -88,7 +116,7 @@ fn paused_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 /// Above the main button, so that a double click on that one cannot cancel what it began.
 fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let Some(job) = &view.app.queue.running else {
+    let Some(job) = view.app.queue.live() else {
         return;
     };
     let is_stopping = job.cancel.is_cancelled();
@@ -115,7 +143,7 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                     let explanation = "Stop it and go on with the next job. What is finished is \
                                       kept, and it can be resumed from there";
                     let button = wide_button(ui, icons::ARROW_RIGHT, "Set aside", explanation);
-                    view.on_click(&button, QueueCommand::PauseRunning);
+                    view.on_click(&button, QueueCommand::SetAside(None));
                 });
             }
             last.add_enabled_ui(can_cancel, |ui| {
@@ -125,7 +153,7 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                     "cancel",
                 );
                 let button = wide_button(ui, icons::STOP, cancel, &explanation);
-                view.on_click(&button, QueueCommand::Cancel);
+                view.on_click(&button, QueueCommand::Cancel(None));
             });
         }
     });

@@ -14,21 +14,31 @@ use crate::window::viewer::ViewerMode;
 /// The longer side of a row's image, sharp on a screen of double density.
 const THUMB_PX: u32 = 112;
 
-pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
+pub(super) fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, job: &RunningJob) {
     let palette = palette(ui);
-    let text = if let Some(text) = stopping_text(job) {
+    let queue = &view.app.queue;
+    let are_several = queue.running.len() > 1;
+    let is_live = queue.live().is_some_and(|live| live.id == job.id);
+    let mut text = if let Some(text) = stopping_text(job) {
         text.to_owned()
     } else if job.waiting.is_some() {
         "Waiting for memory".to_owned()
     } else {
         job.secs_left.map_or_else(|| job_text(job), left_text)
     };
-    let text = match view.app.queue.grid_of(&job.request) {
-        Some((grid, index)) => format!("Cell {} of {}: {text}", index + 1, grid.num_cells()),
-        None => text,
+    if let Some((grid, index)) = queue.grid_of(&job.request) {
+        text = format!("Cell {} of {}: {text}", index + 1, grid.num_cells());
+    }
+    if are_several {
+        text = format!("{}: {text}", job.device_name);
+    }
+    let sense = if are_several {
+        Sense::click()
+    } else {
+        Sense::hover()
     };
-    let (rect, response) = row_rect(ui, row_id(job.id), Sense::hover());
-    background(ui, rect, Some(palette.accent), palette.field);
+    let (rect, response) = row_rect(ui, row_id(job.id), sense);
+    background(ui, rect, is_live.then_some(palette.accent), palette.field);
     let thumb = thumb_rect(rect);
     if job.request.image().is_some() {
         thumb_ui(ui, view, &job.request, thumb);
@@ -36,15 +46,51 @@ pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
         ui.painter()
             .rect_filled(thumb, CornerRadius::same(4), palette.stage);
         let live = view.app.watch.texture.handle();
-        if let Some((texture, _)) = live.filter(|_| view.app.watch.mode == ViewerMode::Live) {
+        let live = live.filter(|_| view.app.watch.mode == ViewerMode::Live && is_live);
+        let thumbs = &view.app.cx.thumbs;
+        let is_ready = |it: &ThumbSource| thumbs.get(it.clone(), THUMB_PX).is_some();
+        let own = job.thumb(is_ready).filter(|_| !is_live);
+        if let Some((texture, _)) = live {
+            texture_ui(ui, texture, thumb, f32::INFINITY);
+        } else if let Some(Ok(texture)) = own.and_then(|own| thumbs.get(own, THUMB_PX)) {
             texture_ui(ui, texture, thumb, f32::INFINITY);
         }
     }
     progress_ui(ui, thumb, job.progress());
     let name = format!("Running: {}", job.request.title());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
-    words_ui(ui, rect, &job.request.title(), (text, palette.amber), 0.0);
+    let room = if are_several { 56.0 } else { 0.0 };
+    words_ui(ui, rect, &job.request.title(), (text, palette.amber), room);
+    if are_several {
+        buttons_ui(ui, rect, job.id.0, |ui| running_buttons(ui, view, job));
+        if response.clicked() {
+            view.push(PlayerCommand::Watch(job.device_name.clone()));
+        }
+    }
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
+}
+
+fn running_buttons(ui: &mut Ui, view: &mut UiContext<'_>, job: &RunningJob) {
+    ui.add_enabled_ui(!job.cancel.is_cancelled(), |ui| {
+        for (icon, verb, explanation, command) in [
+            (
+                icons::STOP,
+                "Cancel",
+                "Stop this job for good. The others continue",
+                QueueCommand::Cancel(Some(job.id)),
+            ),
+            (
+                icons::PAUSE,
+                "Set aside",
+                "Stop this job. What is finished is kept, and it can be resumed from there",
+                QueueCommand::SetAside(Some(job.id)),
+            ),
+        ] {
+            let name = format!("{verb}: {}", job.request.title());
+            let button = icon_button(ui, icon, &name, explanation);
+            view.on_click(&button, command);
+        }
+    });
 }
 
 /// Progress over the image: the rest is darkened.
@@ -153,7 +199,18 @@ fn waiting_line(ui: &Ui, view: &UiContext<'_>, job: &WaitingJob) -> RowLine {
     } else {
         short_facts(view, &job.request)
     };
+    let text = match pin_text(view, job) {
+        Some(pin) => format!("{pin} · {text}"),
+        None => text,
+    };
     (text, alert_ink(ui, is_edited || missing.is_some()))
+}
+
+/// The device that a job waits for, where there are several.
+fn pin_text(view: &UiContext<'_>, job: &WaitingJob) -> Option<String> {
+    let choices = view.app.devices.choices().into_iter();
+    let mut pins = choices.skip(1).filter(|(device, _)| *device == job.device);
+    pins.next().map(|(_, name)| format!("On {name}"))
 }
 
 fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, RowLine) {

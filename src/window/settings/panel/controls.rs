@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use safelight_core::job::DeviceChoice;
+use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{SettingControl, Value};
-use safelight_core::settings::{ComputerSettings, OutputSettings};
 use safelight_core::uri::is_address;
 
 use crate::window::commands::FolderSetting;
@@ -53,13 +53,15 @@ impl SettingEdit<'_> {
             SettingControl::Variables => return self.variables(ui),
             SettingControl::Folder(hint) => Some(self.folder(ui, text, hint).into()),
             SettingControl::Address(hint) => Some(self.address(ui, text, hint).into()),
-            control @ (SettingControl::Folders | SettingControl::Hosts) => {
+            control @ (SettingControl::Folders | SettingControl::Names(..)) => {
                 let texts = own.and_then(Value::as_array);
                 let texts = texts.into_iter().flatten().filter_map(Value::as_str);
                 let texts = texts.map(str::to_owned).collect();
                 Some(match control {
-                    SettingControl::Folders => self.folders(ui, texts).into(),
-                    _ => self.hosts(ui, texts).into(),
+                    SettingControl::Names(hint, problem) => {
+                        self.names(ui, texts, (hint, problem)).into()
+                    }
+                    _ => self.folders(ui, texts).into(),
                 })
             }
         };
@@ -294,37 +296,42 @@ impl SettingEdit<'_> {
         folders
     }
 
-    /// Names of computers, which can be removed, and a field for another one.
-    fn hosts(&mut self, ui: &mut Ui, mut hosts: Vec<String>) -> Vec<String> {
+    /// Names, which can be removed, and a field for another one.
+    fn names(
+        &mut self,
+        ui: &mut Ui,
+        mut names: Vec<String>,
+        (hint, problem): (&str, fn(&str) -> Option<String>),
+    ) -> Vec<String> {
         ui.vertical(|ui| {
-            hosts.retain(|host| {
-                let removed = ui.horizontal(|ui| {
-                    let name = format!("Remove: {host}");
-                    let explanation = "Its models leave the list. Nothing there is deleted";
-                    let button = icon_button(ui, icons::TRASH, &name, explanation);
-                    ui.add(Label::new(RichText::new(host).monospace()).truncate());
-                    button.clicked()
+            let mut removed = None;
+            for (index, name) in names.iter().enumerate() {
+                ui.horizontal(|ui| {
+                    let label = format!("Remove: {name}");
+                    let explanation = "Take it out of the list. Nothing is deleted";
+                    if icon_button(ui, icons::TRASH, &label, explanation).clicked() {
+                        removed = Some(index);
+                    }
+                    ui.add(Label::new(RichText::new(name).monospace()).truncate());
                 });
-                !removed.inner
-            });
+            }
+            removed.map(|index| names.remove(index));
             let width = field_width(ui, theme::PATH_WIDTH);
-            if let Some(text) = self.typed(ui, ": new", "", "user@host", width) {
-                let host = text.trim().to_owned();
-                let problem = ComputerSettings::host_problem(&host);
-                if problem.is_none() && !hosts.contains(&host) {
-                    hosts.push(host);
-                } else if problem.is_some() && !host.is_empty() {
-                    self.page.draft = Some((format!("{}: new", self.row.key), host));
+            if let Some(text) = self.typed(ui, ": new", "", hint, width) {
+                let name = text.trim().to_owned();
+                if problem(&name).is_none() && !names.contains(&name) {
+                    names.push(name);
+                } else if !name.is_empty() && !names.contains(&name) {
+                    self.page.draft = Some((format!("{}: new", self.row.key), name));
                 }
             }
             let draft = self.page.draft.as_ref();
             let typed = draft.filter(|(key, _)| self.row.holds(key.trim_end_matches(": new")));
-            let problem = typed.and_then(|(_, text)| ComputerSettings::host_problem(text.trim()));
-            if let Some(problem) = problem {
+            if let Some(problem) = typed.and_then(|(_, text)| problem(text.trim())) {
                 wide_note(ui, &sentence(&problem), NoteTone::Warning);
             }
         });
-        hosts
+        names
     }
 
     pub(super) fn variables(&mut self, ui: &mut Ui) {

@@ -99,7 +99,7 @@ pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&V
     export_ui(ui, view);
     let caption = caption.filter(|_| playhead(view).is_some());
     let is_elsewhere = view.app.watch.mode != ViewerMode::Live;
-    if is_elsewhere && view.app.queue.running.is_some() {
+    if is_elsewhere && view.app.queue.live().is_some() {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let text = RichText::new("Back to the live preview").color(palette(ui).accent);

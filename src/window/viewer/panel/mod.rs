@@ -84,7 +84,7 @@ fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn playhead<'a>(view: &'a UiContext<'_>) -> Option<&'a PlaybackPosition> {
     let playhead = match view.app.watch.mode {
         ViewerMode::Live => {
-            let job = view.app.queue.running.as_ref()?;
+            let job = view.app.queue.live()?;
             &job.growing.as_ref()?.playhead
         }
         ViewerMode::Result(_) | ViewerMode::File => {
@@ -119,7 +119,7 @@ fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let size = requested.unwrap_or(size);
     let [(mut response, shown)] = stage::stages_ui(ui, view, [(area, size)]);
     stage::paint(ui, area, shown, &view.app.watch.texture, Color32::WHITE);
-    let edge = if is_live && view.app.queue.running.is_some() {
+    let edge = if is_live && view.app.queue.live().is_some() {
         palette(ui).accent
     } else {
         palette(ui).line
@@ -197,7 +197,7 @@ fn name_of(view: &UiContext<'_>) -> String {
 
 /// Width and height in pixels of the result or of what is being made.
 fn requested_size(view: &UiContext<'_>) -> Option<Vec2> {
-    let running = view.app.queue.running.as_ref();
+    let running = view.app.queue.live();
     let (width, height) = match view.app.watch.media() {
         Some(media) => (media.width, media.height),
         None => running?.request.size(),
@@ -214,7 +214,7 @@ struct ViewerCaption {
 fn caption(view: &UiContext<'_>) -> Option<ViewerCaption> {
     let watch = &view.app.watch;
     if watch.mode == ViewerMode::Live {
-        let job = view.app.queue.running.as_ref()?;
+        let job = view.app.queue.live()?;
         return Some(ViewerCaption {
             line: job_text(job),
             more: job.request.title().into_owned(),

@@ -1,7 +1,8 @@
-//! The strip of this session's results, and the row of a batch's images.
+//! The strip of this session's results, before them the jobs of other devices, and the row of a batch's images.
 
 use crate::window::layout::narrow;
 use crate::window::layout::prelude::*;
+use crate::window::layout::status::job_text;
 use crate::window::queue::ResultItem;
 use crate::window::results::panel::{ResultSubject, drag_source, result_menu_ui};
 
@@ -25,9 +26,36 @@ pub(in crate::window) fn strip_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ScrollArea::horizontal()
                 .auto_shrink([false, true])
                 .show(ui, |ui| {
-                    ui.horizontal(|ui| results_ui(ui, view));
+                    ui.horizontal(|ui| {
+                        running_ui(ui, view);
+                        results_ui(ui, view);
+                    });
                 });
         });
+}
+
+/// Running jobs that are not on the stage; a click brings one there.
+fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let palette = palette(ui);
+    let queue = &view.app.queue;
+    let live = queue.live().map(|job| job.id);
+    ui.spacing_mut().button_padding = Vec2::splat(2.0);
+    for job in queue.running.iter().filter(|job| Some(job.id) != live) {
+        let thumbs = &view.app.cx.thumbs;
+        let thumb = job.thumb(|it| thumbs.get(it.clone(), THUMB_PX).is_some());
+        let button = thumb_button(view, thumb, Vec2::splat(theme::THUMB_SIDE));
+        let stroke = Stroke::new(2.0, palette.amber);
+        let (name, title) = (&job.device_name, job.request.title());
+        let response = ui
+            .add(button.stroke(stroke).fill(palette.stage))
+            .on_hover_text(format!("{title}\n{name}: {}", job_text(job)))
+            .accessible_name(format!("Watch {name}: {title}"));
+        let mut done = response.rect.shrink(2.0);
+        done.set_width(done.width() * job.progress());
+        done.min.y = done.max.y - 3.0;
+        ui.painter().rect_filled(done, 0.0, palette.accent);
+        view.on_click(&response, PlayerCommand::Watch(name.clone()));
+    }
 }
 
 /// The newest first. Only what is visible is drawn, and the next ones at both sides, which keys can reach.
