@@ -146,6 +146,26 @@ fn a_pinned_job_waits_for_its_device_and_lets_others_pass() {
 }
 
 #[test]
+fn a_job_that_several_devices_share_waits_for_all_and_has_them_alone() {
+    let mut bench = with_gpus(&[24, 24]);
+    bench.queue_prompts(&["one"]);
+    let first = bench.next_job();
+    bench.change_settings(|settings| settings.memory.devices = 2);
+    bench.queue_prompts(&["shared"]);
+    bench.change_settings(|settings| settings.memory.devices = 1);
+    bench.queue_prompts(&["three"]);
+    bench.assert_no_job();
+    assert!(bench.more.lock().unwrap()[0].commands.try_recv().is_err());
+    bench.finish_job(&first, 2);
+    let shared = bench.next_job();
+    assert_eq!(shared.request.prompt, "shared");
+    bench.settle();
+    assert!(bench.more.lock().unwrap()[0].commands.try_recv().is_err());
+    bench.finish_job(&shared, 2);
+    assert_eq!(bench.next_job().request.prompt, "three");
+}
+
+#[test]
 fn new_jobs_go_to_the_device_that_the_form_names() {
     let mut bench = with_gpus(&[24, 24]);
     bench.click(Role::ComboBox, "Device");

@@ -2,28 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::link_kind::LinkKind;
-use super::nodes::{Id, InputSource, NodeInput, NodeRef, has_word};
+use super::nodes::{Id, InputSource, LinkKind, NodeRef, has_word, names_of};
 use super::results::is_sampler;
-use super::tables::{PROMPT_AREAS, TAG_ENCODERS};
 use super::texts::{TextResult, is_schedule};
 use crate::job::prompt::TaggedPrompt;
 use crate::restore::{ForeignSettings, short};
 
 /// Nodes on the way of one prompt.
 const MAX_VISITED: usize = 500;
-/// Inputs of text encoders, the one that counts most first.
-const TEXTS: [&str; 9] = [
-    "populated_text",
-    "text",
-    "t5xxl",
-    "prompt",
-    "llama",
-    "clip_l",
-    "clip_g",
-    "text_g",
-    "text_l",
-];
 
 /// Nodes that were met on the way to a prompt's text, and what they say of it.
 #[derive(Default)]
@@ -44,10 +30,25 @@ impl<'g> EncodedPrompt<'g> {
         // No slot of the sampler itself is meant.
         let prompt = found.text_of(Some(InputSource::Node(guided, u64::MAX)), side);
         let is_positive = side == "positive";
-        let name = if is_positive {
-            "prompt"
+        let (name, text, instead) = if is_positive {
+            let text = &mut restored.prompt;
+            ("prompt", text, "Write the prompt yourself")
         } else {
-            "negative prompt"
+            let text = &mut restored.negative_prompt;
+            ("negative prompt", text, "The model's own is used")
+        };
+        let unread = match prompt {
+            Ok(prompt) => {
+                *text = Some(prompt);
+                None
+            }
+            Err(node) => {
+                let maker = node.filter(|node| !is_sampler(*node));
+                let maker = maker.or_else(|| guided.graph.broadcasters().next());
+                let maker = maker.or(node).inspect(|node| node.use_all());
+                let by = maker.map_or_else(String::new, |node| format!(": {node} makes it"));
+                Some(format!("The {name} could not be read{by}. {instead}"))
+            }
         };
         let shown = guided.graph.stored_text.take();
         let shown = shown
@@ -55,31 +56,10 @@ impl<'g> EncodedPrompt<'g> {
         for note in std::mem::take(&mut found.notes).into_iter().chain(shown) {
             restored.note(format!("The {name} {note}"));
         }
-        let text = if is_positive {
-            &mut restored.prompt
-        } else {
-            &mut restored.negative_prompt
-        };
-        let node = match prompt {
-            Ok(prompt) => {
-                *text = Some(prompt);
-                return found;
-            }
-            Err(node) => node,
-        };
-        let maker = node.filter(|node| !is_sampler(*node));
-        let node = maker
-            .or_else(|| guided.graph.broadcasters().next())
-            .or(node);
-        let by = node.map_or_else(String::new, |node| {
-            node.use_all();
-            format!(": {node} makes it")
-        });
-        let unread = format!("The {name} could not be read{by}.");
         if is_positive {
-            restored.unread_prompt = Some(format!("{unread} Write the prompt yourself"));
+            restored.unread_prompt = unread;
         } else {
-            restored.note(format!("{unread} The model's own is used"));
+            restored.add_notes(unread.into_iter().collect());
         }
         found
     }
@@ -88,7 +68,7 @@ impl<'g> EncodedPrompt<'g> {
         match source.ok_or(None)? {
             InputSource::Value(value) => value.as_str().map(str::to_owned).ok_or(None),
             InputSource::Node(node, slot) => {
-                let text = node.graph.nested(|| self.text_at(node, slot, side));
+                let text = node.graph.nested(|| Some(self.text_at(node, slot, side)));
                 text.unwrap_or(Err(None))
             }
         }
@@ -103,20 +83,15 @@ impl<'g> EncodedPrompt<'g> {
             // It is not known what it chooses.
             return Err(Some(node));
         }
-        if node.is_called(PROMPT_AREAS) {
-            self.note(node, format!(
-                "acted on a part of the image or of the steps ({node}), and acts on all of it here"
-            ));
+        if node.is_called("PROMPT_AREAS") {
+            let done = "acted on a part of the image or of the steps";
+            self.note(node, done, ", and acts on all of it here");
         }
         if node.class.contains("ZeroOut") {
             // The text before it has no effect.
-            let before = node.links().filter_map(|(name, _)| node.linked(name));
-            before.for_each(NodeRef::use_all);
+            node.all_linked().for_each(NodeRef::use_all);
             if side == "positive" {
-                self.note(
-                    node,
-                    format!("was replaced by zeros ({node}): it is empty here"),
-                );
+                self.note(node, "was replaced by zeros", ": it is empty here");
             }
             return Ok(String::new());
         }
@@ -125,12 +100,13 @@ impl<'g> EncodedPrompt<'g> {
         if side == "positive" && names.iter().any(|name| named_side(name) == Some("nag")) {
             self.note(
                 node,
-                format!("had NAG with a text of its own ({node}), which is not used"),
+                "had NAG with a text of its own",
+                ", which is not used",
             );
         }
         if let Some(input) = node.input(side) {
             let before = self.visited.len();
-            if matches!(input, NodeInput::Value(_)) {
+            if input.value().is_some() {
                 node.use_input(side);
             }
             return self.text_of(node.source(side), side).or_else(|unread| {
@@ -144,12 +120,11 @@ impl<'g> EncodedPrompt<'g> {
         // The base is listed before the addition.
         names.sort_by_key(|name| name.ends_with("_from"));
         if let Some(share @ (0.0 | 1.0)) = node.number("conditioning_to_strength") {
-            names.retain(|name| {
-                let acts = name.ends_with("_from") == (share == 0.0);
-                let idle = node.linked(name).filter(|_| !acts);
-                idle.into_iter().for_each(NodeRef::use_all);
-                acts
-            });
+            let acts = |name: &&str| name.ends_with("_from") == (share == 0.0);
+            let (acting, idle): (Vec<_>, Vec<_>) = names.into_iter().partition(acts);
+            let idle = idle.into_iter().filter_map(|name| node.linked(name));
+            idle.for_each(NodeRef::use_all);
+            names = acting;
         }
         if !names.is_empty() {
             return self.combined(node, names, side);
@@ -180,12 +155,11 @@ impl<'g> EncodedPrompt<'g> {
             return self.text_of(node.source(name), side);
         }
         if !is_last {
-            self.note(node, if node.is_called("concat") {
+            node.use_all();
+            self.notes.push(if node.is_called("concat") {
                 format!("is two texts in one: {node} encoded them separately")
             } else {
-                format!(
-                    "is several prompts in one: {node} combined what the model made of each, which gives another result"
-                )
+                format!("is several prompts in one: {node} combined what the model made of each, which gives another result")
             });
         }
         let mut texts = Vec::new();
@@ -209,8 +183,10 @@ impl<'g> EncodedPrompt<'g> {
         side: &str,
     ) -> Result<Option<String>, Option<NodeRef<'g>>> {
         let own = [format!("{side}_prompt"), format!("text_{side}")];
-        let own = own.iter().map(String::as_str).chain(TEXTS);
-        let mut names = own.filter(|name| node.has(name));
+        let own = own.iter().map(String::as_str);
+        let mut names = own
+            .chain(names_of("ENCODED_TEXTS"))
+            .filter(|name| node.has(name));
         let Some(name) = names.next() else {
             return Ok(None);
         };
@@ -226,7 +202,7 @@ impl<'g> EncodedPrompt<'g> {
                 "had different texts for its encoders ({node}): that of {name} is used for all, and that of {other} is not: {dropped}"
             ));
         }
-        if !node.is_called(TAG_ENCODERS) {
+        if !node.is_called("TAG_ENCODERS") {
             return Ok(Some(text));
         }
         let mut tagged = TaggedPrompt::of_foreign(&text, false);
@@ -235,10 +211,10 @@ impl<'g> EncodedPrompt<'g> {
         Ok(Some(text))
     }
 
-    /// Notes what a node does with the prompt.
-    fn note(&mut self, node: NodeRef<'g>, note: String) {
+    /// Notes what a node did with the prompt, and what is done here.
+    fn note(&mut self, node: NodeRef<'g>, done: &str, here: &str) {
         node.use_all();
-        self.notes.push(note);
+        self.notes.push(format!("{done} ({node}){here}"));
     }
 }
 
@@ -266,10 +242,9 @@ fn side_at<'s>(node: NodeRef<'_>, slot: u64, side: &'s str) -> &'s str {
     match node.output(slot).map(|slot| slot.name.to_lowercase()) {
         Some(name) if name.contains("neg") => "negative",
         Some(name) if name.contains("pos") => "positive",
-        _ if slot == 0 && node.has("positive") && !is_loader => "positive",
-        _ if slot == 1 && ["positive", "negative"].iter().all(is_linked) && !is_loader => {
-            "negative"
-        }
+        _ if is_loader => side,
+        _ if slot == 0 && node.has("positive") => "positive",
+        _ if slot == 1 && ["positive", "negative"].iter().all(is_linked) => "negative",
         _ => side,
     }
 }

@@ -1,10 +1,13 @@
 //! Flattening: each link of a graph is followed to the node or value that it means, through reroutes, bypassed nodes, Set
 //! and Get nodes, subgraphs, switches, contexts and pipes.
 
-use super::link_kind::LinkKind;
-use super::nodes::{ComfyGraph, ComfyNode, InputSource, NodeInput, NodeLink, NodeRef, has_word};
+use std::collections::BTreeMap;
+
+use super::nodes::{
+    ComfyGraph, ComfyNode, InputSource, LinkKind, NodeInput, NodeLink, NodeRef, has_word, names_of,
+    numbered,
+};
 use super::results::is_sampler;
-use super::tables::SELECTORS;
 use super::values::is_on;
 use crate::restore::fields;
 
@@ -12,33 +15,28 @@ use crate::restore::fields;
 const MAX_LINKS: u32 = 100;
 /// Steps of flattening.
 const BUDGET: usize = 1_000_000;
+
 impl ComfyGraph {
     /// Graph of the nodes that run, in which each input is a value or a link to the node that gives it. A link that ends
     /// nowhere leads to no node.
     pub fn flattened(self) -> Self {
         self.start(BUDGET);
-        let nodes = self.refs().filter(|node| !node.is_bypassed);
-        let nodes = nodes.map(|node| {
+        let nodes = self.refs().filter(|node| !node.is_bypassed).map(|node| {
             let inputs = node.node.inputs.iter().map(|(name, input)| {
-                let input = match input {
-                    NodeInput::Link(link) => self.flat_link(name, input, link),
-                    value @ NodeInput::Value(_) => value.clone(),
-                };
-                (name.clone(), input)
+                let flat = input.link().map(|link| self.flat_link(name, input, link));
+                (name.clone(), flat.unwrap_or_else(|| input.clone()))
             });
             let flat = ComfyNode {
                 inputs: inputs.collect(),
-                routes: Default::default(),
+                routes: BTreeMap::new(),
                 ..node.node.clone()
             };
             (flat.id.clone(), flat)
         });
-        let nodes = nodes.collect();
-        let is_cut = self.is_exhausted.get();
         Self {
-            nodes,
+            nodes: nodes.collect(),
             is_flat: true,
-            is_cut,
+            is_cut: self.is_exhausted.get(),
             ..self
         }
     }
@@ -57,9 +55,8 @@ impl ComfyGraph {
 
     /// Type of a link as the file writes it; empty where it does not.
     pub fn kind_name<'g>(&'g self, link: &'g NodeLink) -> &'g str {
-        let source = self.nodes.get(&link.from);
+        let source = self.nodes.get(&link.from).filter(|_| !self.is_flat);
         let declared = source.and_then(|node| node.output(link.slot));
-        let declared = declared.filter(|_| !self.is_flat);
         let mut kinds = [declared.map_or("", |slot| &slot.kind), &*link.kind].into_iter();
         let known = kinds.find(|kind| LinkKind::from_type(kind) != LinkKind::Unknown);
         known.unwrap_or_default()
@@ -75,31 +72,29 @@ impl ComfyGraph {
     /// Other end of an input of this name.
     pub fn source<'g>(&'g self, input: &'g NodeInput, name: &str) -> Option<InputSource<'g>> {
         match input {
-            NodeInput::Link(link) if self.is_flat => {
-                let node = self.node(&link.from)?;
-                let is_affordable = self.spend(1 + node.inputs.len() / 4);
-                is_affordable.then_some(InputSource::Node(node, link.slot))
-            }
+            NodeInput::Link(link) if self.is_flat => self.start_of(link),
             input => self.far_end(input, name),
         }
+    }
+
+    /// Node at the start of a link. Work on a node takes time by its inputs.
+    fn start_of(&self, link: &NodeLink) -> Option<InputSource<'_>> {
+        let node = self.node(&link.from)?;
+        let is_affordable = self.spend(1 + node.inputs.len() / 4);
+        is_affordable.then_some(InputSource::Node(node, link.slot))
     }
 
     /// Node or value that an input means, whose name says which member of a pipe it is; empty for the pipe itself.
     pub fn far_end<'g>(&'g self, input: &'g NodeInput, name: &str) -> Option<InputSource<'g>> {
         let (mut input, mut wanted) = (input, name);
         for _ in 0..MAX_LINKS {
-            let link = match input {
-                NodeInput::Value(value) => return Some(InputSource::Value(value)),
-                NodeInput::Link(link) => link,
+            let NodeInput::Link(link) = input else {
+                return input.value().map(InputSource::Value);
             };
-            let node = self.node(&link.from)?;
-            // Work on a node takes time by its inputs.
-            if !self.spend(1 + node.inputs.len() / 4) {
-                return None;
-            }
-            match node.handed_on(link, &mut wanted) {
+            let source = self.start_of(link)?;
+            match source.node()?.handed_on(link, &mut wanted) {
                 Some(next) => input = next,
-                None => return Some(InputSource::Node(node, link.slot)),
+                None => return Some(source),
             }
         }
         None
@@ -124,7 +119,7 @@ impl<'g> NodeRef<'g> {
             return self.input(self.links().next()?.0);
         }
         if self.is_switch() {
-            return self.graph.nested(|| self.chosen()).flatten();
+            return self.graph.nested(|| self.chosen());
         }
         let pipes = self.links_of(LinkKind::Pipe);
         if wanted.is_empty() || is_sampler(self) || (pipes.is_empty() && !self.is_bundle()) {
@@ -144,7 +139,6 @@ impl<'g> NodeRef<'g> {
         let wanted = *wanted;
         let has_member = |pipe: &&NodeInput| {
             let source = self.graph.nested(|| self.graph.far_end(pipe, wanted));
-            let source = source.flatten();
             source.is_some_and(|source| source.node().is_none_or(|node| !node.is_bundle()))
         };
         let mut pipes = pipes.iter().rev().filter_map(|name| self.input(name));
@@ -153,38 +147,36 @@ impl<'g> NodeRef<'g> {
 
     /// Input that a switch chooses.
     fn chosen(self) -> Option<&'g NodeInput> {
-        let mut inputs = self.sorted_inputs().into_iter();
-        let Some(selector) = SELECTORS.split(", ").find(|name| self.has(name)) else {
+        let selectors = names_of("SELECTORS");
+        let Some(selector) = selectors.clone().find(|name| self.has(name)) else {
             // The first that gives something.
-            let is_any = self.is_called("any context");
-            let mut links = inputs.filter(|(name, _)| self.link(name).is_some());
-            let found = links.find(|(name, _)| is_any && self.source(name).is_some());
-            return found.map(|it| it.1);
+            let mut links = self.links().filter(|_| self.is_called("any context"));
+            let (name, _) = links.find(|(name, _)| self.source(name).is_some())?;
+            return self.input(name);
         };
         let value = self.value(selector)?;
         let is_chosen = |name: &str| match is_on(&value) {
             Some(true) => has_word(&name.to_lowercase(), "true tt_"),
             Some(false) => has_word(&name.to_lowercase(), "false ff_"),
             None => {
-                let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
-                let number = name[start.len()..].parse().ok();
-                number.is_some_and(|number: f64| fields::number(&value) == Some(number))
+                let is_numbered = name.ends_with(|it: char| it.is_ascii_digit());
+                is_numbered && fields::number(&value) == Some(numbered(name).1.into())
             }
         };
-        let is_selector = |name: &str| SELECTORS.split(", ").any(|it| it == name);
-        let chosen = inputs.find(|(name, _)| !is_selector(name) && is_chosen(name));
+        let mut inputs = self.inputs();
+        let chosen =
+            inputs.find(|(name, _)| is_chosen(name) && !selectors.clone().any(|it| it == *name));
         chosen.map(|(_, input)| input)
     }
 }
 
+/// Returns whether two names are those of one member of a pipe.
 fn is_member(name: &str, wanted: &str) -> bool {
-    let plain = |name: &str| match name.to_lowercase().as_str() {
-        "latent_image" | "samples" => "latent".to_owned(),
-        "images" | "pixels" => "image".to_owned(),
-        "pos" => "positive".to_owned(),
-        "neg" => "negative".to_owned(),
-        "sampler_name" => "sampler".to_owned(),
-        name => name.to_owned(),
+    let names = [name, wanted].map(str::to_lowercase);
+    let has_all = |same: &str| {
+        names
+            .iter()
+            .all(|name| same.split(' ').any(|it| it == name))
     };
-    plain(name) == plain(wanted)
+    names[0] == names[1] || names_of("MEMBERS").any(has_all)
 }

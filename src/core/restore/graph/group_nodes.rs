@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::canvas::{INPUTS_ID, OUTPUTS_ID};
+use super::forms::{INPUTS_ID, OUTPUTS_ID};
 use crate::restore::short;
 
 /// Group nodes within each other.

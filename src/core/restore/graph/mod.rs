@@ -1,47 +1,40 @@
 //! `ComfyUI`'s graphs, in both forms: `prompt`, which is run (nodes by id, links inline), and `workflow`, the canvas
 //! (widget values in a row, links in a list, subgraphs).
 //!
-//! 1. Load ([`run_form`], [`canvas`]): both forms become one [`ComfyGraph`], and the canvas lends slot names and types to
+//! 1. Load ([`forms`]): both forms become one [`ComfyGraph`], and the canvas lends slot names and types to
 //!    the other.
 //! 2. Flatten ([`flat`]): each link is followed to the node or value that it means, so that nothing after it knows
-//!    reroutes, switches, subgraphs or pipes. [`values`], [`sizes`] and [`texts`] compute what nodes give.
+//!    reroutes, switches, subgraphs or pipes. [`values`] and [`texts`] compute what nodes give.
 //! 3. Walk: [`results`] finds what is saved and the samplers that made it, [`reading`] and [`passes`] the settings of
-//!    each, [`conditioning`] the prompts, [`models`] and [`loras`] what was loaded, [`inputs`] the files that are needed.
-//! 4. Name what was met and is not used ([`unused`]).
+//!    each, [`conditioning`] the prompts, [`models`] the models and LoRAs.
+//! 4. Name the files that are needed, and what was met and is not used ([`unused`]).
 //!
-//! Nodes are known by words in their class and by the names of their inputs, whatever pack they are of: [`tables`]. Files
-//! are untrusted: nodes, depth and steps are bounded.
+//! Nodes are known by words in their class and by the names of their inputs, whatever pack they are of: the rows of
+//! `nodes.txt`. Files are untrusted: nodes, depth and steps are bounded.
 
-mod canvas;
 mod conditioning;
 mod flat;
+mod forms;
 mod group_nodes;
-mod inputs;
-mod link_kind;
-mod loras;
-mod maths;
 mod models;
 mod nodes;
 mod passes;
 mod reading;
 mod results;
-mod run_form;
-mod sizes;
-mod tables;
 mod texts;
 mod unused;
 mod values;
-mod widgets;
 
 use serde_json::Value;
 
 use super::fields;
 use super::settings::ForeignSettings;
+use forms::{canvas_of, read_canvas, read_run_form, run_form_of};
 use nodes::ComfyGraph;
 
 /// Returns whether a JSON value is a graph in either form.
 pub(super) fn is_graph(value: &Value) -> bool {
-    canvas::of(value).or_else(|| run_form::of(value)).is_some()
+    canvas_of(value).or_else(|| run_form_of(value)).is_some()
 }
 
 /// Unwraps the members of a comment that holds both forms, each possibly as a text; else returns the value alone.
@@ -78,11 +71,11 @@ pub(super) fn unread_maker(values: &[&Value]) -> Option<String> {
 
 /// Graphs in the JSON texts of one file, the one that says most first: what was run, and the canvas.
 fn graphs_of(values: &[&Value]) -> impl Iterator<Item = ComfyGraph> {
-    let canvas = values.iter().find_map(|value| canvas::of(value));
-    let canvas = canvas.map(canvas::read);
-    let mut others = values.iter().filter(|value| canvas::of(value).is_none());
-    let run = others.find_map(|value| run_form::of(value));
-    let run = run.map(|run| run_form::read(run, canvas.as_ref()));
+    let canvas = values.iter().find_map(|value| canvas_of(value));
+    let canvas = canvas.map(read_canvas);
+    let mut others = values.iter().filter(|value| canvas_of(value).is_none());
+    let run = others.find_map(|value| run_form_of(value));
+    let run = run.map(|run| read_run_form(run, canvas.as_ref()));
     let graphs = run.into_iter().chain(canvas);
     graphs.map(ComfyGraph::flattened)
 }

@@ -1,14 +1,16 @@
 //! Nodes and links of a graph, and a record of what was read of them.
+//!
+//! Nodes of all packs are known by words in their classes and in the names of their inputs: the rows of `nodes.txt`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Deref;
+use std::sync::LazyLock;
+use std::{fmt, ptr};
 
+use fancy_regex::Regex;
 use serde_json::Value;
 
-use super::link_kind::LinkKind;
-use super::tables::{BROADCASTERS, BUNDLES, SWITCHES};
 use crate::restore::names::{plain, short};
 
 /// Nodes of one graph, those of its subgraphs included.
@@ -73,12 +75,85 @@ pub(super) enum NodeInput {
     Link(NodeLink),
 }
 
+impl NodeInput {
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Link(_) => None,
+        }
+    }
+
+    pub fn link(&self) -> Option<&NodeLink> {
+        match self {
+            Self::Link(link) => Some(link),
+            Self::Value(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeLink {
     pub from: Id,
     pub slot: u64,
     /// Type as the file writes it; empty where unknown.
     pub kind: String,
+}
+
+/// Type of a link, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum LinkKind {
+    Conditioning,
+    Model,
+    Latent,
+    Image,
+    Text,
+    /// Bundle of several links: contexts and pipes.
+    Pipe,
+    Lora,
+    Number,
+    Other,
+    Unknown,
+}
+
+impl LinkKind {
+    pub fn from_type(kind: &str) -> Self {
+        match kind {
+            "CONDITIONING" | "WANVIDEOTEXTEMBEDS" => Self::Conditioning,
+            "MODEL" | "WANVIDEOMODEL" => Self::Model,
+            "LATENT" | "WANVIDIMAGE_EMBEDS" => Self::Latent,
+            "IMAGE" | "VIDEO" => Self::Image,
+            "STRING" => Self::Text,
+            "RGTHREE_CONTEXT" | "BUS" => Self::Pipe,
+            // Not models' pipelines, such as PuLID's.
+            kind if kind.contains("PIPE") && !kind.contains("PIPELINE") => Self::Pipe,
+            kind if kind == "HOOKS" || kind.contains("LORA") => Self::Lora,
+            "INT" | "FLOAT" | "BOOLEAN" | "COMBO" => Self::Number,
+            // `*`, and what is no type.
+            kind if kind.len() < 3 => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+
+    /// Guesses from the name of the input.
+    pub fn from_name(name: &str) -> Self {
+        let name = name.to_lowercase();
+        let is = |words| has_word(&name, words);
+        match &*name {
+            "context" | "bus" => Self::Pipe,
+            _ if is("strength weight") => Self::Number,
+            _ if is("OTHER_LINKS") => Self::Other,
+            _ if is("pipe ctx") => Self::Pipe,
+            _ if is("lora hooks") => Self::Lora,
+            _ if is("_prompt") => Self::Text,
+            _ if is("cond positive negative text_embeds") => Self::Conditioning,
+            _ if is("model unet") => Self::Model,
+            _ if is("latent samples image_embeds") => Self::Latent,
+            _ if is("image pixels frames video") => Self::Image,
+            _ if is("clip") => Self::Other,
+            _ if is("text string prompt") => Self::Text,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// Other end of an input.
@@ -112,8 +187,8 @@ impl ComfyGraph {
 
     /// Nodes that give unlinked inputs what they need, by rules that are not read. In the run form their links are there.
     pub fn broadcasters(&self) -> impl Iterator<Item = NodeRef<'_>> {
-        let is_rule = |node: &NodeRef<'_>| self.is_drawn && node.is_called(BROADCASTERS);
-        self.refs().filter(is_rule)
+        let nodes = self.refs().filter(|_| self.is_drawn);
+        nodes.filter(|node| node.is_called("BROADCASTERS"))
     }
 
     /// Forgets what was read, and sets the steps of all that is read from now on.
@@ -132,7 +207,7 @@ impl ComfyGraph {
     }
 
     /// Result of a call that may call itself; `None` where depth or budget end.
-    pub fn nested<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
+    pub fn nested<T>(&self, read: impl FnOnce() -> Option<T>) -> Option<T> {
         let depth = self.depth.get();
         if depth == MAX_DEPTH || !self.spend(1) {
             return None;
@@ -140,7 +215,7 @@ impl ComfyGraph {
         self.depth.set(depth + 1);
         let found = read();
         self.depth.set(depth);
-        Some(found)
+        found
     }
 }
 
@@ -154,63 +229,27 @@ impl ComfyNode {
         }
     }
 
-    /// Returns whether the node has one of these inputs, which `, ` separates.
+    /// Returns whether the node has one of these inputs.
     pub fn has(&self, names: &str) -> bool {
-        names.split(", ").any(|name| self.inputs.contains_key(name))
+        names_of(names).any(|name| self.inputs.contains_key(name))
     }
 
     pub fn output(&self, slot: u64) -> Option<&NodeSlot> {
         self.outputs.get(usize::try_from(slot).ok()?)
     }
 
-    /// Numbers of the id, by which nodes are ordered.
-    pub fn number(&self) -> (Vec<u64>, &str) {
-        let parts = self.id.split(':');
-        let numbers = parts.map(|part| part.parse().unwrap_or(u64::MAX));
-        (numbers.collect(), &self.id)
-    }
-
-    /// Title, else the words of the class, and the id: `Save Image (node 9)`.
-    pub fn label(&self) -> String {
-        let mut name = self.title.trim().to_owned();
-        if name.is_empty() || name == self.class {
-            name.clear();
-            let mut is_after_small = false;
-            for letter in self.class.chars() {
-                if is_after_small && letter.is_ascii_uppercase() {
-                    name.push(' ');
-                }
-                is_after_small = letter.is_ascii_lowercase();
-                name.push(if letter == '_' { ' ' } else { letter });
-            }
-        }
-        format!("{} (node {})", short(&name), short(&self.id))
-    }
-
-    /// The node at the start of a sentence: `Node 12 (KSampler)`.
-    pub fn at_start(&self) -> String {
-        self.to_string().replacen('n', "N", 1)
-    }
-
     pub fn is_switch(&self) -> bool {
-        self.is_called(SWITCHES)
+        self.is_called("SWITCHES")
     }
 
     /// Returns whether the node only bundles or unbundles links, as contexts and pipes do.
     pub fn is_bundle(&self) -> bool {
-        self.is_called(BUNDLES) && !self.is_called("options window")
+        self.is_called("BUNDLES") && !self.is_called("options window")
     }
 
-    /// Returns whether the class contains one of these lowercase words, which spaces separate.
+    /// Returns whether the class contains one of these words.
     pub fn is_called(&self, words: &str) -> bool {
         has_word(&self.plain_class, words)
-    }
-}
-
-/// `node 12 (KSampler)`
-impl fmt::Display for ComfyNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {} ({})", short(&self.id), short(&self.class))
     }
 }
 
@@ -229,9 +268,10 @@ impl Deref for NodeRef<'_> {
     }
 }
 
+/// `node 12 (KSampler)`
 impl fmt::Display for NodeRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.node.fmt(f)
+        write!(f, "node {} ({})", short(&self.id), short(&self.class))
     }
 }
 
@@ -242,54 +282,43 @@ impl PartialEq for NodeRef<'_> {
 }
 
 impl<'g> NodeRef<'g> {
+    /// The node at the start of a sentence: `Node 12 (KSampler)`.
+    pub fn at_start(self) -> String {
+        self.to_string().replacen('n', "N", 1)
+    }
+
     pub fn input(self, name: &str) -> Option<&'g NodeInput> {
         self.node.inputs.get(name)
     }
 
     /// Inputs in natural order: `text2` before `text10`.
-    pub fn sorted_inputs(self) -> Vec<(&'g str, &'g NodeInput)> {
+    pub fn inputs(self) -> impl DoubleEndedIterator<Item = (&'g str, &'g NodeInput)> {
         let inputs = self.node.inputs.iter().map(|(name, it)| (&**name, it));
         let mut inputs: Vec<_> = inputs.collect();
-        let is_numbered = |name: &str| name.ends_with(|it: char| it.is_ascii_digit());
-        if inputs.iter().any(|(name, _)| is_numbered(name)) {
-            inputs.sort_by_key(|(name, _)| {
-                let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
-                let number: u64 = name[start.len()..].parse().unwrap_or(0);
-                (start, number)
-            });
-        }
-        inputs
+        inputs.sort_by_cached_key(|(name, _)| numbered(name));
+        inputs.into_iter()
     }
 
-    /// Inputs that are values.
+    /// Inputs that are values, in natural order.
     pub fn values(self) -> impl Iterator<Item = (&'g str, &'g Value)> {
-        let inputs = self.node.inputs.iter();
-        inputs.filter_map(|(name, input)| match input {
-            NodeInput::Value(value) => Some((&**name, value)),
-            NodeInput::Link(_) => None,
-        })
+        self.inputs()
+            .filter_map(|(name, input)| Some((name, input.value()?)))
     }
 
-    /// Inputs that are texts.
+    /// Inputs that are texts, in natural order.
     pub fn texts(self) -> impl Iterator<Item = (&'g str, &'g str)> {
         self.values()
             .filter_map(|(name, value)| Some((name, value.as_str()?)))
     }
 
     /// Linked inputs in natural order.
-    pub fn links(self) -> impl Iterator<Item = (&'g str, &'g NodeLink)> {
-        let inputs = self.sorted_inputs().into_iter();
-        inputs.filter_map(|(name, input)| match input {
-            NodeInput::Link(link) => Some((name, link)),
-            NodeInput::Value(_) => None,
-        })
+    pub fn links(self) -> impl DoubleEndedIterator<Item = (&'g str, &'g NodeLink)> {
+        self.inputs()
+            .filter_map(|(name, input)| Some((name, input.link()?)))
     }
 
     pub fn link(self, name: &str) -> Option<&'g NodeLink> {
-        match self.input(name)? {
-            NodeInput::Link(link) => Some(link),
-            NodeInput::Value(_) => None,
-        }
+        self.input(name)?.link()
     }
 
     /// Names of the linked inputs of a type, in natural order.
@@ -313,15 +342,19 @@ impl<'g> NodeRef<'g> {
 
     /// Other end of the first of these inputs that the node has, else of the pipe that the node is given.
     pub fn source_or_piped(self, names: &str) -> Option<InputSource<'g>> {
-        let source = names.split(", ").find_map(|name| self.source(name));
-        let first = names.split(", ").next()?;
-        source.or_else(|| self.graph.far_end(self.pipe()?, first))
+        let source = names_of(names).find_map(|name| self.source(name));
+        source.or_else(|| self.graph.far_end(self.pipe()?, names_of(names).next()?))
     }
 
     /// Node that an input is linked to.
     pub fn linked(self, name: &str) -> Option<Self> {
         self.link(name)?;
         self.source(name)?.node()
+    }
+
+    /// Nodes that the node's inputs are linked to.
+    pub fn all_linked(self) -> impl Iterator<Item = Self> {
+        self.links().filter_map(move |(name, _)| self.linked(name))
     }
 
     /// The node, and each that `next` finds from the one before.
@@ -331,35 +364,63 @@ impl<'g> NodeRef<'g> {
 
     /// Counts an input as read.
     pub fn use_input(self, name: &str) {
-        let input = self.input(name).map(std::ptr::from_ref);
-        let input = input.map(<*const NodeInput>::cast);
+        let input = self.input(name).map(|input| ptr::from_ref(input).cast());
         self.graph.read.borrow_mut().extend(input);
     }
 
     /// Counts a node and all its inputs as read: it is used, or named, as a whole.
     pub fn use_all(self) {
-        let node = std::ptr::from_ref(self.node).cast();
+        let node = ptr::from_ref(self.node).cast();
         self.graph.read.borrow_mut().insert(node);
-        let names = self.node.inputs.keys();
-        names.for_each(|name| self.use_input(name));
+        self.node
+            .inputs
+            .keys()
+            .for_each(|name| self.use_input(name));
     }
 
     pub fn is_read(self, input: &NodeInput) -> bool {
-        let input = std::ptr::from_ref(input).cast();
+        let input = ptr::from_ref(input).cast();
         self.graph.read.borrow().contains(&input)
     }
 
     /// Returns whether any input of a node was read.
     pub fn is_used(self) -> bool {
-        let node = std::ptr::from_ref(self.node).cast();
+        let node = ptr::from_ref(self.node).cast();
         let is_named = self.graph.read.borrow().contains(&node);
         is_named || self.node.inputs.values().any(|it| self.is_read(it))
     }
 }
 
+/// Words in a row of `nodes.txt`; any other text is the words themselves.
+fn row(words: &str) -> &str {
+    static ROWS: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+        let lines = include_str!("nodes.txt").lines();
+        let rows = lines.filter(|line| !line.starts_with('#'));
+        rows.filter_map(|row| row.split_once(": ")).collect()
+    });
+    ROWS.get(words).copied().unwrap_or(words)
+}
+
 /// Returns whether a text contains one of these words, which spaces separate.
 pub(super) fn has_word(text: &str, words: &str) -> bool {
-    words.split(' ').any(|word| text.contains(word))
+    row(words).split(' ').any(|word| text.contains(word))
+}
+
+/// Names of inputs, which `, ` separates.
+pub(super) fn names_of(names: &str) -> impl Iterator<Item = &str> + Clone {
+    row(names).split(", ")
+}
+
+/// Name and the number at its end, which is 0 without one.
+pub(super) fn numbered(name: &str) -> (&str, u32) {
+    let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
+    (start, name[start.len()..].parse().unwrap_or(0))
+}
+
+/// First match of a pattern in a text, of its last group that takes part.
+pub(super) fn first_match<'t>(pattern: &str, text: &'t str) -> Option<&'t str> {
+    let found = Regex::new(pattern).ok()?.captures(text).ok()??;
+    found.iter().flatten().last().map(|group| group.as_str())
 }
 
 pub(super) fn id_of(value: &Value) -> Option<Id> {

@@ -1,11 +1,7 @@
 //! Passes of samplers: an expert's part of the steps, a hires fix at a larger size, or a pass that is not restored.
 
-use super::link_kind::LinkKind;
-use super::nodes::{InputSource, NodeRef};
+use super::nodes::{InputSource, LinkKind, NodeRef, first_match};
 use super::results::{PassChain, SamplerPass, is_sampler};
-use super::tables::{
-    CHAINED_SAMPLERS, DENOISE, ENLARGERS, INTERPOLATORS, RATES, SCALES, SIGMA_SPLITTERS,
-};
 use super::values::is_on;
 use crate::restore::names::file_name;
 use crate::restore::{ForeignSettings, RestoredLora, fields, short};
@@ -17,23 +13,20 @@ pub(super) struct SamplerParts<'g>(pub Vec<NodeRef<'g>>);
 
 impl<'g> SamplerParts<'g> {
     pub fn new(sampler: NodeRef<'g>) -> Self {
-        let mut parts = vec![sampler];
         let names = ["noise", "guider", "sampler", "scheduler"].iter();
-        parts.extend(names.filter_map(|name| sampler.linked(name)));
-        let sigmas = |node: NodeRef<'g>| node.linked("sigmas");
-        parts.extend(sampler.chain(sigmas).skip(1).take(MAX_PASSES));
-        Self(parts)
+        let parts = names.filter_map(|name| sampler.linked(name));
+        let sigmas = sampler.chain(|node| node.linked("sigmas"));
+        let sigmas = sigmas.skip(1).take(MAX_PASSES);
+        Self([sampler].into_iter().chain(parts).chain(sigmas).collect())
     }
 
     /// Without the nodes that split or change sigmas, whose numbers are of the change.
-    pub fn whole(&self) -> Self {
-        let parts = self.0.iter().copied();
-        Self(
-            parts
-                .filter(|part| is_sampler(*part) || part.link("sigmas").is_none())
-                .filter(|part| !part.is_called(SIGMA_SPLITTERS))
-                .collect(),
-        )
+    pub fn whole(mut self) -> Self {
+        self.0.retain(|part| {
+            let is_change = !is_sampler(*part) && part.link("sigmas").is_some();
+            !is_change && !part.is_called("SIGMA_SPLITTERS")
+        });
+        self
     }
 
     pub fn number(&self, names: &str) -> Option<f64> {
@@ -64,30 +57,27 @@ pub(super) fn takes_image(sampler: NodeRef<'_>) -> bool {
 pub(super) fn restores_image(sampler: NodeRef<'_>) -> bool {
     let mut latents = ["latents", "latent", "samples", "latent_image"].iter();
     let encoder = latents.find_map(|name| sampler.linked(name));
+    let encoder = encoder.filter(|it| it.is_called("encode"));
     is_sampler(sampler)
-        && !sampler.has(DENOISE)
+        && !sampler.has("DENOISE_NAMES")
         && !sampler.has("sigmas, start_at_step, start_step")
-        && encoder
-            .is_some_and(|it| it.is_called("encode") && !it.links_of(LinkKind::Image).is_empty())
+        && encoder.is_some_and(|it| !it.links_of(LinkKind::Image).is_empty())
 }
 
 /// Returns whether a sampler continues within the steps of the one before.
 pub(super) fn starts_within(sampler: NodeRef<'_>) -> bool {
     // A step that another node computes.
-    let has_unread_start = sampler.has(STARTS) && sampler.number(STARTS).is_none();
+    let has_unread_start = sampler.has("STARTS") && sampler.number("STARTS").is_none();
     let starts_late = StepRange::new(sampler).is_some_and(|it| it.start > 0.0);
     adds_no_noise(sampler) || has_unread_start || starts_late
 }
 
 pub(super) fn adds_no_noise(sampler: NodeRef<'_>) -> bool {
     let add_noise = sampler.value("add_noise");
-    sampler.is_called(CHAINED_SAMPLERS)
+    sampler.is_called("CHAINED_SAMPLERS")
         || add_noise.is_some_and(|it| is_on(&it) == Some(false))
         || SamplerParts::new(sampler).is_called("disablenoise")
 }
-
-/// Inputs with the first step that a sampler runs.
-const STARTS: &str = "start_at_step, start_step";
 
 /// Steps from `start` to `end` that a sampler runs of a schedule.
 pub(super) struct StepRange {
@@ -99,15 +89,14 @@ pub(super) struct StepRange {
 impl StepRange {
     /// Steps that a sampler runs by its own numbers, and by the nodes that split its sigmas.
     pub fn new(sampler: NodeRef<'_>) -> Option<Self> {
+        let total = SamplerParts::new(sampler).whole().number("steps")?;
         let parts = SamplerParts::new(sampler);
-        let total = parts.whole().number("steps")?;
         let step = |names| {
-            parts
-                .number(names)
-                .filter(|step| (0.0..=total).contains(step))
+            let step = parts.number(names);
+            step.filter(|step| (0.0..=total).contains(step))
         };
-        let mut start = step(STARTS).unwrap_or(0.0);
-        let mut end = step("end_at_step, end_step, steps_to_run").unwrap_or(total);
+        let mut start = step("STARTS").unwrap_or(0.0);
+        let mut end = step("ENDS").unwrap_or(total);
         for part in &parts.0 {
             let Some(InputSource::Node(splitter, slot)) = part.source("sigmas") else {
                 continue;
@@ -115,7 +104,7 @@ impl StepRange {
             let of_low = |denoise: f64| total - (total * denoise).round();
             let step = splitter.number("step");
             let step = step.or_else(|| splitter.number("denoise").map(of_low));
-            match (step.filter(|_| splitter.is_called(SIGMA_SPLITTERS)), slot) {
+            match (step.filter(|_| splitter.is_called("SIGMA_SPLITTERS")), slot) {
                 (Some(step), 0) => end = end.min(step),
                 (Some(step), _) => start = start.max(step),
                 (None, _) => {}
@@ -158,18 +147,19 @@ pub(super) fn num_steps(sampler: NodeRef<'_>) -> Option<u32> {
     let parts = SamplerParts::new(sampler).whole();
     let steps = parts.number("steps")?;
     // As in ComfyUI, the wrapper for Wan runs all its steps.
-    let name = if sampler.is_called("wanvideo") {
-        DENOISE
+    let is_wrapper = sampler.is_called("wanvideo");
+    let denoise = parts.number(if is_wrapper {
+        "DENOISE_NAMES"
     } else {
         "denoise"
-    };
-    let denoise = parts.number(name).filter(|it| 0.0 < *it && *it < 1.0);
+    });
+    let denoise = denoise.filter(|it| 0.0 < *it && *it < 1.0);
     fields::count(&(steps / denoise.unwrap_or(1.0)).floor().into())
 }
 
 /// Part of the steps that a sampler runs, from 0 to 1.
 pub(super) fn denoise(sampler: NodeRef<'_>) -> Option<f64> {
-    let own = SamplerParts::new(sampler).whole().number(DENOISE);
+    let own = SamplerParts::new(sampler).whole().number("DENOISE_NAMES");
     let range = StepRange::new(sampler).filter(|it| it.start > 0.0 && it.start < it.total);
     let Some(range) = range else {
         return own;
@@ -198,8 +188,11 @@ pub(super) fn read_refinement(
         ));
         return;
     }
+    // Sizes have one shape, but for rounding.
+    let shape = |(width, height)| f64::from(width) / f64::from(height);
+    let is_alike = |own| size.is_none_or(|it| (shape(own) / shape(it) - 1.0).abs() < 0.03);
     for node in &pass.before {
-        if let Some((width, height)) = node.size().filter(|own| !is_alike(*own, size)) {
+        if let Some((width, height)) = node.size().filter(|own| !is_alike(*own)) {
             restored.note(format!(
                 "The hires fix had another shape, {width} × {height} ({node}): Safelight's keeps that of the first pass"
             ));
@@ -212,12 +205,6 @@ pub(super) fn read_refinement(
     restored.add_second_pass(scale, strength, &described, &differences.join(", "));
 }
 
-/// Returns whether two sizes have one shape, but for rounding.
-fn is_alike((width, height): (u32, u32), other: Option<(u32, u32)>) -> bool {
-    let shape = |width, height| f64::from(width) / f64::from(height);
-    other.is_none_or(|it| (shape(width, height) / shape(it.0, it.1) - 1.0).abs() < 0.03)
-}
-
 /// Settings of a later pass that differ from the first's, but for those of these names.
 pub(super) fn differences(
     own: &ForeignSettings,
@@ -226,8 +213,6 @@ pub(super) fn differences(
 ) -> Vec<String> {
     // The first pass has a value for these where a later one says nothing.
     const INHERITED: [&str; 4] = ["steps", "seed", "negative prompt", "shift"];
-    let cfg_scale = own.cfg_scale.filter(|it| Some(*it) != first.cfg_scale);
-    let guidance = cfg_scale.or(own.distilled_guidance);
     let values = |it: &ForeignSettings| {
         let guidances = (it.cfg_scale, it.distilled_guidance);
         [
@@ -244,18 +229,24 @@ pub(super) fn differences(
         ]
     };
     let pairs = values(own).into_iter().zip(values(first));
-    let differing = pairs.filter(|((name, own), (_, first))| {
-        let is_inherited = own.is_none() && INHERITED.contains(name);
-        own != first && !is_inherited && !ignored.contains(name)
-    });
-    let described = differing.map(|((name, value), _)| {
+    let described = pairs.filter_map(|((name, value), (_, of_first))| {
+        let is_inherited = value.is_none() && INHERITED.contains(&name);
+        if value == of_first || is_inherited || ignored.contains(&name) {
+            return None;
+        }
+        let cfg_scale = own.cfg_scale.filter(|it| Some(*it) != first.cfg_scale);
         let value = match name {
-            "steps" => return format!("{} steps", own.run_steps().unwrap_or_default()),
-            "guidance" => guidance.map(|it| it.to_string()),
+            "steps" => return Some(format!("{} steps", own.run_steps().unwrap_or_default())),
+            "guidance" => cfg_scale
+                .or(own.distilled_guidance)
+                .map(|it| it.to_string()),
             _ => value.map(|it| short(&it)),
         };
-        let value = value.unwrap_or_default();
-        format!("{name} {value}").trim_end().to_owned()
+        Some(
+            format!("{name} {}", value.unwrap_or_default())
+                .trim_end()
+                .to_owned(),
+        )
     });
     described.collect()
 }
@@ -263,11 +254,15 @@ pub(super) fn differences(
 /// Factor by which the nodes between two passes enlarge; `None` where one of them does so by an unknown factor.
 fn scale(between: &[NodeRef<'_>], size: Option<(u32, u32)>) -> Option<f64> {
     let mut scale = 1.0;
-    for node in between.iter().filter(|node| node.is_called(ENLARGERS)) {
+    for node in between.iter().filter(|node| node.is_called("ENLARGERS")) {
         node.use_all();
         if let Some(network) = node.linked("upscale_model") {
-            scale *= network_scale(&network.name("model_name")?)?;
-        } else if let Some(factor) = node.number(SCALES) {
+            // As in `4x-UltraSharp` and `RealESRGAN_x2plus`.
+            let name = network.name("model_name")?.to_lowercase();
+            scale *= first_match("x([1-8])|([1-8])x", &name)?
+                .parse::<f64>()
+                .ok()?;
+        } else if let Some(factor) = node.number("SCALES") {
             scale *= factor;
         } else {
             let (width, height) = size?;
@@ -285,27 +280,15 @@ fn scale(between: &[NodeRef<'_>], size: Option<(u32, u32)>) -> Option<f64> {
     Some((scale * 1000.0).round() / 1000.0).filter(|scale| scale.is_finite())
 }
 
-/// Scale in the name of an upscaler: `4x-UltraSharp`, `RealESRGAN_x2plus`.
-fn network_scale(name: &str) -> Option<f64> {
-    let letters: Vec<char> = name.to_lowercase().chars().collect();
-    letters.windows(2).find_map(|pair| match pair {
-        ['x', digit] | [digit, 'x'] => {
-            let scale = digit.to_digit(10).filter(|it| (1..=8).contains(it));
-            scale.map(f64::from)
-        }
-        _ => None,
-    })
-}
-
 /// Reads the rate at which the frames of the last sampler are written, as far as none were put between them.
 pub(super) fn read_rate(chain: &PassChain<'_>, restored: &mut ForeignSettings) {
     let (mut interpolator, mut interpolated) = (None, None);
     let own = chain.after.iter().chain(&chain.end);
     for node in own.chain(&chain.after_others) {
-        if node.is_called(INTERPOLATORS) {
+        if node.is_called("INTERPOLATORS") {
             interpolator = Some(node);
         }
-        let Some(rate) = node.number(RATES).filter(|rate| *rate >= 1.0) else {
+        let Some(rate) = node.number("RATES").filter(|rate| *rate >= 1.0) else {
             continue;
         };
         let Some(node) = interpolator.take() else {

@@ -1,20 +1,14 @@
 //! Settings of a result: from the samplers that made it back to noise, prompts, model and size.
 
 use super::conditioning::{EncodedPrompt, named_side};
-use super::inputs::read_controls;
-use super::link_kind::LinkKind;
 use super::models::read_models;
-use super::nodes::{ComfyGraph, InputSource, MAX_CHAIN, NodeInput, NodeRef, has_word};
+use super::nodes::{ComfyGraph, InputSource, LinkKind, MAX_CHAIN, NodeRef, has_word};
 use super::passes::{
-    self, SamplerParts, StepRange, adds_no_noise, denoise, differences, read_refinement,
-    restores_image, starts_within, takes_image,
+    SamplerParts, StepRange, adds_no_noise, denoise, differences, note_missing_steps, num_steps,
+    read_rate, read_refinement, restores_image, starts_within, takes_image,
 };
 use super::results::{MAX_RESULTS, PassChain, SamplerPass, is_sampler, results};
-use super::tables::{
-    CHAINED_SAMPLERS, DENOISE, DETAILERS, FINISHERS, LATENTS, OWN_SCHEDULERS, RATES, RESHAPERS,
-    RESIZERS, SAMPLERS, SEEDS,
-};
-use super::unused::note_unused;
+use super::unused::{note_unused, read_controls};
 use super::values::{note_unread, number_or_note};
 use crate::job::SigmaSchedule;
 use crate::restore::{ForeignSettings, fields, names, short};
@@ -24,6 +18,7 @@ const BUDGET: usize = 100_000;
 /// As `BUDGET`, for all results.
 const ALL_BUDGET: usize = 400_000;
 const MAX_BROADCASTERS: usize = 16;
+
 /// Settings of the result that most passes made.
 pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
     graph.start(BUDGET);
@@ -43,9 +38,14 @@ pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
 pub(super) fn read_all(graph: &ComfyGraph) -> Vec<ForeignSettings> {
     graph.start(BUDGET);
     let mut results = results(graph);
-    results.sort_by_cached_key(|chain| {
-        [chain.end, Some(chain.last())].map(|node| Some(node?.node.number()))
-    });
+    let numbers = |node: NodeRef<'_>| {
+        let parts = node
+            .id
+            .split(':')
+            .map(|part| part.parse().unwrap_or(u64::MAX));
+        (parts.collect::<Vec<_>>(), node.id.clone())
+    };
+    results.sort_by_cached_key(|chain| (chain.end.map(numbers), numbers(chain.last())));
     let budget = BUDGET.min(ALL_BUDGET / results.len().max(1));
     let results = results.iter().map(|chain| {
         // A node that one result uses may be one that another does not.
@@ -69,7 +69,7 @@ fn read_result(graph: &ComfyGraph, chain: &PassChain<'_>) -> ForeignSettings {
     for pass in later {
         read_later(first, pass, &mut restored);
     }
-    passes::note_missing_steps(chain, &mut restored);
+    note_missing_steps(chain, &mut restored);
     if let Some(source) = chain.source {
         restored.note_input(format!(
             "It was made from a result of the same graph ({source}), which is not in the file: add it separately"
@@ -90,12 +90,12 @@ fn read_result(graph: &ComfyGraph, chain: &PassChain<'_>) -> ForeignSettings {
     let acting = acting.flat_map(|pass| pass.before.iter().chain([&pass.sampler]));
     let mut acting = acting.chain(&chain.after).chain(&chain.after_others);
     restored.is_resized =
-        acting.any(|node| node.is_called(RESIZERS) || (is_sampler(*node) && takes_image(*node)));
+        acting.any(|node| node.is_called("RESIZERS") || (is_sampler(*node) && takes_image(*node)));
     for (result, nodes) in [
         ("The finished result", &chain.after),
         ("Another saved result", &chain.after_others),
     ] {
-        for node in nodes.iter().filter(|node| node.is_called(FINISHERS)) {
+        for node in nodes.iter().filter(|node| node.is_called("FINISHERS")) {
             node.use_all();
             restored.note(format!(
                 "{result} was changed by {node}, which is not repeated: upscale it or interpolate its frames afterwards"
@@ -108,15 +108,16 @@ fn read_result(graph: &ComfyGraph, chain: &PassChain<'_>) -> ForeignSettings {
             node.at_start()
         ));
     }
-    passes::read_rate(chain, &mut restored);
+    read_rate(chain, &mut restored);
     read_controls(graph, &mut restored);
     note_unused(chain, &mut restored);
     if graph.is_exhausted.get() {
         restored.note("The graph is too large or its links go in circles: not all of it was read");
     }
     // The window of ComfyUI changes such a prompt before it runs the graph.
-    let is_dynamic = |text: &Option<String>| has_word(text.as_deref().unwrap_or(""), "{ /* //");
-    if graph.is_drawn && (is_dynamic(&restored.prompt) || is_dynamic(&restored.negative_prompt)) {
+    let texts = [&restored.prompt, &restored.negative_prompt].into_iter();
+    let is_dynamic = texts.flatten().any(|text| has_word(text, "{ /* //"));
+    if graph.is_drawn && is_dynamic {
         restored.note(
             "The prompt is as it was typed: ComfyUI would choose from {…|…} and leave out comments when it runs the graph, here they stay as text",
         );
@@ -127,12 +128,12 @@ fn read_result(graph: &ComfyGraph, chain: &PassChain<'_>) -> ForeignSettings {
 /// Reads the first pass, which may upscale or detail a loaded image.
 fn read_first(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
     read_sampler(sampler, restored);
-    let is_detailer = sampler.is_called(DETAILERS) && takes_image(sampler);
+    let is_detailer = sampler.is_called("DETAILERS") && takes_image(sampler);
     if !is_detailer && !restores_image(sampler) {
         return;
     }
     (restored.width, restored.height, restored.unread_size) = (None, None, None);
-    if restored.strength.is_none() && !sampler.has(DENOISE) {
+    if restored.strength.is_none() && !sampler.has("DENOISE_NAMES") {
         restored.note(format!(
             "The denoising strength could not be read: {sampler} has none. Set one yourself"
         ));
@@ -148,13 +149,13 @@ fn read_sampler(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
         .for_each(|(name, _)| sampler.use_input(name));
     let parts = SamplerParts::new(sampler);
     read_names(&parts, restored);
-    let seeds = parts.0.iter().filter_map(|part| part.value(SEEDS));
+    let seeds = parts.0.iter().filter_map(|part| part.value("SEEDS"));
     let (usable, others): (Vec<_>, Vec<_>) = seeds.partition(|it| fields::seed(it).is_some());
     let seed = usable.first().or_else(|| others.first());
     if !seed.is_some_and(|seed| restored.take_seed(seed)) {
-        note_unread(&parts.0, SEEDS, "seed", restored);
+        note_unread(&parts.0, "SEEDS", "seed", restored);
     }
-    restored.num_steps = passes::num_steps(sampler);
+    restored.num_steps = num_steps(sampler);
     if restored.num_steps.is_none() {
         note_unread(&parts.0, "steps, sigmas", "number of steps", restored);
     }
@@ -163,14 +164,14 @@ fn read_sampler(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
     let guidance = number("guidance_scale, guidance", "guidance");
     // 0 of a sampler leaves it to the model.
     let shift = number("shift, sigma_shift", "shift").filter(|shift| *shift != 0.0);
-    number(DENOISE, "denoising strength");
+    number("DENOISE_NAMES", "denoising strength");
     (restored.cfg_scale, restored.shift) = (cfg_scale, shift);
     restored.distilled_guidance = guidance;
     restored.secs = parts.number("total_second_length");
-    if parts.name(SAMPLERS).is_none() {
-        note_unread(&parts.0, SAMPLERS, "sampler", restored);
+    if parts.name("SAMPLERS").is_none() {
+        note_unread(&parts.0, "SAMPLERS", "sampler", restored);
     }
-    let has_schedule = parts.name("scheduler").is_some() || parts.is_called(OWN_SCHEDULERS);
+    let has_schedule = parts.name("scheduler").is_some() || parts.is_called("OWN_SCHEDULERS");
     if !has_schedule && restored.sigma_schedule.is_none() {
         note_unread(&parts.0, "scheduler, sigmas", "schedule", restored);
     }
@@ -184,16 +185,13 @@ fn read_sampler(sampler: NodeRef<'_>, restored: &mut ForeignSettings) {
     if restored.width.is_none() {
         restored.unread_size = unread_size(sampler, latents);
     }
-    restored.strength = denoise(sampler).filter(|strength| *strength < 1.0);
-    let own = parts
-        .whole()
-        .number(DENOISE)
-        .filter(|strength| *strength < 1.0);
+    let is_part = |strength: &f64| *strength < 1.0;
+    restored.strength = denoise(sampler).filter(is_part);
+    let own = parts.whole().number("DENOISE_NAMES").filter(is_part);
     if let Some(strength) = own.filter(|_| starts_from_noise) {
         restored.strength = None;
-        restored.num_steps = parts
-            .number("steps")
-            .and_then(|it| fields::count(&it.into()));
+        let steps = SamplerParts::new(sampler).number("steps");
+        restored.num_steps = steps.and_then(|it| fields::count(&it.into()));
         restored.note(format!(
             "Its denoising strength, {strength}, was for an empty image, which cannot be repeated: 1 is used"
         ));
@@ -211,7 +209,7 @@ fn read_names(parts: &SamplerParts<'_>, restored: &mut ForeignSettings) {
         }
         return;
     }
-    if let Some(name) = parts.name(SAMPLERS) {
+    if let Some(name) = parts.name("SAMPLERS") {
         restored.take_sampler(names::comfy_sampler(&name));
     }
     if let Some(name) = schedule {
@@ -231,15 +229,12 @@ fn read_prompts(guided: NodeRef<'_>, restored: &mut ForeignSettings) {
                 number_or_note(&[*node], "guidance", "guidance", restored);
         }
         if node.is_called("conditioning") {
-            restored.fps = restored.fps.or_else(|| node.number(RATES));
+            restored.fps = restored.fps.or_else(|| node.number("RATES"));
         }
         read_size(*node, restored);
     }
-    let has_negative = guided.node.inputs.iter().any(|(name, input)| {
-        let is_text = match input {
-            NodeInput::Link(_) => true,
-            NodeInput::Value(value) => value.is_string(),
-        };
+    let has_negative = guided.inputs().any(|(name, input)| {
+        let is_text = input.value().is_none_or(serde_json::Value::is_string);
         is_text && named_side(name) == Some("negative")
     });
     let has_embeds = guided.has("text_embeds");
@@ -297,39 +292,41 @@ fn read_latents<'g>(
             break;
         };
         is_encoded |= image.is_some();
-        if image.is_none() || next.is_called(RESIZERS) {
+        if image.is_none() || next.is_called("RESIZERS") {
             last = Some(next);
         }
         if next.is_switch() {
             break;
         }
         node = next;
-        let is_sized = restored.width.is_some();
-        if is_sized {
+        if restored.width.is_some() {
             // Replaced, and so not named as unused.
             _ = node.size();
+            read_size(node, restored);
+            continue;
         }
         read_size(node, restored);
-        let size = restored.width.zip(restored.height);
-        if let Some((width, height)) = size.filter(|_| !is_sized && scale != 1.0) {
-            let scaled =
-                |edge| fields::count(&((f64::from(edge) / 8.0 * scale).round() * 8.0).into());
-            (restored.width, restored.height) = (scaled(width), scaled(height));
-        } else if size.is_none() && node.is_called("scale") {
-            scale *= node.number("scale_by").unwrap_or(f64::NAN);
+        let scaled =
+            |edge: u32| fields::count(&((f64::from(edge) / 8.0 * scale).round() * 8.0).into());
+        match (restored.width, restored.height) {
+            (Some(width), Some(height)) if scale != 1.0 => {
+                (restored.width, restored.height) = (scaled(width), scaled(height));
+            }
+            (None, _) if node.is_called("scale") => {
+                scale *= node.number("scale_by").unwrap_or(f64::NAN);
+            }
+            _ => {}
         }
     }
     // Else it is that of the image, which has to be added.
-    let is_unread = |node: &NodeRef<'_>| !takes_image(*node) || node.is_called(RESIZERS);
+    let is_unread = |node: &NodeRef<'_>| !takes_image(*node) || node.is_called("RESIZERS");
     let last = last.filter(is_unread).filter(|_| restored.width.is_none());
     let is_first = !is_sampler(node) && node.links_of(LinkKind::Latent).is_empty();
     // The wrapper for Wan is given the size apart from the video that it changes.
-    let is_changed = sampler
-        .linked("samples")
-        .is_some_and(|it| it.is_called("encode"));
+    let changed = sampler.linked("samples");
+    let is_changed = changed.is_some_and(|it| it.is_called("encode"));
     let is_empty = is_first && !is_encoded && !takes_image(node) && node.size().is_some();
-    let is_empty = is_empty && !is_changed;
-    (last, is_empty)
+    (last, is_empty && !is_changed)
 }
 
 /// Sentence on a size that could not be read; `latents` is the node that makes it.
@@ -341,14 +338,18 @@ fn unread_size(sampler: NodeRef<'_>, latents: Option<NodeRef<'_>>) -> Option<Str
             .next()
             .filter(|_| !takes_image(sampler))
     };
-    let source = || sampler.source_or_piped(LATENTS).and_then(InputSource::node);
+    let source = || {
+        sampler
+            .source_or_piped("LATENTS")
+            .and_then(InputSource::node)
+    };
     let Some(node) = latents.or_else(broadcaster) else {
-        let is_missing = sampler.has(LATENTS) && source().is_none();
+        let is_missing = sampler.has("LATENTS") && source().is_none();
         return is_missing.then(|| format!("The size could not be read: {sampler} has none"));
     };
     // Such as a node that computes it.
     let maker = node.linked("width").unwrap_or(node);
-    if !node.is_called(RESHAPERS) {
+    if !node.is_called("RESHAPERS") {
         node.use_all();
         maker.use_all();
     }
@@ -361,7 +362,7 @@ fn read_later(first: NodeRef<'_>, pass: &SamplerPass<'_>, restored: &mut Foreign
     let sampler = pass.sampler;
     let mut own = ForeignSettings::default();
     read_sampler(sampler, &mut own);
-    if sampler.is_called(CHAINED_SAMPLERS) {
+    if sampler.is_called("CHAINED_SAMPLERS") {
         own = own.filled_from(restored.clone());
     }
     let is_scaled = pass.before.iter().any(|node| node.is_called("scale"));

@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::link_kind::LinkKind;
-use super::nodes::{ComfyGraph, NodeRef};
+use fancy_regex::Regex;
+
+use super::nodes::{ComfyGraph, LinkKind, NodeRef, names_of};
 use super::passes::{MAX_PASSES, continues, takes_image};
-use super::tables::{CHAINED_SAMPLERS, LATENTS, PREVIEWS, SAVERS, SIGMA_FLIPPERS};
 use super::unused::is_idle;
+use crate::restore::names::short;
 
 /// Nodes that save a result, of which more are not looked at.
 const MAX_SAVES: usize = 64;
@@ -76,9 +77,16 @@ impl<'g> PassChain<'g> {
         self.passes[self.passes.len() - 1].sampler
     }
 
-    /// `Save Image (node 9)`
+    /// Title of the node that saves it, else the words of its class, and the id: `Save Image (node 9)`.
     pub fn output(&self) -> Option<String> {
-        let output = self.end?.label();
+        let end = self.end?;
+        let mut name = end.title.trim().to_owned();
+        if name.is_empty() || name == end.class {
+            let words = Regex::new("([a-z])([A-Z])").ok()?;
+            let class = end.class.replace('_', " ");
+            name = words.replace_all(&class, "$1 $2").into_owned();
+        }
+        let output = format!("{} (node {})", short(&name), short(&end.id));
         Some(if self.shares_end {
             format!("{output}, made by node {}", self.last().id)
         } else {
@@ -101,14 +109,13 @@ pub(super) fn results(graph: &ComfyGraph) -> Vec<PassChain<'_>> {
         });
         chains.take(MAX_RESULTS).collect::<Vec<_>>()
     };
-    let mut chains = chains_to(SAVERS);
-    if chains.is_empty() {
-        chains = chains_to(PREVIEWS);
-    }
-    if chains.is_empty() {
-        let last = graph.refs().rfind(|node| is_sampler(*node));
-        chains.extend(last.map(|last| PassChain::new(None, last, Vec::new())));
-    }
+    let kinds = ["SAVERS", "PREVIEWS"].into_iter();
+    let chains = kinds.map(chains_to).find(|chains| !chains.is_empty());
+    let mut chains = chains.unwrap_or_else(|| {
+        let last = graph.refs().rfind(|node| is_sampler(*node)).into_iter();
+        last.map(|last| PassChain::new(None, last, Vec::new()))
+            .collect()
+    });
     chains.sort_by_key(|chain| Reverse(chain.passes.len()));
     let mut results: Vec<PassChain<'_>> = Vec::new();
     for chain in chains {
@@ -137,12 +144,10 @@ pub(super) fn results(graph: &ComfyGraph) -> Vec<PassChain<'_>> {
 
 /// Node that makes what is saved, where no sampler does.
 pub(super) fn unread_maker(graph: &ComfyGraph) -> Option<NodeRef<'_>> {
-    let is_end = |node: &NodeRef<'_>| node.is_called(SAVERS) || node.is_called(PREVIEWS);
-    let before = |node| {
-        let inputs: Vec<&str> = image_inputs(node);
-        inputs.into_iter().find_map(|name| node.linked(name))
-    };
-    let mut makers = graph.refs().find(is_end)?.chain(before).skip(1);
+    let mut ends = graph.refs();
+    let end = ends.find(|node| node.is_called("SAVERS") || node.is_called("PREVIEWS"))?;
+    let before = |node| image_inputs(node).iter().find_map(|name| node.linked(name));
+    let mut makers = end.chain(before).skip(1);
     makers.find(|node| !is_idle(*node))
 }
 
@@ -151,11 +156,10 @@ pub(super) fn is_sampler(node: NodeRef<'_>) -> bool {
     let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
     let has_linked_steps = node.is_called("sampler") && node.link("scheduler").is_some();
     let has_noise = node.has("seed, noise_seed, noise, main_seed");
-    let is_inversion = node
-        .linked("sigmas")
-        .is_some_and(|it| it.is_called(SIGMA_FLIPPERS));
+    let sigmas = node.linked("sigmas");
+    let is_inversion = sigmas.is_some_and(|it| it.is_called("SIGMA_FLIPPERS"));
     (has_noise && (node.has("steps, sigmas") || has_linked_steps)
-        || node.is_called(CHAINED_SAMPLERS))
+        || node.is_called("CHAINED_SAMPLERS"))
         && !(hands_on || is_inversion || node.has("base_ctx"))
 }
 
@@ -180,8 +184,8 @@ pub(super) fn samplers_before(
             }
             found.push((node, between));
         } else {
-            let sources = image_inputs(node).into_iter();
-            let sources = sources.filter_map(|name| node.linked(name));
+            let inputs = image_inputs(node).into_iter();
+            let sources = inputs.filter_map(|name| node.linked(name));
             let new = sources.filter(|source| seen.insert(&source.node.id));
             met.extend(new.map(|source| (source, next)));
         }
@@ -192,24 +196,18 @@ pub(super) fn samplers_before(
 
 /// Inputs by which a node is given images or latents.
 fn image_inputs(node: NodeRef<'_>) -> Vec<&str> {
+    use LinkKind::{Image, Latent, Pipe, Unknown};
     let of = |kinds: &[LinkKind]| {
         let links = kinds.iter().flat_map(|kind| node.links_of(*kind));
         links.collect::<Vec<_>>()
     };
     if !is_sampler(node) {
-        return of(&[
-            LinkKind::Image,
-            LinkKind::Latent,
-            LinkKind::Unknown,
-            LinkKind::Pipe,
-        ]);
+        return of(&[Image, Latent, Unknown, Pipe]);
     }
-    let images = of(&[LinkKind::Image]);
+    let images = of(&[Image]);
     if !images.is_empty() {
         return images;
     }
-    let latents = LATENTS.split(", ").filter(|name| node.has(name));
-    latents
-        .chain(of(&[LinkKind::Latent, LinkKind::Pipe]))
-        .collect()
+    let latents = names_of("LATENTS").filter(|name| node.has(name));
+    latents.chain(of(&[Latent, Pipe])).collect()
 }

@@ -2,37 +2,25 @@
 
 use serde_json::Value;
 
-use super::link_kind::LinkKind;
-use super::nodes::{InputSource, NodeInput, NodeRef, has_word};
-use super::tables::{
-    CHANGED_TEXTS, DISPLAYS, JOIN_OPTIONS, MODES, SHOWN_TEXTS, STORED_TEXTS, TEXT_GENERATORS,
+use super::nodes::{
+    InputSource, LinkKind, NodeInput, NodeRef, first_match, has_word, names_of, numbered,
 };
 
 /// Bytes of a text that is put together.
 const MAX_TEXT: usize = 1 << 18;
-/// Pairs of inputs with what is replaced by what.
-const REPLACEMENTS: [(&str, &str); 6] = [
-    ("find", "replace"),
-    ("find1", "replace1"),
-    ("find2", "replace2"),
-    ("find3", "replace3"),
-    ("old", "new"),
-    ("text_b", "text_c"),
-];
-
 /// A text, or the node that computes it in a way that is not followed; `None` where a link ends nowhere.
 pub(super) type TextResult<'g> = Result<String, Option<NodeRef<'g>>>;
 
 impl<'g> NodeRef<'g> {
     /// Text at the other end of an input.
     pub fn text(self, name: &str) -> TextResult<'g> {
-        let read = || match self.source(name).ok_or(None)? {
-            InputSource::Value(Value::String(text)) => Ok(text.clone()),
-            InputSource::Value(Value::Number(number)) => Ok(number.to_string()),
-            InputSource::Value(_) => Err(None),
-            InputSource::Node(node, slot) => node.computed_text(slot),
-        };
-        let text = self.graph.nested(read).unwrap_or(Err(None))?;
+        let text = self.graph.nested(|| match self.source(name)? {
+            InputSource::Value(Value::String(text)) => Some(Ok(text.clone())),
+            InputSource::Value(Value::Number(number)) => Some(Ok(number.to_string())),
+            InputSource::Value(_) => None,
+            InputSource::Node(node, slot) => Some(node.computed_text(slot)),
+        });
+        let text = text.unwrap_or(Err(None))?;
         self.use_input(name);
         let is_affordable = self.graph.spend(text.len() / 256);
         is_affordable.then_some(text).ok_or(None)
@@ -40,42 +28,42 @@ impl<'g> NodeRef<'g> {
 
     /// Text of the first of these inputs that the node has; `None` without them.
     fn own_text(self, names: &str) -> Option<TextResult<'g>> {
-        let name = names.split(", ").find(|name| self.has(name))?;
+        let name = names_of(names).find(|name| self.has(name))?;
         Some(self.text(name))
     }
 
     fn computed_text(self, slot: u64) -> TextResult<'g> {
         // Else its name is in the sentence on the prompt.
         self.use_all();
-        let inputs = self.sorted_inputs().into_iter();
-        let texts = inputs.filter(|(name, input)| self.is_text(name, input));
+        let texts = self
+            .inputs()
+            .filter(|(name, input)| self.is_text(name, input));
         let texts: Vec<&str> = texts.map(|it| it.0).collect();
-        let is_display = self.is_called(DISPLAYS);
+        let is_display = self.is_called("DISPLAYS");
         let linked = texts.iter().find(|name| self.link(name).is_some());
         if let Some(name) = linked.filter(|_| is_display) {
             // The stored text may be that of an earlier run.
             if let Ok(text) = self.text(name) {
                 return Ok(text);
             }
-            let mut shown = SHOWN_TEXTS.split(", ");
+            let mut shown = names_of("SHOWN_TEXTS");
             let shown = shown.find(|name| self.has(name) && self.link(name).is_none());
             if let Some(Ok(text)) = shown.map(|name| self.text(name)) {
                 self.graph.stored_text.replace(Some(self.to_string()));
                 return Ok(text);
             }
         }
-        if let Some(text) = self.own_text(STORED_TEXTS) {
+        if let Some(text) = self.own_text("STORED_TEXTS") {
             return text;
         }
         if self.is_second_text(slot) {
             return Err(Some(self));
         }
         let does = |word: &str| {
-            let mut modes = MODES.split(", ");
-            self.is_called(word)
-                || modes.any(|mode| matches!(self.own_text(mode), Some(Ok(it)) if it == word))
+            let mut modes = names_of("MODES").filter_map(|mode| self.own_text(mode));
+            self.is_called(word) || modes.any(|mode| mode.is_ok_and(|mode| mode == word))
         };
-        let changed = || self.own_text(CHANGED_TEXTS).unwrap_or(Err(Some(self)));
+        let changed = || self.own_text("CHANGED_TEXTS").unwrap_or(Err(Some(self)));
         if does("concat") || does("join") || does("append") {
             return self.joined(texts);
         }
@@ -85,32 +73,33 @@ impl<'g> NodeRef<'g> {
         if self.is_called("trim strip") {
             let side = self.own_text("mode").transpose()?;
             let text = changed()?;
-            return match side.map(|side| side.to_lowercase()).as_deref() {
-                None | Some("both") => Ok(text.trim().to_owned()),
-                Some("left") => Ok(text.trim_start().to_owned()),
-                Some("right") => Ok(text.trim_end().to_owned()),
-                _ => Err(Some(self)),
+            let text = match side.map(|side| side.to_lowercase()).as_deref() {
+                None | Some("both") => text.trim(),
+                Some("left") => text.trim_start(),
+                Some("right") => text.trim_end(),
+                _ => return Err(Some(self)),
             };
+            return Ok(text.to_owned());
         }
-        match texts[..] {
-            [name] if is_display || self.is_literal(name) => {
-                let text = self.text(name).map_err(|inner| inner.or(Some(self)))?;
-                let lines = text.lines().map(str::trim);
-                let is_stripped = self.value("strip_newlines") == Some(true.into());
-                let lines: Vec<&str> = match &*self.plain_class {
-                    "textmultiline" => text
-                        .lines()
-                        .filter(|it| !it.trim_start().starts_with('#'))
-                        .collect(),
-                    "stringconstantmultiline" if is_stripped => {
-                        lines.filter(|it| !it.is_empty()).collect()
-                    }
-                    _ => return Ok(text),
-                };
-                Ok(lines.join("\n"))
+        let [name] = texts[..] else {
+            return Err(Some(self));
+        };
+        if !is_display && !self.is_literal(name) {
+            return Err(Some(self));
+        }
+        let text = self.text(name).map_err(|inner| inner.or(Some(self)))?;
+        let is_stripped = || self.value("strip_newlines") == Some(true.into());
+        let lines = text.lines();
+        let lines: Vec<&str> = match &*self.plain_class {
+            "textmultiline" => lines
+                .filter(|it| !it.trim_start().starts_with('#'))
+                .collect(),
+            "stringconstantmultiline" if is_stripped() => {
+                lines.map(str::trim).filter(|it| !it.is_empty()).collect()
             }
-            _ => Err(Some(self)),
-        }
+            _ => return Ok(text),
+        };
+        Ok(lines.join("\n"))
     }
 
     fn joined(self, mut texts: Vec<&str>) -> TextResult<'g> {
@@ -123,8 +112,8 @@ impl<'g> NodeRef<'g> {
             (None, None) => is_plain.then(String::new),
         };
         let delimiter = delimiter.ok_or(Some(self))?;
-        let mut others = self.node.inputs.iter().filter(|(name, input)| match input {
-            _ if texts.contains(&&***name) || has_word(name, JOIN_OPTIONS) => false,
+        let mut others = self.inputs().filter(|(name, input)| match input {
+            _ if texts.contains(name) || has_word(name, "JOIN_OPTIONS") => false,
             NodeInput::Value(value) => value.as_str().is_some_and(|text| !text.is_empty()),
             NodeInput::Link(link) => self.graph.kind(name, link) == LinkKind::Unknown,
         });
@@ -133,8 +122,7 @@ impl<'g> NodeRef<'g> {
             return Err(Some(self));
         }
         if let Some(count) = self.number("inputcount") {
-            let number = |name: &str| name.rsplit('_').next()?.parse::<f64>().ok();
-            texts.retain(|name| number(name).is_none_or(|number| number <= count));
+            texts.retain(|name| f64::from(numbered(name).1) <= count);
         }
         let trims = matches!(self.own_text("clean_whitespace"), Some(Ok(it)) if it == "true");
         let mut parts = Vec::new();
@@ -152,14 +140,13 @@ impl<'g> NodeRef<'g> {
 
     /// Text in which a node replaces words by others.
     fn replaced(self, mut text: String) -> TextResult<'g> {
-        let pairs = REPLACEMENTS.iter();
-        let mut pairs = pairs.filter(|(find, replace)| self.has(find) && self.has(replace));
         let mut is_known = false;
-        for (find, replace) in pairs.by_ref() {
+        let pairs = names_of("REPLACEMENTS").filter_map(|pair| pair.split_once(' '));
+        for (find, replace) in pairs.filter(|pair| self.has(pair.0) && self.has(pair.1)) {
             is_known = true;
             let (find, replace) = (self.text(find)?, self.text(replace)?);
             let is_regex = self.has("tidy_tags") && find.starts_with('/');
-            if find.is_empty() && !is_regex {
+            if find.is_empty() {
                 continue;
             }
             let count = text.matches(&find).count();
@@ -173,10 +160,9 @@ impl<'g> NodeRef<'g> {
 
     /// Returns whether nothing in a node could change its one text.
     fn is_literal(self, own: &str) -> bool {
-        let changes = |name: &str| has_word(&name.to_lowercase(), "seed temperature token");
-        let mut inputs = self.node.inputs.iter();
+        let mut inputs = self.inputs();
         let has_other = inputs.any(|(name, input)| match input {
-            _ if changes(name) => true,
+            _ if has_word(&name.to_lowercase(), "seed temperature token") => true,
             _ if name == own || name.starts_with("insert_") || name.starts_with("control_") => {
                 false
             }
@@ -184,18 +170,16 @@ impl<'g> NodeRef<'g> {
             NodeInput::Value(value) => value.is_number(),
             NodeInput::Link(_) => true,
         });
-        !has_other && !self.is_called(TEXT_GENERATORS)
+        !has_other && !self.is_called("TEXT_GENERATORS")
     }
 
     /// Returns whether the text of a slot is not the only or first one that a node gives.
     fn is_second_text(self, slot: u64) -> bool {
-        match self.node.output(slot) {
-            Some(_) => {
-                let mut before = self.node.outputs.iter().zip(0..slot);
-                before.any(|(it, _)| it.kind == "STRING")
-            }
-            None => slot > 0 && !self.is_called("powerprompt"),
+        if self.node.output(slot).is_none() {
+            return slot > 0 && !self.is_called("powerprompt");
         }
+        let mut before = self.node.outputs.iter().zip(0..slot);
+        before.any(|(output, _)| output.kind == "STRING")
     }
 
     /// Returns whether an input holds a text to encode or to put together.
@@ -230,10 +214,5 @@ fn delimiter_of(text: &str) -> Option<String> {
 
 /// Returns whether a text gives a prompt for each of several frames: `"0": "a barn", "12": "a cow"`.
 pub(super) fn is_schedule(text: &str) -> bool {
-    let text = text.trim_start_matches(|it: char| it == '{' || it.is_whitespace());
-    let key = text.strip_prefix('"').and_then(|it| it.split_once('"'));
-    key.is_some_and(|(frame, rest)| {
-        let is_frame = !frame.is_empty() && frame.chars().all(|it| it.is_ascii_digit());
-        is_frame && rest.trim_start().starts_with(':')
-    })
+    first_match(r#"^[{\s]*"[0-9]+"\s*:"#, text).is_some()
 }

@@ -79,7 +79,7 @@ fn frames_and_sizes_are_those_that_a_maths_node_gives() {
         &json!({"20": node("mxSlider2D", slider), "6.width": ["20", 0], "6.height": ["20", 1],
         "21": node("mxSlider", json!({"Xi": 2, "Xf": 2.5, "isfloatX": 1})), "7.cfg": ["21", 0]}),
     );
-    assert_fields!(found, {"width": 768, "height": 1344, "cfg_scale": 2.5});
+    assert_fields!(found, {"width": 768, "height": 1344, "cfg_scale": 2.5, "notes": []});
 }
 
 #[test]

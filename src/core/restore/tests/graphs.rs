@@ -1,5 +1,7 @@
 //! Graphs in both writings, with their detours.
 
+use std::collections::BTreeSet;
+
 use crate::model::choices::{SamplerKind, SigmaSchedule};
 use serde_json::{Value, json};
 
@@ -377,4 +379,31 @@ fn a_control_image_is_named_with_its_network() {
             "It was made with the ControlNet union.safetensors at strength 0.6 from 0 % to 80 % of the steps: its control image, room.png, is not in the file, add it separately"
         ]
     );
+}
+
+#[test]
+fn the_reader_uses_each_row_of_the_table_of_nodes_and_no_other() {
+    let table = include_str!("../graph/nodes.txt").lines();
+    let rows = table.filter(|line| !line.starts_with('#'));
+    let rows: BTreeSet<&str> = rows
+        .filter_map(|row| Some(row.split_once(": ")?.0))
+        .collect();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("restore/graph");
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let sources = files.filter(|path| path.extension().is_some_and(|it| it == "rs"));
+    let code: String = sources
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let is_name = |text: &&str| text.bytes().all(|it| it.is_ascii_uppercase() || it == b'_');
+    let named: BTreeSet<&str> = code
+        .split('"')
+        .filter(|it| it.len() > 3)
+        .filter(is_name)
+        .collect();
+    let types = "BOOLEAN CHOOSE COMBO CONDITIONING FLOAT HOOKS IMAGE LATENT LORA MASK MODEL PIPE \
+        PIPELINE RGTHREE_CONTEXT STRING VIDEO WANVIDEOMODEL WANVIDEOTEXTEMBEDS WANVIDIMAGE_EMBEDS";
+    let types: BTreeSet<&str> = types.split(' ').collect();
+    assert_eq!(rows, &named - &types);
 }
